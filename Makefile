@@ -1,0 +1,38 @@
+# The two commands of the README are `make demo` and `make test`.
+SHELL := /bin/bash
+CARGO ?= cargo
+
+.PHONY: help demo test lint unit interop musts bench tools tools-bench
+
+help:
+	@echo "make demo    build, start the server, drive real calls, draw the result"
+	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
+	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
+
+demo:
+	$(CARGO) build --release -p signet -p signet-demo
+	target/release/signet-demo --signet target/release/signet --dir target/demo
+
+test: tools lint unit musts
+
+lint:
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) deny check licenses bans sources
+
+unit:
+	$(CARGO) test --workspace --all-features
+
+musts:
+	$(CARGO) xtask musts
+
+bench: tools-bench
+	$(CARGO) build --release -p signet -p signet-bench
+	$(CARGO) bench -p sip-msg -p sip-txn -p sip-auth -p sip-engine -p sip-store
+	target/release/signet-bench serve $(BENCH)
+
+tools:
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl cargo-deny
+
+tools-bench:
+	scripts/tools sip-tester:sipp kamailio:kamailio
