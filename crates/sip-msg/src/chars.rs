@@ -1,0 +1,198 @@
+//! Character classes of RFC 3261 25.1, and the small scanners that every
+//! value parser is made of.
+
+pub(crate) const TOKEN: u16 = 1;
+pub(crate) const HOST: u16 = 1 << 1;
+pub(crate) const USER: u16 = 1 << 2;
+pub(crate) const PASSWORD: u16 = 1 << 3;
+pub(crate) const PARAM: u16 = 1 << 4;
+pub(crate) const URI_HEADER: u16 = 1 << 5;
+/// What an unquoted header parameter's value may hold. Wider than `token /
+/// host`: deployed branches and extensions hold `=`, `/` and `@`. Nothing in
+/// it separates parameters, elements or lines.
+pub(crate) const VALUE: u16 = 1 << 6;
+pub(crate) const URI_OTHER: u16 = 1 << 7;
+pub(crate) const LWS: u16 = 1 << 8;
+pub(crate) const SCHEME: u16 = 1 << 9;
+/// RFC 3261 25.1's `reserved`: an escape of one of these is not the same as
+/// the character itself (19.1.4).
+pub(crate) const RESERVED: u16 = 1 << 10;
+pub(crate) const VISIBLE: u16 = 1 << 11;
+/// What an unquoted display name may hold. Wider than `*(token LWS)`: phones
+/// write parentheses, slashes and UTF-8 there. Nothing in it can begin a URI, a
+/// quoted string or another element.
+pub(crate) const DISPLAY: u16 = 1 << 12;
+
+static CLASS: [u16; 256] = classes();
+
+const fn mark(mut table: [u16; 256], set: &[u8], class: u16) -> [u16; 256] {
+    let mut at = 0;
+    while at < set.len() {
+        table[set[at] as usize] |= class;
+        at += 1;
+    }
+    table
+}
+
+const fn unmark(mut table: [u16; 256], set: &[u8], class: u16) -> [u16; 256] {
+    let mut at = 0;
+    while at < set.len() {
+        table[set[at] as usize] &= !class;
+        at += 1;
+    }
+    table
+}
+
+const fn classes() -> [u16; 256] {
+    let mut table = [0u16; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let c = byte as u8;
+        if c.is_ascii_alphanumeric() {
+            table[byte] = TOKEN | HOST | USER | PASSWORD | PARAM | URI_HEADER | URI_OTHER | SCHEME;
+        }
+        if c > 0x20 && c < 0x7f {
+            table[byte] |= VALUE | VISIBLE | DISPLAY;
+        }
+        if c >= 0x80 {
+            table[byte] |= VISIBLE | DISPLAY;
+        }
+        byte += 1;
+    }
+    table = unmark(table, b";,\"<>", VALUE);
+    table = unmark(table, b";,\"<>:@\\", DISPLAY);
+    table = mark(table, b"-.!%*_+`'~", TOKEN);
+    // The underscore is no host character of the grammar, but hosts in private
+    // networks bear it.
+    table = mark(table, b"-._", HOST);
+    table = mark(table, b"+-.", SCHEME);
+    let unreserved = b"-_.!~*'()%";
+    table = mark(
+        table,
+        unreserved,
+        USER | PASSWORD | PARAM | URI_HEADER | URI_OTHER,
+    );
+    // '#' is not in the grammar's `user`, but phones dial it unescaped.
+    table = mark(table, b"&=+$,;?/#", USER);
+    table = mark(table, b"&=+$,", PASSWORD);
+    table = mark(table, b"[]/:&+$", PARAM);
+    table = mark(table, b"[]/?:+$", URI_HEADER);
+    table = mark(table, b";/?:@&=+$,[]#", URI_OTHER);
+    table = mark(table, b";/?:@&=+$,", RESERVED);
+    mark(table, b" \t\r\n", LWS)
+}
+
+/// Whether `byte` is of that class.
+#[inline]
+pub(crate) fn is(byte: u8, class: u16) -> bool {
+    CLASS.get(byte as usize).is_some_and(|c| c & class != 0)
+}
+
+/// Whether all bytes are of that class; true for none at all.
+#[inline]
+pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
+    bytes.iter().all(|&b| is(b, class))
+}
+
+/// Whether `bytes` is one token.
+#[inline]
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && all(bytes, TOKEN)
+}
+
+/// The bytes from `start` to `end`; nothing where there are none.
+#[inline]
+pub(crate) fn part(bytes: &[u8], start: usize, end: usize) -> &[u8] {
+    bytes.get(start..end).unwrap_or_default()
+}
+
+/// The bytes from `start` on; nothing where there are none.
+#[inline]
+pub(crate) fn rest(bytes: &[u8], start: usize) -> &[u8] {
+    bytes.get(start..).unwrap_or_default()
+}
+
+/// The first offset from `at` on whose byte is not of that class.
+#[inline]
+pub(crate) fn skip(bytes: &[u8], at: usize, class: u16) -> usize {
+    let mut at = at;
+    while let Some(&b) = bytes.get(at) {
+        if !is(b, class) {
+            break;
+        }
+        at += 1;
+    }
+    at
+}
+
+/// The value without white space and folds around it.
+#[inline]
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t' | b'\r' | b'\n', tail @ ..] = bytes {
+        bytes = tail;
+    }
+    trim_end(bytes)
+}
+
+/// The value without white space and folds behind it.
+#[inline]
+pub(crate) fn trim_end(mut bytes: &[u8]) -> &[u8] {
+    while let [head @ .., b' ' | b'\t' | b'\r' | b'\n'] = bytes {
+        bytes = head;
+    }
+    bytes
+}
+
+/// Past the closing quote of the quoted string that opens at `at`; `None`
+/// where it never closes or escapes what cannot be escaped.
+pub(crate) fn quoted_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            // RFC 3261 25.1: "Unlike HTTP/1.1, the characters CR and LF cannot be escaped by this
+            // mechanism to avoid conflict with line folding and header separation."
+            b'\\' if matches!(bytes.get(at + 1)?, b'\r' | b'\n' | 0x80..) => return None,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Whether all bytes are of that class, of which `%` is one, and every `%`
+/// begins an escape.
+pub(crate) fn all_or_escaped(bytes: &[u8], class: u16) -> bool {
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        if !is(byte, class) {
+            return false;
+        }
+        at += 1;
+        if byte == b'%' {
+            match bytes.get(at..at + 2) {
+                Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {}
+                _ => return false,
+            }
+            at += 2;
+        }
+    }
+    true
+}
+
+/// The value of a hexadecimal digit.
+pub(crate) fn hex(digit: u8) -> Option<u8> {
+    (digit as char)
+        .to_digit(16)
+        .and_then(|d| u8::try_from(d).ok())
+}
+
+/// A decimal number of one digit or more; past `u64` it saturates.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |sum, &d| {
+        d.is_ascii_digit()
+            .then(|| sum.saturating_mul(10).saturating_add(u64::from(d - b'0')))
+    })
+}

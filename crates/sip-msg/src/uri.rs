@@ -1,0 +1,175 @@
+//! SIP, SIPS and tel URIs (RFC 3261 19.1, RFC 3966).
+
+mod aor;
+mod compare;
+pub(crate) mod host_port;
+pub(crate) mod parts;
+#[cfg(test)]
+mod tests;
+
+pub use host_port::HostPort;
+pub use parts::{Part, Parts};
+
+use crate::Transport;
+use crate::chars::{PASSWORD, SCHEME, URI_OTHER, USER, all, all_or_escaped, part, rest};
+
+/// A URI's scheme.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Scheme {
+    Sip,
+    Sips,
+    Tel,
+    Other,
+}
+
+/// A parsed URI: slices of the bytes that it came from.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Uri<'a> {
+    pub scheme: Scheme,
+    /// Escapes are still in it; for `tel:` the number.
+    pub user: Option<&'a [u8]>,
+    pub password: Option<&'a [u8]>,
+    /// Empty for `tel:` and for schemes that this project does not know.
+    pub host_port: HostPort<'a>,
+    /// From the first `;` on, or empty.
+    pub params: &'a [u8],
+    /// After the `?`, or empty.
+    pub headers: &'a [u8],
+    /// The whole of it.
+    pub raw: &'a [u8],
+}
+
+impl<'a> Uri<'a> {
+    /// The most parameters, and the most headers, that a URI may have. Comparing
+    /// two URIs takes their product in time.
+    pub const PARTS_MAX: usize = 64;
+
+    /// Parses a URI.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        if let Some(tail) = bytes.strip_prefix(b"sip:") {
+            return Self::parse_sip(Scheme::Sip, bytes, tail);
+        }
+        let colon = memchr::memchr(b':', bytes)?;
+        let scheme = part(bytes, 0, colon);
+        let tail = rest(bytes, colon + 1);
+        if !scheme.first()?.is_ascii_alphabetic() || !all(scheme, SCHEME) {
+            return None;
+        }
+        if scheme.eq_ignore_ascii_case(b"sip") {
+            Self::parse_sip(Scheme::Sip, bytes, tail)
+        } else if scheme.eq_ignore_ascii_case(b"sips") {
+            Self::parse_sip(Scheme::Sips, bytes, tail)
+        } else if scheme.eq_ignore_ascii_case(b"tel") {
+            Self::parse_tel(bytes, tail)
+        } else {
+            let opaque = !tail.is_empty() && all_or_escaped(tail, URI_OTHER);
+            opaque.then(|| Self::opaque(Scheme::Other, bytes))
+        }
+    }
+
+    /// A URI parameter's value; `Some(b"")` for one without a value.
+    pub fn param(&self, name: &str) -> Option<&'a [u8]> {
+        let found = self
+            .params()
+            .find(|p| parts::is_name(p.name, name.as_bytes()))?;
+        Some(found.value)
+    }
+
+    /// The parameters in order.
+    pub fn params(&self) -> Parts<'a> {
+        Parts::params(self.params)
+    }
+
+    /// Whether a parameter of that name is there.
+    pub fn has_param(&self, name: &str) -> bool {
+        self.param(name).is_some()
+    }
+
+    /// The `transport` parameter: `Some(None)` for one that this project does
+    /// not know.
+    pub fn transport(&self) -> Option<Option<Transport>> {
+        self.param("transport").map(Transport::from_token)
+    }
+
+    /// Whether the scheme is `sip` or `sips`.
+    pub fn is_sip(&self) -> bool {
+        matches!(self.scheme, Scheme::Sip | Scheme::Sips)
+    }
+
+    fn opaque(scheme: Scheme, raw: &'a [u8]) -> Self {
+        Self {
+            scheme,
+            user: None,
+            password: None,
+            host_port: HostPort {
+                host: &[],
+                port: None,
+            },
+            params: &[],
+            headers: &[],
+            raw,
+        }
+    }
+
+    fn parse_sip(scheme: Scheme, raw: &'a [u8], tail: &'a [u8]) -> Option<Self> {
+        let mut uri = Self::opaque(scheme, raw);
+        // No part of the grammar but the end of userinfo holds a bare '@'.
+        let address = match memchr::memchr(b'@', tail) {
+            None => tail,
+            Some(at) => {
+                let userinfo = part(tail, 0, at);
+                let user = match memchr::memchr(b':', userinfo) {
+                    None => userinfo,
+                    Some(colon) => {
+                        let password = rest(userinfo, colon + 1);
+                        if !all_or_escaped(password, PASSWORD) {
+                            return None;
+                        }
+                        uri.password = Some(password);
+                        part(userinfo, 0, colon)
+                    }
+                };
+                if user.is_empty() || !all_or_escaped(user, USER) {
+                    return None;
+                }
+                uri.user = Some(user);
+                rest(tail, at + 1)
+            }
+        };
+        let (host_port, end) = HostPort::parse_prefix(address)?;
+        uri.host_port = host_port;
+        let mut tail = rest(address, end);
+        if tail.is_empty() {
+            return Some(uri);
+        }
+        if let Some(question) = memchr::memchr(b'?', tail) {
+            uri.headers = rest(tail, question + 1);
+            if uri.headers.is_empty() || !Parts::headers(uri.headers).are_well_formed() {
+                return None;
+            }
+            tail = part(tail, 0, question);
+        }
+        uri.params = tail;
+        Parts::params(tail).are_well_formed().then_some(uri)
+    }
+
+    /// RFC 3966: the number, then parameters.
+    fn parse_tel(raw: &'a [u8], tail: &'a [u8]) -> Option<Self> {
+        let mut uri = Self::opaque(Scheme::Tel, raw);
+        let end = memchr::memchr(b';', tail).unwrap_or(tail.len());
+        let number = part(tail, 0, end);
+        let digits = number.strip_prefix(b"+").unwrap_or(number);
+        let is_phone = |b: &u8| b.is_ascii_hexdigit() || b"*#-.()".contains(b);
+        let has_digit = digits
+            .iter()
+            .any(|b| b.is_ascii_hexdigit() || b"*#".contains(b));
+        if !has_digit || !digits.iter().all(is_phone) {
+            return None;
+        }
+        uri.user = Some(number);
+        uri.params = rest(tail, end);
+        Parts::params(uri.params).are_well_formed().then_some(uri)
+    }
+}

@@ -1,0 +1,152 @@
+//! The parameters and headers of a URI (RFC 3261 19.1.1).
+
+use crate::Uri;
+use crate::chars::{PARAM, RESERVED, URI_HEADER, all_or_escaped, hex, is, part, rest};
+
+/// One parameter or header of a URI; escapes are still in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// The value; empty where there is none.
+    pub value: &'a [u8],
+    /// Whether there is a `=`.
+    pub has_value: bool,
+}
+
+/// Reads the parts one after the other.
+#[derive(Clone, Debug)]
+pub struct Parts<'a> {
+    left: &'a [u8],
+    separator: u8,
+    class: u16,
+}
+
+impl<'a> Parts<'a> {
+    /// `;a=b;c`, from the first `;` on.
+    pub(crate) fn params(bytes: &'a [u8]) -> Self {
+        Self {
+            left: bytes,
+            separator: b';',
+            class: PARAM,
+        }
+    }
+
+    /// `a=b&c=d`.
+    pub(crate) fn headers(bytes: &'a [u8]) -> Self {
+        Self {
+            left: bytes,
+            separator: b'&',
+            class: URI_HEADER,
+        }
+    }
+
+    pub(crate) fn are_well_formed(self) -> bool {
+        let is_params = self.separator == b';';
+        if is_params && !self.left.is_empty() && self.left.first() != Some(&b';') {
+            return false;
+        }
+        if !is_params && self.left.last() == Some(&b'&') {
+            return false;
+        }
+        let class = self.class;
+        let mut count = 0;
+        for found in self {
+            count += 1;
+            let value_is_good = match (is_params, found.has_value) {
+                (true, true) => !found.value.is_empty(),
+                (true, false) => true,
+                (false, has_value) => has_value,
+            };
+            let well_formed = value_is_good
+                && !found.name.is_empty()
+                && all_or_escaped(found.name, class)
+                && all_or_escaped(found.value, class);
+            if !well_formed || count > Uri::PARTS_MAX {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Part<'a>;
+
+    fn next(&mut self) -> Option<Part<'a>> {
+        if self.left.is_empty() {
+            return None;
+        }
+        let start = usize::from(self.separator == b';');
+        let body = rest(self.left, start);
+        let end = memchr::memchr(self.separator, body).unwrap_or(body.len());
+        let whole = part(body, 0, end);
+        // A header's separator is eaten here, a parameter's with the next one.
+        self.left = if self.separator == b';' {
+            rest(body, end)
+        } else {
+            rest(body, end + 1)
+        };
+        Some(match memchr::memchr(b'=', whole) {
+            None => Part {
+                name: whole,
+                value: &[],
+                has_value: false,
+            },
+            Some(equals) => Part {
+                name: part(whole, 0, equals),
+                value: rest(whole, equals + 1),
+                has_value: true,
+            },
+        })
+    }
+}
+
+/// Whether an escaped name is `name`, without regard to case.
+pub(crate) fn is_name(escaped: &[u8], name: &[u8]) -> bool {
+    escaped.eq_ignore_ascii_case(name)
+        || (memchr::memchr(b'%', escaped).is_some()
+            && canonical(escaped)
+                .map(fold_case)
+                .eq(canonical(name).map(fold_case)))
+}
+
+/// The characters as RFC 3261 19.1.4 compares them: an escape of a character
+/// that is not reserved is that character; one of a reserved character is
+/// something else, and stands above the bytes.
+pub(crate) fn canonical(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    unescaped(bytes).map(|(byte, was_escaped)| {
+        // RFC 3261 19.1.4: "Characters other than those in the "reserved" set (see RFC 2396 [5]) are
+        // equivalent to their ""%" HEX HEX" encoding."
+        if was_escaped && is(byte, RESERVED) {
+            0x100 | u16::from(byte)
+        } else {
+            u16::from(byte)
+        }
+    })
+}
+
+/// The characters without their escapes, and whether each was escaped.
+pub(crate) fn unescaped(bytes: &[u8]) -> impl Iterator<Item = (u8, bool)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let byte = *bytes.get(at)?;
+        if byte == b'%'
+            && let Some([high, low]) = bytes.get(at + 1..at + 3)
+            && let (Some(high), Some(low)) = (hex(*high), hex(*low))
+        {
+            at += 3;
+            return Some((high << 4 | low, true));
+        }
+        at += 1;
+        Some((byte, false))
+    })
+}
+
+/// In lower case, where it is a letter.
+pub(crate) fn fold_case(character: u16) -> u16 {
+    match u8::try_from(character) {
+        Ok(byte) => u16::from(byte.to_ascii_lowercase()),
+        Err(_) => character,
+    }
+}
