@@ -1,0 +1,97 @@
+//! Digest authentication of SIP (RFC 3261 22, RFC 7616, RFC 8760), for the
+//! server and for the client. No I/O, no clock, no randomness of its own.
+//!
+//! # How it runs
+//! ```text
+//! match authenticator.check(unix_ms, &message, Side::Registrar, &realm) {
+//!     Check::Challenge { stale } => // 401 with add_challenge(.., stale, ..)
+//!     Check::Malformed(why) => // 400 with why.reason
+//!     Check::Lookup(pending) => {
+//!         // ask the store for pending.key(); park the request; then
+//!         match authenticator.finish(unix_ms, pending, answer.as_ref()) {
+//!             Verdict::Ok(authenticated) => // go on, as authenticated.user()
+//!             Verdict::Challenge { stale } => // as above
+//!         }
+//!     }
+//! }
+//! ```
+//!
+//! # Why it holds
+//! **A stranger costs no memory.** A challenge is a function of the clock, a
+//! counter and the node's secret; nothing is kept for it. A nonce carries the
+//! time of its issue, the server, the process and a serial number, under a
+//! MAC that binds all of it to the realm, and is compared in constant time. A
+//! nonce that was not issued here is answered by a plain challenge; one that
+//! was, but by another server or process or too long ago, by `stale=true`, so
+//! that nobody is asked for his password again.
+//!
+//! **A digest is good once.** After a digest was verified, and not before, its
+//! nonce count is marked in a window that all shards share: a new Call-ID
+//! leads to another shard and to the same window. A wrong digest with a high
+//! count marks nothing. What the window had to forget under load is answered
+//! as stale; nothing is accepted that is not recorded ([`replay`'s bounds are
+//! a watermark of serial numbers][AuthConfig::replay_entries_max]). The window
+//! dies with the process, and so do its nonces: each process has a boot
+//! number, so that this holds even where the clock was set back meanwhile.
+//! Credentials without a nonce count (RFC 2069) are not accepted at all.
+//!
+//! RFC 3261 22.4 asks for compatibility with RFC 2069; this is a deviation,
+//! for a replayed REGISTER is worth more than a phone from before 1999.
+//!
+//! **A name cannot be probed.** For an unknown user the digest is computed all
+//! the same, against a secret, and the answer has the same shape. Everything
+//! that is answered 400 or by a challenge before the store is asked depends on
+//! the request alone.
+//!
+//! **A proof is a type.** [`Authenticated`] has no public constructor; what
+//! needs it cannot be reached without [`Authenticator::finish`]. Whether the
+//! proven user may act as the From, To or P-Asserted-Identity of a request is
+//! the caller's question: this crate says who he is.
+//!
+//! **A digest covers one request.** The method and the URI are hashed, and the
+//! URI must be the Request-URI; with `auth-int` the body too. A proxy cuts the
+//! credentials for its realm ([`credential_lines`]) before it forwards.
+//!
+//! **No password is kept.** The store holds [`Ha1`]s, which are masked in
+//! every output and wiped after use. An HA1 is as good as the password in its
+//! realm and nowhere else.
+//!
+//! **A client tells nobody else.** [`ClientAuth`] answers only for the realms
+//! that it was given, never twice to the same refusal, and with no algorithm
+//! below the one that it was told to accept.
+//!
+//! What it does not do: Digest says nothing about the rest of the message and
+//! hides nothing; whoever reads along can guess passwords offline. TLS does
+//! that part.
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod client;
+mod config;
+mod credentials;
+mod ha1;
+mod hash;
+mod key;
+mod nonce;
+mod replay;
+mod server;
+
+pub use algorithm::{Algorithm, Qop};
+pub use client::{Attempt, ClientAuth, GiveUp, RequestParts};
+pub use config::{AuthConfig, AuthCounters, Side};
+pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, credential_lines};
+pub use ha1::{Ha1, Ha1Set};
+pub use key::CredentialKey;
+pub use server::{Authenticated, Authenticator, Check, Pending, Verdict};
+
+/// Appends the inside of a quoted string (RFC 3261 25.1); characters that
+/// cannot stand in one, escaped or not, become spaces.
+fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0..=0x1f | 0x7f => out.push(b' '),
+            _ => out.push(byte),
+        }
+    }
+}
