@@ -1,0 +1,243 @@
+//! Answers of this server's own, as a user agent server (RFC 3261 8.2).
+
+use std::hash::Hasher;
+
+use sip_msg::write::reason_phrase;
+use sip_msg::{Flow, HeaderName, Message, MessageWriter, Method, ResponseWriter, Target};
+use sip_txn::{Responded, ServerId, response_target};
+use siphasher::sip::SipHasher13;
+
+use crate::effect::Effect;
+use crate::permit::is_peer;
+use crate::proxy::context::Context;
+use crate::text::hex16;
+use crate::{Now, Outputs, Shard};
+
+/// The methods that this server answers itself.
+const ALLOW: &[u8] = b"OPTIONS, REGISTER";
+/// The extensions of a user agent server that it has.
+const SUPPORTED: &[u8] = b"path, outbound";
+
+impl Shard {
+    // RFC 3261 16.1: "When responding directly to a request, the element is playing the role
+    // of a UAS and MUST behave as described in Section 8.2."
+    /// Answers with a status and its usual phrase.
+    pub(crate) fn answer(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: &Message,
+        status: u16,
+        out: &mut Outputs,
+    ) -> Responded {
+        let reason = reason_phrase(status);
+        self.answer_with(now, flow, server, request, (status, reason), |_| {}, out)
+    }
+
+    /// Answers, with header fields of the caller's.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn answer_with(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: &Message,
+        (status, reason): (u16, &str),
+        more: impl FnOnce(&mut MessageWriter<'_>),
+        out: &mut Outputs,
+    ) -> Responded {
+        let start = out.outbox.bytes.len();
+        let tag = self.own_tag(request);
+        let mut writer =
+            ResponseWriter::begin(&mut out.outbox.bytes, request, status, reason, &tag);
+        more(&mut writer);
+        match status {
+            503 => {
+                let retry_after_s = u64::from(self.settings.bounds.retry_after_s);
+                writer.number("Retry-After", retry_after_s);
+            }
+            405 => {
+                writer.header("Allow", ALLOW);
+            }
+            _ => {}
+        }
+        if !self.settings.server_header.is_empty() {
+            writer.header("Server", self.settings.server_header.as_bytes());
+        }
+        writer.finish(b"");
+        self.send_answer(now, flow, server, request, status, start, out)
+    }
+
+    /// Sends `outbox.bytes[start..]` as the answer to a request: through its
+    /// transaction, or without one.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn send_answer(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: &Message,
+        status: u16,
+        start: usize,
+        out: &mut Outputs,
+    ) -> Responded {
+        let outbox = &mut out.outbox;
+        // RFC 3261 17: an ACK has no response.
+        if request.method() == Method::Ack {
+            outbox.bytes.truncate(start);
+            return Responded::Refused;
+        }
+        self.counters.answered(status);
+        // Who writes one message wrongly over a stream may have lost count of where
+        // the next begins: a 400 of this server's own ends the connection. Not that of
+        // a neighbour, which carries the calls of many, and whose framing was sound.
+        let is_trusted = || {
+            let trusted = &self.settings.trusted;
+            trusted.iter().any(|peer| is_peer(peer, flow))
+        };
+        if status == 400 && flow.conn.is_some() && !is_trusted() {
+            close(flow, &mut out.effects);
+        }
+        let Some(server) = server else {
+            // A Via that cannot be read says nowhere else to go than back.
+            let back = |_| Target::back(flow);
+            let to = request
+                .top_via()
+                .map_or_else(back, |via| response_target(flow, &via, false));
+            outbox.send_since(start, to, 0);
+            return Responded::Sent;
+        };
+        let responded = self
+            .txns
+            .respond(now.mono_ms, server, status, start, outbox);
+        if responded != Responded::Sent {
+            outbox.bytes.truncate(start);
+            if responded == Responded::Refused && request.method() != Method::Invite {
+                self.txns.release_server(server);
+            }
+        }
+        responded
+    }
+
+    /// Answers without keeping state: for whoever has not shown who he is, and
+    /// for what is not worth a transaction. Takes the request back.
+    pub(crate) fn refuse(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        (status, reason): (u16, &str),
+        out: &mut Outputs,
+    ) {
+        if let Some(server) = server {
+            self.txns.release_server(server);
+        }
+        self.answer_with(now, flow, None, &request, (status, reason), |_| {}, out);
+        self.pool.recycle(request);
+    }
+
+    // RFC 3261 16.3: "The response MUST include an Unsupported (Section 20.40) header field
+    // listing those option-tags the element did not understand."
+    /// 420, with the option tags of `name` as not understood.
+    pub(crate) fn refuse_extensions(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        name: HeaderName,
+        out: &mut Outputs,
+    ) {
+        if let Some(server) = server {
+            self.txns.release_server(server);
+        }
+        let unsupported = |writer: &mut MessageWriter<'_>| {
+            for field in request.fields_of(name) {
+                writer.header("Unsupported", field.value);
+            }
+        };
+        let status = (420, reason_phrase(420));
+        self.answer_with(now, flow, None, &request, status, unsupported, out);
+        self.pool.recycle(request);
+    }
+
+    /// Answers an OPTIONS as its recipient (RFC 3261 11.2).
+    pub(crate) fn answer_options(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        if request.values(HeaderName::Require).next().is_some() {
+            self.refuse_extensions(now, flow, server, request, HeaderName::Require, out);
+            return;
+        }
+        if let Some(server) = server {
+            self.txns.release_server(server);
+        }
+        let about = |writer: &mut MessageWriter<'_>| {
+            writer.header("Allow", ALLOW);
+            writer.header("Supported", SUPPORTED);
+        };
+        let status = (200, reason_phrase(200));
+        self.answer_with(now, flow, None, &request, status, about, out);
+        self.pool.recycle(request);
+    }
+
+    /// Answers the request of a context.
+    pub(crate) fn answer_context(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        status: u16,
+        out: &mut Outputs,
+    ) {
+        let Some(request) = context.request.take() else {
+            return;
+        };
+        let flow = context.flow;
+        let responded = self.answer(now, &flow, context.server, &request, status, out);
+        if responded == Responded::Refused {
+            self.refused(context, status);
+        }
+        context.request = Some(request);
+    }
+
+    /// The To tag of this server's own answers: of the transaction, so that
+    /// each answer to it has the same, and none can be guessed. An ACK with
+    /// this tag acknowledges an answer for which no state was kept.
+    pub(crate) fn own_tag(&self, request: &Message) -> [u8; 16] {
+        let mut hasher = SipHasher13::new_with_key(&self.keys.tags);
+        let mut part = |bytes: &[u8]| {
+            hasher.write_u32(bytes.len() as u32);
+            hasher.write(bytes);
+        };
+        part(request.call_id());
+        if let Ok(via) = request.top_via() {
+            part(via.branch);
+        }
+        if let Ok(from) = request.from() {
+            part(from.tag().unwrap_or_default());
+        }
+        hex16(hasher.finish())
+    }
+
+    /// Whether an ACK acknowledges an answer of this server's own.
+    pub(crate) fn is_for_own_answer(&self, ack: &Message) -> bool {
+        const LENGTH: usize = 16;
+        let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);
+        ack.to().is_ok_and(|to| to.tag().is_some_and(is_ours))
+    }
+}
+
+/// Has a connection closed behind what was sent on it, once.
+pub(crate) fn close(flow: &Flow, effects: &mut Vec<Effect>) {
+    let is_closing = matches!(effects.last(), Some(Effect::Close(conn)) if *conn == flow.conn);
+    if flow.conn.is_some() && !is_closing {
+        effects.push(Effect::Close(flow.conn));
+    }
+}

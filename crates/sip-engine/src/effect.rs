@@ -1,0 +1,91 @@
+//! What a shard asks of the world, as values.
+
+use std::sync::Arc;
+
+use sip_auth::CredentialKey;
+use sip_msg::{ConnId, Outbox, Transport};
+
+use crate::BindingChange;
+
+/// The time of an input: both clocks, read once per batch by the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// A clock that only goes forward; timers run on it.
+    pub mono_ms: u64,
+    /// Milliseconds since 1970; bindings and nonces live on it.
+    pub unix_ms: u64,
+}
+
+/// A parked request: given with a question, brought back with its answer.
+/// An answer that comes too late, or twice, finds nobody and is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ParkId(pub u64);
+
+/// A host to be resolved by RFC 3263.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolveQuery {
+    /// The host as it stands in the URI.
+    pub host: Arc<str>,
+    /// The port, where the URI has one.
+    pub port: Option<u16>,
+    /// The transport, where the URI or the configuration names one.
+    pub transport: Option<Transport>,
+    /// Whether only TLS will do (a `sips:` URI).
+    pub secure: bool,
+}
+
+/// One place to try, in order (RFC 3263 4.2, 4.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// The transport to use.
+    pub transport: Transport,
+    /// The address to send to.
+    pub addr: std::net::SocketAddr,
+    /// The name that its certificate must bear, for TLS.
+    pub tls_name: Option<Arc<str>>,
+}
+
+/// A question or an act that only the shell can do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Look up a stored HA1; answered by [`crate::Shard::handle_credential`].
+    FindCredential {
+        /// Who waits for it.
+        park: ParkId,
+        /// Whose, and for which algorithm.
+        key: CredentialKey,
+    },
+    /// Make a change of bindings durable; answered by [`crate::Shard::handle_saved`].
+    SaveBindings {
+        /// Who waits for it.
+        park: ParkId,
+        /// The changes, all of one address-of-record, all or none.
+        changes: Vec<BindingChange>,
+    },
+    /// Resolve a host; answered by [`crate::Shard::handle_resolved`].
+    Resolve {
+        /// Who waits for it.
+        park: ParkId,
+        /// What to resolve.
+        query: ResolveQuery,
+    },
+    /// Close a connection, after what is queued on it was written.
+    Close(ConnId),
+}
+
+/// What came out of an input: messages in order, and effects in order.
+#[derive(Default, Debug)]
+pub struct Outputs {
+    /// Messages to send.
+    pub outbox: Outbox,
+    /// Everything else.
+    pub effects: Vec<Effect>,
+}
+
+impl Outputs {
+    /// Forgets everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.outbox.clear();
+        self.effects.clear();
+    }
+}

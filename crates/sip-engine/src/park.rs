@@ -1,0 +1,157 @@
+//! Requests that wait for an answer from outside: each with a deadline.
+
+use wheel::{TimerId, Wheel};
+
+use crate::effect::ParkId;
+use crate::permit::{Pending, Permit};
+use crate::proxy::context::{Candidate, Key};
+use crate::proxy::route::Routed;
+use crate::timer::Timer;
+use sip_msg::{Flow, Message};
+use sip_txn::ServerId;
+
+/// A request on its way through the server.
+pub(crate) struct Job {
+    pub(crate) request: Box<Message>,
+    pub(crate) flow: Flow,
+    /// `None` where it is handled without state.
+    pub(crate) server: Option<ServerId>,
+    pub(crate) routed: Routed,
+    /// Max-Breadth that may be given to its copies.
+    pub(crate) breadth: u32,
+    pub(crate) loop_hash: u64,
+}
+
+/// What waits, and for what.
+pub(crate) enum Parked {
+    /// For a stored credential.
+    Credential(Job, Pending),
+    /// For the word whether a user exists.
+    User(Job),
+    /// A context's target, for addresses.
+    Resolve(Key, u16),
+    /// A request that is forwarded without state, for addresses.
+    Single(Job, Permit, Candidate),
+}
+
+struct Slot {
+    generation: u32,
+    timer: TimerId,
+    parked: Option<Parked>,
+}
+
+/// All that waits.
+#[derive(Default)]
+pub(crate) struct Parks {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    live: usize,
+    lookups: usize,
+}
+
+const GENERATION_BITS: u32 = 30;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+
+impl Parks {
+    /// Parks something until `deadline_ms`.
+    pub(crate) fn park(
+        &mut self,
+        parked: Parked,
+        deadline_ms: u64,
+        wheel: &mut Wheel<Timer>,
+    ) -> ParkId {
+        if is_lookup(&parked) {
+            self.lookups += 1;
+        }
+        self.live += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                timer: TimerId::NONE,
+                parked: None,
+            });
+            (self.slots.len() - 1) as u32
+        });
+        let mut id = ParkId(0);
+        if let Some(entry) = self.slots.get_mut(slot as usize) {
+            id = ParkId(u64::from(slot) << GENERATION_BITS | u64::from(entry.generation));
+            entry.timer = wheel.start(deadline_ms, Timer::Park(id));
+            entry.parked = Some(parked);
+        }
+        id
+    }
+
+    /// Takes out what was parked; `None` when it is not there any more.
+    pub(crate) fn take(&mut self, id: ParkId, wheel: &mut Wheel<Timer>) -> Option<Parked> {
+        let slot = (id.0 >> GENERATION_BITS) as usize;
+        let generation = (id.0 & u64::from(GENERATION_MASK)) as u32;
+        let entry = self.slots.get_mut(slot)?;
+        if entry.generation != generation {
+            return None;
+        }
+        let parked = entry.parked.take()?;
+        wheel.cancel(entry.timer);
+        entry.generation = (entry.generation + 1) & GENERATION_MASK;
+        self.free.push(slot as u32);
+        self.live -= 1;
+        if is_lookup(&parked) {
+            self.lookups -= 1;
+        }
+        Some(parked)
+    }
+
+    /// What is parked there.
+    pub(crate) fn get(&self, id: ParkId) -> Option<&Parked> {
+        let entry = self.slots.get((id.0 >> GENERATION_BITS) as usize)?;
+        if u64::from(entry.generation) != id.0 & u64::from(GENERATION_MASK) {
+            return None;
+        }
+        entry.parked.as_ref()
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// How many wait for the store.
+    pub(crate) fn lookups(&self) -> usize {
+        self.lookups
+    }
+}
+
+const fn is_lookup(parked: &Parked) -> bool {
+    matches!(parked, Parked::Credential(..) | Parked::User(..))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_is_gone() {
+        let mut wheel = Wheel::new(0);
+        let mut parks = Parks::default();
+        let key = Key {
+            slot: 1,
+            generation: 2,
+        };
+        let first = parks.park(Parked::Resolve(key, 0), 100, &mut wheel);
+        let second = parks.park(Parked::Resolve(key, 1), 100, &mut wheel);
+        assert!(matches!(
+            parks.take(first, &mut wheel),
+            Some(Parked::Resolve(_, 0))
+        ));
+        assert!(parks.take(first, &mut wheel).is_none());
+        let third = parks.park(Parked::Resolve(key, 2), 100, &mut wheel);
+        assert_ne!(first, third);
+        assert!(parks.take(first, &mut wheel).is_none());
+        assert!(parks.get(third).is_some());
+        let mut fired = 0;
+        wheel.advance(1_000, |timer| {
+            assert!(matches!(timer, Timer::Park(id) if id == second || id == third));
+            fired += 1;
+        });
+        assert_eq!((fired, parks.len()), (2, 2));
+    }
+}

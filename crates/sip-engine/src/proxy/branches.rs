@@ -1,0 +1,447 @@
+//! Branches of a response context: which target is tried when (RFC 3261
+//! 16.6), and what follows when one fails.
+
+use sip_msg::Method;
+use wheel::TimerId;
+
+use super::context::{Branch, Candidate, Context, Key, Owner, Place, Progress};
+use super::forward::{Copy, Sender};
+use super::loops;
+use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
+use crate::effect::{Effect, Hop};
+use crate::hops::Lead;
+use crate::park::Parked;
+use crate::timer::Timer;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    /// Starts what may be started now: all targets of the highest q that have
+    /// not been tried, when no target of a higher q is under way.
+    pub(crate) fn start_due(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        out: &mut Outputs,
+    ) {
+        while !context.is_closed && !context.is_final_sent {
+            let highest = |wanted: fn(&Progress) -> bool| {
+                context
+                    .candidates
+                    .iter()
+                    .filter(|c| wanted(&c.progress))
+                    .map(|c| c.q)
+                    .max()
+            };
+            let active = highest(|p| matches!(p, Progress::Resolving(_) | Progress::Trying));
+            let Some(q) = highest(|p| *p == Progress::Waiting) else {
+                return;
+            };
+            // RFC 3261 16.6: "Targets are processed from highest qvalue to lowest.  Targets
+            // with equal qvalues may be processed in parallel."
+            if active.is_some_and(|active| q < active) || context.breadth_left == 0 {
+                return;
+            }
+            if !self.start_group(now, key, context, q, out) {
+                return;
+            }
+        }
+    }
+
+    /// Starts the targets of one q; whether there was any to start.
+    fn start_group(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        q: u16,
+        out: &mut Outputs,
+    ) -> bool {
+        let mut has_started = false;
+        // What the group before was given ends with it.
+        self.wheel.cancel(std::mem::take(&mut context.serial_timer));
+        let is_next = |c: &Candidate| c.q == q && c.progress == Progress::Waiting;
+        let has_lower = context
+            .candidates
+            .iter()
+            .any(|c| c.q < q && c.progress == Progress::Waiting);
+        for at in 0..context.candidates.len() {
+            let waiting = context
+                .candidates
+                .iter()
+                .skip(at)
+                .filter(|c| is_next(c))
+                .count();
+            if has_twin(context, at) {
+                continue;
+            }
+            let Some(candidate) = context.candidates.get_mut(at).filter(|c| is_next(c)) else {
+                continue;
+            };
+            // RFC 5393 5.3.3.1: what the branches of one request have in Max-Breadth is
+            // together no more than what the request came with. Targets for which nothing is left wait.
+            let share = context.breadth_left.div_ceil(waiting.max(1) as u32);
+            if share == 0 {
+                break;
+            }
+            candidate.share = share;
+            context.breadth_left -= share;
+            has_started = true;
+            self.start_candidate(now, key, context, at, out);
+        }
+        if has_lower && context.method == Method::Invite && !context.is_closed {
+            let deadline_ms = now.mono_ms + self.settings.proxy.serial_timeout_ms;
+            context.serial_timer = self.wheel.start(deadline_ms, Timer::Serial(key));
+        }
+        has_started
+    }
+
+    /// Finds addresses for a target and sends a copy to the first.
+    pub(crate) fn start_candidate(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        at: usize,
+        out: &mut Outputs,
+    ) {
+        match self.lead_of(context, at) {
+            Some(Lead::Hop(hop, is_default)) => {
+                if let Some(candidate) = context.candidates.get_mut(at) {
+                    candidate.hops.push(hop);
+                    candidate.may_stream = is_default && may_stream(&candidate.place);
+                }
+                if self.pass_over(now, context, at) {
+                    self.start_candidate(now, key, context, at, out);
+                } else {
+                    self.try_next(now, key, context, at, 503, out);
+                }
+            }
+            Some(Lead::Ask(query)) => {
+                let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
+                let parked = Parked::Resolve(key, at as u16);
+                let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
+                out.effects.push(Effect::Resolve { park, query });
+                if let Some(candidate) = context.candidates.get_mut(at) {
+                    candidate.progress = Progress::Resolving(park);
+                }
+            }
+            Some(Lead::Nowhere) => self.give_up(context, at, 503),
+            None => self.try_next(now, key, context, at, 503, out),
+        }
+    }
+
+    /// Sends a copy to the target's next address; with none left the target
+    /// has failed with `status`.
+    // RFC 3261 16.6: "As described in [4], the proxy MUST attempt to deliver the message to
+    // the first tuple in that set, and proceed through the set in order until the
+    // delivery attempt succeeds."
+    pub(crate) fn try_next(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        at: usize,
+        status: u16,
+        out: &mut Outputs,
+    ) {
+        while !context.is_closed && !context.is_final_sent {
+            let Some(candidate) = context.candidates.get_mut(at) else {
+                return;
+            };
+            let Some(way) = self.next_way(&context.flow, context.request.as_deref(), candidate)
+            else {
+                break;
+            };
+            if self.send_copy(now, key, context, at, &way, out) {
+                if let Some(candidate) = context.candidates.get_mut(at) {
+                    candidate.progress = Progress::Trying;
+                }
+                return;
+            }
+        }
+        if !context.is_closed && !context.is_final_sent && self.next_gateway(context, at) {
+            self.start_candidate(now, key, context, at, out);
+            return;
+        }
+        self.give_up(context, at, status);
+    }
+
+    /// Whether a gateway failed lately at all its addresses, so that the others
+    /// of its group are tried before it. Each is put behind the others once.
+    fn pass_over(&self, now: Now, context: &mut Context, candidate: usize) -> bool {
+        let Some(candidate) = context.candidates.get_mut(candidate) else {
+            return false;
+        };
+        let is_dead = |hop: &Hop| self.dead.is_dead(hop.transport, hop.addr, now.mono_ms);
+        let Place::NextHops { hops, at, .. } = &mut candidate.place else {
+            return false;
+        };
+        let (here, others) = (usize::from(*at), hops.len().saturating_sub(1));
+        let may_wait = here + usize::from(candidate.passed_over) < others;
+        if !may_wait || candidate.hops.is_empty() || !candidate.hops.iter().all(is_dead) {
+            return false;
+        }
+        if let Some(rest) = hops.get_mut(here..) {
+            rest.rotate_left(1);
+        }
+        candidate.passed_over += 1;
+        candidate.hops.clear();
+        candidate.tried = 0;
+        true
+    }
+
+    fn next_gateway(&mut self, context: &mut Context, candidate: usize) -> bool {
+        let Some(candidate) = context.candidates.get_mut(candidate) else {
+            return false;
+        };
+        let Place::NextHops { hops, at, .. } = &mut candidate.place else {
+            return false;
+        };
+        *at = at.saturating_add(1);
+        let has_more = usize::from(*at) < hops.len();
+        candidate.hops.clear();
+        candidate.tried = 0;
+        has_more
+    }
+
+    // RFC 3261 16.6: "For each tuple attempted, the proxy MUST format the message as
+    // appropriate for the tuple and send the request using a new client transaction as
+    // detailed in steps 8 through 10." and "Thus, the branch parameter provided with the
+    // Via header field inserted in step 8 MUST be different for each attempt."
+    fn send_copy(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        at: usize,
+        way: &Way,
+        out: &mut Outputs,
+    ) -> bool {
+        let number = context.branches.len();
+        let (Some(request), Some(candidate)) =
+            (context.request.as_deref(), context.candidates.get(at))
+        else {
+            return false;
+        };
+        if number >= self.settings.proxy.branches_max.min(usize::from(u16::MAX)) {
+            self.counters.branches_refused += 1;
+            return false;
+        }
+        // RFC 3261 16.6: "A stateful proxy MUST create a new client transaction for this
+        // request as described in Section 17.1 and instructs the transaction to send the
+        // request using the address, port and transport determined in step 7."
+        let Some(client) = self.txns.reserve_client() else {
+            self.counters.clients_full += 1;
+            return false;
+        };
+        self.target_uri.clear();
+        let uri = target_uri(&candidate.place, &mut self.target_uri);
+        let copy = Copy {
+            request,
+            routed: &context.routed,
+            came_by: &context.flow,
+            uri,
+            path: path_of(&candidate.place),
+            to: &way.to,
+            local: way.local,
+            flow_down: way.flow.as_ref(),
+            breadth: Some(candidate.share),
+            strip: &context.strip,
+            origin: context.origin,
+        };
+        let sender = Sender {
+            own: &self.own,
+            tokens: &self.tokens,
+            record_route: self.settings.proxy.record_route,
+            sign_routes: self.settings.authenticate.is_some(),
+        };
+        let start = out.outbox.bytes.len();
+        let (txns, loop_hash) = (&self.txns, context.loop_hash);
+        let write_branch = |text: &mut Vec<u8>| {
+            // RFC 3261 16.6: "In particular, CANCEL and ACK requests (for non-2xx responses) MUST
+            // have the same branch value as the corresponding request they cancel or
+            // acknowledge." The transaction writes them, from this copy's Via.
+            // RFC 3261 16.6: "The first part MUST satisfy the constraints of Section 8.1.1.7
+            // as described above."
+            txns.write_branch(client, text);
+            loops::write(loop_hash, text);
+        };
+        copy.write(
+            &sender,
+            &mut self.edits,
+            write_branch,
+            &mut out.outbox.bytes,
+        );
+        let method = request.method();
+        let owner = Owner::Context(key, number as u16).encode();
+        let to = way.to.clone();
+        self.txns.start_client(
+            now.mono_ms,
+            client,
+            method,
+            to,
+            owner,
+            start,
+            &mut out.outbox,
+        );
+        self.counters.requests_forwarded += 1;
+        let mut branch = Branch {
+            client,
+            candidate: at as u16,
+            is_live: true,
+            is_pending: true,
+            is_ringing: false,
+            is_accepted: false,
+            timer_c: TimerId::NONE,
+            timer_c_ms: 0,
+        };
+        if method == Method::Invite {
+            // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
+            // request is proxied.  The timer MUST be larger than 3 minutes."
+            branch.timer_c_ms = now.mono_ms + self.timer_c_ms();
+            let timer = Timer::C(key, number as u16);
+            branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
+        }
+        context.branches.push(branch);
+        true
+    }
+
+    /// Timer C: what the operator chose, and more than three minutes in any case.
+    pub(crate) fn timer_c_ms(&self) -> u64 {
+        self.settings.proxy.timer_c_ms.max(180_001)
+    }
+
+    /// A target has no address left to try.
+    pub(crate) fn give_up(&mut self, context: &mut Context, at: usize, status: u16) {
+        let Some(candidate) = context.candidates.get_mut(at) else {
+            return;
+        };
+        end_candidate(candidate, &mut context.breadth_left);
+        // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
+        // same phone is tried; so it is when nothing came back along it.
+        let is_flow = matches!(&candidate.place, Place::Contact(b) if flow_of(b).is_some());
+        candidate.is_flow_failed = is_flow && matches!(status, 408 | 503);
+        self.counters.flows_failed += u64::from(candidate.is_flow_failed);
+        let status = match status {
+            503 if is_flow => 430,
+            other => other,
+        };
+        self.note_best(context, status, None);
+    }
+
+    /// A branch ended without a final response: on to the target's next
+    /// address, or the target has failed.
+    pub(crate) fn branch_failed(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        branch: usize,
+        status: u16,
+        out: &mut Outputs,
+    ) {
+        let Some(branch) = context.branches.get_mut(branch) else {
+            return;
+        };
+        if !std::mem::take(&mut branch.is_pending) {
+            return;
+        }
+        self.wheel.cancel(std::mem::take(&mut branch.timer_c));
+        let at = usize::from(branch.candidate);
+        self.remember_failure(now, context, at);
+        self.target_failed(now, key, context, at, status, out);
+    }
+
+    /// A target's last attempt has failed: on to its next address, unless
+    /// nobody waits for this target any more.
+    pub(crate) fn target_failed(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        at: usize,
+        status: u16,
+        out: &mut Outputs,
+    ) {
+        let progress = context.candidates.get(at).map(|c| c.progress);
+        if progress == Some(Progress::Trying) {
+            self.try_next(now, key, context, at, status, out);
+        } else {
+            self.give_up(context, at, status);
+        }
+    }
+
+    /// Remembers that the hop that was tried last is dead.
+    pub(crate) fn remember_failure(&mut self, now: Now, context: &Context, at: usize) {
+        let tried = context
+            .candidates
+            .get(at)
+            .and_then(|c| c.hops.get(usize::from(c.tried).checked_sub(1)?));
+        if let Some(hop) = tried {
+            let until_ms = now.mono_ms + self.settings.proxy.dead_hop_ms;
+            self.dead
+                .failed(hop.transport, hop.addr, until_ms, now.mono_ms);
+        }
+    }
+
+    /// The resolver's answer for a target.
+    pub(crate) fn candidate_resolved(
+        &mut self,
+        now: Now,
+        key: Key,
+        at: u16,
+        mut hops: Vec<Hop>,
+        out: &mut Outputs,
+    ) {
+        let Some(mut context) = self.contexts.take(key) else {
+            return;
+        };
+        let at = usize::from(at);
+        hops.truncate(self.settings.proxy.branches_max);
+        self.dead.sort(&mut hops, now.mono_ms);
+        if let Some(candidate) = context.candidates.get_mut(at) {
+            candidate.progress = Progress::Trying;
+            candidate.hops.extend(hops);
+            // Without an address there is none to try: as good as a 503 from there.
+            candidate.tried = u8::from(candidate.hops.is_empty());
+        }
+        if self.pass_over(now, &mut context, at) {
+            self.start_candidate(now, key, &mut context, at, out);
+        } else {
+            self.try_next(now, key, &mut context, at, 503, out);
+        }
+        self.settle(now, key, context, out);
+    }
+}
+
+/// Ends a target and takes its share of Max-Breadth back.
+pub(crate) fn end_candidate(candidate: &mut Candidate, breadth_left: &mut u32) {
+    *breadth_left += std::mem::take(&mut candidate.share);
+    candidate.progress = Progress::Done;
+}
+
+/// Whether another flow of the same phone (RFC 5626) is being tried, or has
+/// been heard of: one flow at a time, and the next only when one failed.
+fn has_twin(context: &Context, at: usize) -> bool {
+    let Some(instance) = instance_of(context.candidates.get(at)) else {
+        return false;
+    };
+    context
+        .candidates
+        .iter()
+        .enumerate()
+        .any(|(other_at, other)| {
+            other_at != at
+                && instance_of(Some(other)) == Some(instance)
+                && other.progress != Progress::Waiting
+                && !other.is_flow_failed
+        })
+}
+
+fn instance_of(candidate: Option<&Candidate>) -> Option<&[u8]> {
+    match &candidate?.place {
+        Place::Contact(binding) if binding.reg_id.is_some() => binding.instance.as_deref(),
+        _ => None,
+    }
+}

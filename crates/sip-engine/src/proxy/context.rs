@@ -1,0 +1,422 @@
+//! Response contexts (RFC 3261 16.6): the request, its targets, a branch for
+//! each copy that was forwarded, and the best response so far.
+
+use std::sync::Arc;
+
+use sip_msg::{Flow, Message, Method, Span, Target};
+use sip_txn::{ClientId, ServerId};
+use smallvec::SmallVec;
+use wheel::TimerId;
+
+use super::route::Routed;
+use crate::effect::{Hop, ParkId};
+use crate::location::Binding;
+use crate::routes::NextHop;
+use crate::token::Origin;
+
+/// Names a context, and perhaps one of its branches, in a transaction's
+/// `context` and in a timer: kind, slot, generation and branch in 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+}
+
+const KIND_CONTEXT: u64 = 1 << 62;
+const KIND_PARKED: u64 = 2 << 62;
+const KIND_MASK: u64 = 3 << 62;
+const SLOT_BITS: u32 = 24;
+const GENERATION_BITS: u32 = 22;
+const BRANCH_BITS: u32 = 16;
+const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
+
+/// Who stands behind a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A response context, and the branch where the transaction is a client's.
+    Context(Key, u16),
+    /// A request that waits for an answer.
+    Parked(ParkId),
+    /// Nobody.
+    Nobody,
+}
+
+impl Owner {
+    pub(crate) fn encode(self) -> u64 {
+        match self {
+            Self::Context(key, branch) => {
+                KIND_CONTEXT
+                    | u64::from(key.slot) << (GENERATION_BITS + BRANCH_BITS)
+                    | u64::from(key.generation & GENERATION_MASK) << BRANCH_BITS
+                    | u64::from(branch)
+            }
+            Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
+            Self::Nobody => 0,
+        }
+    }
+
+    pub(crate) fn decode(value: u64) -> Self {
+        match value & KIND_MASK {
+            KIND_CONTEXT => {
+                let slot = (value >> (GENERATION_BITS + BRANCH_BITS)) & ((1 << SLOT_BITS) - 1);
+                let generation = (value >> BRANCH_BITS) & u64::from(GENERATION_MASK);
+                let branch = value & ((1 << BRANCH_BITS) - 1);
+                Self::Context(
+                    Key {
+                        slot: slot as u32,
+                        generation: generation as u32,
+                    },
+                    branch as u16,
+                )
+            }
+            KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
+            _ => Self::Nobody,
+        }
+    }
+}
+
+/// What a request's target says about where copies go.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// By the request's own Route or Request-URI.
+    Routed,
+    /// Along the flow that a Route of ours names.
+    Token(Flow),
+    /// To a contact of a user.
+    Contact(Arc<Binding>),
+    /// To one of these, in order. Where a table changed the number, the
+    /// Request-URI is that user at the next hop.
+    NextHops {
+        hops: SmallVec<[NextHop; 1]>,
+        at: u8,
+        user: Option<Box<[u8]>>,
+    },
+}
+
+/// How far a target has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Not begun.
+    Waiting,
+    /// Its addresses are being asked for.
+    Resolving(ParkId),
+    /// A branch is under way.
+    Trying,
+    /// A branch is under way, and nobody waits for it any more.
+    GivenUp,
+    /// Over.
+    Done,
+}
+
+/// A member of the target set (RFC 3261 16.5).
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) place: Place,
+    /// In thousandths; equals are tried in parallel.
+    pub(crate) q: u16,
+    pub(crate) progress: Progress,
+    /// Where to try, in order, and how many of those were tried.
+    pub(crate) hops: SmallVec<[Hop; 1]>,
+    pub(crate) tried: u8,
+    /// The share of Max-Breadth that it holds while it is under way.
+    pub(crate) share: u32,
+    /// How many gateways were put behind the others because they failed lately.
+    pub(crate) passed_over: u8,
+    /// Its transport was nobody's explicit wish: a long request may go over a
+    /// stream instead.
+    pub(crate) may_stream: bool,
+    /// Its flow was gone: another flow of the same phone may be tried.
+    pub(crate) is_flow_failed: bool,
+}
+
+impl Candidate {
+    pub(crate) fn new(place: Place, q: u16) -> Self {
+        Self {
+            place,
+            q,
+            progress: Progress::Waiting,
+            hops: SmallVec::new(),
+            tried: 0,
+            share: 0,
+            passed_over: 0,
+            may_stream: false,
+            is_flow_failed: false,
+        }
+    }
+}
+
+/// A copy that was forwarded, and its client transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Branch {
+    pub(crate) client: ClientId,
+    pub(crate) candidate: u16,
+    /// Whether its transaction is still there.
+    pub(crate) is_live: bool,
+    /// Whether a final response, or what stands for one, is still to come.
+    pub(crate) is_pending: bool,
+    /// Whether a provisional response came.
+    pub(crate) is_ringing: bool,
+    /// Whether a 2xx to its INVITE came: it may come again.
+    pub(crate) is_accepted: bool,
+    pub(crate) timer_c: TimerId,
+    /// When timer C is really due: it is set back far more often than it fires.
+    pub(crate) timer_c_ms: u64,
+}
+
+/// The best final response so far (RFC 3261 16.7 step 6).
+#[derive(Default)]
+pub(crate) struct Best {
+    /// Lower is better; 0 where there is none.
+    pub(crate) rank: u8,
+    pub(crate) status: u16,
+    /// `None` where the response is this proxy's own.
+    pub(crate) response: Option<Box<Message>>,
+    /// The challenges of other 401 and 407 responses, as header lines.
+    pub(crate) challenges: Vec<u8>,
+}
+
+/// A response context.
+pub(crate) struct Context {
+    pub(crate) server: Option<ServerId>,
+    pub(crate) flow: Flow,
+    /// Where responses go when the server transaction is gone.
+    pub(crate) back: Option<Target>,
+    pub(crate) method: Method,
+    /// Given up as soon as the final response was forwarded.
+    pub(crate) request: Option<Box<Message>>,
+    pub(crate) routed: Routed,
+    pub(crate) loop_hash: u64,
+    /// Header lines of the request that are not forwarded.
+    pub(crate) strip: Vec<Span>,
+    pub(crate) origin: Origin,
+    /// Max-Breadth that is not given to a branch.
+    pub(crate) breadth_left: u32,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) branches: SmallVec<[Branch; 2]>,
+    pub(crate) best: Best,
+    pub(crate) is_final_sent: bool,
+    /// No new branches: cancelled, or a 6xx came.
+    pub(crate) is_closed: bool,
+    pub(crate) is_cancelled: bool,
+    pub(crate) serial_timer: TimerId,
+}
+
+impl Context {
+    fn new() -> Self {
+        let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+        Self {
+            server: None,
+            flow: Flow {
+                transport: sip_msg::Transport::Udp,
+                listener: sip_msg::ListenerId(0),
+                local: nowhere,
+                remote: nowhere,
+                conn: sip_msg::ConnId::NONE,
+            },
+            back: None,
+            method: Method::Other,
+            request: None,
+            routed: Routed::default(),
+            loop_hash: 0,
+            strip: Vec::new(),
+            origin: Origin::Stranger,
+            breadth_left: 0,
+            candidates: Vec::new(),
+            branches: SmallVec::new(),
+            best: Best::default(),
+            is_final_sent: false,
+            is_closed: false,
+            is_cancelled: false,
+            serial_timer: TimerId::NONE,
+        }
+    }
+
+    /// Forgets everything and keeps the memory; messages are given to `spare`.
+    fn reset(&mut self, pool: &mut sip_msg::Pool) {
+        self.server = None;
+        self.back = None;
+        self.strip.clear();
+        self.candidates.clear();
+        self.branches.clear();
+        self.forget_messages(pool);
+        self.best.rank = 0;
+        self.best.status = 0;
+        self.is_final_sent = false;
+        self.is_closed = false;
+        self.is_cancelled = false;
+        self.serial_timer = TimerId::NONE;
+    }
+
+    /// Gives the big buffers back: after the final response nobody needs them.
+    pub(crate) fn forget_messages(&mut self, pool: &mut sip_msg::Pool) {
+        for message in [self.request.take(), self.best.response.take()]
+            .into_iter()
+            .flatten()
+        {
+            pool.recycle(message);
+        }
+        self.best.challenges.clear();
+    }
+
+    /// Whether some branch may still bring a final response.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.branches.iter().any(|b| b.is_pending)
+            || self
+                .candidates
+                .iter()
+                .any(|c| matches!(c.progress, Progress::Resolving(_)))
+    }
+
+    // RFC 3261 16.7: "The proxy MUST maintain the response context until all of its
+    // associated transactions have been terminated, even after forwarding a final
+    // response." Maintained is what can still make a difference: once every branch has
+    // its final response, that is a 2xx to an INVITE, which may come again. All else
+    // the transactions absorb by themselves.
+    /// Whether nothing is left to come.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_final_sent
+            && !self.is_waiting()
+            && !self.branches.iter().any(|b| b.is_live && b.is_accepted)
+    }
+}
+
+/// All contexts of a shard. Contexts and their memory are used again.
+#[derive(Default)]
+pub(crate) struct Contexts {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    #[allow(clippy::vec_box, reason = "a context goes in and out by its pointer")]
+    spare: Vec<Box<Context>>,
+    /// Target sets of contexts that need them no more.
+    target_sets: Vec<Vec<Candidate>>,
+    live: usize,
+}
+
+struct Slot {
+    generation: u32,
+    context: Option<Box<Context>>,
+}
+
+impl Contexts {
+    /// Those whose final response is still to come. Looks at every slot.
+    pub(crate) fn unanswered(&self) -> usize {
+        let contexts = self.slots.iter().filter_map(|slot| slot.context.as_ref());
+        contexts.filter(|context| !context.is_final_sent).count()
+    }
+
+    /// A context that is not in the table yet; [`Contexts::put`] puts it there.
+    /// `None` when `max` are live.
+    pub(crate) fn open(&mut self, max: usize) -> Option<(Key, Box<Context>)> {
+        if self.live >= max.min(1 << SLOT_BITS) {
+            return None;
+        }
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(self.slots.len()).ok()?;
+                self.slots.push(Slot {
+                    generation: 0,
+                    context: None,
+                });
+                slot
+            }
+        };
+        self.live += 1;
+        let generation = self.slots.get(slot as usize)?.generation;
+        let mut context = self.spare.pop().unwrap_or_else(|| Box::new(Context::new()));
+        if context.candidates.capacity() == 0
+            && let Some(target_set) = self.target_sets.pop()
+        {
+            context.candidates = target_set;
+        }
+        Some((Key { slot, generation }, context))
+    }
+
+    /// Takes a context out, to work on it.
+    pub(crate) fn take(&mut self, key: Key) -> Option<Box<Context>> {
+        let slot = self.slots.get_mut(key.slot as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        slot.context.take()
+    }
+
+    /// Puts a context back, or in.
+    pub(crate) fn put(&mut self, key: Key, context: Box<Context>) {
+        if let Some(slot) = self.slots.get_mut(key.slot as usize) {
+            slot.context = Some(context);
+        }
+    }
+
+    /// Ends a context that was taken out.
+    pub(crate) fn close(&mut self, key: Key, mut context: Box<Context>, pool: &mut sip_msg::Pool) {
+        context.reset(pool);
+        self.spare.push(context);
+        if let Some(slot) = self.slots.get_mut(key.slot as usize) {
+            slot.generation = (slot.generation + 1) & GENERATION_MASK;
+            self.free.push(key.slot);
+            self.live -= 1;
+        }
+    }
+
+    /// Takes a target set that is not needed any more: contexts that only wait
+    /// for repetitions are many, and should be small.
+    pub(crate) fn keep_target_set(&mut self, context: &mut Context) {
+        let mut target_set = std::mem::take(&mut context.candidates);
+        target_set.clear();
+        self.target_sets.push(target_set);
+    }
+
+    /// How many are live.
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_survive_their_coding() {
+        for owner in [
+            Owner::Nobody,
+            Owner::Parked(ParkId(0)),
+            Owner::Parked(ParkId((1 << 62) - 1)),
+            Owner::Context(
+                Key {
+                    slot: (1 << SLOT_BITS) - 1,
+                    generation: GENERATION_MASK,
+                },
+                u16::MAX,
+            ),
+            Owner::Context(
+                Key {
+                    slot: 0,
+                    generation: 0,
+                },
+                0,
+            ),
+        ] {
+            assert_eq!(Owner::decode(owner.encode()), owner);
+        }
+    }
+
+    #[test]
+    fn a_stale_key_finds_nobody_and_a_bound_holds() {
+        let mut pool = sip_msg::Pool::default();
+        let mut contexts = Contexts::default();
+        let (first, context) = contexts.open(1).unwrap();
+        contexts.put(first, context);
+        assert!(contexts.open(1).is_none());
+        let context = contexts.take(first).unwrap();
+        assert!(contexts.take(first).is_none());
+        contexts.close(first, context, &mut pool);
+        assert_eq!(contexts.len(), 0);
+        let (second, context) = contexts.open(1).unwrap();
+        contexts.put(second, context);
+        assert_eq!(first.slot, second.slot);
+        assert!(contexts.take(first).is_none());
+        assert!(contexts.take(second).is_some());
+    }
+}

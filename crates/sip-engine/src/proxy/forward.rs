@@ -1,0 +1,409 @@
+//! Request forwarding (RFC 3261 16.6): the copy that leaves, made in one pass
+//! over the request with every other byte as it came.
+
+use std::net::SocketAddr;
+
+use sip_msg::{Edits, Flow, HeaderName, ListenerId, Message, Method, Span, Target, Transport, Uri};
+
+use super::route::{Routed, write_without_maddr};
+use crate::own::Own;
+use crate::text::write_decimal;
+use crate::token::{Origin, Tokens};
+
+/// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
+const MAX_FORWARDS: u64 = 70;
+
+/// What this server is to every copy.
+pub(crate) struct Sender<'a> {
+    pub(crate) own: &'a Own,
+    pub(crate) tokens: &'a Tokens,
+    /// Whether dialogs are kept on this server's path.
+    pub(crate) record_route: bool,
+    /// Whether every Record-Route must be one that only we can have written.
+    pub(crate) sign_routes: bool,
+}
+
+/// One copy.
+pub(crate) struct Copy<'a> {
+    pub(crate) request: &'a Message,
+    pub(crate) routed: &'a Routed,
+    /// How it came.
+    pub(crate) came_by: &'a Flow,
+    /// The target's URI; `None` where the Request-URI stays.
+    pub(crate) uri: Option<&'a [u8]>,
+    /// Route values to be put in front (a contact's Path).
+    pub(crate) path: &'a [u8],
+    /// Where it goes.
+    pub(crate) to: &'a Target,
+    /// This server's end of the way there, where that is known.
+    pub(crate) local: SocketAddr,
+    /// The registered flow that it goes along, if it does.
+    pub(crate) flow_down: Option<&'a Flow>,
+    /// Max-Breadth; `None` where the header is left out.
+    pub(crate) breadth: Option<u32>,
+    /// Header lines that are for this server alone.
+    pub(crate) strip: &'a [Span],
+    /// Who let it in.
+    pub(crate) origin: Origin,
+}
+
+impl Copy<'_> {
+    /// Appends the copy to `out`. `write_branch` writes the Via's branch.
+    pub(crate) fn write(
+        &self,
+        sender: &Sender<'_>,
+        edits: &mut Edits,
+        write_branch: impl FnOnce(&mut Vec<u8>),
+        out: &mut Vec<u8>,
+    ) {
+        // RFC 3261 16.6: "The copy MUST initially contain all of the header fields from the
+        // received request.  Fields not detailed in the processing described below MUST NOT
+        // be removed." and "The proxy MUST NOT reorder field values with a common field name
+        // (See Section 7.3.1).  The proxy MUST NOT add to, modify, or remove the message
+        // body." What no edit names is copied as it came.
+        let request = self.request;
+        edits.clear();
+        for line in self.strip {
+            edits.remove(*line);
+        }
+        let strict = self.strict_route();
+        self.edit_uri(strict, edits);
+        self.edit_routes(strict, edits);
+        self.edit_max_forwards(edits);
+        self.edit_breadth(edits);
+        // RFC 3261 16.6: "The proxy MUST insert a Via header field value into the copy
+        // before the existing Via header field values." Everything that is added goes to
+        // the top of the headers. RFC 3261 16.6: "If this proxy wishes to remain on the path
+        // of future requests in a dialog created by this request (assuming the request
+        // creates a dialog), it MUST insert a Record-Route header field value into the copy
+        // before any existing Record-Route header field values, even if a Route header
+        // field is already present."
+        edits.insert_with(request.headers_start(), |text| {
+            self.write_via(sender, write_branch, text);
+            self.write_record_route(sender, text);
+            // RFC 3261 16.6: "This set MUST be pushed into the Route header field of the
+            // copy ahead of any existing values, if present.  If the Route header field is
+            // absent, it MUST be added, containing that list of URIs."
+            if !self.path.is_empty() {
+                field(text, "Route", self.path);
+            }
+            if !request.has(HeaderName::MaxForwards) {
+                // RFC 3261 16.6: "If the copy does not contain a Max-Forwards header field,
+                // the proxy MUST add one with a field value, which SHOULD be 70."
+                number(text, "Max-Forwards", MAX_FORWARDS);
+            }
+            if let Some(breadth) = self.breadth
+                && !request.has(HeaderName::MaxBreadth)
+            {
+                number(text, "Max-Breadth", u64::from(breadth));
+            }
+            // RFC 3261 16.6: "If the request will be sent to the next hop using a
+            // stream-based transport and the copy contains no Content-Length header field,
+            // the proxy MUST insert one with the correct value for the body of the request
+            // (see Section 20.14)."
+            if self.to.transport.is_reliable() && !request.has(HeaderName::ContentLength) {
+                number(text, "Content-Length", request.body().len() as u64);
+            }
+        });
+        edits.apply(request, out);
+    }
+
+    /// The next hop, where it is a strict router.
+    fn strict_route(&self) -> Option<Uri<'_>> {
+        // RFC 3261 16.6: "If the copy contains a Route header field, the proxy MUST
+        // inspect the URI in its first value.  If that URI does not contain an lr parameter,
+        // the proxy MUST modify the copy as follows:" see the two edits below.
+        if !self.path.is_empty() {
+            return None;
+        }
+        let next = self.request.slice(self.routed.next_route?);
+        Uri::parse(next).filter(|uri| !uri.has_param("lr"))
+    }
+
+    // RFC 3261 16.6: "The Request-URI in the copy's start line MUST be replaced with the
+    // URI for this target.  If the URI contains any parameters not allowed in a
+    // Request-URI, they MUST be removed."
+    fn edit_uri(&self, strict: Option<Uri<'_>>, edits: &mut Edits) {
+        let place = self.request.request_uri_span();
+        match strict {
+            // RFC 3261 16.6: "The proxy MUST then place the first Route header field value
+            // into the Request-URI and remove that value from the Route header field."
+            Some(next) => edits.replace_with(place, |text| write_request_uri(&next, text)),
+            None if self.is_uri_unchanged() => {}
+            None => edits.replace_with(place, |text| self.write_target_uri(text)),
+        }
+    }
+
+    fn is_uri_unchanged(&self) -> bool {
+        self.uri.is_none() && !self.routed.strip_maddr && !self.routed.last_route_is_uri
+    }
+
+    fn write_target_uri(&self, text: &mut Vec<u8>) {
+        let bytes = self
+            .uri
+            .unwrap_or_else(|| self.request.slice(self.routed.uri));
+        match Uri::parse(bytes) {
+            Some(uri) if self.uri.is_none() && self.routed.strip_maddr => {
+                write_without_maddr(&uri, text);
+            }
+            Some(uri) => write_request_uri(&uri, text),
+            None => text.extend_from_slice(bytes),
+        }
+    }
+
+    fn edit_routes(&self, strict: Option<Uri<'_>>, edits: &mut Edits) {
+        let request = self.request;
+        if !request.has(HeaderName::Route) {
+            return;
+        }
+        if self.routed.next_route.is_none() {
+            edits.remove_all(request, HeaderName::Route);
+            return;
+        }
+        let mut first_cut = usize::from(self.routed.own_routes);
+        if strict.is_some() {
+            first_cut += 1;
+        }
+        let count = request.values(HeaderName::Route).count();
+        let last_cut = usize::from(self.routed.last_route_is_uri);
+        if first_cut + last_cut >= count {
+            edits.remove_all(request, HeaderName::Route);
+        } else {
+            edits.remove_first_values(request, HeaderName::Route, first_cut);
+            if last_cut > 0 {
+                remove_last_value(request, edits);
+            }
+        }
+        // RFC 3261 16.6: "The proxy MUST place the Request-URI into the Route header field
+        // as the last value."
+        if strict.is_some()
+            && let Some(last) = request.fields_of(HeaderName::Route).last()
+        {
+            edits.insert_with(last.line_span.end, |text| {
+                text.extend_from_slice(b"Route: <");
+                self.write_target_uri(text);
+                text.extend_from_slice(b">\r\n");
+            });
+        }
+    }
+
+    fn edit_max_forwards(&self, edits: &mut Edits) {
+        // RFC 3261 16.6: "If the copy contains a Max-Forwards header field, the proxy MUST
+        // decrement its value by one (1)."
+        if let (Some(field), Ok(Some(value))) = (
+            self.request.first(HeaderName::MaxForwards),
+            self.request.max_forwards(),
+        ) {
+            edits.replace_with(field.value_span, |text| {
+                write_decimal(u64::from(value.saturating_sub(1)), text);
+            });
+        }
+    }
+
+    fn edit_breadth(&self, edits: &mut Edits) {
+        if let (Some(field), Some(breadth)) =
+            (self.request.first(HeaderName::MaxBreadth), self.breadth)
+        {
+            edits.replace_with(field.value_span, |text| {
+                write_decimal(u64::from(breadth), text);
+            });
+        }
+    }
+
+    fn write_via(
+        &self,
+        sender: &Sender<'_>,
+        write_branch: impl FnOnce(&mut Vec<u8>),
+        text: &mut Vec<u8>,
+    ) {
+        text.extend_from_slice(b"Via: SIP/2.0/");
+        text.extend_from_slice(self.to.transport.via_name().as_bytes());
+        text.push(b' ');
+        sender
+            .own
+            .write_host_port(self.to.listener, &self.local, text);
+        text.extend_from_slice(b";branch=");
+        write_branch(text);
+        text.extend_from_slice(b"\r\n");
+    }
+
+    fn write_record_route(&self, sender: &Sender<'_>, text: &mut Vec<u8>) {
+        let Some(kind) = self.route_kind(sender) else {
+            return;
+        };
+        let call_id = self.request.call_id();
+        let flow_up = self.flow_up();
+        let mut value = |listener: ListenerId,
+                         transport: Transport,
+                         local: &SocketAddr,
+                         flow: Option<&Flow>| {
+            text.extend_from_slice(b"Record-Route: <");
+            // RFC 3261 16.6: "The URI placed in the Record-Route header field value MUST be a
+            // SIP or SIPS URI.  This URI MUST contain an lr parameter (see Section 19.1.1)."
+            text.extend_from_slice(if kind == Scheme::Sips {
+                b"sips:"
+            } else {
+                b"sip:"
+            });
+            if sender.sign_routes || flow.is_some() {
+                sender.tokens.write_route(call_id, self.origin, flow, text);
+                text.push(b'@');
+            }
+            // RFC 3261 16.6: "The URI placed in the Record-Route header field MUST resolve to
+            // the element inserting it (or a suitable stand-in) when the server location
+            // procedures of [4] are applied to it, so that subsequent requests reach the same
+            // SIP element." So it says its transport wherever UDP is not it.
+            sender.own.write_host_port(listener, local, text);
+            if kind == Scheme::Sip && transport != Transport::Udp {
+                text.extend_from_slice(b";transport=");
+                text.extend_from_slice(transport.uri_name().as_bytes());
+            }
+            text.extend_from_slice(b";lr>\r\n");
+        };
+        value(
+            self.to.listener,
+            self.to.transport,
+            &self.local,
+            self.flow_down,
+        );
+        if self.is_double(sender, kind, flow_up.is_some()) {
+            let up = self.came_by;
+            value(up.listener, up.transport, &up.local, flow_up);
+        }
+    }
+
+    /// Whether the copy gets a Record-Route, and of which scheme.
+    fn route_kind(&self, sender: &Sender<'_>) -> Option<Scheme> {
+        if !makes_dialogs(self.request.method()) {
+            return None;
+        }
+        let is_target_secure = match self.uri {
+            Some(uri) => is_sips(uri),
+            None => self.routed.is_secure(),
+        };
+        let next = self.routed.next_route.map(|span| self.request.slice(span));
+        // RFC 3261 16.6: "If the Request-URI contains a SIPS URI, or the topmost Route
+        // header field value (after the post processing of bullet 6) contains a SIPS URI,
+        // the URI placed into the Record-Route header field MUST be a SIPS URI.
+        // Furthermore, if the request was not received over TLS, the proxy MUST insert a
+        // Record-Route header field.  In a similar fashion, a proxy that receives a request
+        // over TLS, but generates a request without a SIPS URI in the Request-URI or topmost
+        // Route header field value (after the post processing of bullet 6), MUST insert a
+        // Record-Route header field that is not a SIPS URI."
+        let secure = is_target_secure || next.is_some_and(is_sips);
+        let must = secure != self.came_by.transport.is_secure();
+        match (secure, must || sender.record_route) {
+            (_, false) => None,
+            (true, true) => Some(Scheme::Sips),
+            (false, true) => Some(Scheme::Sip),
+        }
+    }
+
+    /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
+    fn is_double(&self, sender: &Sender<'_>, kind: Scheme, has_flow_up: bool) -> bool {
+        if kind == Scheme::Sips && !self.came_by.transport.is_secure() {
+            // The other side could not be reached by a SIPS URI. This one can.
+            return false;
+        }
+        has_flow_up
+            || self.flow_down.is_some()
+            || sender.own.transport(self.came_by.listener) != sender.own.transport(self.to.listener)
+            || self.came_by.listener != self.to.listener
+    }
+
+    /// The flow to the sender, where it is a phone that can be reached by no
+    /// other way: it is the first hop (RFC 5626 5.1), and it came over a
+    /// connection or from behind a network address translation.
+    fn flow_up(&self) -> Option<&Flow> {
+        let first = self.request.top_via().ok()?;
+        let is_first_hop = !self.request.has_several(HeaderName::Via);
+        let is_translated = first.received.is_some()
+            && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical());
+        (is_first_hop && (self.came_by.conn.is_some() || is_translated)).then_some(self.came_by)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Sip,
+    Sips,
+}
+
+fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+}
+
+/// Whether a request of that method may begin a dialog, or be of a kind that
+/// this server does not know.
+const fn makes_dialogs(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Invite | Method::Subscribe | Method::Refer | Method::Notify | Method::Other
+    )
+}
+
+/// Writes a URI without what may not stand in a Request-URI (RFC 3261 19.1.1,
+/// table 1): the `method` parameter and headers.
+pub(crate) fn write_request_uri(uri: &Uri<'_>, text: &mut Vec<u8>) {
+    let end = if uri.headers.is_empty() {
+        uri.raw.len()
+    } else {
+        uri.raw.len().saturating_sub(uri.headers.len() + 1)
+    };
+    let raw = uri.raw.get(..end).unwrap_or_default();
+    if !uri.has_param("method") {
+        text.extend_from_slice(raw);
+        return;
+    }
+    let base = end.saturating_sub(uri.params.len());
+    text.extend_from_slice(raw.get(..base).unwrap_or_default());
+    for param in uri.params.split(|&b| b == b';').skip(1) {
+        let name = param.split(|&b| b == b'=').next().unwrap_or_default();
+        if !name.eq_ignore_ascii_case(b"method") {
+            text.push(b';');
+            text.extend_from_slice(param);
+        }
+    }
+}
+
+fn remove_last_value(request: &Message, edits: &mut Edits) {
+    let Some((_, last)) = request.values(HeaderName::Route).last() else {
+        return;
+    };
+    let mut before = None;
+    for (_, span) in request.values(HeaderName::Route) {
+        if span == last {
+            break;
+        }
+        before = Some(span);
+    }
+    let Some(line) = request
+        .fields_of(HeaderName::Route)
+        .last()
+        .map(|f| f.line_span)
+    else {
+        return;
+    };
+    match before {
+        Some(before) if before.start >= line.start => edits.remove(Span {
+            start: before.end,
+            end: last.end,
+        }),
+        _ => edits.remove(line),
+    }
+}
+
+fn field(text: &mut Vec<u8>, name: &str, value: &[u8]) {
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b": ");
+    text.extend_from_slice(value);
+    text.extend_from_slice(b"\r\n");
+}
+
+fn number(text: &mut Vec<u8>, name: &str, value: u64) {
+    text.extend_from_slice(name.as_bytes());
+    text.extend_from_slice(b": ");
+    write_decimal(value, text);
+    text.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,14 @@
+//! The proxy (RFC 3261 16), a file for each step.
+
+pub(crate) mod branches;
+pub(crate) mod cancel;
+pub(crate) mod context;
+pub(crate) mod forward;
+pub(crate) mod loops;
+pub(crate) mod redirect;
+pub(crate) mod responses;
+pub(crate) mod route;
+pub(crate) mod stateless;
+pub(crate) mod targets;
+pub(crate) mod validate;
+pub(crate) mod ways;

@@ -1,0 +1,95 @@
+//! Redirect mode (RFC 3261 8.3): where the proxy would send a copy, a 302 says
+//! where to.
+
+use sip_msg::write::reason_phrase;
+use sip_msg::{Message, MessageWriter, Uri};
+
+use super::context::{Candidate, Place};
+use super::targets::Targets;
+use super::ways::{target_uri, write_next_hop};
+use crate::park::Job;
+use crate::permit::Permit;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    /// Answers a request with the places where its user is.
+    pub(crate) fn redirect(&mut self, now: Now, job: Job, permit: &Permit, out: &mut Outputs) {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let targets = self.find_targets(now, &job.request, &job.routed, permit, &mut candidates);
+        match targets {
+            Targets::Absent => self.ask_for_user(now, job, out),
+            Targets::Answer(status) => self.answer_job(now, job, status, out),
+            Targets::Found => {
+                let has_any = candidates.iter().any(is_elsewhere);
+                if has_any {
+                    let status = (302, reason_phrase(302));
+                    let contacts = |writer: &mut MessageWriter<'_>| {
+                        write_contacts(&candidates, &job.request, writer);
+                    };
+                    let Job {
+                        request,
+                        flow,
+                        server,
+                        ..
+                    } = &job;
+                    self.answer_with(now, flow, *server, request, status, contacts, out);
+                    self.pool.recycle(job.request);
+                } else {
+                    // The request names its place itself, and this server relays nothing.
+                    self.answer_job(now, job, 404, out);
+                }
+            }
+        }
+        candidates.clear();
+        self.candidates = candidates;
+    }
+}
+
+fn is_elsewhere(candidate: &Candidate) -> bool {
+    matches!(candidate.place, Place::Contact(_) | Place::NextHops { .. })
+}
+
+fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut MessageWriter<'_>) {
+    let mut text = Vec::new();
+    for candidate in candidates.iter().filter(|c| is_elsewhere(c)) {
+        text.clear();
+        let uri = target_uri(&candidate.place, &mut text);
+        writer.header_with("Contact", |value| {
+            value.push(b'<');
+            match (uri, &candidate.place) {
+                (Some(uri), _) => value.extend_from_slice(uri),
+                (None, place) => write_at_next_hop(request, place, value),
+            }
+            value.push(b'>');
+            write_q(candidate.q, value);
+        });
+    }
+}
+
+/// The user of the Request-URI at the next hop.
+fn write_at_next_hop(request: &Message, place: &Place, value: &mut Vec<u8>) {
+    let Place::NextHops { hops, at, .. } = place else {
+        return;
+    };
+    let Some(next) = hops.get(usize::from(*at)) else {
+        return;
+    };
+    value.extend_from_slice(b"sip:");
+    if let Some(user) = Uri::parse(request.request_uri()).and_then(|uri| uri.user) {
+        value.extend_from_slice(user);
+        value.push(b'@');
+    }
+    write_next_hop(next, value);
+    if let Some(transport) = next.transport {
+        value.extend_from_slice(b";transport=");
+        value.extend_from_slice(transport.uri_name().as_bytes());
+    }
+}
+
+fn write_q(q: u16, value: &mut Vec<u8>) {
+    let text = match q {
+        1000.. => ";q=1".to_owned(),
+        _ => format!(";q=0.{q:03}"),
+    };
+    value.extend_from_slice(text.as_bytes());
+}

@@ -1,0 +1,485 @@
+//! Response processing (RFC 3261 16.7) and timer C (16.8).
+
+use sip_msg::{HeaderName, Message, Method};
+use sip_txn::Responded;
+use wheel::TimerId;
+
+use super::branches::end_candidate;
+use super::context::{Context, Key, Owner, Progress};
+use crate::timer::Timer;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    // RFC 3261 16.7: "As client transactions pass responses to the proxy layer, the
+    // following processing MUST take place:" steps 1 to 6.
+    /// A response that a branch's transaction passed up.
+    pub(crate) fn branch_response(
+        &mut self,
+        now: Now,
+        key: Key,
+        branch: usize,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        let Some(mut context) = self.contexts.take(key) else {
+            self.pool.recycle(response);
+            return;
+        };
+        let is_heard = context.branches.get(branch).is_some();
+        if is_heard {
+            self.hop_answered(&context, branch);
+            // RFC 3261 16.7: "If no Via header field values remain in the response, the
+            // response was meant for this element and MUST NOT be forwarded."
+            let is_for_us = !response.has_several(HeaderName::Via);
+            match (response.status(), is_for_us) {
+                (100..=199, true) => self.pool.recycle(response),
+                (_, true) => {
+                    self.counters.responses_without_via += 1;
+                    self.pool.recycle(response);
+                    self.branch_failed(now, key, &mut context, branch, 502, out);
+                }
+                (100..=199, false) => {
+                    self.provisional(now, key, &mut context, branch, &response, out);
+                    self.pool.recycle(response);
+                }
+                (200..=299, false) => {
+                    self.success(now, &mut context, branch, &response, out);
+                    self.pool.recycle(response);
+                }
+                _ => self.failure(now, key, &mut context, branch, response, out),
+            }
+        } else {
+            self.pool.recycle(response);
+        }
+        self.settle(now, key, context, out);
+    }
+
+    fn provisional(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        number: usize,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        let timer_c_ms = self.timer_c_ms();
+        let Some(branch) = context.branches.get_mut(number) else {
+            return;
+        };
+        branch.is_ringing = true;
+        // RFC 3261 16.7: "In particular, a stateful proxy MUST NOT forward any 100 (Trying)
+        // response."
+        if response.status() == 100 {
+            return;
+        }
+        // RFC 3261 16.7: "For an INVITE transaction, if the response is a provisional
+        // response with status codes 101 to 199 inclusive (i.e., anything but 100), the
+        // proxy MUST reset timer C for that client transaction.  The timer MAY be reset to
+        // a different value, but this value MUST be greater than 3 minutes."
+        if branch.is_pending && context.method == Method::Invite {
+            branch.timer_c_ms = now.mono_ms + timer_c_ms;
+            if branch.timer_c == TimerId::NONE {
+                let timer = Timer::C(key, number as u16);
+                branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
+            }
+        }
+        // RFC 3261 16.7: "Until a final response has been sent on the server transaction,
+        // the following responses MUST be forwarded immediately:" "Any provisional
+        // response other than 100 (Trying)" "Any 2xx response".
+        if !context.is_final_sent {
+            self.forward_response(now, context, response, out);
+        }
+    }
+
+    fn success(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        number: usize,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        self.end_branch(context, number);
+        if let Some(branch) = context.branches.get_mut(number) {
+            branch.is_accepted = context.method == Method::Invite;
+        }
+        // RFC 3261 16.7: "After a final response has been sent on the server transaction,
+        // the following responses MUST be forwarded immediately:" "Any 2xx response to an
+        // INVITE request".
+        if context.is_final_sent && context.method != Method::Invite {
+            return;
+        }
+        self.forward_response(now, context, response, out);
+        self.final_sent(now, context, out);
+    }
+
+    fn failure(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        number: usize,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        let status = response.status();
+        let Some(branch) = context.branches.get(number).copied() else {
+            self.pool.recycle(response);
+            return;
+        };
+        let at = usize::from(branch.candidate);
+        // RFC 3263 4.3: a 503 is a failure of the hop: the next one is tried.
+        if status == 503 && branch.is_pending && !context.is_final_sent && !context.is_closed {
+            self.end_branch_alone(context, number);
+            self.remember_failure(now, context, at);
+            self.note_best(context, status, Some(response));
+            self.target_failed(now, key, context, at, 503, out);
+            return;
+        }
+        self.end_branch(context, number);
+        if context.is_final_sent {
+            // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
+            // responses." There is nothing left to be the best for.
+            self.pool.recycle(response);
+            return;
+        }
+        self.note_best(context, status, Some(response));
+        // RFC 3261 16.7: "If a 6xx response is received, it is not immediately forwarded,
+        // but the stateful proxy SHOULD cancel all client pending transactions as
+        // described in Section 10, and it MUST NOT create any new branches in this
+        // context."
+        if status >= 600 {
+            self.close_context(now, context, out);
+        }
+    }
+
+    /// A branch has its final response, and its target with it.
+    fn end_branch(&mut self, context: &mut Context, number: usize) {
+        self.end_branch_alone(context, number);
+        let Some(at) = context.branches.get(number).map(|b| b.candidate) else {
+            return;
+        };
+        if let Some(candidate) = context.candidates.get_mut(usize::from(at)) {
+            end_candidate(candidate, &mut context.breadth_left);
+        }
+    }
+
+    fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
+        if let Some(branch) = context.branches.get_mut(number) {
+            branch.is_pending = false;
+            self.wheel.cancel(std::mem::take(&mut branch.timer_c));
+        }
+    }
+
+    fn hop_answered(&mut self, context: &Context, number: usize) {
+        let tried = context.branches.get(number).and_then(|branch| {
+            let candidate = context.candidates.get(usize::from(branch.candidate))?;
+            candidate
+                .hops
+                .get(usize::from(candidate.tried).checked_sub(1)?)
+        });
+        if let Some(hop) = tried {
+            self.dead.answered(hop.transport, hop.addr);
+        }
+    }
+
+    /// Keeps a final response, if it is better than what there was.
+    pub(crate) fn note_best(
+        &mut self,
+        context: &mut Context,
+        status: u16,
+        response: Option<Box<Message>>,
+    ) {
+        let rank = rank(status);
+        let best = &mut context.best;
+        if best.rank != 0 && best.rank <= rank {
+            // RFC 3261 16.7: "If the selected response is a 401 (Unauthorized) or 407 (Proxy
+            // Authentication Required), the proxy MUST collect any WWW-Authenticate and
+            // Proxy-Authenticate header field values from all other 401 (Unauthorized) and
+            // 407 (Proxy Authentication Required) responses received so far in this response
+            // context and add them to this response without modification before
+            // forwarding."
+            if let Some(response) = response {
+                if is_challenge(status) && is_challenge(best.status) {
+                    for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
+                        for field in response.fields_of(name) {
+                            let line = response.slice(field.line_span);
+                            best.challenges.extend_from_slice(line);
+                        }
+                    }
+                }
+                self.pool.recycle(response);
+            }
+            return;
+        }
+        best.rank = rank;
+        best.status = status;
+        if let Some(old) = std::mem::replace(&mut best.response, response) {
+            self.pool.recycle(old);
+        }
+    }
+
+    // RFC 3261 16.7: "A stateful proxy MUST send a final response to a response context's
+    // server transaction if no final responses have been immediately forwarded by the
+    // above rules and all client transactions in this response context have been
+    // terminated." A transaction that has passed its final response up has nothing more to say.
+    fn choose_best(&mut self, now: Now, context: &mut Context, out: &mut Outputs) {
+        let status = match context.best.status {
+            // RFC 3261 16.7: "If there are no final responses in the context, the proxy MUST
+            // send a 408 (Request Timeout) response to the server transaction."
+            0 | 408 if context.is_cancelled && context.best.response.is_none() => 487,
+            0 => 408,
+            // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
+            // generate a 500 response and forward that upstream."
+            503 => 500,
+            430 => 480,
+            other => other,
+        };
+        let response = context.best.response.take();
+        match response {
+            // RFC 3261 16.7: "Otherwise, the proxy MUST forward a response from the responses
+            // stored in the response context."
+            Some(response) if response.status() == status => {
+                self.forward_response(now, context, &response, out);
+                self.pool.recycle(response);
+            }
+            other => {
+                if let Some(response) = other {
+                    self.pool.recycle(response);
+                }
+                self.answer_context(now, context, status, out);
+            }
+        }
+        self.final_sent(now, context, out);
+    }
+
+    /// After a final response: what is still pending is cancelled, and what is
+    /// no longer needed is given back.
+    pub(crate) fn final_sent(&mut self, now: Now, context: &mut Context, out: &mut Outputs) {
+        context.is_final_sent = true;
+        // RFC 3261 16.7: "If the forwarded response was a final response, the proxy MUST
+        // generate a CANCEL request for all pending client transactions associated with
+        // this response context."
+        self.close_context(now, context, out);
+        context.forget_messages(&mut self.pool);
+        if !context.is_waiting() {
+            self.contexts.keep_target_set(context);
+        }
+    }
+
+    // RFC 3261 16.7: "The following processing MUST be performed on each response that is
+    // forwarded." and "Any response chosen for immediate forwarding MUST be processed as
+    // described in steps "Aggregate Authorization Header Field Values" through
+    // "Record-Route"." and "The forwarded response MUST be processed as described in
+    // steps "Aggregate Authorization Header Field Values" through "Record-Route"."
+    /// Forwards a response upstream: without its topmost Via, and otherwise as
+    /// it came.
+    // RFC 3261 16.7: "The proxy MUST NOT add to, modify, or remove the message body.  Unless
+    // otherwise specified, the proxy MUST NOT remove any header field values other than
+    // the Via header field value discussed in Section 16.7 Item 3.  In particular, the
+    // proxy MUST NOT remove any "received" parameter it may have added to the next Via
+    // header field value while processing the request associated with this response."
+    // RFC 3261 16.7: "A proxy MUST NOT insert a tag into the To header field of a 1xx or 2xx
+    // response if the request did not contain one.  A proxy MUST NOT modify the tag in
+    // the To header field of a 1xx or 2xx response." and "A proxy MUST NOT modify the To
+    // tag in any forwarded response to a request that contains a To tag."
+    fn forward_response(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        let outbox = &mut out.outbox;
+        let start = outbox.bytes.len();
+        let is_stream = context.flow.transport.is_reliable();
+        write_upstream(
+            response,
+            &context.best.challenges,
+            is_stream,
+            &mut self.edits,
+            &mut outbox.bytes,
+        );
+        self.counters.responses_forwarded += 1;
+        let status = response.status();
+        let server = context
+            .server
+            .filter(|server| self.txns.server_state(*server).is_some());
+        let Some(server) = server else {
+            // RFC 3261 16.7: "If the server transaction is no longer available to handle the
+            // transmission, the element MUST forward the response statelessly by sending it
+            // to the server transport."
+            match &context.back {
+                Some(back) => outbox.send_since(start, back.clone(), 0),
+                None => outbox.bytes.truncate(start),
+            }
+            return;
+        };
+        // RFC 3261 16.7: "The proxy MUST pass the response to the server transaction
+        // associated with the response context."
+        if self
+            .txns
+            .respond(now.mono_ms, server, status, start, outbox)
+            != Responded::Sent
+        {
+            self.refused(context, status);
+        }
+    }
+
+    /// RFC 4320 4.2: a final response to a non-INVITE that is not to be sent
+    /// ends the transaction all the same.
+    pub(crate) fn refused(&mut self, context: &mut Context, status: u16) {
+        if status >= 200
+            && context.method != Method::Invite
+            && let Some(server) = context.server.take()
+        {
+            self.txns.release_server(server);
+        }
+    }
+
+    // RFC 3261 16.8: "If timer C should fire, the proxy MUST either reset the timer with any
+    // value it chooses, or terminate the client transaction.  If the client transaction
+    // has received a provisional response, the proxy MUST generate a CANCEL request
+    // matching that transaction.  If the client transaction has not received a
+    // provisional response, the proxy MUST behave as if the transaction received a 408
+    // (Request Timeout) response."
+    pub(crate) fn timer_c_fired(&mut self, now: Now, key: Key, number: usize, out: &mut Outputs) {
+        let Some(mut context) = self.contexts.take(key) else {
+            return;
+        };
+        if let Some(branch) = context.branches.get_mut(number)
+            && branch.is_pending
+        {
+            branch.timer_c = TimerId::NONE;
+            let due_ms = branch.timer_c_ms;
+            if due_ms > now.mono_ms {
+                branch.timer_c = self.wheel.start(due_ms, Timer::C(key, number as u16));
+            } else if branch.is_ringing {
+                self.counters.timer_c_fired += 1;
+                self.txns
+                    .cancel(now.mono_ms, branch.client, &mut out.outbox);
+            } else {
+                self.counters.timer_c_fired += 1;
+                let client = branch.client;
+                branch.is_live = false;
+                self.txns.release_client(client);
+                self.branch_failed(now, key, &mut context, number, 408, out);
+            }
+        }
+        self.settle(now, key, context, out);
+    }
+
+    /// A group of a serial search has rung long enough.
+    pub(crate) fn serial_timer_fired(&mut self, now: Now, key: Key, out: &mut Outputs) {
+        let Some(mut context) = self.contexts.take(key) else {
+            return;
+        };
+        context.serial_timer = TimerId::NONE;
+        let parts = &mut *context;
+        for candidate in &mut parts.candidates {
+            match candidate.progress {
+                Progress::Trying => {
+                    end_candidate(candidate, &mut parts.breadth_left);
+                    candidate.progress = Progress::GivenUp;
+                }
+                Progress::Resolving(park) => {
+                    self.parks.take(park, &mut self.wheel);
+                    end_candidate(candidate, &mut parts.breadth_left);
+                }
+                _ => {}
+            }
+        }
+        for branch in parts.branches.iter().filter(|b| b.is_pending) {
+            self.txns
+                .cancel(now.mono_ms, branch.client, &mut out.outbox);
+        }
+        self.settle(now, key, context, out);
+    }
+
+    /// Does what is due in a context and puts it back, or ends it.
+    pub(crate) fn settle(
+        &mut self,
+        now: Now,
+        key: Key,
+        mut context: Box<Context>,
+        out: &mut Outputs,
+    ) {
+        if !context.is_final_sent {
+            self.start_due(now, key, &mut context, out);
+            if !context.is_waiting() {
+                self.choose_best(now, &mut context, out);
+            }
+        }
+        if context.is_over() {
+            self.wheel.cancel(std::mem::take(&mut context.serial_timer));
+            if let Some(server) = context.server {
+                self.txns.set_context(server, Owner::Nobody.encode());
+            }
+            self.contexts.close(key, context, &mut self.pool);
+        } else {
+            self.contexts.put(key, context);
+        }
+    }
+}
+
+/// Writes a response as it leaves for the next hop upstream.
+pub(crate) fn write_upstream(
+    response: &Message,
+    challenges: &[u8],
+    is_stream: bool,
+    edits: &mut sip_msg::Edits,
+    out: &mut Vec<u8>,
+) {
+    edits.clear();
+    edits.remove_first_value(response, HeaderName::Via);
+    if !challenges.is_empty() && is_challenge(response.status()) {
+        edits.insert(response.headers_end(), challenges);
+    }
+    if is_stream && !response.has(HeaderName::ContentLength) {
+        edits.insert_with(response.headers_end(), |text| {
+            text.extend_from_slice(b"Content-Length: ");
+            crate::text::write_decimal(response.body().len() as u64, text);
+            text.extend_from_slice(b"\r\n");
+        });
+    }
+    edits.apply(response, out);
+}
+
+const fn is_challenge(status: u16) -> bool {
+    matches!(status, 401 | 407)
+}
+
+// RFC 3261 16.7: "The stateful proxy MUST choose the "best" final response among those
+// received and stored in the response context." and "It MUST choose from the 6xx class
+// responses if any exist in the context.  If no 6xx class responses are present, the
+// proxy SHOULD choose from the lowest response class stored in the response context."
+/// How good a final response is: the lowest is the best. Within the 4xx those
+/// come first that say how to try again; a hop that was not reached says least.
+const fn rank(status: u16) -> u8 {
+    match status {
+        600.. => 1,
+        300..=399 => 2,
+        401 | 407 => 3,
+        415 | 420 | 484 => 4,
+        408 | 430 => 6,
+        503 => 8,
+        500..=599 => 7,
+        _ => 5,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_response() {
+        // RFC 3261 16.7: "It MUST choose from the 6xx class responses if any exist in the
+        // context.  If no 6xx class responses are present, the proxy SHOULD choose from the
+        // lowest response class stored in the response context."
+        let mut statuses = [503, 500, 408, 486, 484, 407, 302, 603];
+        statuses.sort_by_key(|s| rank(*s));
+        assert_eq!(statuses, [603, 302, 407, 484, 486, 408, 500, 503]);
+    }
+}

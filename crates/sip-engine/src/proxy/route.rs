@@ -1,0 +1,252 @@
+//! Route information preprocessing (RFC 3261 16.4).
+//!
+//! Nothing is rewritten here: the outcome says which parts of the request
+//! count, and forwarding leaves out the others.
+
+use sip_msg::uri::Scheme;
+use sip_msg::{Flow, HeaderName, HostPort, Message, Span, Uri};
+
+use crate::own::{Own, uri_port, uri_transport};
+use crate::token::Tokens;
+
+/// Which parts of a request count after the preprocessing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routed {
+    /// Where the Request-URI stands: in the first line, or, where a strict
+    /// router sent the request, in the last Route.
+    pub(crate) uri: Span,
+    /// That URI's scheme.
+    pub(crate) scheme: Scheme,
+    /// Its other parts; `None` where it cannot be read.
+    parts: Option<UriParts>,
+    /// Whether its `maddr`, port and transport are to be left out.
+    pub(crate) strip_maddr: bool,
+    /// How many Route values at the front are this server's own.
+    pub(crate) own_routes: u16,
+    /// Whether the last Route value became the Request-URI.
+    pub(crate) last_route_is_uri: bool,
+    /// The URI in the first Route value that remains.
+    pub(crate) next_route: Option<Span>,
+    /// The flow that the innermost of our Route values names.
+    pub(crate) flow: Option<Flow>,
+}
+
+/// Where the parts of a URI stand in the message, so that it is parsed once.
+#[derive(Clone, Copy, Debug)]
+struct UriParts {
+    user: Option<Span>,
+    password: Option<Span>,
+    host: Span,
+    port: Option<u16>,
+    params: Span,
+    headers: Span,
+}
+
+impl Default for Routed {
+    fn default() -> Self {
+        Self {
+            uri: Span::default(),
+            scheme: Scheme::Other,
+            parts: None,
+            strip_maddr: false,
+            own_routes: 0,
+            last_route_is_uri: false,
+            next_route: None,
+            flow: None,
+        }
+    }
+}
+
+impl Routed {
+    /// Whether only TLS will do (RFC 3261 26.2.2).
+    pub(crate) fn is_secure(&self) -> bool {
+        self.scheme == Scheme::Sips
+    }
+
+    /// Whether the request follows a route that passes this server.
+    pub(crate) fn is_on_our_route(&self) -> bool {
+        self.own_routes > 0 || self.last_route_is_uri
+    }
+
+    /// The Request-URI, as it is after the preprocessing.
+    pub(crate) fn uri<'m>(&self, request: &'m Message) -> Option<Uri<'m>> {
+        let parts = self.parts.as_ref()?;
+        Some(Uri {
+            scheme: self.scheme,
+            user: parts.user.map(|span| request.slice(span)),
+            password: parts.password.map(|span| request.slice(span)),
+            host_port: HostPort {
+                host: request.slice(parts.host),
+                port: parts.port,
+            },
+            params: request.slice(parts.params),
+            headers: request.slice(parts.headers),
+            raw: request.slice(self.uri),
+        })
+    }
+
+    /// Takes `uri`, which stands at `span`, as the Request-URI.
+    fn take_uri<'m>(&mut self, uri: Uri<'m>, span: Span) -> Uri<'m> {
+        let raw = uri.raw;
+        let place = |part: &[u8]| place(raw, span, part);
+        self.uri = span;
+        self.scheme = uri.scheme;
+        self.parts = Some(UriParts {
+            user: uri.user.map(place),
+            password: uri.password.map(place),
+            host: place(uri.host_port.host),
+            port: uri.host_port.port,
+            params: place(uri.params),
+            headers: place(uri.headers),
+        });
+        uri
+    }
+}
+
+/// A Route value that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadRoute;
+
+/// Finds out which parts of a request count.
+pub(crate) fn preprocess(
+    request: &Message,
+    came_by: &Flow,
+    own: &Own,
+    tokens: &Tokens,
+) -> Result<Routed, BadRoute> {
+    // RFC 3261 16.4: "The proxy MUST inspect the Request-URI of the request."
+    let mut routed = Routed::default();
+    let has_routes = request.has(HeaderName::Route);
+    let Ok(uri) = request.uri() else {
+        return Ok(routed);
+    };
+    let mut uri = routed.take_uri(uri, request.request_uri_span());
+    // RFC 3261 16.4: "If the Request-URI of the request contains a value this proxy
+    // previously placed into a Record-Route header field (see Section 16.6 item 4), the
+    // proxy MUST replace the Request-URI in the request with the last value from the
+    // Route header field, and remove that value from the Route header field.  The proxy
+    // MUST then proceed as if it received this modified request."
+    if has_routes && uri.has_param("lr") && ours(&uri, request, own, tokens).is_some() {
+        let last = addresses(request).last();
+        if let Some(last) = last {
+            let span = last.ok_or(BadRoute)?;
+            let last = Uri::parse(request.slice(span)).ok_or(BadRoute)?;
+            uri = routed.take_uri(last, span);
+            routed.last_route_is_uri = true;
+        }
+    }
+    if has_routes {
+        skip_own_routes(&mut routed, request, came_by, own, tokens)?;
+    }
+    routed.strip_maddr = !uri.params.is_empty() && is_maddr_ours(&uri, came_by, own);
+    Ok(routed)
+}
+
+// RFC 3261 16.4: "If the first value in the Route header field indicates this proxy,
+// the proxy MUST remove that value from the request." Both values of a double
+// Record-Route are ours; the inner one names the side that the request leaves by.
+fn skip_own_routes(
+    routed: &mut Routed,
+    request: &Message,
+    came_by: &Flow,
+    own: &Own,
+    tokens: &Tokens,
+) -> Result<(), BadRoute> {
+    let remaining = match routed.last_route_is_uri {
+        true => request.values(HeaderName::Route).count() - 1,
+        false => usize::MAX,
+    };
+    for route in addresses(request).take(remaining) {
+        let span = route.ok_or(BadRoute)?;
+        let uri = Uri::parse(request.slice(span)).ok_or(BadRoute)?;
+        let Some(flow) = ours(&uri, request, own, tokens) else {
+            routed.next_route = Some(span);
+            break;
+        };
+        routed.own_routes = routed.own_routes.saturating_add(1);
+        // A route that leads back to where the request came from is none.
+        routed.flow = flow.filter(|f| f.remote != came_by.remote || f.conn != came_by.conn);
+    }
+    Ok(())
+}
+
+/// Whether a URI is this server's; and the flow that it names, if it is one
+/// that this server signed: for this dialog, or as a flow token (RFC 5626 5.3).
+fn ours(uri: &Uri<'_>, request: &Message, own: &Own, tokens: &Tokens) -> Option<Option<Flow>> {
+    if let Some(user) = uri.user {
+        if let Some(token) = tokens.read_route(request.call_id(), user) {
+            return Some(token.flow().copied());
+        }
+        if let Some(token) = tokens.read_flow(user) {
+            return Some(Some(*token.flow()));
+        }
+    }
+    own.is_own_uri(uri).then_some(None)
+}
+
+/// Where the URIs of the Route values stand.
+fn addresses(request: &Message) -> impl Iterator<Item = Option<Span>> {
+    request.addresses(HeaderName::Route).map(|address| {
+        let (address, span) = address.ok()?;
+        Some(place(request.slice(span), span, address.uri))
+    })
+}
+
+/// Where `part`, a slice of `whole`, stands in the message that has `whole` at
+/// `span`; empty for any other slice.
+fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
+    let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
+    match offset {
+        Some(offset) if offset + part.len() <= whole.len() => {
+            let start = span.start + offset as u32;
+            Span {
+                start,
+                end: start + part.len() as u32,
+            }
+        }
+        _ => Span::default(),
+    }
+}
+
+/// RFC 3261 16.4: "If the Request-URI contains a maddr parameter, the proxy MUST check to
+/// see if its value is in the set of addresses or domains the proxy is configured to
+/// be responsible for.  If the Request-URI has a maddr parameter with a value the
+/// proxy is responsible for, and the request was received using the port and
+/// transport indicated (explicitly or by default) in the Request-URI, the proxy MUST
+/// strip the maddr and any non-default port or transport parameter and continue
+/// processing as if those values had not been present in the request."
+fn is_maddr_ours(uri: &Uri<'_>, came_by: &Flow, own: &Own) -> bool {
+    let Some(maddr) = uri.param("maddr") else {
+        return false;
+    };
+    let transport = uri_transport(uri).unwrap_or(sip_msg::Transport::Udp);
+    own.is_own_host(maddr)
+        && came_by.local.port() == uri_port(uri)
+        && came_by.transport == transport
+}
+
+/// Writes a URI without `maddr`, `transport` and port.
+pub(crate) fn write_without_maddr(uri: &Uri<'_>, out: &mut Vec<u8>) {
+    let scheme_end = memchr_colon(uri.raw).map_or(0, |colon| colon + 1);
+    out.extend_from_slice(uri.raw.get(..scheme_end).unwrap_or_default());
+    if let Some(user) = uri.user {
+        out.extend_from_slice(user);
+        if let Some(password) = uri.password {
+            out.push(b':');
+            out.extend_from_slice(password);
+        }
+        out.push(b'@');
+    }
+    out.extend_from_slice(uri.host_port.host);
+    for param in uri.params.split(|&b| b == b';').skip(1) {
+        let name = param.split(|&b| b == b'=').next().unwrap_or_default();
+        if !name.eq_ignore_ascii_case(b"maddr") && !name.eq_ignore_ascii_case(b"transport") {
+            out.push(b';');
+            out.extend_from_slice(param);
+        }
+    }
+}
+
+fn memchr_colon(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|&b| b == b':')
+}

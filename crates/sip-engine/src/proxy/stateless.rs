@@ -1,0 +1,353 @@
+//! Forwarding without state (RFC 3261 16.11): everything where the operator
+//! wants it so, and the ACK to a 2xx always.
+
+use std::hash::Hasher;
+
+use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
+use siphasher::sip::SipHasher13;
+
+use super::context::Candidate;
+use super::forward::{Copy, Sender};
+use super::responses::write_upstream;
+use super::targets::Targets;
+use super::ways::{Way, may_stream, path_of, target_uri};
+use crate::effect::Effect;
+use crate::hops::Lead;
+use crate::park::{Job, Parked};
+use crate::permit::Permit;
+use crate::random::Dice;
+use crate::text::hex16;
+use crate::{Now, Outputs, Shard};
+
+/// The parameter of our own Via that names the connection a request came on.
+const FLOW_PARAM: &[u8] = b";flow=";
+
+impl Shard {
+    // RFC 3261 16.11: "A stateless proxy MUST validate a request as described in Section
+    // 16.3" and "A stateless proxy MUST follow the request processing steps described in
+    // Sections 16.4 through 16.5 with the following exception:" one target.
+    /// Forwards a request to one target and forgets it.
+    pub(crate) fn forward_single(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+        // RFC 3261 16.11: "This choice MUST only rely on fields in the message and
+        // time-invariant properties of the server.  In particular, a retransmitted request
+        // MUST be forwarded to the same destination each time it is processed." So chance is
+        // drawn from the Call-ID.
+        let mut hasher = SipHasher13::new_with_key(&self.keys.branches);
+        hasher.write(job.request.call_id());
+        let mut key = self.keys.branches;
+        for (byte, hashed) in key.iter_mut().zip(hasher.finish().to_be_bytes()) {
+            *byte ^= hashed;
+        }
+        let dice = std::mem::replace(&mut self.dice, Dice::new(&key));
+        let mut candidates = std::mem::take(&mut self.candidates);
+        let targets = self.find_targets(now, &job.request, &job.routed, &permit, &mut candidates);
+        self.dice = dice;
+        // RFC 3261 16.11: "A stateless proxy MUST choose one and only one target from the
+        // target set." The first is the best: the contacts come by their q. RFC 3261 16.1:
+        // "Any request that is forwarded to more than one location MUST be handled
+        // statefully." So this way leads to one. RFC 3261 16.11: "Furthermore, CANCEL and
+        // non-Routed ACK requests MUST generate the same choice as their associated
+        // INVITE." They have its Request-URI and its Call-ID.
+        let chosen = (!candidates.is_empty()).then(|| candidates.swap_remove(0));
+        candidates.clear();
+        self.candidates = candidates;
+        match (targets, chosen) {
+            (Targets::Found, Some(candidate)) => {
+                self.lead_single(now, job, permit, candidate, out);
+            }
+            (Targets::Answer(status), _) => self.answer_job(now, job, status, out),
+            (Targets::Absent, _) if job.request.method() == Method::Ack => {
+                self.pool.recycle(job.request);
+            }
+            _ => self.ask_for_user(now, job, out),
+        }
+    }
+
+    fn lead_single(
+        &mut self,
+        now: Now,
+        job: Job,
+        permit: Permit,
+        mut candidate: Candidate,
+        out: &mut Outputs,
+    ) {
+        let request = &job.request;
+        let secure = job.routed.is_secure();
+        match self.lead(&candidate.place, request, &job.routed, secure) {
+            None => self.send_single(now, job, &permit, candidate, out),
+            Some(Lead::Hop(hop, is_default)) => {
+                candidate.hops.push(hop);
+                candidate.may_stream = is_default && may_stream(&candidate.place);
+                self.send_single(now, job, &permit, candidate, out);
+            }
+            Some(Lead::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
+                self.counters.parks_full += 1;
+                self.answer_job(now, job, 503, out);
+            }
+            Some(Lead::Ask(query)) => {
+                let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
+                let parked = Parked::Single(job, permit, candidate);
+                let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
+                out.effects.push(Effect::Resolve { park, query });
+            }
+            Some(Lead::Nowhere) => self.answer_job(now, job, 500, out),
+        }
+    }
+
+    // RFC 3261 16.11: "A stateless proxy MUST follow the request processing steps described
+    // in Section 16.6 with the following exceptions:" the branch, and no transaction.
+    // RFC 3261 16.11: "All other message transformations specified in Section 16.6 MUST
+    // result in the same transformation of a retransmitted request."
+    // RFC 3261 16.11: "In particular, if
+    // the proxy inserts a Record-Route value or pushes URIs into the Route header field,
+    // it MUST place the same values in retransmissions of the request.  As for the Via
+    // branch parameter, this implies that the transformations MUST be based on
+    // time-invariant configuration or retransmission-invariant properties of the
+    // request." The copy is a function of the request, its flow, the settings and keys.
+    /// Sends a copy to the target's first address.
+    pub(crate) fn send_single(
+        &mut self,
+        now: Now,
+        job: Job,
+        permit: &Permit,
+        mut candidate: Candidate,
+        out: &mut Outputs,
+    ) {
+        let Some(way) = self.next_way(&job.flow, Some(&job.request), &mut candidate) else {
+            self.answer_job(now, job, 500, out);
+            return;
+        };
+        if self.must_be_stateful(&job, &way) {
+            self.forward_after_all(now, job, permit, out);
+            return;
+        }
+        let mut strip = std::mem::take(&mut self.strip);
+        strip.clear();
+        permit.strip(&self.gate_context(now), &job.request, &mut strip);
+        self.write_single(&job, permit, &candidate, &way, &strip, out);
+        self.strip = strip;
+        self.counters.requests_forwarded += 1;
+        self.pool.recycle(job.request);
+    }
+
+    // RFC 3261 16.1: "Requests forwarded between different types of transports where the
+    // proxy's TU must take an active role in ensuring reliable delivery on one of the
+    // transports MUST be forwarded transaction statefully."
+    /// Whether nobody but this proxy would repeat a request that is lost: it
+    /// came over a stream and leaves as a datagram.
+    fn must_be_stateful(&self, job: &Job, way: &Way) -> bool {
+        job.flow.transport.is_reliable()
+            && !way.to.transport.is_reliable()
+            && !matches!(job.request.method(), Method::Ack | Method::Cancel)
+    }
+
+    fn forward_after_all(&mut self, now: Now, mut job: Job, permit: &Permit, out: &mut Outputs) {
+        let (flow, request) = (&job.flow, &job.request);
+        match self
+            .txns
+            .handle_request(now.mono_ms, flow, request, &mut out.outbox)
+        {
+            sip_txn::Incoming::New(server) => {
+                job.server = Some(server);
+                self.forward(now, job, permit, out);
+            }
+            sip_txn::Incoming::Full => self.answer_job(now, job, 503, out),
+            _ => self.pool.recycle(job.request),
+        }
+    }
+
+    fn write_single(
+        &mut self,
+        job: &Job,
+        permit: &Permit,
+        candidate: &Candidate,
+        way: &Way,
+        strip: &[sip_msg::Span],
+        out: &mut Outputs,
+    ) {
+        self.target_uri.clear();
+        let copy = Copy {
+            request: &job.request,
+            routed: &job.routed,
+            came_by: &job.flow,
+            uri: target_uri(&candidate.place, &mut self.target_uri),
+            path: path_of(&candidate.place),
+            to: &way.to,
+            local: way.local,
+            flow_down: way.flow.as_ref(),
+            breadth: Some(job.breadth),
+            strip,
+            origin: permit.origin(),
+        };
+        let sender = Sender {
+            own: &self.own,
+            tokens: &self.tokens,
+            record_route: self.settings.proxy.record_route,
+            sign_routes: self.settings.authenticate.is_some(),
+        };
+        let branch = stateless_branch(&self.keys.branches, &job.request);
+        let tokens = &self.tokens;
+        let write_branch = |text: &mut Vec<u8>| {
+            text.extend_from_slice(b"z9hG4bK");
+            text.extend_from_slice(&branch);
+            if job.flow.conn.is_some() && job.request.method() != Method::Ack {
+                text.extend_from_slice(FLOW_PARAM);
+                tokens.write_flow(&job.flow, text);
+            }
+        };
+        let start = out.outbox.bytes.len();
+        copy.write(
+            &sender,
+            &mut self.edits,
+            write_branch,
+            &mut out.outbox.bytes,
+        );
+        out.outbox.send_since(start, way.to.clone(), 0);
+    }
+
+    // RFC 3261 16.11: "When a response arrives at a stateless proxy, the proxy MUST inspect
+    // the sent-by value in the first (topmost) Via header field value.  If that address
+    // matches the proxy, (it equals a value this proxy has inserted into previous
+    // requests) the proxy MUST remove that header field value from the response and
+    // forward the result to the location indicated in the next Via header field value.
+    // The proxy MUST NOT add to, modify, or remove the message body.  Unless specified
+    // otherwise, the proxy MUST NOT remove any other header field values.  If the address
+    // does not match the proxy, the message MUST be silently discarded."
+    /// Forwards a response by its Vias.
+    pub(crate) fn response_single(
+        &mut self,
+        flow: &Flow,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        match self.upstream(flow, &response) {
+            Some(target) => {
+                let start = out.outbox.bytes.len();
+                let is_stream = target.transport.is_reliable();
+                write_upstream(
+                    &response,
+                    &[],
+                    is_stream,
+                    &mut self.edits,
+                    &mut out.outbox.bytes,
+                );
+                out.outbox.send_since(start, target, 0);
+                self.counters.responses_forwarded += 1;
+            }
+            None => self.counters.responses_stray += 1,
+        }
+        self.pool.recycle(response);
+    }
+
+    /// Where a response to a request that was forwarded without state goes.
+    fn upstream(&self, flow: &Flow, response: &Message) -> Option<Target> {
+        let mut vias = response.vias();
+        let top = vias.next()??;
+        let default_port = top.transport.map_or(5060, |t| t.default_port());
+        let port = top.sent_by.port.unwrap_or(default_port);
+        if !self.own.is_listener_at(top.sent_by, port) {
+            return None;
+        }
+        let next = vias.next()??;
+        let top_text = response.values(HeaderName::Via).next()?.0;
+        let token = memchr::memmem::find(top_text, FLOW_PARAM)
+            .and_then(|at| top_text.get(at + FLOW_PARAM.len()..))
+            .and_then(|rest| rest.split(|&b| b == b';').next());
+        if let Some(token) = token.and_then(|token| self.tokens.read_flow(token.trim_ascii())) {
+            return Some(Target::back(token.flow()));
+        }
+        // RFC 3261 18.2.2, RFC 3581 4: `received` and `rport` before sent-by.
+        let transport = next.transport?;
+        let host = next.received.unwrap_or(next.sent_by.host);
+        let ip = sip_msg::HostPort { host, port: None }.ip().or_else(|| {
+            let text = std::str::from_utf8(host).ok()?;
+            text.parse().ok()
+        })?;
+        let port = next
+            .rport
+            .flatten()
+            .or(next.sent_by.port)
+            .unwrap_or(transport.default_port());
+        let remote = std::net::SocketAddr::new(ip, port);
+        Some(Target {
+            transport,
+            listener: self.own.listener_towards(transport, &remote, flow)?,
+            remote,
+            conn: ConnId::NONE,
+            may_open: true,
+            tls_name: None,
+        })
+    }
+}
+
+// RFC 3261 16.11: "Therefore, the component of the branch parameter that makes it unique
+// MUST be the same each time a retransmitted request is forwarded.  Thus for a stateless
+// proxy, the branch parameter MUST be computed as a combinatoric function of message
+// parameters which are invariant on retransmission."
+/// The unique part of a branch, from what a retransmission, a CANCEL and an ACK
+/// to a failure have in common with their request.
+fn stateless_branch(key: &[u8; 16], request: &Message) -> [u8; 16] {
+    let mut hasher = SipHasher13::new_with_key(key);
+    let mut part = |bytes: &[u8]| {
+        hasher.write_u32(bytes.len() as u32);
+        hasher.write(bytes);
+    };
+    let via = request.top_via().ok();
+    let branch = via.as_ref().map(|via| via.branch).unwrap_or_default();
+    if let Some(via) = &via {
+        part(via.sent_by.host);
+        part(&via.sent_by.port.unwrap_or(0).to_be_bytes());
+    }
+    // RFC 3261 16.11: "The proxy examines the branch ID in the topmost Via header field of
+    // the received request.  If it begins with the magic cookie, the first component of
+    // the branch ID of the outgoing request is computed as a hash of the received branch
+    // ID.  Otherwise, the first component of the branch ID is computed as a hash of the
+    // topmost Via, the tag in the To header field, the tag in the From header field, the
+    // Call-ID header field, the CSeq number (but not method), and the Request-URI from
+    // the received request." The To tag is left out: an ACK to a failure has one that
+    // its INVITE had not, and the other parts tell transactions apart.
+    part(branch);
+    if !branch.starts_with(b"z9hG4bK") {
+        if let Some((top, _)) = request.values(HeaderName::Via).next() {
+            part(top);
+        }
+        if let Ok(from) = request.from() {
+            part(from.tag().unwrap_or_default());
+        }
+        part(request.call_id());
+        if let Ok(cseq) = request.cseq() {
+            part(&cseq.number.to_be_bytes());
+        }
+        part(request.request_uri());
+    }
+    hex16(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sip_msg::Limits;
+
+    fn branch_of(method: &str, branch: &str, cseq: u32) -> [u8; 16] {
+        let text = format!(
+            "{method} sip:b@b.example SIP/2.0\r\nVia: SIP/2.0/UDP a.example{branch}\r\n\
+             From: <sip:a@a.example>;tag=1\r\nTo: <sip:b@b.example>\r\nCall-ID: c\r\nCSeq: {cseq} {method}\r\n\r\n"
+        );
+        let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+        stateless_branch(&[1; 16], &message)
+    }
+
+    #[test]
+    fn a_branch_is_a_function_of_what_retransmissions_share() {
+        // RFC 3261 16.11: "Thus for a stateless proxy, the branch parameter MUST be computed
+        // as a combinatoric function of message parameters which are invariant on
+        // retransmission."
+        let first = branch_of("INVITE", ";branch=z9hG4bK1", 1);
+        assert_eq!(first, branch_of("INVITE", ";branch=z9hG4bK1", 1));
+        assert_eq!(first, branch_of("CANCEL", ";branch=z9hG4bK1", 1));
+        assert_ne!(first, branch_of("INVITE", ";branch=z9hG4bK2", 1));
+        let old = branch_of("INVITE", "", 1);
+        assert_eq!(old, branch_of("CANCEL", "", 1));
+        assert_ne!(old, branch_of("INVITE", "", 2));
+    }
+}

@@ -1,0 +1,362 @@
+//! Determining the targets of a request (RFC 3261 16.5).
+
+use std::sync::Arc;
+
+use sip_msg::uri::Scheme;
+use sip_msg::{Message, Transport, Uri};
+use smallvec::SmallVec;
+
+use super::context::{Candidate, Place};
+use super::route::Routed;
+use crate::location::Binding;
+use crate::permit::Permit;
+use crate::random::Dice;
+use crate::routes::{Gateway, GatewayGroup, NextHop};
+use crate::{Now, Shard};
+
+/// Targets that one address-of-record may have in all.
+const GATEWAYS_MAX: usize = 32;
+
+/// The target set, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Targets {
+    /// The candidates were filled in.
+    Found,
+    /// There are none: answer this.
+    Answer(u16),
+    /// A user of ours who is not registered: 480, or 404 where there is none
+    /// of that name.
+    Absent,
+}
+
+impl Shard {
+    /// Fills in the targets of a request.
+    pub(crate) fn find_targets(
+        &mut self,
+        now: Now,
+        request: &Message,
+        routed: &Routed,
+        permit: &Permit,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        found.clear();
+        let Some(uri) = routed.uri(request) else {
+            return Targets::Answer(400);
+        };
+        let relay = |place| (permit.may_relay(), place);
+        let predetermined = if let Some(flow) = routed.flow {
+            Some(relay(Place::Token(flow)))
+        } else if routed.next_route.is_some() {
+            Some(relay(Place::Routed))
+        } else if uri.param("maddr").is_some() && !routed.strip_maddr {
+            // RFC 3261 16.5: "If the Request-URI of the request contains an maddr parameter,
+            // the Request-URI MUST be placed into the target set as the only target URI, and
+            // the proxy MUST proceed to Section 16.6."
+            Some(relay(Place::Routed))
+        } else {
+            None
+        };
+        if let Some((may, place)) = predetermined {
+            return single(may, place, found);
+        }
+        if uri.scheme == Scheme::Tel {
+            let targets = self.number_targets(&uri, permit, found);
+            return match &self.settings.forward {
+                Some(next) if targets != Targets::Found && permit.may_use_routes() => {
+                    next_hops(SmallVec::from_elem(next.clone(), 1), None, found)
+                }
+                _ => targets,
+            };
+        }
+        if self.own.is_own_uri(&uri) {
+            self.user_targets(now, &uri, permit, found)
+        } else {
+            self.foreign_targets(routed, &uri, permit, found)
+        }
+    }
+
+    // RFC 3261 16.5: "If the domain of the Request-URI indicates a domain this element is
+    // not responsible for, the Request-URI MUST be placed into the target set as the only
+    // target, and the element MUST proceed to the task of Request Forwarding (Section
+    // 16.6)." and "A proxy MUST NOT add additional targets to the target set if the
+    // Request-URI of the original request does not indicate a resource this proxy is
+    // responsible for." The tables name a next hop for it, never another URI.
+    fn foreign_targets(
+        &mut self,
+        routed: &Routed,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        if !permit.may_relay() {
+            return Targets::Answer(403);
+        }
+        // Within a dialog that we are on the route of, the route set decides and
+        // not the tables. A tag in To alone says nothing: an ACK to a failure has one.
+        if !routed.is_on_our_route() && permit.may_use_routes() {
+            let settings = Arc::clone(&self.settings);
+            let domain = String::from_utf8_lossy(uri.host_port.host);
+            let group = match settings.routes.domains.is_empty() {
+                true => None,
+                false => settings.routes.domains.get(&*domain.to_ascii_lowercase()),
+            };
+            if let Some(group) = group.and_then(|at| settings.routes.groups.get(*at)) {
+                let hops = in_order(group, &mut self.dice);
+                return next_hops(hops, None, found);
+            }
+            if let Some(next) = &settings.forward {
+                return next_hops(SmallVec::from_elem(next.clone(), 1), None, found);
+            }
+        }
+        single(true, Place::Routed, found)
+    }
+
+    fn user_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let mut bindings = std::mem::take(&mut self.bindings);
+        self.find_bindings(now, uri, &mut bindings);
+        for binding in bindings.drain(..) {
+            if found.len() >= self.settings.proxy.branches_max {
+                self.counters.branches_refused += 1;
+                break;
+            }
+            add_contact(binding, uri.scheme == Scheme::Sips, found);
+        }
+        self.bindings = bindings;
+        if !found.is_empty() {
+            return Targets::Found;
+        }
+        if uri.user.is_some() && permit.may_use_routes() {
+            let targets = self.number_targets(uri, permit, found);
+            if targets == Targets::Found {
+                return targets;
+            }
+        }
+        if permit.may_use_routes()
+            && let Some(next) = self.settings.forward.clone()
+        {
+            return next_hops(SmallVec::from_elem(next, 1), None, found);
+        }
+        // RFC 3261 16.5: "If the Request-URI indicates a resource at this proxy that does
+        // not exist, the proxy MUST return a 404 (Not Found) response." Nobody is at an
+        // address without a user.
+        match uri.user {
+            Some(_) => Targets::Absent,
+            None => Targets::Answer(404),
+        }
+    }
+
+    /// Copies the bindings of a URI's address-of-record, highest q first.
+    pub(crate) fn find_bindings(&mut self, now: Now, uri: &Uri<'_>, found: &mut Vec<Arc<Binding>>) {
+        found.clear();
+        // RFC 3261 16.5: "When accessing the location service constructed by a registrar,
+        // the Request-URI MUST first be canonicalized as described in Section 10.3 before
+        // being used as an index."
+        self.aor.clear();
+        if crate::aor::write_aor(&self.settings, &self.own, uri, &mut self.aor) {
+            self.shared.location.find(&self.aor, now.unix_ms, found);
+        }
+    }
+
+    /// Gateways for a number, by its longest prefix in the table.
+    fn number_targets(
+        &mut self,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let settings = Arc::clone(&self.settings);
+        if settings.routes.prefixes.is_empty() {
+            return Targets::Answer(404);
+        }
+        let Some(number) = number_of(uri) else {
+            return Targets::Answer(404);
+        };
+        let group = (0..=number.len()).rev().find_map(|length| {
+            let prefix = number.get(..length)?;
+            settings.routes.prefixes.get(prefix)
+        });
+        let Some(group) = group.and_then(|at| settings.routes.groups.get(*at)) else {
+            return Targets::Answer(404);
+        };
+        if !permit.may_use_routes() {
+            return Targets::Answer(403);
+        }
+        let user = rewritten(&number, group);
+        let hops = in_order(group, &mut self.dice);
+        next_hops(hops, Some(user.into_bytes().into_boxed_slice()), found)
+    }
+}
+
+fn single(may: bool, place: Place, found: &mut Vec<Candidate>) -> Targets {
+    if !may {
+        return Targets::Answer(403);
+    }
+    found.push(Candidate::new(place, 1000));
+    Targets::Found
+}
+
+fn next_hops(
+    hops: SmallVec<[NextHop; 1]>,
+    user: Option<Box<[u8]>>,
+    found: &mut Vec<Candidate>,
+) -> Targets {
+    if hops.is_empty() {
+        return Targets::Answer(480);
+    }
+    found.push(Candidate::new(Place::NextHops { hops, at: 0, user }, 1000));
+    Targets::Found
+}
+
+/// Adds a contact, unless it is there already or must not be used.
+fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candidate>) {
+    let Some(uri) = Uri::parse(&binding.uri) else {
+        return;
+    };
+    if secure_only && !is_secure(&uri, &binding) {
+        return;
+    }
+    // RFC 3261 16.5: "If a target URI is already present in the set (based on the
+    // definition of equality for the URI type), it MUST NOT be added again." and "As
+    // above, any given URI MUST NOT be added to the set more than once." Two flows of
+    // one phone (RFC 5626) may have the same URI; they are two targets, one at a time.
+    let is_there = found.iter().any(|c| match &c.place {
+        Place::Contact(other) => {
+            let same_uri = Uri::parse(&other.uri).is_some_and(|other| other.equals(&uri));
+            let other_flow = binding.reg_id.is_some() && other.reg_id != binding.reg_id;
+            same_uri && !other_flow
+        }
+        _ => false,
+    });
+    if !is_there {
+        let q = binding.q;
+        found.push(Candidate::new(Place::Contact(binding), q));
+    }
+}
+
+/// Whether a contact may be called by a `sips` URI (RFC 3261 26.2.2).
+fn is_secure(uri: &Uri<'_>, binding: &Binding) -> bool {
+    let over_flow = binding.flow.is_some_and(|flow| flow.transport.is_secure());
+    over_flow || uri.scheme == Scheme::Sips || uri.transport().flatten() == Some(Transport::Tls)
+}
+
+/// The digits of a number, with its `+`; `None` where the user is no number.
+fn number_of(uri: &Uri<'_>) -> Option<String> {
+    let user = uri.user?;
+    let user = user.split(|&b| b == b';').next().unwrap_or_default();
+    let is_separator = |b: u8| b"-.()".contains(&b);
+    let mut number = String::with_capacity(user.len());
+    for (at, &byte) in user.iter().enumerate() {
+        match byte {
+            b'+' if at == 0 => number.push('+'),
+            b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
+            _ if is_separator(byte) => {}
+            _ => return None,
+        }
+    }
+    number.bytes().any(|b| b.is_ascii_digit()).then_some(number)
+}
+
+/// The number as the gateways of this group want it.
+fn rewritten(number: &str, group: &GatewayGroup) -> String {
+    let mut chars = number.chars();
+    for _ in 0..group.strip {
+        chars.next();
+    }
+    format!("{}{}", group.prepend, chars.as_str())
+}
+
+/// The gateways of a group: by priority, and among equals by chance in
+/// proportion to their weights (as RFC 2782 has it for SRV).
+fn in_order(group: &GatewayGroup, dice: &mut Dice) -> SmallVec<[NextHop; 1]> {
+    let mut left: Vec<&Gateway> = group.gateways.iter().take(GATEWAYS_MAX).collect();
+    left.sort_by_key(|g| g.priority);
+    let mut ordered = SmallVec::new();
+    while let Some(first) = left.first() {
+        let priority = first.priority;
+        let equals = left.iter().take_while(|g| g.priority == priority).count();
+        let total: u32 = left.iter().take(equals).map(|g| u32::from(g.weight)).sum();
+        let mut at = dice.below(total);
+        let chosen = left
+            .iter()
+            .take(equals)
+            .position(|g| {
+                let weight = u32::from(g.weight);
+                let is_it = at < weight;
+                at = at.saturating_sub(weight);
+                is_it
+            })
+            .unwrap_or(0);
+        ordered.push(left.remove(chosen).next_hop.clone());
+    }
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Dice;
+
+    fn gateway(host: &str, priority: u16, weight: u16) -> Gateway {
+        Gateway {
+            next_hop: NextHop {
+                host: host.into(),
+                port: None,
+                transport: None,
+            },
+            priority,
+            weight,
+        }
+    }
+
+    #[test]
+    fn gateways_come_by_priority_and_then_by_weight() {
+        let group = GatewayGroup {
+            gateways: vec![
+                gateway("backup", 20, 1),
+                gateway("seldom", 10, 1),
+                gateway("often", 10, 9),
+                gateway("never first", 10, 0),
+            ],
+            ..GatewayGroup::default()
+        };
+        let mut dice = Dice::new(&[5; 16]);
+        let mut often = 0;
+        for _ in 0..1_000 {
+            let order = in_order(&group, &mut dice);
+            assert_eq!(order.len(), 4);
+            assert_eq!(&*order[3].host, "backup");
+            assert_ne!(&*order[0].host, "never first");
+            often += usize::from(&*order[0].host == "often");
+        }
+        assert!((850..950).contains(&often), "{often}");
+    }
+
+    #[test]
+    fn numbers() {
+        let number = |uri: &str| number_of(&Uri::parse(uri.as_bytes()).unwrap());
+        assert_eq!(number("sip:+49-30(1)@x").as_deref(), Some("+49301"));
+        assert_eq!(number("tel:+49-30-1").as_deref(), Some("+49301"));
+        assert_eq!(number("sip:0301@x;user=phone").as_deref(), Some("0301"));
+        assert_eq!(number("sip:alice@x"), None);
+        assert_eq!(number("sip:+@x"), None);
+        assert_eq!(number("sip:1+2@x"), None);
+    }
+
+    #[test]
+    fn a_group_rewrites_the_number() {
+        let group = |strip, prepend: &str| GatewayGroup {
+            strip,
+            prepend: prepend.into(),
+            ..GatewayGroup::default()
+        };
+        assert_eq!(rewritten("+4930", &group(0, "")), "+4930");
+        assert_eq!(rewritten("+4930", &group(3, "0")), "030");
+        assert_eq!(rewritten("12", &group(9, "")), "");
+    }
+}

@@ -1,0 +1,290 @@
+//! The ways of copies (RFC 3261 16.6 step 7): where a target leads, by which
+//! flow, over which transport, with which Request-URI.
+
+use std::net::SocketAddr;
+
+use sip_msg::{Flow, Target, Transport, Uri};
+
+use super::context::{Candidate, Context, Place};
+use crate::Shard;
+use crate::effect::Hop;
+use crate::hops::{self, Lead};
+use crate::location::Binding;
+use crate::routes::NextHop;
+
+/// A request longer than this goes over a stream where the choice is ours
+/// (RFC 3261 18.1.1).
+const DATAGRAM_BYTES_MAX: usize = 1_300;
+/// What a forwarded request gains at most, in the ordinary.
+const ADDED_BYTES: usize = 300;
+
+/// The way of one copy.
+pub(crate) struct Way {
+    pub(crate) to: Target,
+    pub(crate) local: SocketAddr,
+    pub(crate) flow: Option<Flow>,
+}
+
+impl Shard {
+    /// Where a target leads; `None` where it is a flow.
+    pub(super) fn lead_of(&self, context: &Context, at: usize) -> Option<Lead> {
+        let request = context.request.as_deref()?;
+        let candidate = context.candidates.get(at)?;
+        // RFC 3261 16.6: "Independently of which URI is being used as input to the
+        // procedures of [4], if the Request-URI specifies a SIPS resource, the proxy MUST
+        // follow the procedures of [4] as if the input URI were a SIPS URI." and
+        // "Furthermore, if the Request-URI contains a SIPS URI, TLS MUST be used to
+        // communicate with that proxy."
+        let secure = context.routed.is_secure();
+        self.lead(&candidate.place, request, &context.routed, secure)
+    }
+
+    /// Where a place leads; `None` where it is a flow.
+    pub(crate) fn lead(
+        &self,
+        place: &Place,
+        request: &sip_msg::Message,
+        routed: &super::route::Routed,
+        secure: bool,
+    ) -> Option<Lead> {
+        let of = |bytes: &[u8]| match Uri::parse(bytes) {
+            Some(uri) => hops::of_uri(&uri, secure, &self.own),
+            None => Lead::Nowhere,
+        };
+        match place {
+            Place::Token(_) => None,
+            // RFC 3261 16.6: "Otherwise, the proxy MUST apply the procedures to the first
+            // value in the Route header field, if present, else the Request-URI." and "If the
+            // proxy has reformatted the request to send to a strict-routing element as
+            // described in step 6 above, the proxy MUST apply those procedures to the
+            // Request-URI of the request." In either case that is the first Route left.
+            Place::Routed => Some(match routed.next_route {
+                Some(next) => of(request.slice(next)),
+                None => match routed.uri(request) {
+                    Some(uri) => hops::of_uri(&uri, secure, &self.own),
+                    None => Lead::Nowhere,
+                },
+            }),
+            Place::Contact(binding) if !binding.path.is_empty() => {
+                Some(first_path(binding).map_or(Lead::Nowhere, of))
+            }
+            Place::Contact(binding) if flow_of(binding).is_some() => None,
+            Place::Contact(binding) => Some(of(&binding.uri)),
+            // RFC 3261 16.6: "Such a policy MUST NOT be used if the proxy is not certain that the
+            // IP address, port, and transport correspond to a server that is a loose router."
+            // and "If the request has a Route header field, this alternative MUST NOT be used
+            // unless it is known that next hop proxy is a loose router." The operator named
+            // it for that, and a request with a Route that is left never gets here.
+            Place::NextHops { hops, at, .. } => hops
+                .get(usize::from(*at))
+                .map(|next| hops::of_next_hop(next, secure, &self.own)),
+        }
+    }
+
+    /// The next way to a target that was not tried yet.
+    pub(crate) fn next_way(
+        &self,
+        came_by: &Flow,
+        request: Option<&sip_msg::Message>,
+        candidate: &mut Candidate,
+    ) -> Option<Way> {
+        if candidate.hops.is_empty() {
+            let is_first = candidate.tried == 0;
+            candidate.tried = 1;
+            let flow = match &candidate.place {
+                Place::Token(flow) => Some(*flow),
+                Place::Contact(binding) if binding.path.is_empty() => flow_of(binding),
+                _ => None,
+            };
+            return flow.filter(|_| is_first).map(|flow| Way {
+                to: flow_target(&flow, &candidate.place),
+                local: flow.local,
+                flow: Some(flow),
+            });
+        }
+        loop {
+            let hop = candidate.hops.get(usize::from(candidate.tried))?.clone();
+            candidate.tried = candidate.tried.checked_add(1)?;
+            let hop = match request {
+                Some(request) => self.streamed(request.bytes().len(), hop, candidate),
+                None => hop,
+            };
+            if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came_by) {
+                return Some(Way {
+                    to: Target {
+                        transport: hop.transport,
+                        listener,
+                        remote: hop.addr,
+                        conn: sip_msg::ConnId::NONE,
+                        may_open: true,
+                        tls_name: hop.tls_name,
+                    },
+                    local: came_by.local,
+                    flow: None,
+                });
+            }
+        }
+    }
+
+    /// RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is
+    /// larger than 1300 bytes and the path MTU is unknown, the request MUST be sent using
+    /// an RFC 2914 congestion controlled transport protocol, such as TCP." Here only where neither
+    /// a URI nor the operator named UDP: who names it has no other. If the
+    /// stream fails, the datagram is sent after all.
+    fn streamed(&self, request_bytes: usize, hop: Hop, candidate: &mut Candidate) -> Hop {
+        let is_long = request_bytes + ADDED_BYTES > DATAGRAM_BYTES_MAX;
+        if !is_long || hop.transport != Transport::Udp || !candidate.may_stream {
+            return hop;
+        }
+        let is_fallback = candidate
+            .hops
+            .get(usize::from(candidate.tried).wrapping_sub(2))
+            .is_some_and(|before| before.addr == hop.addr);
+        if is_fallback || !self.own.has(Transport::Tcp, &hop.addr) {
+            return hop;
+        }
+        let stream = Hop {
+            transport: Transport::Tcp,
+            ..hop.clone()
+        };
+        candidate.hops.insert(usize::from(candidate.tried), hop);
+        stream
+    }
+}
+
+/// The flow by which a contact is reached: the one that it registered over,
+/// where no other way is sure to lead there. That is so when the phone asked
+/// for it (RFC 5626), when the flow is a connection, and when the contact's
+/// address is not the one that it registered from (a translation in between,
+/// or a name that stands for no address). A contact that somebody else
+/// registered is reached by its URI.
+pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
+    let flow = binding.flow?;
+    if binding.reg_id.is_some() {
+        return Some(flow);
+    }
+    let uri = Uri::parse(&binding.uri)?;
+    let ip = uri.host_port.ip();
+    let is_same_host = ip == Some(flow.remote.ip().to_canonical());
+    if flow.transport == Transport::Udp {
+        let is_udp = matches!(uri.transport(), None | Some(Some(Transport::Udp)));
+        let is_behind = match ip {
+            Some(ip) => is_private(ip) && !is_same_host,
+            None => names_no_address(uri.host_port.host),
+        };
+        return (is_udp && is_behind).then_some(flow);
+    }
+    // Over a connection: unless the contact names a public address elsewhere.
+    let is_elsewhere = ip.is_some_and(|ip| !is_private(ip)) && !is_same_host;
+    let is_other_transport = uri
+        .transport()
+        .is_some_and(|named| named != Some(flow.transport) && !flow.transport.is_secure());
+    (!is_elsewhere && !is_other_transport).then_some(flow)
+}
+
+/// Names that no DNS has (RFC 2606, RFC 6762).
+fn names_no_address(host: &[u8]) -> bool {
+    [&b".invalid"[..], b".local"].iter().any(|suffix| {
+        host.len()
+            .checked_sub(suffix.len())
+            .and_then(|at| host.get(at..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+    })
+}
+
+/// Addresses that only their own network can reach.
+fn is_private(ip: std::net::IpAddr) -> bool {
+    match ip {
+        std::net::IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            v4.is_private()
+                || v4.is_link_local()
+                || v4.is_unspecified()
+                || (a == 100 && (b & 0xc0) == 64)
+        }
+        std::net::IpAddr::V6(v6) => {
+            v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()
+        }
+    }
+}
+
+/// The target of a flow. Where the phone did not ask for the flow alone, and
+/// its contact is a plain TCP address, a new connection will do as well.
+fn flow_target(flow: &Flow, place: &Place) -> Target {
+    let mut target = Target::back(flow);
+    if let Place::Contact(binding) = place
+        && binding.reg_id.is_none()
+        && flow.transport == Transport::Tcp
+        && let Some(uri) = Uri::parse(&binding.uri)
+        && uri.host_port.ip() == Some(flow.remote.ip())
+    {
+        let port = uri.host_port.port.unwrap_or(Transport::Tcp.default_port());
+        target.remote = SocketAddr::new(flow.remote.ip(), port);
+        target.may_open = true;
+    }
+    target
+}
+
+pub(crate) fn path_of(place: &Place) -> &[u8] {
+    match place {
+        Place::Contact(binding) => &binding.path,
+        _ => &[],
+    }
+}
+
+fn first_path(binding: &Binding) -> Option<&[u8]> {
+    let (first, _) = sip_msg::header::elements(&binding.path).next()?;
+    let address = sip_msg::header::NameAddr::parse(first)?;
+    // RFC 3261 16.6: "A proxy MUST ensure that all such proxies are loose routers."
+    address.uri().filter(|uri| uri.has_param("lr"))?;
+    Some(address.uri)
+}
+
+/// The Request-URI for a target; `None` where it stays.
+pub(crate) fn target_uri<'a>(place: &'a Place, text: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    match place {
+        Place::Contact(binding) => Some(&binding.uri),
+        Place::NextHops {
+            hops,
+            at,
+            user: Some(user),
+        } => {
+            let next = hops.get(usize::from(*at))?;
+            text.extend_from_slice(b"sip:");
+            text.extend_from_slice(user);
+            text.push(b'@');
+            write_next_hop(next, text);
+            Some(text)
+        }
+        _ => None,
+    }
+}
+
+/// Writes the host and the port of a next hop as they stand in a URI.
+pub(crate) fn write_next_hop(next: &NextHop, text: &mut Vec<u8>) {
+    let is_v6 = next.host.contains(':') && !next.host.starts_with('[');
+    if is_v6 {
+        text.push(b'[');
+    }
+    text.extend_from_slice(next.host.as_bytes());
+    if is_v6 {
+        text.push(b']');
+    }
+    if let Some(port) = next.port {
+        text.push(b':');
+        crate::text::write_decimal(u64::from(port), text);
+    }
+}
+
+/// Whether a long request to this place may take a stream in the place of the
+/// datagram that is the default: not where the phone has registered by
+/// datagram, and not where the operator wrote the next hop down.
+pub(crate) fn may_stream(place: &Place) -> bool {
+    match place {
+        Place::Contact(binding) => binding
+            .flow
+            .is_none_or(|flow| flow.transport != Transport::Udp),
+        Place::Routed => true,
+        Place::Token(_) | Place::NextHops { .. } => false,
+    }
+}

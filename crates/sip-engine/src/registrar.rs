@@ -1,0 +1,335 @@
+//! The registrar (RFC 3261 10.3), with Path (RFC 3327), Service-Route
+//! (RFC 3608) and outbound flows (RFC 5626).
+//!
+//! A REGISTER becomes a list of changes, all or none (see [`plan`]). Where
+//! registrations are durable the list goes to the store first, and the 200
+//! waits for its word; else it is applied and answered at once. While the
+//! store has one, later REGISTERs of the same address-of-record wait in line:
+//! RFC 3261 10.3: "REGISTER requests MUST be processed by a registrar in the
+//! order that they are received."
+//!
+//! ```text
+//! REGISTER -> plan -> (refusal, or nothing to change) ----------> response
+//!                  -> not durable: Location::apply -------------> 200
+//!                  -> durable: Effect::SaveBindings, its line grows meanwhile
+//!                       handle_saved(Ok)  -> Location::apply ---> 200
+//!                       handle_saved(Err) -----------------------> 500, Retry-After
+//!                       too late ------------------------------> 500, Retry-After
+//! ```
+//!
+//! An answer of the store that comes too late still counts: what it has stored
+//! is applied, or memory and store would differ until the next restart. The
+//! phone was told 500 and asks again.
+
+mod answer;
+mod contacts;
+mod date;
+mod plan;
+mod saves;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sip_msg::{Flow, Message};
+use sip_txn::ServerId;
+
+use crate::location::Entry;
+use crate::own::Own;
+use crate::permit::Permit;
+use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
+use plan::{Planned, Refused};
+use saves::{Saves, Slot};
+
+/// What the registrar looks at beside the request.
+#[derive(Clone, Copy)]
+pub struct RegistrarContext<'a> {
+    /// The time.
+    pub now: Now,
+    /// The operator's choices.
+    pub settings: &'a Settings,
+    /// The shared table.
+    pub location: &'a Location,
+    /// Which names are this server's.
+    pub(crate) own: &'a Own,
+}
+
+/// A REGISTER for one of our domains that passed the gate.
+#[derive(Debug)]
+pub struct Registration {
+    /// The request, its topmost Via stamped.
+    pub request: Box<Message>,
+    /// The flow that it came on.
+    pub flow: Flow,
+    /// Its transaction; `None` where requests are handled without state.
+    pub server: Option<ServerId>,
+    /// Why it may pass.
+    pub permit: Permit,
+}
+
+/// A response: `outputs.outbox.bytes[start..]`, to be given to the transaction
+/// at once, before the registrar is called again.
+#[derive(Debug)]
+pub struct Answered {
+    /// The request, done with.
+    pub request: Box<Message>,
+    /// The flow that it came on.
+    pub flow: Flow,
+    /// Its transaction.
+    pub server: Option<ServerId>,
+    /// The response's status.
+    pub status: u16,
+    /// Where the response begins in the outbox.
+    pub start: usize,
+}
+
+/// What became of REGISTERs since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegistrarCounters {
+    /// REGISTERs taken.
+    pub requests: u64,
+    /// Answered 200.
+    pub ok: u64,
+    /// Answered otherwise, those below included.
+    pub refused: u64,
+    /// Answered 500 because the store could not store.
+    pub save_failed: u64,
+    /// Answered 500 because the store did not answer in time.
+    pub save_timeout: u64,
+    /// Answered 503 because too much waits for the store.
+    pub queue_full: u64,
+    /// Answered 503 because the location table is full.
+    pub table_full: u64,
+    /// Answered 403 because the user has as many contacts as he may.
+    pub contacts_full: u64,
+}
+
+/// The registrar of a shard: the REGISTERs that wait for the store, and in
+/// which order. The bindings themselves are in [`Location`].
+pub struct Registrar {
+    saves: Saves,
+    /// Saves that ended, each with the status of its REGISTER.
+    ended: VecDeque<(Registration, Result<(), Refused>)>,
+    tag_key: [u8; 16],
+    /// The empty name: this server is alone.
+    node: Arc<str>,
+    counters: RegistrarCounters,
+    // Used again, so that the steady state allocates only what it keeps.
+    aor: Vec<u8>,
+    entries: Vec<Entry>,
+    changes: Vec<BindingChange>,
+}
+
+impl Registrar {
+    /// A registrar with nothing under way; `seed` is secret and differs between processes.
+    pub fn new(seed: [u8; 16]) -> Self {
+        Self {
+            saves: Saves::new(seed),
+            ended: VecDeque::new(),
+            tag_key: seed,
+            node: "".into(),
+            counters: RegistrarCounters::default(),
+            aor: Vec::new(),
+            entries: Vec::new(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// Takes a REGISTER. `None`: it waits, for the store or for its turn.
+    pub fn handle_register(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        registration: Registration,
+        out: &mut Outputs,
+    ) -> Option<Answered> {
+        self.counters.requests += 1;
+        if let Err(refused) = plan::address_of_record(cx, &registration, &mut self.aor) {
+            return Some(self.answer(cx, registration, Err(refused), out));
+        }
+        let Some(slot) = self.saves.slot_of(&self.aor) else {
+            return self.process(cx, registration, None, out);
+        };
+        let deadline_ms = cx
+            .now
+            .mono_ms
+            .saturating_add(cx.settings.registrar.save_timeout_ms);
+        match self.saves.wait(slot, registration, deadline_ms) {
+            Ok(()) => None,
+            Err(registration) => Some(self.answer(cx, registration, Err(Refused::Busy), out)),
+        }
+    }
+
+    /// The store's word on a change. Then [`Registrar::poll`] until `None`.
+    /// [`ParkId`]s of [`Effect::SaveBindings`] are the registrar's own.
+    pub fn handle_saved(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        park: ParkId,
+        answer: Result<(), ()>,
+    ) {
+        let Some((registration, changes)) = self.saves.end(park) else {
+            return;
+        };
+        // RFC 3261 10.3: "The binding updates MUST be committed (that is, made visible to the proxy or
+        // redirect server) if and only if all binding updates and additions succeed.  If any one of them
+        // fails (for example, because the back-end database commit failed), the request MUST fail with a
+        // 500 (Server Error) response and all tentative binding updates MUST be removed."
+        if answer.is_ok() {
+            cx.location.apply(&changes);
+        }
+        let Some(registration) = registration else {
+            return;
+        };
+        let outcome = answer.map_err(|()| {
+            self.counters.save_failed += 1;
+            Refused::Unsaved
+        });
+        self.ended.push_back((registration, outcome));
+    }
+
+    /// Gives up what has waited too long. Then [`Registrar::poll`] until `None`.
+    pub fn handle_timers(&mut self, now: Now) {
+        let (ended, counters) = (&mut self.ended, &mut self.counters);
+        self.saves.handle_timers(now.mono_ms, |registration| {
+            counters.save_timeout += 1;
+            ended.push_back((registration, Err(Refused::Unsaved)));
+        });
+    }
+
+    /// The next response, after `handle_saved` and `handle_timers`.
+    pub fn poll(&mut self, cx: &RegistrarContext<'_>, out: &mut Outputs) -> Option<Answered> {
+        if let Some((registration, outcome)) = self.ended.pop_front() {
+            // It had one when it was taken; a reload may have taken its domain away.
+            let aor = plan::address_of_record(cx, &registration, &mut self.aor);
+            return Some(self.answer(cx, registration, outcome.and(aor), out));
+        }
+        while let Some((slot, registration)) = self.saves.next_in_line() {
+            let answered = match plan::address_of_record(cx, &registration, &mut self.aor) {
+                Ok(()) => self.process(cx, registration, Some(slot), out),
+                Err(refused) => Some(self.answer(cx, registration, Err(refused), out)),
+            };
+            if answered.is_some() {
+                return answered;
+            }
+        }
+        None
+    }
+
+    /// When to call [`Registrar::handle_timers`] next.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.saves.next_deadline_ms()
+    }
+
+    /// REGISTERs that wait.
+    pub fn waiting(&self) -> usize {
+        self.saves.waiting() + self.ended.len()
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> &RegistrarCounters {
+        &self.counters
+    }
+
+    /// A REGISTER whose turn it is, for `self.aor`; `slot` is that of its
+    /// address-of-record where others stood before it.
+    fn process(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        registration: Registration,
+        slot: Option<Slot>,
+        out: &mut Outputs,
+    ) -> Option<Answered> {
+        self.entries.clear();
+        self.changes.clear();
+        let known = cx
+            .location
+            .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
+        let aor = known.unwrap_or_else(|| self.aor.as_slice().into());
+        let planned = Planned {
+            aor: &aor,
+            node: &self.node,
+            entries: &self.entries,
+            changes: &mut self.changes,
+        };
+        if let Err(refused) = plan::plan(cx, &registration, planned) {
+            return Some(self.answer(cx, registration, Err(refused), out));
+        }
+        if self.changes.is_empty() {
+            return Some(self.answer(cx, registration, Ok(()), out));
+        }
+        if !cx.settings.registrar.durable {
+            cx.location.apply(&self.changes);
+            return Some(self.answer(cx, registration, Ok(()), out));
+        }
+        let changes = std::mem::take(&mut self.changes);
+        let now_ms = cx.now.mono_ms;
+        let timeout_ms = cx.settings.registrar.save_timeout_ms;
+        match self.saves.begin(
+            slot,
+            &aor,
+            registration,
+            changes.clone(),
+            now_ms,
+            timeout_ms,
+        ) {
+            Ok(park) => {
+                out.effects.push(Effect::SaveBindings { park, changes });
+                None
+            }
+            Err(registration) => Some(self.answer(cx, registration, Err(Refused::Busy), out)),
+        }
+    }
+
+    /// Writes the response; for a 200 `self.aor` is the request's.
+    fn answer(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        registration: Registration,
+        outcome: Result<(), Refused>,
+        out: &mut Outputs,
+    ) -> Answered {
+        let start = out.outbox.bytes.len();
+        let writer = answer::Answer {
+            cx,
+            registration: &registration,
+            to_tag: answer::to_tag(&self.tag_key, &registration.request),
+        };
+        let status = match outcome {
+            Ok(()) => {
+                self.counters.ok += 1;
+                // What is bound now, not what this request asked for.
+                self.entries.clear();
+                cx.location
+                    .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
+                writer.write_ok(&self.entries, &mut out.outbox.bytes)
+            }
+            Err(refused) => {
+                self.counters.refused += 1;
+                match refused {
+                    Refused::Busy => self.counters.queue_full += 1,
+                    Refused::TableFull => self.counters.table_full += 1,
+                    Refused::TooManyContacts => self.counters.contacts_full += 1,
+                    _ => {}
+                }
+                writer.write_refusal(refused, &mut out.outbox.bytes)
+            }
+        };
+        // What is copied here must not outlive its change.
+        self.entries.clear();
+        self.changes.clear();
+        let Registration {
+            request,
+            flow,
+            server,
+            ..
+        } = registration;
+        Answered {
+            request,
+            flow,
+            server,
+            status,
+            start,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The changes that the store has, and the REGISTERs that wait behind them:
+//! one line for each address-of-record.
+
+use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use siphasher::sip::SipHasher13;
+use slab::Slab;
+use wheel::{TimerId, Wheel};
+
+use super::Registration;
+use crate::{BindingChange, ParkId};
+
+/// REGISTERs that may wait behind one that the store has.
+pub(super) const LINE_MAX: usize = 8;
+/// Addresses-of-record with a change under way.
+pub(super) const SAVES_MAX: usize = 16_384;
+/// How many save timeouts pass before the store's answer is not waited for any more.
+const GIVE_UP_TIMEOUTS: u64 = 8;
+
+/// An address-of-record with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(usize);
+
+pub(super) struct Saves {
+    by_aor: HashMap<Arc<[u8]>, usize, Keyed>,
+    lines: Slab<Line>,
+    wheel: Wheel<usize>,
+    /// Lines whose first is to be looked at, because no save is under way.
+    free: VecDeque<usize>,
+    /// Numbers the saves, so that an answer to one that was given up finds nobody.
+    serial: u32,
+    waiting: usize,
+}
+
+struct Line {
+    aor: Arc<[u8]>,
+    save: Option<Save>,
+    waiting: VecDeque<(Registration, u64)>,
+    timer: TimerId,
+}
+
+/// A change that the store has.
+struct Save {
+    serial: u32,
+    /// `None` once it was answered that it took too long.
+    registration: Option<Registration>,
+    changes: Vec<BindingChange>,
+    deadline_ms: u64,
+    give_up_ms: u64,
+}
+
+impl Saves {
+    pub(super) fn new(hash_key: [u8; 16]) -> Self {
+        Self {
+            by_aor: HashMap::with_hasher(Keyed(hash_key)),
+            lines: Slab::new(),
+            wheel: Wheel::new(0),
+            free: VecDeque::new(),
+            serial: 0,
+            waiting: 0,
+        }
+    }
+
+    /// The line of an address-of-record, if it has one.
+    pub(super) fn slot_of(&self, aor: &[u8]) -> Option<Slot> {
+        self.by_aor.get(aor).copied().map(Slot)
+    }
+
+    /// Puts a REGISTER at the end of a line; gives it back where the line is full.
+    #[allow(
+        clippy::result_large_err,
+        reason = "it is the caller's own value that comes back"
+    )]
+    pub(super) fn wait(
+        &mut self,
+        slot: Slot,
+        registration: Registration,
+        deadline_ms: u64,
+    ) -> Result<(), Registration> {
+        match self.lines.get_mut(slot.0) {
+            Some(line) if line.waiting.len() < LINE_MAX => {
+                line.waiting.push_back((registration, deadline_ms));
+                self.waiting += 1;
+                self.set_timer(slot.0);
+                Ok(())
+            }
+            _ => Err(registration),
+        }
+    }
+
+    /// Notes that the store is given `changes`; gives the REGISTER back where
+    /// there is no room.
+    #[allow(
+        clippy::result_large_err,
+        reason = "it is the caller's own value that comes back"
+    )]
+    pub(super) fn begin(
+        &mut self,
+        slot: Option<Slot>,
+        aor: &Arc<[u8]>,
+        registration: Registration,
+        changes: Vec<BindingChange>,
+        now_ms: u64,
+        timeout_ms: u64,
+    ) -> Result<ParkId, Registration> {
+        let at = match slot {
+            Some(Slot(at)) => at,
+            None if self.lines.len() >= SAVES_MAX => return Err(registration),
+            None => {
+                let line = Line {
+                    aor: aor.clone(),
+                    save: None,
+                    waiting: VecDeque::new(),
+                    timer: TimerId::NONE,
+                };
+                let at = self.lines.insert(line);
+                self.by_aor.insert(aor.clone(), at);
+                at
+            }
+        };
+        let Some(line) = self.lines.get_mut(at) else {
+            return Err(registration);
+        };
+        self.serial = self.serial.wrapping_add(1);
+        self.waiting += 1;
+        line.save = Some(Save {
+            serial: self.serial,
+            registration: Some(registration),
+            changes,
+            deadline_ms: now_ms.saturating_add(timeout_ms),
+            give_up_ms: now_ms.saturating_add(timeout_ms.saturating_mul(GIVE_UP_TIMEOUTS)),
+        });
+        self.set_timer(at);
+        Ok(ParkId(u64::from(self.serial) << 32 | at as u64))
+    }
+
+    /// Ends a save: its REGISTER, unless that was answered before, and its changes.
+    pub(super) fn end(
+        &mut self,
+        park: ParkId,
+    ) -> Option<(Option<Registration>, Vec<BindingChange>)> {
+        let at = usize::try_from(park.0 & u64::from(u32::MAX)).ok()?;
+        let serial = (park.0 >> 32) as u32;
+        let line = self.lines.get_mut(at)?;
+        let save = line.save.take_if(|save| save.serial == serial)?;
+        self.waiting -= usize::from(save.registration.is_some());
+        self.free.push_back(at);
+        self.set_timer(at);
+        Some((save.registration, save.changes))
+    }
+
+    /// The next REGISTER whose turn it is. Its line stays until it is empty and
+    /// no save was begun for it.
+    pub(super) fn next_in_line(&mut self) -> Option<(Slot, Registration)> {
+        while let Some(&at) = self.free.front() {
+            let next = match self.lines.get_mut(at) {
+                // The one before began another save: the rest waits on.
+                Some(line) if line.save.is_some() => None,
+                Some(line) => line.waiting.pop_front(),
+                None => None,
+            };
+            if let Some((registration, _)) = next {
+                self.waiting -= 1;
+                return Some((Slot(at), registration));
+            }
+            self.free.pop_front();
+            self.close_if_empty(at);
+        }
+        None
+    }
+
+    /// Hands over what has waited too long, and gives up saves.
+    pub(super) fn handle_timers(&mut self, now_ms: u64, mut late: impl FnMut(Registration)) {
+        let mut due = VecDeque::new();
+        self.wheel.advance(now_ms, |at| due.push_back(at));
+        for at in due {
+            let Some(line) = self.lines.get_mut(at) else {
+                continue;
+            };
+            line.timer = TimerId::NONE;
+            if let Some(save) = &mut line.save {
+                if save.deadline_ms <= now_ms
+                    && let Some(registration) = save.registration.take()
+                {
+                    self.waiting -= 1;
+                    late(registration);
+                }
+                if save.give_up_ms <= now_ms {
+                    line.save = None;
+                    self.free.push_back(at);
+                }
+            }
+            while line
+                .waiting
+                .front()
+                .is_some_and(|(_, deadline_ms)| *deadline_ms <= now_ms)
+            {
+                if let Some((registration, _)) = line.waiting.pop_front() {
+                    self.waiting -= 1;
+                    late(registration);
+                }
+            }
+            self.set_timer(at);
+        }
+    }
+
+    pub(super) fn next_deadline_ms(&self) -> Option<u64> {
+        self.wheel.next_deadline_ms()
+    }
+
+    /// REGISTERs in all lines, those with the store included.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// One timer for a line: whatever in it is due first.
+    fn set_timer(&mut self, at: usize) {
+        let Some(line) = self.lines.get_mut(at) else {
+            return;
+        };
+        let save = line.save.as_ref().map(|save| match save.registration {
+            Some(_) => save.deadline_ms,
+            None => save.give_up_ms,
+        });
+        let first = line.waiting.front().map(|(_, deadline_ms)| *deadline_ms);
+        self.wheel.cancel(line.timer);
+        line.timer = match save.into_iter().chain(first).min() {
+            Some(deadline_ms) => self.wheel.start(deadline_ms, at),
+            None => TimerId::NONE,
+        };
+    }
+
+    fn close_if_empty(&mut self, at: usize) {
+        if self
+            .lines
+            .get(at)
+            .is_some_and(|line| line.save.is_none() && line.waiting.is_empty())
+        {
+            let line = self.lines.remove(at);
+            self.wheel.cancel(line.timer);
+            self.by_aor.remove(&line.aor);
+        }
+    }
+}
+
+/// Users choose what is hashed.
+struct Keyed([u8; 16]);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.0)
+    }
+}

@@ -1,0 +1,53 @@
+//! Where a request goes that is for none of our users: tables by domain and
+//! by number prefix, and groups of gateways with priorities.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sip_msg::Transport;
+
+/// A place to send to that the operator named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHop {
+    /// A name or an address (an IPv6 reference without brackets).
+    pub host: Arc<str>,
+    /// The port, where given.
+    pub port: Option<u16>,
+    /// The transport, where given.
+    pub transport: Option<Transport>,
+}
+
+/// A gateway of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// Where it is.
+    pub next_hop: NextHop,
+    /// Lower is tried first.
+    pub priority: u16,
+    /// The share of calls among those with the same priority.
+    pub weight: u16,
+}
+
+/// What to do with a request that a table sends here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayGroup {
+    /// The group's name in the configuration.
+    pub name: Arc<str>,
+    /// Its members.
+    pub gateways: Vec<Gateway>,
+    /// Digits to cut from the front of the number.
+    pub strip: u8,
+    /// Digits to put in front after that.
+    pub prepend: Arc<str>,
+}
+
+/// The routing tables. Indices are into `groups`.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    /// The groups of gateways.
+    pub groups: Vec<GatewayGroup>,
+    /// By the domain of the Request-URI, in lower case.
+    pub domains: BTreeMap<Arc<str>, usize>,
+    /// By the longest prefix of the number (`+49`, `0`), for numbers at our own domains.
+    pub prefixes: BTreeMap<Arc<str>, usize>,
+}

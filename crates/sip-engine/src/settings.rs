@@ -1,0 +1,223 @@
+//! What the operator chose, as plain data, checked before it gets here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use sip_msg::{Limits, Transport};
+
+use crate::routes::{NextHop, Routes};
+
+/// Everything a shard must know. Immutable: a reload replaces the whole.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The domains that this server is responsible for (RFC 3261 16.4, 16.5),
+    /// in lower case; the first is the default. A listener's own address is
+    /// always ours and is not in this list.
+    pub domains: Vec<Arc<str>>,
+    /// The listeners, in the order of their [`sip_msg::ListenerId`].
+    pub listeners: Vec<Listener>,
+    /// How requests are treated.
+    pub mode: Mode,
+    /// Digest authentication of users. `None` is `--no-auth`.
+    pub authenticate: Option<AuthSettings>,
+    /// Peers that are trusted by their address alone: gateways and neighbours.
+    pub trusted: Vec<TrustedPeer>,
+    /// Whether calls from foreign domains to our users are let in without proof.
+    pub inbound: Inbound,
+    /// Where requests go that are for none of our users.
+    pub routes: Routes,
+    /// `--forward`: the next hop of all that is not for a local user.
+    pub forward: Option<NextHop>,
+    /// The registrar.
+    pub registrar: RegistrarSettings,
+    /// The proxy.
+    pub proxy: ProxySettings,
+    /// Transaction timers.
+    pub timers: sip_txn::Timers,
+    /// Bounds on a message.
+    pub limits: Limits,
+    /// Bounds on a shard.
+    pub bounds: Bounds,
+    /// The value of the Server header; empty for none.
+    pub server_header: String,
+}
+
+/// A listener as the protocol sees it.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// The transport.
+    pub transport: Transport,
+    /// The address that it is bound to.
+    pub bound: SocketAddr,
+    /// The host that stands in Via and Record-Route (an IPv6 reference has its
+    /// brackets), where the operator gave one; else the flow's local address.
+    pub advertised_host: Option<Arc<str>>,
+    /// The port that stands in Via and Record-Route.
+    pub advertised_port: u16,
+}
+
+/// How requests are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A stateful proxy (RFC 3261 16.2).
+    Stateful,
+    /// A stateless proxy (RFC 3261 16.11).
+    Stateless,
+    /// A redirect server: 302 with the targets (RFC 3261 8.3).
+    Redirect,
+}
+
+/// Who is challenged, and how.
+#[derive(Clone, Debug)]
+pub struct AuthSettings {
+    /// The realm; `None` for the domain of the request.
+    pub realm: Option<Arc<str>>,
+    /// How long a request waits for the store before 503.
+    pub lookup_timeout_ms: u64,
+    /// Requests parked for a look-up; past it 503.
+    pub lookups_max: usize,
+}
+
+/// A peer whose requests need no credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustedPeer {
+    /// Its address.
+    pub addr: IpAddr,
+    /// The length of the prefix that must match.
+    pub prefix_len: u8,
+    /// Whether only TLS will do.
+    pub secure_only: bool,
+}
+
+/// Calls from foreign domains to our users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inbound {
+    /// Refused with 403 unless the peer is trusted.
+    Trusted,
+    /// Let in.
+    Anyone,
+}
+
+/// The registrar (RFC 3261 10.3).
+#[derive(Clone, Debug)]
+pub struct RegistrarSettings {
+    /// Seconds below which a registration is refused with 423.
+    pub expires_min_s: u32,
+    /// Seconds granted where none are asked for.
+    pub expires_default_s: u32,
+    /// Seconds granted at most.
+    pub expires_max_s: u32,
+    /// Contacts of one address-of-record; past it 403.
+    pub contacts_max: usize,
+    /// Addresses-of-record in memory; past it 503.
+    pub aors_max: usize,
+    /// Whether 200 waits until the bindings are durable.
+    pub durable: bool,
+    /// How long a registration waits for the store before 500.
+    pub save_timeout_ms: u64,
+    /// The Service-Route (RFC 3608) handed to phones; empty for none.
+    pub service_route: Vec<String>,
+}
+
+/// The proxy (RFC 3261 16).
+#[derive(Clone, Debug)]
+pub struct ProxySettings {
+    /// Whether dialogs are kept on this server's path.
+    pub record_route: bool,
+    /// Timer C (RFC 3261 16.6 step 11): more than three minutes.
+    pub timer_c_ms: u64,
+    /// Max-Breadth where a request has none (RFC 5393 5.3.3.1).
+    pub max_breadth: u32,
+    /// Branches that one request may have in all; past it the rest is not tried.
+    pub branches_max: usize,
+    /// How long one branch of a serial search may ring before the next is tried.
+    pub serial_timeout_ms: u64,
+    /// How long a request waits for DNS before the branch fails.
+    pub resolve_timeout_ms: u64,
+    /// How long a hop that failed is passed over.
+    pub dead_hop_ms: u64,
+}
+
+/// Bounds on what a shard holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Server transactions; past it 503.
+    pub server_transactions_max: usize,
+    /// Client transactions; past it 503.
+    pub client_transactions_max: usize,
+    /// Response contexts; past it 503.
+    pub contexts_max: usize,
+    /// Seconds in the Retry-After of such an answer.
+    pub retry_after_s: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            domains: Vec::new(),
+            listeners: Vec::new(),
+            mode: Mode::Stateful,
+            authenticate: Some(AuthSettings::default()),
+            trusted: Vec::new(),
+            inbound: Inbound::Trusted,
+            routes: Routes::default(),
+            forward: None,
+            registrar: RegistrarSettings::default(),
+            proxy: ProxySettings::default(),
+            timers: sip_txn::Timers::default(),
+            limits: Limits::default(),
+            bounds: Bounds::default(),
+            server_header: "Signet".to_owned(),
+        }
+    }
+}
+
+impl Default for AuthSettings {
+    fn default() -> Self {
+        Self {
+            realm: None,
+            lookup_timeout_ms: 4_000,
+            lookups_max: 16_384,
+        }
+    }
+}
+
+impl Default for RegistrarSettings {
+    fn default() -> Self {
+        Self {
+            expires_min_s: 60,
+            expires_default_s: 3_600,
+            expires_max_s: 86_400,
+            contacts_max: 10,
+            aors_max: 1_000_000,
+            durable: true,
+            save_timeout_ms: 4_000,
+            service_route: Vec::new(),
+        }
+    }
+}
+
+impl Default for ProxySettings {
+    fn default() -> Self {
+        Self {
+            record_route: true,
+            timer_c_ms: 185_000,
+            max_breadth: 60,
+            branches_max: 32,
+            serial_timeout_ms: 20_000,
+            resolve_timeout_ms: 5_000,
+            dead_hop_ms: 30_000,
+        }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            server_transactions_max: 1_000_000,
+            client_transactions_max: 1_000_000,
+            contexts_max: 500_000,
+            retry_after_s: 5,
+        }
+    }
+}

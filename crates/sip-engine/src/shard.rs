@@ -1,0 +1,333 @@
+//! One thread's share of the server: takes inputs apart and gives them to
+//! transactions, authentication, registrar and proxy, in that order.
+
+mod counters;
+mod events;
+mod requests;
+mod spread;
+
+use std::sync::Arc;
+
+use sip_auth::Ha1;
+use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span};
+use sip_txn::Transactions;
+use wheel::Wheel;
+
+use crate::effect::{Hop, Now, Outputs, ParkId};
+use crate::hops::DeadHops;
+use crate::own::Own;
+use crate::park::{Parked, Parks};
+use crate::permit::GateContext;
+use crate::proxy::context::{Candidate, Contexts};
+use crate::random::{Dice, derive};
+use crate::registrar::{Registrar, RegistrarContext};
+use crate::timer::Timer;
+use crate::token::Tokens;
+use crate::{Binding, Location, Settings};
+
+pub use counters::Counters;
+pub use spread::shard_of;
+
+/// What all shards of a process share.
+pub struct Shared {
+    /// Where users are.
+    pub location: Arc<Location>,
+    /// Digest authentication: keys and the replay window.
+    pub authenticator: Arc<sip_auth::Authenticator>,
+    /// The secret under which flow and route tokens are signed, new in each process.
+    pub token_key: [u8; 32],
+}
+
+/// Random seeds of a shard; everything in it that must not be guessed or
+/// must differ between runs comes from here.
+#[derive(Clone, Copy)]
+pub struct Seed(pub [u8; 32]);
+
+/// The shard's secrets.
+pub(crate) struct Keys {
+    pub(crate) loops: [u8; 16],
+    pub(crate) tags: [u8; 16],
+    pub(crate) branches: [u8; 16],
+}
+
+/// A shard: all inputs are methods, all effects are in [`Outputs`].
+pub struct Shard {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) own: Own,
+    pub(crate) tokens: Tokens,
+    pub(crate) keys: Keys,
+    pub(crate) txns: Transactions,
+    pub(crate) registrar: Registrar,
+    pub(crate) contexts: Contexts,
+    pub(crate) parks: Parks,
+    pub(crate) wheel: Wheel<Timer>,
+    pub(crate) dead: DeadHops,
+    pub(crate) dice: Dice,
+    pub(crate) pool: Pool,
+    pub(crate) edits: Edits,
+    pub(crate) counters: Counters,
+    // Memory that is used again by one step at a time.
+    pub(crate) bindings: Vec<Arc<Binding>>,
+    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) aor: Vec<u8>,
+    pub(crate) target_uri: Vec<u8>,
+    pub(crate) strip: Vec<Span>,
+    fired: Vec<Timer>,
+    /// Whether new calls are refused, because the process is to end.
+    refuses_calls: bool,
+}
+
+impl Shard {
+    /// A shard without state.
+    pub fn new(settings: Arc<Settings>, shared: Arc<Shared>, seed: Seed) -> Self {
+        let mut config = sip_txn::Config::new(derive(&seed, b"match"), derive(&seed, b"branch"));
+        config.timers = settings.timers;
+        config.client_max = settings.bounds.client_transactions_max;
+        config.server_max = settings.bounds.server_transactions_max;
+        let keys = Keys {
+            loops: derive(&seed, b"loop"),
+            tags: derive(&seed, b"tag"),
+            branches: derive(&seed, b"stateless"),
+        };
+        Self {
+            own: Own::new(&settings),
+            tokens: Tokens::new(&shared.token_key),
+            dice: Dice::new(&derive(&seed, b"dice")),
+            keys,
+            txns: Transactions::new(config, 0),
+            registrar: Registrar::new(derive(&seed, b"registrar")),
+            contexts: Contexts::default(),
+            parks: Parks::default(),
+            wheel: Wheel::new(0),
+            dead: DeadHops::default(),
+            pool: Pool::default(),
+            edits: Edits::default(),
+            counters: Counters::default(),
+            bindings: Vec::new(),
+            candidates: Vec::new(),
+            aor: Vec::new(),
+            target_uri: Vec::new(),
+            strip: Vec::new(),
+            fired: Vec::new(),
+            refuses_calls: false,
+            settings,
+            shared,
+        }
+    }
+
+    /// Replaces the settings; what is under way goes on under the new ones.
+    /// The timers and bounds of transactions stay what they were at the start.
+    pub fn reload(&mut self, settings: Arc<Settings>) {
+        self.own = Own::new(&settings);
+        self.settings = settings;
+    }
+
+    /// From now on a call that begins is answered 503; what is under way, and
+    /// what is asked within a dialog, goes on.
+    pub fn refuse_new_calls(&mut self) {
+        self.refuses_calls = true;
+    }
+
+    /// A message to fill and to give to [`Shard::handle_message`].
+    pub fn spare_message(&mut self) -> Box<Message> {
+        self.pool.message()
+    }
+
+    /// A message that parsed.
+    pub fn handle_message(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        message: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        self.own.learn(&flow.local);
+        if message.is_request() {
+            self.counters.requests += 1;
+            self.handle_request(now, flow, message, out);
+        } else {
+            self.counters.responses += 1;
+            self.handle_response(now, flow, message, out);
+        }
+        self.drain(now, out);
+    }
+
+    /// A message that did not parse, with what was understood of it: answered
+    /// 400 or the error's own status where it is a request with a Via to
+    /// answer to, else dropped and counted. A stream is closed after that:
+    /// where its next message begins is anybody's guess.
+    pub fn handle_malformed(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        message: Box<Message>,
+        error: &ParseError,
+        out: &mut Outputs,
+    ) {
+        self.malformed(now, flow, message, error, out);
+        crate::answers::close(flow, &mut out.effects);
+        self.drain(now, out);
+    }
+
+    /// The store's answer: `Err` when it could not say, `Ok(None)` for an unknown user.
+    pub fn handle_credential(
+        &mut self,
+        now: Now,
+        park: ParkId,
+        answer: Result<Option<Ha1>, ()>,
+        out: &mut Outputs,
+    ) {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(Parked::Credential(job, pending)) => {
+                let cx = self.gate_context(now);
+                let gate = crate::permit::gate_finish(&cx, pending, &job.request, answer);
+                self.judged(now, job, gate, out);
+            }
+            Some(Parked::User(job)) => {
+                // RFC 3261 16.5: "If the target set remains empty after applying all of the
+                // above, the proxy MUST return an error response, which SHOULD be the 480
+                // (Temporarily Unavailable) response."
+                let status = if matches!(answer, Ok(None)) { 404 } else { 480 };
+                self.answer_job(now, job, status, out);
+            }
+            _ => self.counters.answers_late += 1,
+        }
+        self.drain(now, out);
+    }
+
+    /// The store's word on a change of bindings.
+    pub fn handle_saved(
+        &mut self,
+        now: Now,
+        park: ParkId,
+        answer: Result<(), ()>,
+        out: &mut Outputs,
+    ) {
+        let cx = RegistrarContext {
+            now,
+            settings: &self.settings,
+            location: &self.shared.location,
+            own: &self.own,
+        };
+        self.registrar.handle_saved(&cx, park, answer);
+        self.drain(now, out);
+    }
+
+    /// The resolver's answer: the hops to try, in order; empty when there are none.
+    pub fn handle_resolved(&mut self, now: Now, park: ParkId, hops: Vec<Hop>, out: &mut Outputs) {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(Parked::Resolve(key, at)) => self.candidate_resolved(now, key, at, hops, out),
+            Some(Parked::Single(job, permit, mut candidate)) => {
+                candidate.tried = u8::from(hops.is_empty());
+                candidate.hops.extend(hops);
+                self.send_single(now, job, &permit, candidate, out);
+            }
+            _ => self.counters.answers_late += 1,
+        }
+        self.drain(now, out);
+    }
+
+    /// A message with that cookie could not be sent.
+    pub fn handle_send_failed(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
+        if Transactions::is_cookie(cookie) {
+            self.txns
+                .handle_send_failed(now.mono_ms, cookie, &mut out.outbox);
+        }
+        self.drain(now, out);
+    }
+
+    /// A connection has ended. What waits for an answer over it goes on
+    /// waiting: the peer may answer over another.
+    pub fn handle_closed(&mut self, now: Now, conn: ConnId, out: &mut Outputs) {
+        let _ = conn;
+        self.counters.connections_closed += 1;
+        self.drain(now, out);
+    }
+
+    /// Runs the timers that are due.
+    pub fn handle_timers(&mut self, now: Now, out: &mut Outputs) {
+        self.txns.handle_timers(now.mono_ms, &mut out.outbox);
+        let mut fired = std::mem::take(&mut self.fired);
+        self.wheel.advance(now.mono_ms, |timer| fired.push(timer));
+        for timer in fired.drain(..) {
+            self.timer_fired(now, timer, out);
+        }
+        self.fired = fired;
+        self.registrar.handle_timers(now);
+        self.drain(now, out);
+    }
+
+    /// When [`Shard::handle_timers`] is to be called next.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        [
+            self.txns.next_deadline_ms(),
+            self.wheel.next_deadline_ms(),
+            self.registrar.next_deadline_ms(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Live transactions, contexts and parked requests: 0 when nothing is under way.
+    pub fn in_flight(&self) -> usize {
+        let live = self.txns.live();
+        live.client_invite
+            + live.client_non_invite
+            + live.server_invite
+            + live.server_non_invite
+            + self.contexts.len()
+            + self.parks.len()
+            + self.registrar.waiting()
+    }
+
+    /// Requests that have no final response yet. Looks at every context: for a
+    /// server that drains, not for every turn.
+    pub fn unanswered(&self) -> usize {
+        self.contexts.unanswered() + self.parks.len() + self.registrar.waiting()
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The counters of the transactions.
+    pub fn transaction_counters(&self) -> &sip_txn::Counters {
+        self.txns.counters()
+    }
+
+    /// The counters of the registrar.
+    pub fn registrar_counters(&self) -> &crate::registrar::RegistrarCounters {
+        self.registrar.counters()
+    }
+
+    /// Transactions alive, by kind.
+    pub fn live_transactions(&self) -> sip_txn::Live {
+        self.txns.live()
+    }
+
+    /// Response contexts alive.
+    pub fn live_contexts(&self) -> usize {
+        self.contexts.len()
+    }
+
+    pub(crate) fn gate_context(&self, now: Now) -> GateContext<'_> {
+        GateContext {
+            now,
+            settings: &self.settings,
+            shared: &self.shared,
+            tokens: &self.tokens,
+            own: &self.own,
+        }
+    }
+
+    fn timer_fired(&mut self, now: Now, timer: Timer, out: &mut Outputs) {
+        match timer {
+            Timer::C(key, branch) => self.timer_c_fired(now, key, usize::from(branch), out),
+            Timer::Serial(key) => self.serial_timer_fired(now, key, out),
+            Timer::Park(park) => self.park_expired(now, park, out),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What transactions, the registrar and deadlines bring about.
+
+use sip_msg::{Flow, Message, Method};
+use sip_txn::{Event, Response, ServerId};
+
+use crate::effect::ParkId;
+use crate::park::{Job, Parked};
+use crate::permit::gate_unavailable;
+use crate::proxy::context::{Key, Owner};
+use crate::registrar::RegistrarContext;
+use crate::settings::Mode;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    /// Takes a response.
+    pub(super) fn handle_response(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        if response.validate_forwarded().is_err() {
+            self.counters.malformed += 1;
+            self.counters.malformed_dropped += 1;
+            self.pool.recycle(response);
+            return;
+        }
+        match self
+            .txns
+            .handle_response(now.mono_ms, &response, &mut out.outbox)
+        {
+            Response::Pass { context, .. } => match Owner::decode(context) {
+                Owner::Context(key, branch) => {
+                    self.branch_response(now, key, usize::from(branch), response, out);
+                }
+                _ => self.pool.recycle(response),
+            },
+            Response::Absorbed => self.pool.recycle(response),
+            Response::Unknown if self.settings.mode == Mode::Stateless => {
+                self.response_single(flow, response, out);
+            }
+            // RFC 6026 8 forbids what RFC 3261 16.7 asked for here: a response to nothing that
+            // was sent is not forwarded.
+            Response::Unknown => {
+                self.counters.responses_stray += 1;
+                self.pool.recycle(response);
+            }
+        }
+    }
+
+    /// Handles what the input at hand has brought about, until nothing is left.
+    pub(super) fn drain(&mut self, now: Now, out: &mut Outputs) {
+        loop {
+            while let Some(event) = self.txns.poll_event() {
+                self.handle_event(now, event, out);
+            }
+            let cx = RegistrarContext {
+                now,
+                settings: &self.settings,
+                location: &self.shared.location,
+                own: &self.own,
+            };
+            let Some(answered) = self.registrar.poll(&cx, out) else {
+                return;
+            };
+            self.registrar_answered(now, answered, out);
+        }
+    }
+
+    /// Sends what the registrar has written.
+    pub(super) fn registrar_answered(
+        &mut self,
+        now: Now,
+        answered: crate::registrar::Answered,
+        out: &mut Outputs,
+    ) {
+        let crate::registrar::Answered {
+            request,
+            flow,
+            server,
+            status,
+            start,
+        } = answered;
+        self.send_answer(now, &flow, server, &request, status, start, out);
+        self.pool.recycle(request);
+    }
+
+    fn handle_event(&mut self, now: Now, event: Event, out: &mut Outputs) {
+        match event {
+            // RFC 3261 16.6: "If the client transaction reports failure to send the request or a
+            // timeout from its state machine, the proxy continues to the next address in that
+            // ordered set." and, with none left, "acts as if this element of the target set
+            // returned a 408 (Request Timeout) final response."
+            Event::ClientTimeout { context, .. } => self.client_over(now, context, Some(408), out),
+            // RFC 3261 16.9: "If the transport layer notifies a proxy of an error when it tries
+            // to forward a request (see Section 18.4), the proxy MUST behave as if the
+            // forwarded request received a 503 (Service Unavailable) response."
+            Event::ClientFailed {
+                context, answered, ..
+            } => {
+                let status = (!answered).then_some(503);
+                self.client_over(now, context, status, out);
+            }
+            Event::ClientTerminated { context, .. } => self.client_over(now, context, None, out),
+            Event::TryingDue { server, context } => self.trying_due(now, server, context, out),
+            // RFC 3261 16.9: "If the proxy is notified of an error when forwarding a response, it
+            // drops the response." Nothing is cancelled: a Via could cancel everything.
+            Event::ServerFailed { server, context } => {
+                if self.txns.server_state(server).is_none() {
+                    self.server_over(now, context, out);
+                }
+            }
+            Event::ServerAckTimeout { context, .. }
+            | Event::ServerExpired { context, .. }
+            | Event::ServerTerminated { context, .. } => self.server_over(now, context, out),
+        }
+    }
+
+    /// A client transaction is over; `status` stands for the final response
+    /// that will not come.
+    fn client_over(&mut self, now: Now, context: u64, status: Option<u16>, out: &mut Outputs) {
+        let Owner::Context(key, number) = Owner::decode(context) else {
+            return;
+        };
+        let Some(mut context) = self.contexts.take(key) else {
+            return;
+        };
+        let number = usize::from(number);
+        if let Some(branch) = context.branches.get_mut(number) {
+            branch.is_live = false;
+        }
+        let status = status.unwrap_or(408);
+        self.branch_failed(now, key, &mut context, number, status, out);
+        self.settle(now, key, context, out);
+    }
+
+    fn server_over(&mut self, now: Now, context: u64, out: &mut Outputs) {
+        match Owner::decode(context) {
+            Owner::Context(key, _) => self.context_server_over(now, key, out),
+            Owner::Parked(park) => {
+                if let Some(parked) = self.parks.take(park, &mut self.wheel) {
+                    self.drop_parked(parked);
+                }
+            }
+            Owner::Nobody => {}
+        }
+    }
+
+    fn context_server_over(&mut self, now: Now, key: Key, out: &mut Outputs) {
+        let Some(mut context) = self.contexts.take(key) else {
+            return;
+        };
+        context.server = None;
+        if !context.is_final_sent {
+            // Nobody is left to answer to.
+            self.final_sent(now, &mut context, out);
+        }
+        self.settle(now, key, context, out);
+    }
+
+    fn trying_due(&mut self, now: Now, server: ServerId, context: u64, out: &mut Outputs) {
+        let outbox = &mut out.outbox;
+        match Owner::decode(context) {
+            Owner::Context(key, _) => {
+                let Some(context) = self.contexts.take(key) else {
+                    return;
+                };
+                if let Some(request) = &context.request {
+                    let flow = &context.flow;
+                    self.txns
+                        .respond_trying(now.mono_ms, server, flow, request, outbox);
+                }
+                self.contexts.put(key, context);
+            }
+            Owner::Parked(park) => {
+                if let Some(Parked::Credential(job, _) | Parked::User(job)) = self.parks.get(park) {
+                    self.txns
+                        .respond_trying(now.mono_ms, server, &job.flow, &job.request, outbox);
+                }
+            }
+            Owner::Nobody => {}
+        }
+    }
+
+    /// What was parked has waited too long.
+    pub(super) fn park_expired(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(Parked::Credential(job, _)) => {
+                self.counters.lookups_expired += 1;
+                let refusal = gate_unavailable(&job.request);
+                self.refuse_by_gate(now, job, &refusal, out);
+            }
+            Some(Parked::User(job)) => {
+                self.counters.lookups_expired += 1;
+                self.answer_job(now, job, 480, out);
+            }
+            Some(Parked::Resolve(key, at)) => {
+                self.counters.resolves_expired += 1;
+                self.candidate_resolved(now, key, at, Vec::new(), out);
+            }
+            Some(Parked::Single(job, _, _)) => {
+                self.counters.resolves_expired += 1;
+                self.answer_job(now, job, 500, out);
+            }
+            None => {}
+        }
+    }
+
+    /// The sender has cancelled what is parked.
+    pub(crate) fn cancel_parked(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(Parked::Credential(job, _) | Parked::User(job)) => {
+                self.answer_job(now, job, 487, out);
+            }
+            Some(other) => self.drop_parked(other),
+            None => {}
+        }
+    }
+
+    fn drop_parked(&mut self, parked: Parked) {
+        match parked {
+            Parked::Credential(job, _) | Parked::User(job) | Parked::Single(job, _, _) => {
+                self.pool.recycle(job.request);
+            }
+            Parked::Resolve(..) => {}
+        }
+    }
+
+    /// Answers a request through its transaction, if it has one.
+    pub(crate) fn answer_job(&mut self, now: Now, job: Job, status: u16, out: &mut Outputs) {
+        let Job {
+            request,
+            flow,
+            server,
+            ..
+        } = job;
+        if request.method() == Method::Ack {
+            self.counters.requests_dropped += 1;
+        } else {
+            if let Some(server) = server {
+                self.txns.set_context(server, Owner::Nobody.encode());
+            }
+            self.answer(now, &flow, server, &request, status, out);
+        }
+        self.pool.recycle(request);
+    }
+}

@@ -1,0 +1,426 @@
+//! The way of a request through the shard.
+
+use sip_auth::{Algorithm, CredentialKey};
+use sip_msg::write::reason_phrase;
+use sip_msg::{Flow, HeaderName, Message, Method, ParseError};
+use sip_txn::{Incoming, ServerId};
+
+use crate::effect::Effect;
+use crate::park::{Job, Parked};
+use crate::permit::{Gate, Permit, Refusal, gate, gate_unavailable, is_registration};
+use crate::proxy::context::Owner;
+use crate::proxy::route::{Routed, preprocess};
+use crate::proxy::targets::Targets;
+use crate::proxy::validate::{self, Reject};
+use crate::registrar::{RegistrarContext, Registration};
+use crate::settings::Mode;
+use crate::{Now, Outputs, Shard};
+
+/// What this server is to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The registrar of its domain.
+    Registrar,
+    /// Its recipient.
+    Recipient,
+    /// A proxy on its way.
+    Proxy,
+}
+
+impl Shard {
+    /// Takes a request that parsed.
+    pub(super) fn handle_request(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        mut request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        request.stamp_received(flow.remote);
+        // RFC 3261 16.3: "The request MUST be well-formed enough to be handled with a server
+        // transaction."
+        if let Err(error) = request.validate() {
+            self.malformed(now, flow, request, &error, out);
+            return;
+        }
+        if self.is_stateless(&request) {
+            // RFC 3261 16.11: "Furthermore, when handling a request statelessly, an element MUST
+            // NOT generate its own 100 (Trying) or any other provisional response." None is
+            // written without a transaction.
+            if request.method() == Method::Ack && self.is_for_own_answer(&request) {
+                self.counters.acks_absorbed += 1;
+                self.pool.recycle(request);
+            } else {
+                self.admit(now, flow, None, request, out);
+            }
+            return;
+        }
+        let incoming = self
+            .txns
+            .handle_request(now.mono_ms, flow, &request, &mut out.outbox);
+        match incoming {
+            Incoming::New(server) if self.refuses_calls && begins_call(&request) => {
+                let status = (503, reason_phrase(503));
+                self.refuse(now, flow, Some(server), request, status, out);
+            }
+            Incoming::New(server) => self.admit(now, flow, Some(server), request, out),
+            // RFC 3261 16.11: "Stateless proxies MUST NOT perform special processing for CANCEL
+            // requests.  They are processed by the above rules as any other requests."
+            Incoming::Cancel {
+                cancel,
+                invite: None,
+            } if self.settings.mode == Mode::Stateless && self.settings.authenticate.is_none() => {
+                self.txns.release_server(cancel);
+                self.admit(now, flow, None, request, out);
+            }
+            Incoming::Cancel { cancel, invite } => {
+                self.handle_cancel(now, flow, request, cancel, invite, out);
+            }
+            Incoming::Ack { .. } if self.is_for_own_answer(&request) => {
+                self.counters.acks_absorbed += 1;
+                self.pool.recycle(request);
+            }
+            Incoming::Ack { .. } => self.admit(now, flow, None, request, out),
+            Incoming::Absorbed => self.pool.recycle(request),
+            Incoming::Full => {
+                let status = (503, reason_phrase(503));
+                self.refuse(now, flow, None, request, status, out);
+            }
+            Incoming::NoVia => {
+                self.counters.requests_dropped += 1;
+                self.pool.recycle(request);
+            }
+        }
+    }
+
+    /// Whether a request is handled without a transaction.
+    ///
+    /// An INVITE that must be authenticated is not: its CANCEL cannot be
+    /// challenged, so who sent it must be remembered. And an INVITE may have got
+    /// a transaction after all (see [`Shard::must_be_stateful`]); then its ACK and CANCEL belong there.
+    fn is_stateless(&self, request: &Message) -> bool {
+        let is_of_invite = matches!(request.method(), Method::Ack | Method::Cancel);
+        let may_have_state = match &self.settings.authenticate {
+            Some(_) => is_of_invite || request.method() == Method::Invite,
+            None => is_of_invite && self.txns.live().server_invite > 0,
+        };
+        self.settings.mode == Mode::Stateless && !may_have_state
+    }
+
+    // RFC 3261 16.2: "For all new requests, including any with unknown methods, an element
+    // intending to proxy the request MUST:" validate it, preprocess its routes, determine
+    // its targets, forward it to each, and process all responses.
+    fn admit(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        let Ok(routed) = preprocess(&request, flow, &self.own, &self.tokens) else {
+            self.refuse(now, flow, server, request, (400, "Malformed Route"), out);
+            return;
+        };
+        let default = self.settings.proxy.max_breadth;
+        let mut job = Job {
+            flow: *flow,
+            server,
+            routed,
+            breadth: default,
+            loop_hash: 0,
+            request,
+        };
+        // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
+        // method or header field it does not know about." So the method decides only
+        // what this server does for itself.
+        match self.role(&job.request, &routed) {
+            Role::Registrar => {}
+            Role::Recipient => {
+                self.answer_options(now, flow, server, job.request, out);
+                return;
+            }
+            Role::Proxy => {
+                match validate::check(&job.request, routed.scheme, &self.keys.loops, default) {
+                    Ok(reach) => {
+                        job.breadth = reach.breadth;
+                        job.loop_hash = reach.loop_hash;
+                    }
+                    Err(reject) => {
+                        self.reject(now, job, reject, out);
+                        return;
+                    }
+                }
+            }
+        }
+        // RFC 3261 16.3: "If an element requires credentials before forwarding a request, the
+        // request MUST be inspected as described in Section 22.3."
+        let gate = gate(&self.gate_context(now), flow, &job.request);
+        self.judged(now, job, gate, out);
+    }
+
+    // RFC 3261 16.3: "If any of these checks fail, the element MUST behave as a user agent
+    // server (see Section 8.2) and respond with an error code."
+    fn reject(&mut self, now: Now, job: Job, reject: Reject, out: &mut Outputs) {
+        let Job {
+            request,
+            flow,
+            server,
+            ..
+        } = job;
+        match reject {
+            Reject::Status(status) => {
+                let status = (status, reason_phrase(status));
+                self.refuse(now, &flow, server, request, status, out);
+            }
+            Reject::ProxyRequire => {
+                let name = HeaderName::ProxyRequire;
+                self.refuse_extensions(now, &flow, server, request, name, out);
+            }
+            Reject::ActAsRecipient => self.answer_options(now, &flow, server, request, out),
+        }
+    }
+
+    fn role(&self, request: &Message, routed: &Routed) -> Role {
+        if is_registration(&self.own, request) {
+            return Role::Registrar;
+        }
+        let method = request.method();
+        if routed.next_route.is_some() || routed.flow.is_some() {
+            return Role::Proxy;
+        }
+        let is_for_us = method == Method::Options
+            && routed
+                .uri(request)
+                .is_some_and(|uri| uri.user.is_none() && self.own.is_own_uri(&uri));
+        if is_for_us {
+            Role::Recipient
+        } else {
+            Role::Proxy
+        }
+    }
+
+    /// Does what the gate has decided.
+    pub(super) fn judged(&mut self, now: Now, job: Job, gate: Gate, out: &mut Outputs) {
+        match gate {
+            Gate::Pass(permit) => self.proceed(now, job, permit, out),
+            Gate::Refuse(refusal) => self.refuse_by_gate(now, job, &refusal, out),
+            Gate::Drop => {
+                self.counters.requests_dropped += 1;
+                if let Some(server) = job.server {
+                    self.txns.release_server(server);
+                }
+                self.pool.recycle(job.request);
+            }
+            Gate::Lookup(pending) => {
+                let (max, timeout_ms) = self.lookup_bounds();
+                if self.parks.lookups() >= max {
+                    self.counters.lookups_full += 1;
+                    let refusal = gate_unavailable(&job.request);
+                    self.refuse_by_gate(now, job, &refusal, out);
+                    return;
+                }
+                let key = pending.key();
+                let server = job.server;
+                let deadline_ms = now.mono_ms + timeout_ms;
+                let parked = Parked::Credential(job, pending);
+                let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
+                if let Some(server) = server {
+                    self.txns.set_context(server, Owner::Parked(park).encode());
+                }
+                out.effects.push(Effect::FindCredential { park, key });
+            }
+        }
+    }
+
+    fn lookup_bounds(&self) -> (usize, u64) {
+        match &self.settings.authenticate {
+            Some(auth) => (auth.lookups_max, auth.lookup_timeout_ms),
+            None => (0, 0),
+        }
+    }
+
+    /// Sends the gate's answer. No transaction is kept for a challenge: a stranger
+    /// costs no memory.
+    pub(super) fn refuse_by_gate(
+        &mut self,
+        now: Now,
+        job: Job,
+        refusal: &Refusal,
+        out: &mut Outputs,
+    ) {
+        let Job {
+            request,
+            flow,
+            server,
+            ..
+        } = job;
+        // The store's trouble may be over when the request comes again, and a
+        // transaction has one final response: this one is kept.
+        let kept = server.filter(|_| refusal.status() >= 500);
+        if let (Some(server), None) = (server, kept) {
+            self.txns.release_server(server);
+        }
+        let tag = self.own_tag(&request);
+        let start = out.outbox.bytes.len();
+        refusal.write(
+            &self.gate_context(now),
+            &request,
+            &tag,
+            &mut out.outbox.bytes,
+        );
+        self.send_answer(now, &flow, kept, &request, refusal.status(), start, out);
+        self.pool.recycle(request);
+    }
+
+    /// A request that passed the gate.
+    fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+        match self.role(&job.request, &job.routed) {
+            Role::Registrar => self.register(now, job, permit, out),
+            _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
+            _ => match self.settings.mode {
+                Mode::Stateless if job.server.is_none() => {
+                    self.forward_single(now, job, permit, out);
+                }
+                Mode::Stateful | Mode::Stateless => self.forward(now, job, &permit, out),
+                Mode::Redirect => self.redirect(now, job, &permit, out),
+            },
+        }
+    }
+
+    fn register(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+        let registration = Registration {
+            request: job.request,
+            flow: job.flow,
+            server: job.server,
+            permit,
+        };
+        if let Some(server) = registration.server {
+            self.txns.set_context(server, Owner::Nobody.encode());
+        }
+        let cx = RegistrarContext {
+            now,
+            settings: &self.settings,
+            location: &self.shared.location,
+            own: &self.own,
+        };
+        let answered = self.registrar.handle_register(&cx, registration, out);
+        if let Some(answered) = answered {
+            self.registrar_answered(now, answered, out);
+        }
+    }
+
+    /// Opens a response context for a request and starts its first branches.
+    pub(crate) fn forward(&mut self, now: Now, job: Job, permit: &Permit, out: &mut Outputs) {
+        let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
+            self.counters.contexts_full += 1;
+            let status = (503, reason_phrase(503));
+            self.refuse(now, &job.flow, job.server, job.request, status, out);
+            return;
+        };
+        let candidates = &mut context.candidates;
+        let targets = self.find_targets(now, &job.request, &job.routed, permit, candidates);
+        if targets != Targets::Found {
+            self.contexts.close(key, context, &mut self.pool);
+            match targets {
+                Targets::Answer(status) => self.answer_job(now, job, status, out),
+                _ => self.ask_for_user(now, job, out),
+            }
+            return;
+        }
+        permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
+        context.origin = permit.origin();
+        context.flow = job.flow;
+        context.method = job.request.method();
+        context.routed = job.routed;
+        context.loop_hash = job.loop_hash;
+        context.breadth_left = job.breadth;
+        context.server = job.server;
+        if let Some(server) = job.server {
+            context.back = self.txns.server_target(server).cloned();
+            self.txns
+                .set_context(server, Owner::Context(key, 0).encode());
+            // RFC 3261 16.2: "The proxy core MUST behave as a UAS with respect to sending an
+            // immediate provisional on that server transaction (such as 100 Trying) as
+            // described in Section 8.2.6.  Thus, a stateful proxy SHOULD NOT generate 100
+            // (Trying) responses to non-INVITE requests."
+            if context.method == Method::Invite {
+                self.txns.respond_trying(
+                    now.mono_ms,
+                    server,
+                    &job.flow,
+                    &job.request,
+                    &mut out.outbox,
+                );
+            }
+        }
+        context.request = Some(job.request);
+        self.settle(now, key, context, out);
+    }
+
+    /// A user of ours has no contact: whether he exists decides the answer.
+    pub(crate) fn ask_for_user(&mut self, now: Now, job: Job, out: &mut Outputs) {
+        // RFC 3261 16.5: "If the Request-URI indicates a resource at this proxy that does
+        // not exist, the proxy MUST return a 404 (Not Found) response." Without
+        // authentication there is no list of users: who is not registered is not there.
+        let Some(auth) = self.settings.authenticate.clone() else {
+            self.answer_job(now, job, 404, out);
+            return;
+        };
+        let Some(uri) = job.routed.uri(&job.request) else {
+            self.answer_job(now, job, 404, out);
+            return;
+        };
+        let (max, timeout_ms) = self.lookup_bounds();
+        if self.parks.lookups() >= max {
+            self.counters.lookups_full += 1;
+            self.answer_job(now, job, 480, out);
+            return;
+        }
+        let host = uri.host_port.host;
+        let domain = crate::aor::domain_of(&self.settings, host).or(self.settings.domains.first());
+        let realm = match (auth.realm, domain) {
+            (Some(realm), _) => realm,
+            (None, Some(domain)) => domain.clone(),
+            (None, None) => String::from_utf8_lossy(host).into(),
+        };
+        self.aor.clear();
+        uri.write_user(&mut self.aor);
+        let key = CredentialKey::new(&self.aor, realm, Algorithm::Sha256);
+        let server = job.server;
+        let deadline_ms = now.mono_ms + timeout_ms;
+        let park = self
+            .parks
+            .park(Parked::User(job), deadline_ms, &mut self.wheel);
+        if let Some(server) = server {
+            self.txns.set_context(server, Owner::Parked(park).encode());
+        }
+        out.effects.push(Effect::FindCredential { park, key });
+    }
+
+    /// Answers what is not well-formed, where it can be answered.
+    pub(super) fn malformed(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        mut message: Box<Message>,
+        error: &ParseError,
+        out: &mut Outputs,
+    ) {
+        self.counters.malformed += 1;
+        if !message.is_answerable() {
+            self.counters.malformed_dropped += 1;
+            self.pool.recycle(message);
+            return;
+        }
+        message.stamp_received(flow.remote);
+        let status = (error.status(), error.reason());
+        self.refuse(now, flow, None, message, status, out);
+    }
+}
+
+/// Whether this is an INVITE outside of any dialog.
+fn begins_call(request: &Message) -> bool {
+    let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
+    request.method() == Method::Invite && !has_tag()
+}

@@ -1,0 +1,15 @@
+//! What a shard's own timers mean.
+
+use crate::effect::ParkId;
+use crate::proxy::context::Key;
+
+/// A timer of the shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// Timer C of a branch (RFC 3261 16.6 step 11).
+    C(Key, u16),
+    /// A group of targets has rung long enough: on to the next.
+    Serial(Key),
+    /// What is parked has waited too long.
+    Park(ParkId),
+}

@@ -1,0 +1,238 @@
+//! Request validation (RFC 3261 16.3), and what is answered to what fails it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::*;
+use sip_engine::Effect;
+use sip_msg::{HeaderName, Transport};
+
+const NEXT: &str = "203.0.113.9:5070";
+
+fn bed() -> Bed {
+    Bed::new(forwarding(Transport::Udp, NEXT))
+}
+
+/// What a request is answered with at once, statelessly: nothing is kept.
+#[track_caller]
+fn refused(request: &Request, transport: Transport) -> Sent {
+    let mut bed = bed();
+    let answer = only(bed.receive(&alice(transport), &request.text()));
+    assert_eq!(bed.shard.in_flight(), 0);
+    assert_eq!(answer.to.remote, alice(transport).remote);
+    // RFC 3261 16.1: "When responding directly to a request, the element is playing the role
+    // of a UAS and MUST behave as described in Section 8.2."
+    assert!(answer.message.to().unwrap().tag().is_some());
+    assert_eq!(answer.message.call_id(), b"call-1");
+    assert_eq!(answer.all(HeaderName::Via).len(), 1);
+    answer
+}
+
+#[test]
+fn every_failed_check_has_its_status() {
+    // RFC 3261 16.3: "Before an element can proxy a request, it MUST verify the message's
+    // validity." and "If any of these checks fail, the element MUST behave as a user agent
+    // server (see Section 8.2) and respond with an error code."
+    // RFC 3261 16.2: "For all new requests, including any with unknown methods, an element
+    // intending to proxy the request MUST:" validate it first.
+    for transport in TRANSPORTS {
+        for method in ["INVITE", "MESSAGE", "NEWMETHOD"] {
+            let to = |uri: &str| request(method, uri, transport);
+            let mut hops = to("sip:bob@example.com");
+            hops.more = "Max-Forwards: 0\r\n".into();
+            assert_eq!(refused(&hops, transport).status(), 483);
+            let scheme = to("nobodyKnowsThisScheme:opaque");
+            assert_eq!(refused(&scheme, transport).status(), 416);
+            let breadth = to("sip:bob@example.com").with("Max-Breadth: 0\r\n");
+            assert_eq!(refused(&breadth, transport).status(), 440);
+            // RFC 3261 16.3: "Any components involved in the remainder of these Request Validation
+            // steps or the Request Forwarding section MUST be well-formed."
+            let route = to("sip:bob@example.com").with("Route: <sip:\r\n");
+            assert_eq!(refused(&route, transport).status(), 400);
+        }
+    }
+}
+
+#[test]
+fn options_with_no_hops_left_is_answered_here() {
+    let mut options = request("OPTIONS", "sip:bob@example.com", Transport::Udp);
+    options.more = "Max-Forwards: 0\r\n".into();
+    let answer = refused(&options, Transport::Udp);
+    assert_eq!(answer.status(), 200);
+    assert!(answer.header(HeaderName::Allow).is_some());
+}
+
+#[test]
+fn options_to_the_server_itself() {
+    for transport in TRANSPORTS {
+        for uri in ["sip:example.org", "sip:192.0.2.1", "sips:192.0.2.1:5061"] {
+            let answer = refused(&request("OPTIONS", uri, transport), transport);
+            assert_eq!(answer.status(), 200, "{uri}");
+            let required = request("OPTIONS", uri, transport).with("Require: foo\r\n");
+            let answer = refused(&required, transport);
+            assert_eq!(answer.status(), 420);
+            assert_eq!(answer.all(HeaderName::Unsupported), ["foo"]);
+        }
+    }
+}
+
+#[test]
+fn proxy_require() {
+    let invite = request("INVITE", "sip:bob@example.com", Transport::Udp)
+        .with("Proxy-Require: foo, bar\r\nProxy-Require: baz\r\n");
+    let answer = refused(&invite, Transport::Udp);
+    // RFC 3261 16.3: "If the request contains a Proxy-Require header field (Section 20.29)
+    // with one or more option-tags this element does not understand, the element MUST
+    // return a 420 (Bad Extension) response.  The response MUST include an Unsupported
+    // (Section 20.40) header field listing those option-tags the element did not
+    // understand."
+    assert_eq!(answer.status(), 420);
+    assert_eq!(answer.all(HeaderName::Unsupported), ["foo", "bar", "baz"]);
+}
+
+#[test]
+fn unknown_methods_and_headers_pass() {
+    // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
+    // method or header field it does not know about."
+    let mut bed = bed();
+    let strange = request("NEWMETHOD", "sip:bob@example.com", Transport::Udp)
+        .with("New-Header: \x7fkept\r\nDate: not a date\r\n");
+    let text = strange.text();
+    let forwarded = bed.receive(&alice(Transport::Udp), &text.replace('\x7f', ""));
+    let forwarded = only(forwarded);
+    assert_eq!(forwarded.method(), "NEWMETHOD");
+    assert!(
+        forwarded
+            .text
+            .contains("New-Header: kept\r\nDate: not a date\r\n")
+    );
+}
+
+#[test]
+fn a_looped_request_is_found_and_a_spiral_passes() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(forwarding(transport, NEXT));
+        let invite = request("INVITE", "sip:bob@example.com", transport);
+        let first = bed.receive(&alice(transport), &invite.text()).remove(1);
+        let peer = answering(&first);
+        let looped = only(bed.receive(&peer, &first.text));
+        assert_eq!(looped.status(), 482);
+        // The next hop sends it back for somebody else: a spiral, as another target.
+        let spiral = first.text.replacen("sip:bob@", "sip:carol@", 1);
+        let again = bed.receive(&peer, &spiral.replace("z9hG4bKalice", "z9hG4bKalice2"));
+        assert_eq!(kinds(&again), ["100", "INVITE"]);
+        assert_eq!(bed.shard.counters().loops, 1);
+    }
+}
+
+#[test]
+fn merged_requests_are_no_error() {
+    // RFC 3261 16.3: "Notice that a proxy is not required to detect merged requests and MUST
+    // NOT treat merged requests as an error condition."
+    let mut bed = bed();
+    let mut options = request("OPTIONS", "sip:bob@example.com", Transport::Udp);
+    for branch in ["z9hG4bKone", "z9hG4bKtwo"] {
+        options.via = format!("SIP/2.0/UDP 198.51.100.1:5060;branch={branch}");
+        assert_eq!(
+            only(bed.receive(&alice(Transport::Udp), &options.text())).method(),
+            "OPTIONS"
+        );
+    }
+}
+
+#[test]
+fn what_no_transaction_can_hold_is_answered_400_with_the_reason() {
+    // RFC 3261 16.3: "The request MUST be well-formed enough to be handled with a server
+    // transaction."
+    for transport in TRANSPORTS {
+        for (broken, status, reason) in [
+            ("CSeq: 1 INVITE\r\n", 400, "Missing CSeq"),
+            ("Call-ID: call-1\r\n", 400, "Missing Call-ID"),
+            (
+                "From: <sip:alice@example.com>;tag=a\r\n",
+                400,
+                "Missing From",
+            ),
+        ] {
+            let mut bed = bed();
+            let text = request("INVITE", "sip:bob@example.com", transport).text();
+            assert!(text.contains(broken));
+            let answer = only(bed.receive(&alice(transport), &text.replace(broken, "")));
+            assert_eq!(answer.status(), status);
+            assert!(answer.text.contains(reason), "{}", answer.text);
+            assert_eq!(bed.shard.in_flight(), 0);
+            // A stream is closed after the answer; a datagram has nothing to close.
+            let closes = matches!(bed.effects.as_slice(), [Effect::Close(_)]);
+            assert_eq!(closes, transport != Transport::Udp);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_answered_is_dropped_and_counted() {
+    for transport in TRANSPORTS {
+        for text in [
+            "INVITE sip:bob@example.com SIP/2.0\r\nContent-Length: 0\r\n\r\n",
+            "SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "hello\r\n\r\n",
+        ] {
+            let mut bed = bed();
+            assert!(bed.receive(&alice(transport), text).is_empty());
+            assert_eq!(bed.shard.counters().malformed_dropped, 1, "{text}");
+        }
+        // No response is ever sent to an ACK, and none to a response.
+        let mut bed = bed();
+        let ack = request("ACK", "sip:bob@example.com", transport).text();
+        assert!(
+            bed.receive(&alice(transport), &ack.replace("CSeq: 1 ACK\r\n", ""))
+                .is_empty()
+        );
+        assert_eq!(bed.shard.counters().malformed_dropped, 1);
+    }
+}
+
+#[test]
+fn a_neighbours_connection_outlives_one_bad_request() {
+    let mut settings = forwarding(Transport::Udp, NEXT);
+    settings.trusted = vec![sip_engine::settings::TrustedPeer {
+        addr: alice(Transport::Tcp).remote.ip(),
+        prefix_len: 32,
+        secure_only: false,
+    }];
+    let mut bed = Bed::new(settings);
+    let text = request("INVITE", "sip:bob@example.com", Transport::Tcp).text();
+    let answer = only(bed.receive(
+        &alice(Transport::Tcp),
+        &text.replace("CSeq: 1 INVITE\r\n", ""),
+    ));
+    assert_eq!(answer.status(), 400);
+    assert!(bed.effects.is_empty());
+    // What cannot be framed ends it all the same.
+    bed.receive(
+        &alice(Transport::Tcp),
+        &text.replace("Call-ID:", "Call-ID\x01:"),
+    );
+    assert!(matches!(bed.effects.as_slice(), [Effect::Close(_)]));
+}
+
+#[test]
+fn an_ack_to_a_refusal_ends_here() {
+    for transport in TRANSPORTS {
+        let mut bed = bed();
+        let mut invite = request("INVITE", "sip:bob@203.0.113.9", transport);
+        invite.more = "Max-Forwards: 0\r\n".into();
+        let refused = only(bed.receive(&alice(transport), &invite.text()));
+        let mut ack = request("ACK", "sip:bob@203.0.113.9", transport);
+        ack.via = invite.via.clone();
+        ack.to = refused.header(HeaderName::To).unwrap();
+        assert!(bed.receive(&alice(transport), &ack.text()).is_empty());
+        assert_eq!(bed.shard.counters().acks_absorbed, 1);
+        // Another tag is not ours: such an ACK goes its way.
+        ack.to = "<sip:bob@example.org>;tag=0123456789abcdef".into();
+        assert_eq!(
+            only(bed.receive(&alice(transport), &ack.text())).method(),
+            "ACK"
+        );
+    }
+}

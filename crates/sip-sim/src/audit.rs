@@ -1,0 +1,275 @@
+//! Watches what goes over the wire, and holds it to what must be true of it.
+
+use sip_dialog::{CallKey, Cause, Event, RequestKey};
+use sip_msg::{Limits, Message, Method, StartLine};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+/// Timer J over unreliable transports.
+const TIMER_J_MS: u64 = 32_000;
+
+/// Counts of a run, and its fingerprint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Calls that were made.
+    pub calls: u64,
+    /// Calls that were established, by the caller's word.
+    pub established: u64,
+    /// Calls that were refused, cancelled or not answered.
+    pub failed: u64,
+    /// Registrations that succeeded.
+    pub registered: u64,
+    /// Registrations that failed.
+    pub register_failed: u64,
+    /// OPTIONS and MESSAGE that had an answer.
+    pub replied: u64,
+    /// Messages that were sent.
+    pub messages: u64,
+    /// Datagrams that were lost.
+    pub lost: u64,
+    /// Streams that broke.
+    pub broken: u64,
+    /// Dialogs of forks that answered too.
+    pub forks: u64,
+    /// Challenges that were answered.
+    pub challenges: u64,
+    /// How calls ended, by cause.
+    pub causes: std::collections::BTreeMap<String, u64>,
+    /// A hash of every message and event with its time.
+    pub trace: u64,
+    /// How long it took on the virtual clock.
+    pub virtual_ms: u64,
+}
+
+/// The auditor.
+pub(crate) struct Audit {
+    pub(crate) report: Report,
+    pub(crate) faults: Vec<String>,
+    scratch: Message,
+    /// The final response that each server transaction gave, and when: who gave
+    /// it, to which branch and method.
+    finals: HashMap<(SocketAddr, Vec<u8>, Method), (u16, u64)>,
+    /// Calls that have not ended, and whether the host made them.
+    open: HashMap<(usize, CallKey), bool>,
+    requests: HashMap<(usize, RequestKey), ()>,
+    history: Option<String>,
+}
+
+impl Audit {
+    pub(crate) fn new(keeps_history: bool) -> Self {
+        Self {
+            report: Report::default(),
+            faults: Vec::new(),
+            scratch: Message::default(),
+            finals: HashMap::new(),
+            open: HashMap::new(),
+            requests: HashMap::new(),
+            history: keeps_history.then(String::new),
+        }
+    }
+
+    /// A message leaves.
+    pub(crate) fn sent(&mut self, now_ms: u64, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
+        self.report.messages += 1;
+        self.mix(now_ms, bytes);
+        if let Some(history) = &mut self.history {
+            let _ = writeln!(
+                history,
+                "--- {now_ms} {from} -> {to}\n{}",
+                String::from_utf8_lossy(bytes)
+            );
+        }
+        let well_formed = self
+            .scratch
+            .fill(bytes, &Limits::default())
+            .and_then(|()| self.scratch.validate());
+        if let Err(error) = well_formed {
+            self.fault(format!(
+                "{from} sent what is no message: {error}\n{}",
+                String::from_utf8_lossy(bytes)
+            ));
+            return;
+        }
+        let StartLine::Response { status: 200.., .. } = self.scratch.start_line() else {
+            return;
+        };
+        let (status, method) = (self.scratch.status(), self.scratch.method());
+        let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec()) else {
+            return;
+        };
+        let first = self
+            .finals
+            .entry((from, branch, method))
+            .or_insert((status, now_ms));
+        // RFC 3261 17.2.2: "When the server transaction enters the "Completed" state, it MUST set Timer
+        // J to fire in 64*T1 seconds for unreliable transports, and zero seconds for reliable
+        // transports." The client's last retransmission leaves half a second before that, and a slow
+        // network delivers it to whoever has forgotten the first.
+        if method != Method::Invite && now_ms >= first.1 + TIMER_J_MS {
+            *first = (status, now_ms);
+        }
+        let before = first.0;
+        // RFC 3261 13.2.2.4 lets several forks answer an INVITE with 2xx.
+        let is_fork = method == Method::Invite && before / 100 == 2 && status / 100 == 2;
+        // A challenge is given without state, so that strangers cost no memory.
+        // The same request, come again, is judged again: it may be refused for
+        // another reason by then, but never accepted.
+        let is_refused_again = matches!(before, 401 | 407) && status >= 400;
+        let may_differ = is_fork || is_refused_again;
+        if before != status && !may_differ {
+            self.fault(format!("{from} gave two final responses to one request: {before} and {status} to {method:?}"));
+        }
+    }
+
+    pub(crate) fn call_made(&mut self, host: usize, call: CallKey) {
+        self.report.calls += 1;
+        if self.open.insert((host, call), true).is_some() {
+            self.fault(format!("host {host} has the call {call:?} twice"));
+        }
+    }
+
+    pub(crate) fn request_made(&mut self, host: usize, request: RequestKey) {
+        self.requests.insert((host, request), ());
+    }
+
+    pub(crate) fn event(&mut self, now_ms: u64, host: usize, event: &Event) {
+        let text = format!("{host} {event:?}");
+        self.mix(now_ms, text.as_bytes());
+        if let Some(history) = &mut self.history {
+            let _ = writeln!(history, "--- {now_ms} event at host {text}");
+        }
+        match *event {
+            Event::Incoming { call, .. } => {
+                if self.open.insert((host, call), false).is_some() {
+                    self.fault(format!("host {host} has the call {call:?} twice"));
+                }
+            }
+            Event::Answered { call } => {
+                self.report.established += 1;
+                self.must_be_open(host, call);
+            }
+            Event::Provisional { call, .. } | Event::Established { call } => {
+                self.must_be_open(host, call)
+            }
+            Event::Failed { call, cause } => self.call_ended(host, call, "failed", cause),
+            Event::Ended { call, cause } => self.call_ended(host, call, "ended", cause),
+            Event::Registered { request, .. } => {
+                self.report.registered += 1;
+                self.request_ended(host, request);
+            }
+            Event::RegisterFailed { request, .. } => {
+                self.report.register_failed += 1;
+                self.request_ended(host, request);
+            }
+            Event::Replied { request, .. } => {
+                self.report.replied += 1;
+                self.request_ended(host, request);
+            }
+            Event::Received { .. } | Event::Disconnected { .. } => {}
+        }
+    }
+
+    /// Nothing is open any more.
+    pub(crate) fn finish(&mut self) {
+        if !self.open.is_empty() {
+            let open = self.open.len();
+            self.fault(format!("{open} calls never ended"));
+        }
+        if !self.requests.is_empty() {
+            let open = self.requests.len();
+            self.fault(format!("{open} requests never ended"));
+        }
+    }
+
+    pub(crate) fn fault(&mut self, fault: String) {
+        if self.faults.len() < 20 {
+            self.faults.push(fault);
+        }
+    }
+
+    pub(crate) fn history(&self) -> Option<&str> {
+        self.history.as_deref()
+    }
+
+    fn must_be_open(&mut self, host: usize, call: CallKey) {
+        if !self.open.contains_key(&(host, call)) {
+            self.fault(format!("host {host} hears of {call:?}, which has ended"));
+        }
+    }
+
+    fn call_ended(&mut self, host: usize, call: CallKey, how: &str, cause: Cause) {
+        match self.open.remove(&(host, call)) {
+            None => self.fault(format!("{call:?} of host {host} ended twice")),
+            Some(true) => {
+                self.report.failed += u64::from(how == "failed");
+                *self
+                    .report
+                    .causes
+                    .entry(format!("{how}: {cause:?}"))
+                    .or_default() += 1;
+            }
+            Some(false) => {}
+        }
+    }
+
+    fn request_ended(&mut self, host: usize, request: RequestKey) {
+        if self.requests.remove(&(host, request)).is_none() {
+            self.fault(format!("{request:?} of host {host} ended twice"));
+        }
+    }
+
+    /// FNV-1a over everything that happens.
+    fn mix(&mut self, now_ms: u64, bytes: &[u8]) {
+        let mut hash = self.report.trace ^ 0xcbf2_9ce4_8422_2325;
+        for &byte in now_ms.to_le_bytes().iter().chain(bytes) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self.report.trace = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn response(status: u16, method: &str) -> String {
+        format!(
+            "SIP/2.0 {status} x\r\nVia: SIP/2.0/UDP 192.0.2.4;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=1\r\n\
+             To: <sip:c@d>;tag=2\r\nCall-ID: x\r\nCSeq: 1 {method}\r\nContent-Length: 0\r\n\r\n"
+        )
+    }
+
+    /// Whether the auditor minds these finals of one transaction.
+    fn minds(method: &str, finals: &[(u64, u16)]) -> bool {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
+        let mut audit = Audit::new(false);
+        for &(now_ms, status) in finals {
+            audit.sent(now_ms, addr, addr, response(status, method).as_bytes());
+        }
+        !audit.faults.is_empty()
+    }
+
+    #[test]
+    fn one_final_response() {
+        assert!(!minds("BYE", &[(0, 200), (500, 200)]));
+        assert!(minds("BYE", &[(0, 200), (500, 481)]));
+        assert!(
+            !minds("BYE", &[(0, 200), (32_000, 481)]),
+            "timer J has fired"
+        );
+        assert!(!minds("INVITE", &[(0, 180), (1, 200), (2, 202)]));
+        assert!(minds("INVITE", &[(0, 486), (32_500, 200)]));
+        assert!(minds("INVITE", &[(0, 200), (1, 486)]));
+        assert!(!minds("INVITE", &[(0, 407), (1, 503)]));
+        assert!(minds("INVITE", &[(0, 407), (1, 200)]));
+    }
+
+    #[test]
+    fn what_is_sent_is_a_message() {
+        let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
+        let mut audit = Audit::new(false);
+        audit.sent(0, addr, addr, b"SIP/2.0 200 OK\r\n\r\n");
+        assert_eq!(audit.faults.len(), 1);
+    }
+}

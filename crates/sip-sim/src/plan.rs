@@ -1,0 +1,106 @@
+//! What a run is made of.
+
+/// The weather of a network. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Weather {
+    /// Datagrams that are lost.
+    pub loss: u64,
+    /// Datagrams that come twice.
+    pub repeat: u64,
+    /// The shortest way, in milliseconds.
+    pub delay_min_ms: u64,
+    /// The longest way: datagrams overtake each other within the difference.
+    pub delay_max_ms: u64,
+    /// Messages on a stream after which it breaks.
+    pub breakage: u64,
+}
+
+/// How the store behaves. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Store {
+    /// The longest that an answer usually takes.
+    pub delay_max_ms: u64,
+    /// Answers that say that the store could not say.
+    pub failure: u64,
+    /// Answers that come after the asker's patience ended.
+    pub stall: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything that is left to chance comes from here.
+    pub seed: u64,
+    /// The server's shards.
+    pub shards: usize,
+    /// Calls to make.
+    pub calls: u64,
+    /// The mean time between two calls.
+    pub call_interval_ms: u64,
+    /// Users; each has one or two phones.
+    pub users: usize,
+    /// Computers that the phones are on.
+    pub hosts: usize,
+    /// Hosts that use a stream each for their phones, in thousandths.
+    pub streams: u64,
+    /// The network.
+    pub weather: Weather,
+    /// The store.
+    pub store: Store,
+}
+
+impl Plan {
+    /// A run whose weather the seed chooses, from none at all to half of the
+    /// datagrams lost.
+    pub fn of_seed(seed: u64, calls: u64) -> Self {
+        let mut dice = crate::Dice::new(seed, 1);
+        let loss = match dice.below(5) {
+            0 => 0,
+            1 => dice.between(1, 50),
+            2 => dice.between(50, 200),
+            3 => dice.between(200, 400),
+            _ => 500,
+        };
+        let is_calm = dice.below(4) == 0;
+        Self {
+            seed,
+            shards: dice.between(1, 2) as usize,
+            calls,
+            call_interval_ms: dice.between(5, 60),
+            users: dice.between(4, 24) as usize,
+            hosts: dice.between(2, 8) as usize,
+            streams: [0, 300, 500, 1_000][dice.below(4) as usize],
+            weather: Weather {
+                loss,
+                repeat: if is_calm { 0 } else { dice.between(0, 500) },
+                delay_min_ms: dice.between(0, 5),
+                delay_max_ms: if is_calm { 5 } else { dice.between(5, 800) },
+                breakage: if is_calm { 0 } else { dice.between(0, 10) },
+            },
+            store: Store {
+                delay_max_ms: dice.between(1, 100),
+                failure: if is_calm { 0 } else { dice.between(0, 30) },
+                stall: if is_calm { 0 } else { dice.between(0, 5) },
+            },
+        }
+    }
+
+    /// A run in which nothing goes wrong: every call must succeed that its
+    /// users want to succeed.
+    pub fn calm(seed: u64, calls: u64) -> Self {
+        let mut plan = Self::of_seed(seed, calls);
+        plan.weather = Weather {
+            loss: 0,
+            repeat: 0,
+            delay_min_ms: 1,
+            delay_max_ms: 1,
+            breakage: 0,
+        };
+        plan.store = Store {
+            delay_max_ms: 20,
+            failure: 0,
+            stall: 0,
+        };
+        plan
+    }
+}

@@ -1,0 +1,152 @@
+//! Seeded runs. A failure prints its seed; `SEED=… cargo test -p sip-sim`
+//! runs that seed alone, `FIRST=…` begins with another seed than 1, `CALLS=…`
+//! changes how many calls are made in all, and `HISTORY=FILE` writes every
+//! message of a failed run to a file.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+use sip_sim::{Failure, Plan, Report, run};
+use std::collections::BTreeMap;
+
+/// Calls in one run: enough for states to meet, few enough for a short replay.
+const CALLS_PER_RUN: u64 = 500;
+/// Calls in all, by default.
+const CALLS: u64 = 100_000;
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text} is no number")),
+    )
+}
+
+fn must(result: Result<Report, Box<Failure>>) -> Report {
+    match result {
+        Ok(report) => report,
+        Err(failure) => {
+            if let (Ok(file), Some(history)) = (std::env::var("HISTORY"), &failure.history) {
+                std::fs::write(&file, history)
+                    .expect("HISTORY must name a file that can be written");
+            }
+            panic!(
+                "{}\nin {:?}\nreplay: SEED={} cargo test -p sip-sim",
+                failure.faults.join("\n"),
+                failure.plan,
+                failure.plan.seed
+            );
+        }
+    }
+}
+
+/// Runs the seeds of one worker and sums up.
+fn runs(seeds: impl Iterator<Item = u64>) -> Report {
+    let keeps_history = std::env::var_os("HISTORY").is_some();
+    let mut sum = Report::default();
+    for seed in seeds {
+        let report = must(run(&Plan::of_seed(seed, CALLS_PER_RUN), keeps_history));
+        assert_eq!(
+            report.calls, CALLS_PER_RUN,
+            "SEED={seed}: every call was made"
+        );
+        assert!(report.registered > 0, "SEED={seed}: somebody registered");
+        sum.calls += report.calls;
+        sum.established += report.established;
+        sum.failed += report.failed;
+        sum.registered += report.registered;
+        sum.register_failed += report.register_failed;
+        sum.replied += report.replied;
+        sum.messages += report.messages;
+        sum.lost += report.lost;
+        sum.broken += report.broken;
+        sum.forks += report.forks;
+        sum.challenges += report.challenges;
+        sum.virtual_ms += report.virtual_ms;
+        for (cause, count) in report.causes {
+            *sum.causes.entry(cause).or_default() += count;
+        }
+    }
+    sum
+}
+
+#[test]
+fn calls_in_any_weather() {
+    let (first, count) = match variable("SEED") {
+        Some(seed) => (seed, 1),
+        None => (
+            variable("FIRST").unwrap_or(1),
+            variable("CALLS").unwrap_or(CALLS).div_ceil(CALLS_PER_RUN),
+        ),
+    };
+    let workers = 2;
+    let sums: Vec<Report> = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..workers)
+            .map(|worker| {
+                scope.spawn(move || {
+                    runs((first..first + count).filter(move |seed| seed % workers == worker))
+                })
+            })
+            .collect();
+        handles
+            .into_iter()
+            .map(|handle| {
+                handle
+                    .join()
+                    .unwrap_or_else(|why| std::panic::resume_unwind(why))
+            })
+            .collect()
+    });
+    let total = |pick: fn(&Report) -> u64| sums.iter().map(pick).sum::<u64>();
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    for (cause, count) in sums.iter().flat_map(|sum| &sum.causes) {
+        *causes.entry(cause).or_default() += count;
+    }
+    println!(
+        "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
+         {} forks ended, {} challenges, {} s on the virtual clock\n{causes:#?}",
+        total(|r| r.calls),
+        total(|r| r.established),
+        total(|r| r.failed),
+        total(|r| r.registered),
+        total(|r| r.messages),
+        total(|r| r.lost),
+        total(|r| r.broken),
+        total(|r| r.forks),
+        total(|r| r.challenges),
+        total(|r| r.virtual_ms) / 1_000,
+    );
+    assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
+    assert!(
+        total(|r| r.established) > total(|r| r.calls) / 10,
+        "hardly a call was established"
+    );
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    for seed in [3, 4, 5, 6] {
+        let plan = Plan::of_seed(seed, 60);
+        let (one, other) = (must(run(&plan, false)), must(run(&plan, false)));
+        assert_eq!(one, other, "SEED={seed}");
+        let next = must(run(&Plan::of_seed(seed + 100, 60), false));
+        assert_ne!(one.trace, next.trace, "another seed is another run");
+    }
+}
+
+#[test]
+fn in_fair_weather_every_call_succeeds() {
+    for seed in [1, 2, 3, 4, 5, 6, 7, 8] {
+        let report = must(run(&Plan::calm(seed, 100), false));
+        assert_eq!(
+            report.established, report.calls,
+            "SEED={seed}: {:?}",
+            report.causes
+        );
+        assert_eq!(report.failed, 0, "SEED={seed}: {:?}", report.causes);
+        assert_eq!(report.register_failed, 0, "SEED={seed}");
+    }
+}
