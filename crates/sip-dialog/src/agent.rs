@@ -1,0 +1,134 @@
+//! An agent: one user, one contact, one way to the proxy.
+
+use crate::config::AgentConfig;
+use crate::slots::{Key, Reset};
+use sip_auth::ClientAuth;
+use sip_msg::{ConnId, Target, Uri};
+
+/// No agent, no call: the end of a list.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// The strings of an agent.
+#[derive(Clone, Copy)]
+pub(crate) enum Text {
+    /// The address-of-record.
+    Aor,
+    /// The contact's URI.
+    Contact,
+    /// The contact's parameters in a REGISTER.
+    ContactParams,
+    /// The sent-by of the Via.
+    SentBy,
+    /// The registrar's URI.
+    Registrar,
+}
+
+const TEXTS: usize = 5;
+
+/// An agent, as compact as it can be: there may be 100,000 of them.
+pub(crate) struct Agent {
+    texts: Box<[u8]>,
+    ends: [u16; TEXTS],
+    pub(crate) auth: Option<Box<ClientAuth>>,
+    pub(crate) proxy: Target,
+    /// The Call-ID of its registrations, as a number.
+    pub(crate) register_id: u64,
+    pub(crate) register_cseq: u32,
+    /// The Service-Route that its registrar gave it.
+    pub(crate) service_route: Box<[u8]>,
+    /// The first of its calls; the calls are a list.
+    pub(crate) first_call: u32,
+    /// Its neighbours in the list of the agents with the same connection.
+    pub(crate) conn_next: u32,
+    pub(crate) conn_previous: u32,
+    /// The REGISTER under way.
+    pub(crate) registering: Option<Key>,
+    /// OPTIONS and MESSAGE under way.
+    pub(crate) requests: u32,
+}
+
+impl Agent {
+    /// `None` where the strings are no URIs, or too long.
+    pub(crate) fn fill(&mut self, config: &AgentConfig) -> Option<()> {
+        let uris = [&config.aor, &config.contact, &config.registrar];
+        let are_good = uris
+            .iter()
+            .all(|uri| Uri::parse(uri.as_bytes()).is_some_and(|u| u.is_sip()));
+        let texts = [
+            &config.aor,
+            &config.contact,
+            &config.contact_params,
+            &config.sent_by,
+            &config.registrar,
+        ];
+        let are_lines = texts
+            .iter()
+            .all(|text| !text.bytes().any(|b| b < 0x20 || b == 0x7f));
+        if !are_good || !are_lines {
+            return None;
+        }
+        let mut bytes = Vec::with_capacity(texts.iter().map(|text| text.len()).sum());
+        for (text, end) in texts.into_iter().zip(&mut self.ends) {
+            bytes.extend_from_slice(text.as_bytes());
+            *end = u16::try_from(bytes.len()).ok()?;
+        }
+        self.texts = bytes.into_boxed_slice();
+        self.proxy = config.proxy.clone();
+        self.auth = config.credentials.as_ref().map(|credentials| {
+            let mut auth = ClientAuth::new();
+            auth.add(&credentials.realm, &credentials.user, &credentials.password);
+            Box::new(auth)
+        });
+        Some(())
+    }
+
+    pub(crate) fn text(&self, text: Text) -> &[u8] {
+        let index = text as usize;
+        let start = index
+            .checked_sub(1)
+            .and_then(|i| self.ends.get(i))
+            .copied()
+            .unwrap_or(0);
+        let end = self.ends.get(index).copied().unwrap_or(start);
+        self.texts
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
+    }
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            texts: Box::default(),
+            ends: [0; TEXTS],
+            auth: None,
+            proxy: nowhere(),
+            register_id: 0,
+            register_cseq: 0,
+            service_route: Box::default(),
+            first_call: NOBODY,
+            conn_next: NOBODY,
+            conn_previous: NOBODY,
+            registering: None,
+            requests: 0,
+        }
+    }
+}
+
+impl Reset for Agent {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// A target that leads to nobody.
+fn nowhere() -> Target {
+    Target {
+        transport: sip_msg::Transport::Udp,
+        listener: sip_msg::ListenerId(0),
+        remote: std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0),
+        conn: ConnId::NONE,
+        may_open: false,
+        tls_name: None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Sends a request: credentials, Via, headers, body, transaction.
+
+use crate::agent::{Agent, Text};
+use crate::compose::{self, Request};
+use crate::tag::Tag;
+use crate::texts::{Part, Texts};
+use sip_auth::{Attempt, RequestParts};
+use sip_msg::{Method, Outbox};
+use sip_txn::{ClientId, Transactions};
+
+/// The methods that are understood, for Allow.
+pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE";
+
+/// A request to send.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) method: Method,
+    pub(crate) tag: Tag,
+    pub(crate) cseq: u32,
+    pub(crate) texts: &'a Texts,
+    pub(crate) attempt: &'a mut Attempt,
+    /// Whether to prove who we are, where there is a nonce to do it with.
+    pub(crate) with_credentials: bool,
+    /// A random number.
+    pub(crate) cnonce: u64,
+    pub(crate) body_type: &'a [u8],
+    pub(crate) body: &'a [u8],
+    /// The context of its transaction.
+    pub(crate) context: u64,
+}
+
+impl Outgoing<'_> {
+    /// Sends it; `write_more` writes what is special to its method. The
+    /// credentials that it bears are left in `credentials`. `None` where there
+    /// is no room for a transaction.
+    pub(crate) fn send(
+        self,
+        now_ms: u64,
+        transactions: &mut Transactions,
+        agent: &mut Agent,
+        credentials: &mut Vec<u8>,
+        out: &mut Outbox,
+        write_more: impl FnOnce(&Agent, &mut Vec<u8>),
+    ) -> Option<ClientId> {
+        let client = transactions.reserve_client()?;
+        let request = Request {
+            method: self.method.token(),
+            transport: agent.proxy.transport,
+            tag: self.tag,
+            cseq: self.cseq,
+            texts: self.texts,
+        };
+        let route = request.route();
+        let target = route.target(&agent.proxy);
+        credentials.clear();
+        if self.with_credentials
+            && let Some(auth) = &mut agent.auth
+        {
+            let parts = RequestParts {
+                method: self.method.token().as_bytes(),
+                uri: route.request_uri,
+                body: self.body,
+            };
+            auth.write_credentials(self.attempt, parts, self.cnonce, credentials);
+        }
+        let start = out.bytes.len();
+        request.begin(&mut out.bytes, agent.text(Text::SentBy), |out| {
+            transactions.write_branch(client, out)
+        });
+        out.bytes.extend_from_slice(credentials);
+        write_more(agent, &mut out.bytes);
+        compose::finish(&mut out.bytes, self.body_type, self.body);
+        transactions.start_client(
+            now_ms,
+            client,
+            self.method,
+            target,
+            self.context,
+            start,
+            out,
+        );
+        Some(client)
+    }
+}
+
+/// Sends the ACK to a 2xx: past the transactions, with the INVITE's own
+/// credentials.
+pub(crate) fn send_ack(
+    agent: &Agent,
+    tag: Tag,
+    cseq: u32,
+    texts: &Texts,
+    of_dialog: u64,
+    out: &mut Outbox,
+) {
+    let request = Request {
+        method: "ACK",
+        transport: agent.proxy.transport,
+        tag,
+        // RFC 3261 13.2.2.4: "The sequence number of the CSeq header field MUST be the same as the INVITE
+        // being acknowledged, but the CSeq method MUST be ACK."
+        cseq,
+        texts,
+    };
+    let target = request.route().target(&agent.proxy);
+    let start = out.bytes.len();
+    request.begin(&mut out.bytes, agent.text(Text::SentBy), |out| {
+        compose::write_ack_branch(out, tag, cseq, of_dialog);
+    });
+    // RFC 3261 13.2.2.4: "The ACK MUST contain the same credentials as the INVITE."
+    out.bytes.extend_from_slice(texts.get(Part::Credentials));
+    compose::finish(&mut out.bytes, b"", b"");
+    // RFC 3261 13.2.2.4: "However, the request is passed to the transport layer directly for
+    // transmission, rather than a client transaction."
+    out.send_since(start, target, 0);
+}

@@ -1,0 +1,404 @@
+//! Many user agents over one transaction layer.
+
+use crate::agent::{Agent, NOBODY};
+use crate::call::{Call, State};
+use crate::config::{AgentConfig, Config};
+use crate::directory::Directory;
+use crate::event::{AgentKey, CallKey, Cause, Event};
+use crate::random::Random;
+use crate::request::Exchange;
+use crate::slots::{Key, Slots};
+use sip_msg::{ConnId, Flow, Message, Outbox, Pool, Target};
+use sip_txn::{ClientId, Response, Transactions};
+use std::collections::VecDeque;
+use wheel::Wheel;
+
+/// What was counted since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Requests received that were not retransmissions.
+    pub requests: u64,
+    /// Responses received that were not retransmissions.
+    pub responses: u64,
+    /// Messages dropped because they were not well formed.
+    pub malformed: u64,
+    /// Challenges answered.
+    pub challenges: u64,
+    /// 2xx to INVITE that were sent again.
+    pub answers_retransmitted: u64,
+    /// ACKs that were sent again, for a 2xx that came again.
+    pub acks_retransmitted: u64,
+    /// Dialogs of forks, acknowledged and ended at once.
+    pub forks_ended: u64,
+    /// Merged requests, answered 482.
+    pub merged: u64,
+    /// Requests within dialogs that are not known, answered 481.
+    pub unknown_dialog: u64,
+    /// Requests answered 503 for want of room.
+    pub full: u64,
+    /// Events dropped because nobody polled them.
+    pub events_dropped: u64,
+}
+
+/// What is alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Agents.
+    pub agents: usize,
+    /// Calls, forks and lingering ones included.
+    pub calls: usize,
+    /// REGISTER, OPTIONS and MESSAGE under way.
+    pub requests: usize,
+    /// Transactions.
+    pub transactions: usize,
+}
+
+/// What a transaction's context says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Context {
+    Invite(Key),
+    Bye(Key),
+    Request(Key),
+}
+
+/// Many user agents, sans-IO: see the crate's documentation for the loop.
+///
+/// - **Setting up**: [`add_agent`](Self::add_agent), [`remove_agent`](Self::remove_agent),
+///   [`set_proxy`](Self::set_proxy).
+/// - **Acting**: [`register`](Self::register), [`options`](Self::options),
+///   [`message`](Self::message), [`invite`](Self::invite), [`ring`](Self::ring),
+///   [`answer`](Self::answer), [`reject`](Self::reject), [`hang_up`](Self::hang_up).
+/// - **Inputs**: [`handle_message`](Self::handle_message),
+///   [`handle_send_failed`](Self::handle_send_failed), [`handle_closed`](Self::handle_closed),
+///   [`handle_timers`](Self::handle_timers).
+/// - **Outputs**: the outbox, [`poll_event`](Self::poll_event),
+///   [`next_deadline_ms`](Self::next_deadline_ms).
+pub struct UserAgents {
+    pub(crate) config: Config,
+    pub(crate) transactions: Transactions,
+    pub(crate) wheel: Wheel<Key>,
+    pub(crate) agents: Slots<Agent>,
+    pub(crate) calls: Slots<Call>,
+    pub(crate) requests: Slots<Exchange>,
+    pub(crate) directory: Directory,
+    pub(crate) random: Random,
+    pub(crate) pool: Pool,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+    pub(crate) scratch: Vec<u8>,
+    due: Vec<Key>,
+}
+
+impl UserAgents {
+    /// No agents. `now_ms` is where the clock stands.
+    pub fn new(config: Config, now_ms: u64) -> Self {
+        Self {
+            transactions: Transactions::new(config.transactions.clone(), now_ms),
+            wheel: Wheel::new(now_ms),
+            agents: Slots::new(config.agents_max),
+            calls: Slots::new(config.calls_max),
+            requests: Slots::new(config.requests_max),
+            directory: Directory::new(),
+            random: Random::new(&config.key),
+            pool: Pool::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            scratch: Vec::new(),
+            due: Vec::new(),
+            config,
+        }
+    }
+
+    /// Adds an agent; `None` where there is no room, or where its strings are
+    /// no SIP URIs.
+    pub fn add_agent(&mut self, config: &AgentConfig) -> Option<AgentKey> {
+        let key = self.agents.insert()?;
+        let register_id = self.random.next();
+        let agent = self.agents.get_mut(key)?;
+        if agent.fill(config).is_none() {
+            self.agents.remove(key);
+            return None;
+        }
+        agent.register_id = register_id;
+        self.directory.add(&self.agents, key.slot, &self.random);
+        self.directory
+            .join_conn(&mut self.agents, key, &self.random);
+        Some(AgentKey(key))
+    }
+
+    /// Removes an agent that has neither calls nor requests under way; false
+    /// where it has.
+    pub fn remove_agent(&mut self, agent: AgentKey) -> bool {
+        let Some(found) = self.agents.get(agent.0) else {
+            return false;
+        };
+        if found.first_call != NOBODY || found.registering.is_some() || found.requests > 0 {
+            return false;
+        }
+        self.directory
+            .remove(&self.agents, agent.0.slot, &self.random);
+        self.directory
+            .leave_conn(&mut self.agents, agent.0, &self.random);
+        self.agents.remove(agent.0)
+    }
+
+    /// Gives an agent another way to its proxy: after a connection was opened
+    /// or lost.
+    pub fn set_proxy(&mut self, agent: AgentKey, proxy: Target) {
+        self.directory
+            .leave_conn(&mut self.agents, agent.0, &self.random);
+        if let Some(found) = self.agents.get_mut(agent.0) {
+            found.proxy = proxy;
+        }
+        self.directory
+            .join_conn(&mut self.agents, agent.0, &self.random);
+    }
+
+    /// A message to fill and to give to [`UserAgents::handle_message`].
+    pub fn spare_message(&mut self) -> Box<Message> {
+        self.pool.message()
+    }
+
+    /// Takes a message that parsed.
+    pub fn handle_message(
+        &mut self,
+        now_ms: u64,
+        flow: &Flow,
+        mut message: Box<Message>,
+        out: &mut Outbox,
+    ) {
+        if message.validate().is_err() {
+            self.counters.malformed += 1;
+            self.pool.recycle(message);
+            return;
+        }
+        if message.is_request() {
+            message.stamp_received(flow.remote);
+            self.take_request(now_ms, flow, message, out);
+        } else {
+            self.take_response(now_ms, &message, out);
+            self.pool.recycle(message);
+        }
+        self.take_transaction_events(now_ms, out);
+    }
+
+    /// Takes back the cookie of a message that could not be sent.
+    pub fn handle_send_failed(&mut self, now_ms: u64, cookie: u64, out: &mut Outbox) {
+        if Transactions::is_cookie(cookie) {
+            self.transactions.handle_send_failed(now_ms, cookie, out);
+            self.take_transaction_events(now_ms, out);
+        }
+    }
+
+    /// A connection has ended. Requests that were sent on it and not answered
+    /// are given up: the response would come on it.
+    pub fn handle_closed(&mut self, now_ms: u64, conn: ConnId, out: &mut Outbox) {
+        while let Some(key) = self
+            .directory
+            .first_on_conn(&self.agents, conn, &self.random)
+        {
+            self.directory
+                .leave_conn(&mut self.agents, key, &self.random);
+            let Some(agent) = self.agents.get_mut(key) else {
+                break;
+            };
+            agent.proxy.conn = ConnId::NONE;
+            let mut next = agent.first_call;
+            let registering = agent.registering;
+            self.push(Event::Disconnected {
+                agent: AgentKey(key),
+                conn,
+            });
+            if let Some(request) = registering {
+                self.give_up_request(request, conn);
+            }
+            while let Some(call) = self.calls.key_of(next) {
+                next = self.calls.get(call).map_or(NOBODY, |c| c.next);
+                self.give_up_call(call, conn);
+            }
+        }
+        self.take_transaction_events(now_ms, out);
+    }
+
+    /// Does what is due.
+    pub fn handle_timers(&mut self, now_ms: u64, out: &mut Outbox) {
+        self.transactions.handle_timers(now_ms, out);
+        self.take_transaction_events(now_ms, out);
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(now_ms, |call| due.push(call));
+        for call in due.drain(..) {
+            self.take_call_timer(now_ms, call, out);
+        }
+        self.due = due;
+        self.take_transaction_events(now_ms, out);
+    }
+
+    /// When to call [`UserAgents::handle_timers`] next.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        let (one, other) = (
+            self.transactions.next_deadline_ms(),
+            self.wheel.next_deadline_ms(),
+        );
+        match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The next event; call until `None` after every action and every input.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The transactions' counts since the start.
+    pub fn transaction_counters(&self) -> &sip_txn::Counters {
+        self.transactions.counters()
+    }
+
+    /// What is alive.
+    pub fn live(&self) -> Live {
+        let live = self.transactions.live();
+        Live {
+            agents: self.agents.len(),
+            calls: self.calls.len(),
+            requests: self.requests.len(),
+            transactions: live.client_invite
+                + live.client_non_invite
+                + live.server_invite
+                + live.server_non_invite,
+        }
+    }
+
+    /// The agent of a call.
+    pub fn agent_of(&self, call: CallKey) -> Option<AgentKey> {
+        self.calls.get(call.0)?.agent.map(AgentKey)
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        if self.events.len() < self.config.events_max {
+            self.events.push_back(event);
+        } else {
+            self.counters.events_dropped += 1;
+        }
+    }
+
+    fn take_response(&mut self, now_ms: u64, response: &Message, out: &mut Outbox) {
+        // RFC 3261 8.1.3.3: "If more than one Via header field value is present in a response, the UAC
+        // SHOULD discard the message."
+        if response.vias().nth(1).is_some() {
+            self.counters.malformed += 1;
+            return;
+        }
+        let Response::Pass { context, .. } =
+            self.transactions.handle_response(now_ms, response, out)
+        else {
+            return;
+        };
+        self.counters.responses += 1;
+        match Context::read(context) {
+            Some(Context::Invite(call)) => self.take_invite_response(now_ms, call, response, out),
+            Some(Context::Bye(call)) => self.take_bye_response(now_ms, call, response, out),
+            Some(Context::Request(request)) => {
+                self.take_request_response(now_ms, request, response, out)
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn take_transaction_events(&mut self, now_ms: u64, out: &mut Outbox) {
+        use sip_txn::Event as E;
+        while let Some(event) = self.transactions.poll_event() {
+            match event {
+                // RFC 3261 8.1.3.1: "When a timeout error is received from the transaction layer, it MUST be
+                // treated as if a 408 (Request Timeout) status code has been received."
+                E::ClientTimeout { client, context } => {
+                    self.take_no_response(client, context, Cause::Timeout);
+                }
+                // RFC 3261 8.1.3.1: "If a fatal transport error is reported by the transport layer (generally,
+                // due to fatal ICMP errors in UDP or connection failures in TCP), the condition MUST be treated
+                // as a 503 (Service Unavailable) status code."
+                E::ClientFailed {
+                    client,
+                    context,
+                    answered: false,
+                } => self.take_no_response(client, context, Cause::Transport),
+                E::ClientFailed {
+                    client, context, ..
+                }
+                | E::ClientTerminated { client, context } => {
+                    // Not of the INVITE that was challenged: another went out since.
+                    if let Some(Context::Invite(call)) = Context::read(context)
+                        && self.is_invite_client(call, client)
+                    {
+                        self.forget_invite_client(call);
+                    }
+                }
+                E::TryingDue { context, .. } => {
+                    if let Some(Context::Invite(call)) = Context::read(context) {
+                        self.send_answer(now_ms, call, 100, out);
+                    }
+                }
+                E::ServerAckTimeout { .. }
+                | E::ServerFailed { .. }
+                | E::ServerExpired { .. }
+                | E::ServerTerminated { .. } => {}
+            }
+        }
+    }
+
+    fn is_invite_client(&self, call: Key, client: ClientId) -> bool {
+        let call = self.calls.get(call);
+        call.is_some_and(|call| call.invite_client == Some(client))
+    }
+
+    fn take_no_response(&mut self, client: ClientId, context: u64, cause: Cause) {
+        match Context::read(context) {
+            Some(Context::Invite(call)) if self.is_invite_client(call, client) => {
+                if let Some(found) = self.calls.get_mut(call) {
+                    found.invite_client = None;
+                    if found.state == State::Inviting {
+                        self.fail_call(call, cause);
+                    }
+                }
+            }
+            Some(Context::Invite(_)) => {}
+            Some(Context::Bye(call)) => {
+                if let Some(found) = self.calls.get_mut(call) {
+                    found.bye_client = None;
+                }
+                self.end_call(call, cause);
+            }
+            Some(Context::Request(request)) => self.end_request(request, cause, 0),
+            None => {}
+        }
+    }
+}
+
+impl Context {
+    pub(crate) fn word(self) -> u64 {
+        let (kind, key) = match self {
+            Self::Invite(key) => (1u64, key),
+            Self::Bye(key) => (2, key),
+            Self::Request(key) => (3, key),
+        };
+        kind << 60 | u64::from(key.slot) << 32 | u64::from(key.generation)
+    }
+
+    pub(crate) fn read(word: u64) -> Option<Self> {
+        let key = Key {
+            slot: (word >> 32) as u32 & 0x0fff_ffff,
+            generation: word as u32,
+        };
+        match word >> 60 {
+            1 => Some(Self::Invite(key)),
+            2 => Some(Self::Bye(key)),
+            3 => Some(Self::Request(key)),
+            _ => None,
+        }
+    }
+}

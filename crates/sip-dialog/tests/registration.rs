@@ -1,0 +1,378 @@
+//! REGISTER and its answers (RFC 3261 10.2, 22.2), OPTIONS and MESSAGE.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod common;
+
+use common::{DELAY_MS, Wire};
+use sip_dialog::{Cause, Event};
+use sip_msg::{ConnId, HeaderName, Method, Transport};
+
+const CHALLENGE: &str = "WWW-Authenticate: Digest realm=\"example.org\", nonce=\"abc\", qop=\"auth\", algorithm=SHA-256";
+
+#[test]
+fn a_challenge_is_answered_and_the_grant_is_read() {
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let request = wire
+        .act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 3600, out)
+        })
+        .unwrap();
+    assert_eq!(
+        wire.act(0, |agents, now_ms, out| agents
+            .register(now_ms, alice, 3600, out)),
+        None
+    );
+    let first = wire.expect(Method::Register);
+    assert_eq!(first.request_uri(), b"sip:example.org");
+    assert!(!first.has(HeaderName::Authorization));
+    wire.respond(0, 5061, &first, 401, "r", &[CHALLENGE]);
+    let second = wire.expect(Method::Register);
+    assert!(second.has(HeaderName::Authorization));
+    assert_eq!(second.call_id(), first.call_id());
+    assert_eq!(
+        second.cseq().unwrap().number,
+        first.cseq().unwrap().number + 1
+    );
+    let lines = [
+        "Contact: <sip:other@192.0.2.1:5070>;expires=7",
+        "Contact: <sip:alice@192.0.2.1:5060;transport=udp>;expires=1800",
+        "Expires: 9",
+        "Service-Route: <sip:192.0.2.1:5061;lr;home>",
+    ];
+    wire.respond(0, 5061, &second, 200, "r", &lines);
+    assert_eq!(
+        wire.take_events(0),
+        [Event::Registered {
+            agent: alice,
+            request,
+            expires_s: 1800
+        }]
+    );
+    assert_eq!(wire.ends[0].agents.counters().challenges, 1);
+
+    // RFC 3608: what follows goes the way that the registrar said, with the nonce that it gave.
+    wire.act(0, |agents, now_ms, out| {
+        agents.options(now_ms, alice, "sip:bob@example.org", out)
+    })
+    .unwrap();
+    let options = wire.expect(Method::Options);
+    assert_eq!(
+        options.first(HeaderName::Route).unwrap().value,
+        b"<sip:192.0.2.1:5061;lr;home>"
+    );
+    wire.respond(0, 5061, &options, 200, "r", &[]);
+
+    // RFC 3261 10.2: "All registrations from a UAC SHOULD use the same Call-ID header field value for
+    // registrations sent to a particular registrar." and "A UA MUST increment the CSeq value by one for
+    // each REGISTER request with the same Call-ID."
+    wire.take_events(0);
+    let request = wire
+        .act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 0, out)
+        })
+        .unwrap();
+    let third = wire.expect(Method::Register);
+    assert_eq!(third.call_id(), first.call_id());
+    assert_eq!(
+        third.cseq().unwrap().number,
+        first.cseq().unwrap().number + 2
+    );
+    assert_eq!(third.first(HeaderName::Expires).unwrap().value, b"0");
+    assert!(
+        third.has(HeaderName::Authorization),
+        "the nonce is used again"
+    );
+    wire.respond(0, 5061, &third, 200, "r", &[]);
+    assert_eq!(
+        wire.take_events(0),
+        [Event::Registered {
+            agent: alice,
+            request,
+            expires_s: 0
+        }]
+    );
+    wire.assert_empty();
+    assert!(wire.ends[0].agents.remove_agent(alice));
+}
+
+#[test]
+fn credentials_wait_for_the_challenge_where_that_is_asked_for() {
+    let mut wire = Wire::new(Transport::Udp, 1, |config| config.credentials_first = false);
+    let alice = wire.add(0, "alice", 5061);
+    for _ in 0..2 {
+        wire.act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 60, out)
+        })
+        .unwrap();
+        let first = wire.expect(Method::Register);
+        assert!(!first.has(HeaderName::Authorization));
+        wire.respond(0, 5061, &first, 401, "r", &[CHALLENGE]);
+        let second = wire.expect(Method::Register);
+        assert!(second.has(HeaderName::Authorization));
+        wire.respond(0, 5061, &second, 200, "r", &[]);
+    }
+}
+
+#[test]
+fn credentials_that_are_refused_end_the_attempt() {
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let request = wire
+        .act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 3600, out)
+        })
+        .unwrap();
+    let first = wire.expect(Method::Register);
+    wire.respond(0, 5061, &first, 401, "r", &[CHALLENGE]);
+    let second = wire.expect(Method::Register);
+    wire.respond(
+        0,
+        5061,
+        &second,
+        401,
+        "r",
+        &[&CHALLENGE.replace("abc", "def")],
+    );
+    assert_eq!(
+        wire.take_events(0),
+        [Event::RegisterFailed {
+            agent: alice,
+            request,
+            cause: Cause::Status(401)
+        }]
+    );
+    wire.assert_empty();
+}
+
+#[test]
+fn a_foreign_realm_is_never_answered() {
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let call = wire
+        .act(0, |agents, now_ms, out| {
+            agents.invite(now_ms, alice, "sip:bob@example.org", None, out)
+        })
+        .unwrap();
+    let invite = wire.expect(Method::Invite);
+    let foreign = CHALLENGE
+        .replace("WWW-Authenticate", "Proxy-Authenticate")
+        .replace("example.org", "evil.example");
+    wire.respond(0, 5061, &invite, 407, "r", &[&foreign]);
+    wire.expect(Method::Ack);
+    assert_eq!(
+        wire.take_events(0),
+        [Event::Failed {
+            call,
+            cause: Cause::Status(407)
+        }]
+    );
+    assert!(wire.unclaimed.is_empty());
+    wire.assert_empty();
+}
+
+#[test]
+fn a_challenged_call_has_its_credentials_in_the_ack_too() {
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let call = wire
+        .act(0, |agents, now_ms, out| {
+            agents.invite(now_ms, alice, "sip:bob@example.org", None, out)
+        })
+        .unwrap();
+    let first = wire.expect(Method::Invite);
+    wire.respond(
+        0,
+        5061,
+        &first,
+        407,
+        "r",
+        &[&CHALLENGE.replace("WWW-Authenticate", "Proxy-Authenticate")],
+    );
+    wire.expect(Method::Ack);
+    let second = wire.expect(Method::Invite);
+    assert_eq!(second.call_id(), first.call_id());
+    assert_eq!(second.from().unwrap().tag(), first.from().unwrap().tag());
+    assert_eq!(
+        second.cseq().unwrap().number,
+        first.cseq().unwrap().number + 1
+    );
+    wire.respond(
+        0,
+        5061,
+        &second,
+        200,
+        "x",
+        &["Contact: <sip:bob@192.0.2.1:5062>"],
+    );
+    let ack = wire.expect(Method::Ack);
+    // RFC 3261 13.2.2.4: "The sequence number of the CSeq header field MUST be the same as the INVITE
+    // being acknowledged, but the CSeq method MUST be ACK.  The ACK MUST contain the same credentials as
+    // the INVITE."
+    assert_eq!(ack.cseq().unwrap().number, second.cseq().unwrap().number);
+    let credentials = |m: &sip_msg::Message| {
+        m.first(HeaderName::ProxyAuthorization)
+            .unwrap()
+            .value
+            .to_vec()
+    };
+    assert_eq!(credentials(&ack), credentials(&second));
+    assert_eq!(wire.take_events(0), [Event::Answered { call }]);
+    // A BYE may be challenged like any other request.
+    wire.act(0, |agents, now_ms, out| agents.hang_up(now_ms, call, out));
+    let bye = wire.expect(Method::Bye);
+    let again = CHALLENGE
+        .replace("WWW-Authenticate", "Proxy-Authenticate")
+        .replace("\"abc\"", "\"def\", stale=true");
+    wire.respond(0, 5061, &bye, 407, "x", &[&again]);
+    let second = wire.expect(Method::Bye);
+    assert_eq!(
+        second.cseq().unwrap().number,
+        bye.cseq().unwrap().number + 1
+    );
+    wire.respond(0, 5061, &second, 200, "x", &[]);
+    assert_eq!(
+        wire.take_events(0),
+        [Event::Ended {
+            call,
+            cause: Cause::HungUp
+        }]
+    );
+    wire.assert_empty();
+}
+
+#[test]
+fn too_brief_an_interval_is_made_longer_once() {
+    // RFC 3261 10.2.8: "If a UA receives a 423 (Interval Too Brief) response, it MAY retry the
+    // registration after making the expiration interval of all contact addresses in the REGISTER request
+    // equal to or greater than the expiration interval within the Min-Expires header field of the 423
+    // (Interval Too Brief) response."
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let request = wire
+        .act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 10, out)
+        })
+        .unwrap();
+    let first = wire.expect(Method::Register);
+    wire.respond(0, 5061, &first, 423, "r", &["Min-Expires: 60"]);
+    let second = wire.expect(Method::Register);
+    assert_eq!(second.first(HeaderName::Expires).unwrap().value, b"60");
+    wire.respond(0, 5061, &second, 423, "r", &["Min-Expires: 90"]);
+    let cause = Cause::Status(423);
+    assert_eq!(
+        wire.take_events(0),
+        [Event::RegisterFailed {
+            agent: alice,
+            request,
+            cause
+        }]
+    );
+    wire.assert_empty();
+}
+
+#[test]
+fn a_lost_connection_ends_what_waits_on_it() {
+    let mut wire = Wire::new(Transport::Tcp, 1, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let carol = wire.add(0, "carol", 5061);
+    let request = wire
+        .act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 60, out)
+        })
+        .unwrap();
+    let call = wire
+        .act(0, |agents, now_ms, out| {
+            agents.invite(now_ms, carol, "sip:bob@example.org", None, out)
+        })
+        .unwrap();
+    wire.run_for(DELAY_MS);
+    wire.act(0, |agents, now_ms, out| {
+        agents.handle_closed(now_ms, ConnId(8), out)
+    });
+    assert!(wire.events(0).is_empty());
+    wire.act(0, |agents, now_ms, out| {
+        agents.handle_closed(now_ms, ConnId(7), out)
+    });
+    let events = wire.take_events(0);
+    let conn = ConnId(7);
+    for event in [
+        Event::Disconnected { agent: alice, conn },
+        Event::Disconnected { agent: carol, conn },
+        Event::RegisterFailed {
+            agent: alice,
+            request,
+            cause: Cause::Transport,
+        },
+        Event::Failed {
+            call,
+            cause: Cause::Transport,
+        },
+    ] {
+        assert!(events.contains(&event), "{event:?} is not in {events:?}");
+    }
+    assert_eq!(events.len(), 4);
+    wire.assert_empty();
+}
+
+#[test]
+fn messages_and_options_between_two() {
+    let mut wire = Wire::new(Transport::Udp, 2, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    let bob = wire.add(1, "bob", 5060);
+    let text = wire.act(0, |agents, now_ms, out| {
+        agents.message(
+            now_ms,
+            alice,
+            "sip:bob@example.org",
+            b"text/plain",
+            b"hello",
+            out,
+        )
+    });
+    let query = wire.act(0, |agents, now_ms, out| {
+        agents.options(now_ms, alice, "sip:bob@example.org", out)
+    });
+    assert!(
+        !wire.ends[0].agents.remove_agent(alice),
+        "it has requests under way"
+    );
+    wire.run_for(2 * DELAY_MS);
+    let cause = Cause::Status(200);
+    assert_eq!(
+        wire.take_events(0),
+        [
+            Event::Replied {
+                agent: alice,
+                request: text.unwrap(),
+                cause
+            },
+            Event::Replied {
+                agent: alice,
+                request: query.unwrap(),
+                cause
+            },
+        ]
+    );
+    assert_eq!(
+        wire.take_events(1),
+        [
+            Event::Received {
+                agent: bob,
+                method: Method::Message
+            },
+            Event::Received {
+                agent: bob,
+                method: Method::Options
+            },
+        ]
+    );
+    wire.assert_empty();
+    assert!(wire.ends[0].agents.remove_agent(alice));
+    assert!(!wire.ends[0].agents.remove_agent(alice));
+}
