@@ -1,0 +1,283 @@
+//! What a worker's sockets are told: listeners, bounds and deadlines.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sip_msg::{Limits, ListenerId, Transport};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::{ClientTls, HandshakePool, ServerTls};
+
+/// How a byte stream is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Framing {
+    /// Into SIP messages (RFC 3261 18.3).
+    #[default]
+    Sip,
+    /// Not at all: bytes are handed on as they come.
+    Raw,
+}
+
+/// One listener: its place in the list is its [`ListenerId`].
+#[derive(Clone, Debug)]
+pub struct ListenerConfig {
+    /// The transport.
+    pub transport: Transport,
+    /// The address; port 0 lets the kernel choose.
+    pub addr: SocketAddr,
+    /// The certificates, for TLS.
+    pub tls: Option<Arc<ServerTls>>,
+    /// How its streams are cut, those it opens included.
+    pub framing: Framing,
+    /// Whether it accepts connections; one that does not gives only the
+    /// source address of the connections that are opened from it.
+    pub accept: bool,
+}
+
+impl ListenerConfig {
+    /// A listener without TLS that frames SIP.
+    pub const fn new(transport: Transport, addr: SocketAddr) -> Self {
+        Self {
+            transport,
+            addr,
+            tls: None,
+            framing: Framing::Sip,
+            accept: true,
+        }
+    }
+
+    /// A TLS listener.
+    pub const fn tls(addr: SocketAddr, tls: Arc<ServerTls>) -> Self {
+        Self {
+            transport: Transport::Tls,
+            addr,
+            tls: Some(tls),
+            framing: Framing::Sip,
+            accept: true,
+        }
+    }
+
+    /// A listener that does not listen: connections are opened from its address.
+    pub const fn outbound(transport: Transport, addr: SocketAddr) -> Self {
+        Self {
+            transport,
+            addr,
+            tls: None,
+            framing: Framing::Sip,
+            accept: false,
+        }
+    }
+}
+
+/// Bounds and deadlines of one worker's sockets.
+#[derive(Clone, Debug)]
+pub struct NetConfig {
+    /// Bounds on a message.
+    pub limits: Limits,
+    /// How to prove the names of TLS peers; without it no TLS connection is opened.
+    pub client_tls: Option<Arc<ClientTls>>,
+    /// Where TLS handshakes run; without it TLS connections are refused.
+    pub handshakes: Option<HandshakePool>,
+    /// Connections; past it a new one is closed at once.
+    pub connections_max: usize,
+    /// Connections accepted from one source (an IPv4 address, an IPv6 /64).
+    pub connections_per_source_max: usize,
+    /// Bytes waiting to be written on one connection; past it the connection is closed.
+    pub write_queue_bytes_max: usize,
+    /// Bytes waiting to be written on all connections together; past it the
+    /// connection that would add to them is closed.
+    pub write_queues_bytes_max: usize,
+    /// Bytes of unfinished messages kept for all connections together; past it
+    /// the connection that would add to them is closed.
+    pub read_buffers_bytes_max: usize,
+    /// Datagrams waiting because a socket is full; past it they are dropped.
+    pub udp_queue_max: usize,
+    /// How long a message may take from its first byte to its last.
+    pub message_timeout_ms: u64,
+    /// How long a connection may be silent.
+    pub idle_timeout_ms: u64,
+    /// How long a connection may take to be opened, the TLS handshake aside.
+    pub connect_timeout_ms: u64,
+    /// How long the last bytes may take to leave a connection that is closed.
+    pub linger_ms: u64,
+    /// The kernel's receive and send buffers of a UDP socket, each, as far as
+    /// it allows.
+    pub udp_receive_buffer_bytes: usize,
+}
+
+impl Default for NetConfig {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            client_tls: None,
+            handshakes: None,
+            connections_max: 100_000,
+            connections_per_source_max: 10_000,
+            write_queue_bytes_max: 1024 * 1024,
+            write_queues_bytes_max: 256 * 1024 * 1024,
+            read_buffers_bytes_max: 256 * 1024 * 1024,
+            udp_queue_max: 4_096,
+            message_timeout_ms: 32_000,
+            idle_timeout_ms: 3_600_000,
+            connect_timeout_ms: 4_000,
+            linger_ms: 2_000,
+            udp_receive_buffer_bytes: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// The bound sockets of one worker, made by [`bind`] for [`crate::Net::new`].
+#[derive(Debug)]
+pub struct WorkerSockets {
+    pub(crate) listeners: Vec<BoundListener>,
+}
+
+/// A listener's configuration, its real address and its socket.
+#[derive(Debug)]
+pub(crate) struct BoundListener {
+    pub(crate) config: ListenerConfig,
+    pub(crate) local: SocketAddr,
+    /// `None` for a listener that does not accept.
+    pub(crate) socket: Option<Socket>,
+}
+
+impl WorkerSockets {
+    /// The address that a listener is bound to, with its real port.
+    pub fn local_addr(&self, listener: ListenerId) -> Option<SocketAddr> {
+        self.listeners
+            .get(usize::from(listener.0))
+            .map(|listener| listener.local)
+    }
+}
+
+/// A listener that could not be bound.
+#[derive(Debug)]
+pub struct BindError {
+    /// Which one.
+    pub listener: ListenerId,
+    /// Its transport.
+    pub transport: Transport,
+    /// Its address.
+    pub addr: SocketAddr,
+    /// Why.
+    pub error: io::Error,
+}
+
+/// Binds every listener for every worker, or nothing: the sockets for worker
+/// `n` are element `n`. With several workers they share the port.
+pub fn bind(listeners: &[ListenerConfig], workers: usize) -> Result<Vec<WorkerSockets>, BindError> {
+    let mut all: Vec<WorkerSockets> = (0..workers.max(1))
+        .map(|_| WorkerSockets {
+            listeners: Vec::new(),
+        })
+        .collect();
+    for (index, config) in listeners.iter().enumerate() {
+        let blame = |error| BindError {
+            listener: ListenerId(u16::try_from(index).unwrap_or(u16::MAX)),
+            transport: config.transport,
+            addr: config.addr,
+            error,
+        };
+        if u16::try_from(index).is_err() {
+            return Err(blame(io::Error::other("too many listeners")));
+        }
+        let mut addr = config.addr;
+        let shared = workers > 1;
+        if shared && has_socket(config) && addr.port() != 0 {
+            // A port that may be shared would be shared with another server
+            // too: first see that nobody has it.
+            drop(open(config, addr, false).map_err(blame)?);
+        }
+        for sockets in &mut all {
+            let bound = if has_socket(config) {
+                let socket = open(config, addr, shared).map_err(blame)?;
+                let local = socket.local_addr().map_err(blame)?.as_socket();
+                addr = local.ok_or_else(|| blame(io::ErrorKind::AddrNotAvailable.into()))?;
+                BoundListener {
+                    config: config.clone(),
+                    local: addr,
+                    socket: Some(socket),
+                }
+            } else {
+                BoundListener {
+                    config: config.clone(),
+                    local: addr,
+                    socket: None,
+                }
+            };
+            sockets.listeners.push(bound);
+        }
+    }
+    Ok(all)
+}
+
+fn has_socket(config: &ListenerConfig) -> bool {
+    config.accept || config.transport == Transport::Udp
+}
+
+/// How long a peer may leave bytes without acknowledgement: one that is gone
+/// without a word is given up in the time of a transaction.
+pub(crate) const PEER_TIMEOUT: Duration = Duration::from_secs(32);
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4_096;
+
+fn open(config: &ListenerConfig, addr: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let domain = Domain::for_address(addr);
+    let datagrams = match config.transport {
+        Transport::Udp => true,
+        Transport::Tcp => false,
+        Transport::Tls if config.tls.is_some() => false,
+        Transport::Tls => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a tls listener needs a certificate",
+            ));
+        }
+        Transport::Ws | Transport::Wss => return Err(io::ErrorKind::Unsupported.into()),
+    };
+    let (kind, protocol) = if datagrams {
+        (Type::DGRAM, Protocol::UDP)
+    } else {
+        (Type::STREAM, Protocol::TCP)
+    };
+    let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    if !datagrams {
+        // A restart must not wait for the connections of the last run.
+        socket.set_reuse_address(true)?;
+    }
+    if shared {
+        socket.set_reuse_port(true)?;
+    }
+    socket.bind(&addr.into())?;
+    if !datagrams {
+        // Accepted sockets inherit these: two system calls less for each.
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(PEER_TIMEOUT))?;
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket)
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "cannot listen on {}:{}: {}",
+            self.transport.uri_name(),
+            self.addr,
+            self.error
+        )
+    }
+}
+
+impl std::error::Error for BindError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}

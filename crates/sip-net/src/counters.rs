@@ -1,0 +1,82 @@
+//! What a worker counted: plain numbers, cheap to copy.
+
+use crate::{CloseReason, HandshakeFailure};
+
+/// One transport's traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransportCounters {
+    /// Messages received.
+    pub messages_in: u64,
+    /// Messages sent, or queued to be.
+    pub messages_out: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+}
+
+/// What one worker's sockets counted since they were made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// UDP.
+    pub udp: TransportCounters,
+    /// TCP.
+    pub tcp: TransportCounters,
+    /// TLS.
+    pub tls: TransportCounters,
+    /// Datagrams that the kernel dropped because the socket's buffer was full.
+    pub udp_kernel_drops: u64,
+    /// Datagrams dropped because the queue behind a full socket was full.
+    pub udp_queue_drops: u64,
+    /// Datagrams that the kernel refused to send.
+    pub udp_unsendable: u64,
+    /// Datagrams of line ends only: phones keep their way through a NAT open.
+    pub udp_keep_alives: u64,
+    /// ICMP errors received for datagrams of ours.
+    pub udp_unreachable: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections accepted and closed at once, because there are too many.
+    pub refused_total: u64,
+    /// Connections accepted and closed at once, because their source has too many.
+    pub refused_source: u64,
+    /// Connections accepted and closed at once, because too many handshakes wait.
+    pub refused_handshakes: u64,
+    /// Times that accepting failed, for want of file descriptors or memory.
+    pub accept_errors: u64,
+    /// Connections opened.
+    pub opened: u64,
+    /// Connections that could not be opened.
+    pub open_failed: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Connections closed, in the order of [`CloseReason::ALL`].
+    pub closed: [u64; CloseReason::ALL.len()],
+    /// Keep-alive pings answered (RFC 5626 3.5.1).
+    pub pings: u64,
+    /// TLS handshakes completed on connections that were accepted.
+    pub handshakes_in: u64,
+    /// Of these, resumed ones.
+    pub handshakes_in_resumed: u64,
+    /// TLS handshakes completed on connections that were opened.
+    pub handshakes_out: u64,
+    /// Of these, resumed ones.
+    pub handshakes_out_resumed: u64,
+    /// TLS handshakes that failed.
+    pub handshakes_failed: u64,
+    /// Times that `poll` was called.
+    pub polls: u64,
+}
+
+/// What one listener counted on one worker: of connections that it accepted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenerCounters {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// TLS handshakes completed, resumed ones included.
+    pub handshakes: u64,
+    /// TLS handshakes that were spared most of their cost by an earlier one.
+    pub resumed: u64,
+    /// TLS handshakes that failed, in the order of [`HandshakeFailure::ALL`].
+    pub failed: [u64; HandshakeFailure::ALL.len()],
+}

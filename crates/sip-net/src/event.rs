@@ -1,0 +1,157 @@
+//! What a worker's sockets tell their owner.
+
+use std::net::SocketAddr;
+
+use sip_msg::{ConnId, Flow, FrameError, ListenerId};
+
+/// Something that happened on a socket. Bytes are borrowed from the receive
+/// buffers: copy what is to be kept.
+#[derive(Debug)]
+pub enum NetEvent<'a> {
+    /// A datagram.
+    Datagram {
+        /// Where it came from.
+        flow: Flow,
+        /// The whole of it.
+        bytes: &'a [u8],
+    },
+    /// A whole message from a stream.
+    Message {
+        /// Where it came from.
+        flow: Flow,
+        /// The message.
+        bytes: &'a [u8],
+    },
+    /// Bytes from a stream of [`crate::Framing::Raw`].
+    Data {
+        /// Where they came from.
+        flow: Flow,
+        /// What there was.
+        bytes: &'a [u8],
+    },
+    /// A stream that cannot be framed any further. Nothing more is read from
+    /// it; the owner answers, then closes it after the flush. If it does not
+    /// within `linger_ms`, it is closed.
+    Malformed {
+        /// Where it came from.
+        flow: Flow,
+        /// The head of the message at fault, as far as it was read.
+        head: &'a [u8],
+        /// What was wrong.
+        error: FrameError,
+    },
+    /// A connection was accepted; for TLS its handshake is done.
+    Accepted {
+        /// Its two ends.
+        flow: Flow,
+    },
+    /// A connection that this side opened is up; for TLS the peer proved its name.
+    Opened {
+        /// Its two ends.
+        flow: Flow,
+    },
+    /// A connection is gone. Comes once for each connection that was accepted
+    /// or asked for, those whose opening failed included.
+    Closed {
+        /// Which one.
+        conn: ConnId,
+        /// Why.
+        reason: CloseReason,
+    },
+    /// A message with a cookie was not sent.
+    SendFailed {
+        /// The cookie given with the message.
+        cookie: u64,
+        /// Why.
+        error: SendError,
+    },
+    /// A datagram found nobody (ICMP unreachable). A hint, not a proof: who
+    /// can guess the ports can forge it, unless `quoted` holds what nobody
+    /// guesses. Where it does, [`NetEvent::SendFailed`] with
+    /// [`SendError::Unreachable`] tells the same with the datagram's cookie.
+    Unreachable {
+        /// The listener that it was sent from.
+        listener: ListenerId,
+        /// Where it was sent to.
+        remote: SocketAddr,
+        /// The beginning of the datagram, as far as the router returned it.
+        quoted: &'a [u8],
+    },
+}
+
+/// Why a connection is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CloseReason {
+    /// The peer closed it.
+    Peer,
+    /// The peer or the network broke it.
+    Broken,
+    /// The owner asked for it.
+    Asked,
+    /// It was silent for too long.
+    Idle,
+    /// A message was begun and not completed in time.
+    MessageTimeout,
+    /// The peer did not read, and its queue was full.
+    SlowReader,
+    /// What came on it was no SIP.
+    Malformed,
+    /// It could not be opened: refused or unreachable.
+    ConnectFailed,
+    /// It could not be opened in time.
+    ConnectTimeout,
+    /// The TLS handshake failed.
+    Handshake,
+    /// A TLS record was bad.
+    Tls,
+    /// Too many connections, or too many handshakes.
+    Refused,
+}
+
+impl CloseReason {
+    /// All of them, in the order in which they are counted.
+    pub const ALL: [Self; 12] = [
+        Self::Peer,
+        Self::Broken,
+        Self::Asked,
+        Self::Idle,
+        Self::MessageTimeout,
+        Self::SlowReader,
+        Self::Malformed,
+        Self::ConnectFailed,
+        Self::ConnectTimeout,
+        Self::Handshake,
+        Self::Tls,
+        Self::Refused,
+    ];
+}
+
+/// Why a message was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SendError {
+    /// The named connection is gone and no other may be opened.
+    Gone,
+    /// The connection was closed before the message was written.
+    Closed(CloseReason),
+    /// A queue or the table of connections is full.
+    Full,
+    /// The kernel refused to send it: no route, too long, no permission.
+    Unsendable,
+    /// An ICMP message with the beginning of this datagram in it says that
+    /// nobody is there.
+    Unreachable,
+    /// The target has a transport or a listener that this worker has not.
+    NoListener,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place_among_the_counters() {
+        for (place, reason) in CloseReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The only crate with sockets: UDP in batches, TCP, TLS and DNS, for
+//! protocols that do no I/O themselves.
+//!
+//! Each worker thread owns one [`Net`]. Its loop is
+//!
+//! ```no_run
+//! use sip_msg::{Outbox, Transport};
+//! use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let udp = ListenerConfig::new(Transport::Udp, "127.0.0.1:5060".parse()?);
+//! let mut sockets = bind(&[udp], 1)?;
+//! let mut net = Net::new(0, NetConfig::default(), sockets.remove(0))?;
+//! let mut outbox = Outbox::default();
+//! loop {
+//!     // 1. What arrived goes to the protocol, which fills the outbox.
+//!     net.poll(None, |event| match event {
+//!         NetEvent::Datagram { flow, bytes } | NetEvent::Message { flow, bytes } => {
+//!             outbox.send_copy(bytes, sip_msg::Target::back(&flow), 0);
+//!         }
+//!         _ => {}
+//!     })?;
+//!     // 2. What it wants sent is queued, then written with few system calls.
+//!     net.send_outbox(&outbox);
+//!     net.flush();
+//!     outbox.clear();
+//! #   break;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Nothing here blocks: a connection that is being opened keeps its messages,
+//! a TLS handshake runs in the [`HandshakePool`], a name is resolved in the
+//! [`DnsThread`], and a reader that does not read is closed when its queue is
+//! full. Every bound is in [`NetConfig`] and has a counter in [`Counters`].
+
+pub mod clock;
+mod config;
+mod conns;
+mod counters;
+pub mod dns;
+mod event;
+mod handshake;
+mod net;
+pub mod resolve;
+mod session;
+mod shared;
+mod stream;
+pub mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod tls;
+mod udp;
+mod waker;
+
+pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
+pub use counters::{Counters, ListenerCounters, TransportCounters};
+pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};
+pub use event::{CloseReason, NetEvent, SendError};
+pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakeFailure, HandshakePool};
+pub use net::Net;
+pub use resolve::{Hop, Query};
+pub use tls::{ClientTls, ServerTls, TlsError};
+pub use waker::Waker;

@@ -1,0 +1,386 @@
+//! One stream connection: its state, its deadlines and what it writes.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use sip_msg::{Flow, Framer};
+use wheel::TimerId;
+
+use crate::config::{Framing, NetConfig};
+use crate::event::CloseReason;
+use crate::session::Session;
+use crate::shared::{Due, Shared, traffic};
+
+mod input;
+
+/// Written bytes before a gap at the front of a queue is closed.
+const GAP_BYTES: usize = 65_536;
+/// Room for cookies that a connection keeps when all is written.
+const COOKIES_KEPT: usize = 16;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The connection is being opened.
+    Connecting,
+    /// The socket is with the handshake pool.
+    Handshaking,
+    /// It carries messages.
+    Open,
+    /// What came cannot be framed: the owner is to answer and to close.
+    Deaf,
+    /// The last bytes are being written.
+    Closing,
+    /// The last bytes were written; the peer is to close.
+    Lingering,
+}
+
+/// One connection.
+pub(crate) struct Conn {
+    pub(crate) flow: Flow,
+    pub(crate) state: State,
+    /// `None` while the handshake pool has it.
+    pub(crate) socket: Option<TcpStream>,
+    pub(crate) session: Option<Session>,
+    pub(crate) framing: Framing,
+    framer: Framer,
+    /// Whether this side opened it.
+    pub(crate) opened: bool,
+    /// Whether it has ever carried messages.
+    pub(crate) was_open: bool,
+    /// The name under which it was opened.
+    pub(crate) tls_name: Option<Arc<str>>,
+    /// The unfinished message.
+    partial: Vec<u8>,
+    /// The unfinished TLS record.
+    sealed: Vec<u8>,
+    /// What is to be written: messages, and for TLS the records made of them.
+    plain: Vec<u8>,
+    wire: Vec<u8>,
+    /// How much of the one that goes to the socket was written.
+    written: usize,
+    /// Bytes ever queued, and for each message with a cookie where it ends.
+    queued_total: u64,
+    written_total: u64,
+    cookies: VecDeque<(u64, u64)>,
+    /// Whether the socket was full when last written to.
+    blocked: bool,
+    /// Whether it waits in the list of connections to be flushed.
+    pub(crate) dirty: bool,
+    /// Whether it waits in the list of sockets with more to read.
+    pub(crate) again: bool,
+    /// Whether the peer's end was seen, so that reading goes on to it.
+    pub(crate) ending: bool,
+    /// Whether it is to be closed as soon as its messages were written.
+    pub(crate) close_when_open: bool,
+    /// Why it will be gone when the last bytes are.
+    pub(crate) reason: CloseReason,
+    /// When it last carried anything, and when the unfinished message began.
+    active_ms: u64,
+    begun_ms: Option<u64>,
+    /// The deadline of every state but `Open`.
+    pub(crate) deadline_ms: u64,
+    timer: TimerId,
+    timer_ms: u64,
+}
+
+impl Conn {
+    pub(crate) fn new(flow: Flow, state: State, framing: Framing, now_ms: u64) -> Self {
+        Self {
+            flow,
+            state,
+            socket: None,
+            session: None,
+            framing,
+            framer: Framer::default(),
+            opened: false,
+            was_open: false,
+            tls_name: None,
+            partial: Vec::new(),
+            sealed: Vec::new(),
+            plain: Vec::new(),
+            wire: Vec::new(),
+            written: 0,
+            queued_total: 0,
+            written_total: 0,
+            cookies: VecDeque::new(),
+            blocked: false,
+            dirty: false,
+            again: false,
+            ending: false,
+            close_when_open: false,
+            reason: CloseReason::Asked,
+            active_ms: now_ms,
+            begun_ms: None,
+            deadline_ms: u64::MAX,
+            timer: TimerId::NONE,
+            timer_ms: u64::MAX,
+        }
+    }
+
+    /// It carries messages from now on.
+    pub(crate) fn open(&mut self, shared: &mut Shared) {
+        self.state = State::Open;
+        self.was_open = true;
+        self.active_ms = shared.now_ms;
+        self.arm(shared);
+    }
+
+    /// Whether messages may be queued on it.
+    pub(crate) fn takes_messages(&self) -> bool {
+        !self.close_when_open && !matches!(self.state, State::Closing | State::Lingering)
+    }
+
+    /// Why it is closed, now that it cannot be read.
+    pub(crate) fn closed_for(&self, reason: CloseReason) -> CloseReason {
+        match self.state {
+            State::Deaf | State::Closing | State::Lingering => self.reason,
+            _ => reason,
+        }
+    }
+
+    /// Takes over what the handshake pool made.
+    pub(crate) fn secure(
+        &mut self,
+        socket: TcpStream,
+        session: Session,
+        sealed: Vec<u8>,
+        shared: &mut Shared,
+    ) {
+        self.socket = Some(socket);
+        self.session = Some(session);
+        self.keep_whole(sealed, true, shared);
+    }
+
+    /// Appends a message to what is to be written.
+    pub(crate) fn queue(
+        &mut self,
+        bytes: &[u8],
+        cookie: u64,
+        shared: &mut Shared,
+    ) -> Result<(), CloseReason> {
+        let own = self.unsent_bytes() + bytes.len();
+        let all = shared.queued_bytes + bytes.len();
+        if own > shared.config.write_queue_bytes_max || all > shared.config.write_queues_bytes_max {
+            return Err(CloseReason::SlowReader);
+        }
+        if self.plain.capacity() == 0 {
+            self.plain = shared.buffers.take();
+        }
+        self.plain.extend_from_slice(bytes);
+        shared.queued_bytes = all;
+        self.queued_total += bytes.len() as u64;
+        if cookie != 0 {
+            self.cookies.push_back((self.queued_total, cookie));
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued, until the socket is full.
+    pub(crate) fn flush(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+        if matches!(self.state, State::Connecting | State::Handshaking) || self.blocked {
+            return Ok(());
+        }
+        self.seal(shared)?;
+        self.write(shared)
+    }
+
+    fn write(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+        let Some(socket) = &mut self.socket else {
+            return Ok(());
+        };
+        let queue = if self.session.is_some() {
+            &mut self.wire
+        } else {
+            &mut self.plain
+        };
+        while let Some(rest) = queue.get(self.written..)
+            && !rest.is_empty()
+        {
+            match socket.write(rest) {
+                Ok(0) => return Err(CloseReason::Broken),
+                Ok(len) => {
+                    self.written += len;
+                    self.written_total += len as u64;
+                    shared.queued_bytes -= len;
+                    traffic(&mut shared.counters, self.flow.transport).bytes_out += len as u64;
+                    self.active_ms = shared.now_ms;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(CloseReason::Broken),
+            }
+        }
+        if self.written == queue.len() {
+            shared.buffers.give_back(queue);
+            self.written = 0;
+            if self.unsent_bytes() == 0 {
+                self.cookies.clear();
+                self.cookies.shrink_to(COOKIES_KEPT);
+                if self.state == State::Closing {
+                    self.begin_to_linger(shared);
+                }
+            }
+        } else if self.written >= GAP_BYTES {
+            queue.drain(..self.written);
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    /// The socket may have room again: gives whether it had none.
+    pub(crate) fn unblock(&mut self) -> bool {
+        std::mem::replace(&mut self.blocked, false)
+    }
+
+    /// Begins to close: what is queued is written first, then the notice that
+    /// nothing more comes.
+    pub(crate) fn begin_to_close(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+        match self.state {
+            State::Connecting | State::Handshaking => {
+                self.close_when_open = true;
+                return Ok(());
+            }
+            State::Open => self.reason = CloseReason::Asked,
+            State::Deaf => {}
+            State::Closing | State::Lingering => return Ok(()),
+        }
+        self.deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
+        self.seal(shared)?;
+        if let Some(session) = &mut self.session {
+            let (before, unread) = (self.wire.len(), self.sealed.len());
+            // Without it the peer sees a cut, which is all that is lost.
+            let _ = session.send_close(&mut self.sealed, &mut self.wire);
+            shared.kept_bytes -= unread - self.sealed.len();
+            shared.queued_bytes += self.wire.len() - before;
+        }
+        self.forget_input(shared);
+        self.state = State::Closing;
+        self.arm(shared);
+        self.flush(shared)
+    }
+
+    /// Bytes that wait to be written.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        (self.plain.len() + self.wire.len()).saturating_sub(self.written)
+    }
+
+    /// The cookies of the messages that were not wholly written.
+    pub(crate) fn unsent_cookies(&mut self) -> impl Iterator<Item = u64> + '_ {
+        // Records do not tell where in them a message ends: while one of them
+        // is unwritten, so are all messages of the flush.
+        let written = if self.session.is_some() {
+            0
+        } else {
+            self.written_total
+        };
+        self.cookies
+            .drain(..)
+            .filter(move |(end, _)| *end > written)
+            .map(|(_, cookie)| cookie)
+    }
+
+    /// Gives back what it held of the shared things.
+    pub(crate) fn release(&mut self, shared: &mut Shared) {
+        shared.queued_bytes -= self.unsent_bytes();
+        self.forget_input(shared);
+        shared.buffers.give_back(&mut self.plain);
+        shared.buffers.give_back(&mut self.wire);
+        shared.wheel.cancel(self.timer);
+    }
+
+    /// Makes records of the messages that are queued.
+    fn seal(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+        let Some(session) = &mut self.session else {
+            return Ok(());
+        };
+        if self.plain.is_empty() {
+            return Ok(());
+        }
+        if self.wire.capacity() == 0 {
+            self.wire = shared.buffers.take();
+        }
+        let (before, unread) = (self.wire.len(), self.sealed.len());
+        let result = session.send(&self.plain, &mut self.sealed, &mut self.wire);
+        shared.kept_bytes -= unread - self.sealed.len();
+        shared.queued_bytes += self.wire.len() - before;
+        result.map_err(|_| CloseReason::Tls)?;
+        shared.queued_bytes -= self.plain.len();
+        shared.buffers.give_back(&mut self.plain);
+        Ok(())
+    }
+
+    /// No message is read any more; unless the owner closes first, the
+    /// deadline does.
+    fn turn_deaf(&mut self, reason: CloseReason, deadline_ms: u64) {
+        self.state = State::Deaf;
+        self.reason = reason;
+        self.begun_ms = None;
+        self.deadline_ms = deadline_ms;
+    }
+
+    /// The deadline was reached, or an earlier one that has moved since: gives
+    /// the reason to close, or starts the timer anew.
+    pub(crate) fn handle_timer(&mut self, shared: &mut Shared) -> Option<CloseReason> {
+        self.timer = TimerId::NONE;
+        self.timer_ms = u64::MAX;
+        if shared.now_ms < self.deadline(&shared.config) {
+            self.arm(shared);
+            return None;
+        }
+        Some(match self.state {
+            State::Connecting => CloseReason::ConnectTimeout,
+            State::Handshaking => CloseReason::Handshake,
+            State::Open
+                if self.begun_ms.is_some_and(|begun| {
+                    begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
+                }) =>
+            {
+                CloseReason::MessageTimeout
+            }
+            State::Open => CloseReason::Idle,
+            State::Deaf | State::Closing | State::Lingering => self.reason,
+        })
+    }
+
+    /// Starts the timer, unless one runs that ends before the deadline.
+    pub(crate) fn arm(&mut self, shared: &mut Shared) {
+        // Deadlines move with every message; the timer does not: it finds out
+        // when it fires.
+        let deadline = self.deadline(&shared.config);
+        if deadline < self.timer_ms {
+            shared.wheel.cancel(self.timer);
+            self.timer = shared.wheel.start(deadline, Due::Conn(self.flow.conn));
+            self.timer_ms = deadline;
+        }
+    }
+
+    fn deadline(&self, config: &NetConfig) -> u64 {
+        if self.state != State::Open {
+            return self.deadline_ms;
+        }
+        let idle = self.active_ms.saturating_add(config.idle_timeout_ms);
+        let message = self.begun_ms.map_or(u64::MAX, |begun| {
+            begun.saturating_add(config.message_timeout_ms)
+        });
+        idle.min(message)
+    }
+
+    /// Everything was written: tells the peer so, and goes on reading until it
+    /// closes too, because a socket that is closed with unread bytes in it
+    /// resets the connection, and the last answer may be lost with it.
+    fn begin_to_linger(&mut self, shared: &mut Shared) {
+        self.state = State::Lingering;
+        if let Some(socket) = &self.socket
+            && socket.shutdown(std::net::Shutdown::Write).is_err()
+        {
+            self.deadline_ms = shared.now_ms;
+        }
+        self.arm(shared);
+    }
+}

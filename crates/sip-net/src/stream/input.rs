@@ -1,0 +1,266 @@
+//! What a stream connection reads: records opened, messages cut.
+
+use std::io::{self, Read};
+
+use mio::net::TcpStream;
+use sip_msg::Framed;
+
+use super::{Conn, State};
+use crate::config::Framing;
+use crate::event::{CloseReason, NetEvent};
+use crate::shared::{READ_BYTES, Shared, traffic};
+
+/// An unfinished message up to this long is read on in the shared buffer; a
+/// longer one in a buffer of its own, so that bytes which come singly do not
+/// cost a copy of all before them.
+const CARRY_BYTES: usize = 4_096;
+
+impl Conn {
+    /// Reads once and hands on what is whole. Gives whether there may be more.
+    pub(crate) fn read(
+        &mut self,
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> Result<bool, CloseReason> {
+        let Some(socket) = &mut self.socket else {
+            return Ok(false);
+        };
+        if self.state != State::Open {
+            shared.turn_bytes += READ_BYTES;
+            return drain(socket, &mut shared.scratch);
+        }
+        let mut scratch = std::mem::take(&mut shared.scratch);
+        let encrypted = self.session.is_some();
+        let kept = if encrypted {
+            &mut self.sealed
+        } else {
+            &mut self.partial
+        };
+        let carried = if kept.len() <= CARRY_BYTES {
+            kept.len()
+        } else {
+            0
+        };
+        let (front, room) = scratch.split_at_mut(carried);
+        let room_len = room.len();
+        let result = match socket.read(room) {
+            Ok(0) => Err(CloseReason::Peer),
+            Ok(len) => {
+                shared.kept_bytes -= kept.len();
+                shared.turn_bytes += len;
+                traffic(&mut shared.counters, self.flow.transport).bytes_in += len as u64;
+                self.active_ms = shared.now_ms;
+                let more = len == room_len || self.ending;
+                if carried == kept.len() {
+                    front.copy_from_slice(kept);
+                    shared.buffers.give_back(kept);
+                    let input = scratch.get_mut(..carried + len).unwrap_or_default();
+                    self.take_input(input, encrypted, shared, on_event)
+                        .map(|consumed| {
+                            self.keep(input.get(consumed..).unwrap_or_default(), encrypted, shared);
+                            more
+                        })
+                } else {
+                    let mut input = std::mem::take(kept);
+                    input.extend_from_slice(room.get(..len).unwrap_or_default());
+                    self.take_input(&mut input, encrypted, shared, on_event)
+                        .map(|consumed| {
+                            if consumed == 0 {
+                                self.keep_whole(input, encrypted, shared);
+                            } else {
+                                self.keep(
+                                    input.get(consumed..).unwrap_or_default(),
+                                    encrypted,
+                                    shared,
+                                );
+                            }
+                            more
+                        })
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+            Err(_) => Err(CloseReason::Broken),
+        };
+        shared.scratch = scratch;
+        let more = result?;
+        if shared.kept_bytes > shared.config.read_buffers_bytes_max {
+            return Err(CloseReason::Refused);
+        }
+        self.arm(shared);
+        Ok(more)
+    }
+
+    /// Takes plaintext that the handshake pool read.
+    pub(crate) fn take_early(
+        &mut self,
+        plaintext: &[u8],
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) {
+        if !plaintext.is_empty() {
+            self.take_data(plaintext, shared, on_event);
+            self.arm(shared);
+        }
+    }
+
+    /// Takes bytes from the socket; gives how many of them are done with.
+    fn take_input(
+        &mut self,
+        input: &mut [u8],
+        encrypted: bool,
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> Result<usize, CloseReason> {
+        if !encrypted {
+            return Ok(self.frame(input, shared, on_event));
+        }
+        let Some(mut session) = self.session.take() else {
+            return Ok(input.len());
+        };
+        let mut output = std::mem::take(&mut self.wire);
+        let before = output.len();
+        let result = session.receive(input, &mut output, &mut |data| {
+            self.take_data(data, shared, on_event)
+        });
+        shared.queued_bytes += output.len() - before;
+        self.wire = output;
+        self.session = Some(session);
+        match result {
+            Ok(progress) if progress.peer_closed => Err(CloseReason::Peer),
+            Ok(progress) => Ok(progress.consumed),
+            Err(_) => {
+                // The alert, as far as the socket takes it.
+                let _ = self.write(shared);
+                Err(CloseReason::Tls)
+            }
+        }
+    }
+
+    /// Takes plaintext.
+    fn take_data(
+        &mut self,
+        data: &[u8],
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) {
+        if self.partial.is_empty() {
+            let consumed = self.frame(data, shared, on_event);
+            self.keep(data.get(consumed..).unwrap_or_default(), false, shared);
+        } else {
+            let mut input = std::mem::take(&mut self.partial);
+            shared.kept_bytes -= input.len();
+            input.extend_from_slice(data);
+            let consumed = self.frame(&input, shared, on_event);
+            input.drain(..consumed);
+            self.keep_whole(input, false, shared);
+        }
+    }
+
+    /// Hands on the whole messages at the front; gives their length.
+    fn frame(
+        &mut self,
+        input: &[u8],
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> usize {
+        if self.state != State::Open {
+            return input.len();
+        }
+        let flow = self.flow;
+        if self.framing == Framing::Raw {
+            if !input.is_empty() {
+                traffic(&mut shared.counters, flow.transport).messages_in += 1;
+                on_event(NetEvent::Data { flow, bytes: input });
+            }
+            return input.len();
+        }
+        let mut at = 0;
+        while let Some(rest) = input.get(at..)
+            && !rest.is_empty()
+        {
+            let len = match self.framer.next(rest, &shared.config.limits) {
+                Ok(Framed::More) => {
+                    self.begun_ms = Some(if at > 0 {
+                        shared.now_ms
+                    } else {
+                        self.begun_ms.unwrap_or(shared.now_ms)
+                    });
+                    return at;
+                }
+                Ok(Framed::Message { len }) => {
+                    if let Some(bytes) = rest.get(..len) {
+                        traffic(&mut shared.counters, flow.transport).messages_in += 1;
+                        on_event(NetEvent::Message { flow, bytes });
+                    }
+                    len
+                }
+                Ok(Framed::Ping { len }) => {
+                    shared.counters.pings += 1;
+                    // RFC 5626 5.4: "When a server receives a double CRLF
+                    // sequence between SIP messages on a connection-oriented
+                    // transport such as TCP or SCTP, it MUST immediately
+                    // respond with a single CRLF over the same connection."
+                    if let Err(reason) = self.queue(b"\r\n", 0, shared) {
+                        self.turn_deaf(reason, shared.now_ms);
+                        return input.len();
+                    }
+                    len
+                }
+                Ok(Framed::Skip { len }) => len,
+                Err(error) => {
+                    let deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
+                    self.turn_deaf(CloseReason::Malformed, deadline_ms);
+                    let head = rest.get(..error.head_len).unwrap_or(rest);
+                    on_event(NetEvent::Malformed { flow, head, error });
+                    return input.len();
+                }
+            };
+            // A framer that does not move would be asked for ever.
+            at += len.max(1);
+        }
+        self.begun_ms = None;
+        input.len()
+    }
+
+    /// Keeps the beginning of a message or of a record.
+    fn keep(&mut self, rest: &[u8], encrypted: bool, shared: &mut Shared) {
+        if rest.is_empty() {
+            return;
+        }
+        let mut buffer = shared.buffers.take();
+        buffer.extend_from_slice(rest);
+        self.keep_whole(buffer, encrypted, shared);
+    }
+
+    pub(super) fn keep_whole(&mut self, mut buffer: Vec<u8>, encrypted: bool, shared: &mut Shared) {
+        if buffer.is_empty() {
+            shared.buffers.give_back(&mut buffer);
+            return;
+        }
+        shared.kept_bytes += buffer.len();
+        if encrypted {
+            self.begun_ms = Some(self.begun_ms.unwrap_or(shared.now_ms));
+            self.sealed = buffer;
+        } else {
+            self.partial = buffer;
+        }
+    }
+
+    pub(super) fn forget_input(&mut self, shared: &mut Shared) {
+        shared.kept_bytes -= self.partial.len() + self.sealed.len();
+        shared.buffers.give_back(&mut self.partial);
+        shared.buffers.give_back(&mut self.sealed);
+    }
+}
+
+/// Reads and forgets.
+fn drain(socket: &mut TcpStream, scratch: &mut [u8]) -> Result<bool, CloseReason> {
+    match socket.read(scratch) {
+        Ok(0) => Err(CloseReason::Peer),
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(true),
+        Err(_) => Err(CloseReason::Broken),
+    }
+}

@@ -1,0 +1,346 @@
+//! A UDP listener: datagrams in, datagrams out, and what came of them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use mio::{Interest, Registry, Token};
+use sip_msg::{ConnId, Flow, ListenerId, Transport};
+use socket2::Socket;
+
+use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch};
+use crate::{Counters, Framing, NetEvent, SendError};
+
+mod recent;
+mod sources;
+
+use recent::Recent;
+use sources::Sources;
+
+/// Datagrams queued before they are written without being asked to.
+const WRITE_AT: usize = 256;
+/// Room kept for queued datagrams once they are written.
+const ARENA_KEPT_BYTES: usize = 1024 * 1024;
+/// Errors taken from the error queue at a time.
+const ERRORS_MAX: usize = 64;
+
+pub(crate) struct UdpPort {
+    listener: ListenerId,
+    socket: mio::net::UdpSocket,
+    local: SocketAddr,
+    framing: Framing,
+    /// What is to be sent: bytes, and datagrams in them.
+    arena: Vec<u8>,
+    items: Vec<Outgoing>,
+    /// How many of `items` were sent.
+    sent: usize,
+    /// Whether the socket was full when last written to.
+    blocked: bool,
+    queue_max: usize,
+    /// Drops as the kernel counts them, when last seen.
+    drops: u32,
+    sources: Option<Sources>,
+    recent: Recent,
+}
+
+impl UdpPort {
+    pub(crate) fn new(
+        listener: ListenerId,
+        socket: Socket,
+        local: SocketAddr,
+        framing: Framing,
+        queue_max: usize,
+        buffer_bytes: usize,
+    ) -> io::Result<Self> {
+        sys::set_udp_options(socket.as_raw_fd(), local.ip())?;
+        sys::set_buffer_bytes(socket.as_raw_fd(), buffer_bytes);
+        Ok(Self {
+            listener,
+            socket: mio::net::UdpSocket::from_std(socket.into()),
+            local,
+            framing,
+            arena: Vec::new(),
+            items: Vec::new(),
+            sent: 0,
+            blocked: false,
+            queue_max,
+            drops: 0,
+            sources: local.ip().is_unspecified().then(Sources::default),
+            recent: Recent::default(),
+        })
+    }
+
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(
+            &mut self.socket,
+            token,
+            Interest::READABLE | Interest::WRITABLE,
+        )
+    }
+
+    pub(crate) fn set_queue_max(&mut self, queue_max: usize) {
+        self.queue_max = queue_max;
+    }
+
+    /// Receives one batch; gives whether there may be more.
+    pub(crate) fn receive(
+        &mut self,
+        batch: &mut RecvBatch,
+        counters: &mut Counters,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> bool {
+        let (count, more) = match batch.receive(self.fd()) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // An error of a datagram sent earlier, which the error queue tells
+            // of; the next call goes on.
+            Err(_) => return true,
+        };
+        for index in 0..count {
+            let Some(datagram) = batch.get(index) else {
+                continue;
+            };
+            counters.udp.bytes_in += datagram.bytes.len() as u64;
+            if let Some(drops) = datagram.drops {
+                counters.udp_kernel_drops += u64::from(drops.wrapping_sub(self.drops));
+                self.drops = drops;
+            }
+            // RFC 3261 7.5: "Implementations processing SIP messages over
+            // stream-oriented transports MUST ignore any CRLF appearing before
+            // the start-line [H4.1]." Phones send such bytes over UDP too, to
+            // keep their way through a NAT open; they ask for no answer.
+            if self.framing == Framing::Sip && is_keep_alive(datagram.bytes) {
+                counters.udp_keep_alives += 1;
+                continue;
+            }
+            counters.udp.messages_in += 1;
+            let mut local = self.local;
+            if let (Some(sources), Some(ip)) = (&mut self.sources, datagram.local) {
+                local.set_ip(ip);
+                sources.remember(datagram.remote, ip);
+            }
+            let flow = Flow {
+                transport: Transport::Udp,
+                listener: self.listener,
+                local,
+                remote: datagram.remote,
+                conn: ConnId::NONE,
+            };
+            on_event(NetEvent::Datagram {
+                flow,
+                bytes: datagram.bytes,
+            });
+        }
+        more
+    }
+
+    /// Queues a datagram.
+    pub(crate) fn queue(
+        &mut self,
+        remote: SocketAddr,
+        bytes: &[u8],
+        cookie: u64,
+        batch: &mut SendBatch,
+        counters: &mut Counters,
+        failed: &mut impl FnMut(u64, SendError),
+    ) {
+        if self.items.len() >= WRITE_AT && !self.blocked {
+            self.flush(batch, counters, failed);
+        }
+        if self.items.len() - self.sent >= self.queue_max {
+            counters.udp_queue_drops += 1;
+            failed(cookie, SendError::Full);
+            return;
+        }
+        if remote.is_ipv4() != self.local.is_ipv4() {
+            counters.udp_unsendable += 1;
+            failed(cookie, SendError::Unsendable);
+            return;
+        }
+        self.recent.remember(remote, bytes, cookie);
+        let start = self.arena.len();
+        self.arena.extend_from_slice(bytes);
+        let source = self
+            .sources
+            .as_ref()
+            .and_then(|sources| sources.recall(remote));
+        self.items.push(Outgoing {
+            start,
+            end: self.arena.len(),
+            remote,
+            source,
+            cookie,
+        });
+    }
+
+    /// The socket may have room again.
+    pub(crate) fn unblock(&mut self) -> bool {
+        std::mem::replace(&mut self.blocked, false)
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.items.is_empty()
+    }
+
+    /// Sends what is queued, until the socket is full.
+    pub(crate) fn flush(
+        &mut self,
+        batch: &mut SendBatch,
+        counters: &mut Counters,
+        failed: &mut impl FnMut(u64, SendError),
+    ) {
+        // Whether the first datagram was refused before: the error may have
+        // been that of an earlier one, which the kernel reports only now.
+        let mut refused = false;
+        while let Some(unsent) = self.items.get(self.sent..)
+            && let Some(first) = unsent.first()
+            && !self.blocked
+        {
+            match batch.send(self.socket.as_raw_fd(), &self.arena, unsent) {
+                Ok(count) => {
+                    let sent = unsent.iter().take(count);
+                    counters.udp.bytes_out +=
+                        sent.map(|item| (item.end - item.start) as u64).sum::<u64>();
+                    counters.udp.messages_out += count as u64;
+                    self.sent += count;
+                    refused = false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if may_be_an_earlier_error(&error) && !refused => refused = true,
+                Err(_) => {
+                    counters.udp_unsendable += 1;
+                    failed(first.cookie, SendError::Unsendable);
+                    self.sent += 1;
+                    refused = false;
+                }
+            }
+        }
+        self.forget_sent();
+    }
+
+    /// Takes the ICMP errors that came back.
+    pub(crate) fn take_errors(
+        &mut self,
+        counters: &mut Counters,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+        failed: &mut impl FnMut(u64, SendError),
+    ) {
+        let mut quoted = [0; 1_024];
+        for _ in 0..ERRORS_MAX {
+            let Ok(Some(error)) = sys::receive_error(self.fd(), &mut quoted) else {
+                return;
+            };
+            let quoted = quoted.get(..error.quoted_len).unwrap_or_default();
+            if error.icmp.is_some_and(means_failure) {
+                counters.udp_unreachable += 1;
+                if let Some(cookie) = self.recent.take(error.remote, quoted) {
+                    failed(cookie, SendError::Unreachable);
+                }
+                on_event(NetEvent::Unreachable {
+                    listener: self.listener,
+                    remote: error.remote,
+                    quoted,
+                });
+            }
+        }
+    }
+
+    fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    fn forget_sent(&mut self) {
+        if self.sent >= self.items.len() {
+            self.items.clear();
+            self.arena.clear();
+            self.sent = 0;
+            self.arena.shrink_to(ARENA_KEPT_BYTES);
+        } else if self.sent >= WRITE_AT {
+            // The socket is full and the queue has moved on: close the gap.
+            let gap = self.items.get(self.sent).map_or(0, |first| first.start);
+            self.arena.drain(..gap);
+            self.items.drain(..self.sent);
+            for item in &mut self.items {
+                item.start -= gap;
+                item.end -= gap;
+            }
+            self.sent = 0;
+        }
+    }
+}
+
+/// Whether a datagram says nothing: line ends and zeroes.
+fn is_keep_alive(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b'\r' | b'\n' | 0))
+}
+
+/// Errors that a socket keeps from an ICMP message and hands to the next call.
+fn may_be_an_earlier_error(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(
+            libc::ECONNREFUSED
+                | libc::EHOSTUNREACH
+                | libc::ENETUNREACH
+                | libc::EPROTO
+                | libc::EACCES
+                | libc::EMSGSIZE
+        )
+    )
+}
+
+/// RFC 3261 18.4: "Host, network, port or protocol unreachable errors, or
+/// parameter problem errors SHOULD cause the transport layer to inform the
+/// transport user of a failure in sending. Source quench and TTL exceeded ICMP
+/// errors SHOULD be ignored."
+const fn means_failure(icmp: Icmp) -> bool {
+    match icmp {
+        // Too big for the path: the kernel has learned it, and the
+        // retransmission will be cut in fragments.
+        Icmp::V4(3, 4) => false,
+        Icmp::V4(kind, _) => matches!(kind, 3 | 12),
+        Icmp::V6(kind, _) => matches!(kind, 1 | 4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_some_icmp_errors_mean_that_a_message_failed() {
+        // RFC 3261 18.4: "Host, network, port or protocol unreachable errors,
+        // or parameter problem errors SHOULD cause the transport layer to
+        // inform the transport user of a failure in sending. Source quench and
+        // TTL exceeded ICMP errors SHOULD be ignored."
+        for (icmp, fails) in [
+            (Icmp::V4(3, 0), true),
+            (Icmp::V4(3, 1), true),
+            (Icmp::V4(3, 2), true),
+            (Icmp::V4(3, 3), true),
+            (Icmp::V4(3, 4), false),
+            (Icmp::V4(4, 0), false),
+            (Icmp::V4(11, 0), false),
+            (Icmp::V4(12, 0), true),
+            (Icmp::V6(1, 4), true),
+            (Icmp::V6(2, 0), false),
+            (Icmp::V6(3, 0), false),
+            (Icmp::V6(4, 1), true),
+        ] {
+            assert_eq!(means_failure(icmp), fails, "{icmp:?}");
+        }
+    }
+
+    #[test]
+    fn line_ends_and_zeroes_are_keep_alives() {
+        for (bytes, expected) in [
+            (&b""[..], true),
+            (b"\r\n\r\n", true),
+            (b"\0\0", true),
+            (b"\r\nx", false),
+        ] {
+            assert_eq!(is_keep_alive(bytes), expected, "{bytes:?}");
+        }
+    }
+}

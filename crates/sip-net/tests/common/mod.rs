@@ -1,0 +1,165 @@
+//! A worker's sockets with all that happened on them written down.
+// Each test file uses a part of it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
+use sip_net::{CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind};
+
+/// What happened, with the bytes copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    Datagram(Flow, Vec<u8>),
+    Message(Flow, Vec<u8>),
+    Data(Flow, Vec<u8>),
+    Malformed(Flow, Vec<u8>),
+    Accepted(Flow),
+    Opened(Flow),
+    Closed(ConnId, CloseReason),
+    SendFailed(u64, SendError),
+    Unreachable(SocketAddr, Vec<u8>),
+}
+
+pub struct Bench {
+    pub net: Net,
+    pub seen: Vec<Seen>,
+}
+
+impl Bench {
+    pub fn new(listeners: &[ListenerConfig], config: NetConfig) -> Self {
+        let mut sockets = bind(listeners, 1).unwrap();
+        Self {
+            net: Net::new(0, config, sockets.remove(0)).unwrap(),
+            seen: Vec::new(),
+        }
+    }
+
+    /// One listener on a port of the kernel's choice.
+    pub fn on(transport: Transport, ip: &str) -> Self {
+        Self::new(
+            &[ListenerConfig::new(transport, any_port(ip))],
+            NetConfig::default(),
+        )
+    }
+
+    pub fn addr(&self) -> SocketAddr {
+        self.net.local_addr(ListenerId(0)).unwrap()
+    }
+
+    pub fn turn(&mut self) {
+        let seen = &mut self.seen;
+        self.net
+            .poll(Some(Duration::from_millis(5)), |event| {
+                seen.push(copy(event))
+            })
+            .unwrap();
+    }
+
+    /// Turns until `find` finds what it looks for; takes that out.
+    pub fn until<T>(&mut self, find: impl Fn(&Seen) -> Option<T>) -> T {
+        self.until_with(&mut [], find)
+    }
+
+    /// The same, while others turn too.
+    pub fn until_with<T>(
+        &mut self,
+        others: &mut [&mut Bench],
+        find: impl Fn(&Seen) -> Option<T>,
+    ) -> T {
+        let patience = Instant::now();
+        loop {
+            if let Some((place, found)) = self
+                .seen
+                .iter()
+                .enumerate()
+                .find_map(|(i, seen)| Some((i, find(seen)?)))
+            {
+                self.seen.remove(place);
+                return found;
+            }
+            assert!(
+                patience.elapsed() < Duration::from_secs(30),
+                "waited in vain; seen: {:?}",
+                self.seen
+            );
+            self.turn();
+            others.iter_mut().for_each(|other| other.turn());
+        }
+    }
+
+    pub fn message(&mut self) -> (Flow, Vec<u8>) {
+        self.until(message)
+    }
+}
+
+pub fn message(seen: &Seen) -> Option<(Flow, Vec<u8>)> {
+    match seen {
+        Seen::Message(flow, bytes) | Seen::Datagram(flow, bytes) => Some((*flow, bytes.clone())),
+        _ => None,
+    }
+}
+
+pub fn closed(seen: &Seen) -> Option<CloseReason> {
+    match seen {
+        Seen::Closed(_, reason) => Some(*reason),
+        _ => None,
+    }
+}
+
+pub fn opened(seen: &Seen) -> Option<Flow> {
+    match seen {
+        Seen::Opened(flow) => Some(*flow),
+        _ => None,
+    }
+}
+
+pub fn send_failed(seen: &Seen) -> Option<(u64, SendError)> {
+    match seen {
+        Seen::SendFailed(cookie, error) => Some((*cookie, *error)),
+        _ => None,
+    }
+}
+
+pub fn to(transport: Transport, remote: SocketAddr) -> Target {
+    Target {
+        transport,
+        listener: ListenerId(0),
+        remote,
+        conn: ConnId::NONE,
+        may_open: true,
+        tls_name: None,
+    }
+}
+
+pub fn any_port(ip: &str) -> SocketAddr {
+    SocketAddr::new(ip.parse().unwrap(), 0)
+}
+
+/// A small request whose body is `body`.
+pub fn request(body: &str) -> Vec<u8> {
+    format!(
+        "OPTIONS sip:example.com SIP/2.0\r\n\
+         Via: SIP/2.0/TCP 192.0.2.1;branch=z9hG4bKnashds8\r\n\
+         From: <sip:a@example.com>;tag=1\r\nTo: <sip:b@example.com>\r\n\
+         Call-ID: {body}\r\nCSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+fn copy(event: NetEvent<'_>) -> Seen {
+    match event {
+        NetEvent::Datagram { flow, bytes } => Seen::Datagram(flow, bytes.to_vec()),
+        NetEvent::Message { flow, bytes } => Seen::Message(flow, bytes.to_vec()),
+        NetEvent::Data { flow, bytes } => Seen::Data(flow, bytes.to_vec()),
+        NetEvent::Malformed { flow, head, .. } => Seen::Malformed(flow, head.to_vec()),
+        NetEvent::Accepted { flow } => Seen::Accepted(flow),
+        NetEvent::Opened { flow } => Seen::Opened(flow),
+        NetEvent::Closed { conn, reason } => Seen::Closed(conn, reason),
+        NetEvent::SendFailed { cookie, error } => Seen::SendFailed(cookie, error),
+        NetEvent::Unreachable { remote, quoted, .. } => Seen::Unreachable(remote, quoted.to_vec()),
+    }
+}

@@ -1,0 +1,203 @@
+//! Datagrams over loopback.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::net::{SocketAddr, UdpSocket};
+
+use common::{Bench, Seen, any_port, message, request, send_failed, to};
+use sip_msg::{ConnId, ListenerId, Target, Transport};
+use sip_net::{ListenerConfig, NetConfig, SendError, bind};
+
+#[test]
+fn a_datagram_comes_whole_and_goes_back() {
+    for ip in ["127.0.0.1", "::1"] {
+        let mut server = Bench::on(Transport::Udp, ip);
+        let mut client = Bench::on(Transport::Udp, ip);
+        client
+            .net
+            .send(&to(Transport::Udp, server.addr()), b"ping", 0);
+        client.net.flush();
+        let (flow, bytes) = server.message();
+        assert_eq!(bytes, b"ping");
+        assert_eq!(
+            (flow.local, flow.remote, flow.conn),
+            (server.addr(), client.addr(), ConnId::NONE)
+        );
+        server.net.send(&Target::back(&flow), b"pong", 0);
+        let (back, bytes) = client.until_with(&mut [&mut server], message);
+        assert_eq!(
+            (back.remote, bytes.as_slice()),
+            (server.addr(), b"pong".as_slice())
+        );
+    }
+}
+
+#[test]
+fn batches_keep_order_and_long_datagrams_keep_their_ends() {
+    let mut server = Bench::on(Transport::Udp, "127.0.0.1");
+    let mut client = Bench::on(Transport::Udp, "127.0.0.1");
+    let target = to(Transport::Udp, server.addr());
+    let sent: Vec<Vec<u8>> = (1..=100u32)
+        .map(|n| n.to_string().repeat(n as usize).into_bytes())
+        .collect();
+    for bytes in &sent {
+        client.net.send(&target, bytes, 0);
+    }
+    client.net.flush();
+    for bytes in &sent {
+        assert_eq!(&server.message().1, bytes);
+    }
+    let longest = vec![7; 65_507];
+    client.net.send(&target, &longest, 0);
+    client.net.flush();
+    assert_eq!(server.message().1, longest);
+    assert_eq!(server.net.counters().udp.messages_in, 101);
+    assert_eq!(client.net.counters().udp.messages_out, 101);
+    assert_eq!(
+        client.net.counters().udp.bytes_out,
+        server.net.counters().udp.bytes_in
+    );
+}
+
+#[test]
+fn a_datagram_that_the_kernel_refuses_is_reported_and_the_rest_leaves() {
+    let mut server = Bench::on(Transport::Udp, "127.0.0.1");
+    let mut client = Bench::on(Transport::Udp, "127.0.0.1");
+    let target = to(Transport::Udp, server.addr());
+    client.net.send(&target, b"first", 1);
+    client.net.send(&target, &vec![0; 65_508], 2);
+    client.net.send(&target, b"last", 3);
+    client.net.send(
+        &to(Transport::Udp, "[::1]:5060".parse().unwrap()),
+        b"of another family",
+        4,
+    );
+    client.net.flush();
+    assert_eq!(server.message().1, b"first");
+    assert_eq!(server.message().1, b"last");
+    let mut failed = [client.until(send_failed), client.until(send_failed)];
+    failed.sort_by_key(|(cookie, _)| *cookie);
+    assert_eq!(
+        failed,
+        [(2, SendError::Unsendable), (4, SendError::Unsendable)]
+    );
+    assert_eq!(client.net.counters().udp_unsendable, 2);
+}
+
+#[test]
+fn a_dead_port_is_reported_with_the_datagram_it_was_for() {
+    for ip in ["127.0.0.1", "::1"] {
+        let dead = UdpSocket::bind(any_port(ip)).unwrap().local_addr().unwrap();
+        let mut server = Bench::on(Transport::Udp, ip);
+        let mut client = Bench::on(Transport::Udp, ip);
+        let message = request("nobody");
+        client.net.send(&to(Transport::Udp, dead), &message, 21);
+        client.net.flush();
+        // RFC 3261 18.4: "If the transport user asks for a message to be sent
+        // over an unreliable transport, and the result is an ICMP error, the
+        // behavior depends on the type of ICMP error. Host, network, port or
+        // protocol unreachable errors, or parameter problem errors SHOULD cause
+        // the transport layer to inform the transport user of a failure in
+        // sending."
+        assert_eq!(client.until(send_failed), (21, SendError::Unreachable));
+        let (remote, quoted) = client.until(|seen| match seen {
+            Seen::Unreachable(remote, quoted) => Some((*remote, quoted.clone())),
+            _ => None,
+        });
+        assert_eq!(remote, dead);
+        assert!(
+            !quoted.is_empty() && message.starts_with(&quoted),
+            "{quoted:?}"
+        );
+        // The error of one peer does not touch another's datagrams.
+        client.net.send(&to(Transport::Udp, dead), b"again", 0);
+        client.net.flush();
+        client
+            .net
+            .send(&to(Transport::Udp, server.addr()), b"alive", 0);
+        client.net.flush();
+        assert_eq!(server.message().1, b"alive");
+    }
+}
+
+#[test]
+fn a_socket_for_every_address_answers_from_the_one_it_was_asked_at() {
+    let mut server = Bench::on(Transport::Udp, "0.0.0.0");
+    let port = server.addr().port();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let asked: SocketAddr = format!("127.0.0.9:{port}").parse().unwrap();
+    client.connect(asked).unwrap();
+    client.send(b"who").unwrap();
+    let (flow, _) = server.message();
+    assert_eq!(flow.local, asked);
+    server.net.send(&Target::back(&flow), b"me", 0);
+    server.net.flush();
+    let mut buffer = [0; 16];
+    // A connected socket takes datagrams from that address alone.
+    let len = client.recv(&mut buffer).unwrap();
+    assert_eq!(&buffer[..len], b"me");
+}
+
+#[test]
+fn line_ends_alone_are_no_message() {
+    let mut server = Bench::on(Transport::Udp, "127.0.0.1");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for bytes in [&b"\r\n\r\n"[..], b"", b"\0\0\0\0", b"x"] {
+        client.send_to(bytes, server.addr()).unwrap();
+    }
+    assert_eq!(server.message().1, b"x");
+    assert_eq!(server.net.counters().udp_keep_alives, 3);
+}
+
+#[test]
+fn a_flood_is_dropped_by_the_kernel_and_counted() {
+    let config = NetConfig {
+        udp_receive_buffer_bytes: 4_096,
+        ..NetConfig::default()
+    };
+    let mut server = Bench::new(
+        &[ListenerConfig::new(Transport::Udp, any_port("127.0.0.1"))],
+        config,
+    );
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..1_000 {
+        client.send_to(&[1; 500], server.addr()).unwrap();
+    }
+    let mut received = 0;
+    // What is in the buffer was dropped around; the datagram after it says so.
+    while server.net.counters().udp_kernel_drops == 0 {
+        server.turn();
+        received += server.seen.drain(..).count() as u64;
+        client.send_to(b"after", server.addr()).unwrap();
+    }
+    let counters = server.net.counters();
+    assert!(received < 1_000);
+    assert!(counters.udp_kernel_drops >= 500, "{counters:?}");
+}
+
+#[test]
+fn workers_share_a_port_and_strangers_do_not() {
+    let config = ListenerConfig::new(Transport::Udp, any_port("127.0.0.1"));
+    let sockets = bind(std::slice::from_ref(&config), 2).unwrap();
+    let addr = sockets[0].local_addr(ListenerId(0)).unwrap();
+    assert_eq!(sockets[1].local_addr(ListenerId(0)), Some(addr));
+    assert_ne!(addr.port(), 0);
+    let taken = [ListenerConfig::new(Transport::Udp, addr)];
+    for workers in [1, 2] {
+        let error = bind(&taken, workers).unwrap_err();
+        assert_eq!((error.listener, error.addr), (ListenerId(0), addr));
+        assert!(error.to_string().contains(&addr.to_string()), "{error}");
+    }
+}
+
+#[test]
+fn a_listener_that_is_not_there_is_reported() {
+    let mut client = Bench::on(Transport::Udp, "127.0.0.1");
+    let target = Target {
+        listener: ListenerId(7),
+        ..to(Transport::Udp, client.addr())
+    };
+    client.net.send(&target, b"x", 9);
+    assert_eq!(client.until(send_failed), (9, SendError::NoListener));
+}

@@ -1,0 +1,408 @@
+//! What an operator does: domains and users, by hand or by the thousand.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rusqlite::TransactionBehavior;
+use sip_auth::{Algorithm, Ha1, Ha1Set, USERNAME_MAX};
+use zeroize::Zeroizing;
+
+use crate::{Database, StoreError, StoreErrorKind, csv};
+
+/// The columns of an export; an import may have `password` instead of the last three.
+const COLUMNS: [&str; 5] = ["user", "realm", "ha1_md5", "ha1_sha256", "ha1_sha512_256"];
+
+/// A subscriber, without what must not be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscriber {
+    /// The name.
+    pub user: String,
+    /// The realm, which is the domain unless the operator chose another.
+    pub realm: String,
+    /// When he was added.
+    pub created_unix_ms: u64,
+    /// When his password was last set.
+    pub updated_unix_ms: u64,
+}
+
+/// Users written in one transaction of an import: a few hundredths of a second.
+const IMPORT_STEP: usize = 5_000;
+/// The pause between two of them. SQLite's waiting writers look every few
+/// milliseconds whether it is their turn.
+const IMPORT_PAUSE: Duration = Duration::from_millis(20);
+
+/// What an import did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// Users that were not there before.
+    pub added: usize,
+    /// Users whose password was set anew.
+    pub changed: usize,
+}
+
+impl Database {
+    /// Adds a user.
+    pub fn add_user(
+        &mut self,
+        realm: &str,
+        user: &str,
+        password: &str,
+        unix_ms: u64,
+    ) -> Result<(), StoreError> {
+        check_names(realm, user)?;
+        check_password(password)?;
+        if self.has_user(realm, user)? {
+            let text = format!(
+                "{user} is in {realm} already; to change the password type: signet user passwd"
+            );
+            return Err(StoreError::new(StoreErrorKind::Exists, text));
+        }
+        let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
+        put(&self.connection, realm, user, &set, unix_ms)
+    }
+
+    /// Sets a user's password anew.
+    pub fn set_password(
+        &mut self,
+        realm: &str,
+        user: &str,
+        password: &str,
+        unix_ms: u64,
+    ) -> Result<(), StoreError> {
+        check_password(password)?;
+        if !self.has_user(realm, user)? {
+            return Err(no_such_user(realm, user));
+        }
+        let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
+        put(&self.connection, realm, user, &set, unix_ms)
+    }
+
+    /// Removes a user and wipes what was stored of him. His bindings end when
+    /// they expire.
+    pub fn remove_user(&mut self, realm: &str, user: &str) -> Result<(), StoreError> {
+        self.connection.execute_batch("PRAGMA secure_delete = ON")?;
+        match self.connection.execute(
+            "DELETE FROM subscribers WHERE realm = ? AND user = ?",
+            (realm, user),
+        )? {
+            0 => Err(no_such_user(realm, user)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is such a user.
+    pub fn has_user(&mut self, realm: &str, user: &str) -> Result<bool, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?;
+        Ok(statement.exists((realm, user))?)
+    }
+
+    /// Gives every user of `realm`, or of all realms, to `each`, in order.
+    pub fn users(
+        &mut self,
+        realm: Option<&str>,
+        each: &mut dyn FnMut(Subscriber),
+    ) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare(
+            "SELECT user, realm, created_unix_ms, updated_unix_ms FROM subscribers
+             WHERE ?1 IS NULL OR realm = ?1 ORDER BY realm, user",
+        )?;
+        let mut rows = statement.query((realm,))?;
+        while let Some(row) = rows.next()? {
+            each(Subscriber {
+                user: row.get(0)?,
+                realm: row.get(1)?,
+                created_unix_ms: u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0),
+                updated_unix_ms: u64::try_from(row.get::<_, i64>(3)?).unwrap_or(0),
+            });
+        }
+        Ok(())
+    }
+
+    /// How many users there are in all realms.
+    pub fn user_count(&mut self) -> Result<u64, StoreError> {
+        let count: i64 =
+            self.connection
+                .query_row("SELECT count(*) FROM subscribers", (), |row| row.get(0))?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Adds or changes the users of a list in CSV. Its first line names the
+    /// columns: `user`, perhaps `realm` or `domain` (`realm_default` where it is
+    /// missing or empty), and either `password` or the columns `ha1_md5`, `ha1_sha256` and
+    /// `ha1_sha512_256` of an export.
+    ///
+    /// The whole list is checked before the first user is written. It is written
+    /// in steps, so that a running server is not kept from its own writing; a
+    /// disk that fails between two of them leaves the users of the steps before,
+    /// and the same import again completes it.
+    pub fn import_users(
+        &mut self,
+        text: &str,
+        realm_default: Option<&str>,
+        unix_ms: u64,
+    ) -> Result<Imported, StoreError> {
+        let records = csv::parse(text)?;
+        let (head, rows) = records
+            .split_first()
+            .ok_or_else(|| input("the list is empty"))?;
+        let columns = Columns::find(&head.fields).map_err(|error| error.at_line(head.line))?;
+        let mut seen = HashSet::new();
+        let mut users = Vec::with_capacity(rows.len());
+        for row in rows {
+            let read = columns.read(&row.fields, head.fields.len(), realm_default);
+            let (realm, user, set) = read.map_err(|error| error.at_line(row.line))?;
+            if !seen.insert((realm, user)) {
+                return Err(
+                    input(&format!("{user} in {realm} stands in the list twice")).at_line(row.line),
+                );
+            }
+            users.push((realm, user, set));
+        }
+        let mut imported = Imported::default();
+        for (at, users) in users.chunks(IMPORT_STEP).enumerate() {
+            if at > 0 {
+                // A server that runs meanwhile gets its turn.
+                std::thread::sleep(IMPORT_PAUSE);
+            }
+            self.import_step(users, unix_ms, &mut imported)?;
+        }
+        Ok(imported)
+    }
+
+    fn import_step(
+        &mut self,
+        users: &[(&str, &str, Ha1Set)],
+        unix_ms: u64,
+        imported: &mut Imported,
+    ) -> Result<(), StoreError> {
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut step = *imported;
+        for (realm, user, set) in users {
+            let is_known = transaction
+                .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?
+                .exists((realm, user))?;
+            put(&transaction, realm, user, set, unix_ms)?;
+            if is_known {
+                step.changed += 1;
+            } else {
+                step.added += 1;
+            }
+        }
+        transaction.commit()?;
+        *imported = step;
+        Ok(())
+    }
+
+    /// All users in CSV, with their HA1s: as secret as the passwords.
+    pub fn export_users(&mut self, realm: Option<&str>) -> Result<Zeroizing<String>, StoreError> {
+        let mut out = Zeroizing::new(String::new());
+        csv::write(&COLUMNS, &mut out);
+        let mut statement = self.connection.prepare(
+            "SELECT user, realm, hex(ha1_md5), hex(ha1_sha256), hex(ha1_sha512_256) FROM subscribers
+             WHERE ?1 IS NULL OR realm = ?1 ORDER BY realm, user",
+        )?;
+        let mut rows = statement.query((realm,))?;
+        while let Some(row) = rows.next()? {
+            let (user, realm): (String, String) = (row.get(0)?, row.get(1)?);
+            let digest = |column| {
+                Ok::<_, StoreError>(Zeroizing::new(
+                    row.get::<_, String>(column)?.to_ascii_lowercase(),
+                ))
+            };
+            csv::write(
+                &[&user, &realm, &digest(2)?, &digest(3)?, &digest(4)?],
+                &mut out,
+            );
+        }
+        Ok(out)
+    }
+
+    /// Adds a domain, in lower case; false where it is there already.
+    pub fn add_domain(&mut self, name: &str, unix_ms: u64) -> Result<bool, StoreError> {
+        let name = name.to_ascii_lowercase();
+        let is_host = !name.is_empty()
+            && name.len() <= 253
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-._[]:".contains(&b));
+        if !is_host {
+            return Err(input(&format!(
+                "{name:?} is no domain; write a name like example.org"
+            )));
+        }
+        let added = self.connection.execute(
+            "INSERT OR IGNORE INTO domains VALUES (?, ?)",
+            (name, i64::try_from(unix_ms).unwrap_or(i64::MAX)),
+        )?;
+        Ok(added > 0)
+    }
+
+    /// Removes a domain; false where there is none of that name.
+    pub fn remove_domain(&mut self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.connection.execute(
+            "DELETE FROM domains WHERE name = ?",
+            (name.to_ascii_lowercase(),),
+        )? > 0)
+    }
+
+    /// The domains, in order.
+    pub fn domains(&mut self) -> Result<Vec<String>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare("SELECT name FROM domains ORDER BY name")?;
+        let names = statement.query_map((), |row| row.get(0))?;
+        Ok(names.collect::<Result<_, _>>()?)
+    }
+}
+
+/// Where the columns of a list are.
+struct Columns {
+    user: usize,
+    realm: Option<usize>,
+    secret: Secret,
+}
+
+enum Secret {
+    Password(usize),
+    Ha1([usize; 3]),
+}
+
+impl Columns {
+    fn find(head: &[String]) -> Result<Self, StoreError> {
+        let find = |name: &str| {
+            head.iter()
+                .position(|h| h.trim().eq_ignore_ascii_case(name))
+        };
+        let user = find("user").ok_or_else(|| {
+            input("no column is named user; begin with a line like: user,realm,password")
+        })?;
+        let digests = (find("ha1_md5"), find("ha1_sha256"), find("ha1_sha512_256"));
+        let secret = match (find("password"), digests) {
+            (Some(password), _) => Secret::Password(password),
+            (None, (Some(md5), Some(sha256), Some(sha512_256))) => {
+                Secret::Ha1([md5, sha256, sha512_256])
+            }
+            _ => {
+                return Err(input(
+                    "there is neither a column password nor ha1_md5, ha1_sha256 and ha1_sha512_256",
+                ));
+            }
+        };
+        Ok(Self {
+            user,
+            // A user's realm is his domain, and lists from elsewhere say so.
+            realm: find("realm").or_else(|| find("domain")),
+            secret,
+        })
+    }
+
+    fn read<'r>(
+        &self,
+        row: &'r [String],
+        width: usize,
+        realm_default: Option<&'r str>,
+    ) -> Result<(&'r str, &'r str, Ha1Set), StoreError> {
+        if row.len() != width {
+            return Err(input(&format!(
+                "there are {} fields, and the first line names {width}",
+                row.len()
+            )));
+        }
+        let field = |at: usize| row.get(at).map(String::as_str).unwrap_or_default();
+        let user = field(self.user);
+        let realm = self
+            .realm
+            .map(field)
+            .filter(|realm| !realm.is_empty())
+            .or(realm_default);
+        let realm = realm.ok_or_else(|| input("there is no realm; add a column realm"))?;
+        check_names(realm, user)?;
+        let set = match self.secret {
+            Secret::Password(at) => {
+                check_password(field(at))?;
+                Ha1Set::compute(user.as_bytes(), realm.as_bytes(), field(at).as_bytes())
+            }
+            Secret::Ha1([md5, sha256, sha512_256]) => {
+                let digest = |algorithm: Algorithm, at| {
+                    let wrong = || {
+                        input(&format!(
+                            "an HA1 for {} has {} hexadecimal digits",
+                            algorithm.as_str(),
+                            2 * algorithm.digest_len()
+                        ))
+                    };
+                    Ha1::from_hex(algorithm, field(at).as_bytes()).ok_or_else(wrong)
+                };
+                let (md5, sha256) = (
+                    digest(Algorithm::Md5, md5)?,
+                    digest(Algorithm::Sha256, sha256)?,
+                );
+                Ha1Set::from_parts(md5, sha256, digest(Algorithm::Sha512_256, sha512_256)?)
+                    .ok_or_else(|| input("an HA1 is for another algorithm"))?
+            }
+        };
+        Ok((realm, user, set))
+    }
+}
+
+fn put(
+    connection: &rusqlite::Connection,
+    realm: &str,
+    user: &str,
+    set: &Ha1Set,
+    unix_ms: u64,
+) -> Result<(), StoreError> {
+    let unix_ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
+    let digest = |algorithm| set.get(algorithm).expose();
+    connection
+        .prepare_cached(
+            "INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT (realm, user) DO UPDATE SET
+             ha1_md5 = ?3, ha1_sha256 = ?4, ha1_sha512_256 = ?5, updated_unix_ms = ?6",
+        )?
+        .execute((realm, user, digest(Algorithm::Md5), digest(Algorithm::Sha256), digest(Algorithm::Sha512_256), unix_ms))?;
+    Ok(())
+}
+
+/// What an HA1 is computed from must be told apart at its colons, and what
+/// stands in a header must not end it.
+fn check_names(realm: &str, user: &str) -> Result<(), StoreError> {
+    if user.is_empty() || user.len() > USERNAME_MAX {
+        return Err(input(&format!(
+            "a user's name has 1 to {USERNAME_MAX} bytes"
+        )));
+    }
+    if user.contains(':') || user.chars().any(char::is_control) {
+        return Err(input(&format!(
+            "the user's name {user:?} has a colon or a control character in it"
+        )));
+    }
+    if realm.is_empty() || realm.len() > 253 || realm.chars().any(char::is_control) {
+        return Err(input(&format!(
+            "{realm:?} is no realm; write the domain, like example.org"
+        )));
+    }
+    Ok(())
+}
+
+fn check_password(password: &str) -> Result<(), StoreError> {
+    if password.is_empty() || password.len() > 1_024 {
+        return Err(input("a password has 1 to 1024 bytes"));
+    }
+    Ok(())
+}
+
+fn no_such_user(realm: &str, user: &str) -> StoreError {
+    let text = format!("there is no {user} in {realm}; to see who there is type: signet user list");
+    StoreError::new(StoreErrorKind::NotFound, text)
+}
+
+fn input(text: &str) -> StoreError {
+    StoreError::new(StoreErrorKind::Input, text)
+}
+
+#[cfg(test)]
+mod tests;

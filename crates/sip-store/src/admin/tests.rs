@@ -1,0 +1,288 @@
+use super::*;
+use crate::testing::Folder;
+
+fn list(database: &mut Database, realm: Option<&str>) -> Vec<(String, String, u64, u64)> {
+    let mut all = Vec::new();
+    let each =
+        &mut |s: Subscriber| all.push((s.user, s.realm, s.created_unix_ms, s.updated_unix_ms));
+    database.users(realm, each).expect("read");
+    all
+}
+
+fn of(
+    user: &str,
+    realm: &str,
+    created_unix_ms: u64,
+    updated_unix_ms: u64,
+) -> (String, String, u64, u64) {
+    (
+        user.to_owned(),
+        realm.to_owned(),
+        created_unix_ms,
+        updated_unix_ms,
+    )
+}
+
+#[test]
+fn users_come_and_go() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    database
+        .add_user("example.org", "bob", "b", 1)
+        .expect("added");
+    database
+        .add_user("example.org", "alice", "a", 2)
+        .expect("added");
+    database
+        .add_user("example.com", "alice", "a", 3)
+        .expect("added");
+    let error = database
+        .add_user("example.org", "alice", "other", 4)
+        .expect_err("there already");
+    assert_eq!(error.kind(), StoreErrorKind::Exists);
+    assert!(error.to_string().contains("signet user passwd"), "{error}");
+    database
+        .set_password("example.org", "alice", "new", 5)
+        .expect("set");
+    assert_eq!(
+        list(&mut database, Some("example.org")),
+        [
+            of("alice", "example.org", 2, 5),
+            of("bob", "example.org", 1, 1)
+        ]
+    );
+    assert_eq!(list(&mut database, None).len(), 3);
+    assert_eq!(database.user_count().expect("read"), 3);
+    database.remove_user("example.org", "bob").expect("removed");
+    for error in [
+        database.remove_user("example.org", "bob"),
+        database.set_password("example.org", "bob", "b", 6),
+    ] {
+        assert_eq!(error.expect_err("gone").kind(), StoreErrorKind::NotFound);
+    }
+    assert_eq!(
+        list(&mut database, Some("example.org")),
+        [of("alice", "example.org", 2, 5)]
+    );
+}
+
+#[test]
+fn no_password_is_in_any_file() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    database
+        .add_user("example.org", "alice", "correct horse battery staple", 1)
+        .expect("added");
+    database
+        .import_users(
+            "user,realm,password\nbob,example.org,another long password\n",
+            None,
+            1,
+        )
+        .expect("imported");
+    let mut bytes = 0;
+    for entry in folder.path().read_dir().expect("a folder") {
+        let content = std::fs::read(entry.expect("a file").path()).expect("read");
+        bytes += content.len();
+        for password in ["correct horse battery staple", "another long password"] {
+            assert!(
+                !content
+                    .windows(password.len())
+                    .any(|window| window == password.as_bytes())
+            );
+        }
+    }
+    assert!(bytes > 10_000, "something was looked at");
+}
+
+#[test]
+fn what_cannot_be_told_apart_is_refused() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let long = "x".repeat(256);
+    for (realm, user, password) in [
+        ("example.org", "", "p"),
+        ("example.org", "a:b", "p"),
+        ("example.org", "a\r\nX: y", "p"),
+        ("example.org", &long, "p"),
+        ("", "alice", "p"),
+        ("example\n.org", "alice", "p"),
+        ("example.org", "alice", ""),
+    ] {
+        let error = database
+            .add_user(realm, user, password, 0)
+            .expect_err("refused");
+        assert_eq!(error.kind(), StoreErrorKind::Input, "{realm:?} {user:?}");
+    }
+    assert_eq!(database.user_count().expect("read"), 0);
+}
+
+#[test]
+fn an_export_imports_to_the_same() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    database
+        .add_user("example.org", "a\"li,ce", "a", 1)
+        .expect("added");
+    database
+        .add_user("example.com", "bob é", "b", 1)
+        .expect("added");
+    let export = database.export_users(None).expect("exported");
+    assert!(export.starts_with("user,realm,ha1_md5,ha1_sha256,ha1_sha512_256\n"));
+    let other_folder = Folder::new();
+    let mut other = other_folder.open();
+    assert_eq!(
+        other.import_users(&export, None, 1).expect("imported"),
+        Imported {
+            added: 2,
+            changed: 0
+        }
+    );
+    assert_eq!(*other.export_users(None).expect("exported"), *export);
+    assert_eq!(
+        other.import_users(&export, None, 2).expect("imported"),
+        Imported {
+            added: 0,
+            changed: 2
+        }
+    );
+    assert_eq!(
+        other
+            .export_users(Some("example.org"))
+            .expect("exported")
+            .lines()
+            .count(),
+        2
+    );
+}
+
+#[test]
+fn passwords_are_imported_as_their_digests() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let text = "Password, user \r\n secret ,alice\r\n\"x,y\",bob\r\n";
+    assert_eq!(
+        database
+            .import_users(text, Some("example.org"), 1)
+            .expect("imported"),
+        Imported {
+            added: 2,
+            changed: 0
+        }
+    );
+    let imported = database.export_users(None).expect("exported");
+    let other_folder = Folder::new();
+    let mut other = other_folder.open();
+    other
+        .add_user("example.org", "alice", " secret ", 1)
+        .expect("added");
+    other
+        .add_user("example.org", "bob", "x,y", 1)
+        .expect("added");
+    assert_eq!(*other.export_users(None).expect("exported"), *imported);
+}
+
+#[test]
+fn a_bad_list_changes_nothing_and_its_line_is_named() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    for (text, says) in [
+        ("", "the list is empty"),
+        ("alice,secret\n", "line 1: no column is named user"),
+        (
+            "user,realm\nalice,example.org\n",
+            "line 1: there is neither",
+        ),
+        ("user,password\nalice,x\n", "line 2: there is no realm"),
+        (
+            "user,realm,password\nalice,example.org,x\nbob,example.org\n",
+            "line 3: there are 2 fields",
+        ),
+        (
+            "user,realm,password\nalice,example.org,x\n\nalice,example.org,y\n",
+            "line 4: alice in example.org stands",
+        ),
+        (
+            "user,realm,password\nalice,example.org,x\na:b,example.org,y\n",
+            "line 3: the user's name",
+        ),
+        (
+            "user,realm,password\nalice,example.org,\n",
+            "line 2: a password has",
+        ),
+        (
+            "user,realm,ha1_md5,ha1_sha256,ha1_sha512_256\nalice,example.org,00,00,00\n",
+            "line 2: an HA1 for MD5 has 32",
+        ),
+        (
+            "user,realm,password\nalice,example.org,\"x\n",
+            "line 2: a quote",
+        ),
+    ] {
+        let error = database.import_users(text, None, 1).expect_err("refused");
+        assert!(error.to_string().starts_with(says), "{error}");
+        assert_eq!(database.user_count().expect("read"), 0, "{text}");
+    }
+}
+
+#[test]
+fn a_long_list_is_written_in_steps() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let mut text = String::from("user,ha1_md5,ha1_sha256,ha1_sha512_256\n");
+    let count = 2 * IMPORT_STEP + 1;
+    for user in 0..count {
+        text.push_str(&format!(
+            "user{user},{:032x},{:064x},{:064x}\n",
+            user, user, user
+        ));
+    }
+    let imported = database
+        .import_users(&text, Some("example.org"), 1)
+        .expect("imported");
+    assert_eq!(
+        imported,
+        Imported {
+            added: count,
+            changed: 0
+        }
+    );
+    assert_eq!(database.user_count().expect("read"), count as u64);
+}
+
+#[test]
+fn domains() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    assert!(database.add_domain("Example.org", 1).expect("added"));
+    assert!(
+        !database
+            .add_domain("example.ORG", 2)
+            .expect("there already")
+    );
+    assert!(database.add_domain("b.example", 3).expect("added"));
+    for bad in ["", "exa mple.org", "a@b", "a\nb"] {
+        assert_eq!(
+            database.add_domain(bad, 4).expect_err("refused").kind(),
+            StoreErrorKind::Input
+        );
+    }
+    assert_eq!(
+        database.domains().expect("read"),
+        ["b.example", "example.org"]
+    );
+    assert!(database.remove_domain("EXAMPLE.org").expect("removed"));
+    assert!(!database.remove_domain("example.org").expect("gone"));
+}
+
+#[test]
+fn a_column_named_domain_is_the_realm() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let text = "user,domain,password\nalice,example.net,secret\n";
+    database
+        .import_users(text, Some("example.org"), 1)
+        .expect("imported");
+    assert!(database.has_user("example.net", "alice").expect("read"));
+    assert!(!database.has_user("example.org", "alice").expect("read"));
+}

@@ -1,0 +1,307 @@
+use std::sync::mpsc::TrySendError;
+use std::sync::{Arc, Mutex};
+
+use sip_auth::Algorithm;
+
+use super::*;
+use crate::StoreErrorKind;
+use crate::bindings::Swept;
+use crate::testing::{Folder, binding, put};
+
+fn config() -> ServiceConfig {
+    ServiceConfig {
+        batch_max: 10,
+        idle_ms: 1,
+        sweep_ms: 0,
+        sweep_rows: 10,
+        round_pause_ms: 0,
+    }
+}
+
+fn failure() -> StoreError {
+    StoreError::new(StoreErrorKind::Full, "no room")
+}
+
+/// A store that writes down what it was asked, and fails on demand.
+#[derive(Default)]
+struct Fake {
+    groups: Vec<usize>,
+    fail: Vec<bool>,
+    sweeps: usize,
+    on_save: Option<Box<dyn FnMut() + Send>>,
+}
+
+impl BindingStore for Fake {
+    fn save(
+        &mut self,
+        changes: &mut dyn Iterator<Item = &BindingChange>,
+    ) -> Result<(), StoreError> {
+        if let Some(on_save) = &mut self.on_save {
+            on_save();
+        }
+        self.groups.push(changes.count());
+        if self.fail.get(self.groups.len() - 1) == Some(&true) {
+            Err(failure())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn delete_expired(&mut self, _: u64, _: usize) -> Result<Swept, StoreError> {
+        self.sweeps += 1;
+        Ok(Swept {
+            deleted: 1,
+            is_round: true,
+        })
+    }
+
+    fn load(&mut self, _: u64, _: &mut dyn FnMut(BindingChange)) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+}
+
+fn save(tag: u32) -> Save<u32> {
+    Save {
+        tag,
+        changes: vec![put("a", &tag.to_string(), binding(tag, 100))],
+    }
+}
+
+#[test]
+fn what_has_come_is_one_group_up_to_the_bound() {
+    let (orders, queue) = queue(100);
+    for tag in 0..25 {
+        orders.try_send(save(tag)).expect("room");
+    }
+    drop(orders);
+    let mut store = Fake::default();
+    let counters = ServiceCounters::default();
+    let mut answered = Vec::new();
+    serve_saves(
+        &mut store,
+        &queue,
+        &config(),
+        &counters,
+        || 0,
+        |answers| answered.push(std::mem::take(answers)),
+    );
+    assert_eq!(store.groups, [10, 10, 5]);
+    let tags: Vec<_> = answered
+        .iter()
+        .flatten()
+        .map(|(tag, result)| (*tag, *result))
+        .collect();
+    assert_eq!(tags, (0..25).map(|tag| (tag, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(
+        answered.iter().map(Vec::len).collect::<Vec<_>>(),
+        [10, 10, 5]
+    );
+    let figures = counters.figures();
+    assert_eq!(
+        (figures.saves, figures.save_groups, figures.saves_failed),
+        (25, 3, 0)
+    );
+    assert!(store.sweeps > 0 && figures.expired == store.sweeps as u64);
+}
+
+#[test]
+fn nobody_is_answered_before_the_commit() {
+    let (orders, queue) = queue(100);
+    for tag in 0..5 {
+        orders.try_send(save(tag)).expect("room");
+    }
+    drop(orders);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let at_save = events.clone();
+    let on_save: Box<dyn FnMut() + Send> =
+        Box::new(move || at_save.lock().expect("whole").push("commit"));
+    let mut store = Fake {
+        on_save: Some(on_save),
+        ..Fake::default()
+    };
+    let deliver = |answers: &mut Answers<u32, ()>| {
+        events
+            .lock()
+            .expect("whole")
+            .extend(answers.iter().map(|_| "answer"))
+    };
+    serve_saves(
+        &mut store,
+        &queue,
+        &config(),
+        &ServiceCounters::default(),
+        || 0,
+        deliver,
+    );
+    assert_eq!(
+        *events.lock().expect("whole"),
+        ["commit", "answer", "answer", "answer", "answer", "answer"]
+    );
+}
+
+#[test]
+fn a_failed_commit_is_the_answer_of_its_whole_group_and_of_no_other() {
+    let (orders, queue) = queue(100);
+    for tag in 0..30 {
+        orders.try_send(save(tag)).expect("room");
+    }
+    drop(orders);
+    let mut store = Fake {
+        fail: vec![false, true, false],
+        ..Fake::default()
+    };
+    let counters = ServiceCounters::default();
+    let mut failed = Vec::new();
+    serve_saves(
+        &mut store,
+        &queue,
+        &config(),
+        &counters,
+        || 0,
+        |answers| {
+            failed.extend(
+                answers
+                    .drain(..)
+                    .filter(|(_, result)| result.is_err())
+                    .map(|(tag, _)| tag),
+            );
+        },
+    );
+    assert_eq!(failed, (10..20).collect::<Vec<_>>());
+    assert_eq!(counters.figures().saves_failed, 10);
+}
+
+#[test]
+fn a_full_queue_answers_at_once() {
+    let (orders, queue) = queue(2);
+    orders.try_send(save(0)).expect("room");
+    orders.try_send(save(1)).expect("room");
+    assert!(matches!(
+        orders.try_send(save(2)),
+        Err(TrySendError::Full(Save { tag: 2, .. }))
+    ));
+    drop(queue);
+    assert!(matches!(
+        orders.try_send(save(3)),
+        Err(TrySendError::Disconnected(_))
+    ));
+}
+
+struct HalfBlind;
+
+impl CredentialStore for HalfBlind {
+    fn find(&mut self, keys: &[CredentialKey], answers: &mut Vec<Result<Option<Ha1>, StoreError>>) {
+        // The last one is forgotten altogether.
+        for key in keys.iter().skip(1) {
+            answers.push(match key.user() {
+                b"alice" => Ok(Some(Ha1::compute(key.algorithm(), b"alice", b"r", b"p"))),
+                b"broken" => Err(failure()),
+                _ => Ok(None),
+            });
+        }
+    }
+}
+
+#[test]
+fn look_ups_are_answered_one_by_one() {
+    let (questions, queue) = queue(100);
+    for (tag, user) in ["first", "alice", "broken", "nobody"]
+        .into_iter()
+        .enumerate()
+    {
+        let key = CredentialKey::new(user.as_bytes(), "r".into(), Algorithm::Md5);
+        questions.try_send(Lookup { tag, key }).expect("room");
+    }
+    drop(questions);
+    let counters = ServiceCounters::default();
+    let mut answered = Vec::new();
+    serve_lookups(&mut HalfBlind, &queue, &config(), &counters, |answers| {
+        answered.append(answers)
+    });
+    let short: Vec<_> = answered
+        .iter()
+        .map(|(tag, answer)| (*tag, answer.as_ref().map(Option::is_some)))
+        .collect();
+    assert_eq!(
+        short,
+        [
+            (0, Ok(true)),
+            (1, Err(&Unavailable)),
+            (2, Ok(false)),
+            (3, Err(&Unavailable))
+        ]
+    );
+    let figures = counters.figures();
+    assert_eq!(
+        (
+            figures.lookups,
+            figures.lookup_batches,
+            figures.lookups_failed
+        ),
+        (4, 1, 2)
+    );
+}
+
+#[test]
+fn complaints_are_told_at_most_once_a_second() {
+    let mut complaints = Complaints::new("tests");
+    for _ in 0..1_000 {
+        complaints.note(&failure(), 3);
+    }
+    // The first was told; the rest waits for the second to pass.
+    assert!(complaints.untold >= 3 * 990, "{}", complaints.untold);
+}
+
+#[test]
+fn all_of_it_on_threads_and_a_disk() {
+    let folder = Folder::new();
+    let mut bindings = folder.open().bindings().expect("opens");
+    let (orders, from_workers) = queue(64);
+    let acknowledged = Mutex::new(Vec::new());
+    let counters = ServiceCounters::default();
+    std::thread::scope(|scope| {
+        let (bindings, counters, acknowledged) = (&mut bindings, &counters, &acknowledged);
+        scope.spawn(move || {
+            let deliver = |answers: &mut Answers<u32, ()>| {
+                let mut acknowledged = acknowledged.lock().expect("whole");
+                acknowledged.append(answers);
+            };
+            serve_saves(
+                bindings,
+                &from_workers,
+                &ServiceConfig::default(),
+                counters,
+                || 0,
+                deliver,
+            );
+        });
+        for worker in 0..4 {
+            let orders = orders.clone();
+            scope.spawn(move || {
+                for n in 0..250 {
+                    let mut order = save(worker * 1_000 + n);
+                    while let Err(TrySendError::Full(back)) = orders.try_send(order) {
+                        order = back;
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        drop(orders);
+    });
+    let acknowledged = acknowledged.into_inner().expect("whole");
+    assert_eq!(acknowledged.len(), 1_000);
+    assert!(acknowledged.iter().all(|(_, result)| result.is_ok()));
+    let count = folder
+        .open()
+        .bindings()
+        .expect("opens")
+        .load(0, &mut |_| ())
+        .expect("read");
+    assert_eq!(count, 1_000);
+    let figures = counters.figures();
+    assert!(
+        figures.save_groups < 1_000,
+        "some were committed together: {figures:?}"
+    );
+}
