@@ -1,0 +1,143 @@
+//! What an operator does beside a server: users, certificates, a look at the
+//! configuration and at the bindings. A running server sees changes of users
+//! at once, because both read the same database.
+
+mod bindings;
+mod domains;
+mod password;
+mod users;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+pub use bindings::bindings;
+pub use domains::Domains;
+pub use password::PasswordFrom;
+pub use users::Users;
+
+use crate::Error;
+use crate::ca::Ca;
+use crate::config::{Config, Domain};
+use crate::data_dir::{DATABASE, DataDir};
+use crate::server::faults_of_files;
+
+/// Which server's data is meant.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// That of a configuration file.
+    Config(PathBuf),
+    /// A data folder.
+    Data(PathBuf),
+}
+
+/// What of a server the commands need.
+struct Opened {
+    data: DataDir,
+    /// The domain of names that are given without one.
+    domain: Domain,
+    /// The realm, where it is not the domain.
+    realm: Option<Domain>,
+}
+
+impl Place {
+    /// An error where there is no data yet. Who only looks, or changes what
+    /// is there, has then mistaken the folder and is not to find an empty one.
+    pub fn must_exist(&self) -> Result<(), Error> {
+        let folder = match self {
+            Self::Config(path) => Config::from_file(path)?.data,
+            Self::Data(path) => path.clone(),
+        };
+        if folder.join(DATABASE).exists() {
+            return Ok(());
+        }
+        Err(Error::new(
+            format!("there is no server's data in {}", folder.display()),
+            "name the server's folder with --data DIR or its file with --config FILE; \
+             `signet serve` or `signet user add` makes a new one",
+        ))
+    }
+
+    fn open(&self) -> Result<Opened, Error> {
+        match self {
+            Self::Config(path) => {
+                let config = Config::from_file(path)?;
+                let data = DataDir::open(&config.data)?;
+                let domain = data.default_domain(config.domains.first())?;
+                data.keep_domain(&domain)?;
+                Ok(Opened {
+                    data,
+                    domain,
+                    realm: config.authentication.realm,
+                })
+            }
+            Self::Data(path) => {
+                let data = DataDir::open(path)?;
+                let domain = data.default_domain(None)?;
+                data.keep_domain(&domain)?;
+                Ok(Opened {
+                    data,
+                    domain,
+                    realm: None,
+                })
+            }
+        }
+    }
+}
+
+/// Reads a configuration, and the certificates that it names, and says that it is good, or what is wrong.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let config = Config::from_file(path)?;
+    Config::told_in_place(path, faults_of_files(&config))?;
+    say(&format!("{}: good\n", path.display()))
+}
+
+/// Makes the authority of a data folder.
+pub fn ca_init(place: &Place) -> Result<(), Error> {
+    let opened = place.open()?;
+    Ca::init(&opened.data)?;
+    say(&format!(
+        "{} is for phones and neighbours: they trust what it certifies.\n{} stays here, and secret.\n",
+        opened.data.file("ca.pem").display(),
+        opened.data.file("ca.key").display()
+    ))
+}
+
+/// Issues a certificate by the authority of a data folder.
+pub fn ca_issue(place: &Place, names: &[String], out: Option<&Path>) -> Result<(), Error> {
+    let opened = place.open()?;
+    let ca = Ca::open_or_init(&opened.data)?;
+    let stem = match (out, names.first()) {
+        (Some(out), _) => out.to_owned(),
+        (None, Some(name)) => PathBuf::from(name),
+        (None, None) => {
+            return Err(Error::new(
+                "a certificate needs a name",
+                "type: signet ca issue sip.example.com",
+            ));
+        }
+    };
+    let issued = ca.issue(names, &stem)?;
+    say(&format!(
+        "{}\n{}\n",
+        issued.certificate.display(),
+        issued.key.display()
+    ))
+}
+
+/// An error of a value: what is wrong, a line end, the remedy.
+fn value_error(error: &str) -> Error {
+    let (what, remedy) = error.split_once('\n').unwrap_or((error, ""));
+    Error::new(what, remedy)
+}
+
+/// Writes to the standard output. A reader that has gone is no error.
+fn say(text: &str) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::new(
+            format!("cannot write to the standard output: {error}"),
+            "",
+        )),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,227 @@
+//! The users of a server: who they are, and the hashes of their passwords.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::Path;
+
+use sip_net::clock;
+use sip_store::{Database, StoreErrorKind};
+use zeroize::Zeroizing;
+
+use super::password::PasswordFrom;
+use super::{Opened, Place, say};
+use crate::Error;
+use crate::config::Domain;
+use crate::data_dir::write_whole;
+use crate::store_link::store_error;
+
+/// The users of one server.
+pub struct Users {
+    database: RefCell<Database>,
+    /// The domain of names that are given without one.
+    domain: Domain,
+    /// Whether that was asked for: then only its users are meant.
+    only: Option<Domain>,
+    /// The realm of all users, where it is not their domain.
+    realm: Option<Domain>,
+}
+
+/// A user by name, and the realm under which he is kept.
+struct Named {
+    user: String,
+    realm: Domain,
+}
+
+impl Users {
+    /// Opens them; `domain` is that of names which are given without one.
+    pub fn open(place: &Place, domain: Option<Domain>) -> Result<Self, Error> {
+        let Opened {
+            data,
+            domain: default,
+            realm,
+        } = place.open()?;
+        let database = Database::open(&data.database()).map_err(|error| store_error(&error))?;
+        Ok(Self {
+            database: RefCell::new(database),
+            domain: domain.clone().unwrap_or(default),
+            only: domain,
+            realm,
+        })
+    }
+
+    /// Adds a user.
+    pub fn add(&self, name: &str, from: PasswordFrom) -> Result<(), Error> {
+        let Named { user, realm } = self.parse(name)?;
+        // Before a password is asked for in vain.
+        if self.has(&user, &realm)? {
+            return Err(Error::new(
+                format!("there is a user {user}@{realm} already"),
+                format!("to change the password: signet user passwd {user}@{realm}"),
+            ));
+        }
+        let password = from.get(&format!("{user}@{realm}"))?;
+        let added =
+            self.database
+                .borrow_mut()
+                .add_user(&realm.0, &user, &password.text, clock::unix_ms());
+        added.map_err(|error| store_error(&error))?;
+        password.tell(&user, &realm)
+    }
+
+    /// Changes a user's password.
+    pub fn passwd(&self, name: &str, from: PasswordFrom) -> Result<(), Error> {
+        let Named { user, realm } = self.parse(name)?;
+        if !self.has(&user, &realm)? {
+            return Err(unknown(&user, &realm));
+        }
+        let password = from.get(&format!("{user}@{realm}"))?;
+        let set = self.database.borrow_mut().set_password(
+            &realm.0,
+            &user,
+            &password.text,
+            clock::unix_ms(),
+        );
+        set.map_err(|error| store_error(&error))?;
+        password.tell(&user, &realm)
+    }
+
+    /// Lists the users.
+    pub fn list(&self) -> Result<(), Error> {
+        let mut text = String::new();
+        let listed = self
+            .database
+            .borrow_mut()
+            .users(self.asked_realm(), &mut |subscriber| {
+                let _ = writeln!(text, "{}@{}", subscriber.user, subscriber.realm);
+            });
+        listed.map_err(|error| store_error(&error))?;
+        say(&text)
+    }
+
+    /// Removes a user.
+    pub fn remove(&self, name: &str) -> Result<(), Error> {
+        let Named { user, realm } = self.parse(name)?;
+        match self.database.borrow_mut().remove_user(&realm.0, &user) {
+            Ok(()) => say(&format!("removed {user}@{realm}\n")),
+            Err(error) if error.kind() == StoreErrorKind::NotFound => Err(unknown(&user, &realm)),
+            Err(error) => Err(store_error(&error)),
+        }
+    }
+
+    /// Adds or changes users from a list in CSV, all or none.
+    pub fn import(&self, file: &Path) -> Result<(), Error> {
+        let mut text = Zeroizing::new(String::new());
+        let read = if file == Path::new("-") {
+            std::io::stdin().lock().read_to_string(&mut text)
+        } else {
+            std::fs::File::open(file).and_then(|mut opened| opened.read_to_string(&mut text))
+        };
+        read.map_err(|error| Error::file("read", file, &error))?;
+        let realm = self.realm.as_ref().unwrap_or(&self.domain);
+        let imported =
+            self.database
+                .borrow_mut()
+                .import_users(&text, Some(&realm.0), clock::unix_ms());
+        let imported = imported.map_err(|error| {
+            Error::new(
+                format!("{}: {error}", file.display()),
+                "mend the list and type the command again; nothing was imported",
+            )
+        })?;
+        say(&format!(
+            "{} users added, {} changed\n",
+            imported.added, imported.changed
+        ))
+    }
+
+    /// Writes the users with their hashes.
+    pub fn export(&self, file: Option<&Path>) -> Result<(), Error> {
+        let text = self
+            .database
+            .borrow_mut()
+            .export_users(self.asked_realm())
+            .map_err(|error| store_error(&error))?;
+        match file {
+            Some(file) => write_whole(file, text.as_bytes(), 0o600),
+            None => say(&text),
+        }
+    }
+
+    fn has(&self, user: &str, realm: &Domain) -> Result<bool, Error> {
+        self.database
+            .borrow_mut()
+            .has_user(&realm.0, user)
+            .map_err(|error| store_error(&error))
+    }
+
+    fn asked_realm(&self) -> Option<&str> {
+        self.only.as_ref().map(|domain| domain.0.as_ref())
+    }
+
+    /// `alice`, `alice@example.com` or `sip:alice@example.com`.
+    fn parse(&self, name: &str) -> Result<Named, Error> {
+        let bare = name.strip_prefix("sip:").unwrap_or(name);
+        let (user, domain) = match bare.rsplit_once('@') {
+            Some((user, domain)) => (
+                user,
+                domain
+                    .parse::<Domain>()
+                    .map_err(|error| super::value_error(&error))?,
+            ),
+            None => (bare, self.domain.clone()),
+        };
+        Ok(Named {
+            user: valid_user(user)?,
+            realm: self.realm.clone().unwrap_or(domain),
+        })
+    }
+}
+
+fn unknown(user: &str, realm: &Domain) -> Error {
+    Error::new(
+        format!("there is no user {user}@{realm}"),
+        "signet user list shows all of them",
+    )
+}
+
+/// A user's name is what stands before the `@` of an address, unescaped.
+fn valid_user(user: &str) -> Result<String, Error> {
+    let is_good = (1..=128).contains(&user.len())
+        && user
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`{|}@:,%[]#".contains(&byte));
+    if is_good {
+        Ok(user.to_owned())
+    } else {
+        Err(Error::new(
+            format!("`{}` is no name for a user", user.escape_debug()),
+            "use letters, digits and - . _ + ~ ! * ' ( ) & = $ ; ? /, for example alice or +4930123456",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_users() {
+        for good in ["alice", "+4930123456", "a.b-c_d", "*98"] {
+            assert_eq!(valid_user(good).unwrap(), good);
+        }
+        for bad in [
+            "",
+            "a b",
+            "a:b",
+            "a@b",
+            "a\"b",
+            "a\nb",
+            "ä",
+            "a,b",
+            &"x".repeat(129),
+        ] {
+            assert!(valid_user(bad).is_err(), "{bad}");
+        }
+    }
+}

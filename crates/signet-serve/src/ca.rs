@@ -1,0 +1,393 @@
+//! A private certificate authority: enough for phones to check this server's
+//! name with one file, `ca.pem`. Keys are P-256, files with keys have mode 0600.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use rcgen::string::Ia5String;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use time::{Duration, OffsetDateTime};
+use x509_parser::extensions::GeneralName;
+use x509_parser::pem::Pem;
+
+use crate::Error;
+use crate::data_dir::{DataDir, refuse_readable_by_others, write_whole};
+
+/// How long an authority lasts.
+const CA_DAYS: i64 = 3_650;
+/// How long a certificate lasts; phones refuse much more.
+const LEAF_DAYS: i64 = 397;
+/// A server's own certificate is renewed when it has fewer days left.
+const RENEW_DAYS: i64 = 30;
+
+/// The authority of a data folder.
+pub struct Ca {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A certificate and its key, as files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The chain, in PEM.
+    pub certificate: PathBuf,
+    /// The private key, in PEM.
+    pub key: PathBuf,
+}
+
+impl Ca {
+    /// The authority of this folder; made where there is none.
+    pub fn open_or_init(data: &DataDir) -> Result<Self, Error> {
+        if data.file("ca.pem").exists() || data.file("ca.key").exists() {
+            Self::open(data)
+        } else {
+            Self::init(data)
+        }
+    }
+
+    /// Makes an authority; an old one is never overwritten.
+    pub fn init(data: &DataDir) -> Result<Self, Error> {
+        for name in ["ca.key", "ca.pem"] {
+            let path = data.file(name);
+            if path.exists() {
+                return Err(Error::new(
+                    format!("there is an authority already: {}", path.display()),
+                    "phones trust it; to make another, move ca.pem and ca.key away first",
+                ));
+            }
+        }
+        let mut tag = [0; 4];
+        crate::random_bytes(&mut tag)?;
+        let mut params = params_for(CA_DAYS);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "Signet");
+        // The name is new each time, so that a certificate tells which
+        // authority it is from.
+        params.distinguished_name.push(
+            DnType::CommonName,
+            format!("Signet private CA {:08x}", u32::from_be_bytes(tag)),
+        );
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = KeyPair::generate().map_err(|error| made("the authority's key", &error))?;
+        let certificate = params
+            .self_signed(&key)
+            .map_err(|error| made("the authority", &error))?;
+        let pem = certificate.pem();
+        data.write("ca.key", key.serialize_pem().as_bytes(), 0o600)?;
+        data.write("ca.pem", pem.as_bytes(), 0o644)?;
+        Ok(Self {
+            pem,
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// Reads the authority of this folder.
+    pub fn open(data: &DataDir) -> Result<Self, Error> {
+        let (pem_path, key_path) = (data.file("ca.pem"), data.file("ca.key"));
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|error| Error::file("read", path, &error))
+        };
+        let pem = read(&pem_path)?;
+        let key = read(&key_path)?;
+        refuse_readable_by_others(&key_path)?;
+        let spoilt = |path: &Path, error: &rcgen::Error| {
+            Error::new(
+                format!("{} cannot be used: {error}", path.display()),
+                "put the file back from a copy, or move ca.pem and ca.key away and type: signet ca init",
+            )
+        };
+        let key = KeyPair::from_pem(&key).map_err(|error| spoilt(&key_path, &error))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&pem, key).map_err(|error| spoilt(&pem_path, &error))?;
+        Ok(Self { pem, issuer })
+    }
+
+    /// The authority's certificate, in PEM.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// Issues a certificate for these host names and addresses to
+    /// `stem.pem` and `stem.key`.
+    pub fn issue(&self, names: &[String], stem: &Path) -> Result<Issued, Error> {
+        let mut seen = BTreeSet::new();
+        let names: Vec<String> = names
+            .iter()
+            .map(|name| canonical_name(name))
+            .filter(|name| seen.insert(name.clone()))
+            .collect();
+        let Some(first) = names.first() else {
+            return Err(Error::new(
+                "a certificate needs a name",
+                "give the host name or the address that its peers will check",
+            ));
+        };
+        let mut params = params_for(LEAF_DAYS);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, first.as_str());
+        for name in &names {
+            params.subject_alt_names.push(alt_name(name)?);
+            // RFC 5922 7.1: a SIP domain is named by a URI as well.
+            if name.parse::<IpAddr>().is_err()
+                && let Ok(uri) = Ia5String::try_from(format!("sip:{name}"))
+            {
+                params.subject_alt_names.push(SanType::URI(uri));
+            }
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![
+            ExtendedKeyUsagePurpose::ServerAuth,
+            ExtendedKeyUsagePurpose::ClientAuth,
+        ];
+        params.use_authority_key_identifier_extension = true;
+        let key = KeyPair::generate().map_err(|error| made("a key", &error))?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .map_err(|error| made("a certificate", &error))?;
+        let issued = Issued {
+            certificate: with_ending(stem, "pem"),
+            key: with_ending(stem, "key"),
+        };
+        write_whole(&issued.key, key.serialize_pem().as_bytes(), 0o600)?;
+        write_whole(&issued.certificate, certificate.pem().as_bytes(), 0o644)?;
+        Ok(issued)
+    }
+
+    /// The server's own certificate, `server.pem` and `server.key` in the
+    /// folder: issued anew where it is missing, near its end, by another
+    /// authority, or without one of `names`.
+    pub fn server_certificate(&self, data: &DataDir, names: &[String]) -> Result<Issued, Error> {
+        let issued = Issued {
+            certificate: data.file("server.pem"),
+            key: data.file("server.key"),
+        };
+        let wanted: BTreeSet<String> = names.iter().map(|name| canonical_name(name)).collect();
+        if issued.key.exists() && self.still_good(&issued.certificate, &wanted) {
+            refuse_readable_by_others(&issued.key)?;
+            return Ok(issued);
+        }
+        self.issue(names, &data.file("server"))
+    }
+
+    fn still_good(&self, certificate: &Path, wanted: &BTreeSet<String>) -> bool {
+        let Ok(pem) = std::fs::read(certificate) else {
+            return false;
+        };
+        let (Some(leaf), Some(ca)) = (first_pem(&pem), first_pem(self.pem.as_bytes())) else {
+            return false;
+        };
+        let (Ok(leaf), Ok(ca)) = (leaf.parse_x509(), ca.parse_x509()) else {
+            return false;
+        };
+        let ends = leaf.validity().not_after.timestamp();
+        let renew_at = OffsetDateTime::now_utc() + Duration::days(RENEW_DAYS);
+        let names: BTreeSet<String> = match leaf.subject_alternative_name() {
+            Ok(Some(alt)) => alt
+                .value
+                .general_names
+                .iter()
+                .filter_map(general_name)
+                .collect(),
+            _ => BTreeSet::new(),
+        };
+        ends > renew_at.unix_timestamp()
+            && leaf.issuer() == ca.subject()
+            && wanted.is_subset(&names)
+    }
+}
+
+/// The names under which this machine is reached: its host name and the
+/// addresses of its interfaces.
+pub fn machine_names() -> Vec<String> {
+    let mut names = vec!["localhost".to_owned()];
+    names.extend(
+        nix::unistd::gethostname()
+            .ok()
+            .and_then(|name| name.into_string().ok()),
+    );
+    names.extend(machine_addresses().iter().map(IpAddr::to_string));
+    names
+}
+
+/// The addresses of this machine's interfaces, those of other machines' use first.
+pub fn machine_addresses() -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = nix::ifaddrs::getifaddrs()
+        .into_iter()
+        .flatten()
+        .filter_map(|interface| {
+            let address = interface.address?;
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::V4(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::V6(v6.ip())))
+        })
+        // A link-local address is nothing without its interface.
+        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .collect();
+    addresses.sort_by_key(|ip| (ip.is_loopback(), ip.is_ipv6(), *ip));
+    addresses.dedup();
+    addresses
+}
+
+fn params_for(days: i64) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let now = OffsetDateTime::now_utc();
+    // Phones' clocks are not exact.
+    params.not_before = now - Duration::days(1);
+    params.not_after = now + Duration::days(days);
+    params
+}
+
+fn alt_name(name: &str) -> Result<SanType, Error> {
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Ok(SanType::IpAddress(ip));
+    }
+    let domain: Result<crate::config::Domain, String> = name.parse();
+    match domain
+        .ok()
+        .and_then(|domain| Ia5String::try_from(domain.to_string()).ok())
+    {
+        Some(name) => Ok(SanType::DnsName(name)),
+        None => Err(Error::new(
+            format!("`{name}` is neither a host name nor an address"),
+            "write it as peers check it, for example sip.example.com",
+        )),
+    }
+}
+
+/// Lower case, and an address without brackets and in its shortest form.
+fn canonical_name(name: &str) -> String {
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().map_or_else(
+        |_| bare.trim_end_matches('.').to_ascii_lowercase(),
+        |ip| ip.to_string(),
+    )
+}
+
+fn general_name(name: &GeneralName<'_>) -> Option<String> {
+    match name {
+        GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes)
+                .ok()
+                .map(|octets| IpAddr::from(octets).to_string()),
+            16 => <[u8; 16]>::try_from(*bytes)
+                .ok()
+                .map(|octets| IpAddr::from(octets).to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn first_pem(bytes: &[u8]) -> Option<Pem> {
+    Pem::iter_from_buffer(bytes).next()?.ok()
+}
+
+fn with_ending(stem: &Path, ending: &str) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+fn made(what: &str, error: &rcgen::Error) -> Error {
+    Error::new(format!("cannot make {what}: {error}"), "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use std::os::unix::fs::MetadataExt;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn leaf_names(issued: &Issued) -> BTreeSet<String> {
+        let pem = first_pem(&std::fs::read(&issued.certificate).unwrap()).unwrap();
+        let leaf = pem.parse_x509().unwrap();
+        let alt = leaf.subject_alternative_name().unwrap().unwrap();
+        alt.value
+            .general_names
+            .iter()
+            .filter_map(general_name)
+            .collect()
+    }
+
+    #[test]
+    fn an_authority_is_made_once_and_read_again() {
+        let temp = TempDir::new("ca-once");
+        let data = DataDir::open(temp.path()).unwrap();
+        let made = Ca::open_or_init(&data).unwrap();
+        assert_eq!(
+            data.file("ca.key").metadata().unwrap().mode() & 0o777,
+            0o600
+        );
+        let read = Ca::open_or_init(&data).unwrap();
+        assert_eq!(made.pem(), read.pem());
+        let error = Ca::init(&data).err().unwrap();
+        assert!(
+            error.what().contains("there is an authority already"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_certificate_bears_its_names_and_its_key_is_secret() {
+        let temp = TempDir::new("ca-names");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let issued = ca
+            .issue(
+                &names(&["Example.COM", "192.0.2.1", "[2001:db8::1]"]),
+                &data.file("phone"),
+            )
+            .unwrap();
+        assert_eq!(
+            leaf_names(&issued),
+            names(&["192.0.2.1", "2001:db8::1", "example.com"])
+                .into_iter()
+                .collect()
+        );
+        assert_eq!(issued.key.metadata().unwrap().mode() & 0o777, 0o600);
+        assert!(ca.issue(&[], &data.file("none")).is_err());
+        assert!(
+            ca.issue(&names(&["not a name"]), &data.file("none"))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn the_servers_certificate_is_kept_until_a_name_is_missing() {
+        let temp = TempDir::new("ca-kept");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let read = || std::fs::read(data.file("server.pem")).unwrap();
+        ca.server_certificate(&data, &names(&["a.example", "b.example"]))
+            .unwrap();
+        let first = read();
+        ca.server_certificate(&data, &names(&["a.example"]))
+            .unwrap();
+        assert_eq!(read(), first);
+        ca.server_certificate(&data, &names(&["a.example", "c.example"]))
+            .unwrap();
+        assert_ne!(read(), first);
+        // Another authority: its certificates are others.
+        let second = read();
+        std::fs::remove_file(data.file("ca.key")).unwrap();
+        std::fs::remove_file(data.file("ca.pem")).unwrap();
+        Ca::init(&data)
+            .unwrap()
+            .server_certificate(&data, &names(&["a.example"]))
+            .unwrap();
+        assert_ne!(read(), second);
+    }
+}

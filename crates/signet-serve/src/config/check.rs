@@ -1,0 +1,235 @@
+//! What cannot be seen in one value alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sip_msg::Transport;
+
+use super::{Config, Fault, VERSION};
+
+impl Config {
+    /// Everything that is wrong between the parts. A file must give its version.
+    pub(super) fn faults(&self, from_file: bool) -> Vec<Fault> {
+        let mut faults = Faults::default();
+        match self.version {
+            Some(VERSION) => {}
+            Some(_) => faults.add(
+                "version",
+                "this version of the format is not known",
+                &format!("write `version = {VERSION}`"),
+            ),
+            None if from_file => faults.add(
+                "version",
+                "the version of the format is missing",
+                &format!("begin the file with `version = {VERSION}`"),
+            ),
+            None => {}
+        }
+        self.check_listeners(&mut faults);
+        self.check_routes(&mut faults);
+        self.check_numbers(&mut faults);
+        faults.found
+    }
+
+    fn check_listeners(&self, faults: &mut Faults) {
+        let mut seen = BTreeSet::new();
+        for (nth, listen) in self.listen.iter().enumerate() {
+            let on = listen.on;
+            // Port 0 is another port each time; TLS and TCP share the ports.
+            let stream = on.transport.is_reliable();
+            if on.addr.port() != 0 && !seen.insert((stream, on.addr)) {
+                faults.add(
+                    &format!("listen.{nth}.on"),
+                    &format!("`{on}` is taken by a listener above"),
+                    "write another port, or drop one of the two",
+                );
+            }
+            let security = &listen.security;
+            if on.transport == Transport::Tls {
+                if security.certificate.is_some() != security.key.is_some() {
+                    faults.add(
+                        &format!("listen.{nth}.security"),
+                        "a certificate needs its key, and a key its certificate",
+                        "write both: security = { certificate = \"FILE\", key = \"FILE\" }; or neither, to use the data folder's own",
+                    );
+                }
+            } else if security.certificate.is_some() || security.key.is_some() {
+                faults.add(
+                    &format!("listen.{nth}.security"),
+                    &format!("{} has no certificate", on.transport.uri_name()),
+                    "listen on tls:ADDRESS:PORT, or drop it",
+                );
+            }
+        }
+        if self.listen.len() > 256 {
+            faults.add("listen", "there are more than 256 listeners", "drop some");
+        }
+    }
+
+    fn check_routes(&self, faults: &mut Faults) {
+        let mut groups = BTreeSet::new();
+        for (nth, group) in self.gateway_group.iter().enumerate() {
+            let at = format!("gateway_group.{nth}");
+            if !groups.insert(group.name.as_str()) {
+                faults.add(
+                    &format!("{at}.name"),
+                    &format!("a group named `{}` stands above", group.name),
+                    "give each group a name of its own",
+                );
+            }
+            if group.gateways.is_empty() {
+                faults.add(
+                    &format!("{at}.gateways"),
+                    "a group without gateways",
+                    "write gateways = [{ uri = \"sip:HOST:PORT\" }]",
+                );
+            }
+            for (member, gateway) in group.gateways.iter().enumerate() {
+                if group.security.tls
+                    && !matches!(gateway.uri.0.transport, None | Some(Transport::Tls))
+                {
+                    faults.add(
+                        &format!("{at}.gateways.{member}.uri"),
+                        "the group wants TLS, and this gateway is reached without it",
+                        "write ;transport=tls, or drop security = { tls = true } of the group",
+                    );
+                }
+            }
+        }
+        let mut rows = BTreeMap::new();
+        for (nth, route) in self.route.iter().enumerate() {
+            let at = format!("route.{nth}");
+            let row = match (&route.domain, &route.prefix) {
+                (Some(domain), None) => format!("domain {domain}"),
+                (None, Some(prefix)) => format!("prefix {}", prefix.0),
+                _ => {
+                    faults.add(
+                        &at,
+                        "a route is for a domain or for a prefix",
+                        "write one of the two: domain = \"example.net\" or prefix = \"+49\"",
+                    );
+                    continue;
+                }
+            };
+            if rows.insert(row.clone(), nth).is_some() {
+                faults.add(
+                    &at,
+                    &format!("a route for the {row} stands above"),
+                    "drop one of the two",
+                );
+            }
+            if !groups.contains(route.group.as_str()) {
+                let names: Vec<&str> = groups.iter().copied().collect();
+                let remedy = if names.is_empty() {
+                    "add a [[gateway_group]] with that name".to_owned()
+                } else {
+                    format!("write one of: {}", names.join(", "))
+                };
+                faults.add(
+                    &format!("{at}.group"),
+                    &format!("there is no group `{}`", route.group),
+                    &remedy,
+                );
+            }
+            if let Some(domain) = route
+                .domain
+                .as_ref()
+                .filter(|domain| self.domains.contains(domain))
+            {
+                faults.add(
+                    &format!("{at}.domain"),
+                    &format!("`{domain}` is one of our own domains"),
+                    "take it out of `domains`, or route by prefix",
+                );
+            }
+        }
+    }
+
+    fn check_numbers(&self, faults: &mut Faults) {
+        let registrar = &self.registrar;
+        if !(registrar.expires_min_s..=registrar.expires_max_s)
+            .contains(&registrar.expires_default_s)
+        {
+            faults.add(
+                "registrar.expires_default_s",
+                &format!(
+                    "{} is not from expires_min_s to expires_max_s",
+                    registrar.expires_default_s
+                ),
+                &format!(
+                    "write a number from {} to {}",
+                    registrar.expires_min_s, registrar.expires_max_s
+                ),
+            );
+        }
+        if self.authentication.algorithms.is_empty() {
+            faults.add(
+                "authentication.algorithms",
+                "without an algorithm nobody can prove who he is",
+                "write algorithms = [\"SHA-512-256\", \"SHA-256\", \"MD5\"]",
+            );
+        }
+        if self.timers.t1_ms > self.timers.t2_ms {
+            faults.add(
+                "timers.t1_ms",
+                "T1 is longer than T2",
+                "write a smaller t1_ms; RFC 3261 has 500 and 4000",
+            );
+        }
+        if self.limits.body_bytes > self.limits.message_bytes {
+            faults.add(
+                "limits.body_bytes",
+                "a body cannot be longer than the whole message",
+                "write a smaller body_bytes or a larger message_bytes",
+            );
+        }
+        if self.connections.write_queue_bytes_max < self.limits.message_bytes {
+            faults.add(
+                "connections.write_queue_bytes_max",
+                "a message of `limits.message_bytes` does not fit the queue",
+                "write a larger write_queue_bytes_max",
+            );
+        }
+        if self
+            .server_header
+            .bytes()
+            .any(|byte| !(0x20..0x7f).contains(&byte))
+            || self.server_header.len() > 128
+        {
+            faults.add(
+                "server_header",
+                "a Server header is one short line of plain text",
+                "write up to 128 printable characters, or \"\" for none",
+            );
+        }
+        for (nth, route) in self.registrar.service_route.iter().enumerate() {
+            let uri = route.trim_start_matches('<').trim_end_matches('>');
+            let is_route = (uri.starts_with("sip:") || uri.starts_with("sips:"))
+                && uri.split(';').any(|param| param.eq_ignore_ascii_case("lr"))
+                && uri.bytes().all(|byte| {
+                    (0x21..0x7f).contains(&byte) && byte != b'<' && byte != b'>' && byte != b','
+                });
+            if !is_route {
+                faults.add(
+                    &format!("registrar.service_route.{nth}"),
+                    &format!("`{route}` is no route"),
+                    "write a URI with the parameter lr, for example \"sip:sip.example.com;lr\"",
+                );
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Faults {
+    found: Vec<Fault>,
+}
+
+impl Faults {
+    fn add(&mut self, at: &str, what: &str, remedy: &str) {
+        self.found.push(Fault {
+            at: at.to_owned(),
+            what: what.to_owned(),
+            remedy: remedy.to_owned(),
+        });
+    }
+}

@@ -1,0 +1,279 @@
+//! Errors of a configuration: where, what, and what to write instead.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+
+/// Something wrong that was found by comparing the parts with each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The keys from the root to the place: `listen.0.security.key`.
+    pub at: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+/// A configuration that cannot be used. Its text names file, line and column
+/// of each fault and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file, or `options` for the command line.
+    pub path: PathBuf,
+    /// What is wrong, in the order of the file.
+    pub problems: Vec<Problem>,
+}
+
+/// One fault in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line and column, from 1; none for a missing file or an option.
+    pub place: Option<(usize, usize)>,
+    /// The line, for the reader.
+    pub line: String,
+    /// The columns to point at.
+    pub width: usize,
+    /// What is wrong.
+    pub what: String,
+    /// What to write instead.
+    pub remedy: String,
+}
+
+impl ConfigError {
+    pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+        let remedy = if error.kind() == std::io::ErrorKind::NotFound {
+            "name a file that is there, or start without --config".to_owned()
+        } else {
+            "make the file readable for the user that runs this program".to_owned()
+        };
+        Self::single(
+            path,
+            Problem {
+                place: None,
+                line: String::new(),
+                width: 0,
+                what: error.to_string(),
+                remedy,
+            },
+        )
+    }
+
+    pub(crate) fn unparsable(path: &Path, text: &str, error: &toml::de::Error) -> Self {
+        let (what, remedy) = explain(error.message());
+        Self::single(path, Problem::new(text, error.span(), what, remedy))
+    }
+
+    pub(crate) fn faulty(path: &Path, text: &str, faults: Vec<Fault>) -> Self {
+        let mut problems: Vec<Problem> = faults
+            .into_iter()
+            .map(|fault| {
+                let span = (!text.is_empty())
+                    .then(|| locate(text, &fault.at))
+                    .flatten();
+                Problem::new(text, span, fault.what, fault.remedy)
+            })
+            .collect();
+        problems.sort_by_key(|problem| problem.place);
+        Self {
+            path: path.to_owned(),
+            problems,
+        }
+    }
+
+    fn single(path: &Path, problem: Problem) -> Self {
+        Self {
+            path: path.to_owned(),
+            problems: vec![problem],
+        }
+    }
+}
+
+impl Problem {
+    fn new(text: &str, span: Option<Range<usize>>, what: String, remedy: String) -> Self {
+        let Some(span) = span else {
+            return Self {
+                place: None,
+                line: String::new(),
+                width: 0,
+                what,
+                remedy,
+            };
+        };
+        let before = text.get(..span.start).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let line = text
+            .get(line_start..)
+            .and_then(|rest| rest.lines().next())
+            .unwrap_or("");
+        let column = before
+            .get(line_start..)
+            .map_or(0, |front| front.chars().count());
+        let marked = text.get(span).map_or(1, |marked| {
+            marked.lines().next().unwrap_or("").chars().count()
+        });
+        Self {
+            place: Some((before.matches('\n').count() + 1, column + 1)),
+            line: line.to_owned(),
+            width: marked.clamp(1, line.chars().count().saturating_sub(column).max(1)),
+            what,
+            remedy,
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, problem) in self.problems.iter().enumerate() {
+            if nth > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.path.display())?;
+            if let Some((line, column)) = problem.place {
+                write!(f, ":{line}:{column}")?;
+            }
+            write!(f, ": {}", problem.what)?;
+            if let Some((line, column)) = problem.place {
+                let margin = line.to_string().len();
+                write!(f, "\n{line} | {}", problem.line)?;
+                write!(
+                    f,
+                    "\n{:margin$} | {:skip$}{}",
+                    "",
+                    "",
+                    "^".repeat(problem.width),
+                    skip = column - 1
+                )?;
+            }
+            if !problem.remedy.is_empty() {
+                write!(f, "\n  {}", problem.remedy)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Splits a message of the TOML reader into fault and remedy, with a
+/// suggestion for a misspelt word.
+fn explain(message: &str) -> (String, String) {
+    if let Some((what, remedy)) = message.split_once('\n') {
+        return (what.to_owned(), remedy.trim_end().to_owned());
+    }
+    let mut words = message.split('`').skip(1).step_by(2);
+    let expected = message
+        .split_once("expected ")
+        .map_or("", |(_, expected)| expected);
+    let kind = if message.starts_with("unknown field") {
+        "unknown key"
+    } else if message.starts_with("unknown variant") {
+        "unknown value"
+    } else if message.starts_with("missing field") {
+        let field = words.next().unwrap_or("");
+        return (
+            format!("the key `{field}` is missing"),
+            format!("add `{field} = …`; etc/signet.toml shows how"),
+        );
+    } else {
+        let remedy = if expected.is_empty() {
+            String::new()
+        } else {
+            format!("write {expected}")
+        };
+        return (message.to_owned(), remedy);
+    };
+    let given = words.next().unwrap_or("");
+    let known: Vec<&str> = words.collect();
+    let remedy = match nearest(given, &known) {
+        Some(word) => format!("did you mean `{word}`?"),
+        None => format!("write one of: {}", known.join(", ")),
+    };
+    (format!("{kind} `{given}`"), remedy)
+}
+
+/// The word among `known` that `given` is most likely a misspelling of.
+fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let given = given.to_ascii_lowercase().replace('-', "_");
+    known
+        .iter()
+        .map(|word| (distance(&given, word), *word))
+        .filter(|(distance, word)| {
+            *distance <= 1 + word.len() / 4 || word.starts_with(&given) && given.len() > 2
+        })
+        .min()
+        .map(|(_, word)| word)
+}
+
+/// How many letters must be changed, added, dropped or swapped with their
+/// neighbour to make `a` of `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(64).collect();
+    let b: Vec<char> = b.chars().take(64).collect();
+    let mut before_last: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let at = |row: &[usize], j: usize| row.get(j).copied().unwrap_or(usize::MAX - 1);
+            let mut cost = (at(&last, j) + usize::from(from != to))
+                .min(at(&last, j + 1) + 1)
+                .min(at(&row, j) + 1);
+            if i > 0 && j > 0 && a.get(i - 1) == Some(to) && b.get(j - 1) == Some(from) {
+                cost = cost.min(at(&before_last, j - 1) + 1);
+            }
+            row.push(cost);
+        }
+        before_last = std::mem::replace(&mut last, row);
+    }
+    last.last().copied().unwrap_or(0)
+}
+
+/// Where the value at `path` stands in the text, or the nearest table around it.
+fn locate(text: &str, path: &str) -> Option<Range<usize>> {
+    let root = DeTable::parse(text).ok()?;
+    let mut steps = path.split('.');
+    let mut value = root.get_ref().get(steps.next()?)?;
+    let mut span = value.span();
+    for step in steps {
+        let inner = match value.get_ref() {
+            DeValue::Table(table) => table.get(step),
+            DeValue::Array(array) => step.parse::<usize>().ok().and_then(|nth| array.get(nth)),
+            _ => None,
+        };
+        let Some(inner) = inner else { break };
+        value = inner;
+        span = value.span();
+    }
+    Some(span)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspelt_words_are_recognised() {
+        assert_eq!(nearest("lisen", &["listen", "route"]), Some("listen"));
+        assert_eq!(nearest("domain", &["domains", "data"]), Some("domains"));
+        assert_eq!(
+            nearest("drain-timeout-ms", &["drain_timeout_ms"]),
+            Some("drain_timeout_ms")
+        );
+        assert_eq!(nearest("weihgt", &["weight", "uri"]), Some("weight"));
+        assert_eq!(nearest("banana", &["listen", "route"]), None);
+        assert_eq!(distance("ab", "ba"), 1);
+        assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn a_place_in_the_text_is_found_by_its_path() {
+        let text = "a = 1\n[[b]]\nc = { d = \"x\" }\n[[b]]\nc = { d = \"y\" }\n";
+        let span = locate(text, "b.1.c.d").unwrap();
+        assert_eq!(text.get(span), Some("\"y\""));
+        assert!(locate(text, "b.1.missing").is_some());
+        assert_eq!(locate(text, "missing"), None);
+    }
+}

@@ -1,0 +1,190 @@
+//! The configuration: a tree of plain data, from a file in TOML or from the
+//! command line. The format has a version, and an unknown key is an error.
+//! `etc/signet.toml` shows every key.
+//!
+//! A configuration is read in three steps, and a server starts, or changes,
+//! only when all three succeed: the text becomes a [`Config`], its parts are
+//! compared with each other, and the whole becomes a [`crate::plan::Plan`],
+//! for which certificates are read.
+
+mod check;
+mod diagnose;
+mod restart;
+mod sections;
+mod values;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+pub use diagnose::{ConfigError, Fault};
+pub use sections::{
+    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen,
+    ListenSecurity, Log, LogLevel, Metrics, Mode, PeerSecurity, Proxy, Registrar, Route, Timers,
+    Tls, Trusted,
+};
+pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
+
+use values::within;
+
+/// The version of the format that this program reads.
+pub const VERSION: u32 = 1;
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The version of the format, which a file must give.
+    pub version: Option<u32>,
+    /// The folder for certificates, secrets and the database.
+    pub data: PathBuf,
+    /// The domains that this server is responsible for; the first is the
+    /// default. When there is none, that of the data folder.
+    pub domains: Vec<Domain>,
+    /// How requests are treated.
+    pub mode: Mode,
+    /// Whether calls from elsewhere to our users are let in without proof.
+    pub inbound: Inbound,
+    /// The next hop of all that is not for a local user.
+    pub forward: Option<HopUri>,
+    /// The value of the Server header; empty for none.
+    pub server_header: String,
+    /// Worker threads; 0 is one for each core.
+    #[serde(deserialize_with = "within::<_, _, 0, 255>")]
+    pub workers: usize,
+    /// Whether each worker is pinned to a core of its own.
+    pub pin: bool,
+    /// How long transactions may take to end after SIGTERM.
+    #[serde(deserialize_with = "within::<_, _, 0, 600_000>")]
+    pub drain_timeout_ms: u64,
+    /// Where to listen; when there is none, UDP and TCP 5060 and TLS 5061 on
+    /// all addresses.
+    pub listen: Vec<Listen>,
+    /// Digest authentication.
+    pub authentication: Authentication,
+    /// Peers that are trusted by their address.
+    pub trusted: Vec<Trusted>,
+    /// Groups of gateways.
+    pub gateway_group: Vec<GatewayGroup>,
+    /// Which numbers and domains go to which group.
+    pub route: Vec<Route>,
+    /// The registrar.
+    pub registrar: Registrar,
+    /// The proxy.
+    pub proxy: Proxy,
+    /// Transaction timers.
+    pub timers: Timers,
+    /// TLS, as far as it is not a listener's own.
+    pub tls: Tls,
+    /// Bounds on a message.
+    pub limits: Limits,
+    /// Bounds on what is under way.
+    pub bounds: Bounds,
+    /// Bounds and deadlines of sockets.
+    pub connections: Connections,
+    /// The resolver.
+    pub dns: Dns,
+    /// Figures and health, over HTTP.
+    pub metrics: Metrics,
+    /// Logs.
+    pub log: Log,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            version: None,
+            data: PathBuf::from("signet-data"),
+            domains: Vec::new(),
+            mode: Mode::Stateful,
+            inbound: Inbound::Trusted,
+            forward: None,
+            server_header: "Signet".to_owned(),
+            workers: 0,
+            pin: false,
+            drain_timeout_ms: 10_000,
+            listen: Vec::new(),
+            authentication: Authentication::default(),
+            trusted: Vec::new(),
+            gateway_group: Vec::new(),
+            route: Vec::new(),
+            registrar: Registrar::default(),
+            proxy: Proxy::default(),
+            timers: Timers::default(),
+            tls: Tls::default(),
+            limits: Limits::default(),
+            bounds: Bounds::default(),
+            connections: Connections::default(),
+            dns: Dns::default(),
+            metrics: Metrics::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file. Relative paths in it are taken from its folder.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+        let mut config = Self::from_text(path, &text)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        for given in config.paths_mut() {
+            if given.is_relative() {
+                *given = folder.join(&given);
+            }
+        }
+        Ok(config)
+    }
+
+    /// Reads and checks a text; `path` is only for the errors.
+    pub fn from_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self =
+            toml::from_str(text).map_err(|error| ConfigError::unparsable(path, text, &error))?;
+        let faults = config.faults(true);
+        if faults.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::faulty(path, text, faults))
+        }
+    }
+
+    /// The error that tells of faults which were found in the file's values
+    /// later, where there are any.
+    pub(crate) fn told_in_place(path: &Path, faults: Vec<Fault>) -> Result<(), ConfigError> {
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        Err(ConfigError::faulty(path, &text, faults))
+    }
+
+    /// Checks a configuration that came from the command line.
+    pub fn check_options(&self) -> Result<(), ConfigError> {
+        let faults = self.faults(false);
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(ConfigError::faulty(Path::new("options"), "", faults))
+        }
+    }
+
+    fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let of_listeners = self
+            .listen
+            .iter_mut()
+            .flat_map(|listen| {
+                [
+                    listen.security.certificate.as_mut(),
+                    listen.security.key.as_mut(),
+                ]
+            })
+            .flatten();
+        std::iter::once(&mut self.data)
+            .chain(of_listeners)
+            .chain(self.tls.trust.iter_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,507 @@
+//! The tables of a configuration and their defaults.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::values::{
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, within,
+};
+
+/// How requests are treated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// A stateful proxy.
+    #[default]
+    Stateful,
+    /// A stateless proxy.
+    Stateless,
+    /// A redirect server.
+    Redirect,
+}
+
+/// Whether calls from elsewhere to our users are let in without proof.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Inbound {
+    /// Only from trusted peers.
+    #[default]
+    Trusted,
+    /// From anyone.
+    Anyone,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// Where.
+    pub on: ListenAt,
+    /// The host and port that stand in Via and Record-Route.
+    pub advertise: Option<Advertised>,
+    /// The listener's own security.
+    #[serde(default)]
+    pub security: ListenSecurity,
+}
+
+/// A listener's certificate; without one, that of the data folder's own CA.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListenSecurity {
+    /// PEM file: the chain, the server's own certificate first.
+    pub certificate: Option<PathBuf>,
+    /// PEM file: its private key.
+    pub key: Option<PathBuf>,
+}
+
+/// Digest authentication.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Authentication {
+    /// Whether users prove who they are.
+    pub required: bool,
+    /// The realm; without one, the domain of the request.
+    pub realm: Option<Domain>,
+    /// The algorithms that are offered and accepted, most preferred first.
+    pub algorithms: Vec<DigestAlgorithm>,
+    /// Beginnings of the User-Agent of phones that are offered MD5 alone.
+    pub md5_only_agents: Vec<String>,
+    /// Whether `auth-int` is offered beside `auth`.
+    pub offer_auth_int: bool,
+    /// Whether a 2xx carries Authentication-Info.
+    pub authentication_info: bool,
+    /// How long a nonce is good for.
+    #[serde(deserialize_with = "within::<_, _, 5, 86_400>")]
+    pub nonce_lifetime_s: u64,
+    /// Nonces whose counts are remembered, against replay.
+    #[serde(deserialize_with = "within::<_, _, 1_024, 100_000_000>")]
+    pub replay_entries_max: usize,
+    /// How long a request waits for the store.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub lookup_timeout_ms: u64,
+    /// Requests of one worker that wait for the store at a time.
+    #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
+    pub lookups_max: usize,
+}
+
+impl Default for Authentication {
+    fn default() -> Self {
+        let engine = sip_engine::settings::AuthSettings::default();
+        let auth = sip_auth::AuthConfig::default();
+        Self {
+            required: true,
+            realm: None,
+            algorithms: auth
+                .algorithms
+                .iter()
+                .map(|algorithm| DigestAlgorithm(*algorithm))
+                .collect(),
+            md5_only_agents: auth.md5_only_agents,
+            offer_auth_int: auth.offer_auth_int,
+            authentication_info: auth.authentication_info,
+            nonce_lifetime_s: auth.nonce_lifetime_ms / 1_000,
+            replay_entries_max: auth.replay_entries_max,
+            lookup_timeout_ms: engine.lookup_timeout_ms,
+            lookups_max: engine.lookups_max,
+        }
+    }
+}
+
+/// A network whose requests need no credentials.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trusted {
+    /// Its addresses.
+    pub network: Network,
+    /// What they must prove besides.
+    #[serde(default)]
+    pub security: PeerSecurity,
+}
+
+/// What the path from or to a peer must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PeerSecurity {
+    /// Whether only TLS will do.
+    pub tls: bool,
+}
+
+/// A group of gateways.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayGroup {
+    /// Its name, for a route's `group`.
+    pub name: String,
+    /// Digits to cut from the front of the number.
+    #[serde(default, deserialize_with = "within::<_, _, 0, 32>")]
+    pub strip: u8,
+    /// Digits to put in front after that.
+    pub prepend: Option<NumberPrefix>,
+    /// What the path to each of its gateways must have.
+    #[serde(default)]
+    pub security: PeerSecurity,
+    /// Its members.
+    pub gateways: Vec<Gateway>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gateway {
+    /// Where it is.
+    pub uri: HopUri,
+    /// Lower is tried first.
+    #[serde(default, deserialize_with = "within::<_, _, 0, 65_535>")]
+    pub priority: u16,
+    /// Its share of the calls among those of the same priority.
+    #[serde(default = "one", deserialize_with = "within::<_, _, 0, 65_535>")]
+    pub weight: u16,
+}
+
+/// A row of the routing tables: for a domain or for a prefix, one of the two.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Route {
+    /// The domain of the Request-URI.
+    pub domain: Option<Domain>,
+    /// The front of the number.
+    pub prefix: Option<NumberPrefix>,
+    /// The group that it goes to.
+    pub group: String,
+}
+
+/// The registrar.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Registrar {
+    /// Seconds below which a registration is refused with 423.
+    #[serde(deserialize_with = "within::<_, _, 1, 3_600>")]
+    pub expires_min_s: u32,
+    /// Seconds granted where none are asked for.
+    #[serde(deserialize_with = "within::<_, _, 1, 31_536_000>")]
+    pub expires_default_s: u32,
+    /// Seconds granted at most.
+    #[serde(deserialize_with = "within::<_, _, 1, 31_536_000>")]
+    pub expires_max_s: u32,
+    /// Contacts of one user.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
+    pub contacts_max: usize,
+    /// Users with bindings.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
+    pub aors_max: usize,
+    /// Whether 200 waits until the bindings are on disk.
+    pub durable: bool,
+    /// How long a registration waits for the store.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub save_timeout_ms: u64,
+    /// The Service-Route handed to phones.
+    pub service_route: Vec<String>,
+}
+
+impl Default for Registrar {
+    fn default() -> Self {
+        let engine = sip_engine::settings::RegistrarSettings::default();
+        Self {
+            expires_min_s: engine.expires_min_s,
+            expires_default_s: engine.expires_default_s,
+            expires_max_s: engine.expires_max_s,
+            contacts_max: engine.contacts_max,
+            aors_max: engine.aors_max,
+            durable: engine.durable,
+            save_timeout_ms: engine.save_timeout_ms,
+            service_route: engine.service_route,
+        }
+    }
+}
+
+/// The proxy.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Proxy {
+    /// Whether dialogs stay on this server's path.
+    pub record_route: bool,
+    /// Timer C, which RFC 3261 16.6 wants above three minutes.
+    #[serde(deserialize_with = "within::<_, _, 180_001, 86_400_000>")]
+    pub timer_c_ms: u64,
+    /// Max-Breadth where a request has none.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
+    pub max_breadth: u32,
+    /// Branches of one request in all.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
+    pub branches_max: usize,
+    /// How long one branch of a serial search rings.
+    #[serde(deserialize_with = "within::<_, _, 1_000, 600_000>")]
+    pub serial_timeout_ms: u64,
+    /// How long a request waits for DNS.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub resolve_timeout_ms: u64,
+    /// How long a hop that failed is passed over.
+    #[serde(deserialize_with = "within::<_, _, 0, 3_600_000>")]
+    pub dead_hop_ms: u64,
+}
+
+impl Default for Proxy {
+    fn default() -> Self {
+        let engine = sip_engine::settings::ProxySettings::default();
+        Self {
+            record_route: engine.record_route,
+            timer_c_ms: engine.timer_c_ms,
+            max_breadth: engine.max_breadth,
+            branches_max: engine.branches_max,
+            serial_timeout_ms: engine.serial_timeout_ms,
+            resolve_timeout_ms: engine.resolve_timeout_ms,
+            dead_hop_ms: engine.dead_hop_ms,
+        }
+    }
+}
+
+/// Transaction timers (RFC 3261 17).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timers {
+    /// T1: the estimate of the round-trip time.
+    #[serde(deserialize_with = "within::<_, _, 10, 10_000>")]
+    pub t1_ms: u64,
+    /// T2: the longest interval between retransmissions.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub t2_ms: u64,
+    /// T4: how long the network may hold a message.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub t4_ms: u64,
+    /// Timer D: how long answers to a refused INVITE are acknowledged.
+    #[serde(deserialize_with = "within::<_, _, 32_000, 600_000>")]
+    pub d_ms: u64,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        let timers = sip_txn::Timers::default();
+        Self {
+            t1_ms: timers.t1_ms,
+            t2_ms: timers.t2_ms,
+            t4_ms: timers.t4_ms,
+            d_ms: timers.d_ms,
+        }
+    }
+}
+
+/// TLS, as far as it is not a listener's own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// PEM files with the authorities that peers may be certified by; the
+    /// data folder's own CA always counts.
+    pub trust: Vec<PathBuf>,
+    /// Threads that do handshakes.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub handshake_threads: usize,
+    /// Handshakes under way.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub handshakes_max: usize,
+    /// How long a handshake may take.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
+    pub handshake_timeout_ms: u64,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        let pool = sip_net::HandshakeConfig::default();
+        Self {
+            trust: Vec::new(),
+            handshake_threads: pool.threads,
+            handshakes_max: pool.handshakes_max,
+            handshake_timeout_ms: pool.timeout_ms,
+        }
+    }
+}
+
+/// Bounds on a message.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Bytes of the whole message.
+    #[serde(deserialize_with = "within::<_, _, 1_300, 1_048_576>")]
+    pub message_bytes: usize,
+    /// Header fields.
+    #[serde(deserialize_with = "within::<_, _, 16, 4_096>")]
+    pub header_count: usize,
+    /// Bytes of one header line.
+    #[serde(deserialize_with = "within::<_, _, 256, 65_535>")]
+    pub header_bytes: usize,
+    /// Bytes of the Request-URI.
+    #[serde(deserialize_with = "within::<_, _, 64, 65_535>")]
+    pub uri_bytes: usize,
+    /// Bytes of the body.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_048_576>")]
+    pub body_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let limits = sip_msg::Limits::default();
+        Self {
+            message_bytes: limits.message_bytes,
+            header_count: limits.header_count,
+            header_bytes: limits.header_bytes,
+            uri_bytes: limits.uri_bytes,
+            body_bytes: limits.body_bytes,
+        }
+    }
+}
+
+/// Bounds on what one worker has under way.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Bounds {
+    /// Server transactions.
+    #[serde(deserialize_with = "within::<_, _, 1, 100_000_000>")]
+    pub server_transactions_max: usize,
+    /// Client transactions.
+    #[serde(deserialize_with = "within::<_, _, 1, 100_000_000>")]
+    pub client_transactions_max: usize,
+    /// Requests being forwarded.
+    #[serde(deserialize_with = "within::<_, _, 1, 100_000_000>")]
+    pub contexts_max: usize,
+    /// Messages handed from one worker to another and not yet taken.
+    #[serde(deserialize_with = "within::<_, _, 16, 10_000_000>")]
+    pub handover_max: usize,
+    /// Seconds in the Retry-After of a 503.
+    #[serde(deserialize_with = "within::<_, _, 1, 3_600>")]
+    pub retry_after_s: u32,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let engine = sip_engine::settings::Bounds::default();
+        Self {
+            server_transactions_max: engine.server_transactions_max,
+            client_transactions_max: engine.client_transactions_max,
+            contexts_max: engine.contexts_max,
+            handover_max: 16_384,
+            retry_after_s: engine.retry_after_s,
+        }
+    }
+}
+
+/// Bounds and deadlines of one worker's sockets.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Connections {
+    /// Connections.
+    #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
+    pub connections_max: usize,
+    /// Connections from one source: an IPv4 address, an IPv6 /64.
+    #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
+    pub connections_per_source_max: usize,
+    /// Bytes waiting for a reader that does not read.
+    #[serde(deserialize_with = "within::<_, _, 65_536, 1_073_741_824>")]
+    pub write_queue_bytes_max: usize,
+    /// Datagrams waiting because a socket is full.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub udp_queue_max: usize,
+    /// How long a message may take from its first byte to its last.
+    #[serde(deserialize_with = "within::<_, _, 100, 600_000>")]
+    pub message_timeout_ms: u64,
+    /// How long a connection may be silent.
+    #[serde(deserialize_with = "within::<_, _, 1_000, 604_800_000>")]
+    pub idle_timeout_ms: u64,
+    /// How long a connection may take to open.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
+    pub connect_timeout_ms: u64,
+    /// How long the last bytes may take to leave.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub linger_ms: u64,
+    /// The kernel's receive buffer of a UDP socket.
+    #[serde(deserialize_with = "within::<_, _, 4_096, 1_073_741_824>")]
+    pub udp_receive_buffer_bytes: usize,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        let net = sip_net::NetConfig::default();
+        Self {
+            connections_max: net.connections_max,
+            connections_per_source_max: net.connections_per_source_max,
+            write_queue_bytes_max: net.write_queue_bytes_max,
+            udp_queue_max: net.udp_queue_max,
+            message_timeout_ms: net.message_timeout_ms,
+            idle_timeout_ms: net.idle_timeout_ms,
+            connect_timeout_ms: net.connect_timeout_ms,
+            linger_ms: net.linger_ms,
+            udp_receive_buffer_bytes: net.udp_receive_buffer_bytes,
+        }
+    }
+}
+
+/// The resolver (RFC 3263).
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Dns {
+    /// The name servers; when there is none, those of `/etc/resolv.conf`.
+    pub servers: Vec<SocketAddr>,
+    /// How long one question may take before it is repeated.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub timeout_ms: u64,
+    /// How often a question is asked.
+    #[serde(deserialize_with = "within::<_, _, 1, 10>")]
+    pub attempts: usize,
+    /// How long a whole resolution may take.
+    #[serde(deserialize_with = "within::<_, _, 10, 60_000>")]
+    pub deadline_ms: u64,
+    /// Resolutions under way.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub queries_max: usize,
+    /// Places to try, of one host.
+    #[serde(deserialize_with = "within::<_, _, 1, 256>")]
+    pub hops_max: usize,
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        let dns = sip_net::DnsConfig::default();
+        Self {
+            servers: dns.servers,
+            timeout_ms: dns.timeout_ms,
+            attempts: dns.attempts,
+            deadline_ms: dns.deadline_ms,
+            queries_max: dns.queries_max,
+            hops_max: dns.options.hops_max,
+        }
+    }
+}
+
+/// Figures and health, over HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Metrics {
+    /// Where; without it nowhere.
+    pub listen: Option<SocketAddr>,
+}
+
+/// Logs.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// From which level on.
+    pub level: LogLevel,
+    /// Whether whole messages are printed, secrets masked.
+    pub trace_sip: bool,
+}
+
+/// The levels of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+}
+
+const fn one() -> u16 {
+    1
+}

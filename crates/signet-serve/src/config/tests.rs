@@ -1,0 +1,241 @@
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::*;
+
+fn etc() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc")
+}
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::from_text(Path::new("test.toml"), text)
+}
+
+fn error_of(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+/// The complete example with its examples switched on: `#key = …` and
+/// `#[table]` become live, prose (`# word`) stays.
+fn switched_on(text: &str) -> String {
+    text.lines()
+        .map(|line| match line.strip_prefix('#') {
+            Some(rest) if rest.starts_with(|c: char| c == '[' || c.is_ascii_lowercase()) => rest,
+            _ => line,
+        })
+        .fold(String::new(), |text, line| text + line + "\n")
+}
+
+#[test]
+fn every_example_parses() {
+    let mut names = BTreeSet::new();
+    for entry in std::fs::read_dir(etc()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "toml") {
+            Config::from_file(&path).unwrap_or_else(|error| panic!("{error}"));
+            names.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    for name in [
+        "signet.toml",
+        "trunk.toml",
+        "stateless.toml",
+        "redirect.toml",
+    ] {
+        assert!(names.contains(name), "etc/{name} is missing");
+    }
+}
+
+#[test]
+fn the_complete_example_holds_the_defaults() {
+    let text = std::fs::read_to_string(etc().join("signet.toml")).unwrap();
+    let mut given = parse(&text).unwrap();
+    assert_eq!(given.listen.len(), 3);
+    given.listen.clear();
+    given.version = None;
+    assert_eq!(format!("{given:#?}"), format!("{:#?}", Config::default()));
+}
+
+#[test]
+fn the_complete_example_shows_every_key() {
+    let text = switched_on(&std::fs::read_to_string(etc().join("signet.toml")).unwrap());
+    parse(&text).unwrap_or_else(|error| panic!("{error}"));
+    let root: Value = toml::from_str(&text).unwrap();
+    let mut missing = Vec::new();
+    let mut probed = 0;
+    probe(&root, &root, &mut Vec::new(), &mut missing, &mut probed);
+    assert!(missing.is_empty(), "not in etc/signet.toml: {missing:?}");
+    assert!(probed >= 18, "only {probed} tables were probed");
+}
+
+/// Puts an unknown key into each table in turn: the error lists the keys that
+/// the table may have, and the table must have them all (where a table of
+/// tables has several, all of them together).
+fn probe(
+    root: &Value,
+    at: &Value,
+    path: &mut Vec<String>,
+    missing: &mut Vec<String>,
+    probed: &mut usize,
+) {
+    match at {
+        Value::Table(table) => {
+            *probed += 1;
+            let mut spoilt = root.clone();
+            let place = path.iter().fold(&mut spoilt, |value, step| match value {
+                Value::Array(array) => &mut array[step.parse::<usize>().unwrap()],
+                other => other.get_mut(step).unwrap(),
+            });
+            place
+                .as_table_mut()
+                .unwrap()
+                .insert("no_such_key".to_owned(), Value::Boolean(true));
+            let error = toml::from_str::<Config>(&toml::to_string(&spoilt).unwrap()).unwrap_err();
+            let keys: Vec<&str> = error.message().split('`').skip(3).step_by(2).collect();
+            assert!(
+                error.message().starts_with("unknown field `no_such_key`"),
+                "{path:?} takes unknown keys: {error}"
+            );
+            let siblings: Vec<&Value> = match path.split_last() {
+                Some((last, front)) if last.parse::<usize>().is_ok() => {
+                    let array = front.iter().fold(root, |value, step| match value {
+                        Value::Array(array) => &array[step.parse::<usize>().unwrap()],
+                        other => other.get(step).unwrap(),
+                    });
+                    array.as_array().unwrap().iter().collect()
+                }
+                _ => vec![at],
+            };
+            for key in keys {
+                if !siblings.iter().any(|table| table.get(key).is_some()) {
+                    missing.push(format!("{}.{key}", path.join(".")));
+                }
+            }
+            for (key, value) in table {
+                path.push(key.clone());
+                probe(root, value, path, missing, probed);
+                path.pop();
+            }
+        }
+        Value::Array(array) => {
+            for (nth, value) in array.iter().enumerate() {
+                path.push(nth.to_string());
+                probe(root, value, path, missing, probed);
+                path.pop();
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_misspelt_key_is_pointed_at_with_a_suggestion() {
+    let error = error_of("version = 1\n\n[[lisen]]\non = \"udp:127.0.0.1:5060\"\n");
+    assert_eq!(
+        error,
+        "test.toml:3:3: unknown key `lisen`\n3 | [[lisen]]\n  |   ^^^^^\n  did you mean `listen`?"
+    );
+}
+
+#[test]
+fn a_bad_value_is_pointed_at_with_the_remedy() {
+    let error = error_of("version = 1\n[[listen]]\non = \"udp:5060\"\n");
+    assert!(
+        error.starts_with("test.toml:3:6: `udp:5060` is no place to listen at"),
+        "{error}"
+    );
+    assert!(
+        error.contains("\n  write TRANSPORT:ADDRESS:PORT"),
+        "{error}"
+    );
+
+    let error = error_of("version = 1\n[registrar]\ncontacts_max = 0\n");
+    assert!(
+        error.starts_with("test.toml:3:16: 0 is out of range"),
+        "{error}"
+    );
+    assert!(
+        error.contains("\n  write a number from 1 to 1000"),
+        "{error}"
+    );
+
+    let error = error_of("version = 1\nmode = \"statefull\"\n");
+    assert!(
+        error.starts_with("test.toml:2:8: unknown value `statefull`"),
+        "{error}"
+    );
+    assert!(error.contains("did you mean `stateful`?"), "{error}");
+}
+
+#[test]
+fn text_that_is_no_toml_is_pointed_at() {
+    let error = error_of("version = 1\ndomains = [\"a\"\n\nmode = 1\n");
+    assert!(error.starts_with("test.toml:"), "{error}");
+    assert!(parse("version = 1\nversion = 1\n").is_err());
+}
+
+#[test]
+fn a_file_gives_its_version() {
+    assert!(error_of("").contains("begin the file with `version = 1`"));
+    assert!(error_of("version = 2\n").starts_with("test.toml:1:11: this version"));
+}
+
+#[test]
+fn parts_that_do_not_fit_are_all_listed() {
+    let error = error_of(
+        "version = 1\ndomains = [\"example.com\"]\n\
+         [[listen]]\non = \"udp:127.0.0.1:5060\"\nsecurity = { key = \"k.pem\" }\n\
+         [[listen]]\non = \"udp:127.0.0.1:5060\"\n\
+         [[listen]]\non = \"tls:127.0.0.1:5061\"\nsecurity = { key = \"k.pem\" }\n\
+         [[gateway_group]]\nname = \"g\"\nsecurity = { tls = true }\ngateways = [{ uri = \"sip:h;transport=udp\" }]\n\
+         [[route]]\nprefix = \"0\"\ngroup = \"h\"\n\
+         [[route]]\nprefix = \"0\"\ngroup = \"g\"\n\
+         [[route]]\ndomain = \"example.com\"\ngroup = \"g\"\n\
+         [[route]]\ngroup = \"g\"\n\
+         [registrar]\nexpires_default_s = 30\n",
+    );
+    for expected in [
+        "test.toml:5:12: udp has no certificate",
+        "test.toml:7:6: `udp:127.0.0.1:5060` is taken",
+        "test.toml:10:12: a certificate needs its key",
+        "the group wants TLS",
+        "there is no group `h`",
+        "a route for the prefix 0 stands above",
+        "`example.com` is one of our own domains",
+        "a route is for a domain or for a prefix",
+        "30 is not from expires_min_s to expires_max_s",
+    ] {
+        assert!(error.contains(expected), "{expected:?} is not in:\n{error}");
+    }
+}
+
+#[test]
+fn paths_are_taken_from_the_files_folder() {
+    let temp = crate::testing::TempDir::new("config-paths");
+    let file = temp.path().join("a.toml");
+    std::fs::write(
+        &file,
+        "version = 1\ndata = \"d\"\n[tls]\ntrust = [\"/abs.pem\", \"rel.pem\"]\n",
+    )
+    .unwrap();
+    let config = Config::from_file(&file).unwrap();
+    assert_eq!(config.data, temp.path().join("d"));
+    assert_eq!(
+        config.tls.trust,
+        [PathBuf::from("/abs.pem"), temp.path().join("rel.pem")]
+    );
+    let error = Config::from_file(&temp.path().join("none.toml")).unwrap_err();
+    assert!(error.to_string().contains("none.toml"), "{error}");
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    let text = std::fs::read_to_string(etc().join("trunk.toml")).unwrap();
+    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+        if let Err(error) = parse(&text[..end]) {
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}

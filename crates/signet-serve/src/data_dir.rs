@@ -1,0 +1,344 @@
+//! The data folder: what a server keeps between runs. It is made with mode
+//! 0700, and every file with a secret in it with mode 0600.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ca.pem`, `ca.key` | the private certificate authority |
+//! | `server.pem`, `server.key` | the server's certificate, by that authority |
+//! | `node.secret` | the secret from which the keys for nonces are derived |
+//! | `domain` | the default domain, that of the last start |
+//! | `signet.db` | subscribers, bindings and domains |
+//! | `listeners.json` | while a server runs: its process and its addresses |
+//! | `lock` | held while a server runs |
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{Flock, FlockArg};
+use zeroize::Zeroizing;
+
+use crate::Error;
+use crate::config::Domain;
+
+/// A data folder that exists and can be written.
+#[derive(Clone, Debug)]
+pub struct DataDir {
+    path: PathBuf,
+}
+
+/// The database's file in the folder.
+pub(crate) const DATABASE: &str = "signet.db";
+
+/// Held while a server runs on a data folder; two cannot share one.
+#[derive(Debug)]
+pub struct DataLock {
+    _file: Flock<File>,
+}
+
+impl DataDir {
+    /// Opens the folder, and makes it where it is missing.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        match DirBuilder::new().mode(0o700).recursive(true).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(Error::new(
+                    format!("{} is a file, not a folder", path.display()),
+                    "name another folder with --data DIR",
+                ));
+            }
+            Err(error) => return Err(Error::file("make the data folder", path, &error)),
+        }
+        let meta = path
+            .metadata()
+            .map_err(|error| Error::file("read the data folder", path, &error))?;
+        if meta.mode() & 0o022 != 0 {
+            return Err(Error::new(
+                format!(
+                    "the data folder {} can be written by others (mode {:03o})",
+                    path.display(),
+                    meta.mode() & 0o777
+                ),
+                format!("type: chmod 700 {}", path.display()),
+            ));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Takes the folder for this process.
+    pub fn lock(&self) -> Result<DataLock, Error> {
+        let path = self.file("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| Error::file("write", &path, &error))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut file) => {
+                let _ = file.set_len(0);
+                let _ = writeln!(file, "{}", std::process::id());
+                Ok(DataLock { _file: file })
+            }
+            Err((mut file, _)) => {
+                let mut holder = String::new();
+                let _ = file.read_to_string(&mut holder);
+                Err(Error::new(
+                    format!(
+                        "a server runs already on {} (process {})",
+                        self.path.display(),
+                        holder.trim()
+                    ),
+                    "stop it first, or name another folder with --data DIR",
+                ))
+            }
+        }
+    }
+
+    /// The folder's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// The path of the database.
+    pub fn database(&self) -> PathBuf {
+        self.file(DATABASE)
+    }
+
+    /// The node's secret, made at the first start.
+    pub fn node_secret(&self) -> Result<Zeroizing<[u8; 32]>, Error> {
+        let path = self.file("node.secret");
+        let mut secret = Zeroizing::new([0; 32]);
+        match File::open(&path) {
+            Ok(mut file) => {
+                refuse_readable_by_others(&path)?;
+                let mut text = Zeroizing::new(String::new());
+                let whole =
+                    file.read_to_string(&mut text).is_ok() && hex_to(text.trim(), &mut *secret);
+                if !whole {
+                    return Err(Error::new(
+                        format!(
+                            "{} does not hold a secret of 64 hexadecimal digits",
+                            path.display()
+                        ),
+                        "put the file back, or remove it: phones then are challenged anew, and nothing else is lost",
+                    ));
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                crate::random_bytes(&mut *secret)?;
+                let text = Zeroizing::new(to_hex(&*secret));
+                self.write("node.secret", text.as_bytes(), 0o600)?;
+            }
+            Err(error) => return Err(Error::file("read", &path, &error)),
+        }
+        Ok(secret)
+    }
+
+    /// The default domain: `wanted` where that is given, else the one that was
+    /// kept, else the machine's name.
+    pub fn default_domain(&self, wanted: Option<&Domain>) -> Result<Domain, Error> {
+        match wanted {
+            Some(wanted) => Ok(wanted.clone()),
+            None => Ok(self.kept_domain()?.unwrap_or_else(machine_domain)),
+        }
+    }
+
+    /// Keeps the default domain, because users are stored under it.
+    pub fn keep_domain(&self, domain: &Domain) -> Result<(), Error> {
+        if self.kept_domain()?.as_ref() == Some(domain) {
+            return Ok(());
+        }
+        self.write("domain", format!("{domain}\n").as_bytes(), 0o644)
+    }
+
+    fn kept_domain(&self) -> Result<Option<Domain>, Error> {
+        let path = self.file("domain");
+        match std::fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map(Some).map_err(|_| {
+                Error::new(
+                    format!("{} does not hold a domain", path.display()),
+                    "write the default domain there, or remove the file",
+                )
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::file("read", &path, &error)),
+        }
+    }
+
+    /// Replaces a file by a whole new one or, on an error, not at all.
+    pub fn write(&self, name: &str, bytes: &[u8], mode: u32) -> Result<(), Error> {
+        write_whole(&self.file(name), bytes, mode)
+    }
+}
+
+/// Replaces a file by a whole new one, with its bytes on disk before its name.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
+    let fail = |error: std::io::Error| Error::file("write", path, &error);
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = path.with_file_name(name);
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(mode)
+            .open(&new)?;
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    })();
+    if written.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    written.map_err(fail)
+}
+
+/// A key that others can read is no secret.
+pub(crate) fn refuse_readable_by_others(path: &Path) -> Result<(), Error> {
+    let meta = path
+        .metadata()
+        .map_err(|error| Error::file("read", path, &error))?;
+    if meta.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    Err(Error::new(
+        format!(
+            "the key {} can be read by others (mode {:03o})",
+            path.display(),
+            meta.mode() & 0o777
+        ),
+        format!("type: chmod 600 {}", path.display()),
+    ))
+}
+
+/// The machine's own name as a domain.
+fn machine_domain() -> Domain {
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("localhost"))
+        .and_then(|name| name.parse().ok())
+        .unwrap_or_else(|| Domain("signet.local".into()))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}
+
+fn hex_to(text: &str, out: &mut [u8]) -> bool {
+    text.len() == out.len() * 2
+        && out
+            .iter_mut()
+            .zip(text.as_bytes().chunks_exact(2))
+            .all(|(byte, digits)| {
+                std::str::from_utf8(digits)
+                    .ok()
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+                    .map(|value| *byte = value)
+                    .is_some()
+            })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn the_folder_and_its_secrets_are_for_their_owner_alone() {
+        let temp = TempDir::new("data-modes");
+        let data = DataDir::open(&temp.path().join("deep/data")).unwrap();
+        assert_eq!(mode(data.path()), 0o700);
+        let secret = data.node_secret().unwrap();
+        assert_eq!(mode(&data.file("node.secret")), 0o600);
+        assert_ne!(*secret, [0; 32]);
+        assert_eq!(*data.node_secret().unwrap(), *secret);
+    }
+
+    #[test]
+    fn a_secret_that_others_can_read_is_refused_with_the_remedy() {
+        let temp = TempDir::new("data-open-secret");
+        let data = DataDir::open(temp.path()).unwrap();
+        data.node_secret().unwrap();
+        std::fs::set_permissions(
+            data.file("node.secret"),
+            std::fs::Permissions::from_mode(0o644),
+        )
+        .unwrap();
+        let error = data.node_secret().unwrap_err();
+        assert!(error.remedy().starts_with("type: chmod 600 "), "{error}");
+    }
+
+    #[test]
+    fn a_spoilt_secret_is_refused() {
+        let temp = TempDir::new("data-spoilt-secret");
+        let data = DataDir::open(temp.path()).unwrap();
+        data.write("node.secret", b"0123", 0o600).unwrap();
+        assert!(
+            data.node_secret()
+                .unwrap_err()
+                .what()
+                .contains("64 hexadecimal digits")
+        );
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        let temp = TempDir::new("data-open-folder");
+        std::fs::set_permissions(temp.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let error = DataDir::open(temp.path()).unwrap_err();
+        assert!(error.remedy().starts_with("type: chmod 700 "), "{error}");
+    }
+
+    #[test]
+    fn two_servers_cannot_share_a_folder() {
+        let temp = TempDir::new("data-lock");
+        let data = DataDir::open(temp.path()).unwrap();
+        let held = data.lock().unwrap();
+        let error = data.lock().unwrap_err();
+        assert!(
+            error
+                .what()
+                .contains(&format!("process {}", std::process::id())),
+            "{error}"
+        );
+        drop(held);
+        assert!(data.lock().is_ok());
+    }
+
+    #[test]
+    fn the_default_domain_is_kept() {
+        let temp = TempDir::new("data-domain");
+        let data = DataDir::open(temp.path()).unwrap();
+        let wanted: Domain = "example.com".parse().unwrap();
+        assert_eq!(data.default_domain(Some(&wanted)).unwrap(), wanted);
+        assert_ne!(data.default_domain(None).unwrap(), wanted);
+        data.keep_domain(&wanted).unwrap();
+        assert_eq!(data.default_domain(None).unwrap(), wanted);
+        data.write("domain", b"a b\n", 0o644).unwrap();
+        assert!(data.default_domain(None).is_err());
+    }
+}

@@ -1,0 +1,33 @@
+//! The server's shell: configuration, workers, users, certificates, figures,
+//! logs, reload and drain. What it decides about SIP is decided by
+//! [`sip_engine`]; what it sends and receives goes through [`sip_net`].
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod ca;
+pub mod config;
+pub mod data_dir;
+mod error;
+mod log;
+mod metrics;
+mod plan;
+mod server;
+mod store_link;
+mod system;
+#[cfg(test)]
+mod testing;
+pub mod trace;
+mod worker;
+
+pub use error::Error;
+pub use server::{Overrides, Source, serve};
+
+/// Fills `bytes` with randomness from the kernel.
+pub(crate) fn random_bytes(bytes: &mut [u8]) -> Result<(), Error> {
+    getrandom::fill(bytes).map_err(|error| {
+        Error::new(
+            format!("the kernel gives no randomness: {error}"),
+            "look at the system's log",
+        )
+    })
+}

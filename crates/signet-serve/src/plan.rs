@@ -1,0 +1,475 @@
+//! From a checked configuration to what the engine and the sockets are told.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+use sip_auth::AuthConfig;
+use sip_engine::Settings;
+use sip_engine::routes::{Gateway, GatewayGroup, Routes};
+use sip_engine::settings::{
+    self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
+};
+use sip_msg::{Limits, Transport};
+use sip_net::{DnsConfig, HandshakeConfig, NetConfig};
+
+use crate::config::{Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, Mode};
+
+/// Where a server listens, and from where it only opens connections.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PlannedListener {
+    pub(crate) at: ListenAt,
+    pub(crate) advertise: Option<Advertised>,
+    pub(crate) security: ListenSecurity,
+    /// Whether it accepts; one that does not lends its address to connections
+    /// that are opened.
+    pub(crate) accept: bool,
+}
+
+/// All listeners: those that were asked for or, without any, the usual ones;
+/// and for each address family one for each stream transport, so that a
+/// server that listens on UDP alone still reaches a gateway over TCP or TLS.
+pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
+    let mut planned: Vec<PlannedListener> = if config.listen.is_empty() {
+        usual_places()
+            .into_iter()
+            .map(PlannedListener::at)
+            .collect()
+    } else {
+        config
+            .listen
+            .iter()
+            .map(PlannedListener::asked_for)
+            .collect()
+    };
+    for is_ipv4 in [true, false] {
+        let Some(first) = planned
+            .iter()
+            .find(|listener| listener.at.addr.is_ipv4() == is_ipv4)
+            .cloned()
+        else {
+            continue;
+        };
+        for transport in [Transport::Tcp, Transport::Tls] {
+            let is_there = |listener: &PlannedListener| {
+                listener.at.transport == transport && listener.at.addr.is_ipv4() == is_ipv4
+            };
+            if !planned.iter().any(is_there) {
+                let addr = SocketAddr::new(first.at.addr.ip(), 0);
+                planned.push(PlannedListener {
+                    at: ListenAt { transport, addr },
+                    advertise: first.advertise.clone(),
+                    security: ListenSecurity::default(),
+                    accept: false,
+                });
+            }
+        }
+    }
+    planned
+}
+
+/// What the protocol is told. `bound` are the listeners' real addresses, in order.
+pub(crate) fn settings(
+    config: &Config,
+    domains: &[Domain],
+    planned: &[PlannedListener],
+    bound: &[SocketAddr],
+) -> Settings {
+    Settings {
+        domains: domains.iter().map(|domain| domain.0.clone()).collect(),
+        listeners: engine_listeners(planned, bound),
+        mode: match config.mode {
+            Mode::Stateful => settings::Mode::Stateful,
+            Mode::Stateless => settings::Mode::Stateless,
+            Mode::Redirect => settings::Mode::Redirect,
+        },
+        authenticate: config.authentication.required.then(|| AuthSettings {
+            realm: config
+                .authentication
+                .realm
+                .as_ref()
+                .map(|realm| realm.0.clone()),
+            lookup_timeout_ms: config.authentication.lookup_timeout_ms,
+            lookups_max: config.authentication.lookups_max,
+        }),
+        trusted: config
+            .trusted
+            .iter()
+            .map(|peer| TrustedPeer {
+                addr: peer.network.addr,
+                prefix_len: peer.network.prefix_len,
+                secure_only: peer.security.tls,
+            })
+            .collect(),
+        inbound: match config.inbound {
+            Inbound::Trusted => settings::Inbound::Trusted,
+            Inbound::Anyone => settings::Inbound::Anyone,
+        },
+        routes: routes(config),
+        forward: config.forward.as_ref().map(|hop| hop.0.clone()),
+        registrar: RegistrarSettings {
+            expires_min_s: config.registrar.expires_min_s,
+            expires_default_s: config.registrar.expires_default_s,
+            expires_max_s: config.registrar.expires_max_s,
+            contacts_max: config.registrar.contacts_max,
+            aors_max: config.registrar.aors_max,
+            durable: config.registrar.durable,
+            save_timeout_ms: config.registrar.save_timeout_ms,
+            service_route: config.registrar.service_route.clone(),
+        },
+        proxy: ProxySettings {
+            record_route: config.proxy.record_route,
+            timer_c_ms: config.proxy.timer_c_ms,
+            max_breadth: config.proxy.max_breadth,
+            branches_max: config.proxy.branches_max,
+            serial_timeout_ms: config.proxy.serial_timeout_ms,
+            resolve_timeout_ms: config.proxy.resolve_timeout_ms,
+            dead_hop_ms: config.proxy.dead_hop_ms,
+        },
+        timers: sip_txn::Timers {
+            t1_ms: config.timers.t1_ms,
+            t2_ms: config.timers.t2_ms,
+            t4_ms: config.timers.t4_ms,
+            d_ms: config.timers.d_ms,
+            ..sip_txn::Timers::default()
+        },
+        limits: limits(config),
+        bounds: settings::Bounds {
+            server_transactions_max: config.bounds.server_transactions_max,
+            client_transactions_max: config.bounds.client_transactions_max,
+            contexts_max: config.bounds.contexts_max,
+            retry_after_s: config.bounds.retry_after_s,
+        },
+        server_header: config.server_header.clone(),
+    }
+}
+
+pub(crate) fn auth_config(config: &Config) -> AuthConfig {
+    let given = &config.authentication;
+    AuthConfig {
+        algorithms: given
+            .algorithms
+            .iter()
+            .map(|algorithm| algorithm.0)
+            .collect(),
+        md5_only_agents: given.md5_only_agents.clone(),
+        offer_auth_int: given.offer_auth_int,
+        authentication_info: given.authentication_info,
+        nonce_lifetime_ms: given.nonce_lifetime_s.saturating_mul(1_000),
+        replay_entries_max: given.replay_entries_max,
+        ..AuthConfig::default()
+    }
+}
+
+/// Files that are open beside connections: sockets, database, logs.
+const OTHER_FILES: u64 = 512;
+
+/// The bounds of one worker's sockets. Connections are bounded by the files
+/// that the process may open as well: what is past the bound is refused and
+/// counted, and the database still finds a file to open.
+pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> NetConfig {
+    let given = &config.connections;
+    let share = open_files.saturating_sub(OTHER_FILES).max(64) / workers.max(1) as u64;
+    NetConfig {
+        limits: limits(config),
+        connections_max: given
+            .connections_max
+            .min(usize::try_from(share).unwrap_or(usize::MAX)),
+        connections_per_source_max: given.connections_per_source_max,
+        write_queue_bytes_max: given.write_queue_bytes_max,
+        udp_queue_max: given.udp_queue_max,
+        message_timeout_ms: given.message_timeout_ms,
+        idle_timeout_ms: given.idle_timeout_ms,
+        connect_timeout_ms: given.connect_timeout_ms,
+        linger_ms: given.linger_ms,
+        udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
+        ..NetConfig::default()
+    }
+}
+
+pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
+    HandshakeConfig {
+        threads: config.tls.handshake_threads,
+        handshakes_max: config.tls.handshakes_max,
+        timeout_ms: config.tls.handshake_timeout_ms,
+    }
+}
+
+/// The resolver chooses among what the listeners can reach.
+pub(crate) fn dns_config(config: &Config, planned: &[PlannedListener], seed: u64) -> DnsConfig {
+    let has_family = |is_ipv4: bool| {
+        planned
+            .iter()
+            .any(|listener| listener.at.addr.is_ipv4() == is_ipv4)
+    };
+    let mut options = sip_net::resolve::Options {
+        ipv4: has_family(true),
+        ipv6: has_family(false),
+        ..Default::default()
+    };
+    options.transports.retain(|transport| {
+        planned
+            .iter()
+            .any(|listener| listener.at.transport == *transport)
+    });
+    options.hops_max = config.dns.hops_max;
+    DnsConfig {
+        servers: config.dns.servers.clone(),
+        options,
+        timeout_ms: config.dns.timeout_ms,
+        attempts: config.dns.attempts,
+        deadline_ms: config.dns.deadline_ms,
+        queries_max: config.dns.queries_max,
+        seed,
+    }
+}
+
+pub(crate) fn limits(config: &Config) -> Limits {
+    Limits {
+        message_bytes: config.limits.message_bytes,
+        header_count: config.limits.header_count,
+        header_bytes: config.limits.header_bytes,
+        uri_bytes: config.limits.uri_bytes,
+        body_bytes: config.limits.body_bytes,
+    }
+}
+
+/// How many workers there are.
+pub(crate) fn worker_count(config: &Config) -> usize {
+    if config.workers > 0 {
+        return config.workers;
+    }
+    // A connection's name has 8 bits for its worker.
+    std::thread::available_parallelism()
+        .map_or(1, usize::from)
+        .min(255)
+}
+
+impl PlannedListener {
+    fn at(at: ListenAt) -> Self {
+        Self {
+            at,
+            advertise: None,
+            security: ListenSecurity::default(),
+            accept: true,
+        }
+    }
+
+    fn asked_for(listen: &Listen) -> Self {
+        Self {
+            at: listen.on,
+            advertise: listen.advertise.clone(),
+            security: listen.security.clone(),
+            accept: true,
+        }
+    }
+}
+
+fn usual_places() -> Vec<ListenAt> {
+    let mut ips = vec![IpAddr::from([0, 0, 0, 0])];
+    // A machine without IPv6 is no error.
+    if UdpSocket::bind("[::]:0").is_ok() {
+        ips.push(IpAddr::from([0u16; 8]));
+    }
+    ips.into_iter()
+        .flat_map(|ip| {
+            [Transport::Udp, Transport::Tcp, Transport::Tls].map(|transport| ListenAt {
+                transport,
+                addr: SocketAddr::new(ip, transport.default_port()),
+            })
+        })
+        .collect()
+}
+
+fn engine_listeners(planned: &[PlannedListener], bound: &[SocketAddr]) -> Vec<Listener> {
+    let port_of = |is_ipv4: bool| {
+        planned
+            .iter()
+            .zip(bound)
+            .find(|(listener, bound)| listener.accept && bound.is_ipv4() == is_ipv4)
+            .map_or(0, |(_, bound)| bound.port())
+    };
+    planned
+        .iter()
+        .zip(bound)
+        .map(|(listener, bound)| {
+            // One that does not accept is reached where its neighbour is.
+            let own_port = if listener.accept {
+                bound.port()
+            } else {
+                port_of(bound.is_ipv4())
+            };
+            Listener {
+                transport: listener.at.transport,
+                bound: *bound,
+                advertised_host: listener
+                    .advertise
+                    .as_ref()
+                    .map(|advertise| advertise.host.clone()),
+                advertised_port: listener
+                    .advertise
+                    .as_ref()
+                    .and_then(|advertise| advertise.port)
+                    .unwrap_or(own_port),
+            }
+        })
+        .collect()
+}
+
+fn routes(config: &Config) -> Routes {
+    let groups: Vec<GatewayGroup> = config
+        .gateway_group
+        .iter()
+        .map(|group| GatewayGroup {
+            name: group.name.as_str().into(),
+            gateways: group
+                .gateways
+                .iter()
+                .map(|gateway| {
+                    let mut next_hop = gateway.uri.0.clone();
+                    if group.security.tls {
+                        next_hop.transport = Some(Transport::Tls);
+                    }
+                    Gateway {
+                        next_hop,
+                        priority: gateway.priority,
+                        weight: gateway.weight,
+                    }
+                })
+                .collect(),
+            strip: group.strip,
+            prepend: group
+                .prepend
+                .as_ref()
+                .map_or_else(|| "".into(), |prepend| prepend.0.clone()),
+        })
+        .collect();
+    let index: BTreeMap<&str, usize> = groups
+        .iter()
+        .enumerate()
+        .map(|(nth, group)| (group.name.as_ref(), nth))
+        .collect();
+    let mut domains: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let mut prefixes: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for route in &config.route {
+        let Some(group) = index.get(route.group.as_str()) else {
+            continue;
+        };
+        if let Some(domain) = &route.domain {
+            domains.insert(domain.0.clone(), *group);
+        }
+        if let Some(prefix) = &route.prefix {
+            prefixes.insert(prefix.0.clone(), *group);
+        }
+    }
+    drop(index);
+    Routes {
+        groups,
+        domains,
+        prefixes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        Config::from_text(Path::new("test.toml"), text).unwrap()
+    }
+
+    #[test]
+    fn a_server_on_udp_alone_still_opens_connections() {
+        let planned = listeners(&config(
+            "version = 1\n[[listen]]\non = \"udp:127.0.0.1:0\"\n",
+        ));
+        let seen: Vec<_> = planned
+            .iter()
+            .map(|listener| (listener.at.transport, listener.accept))
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                (Transport::Udp, true),
+                (Transport::Tcp, false),
+                (Transport::Tls, false)
+            ]
+        );
+        let bound: Vec<SocketAddr> = ["127.0.0.1:5070", "127.0.0.1:0", "127.0.0.1:0"]
+            .map(|addr| addr.parse().unwrap())
+            .into();
+        let listeners = engine_listeners(&planned, &bound);
+        assert!(
+            listeners
+                .iter()
+                .all(|listener| listener.advertised_port == 5070),
+            "{listeners:?}"
+        );
+    }
+
+    #[test]
+    fn connections_leave_files_for_the_rest() {
+        let of = |max: usize, workers, open_files| {
+            let mut config = Config::default();
+            config.connections.connections_max = max;
+            net_config(&config, workers, open_files).connections_max
+        };
+        assert_eq!(of(100_000, 2, 20_000), 9_744);
+        assert_eq!(of(5_000, 2, 20_000), 5_000);
+        assert_eq!(of(100_000, 2, 256), 32);
+        assert_eq!(of(100_000, 1, u64::MAX), 100_000);
+    }
+
+    #[test]
+    fn what_was_written_reaches_the_engine() {
+        let config = config(
+            "version = 1\nmode = \"redirect\"\ninbound = \"anyone\"\nserver_header = \"\"\nforward = \"sip:h:1;transport=tcp\"\n\
+             [authentication]\nrequired = false\n\
+             [[trusted]]\nnetwork = \"192.0.2.0/24\"\nsecurity = { tls = true }\n\
+             [[gateway_group]]\nname = \"g\"\nstrip = 1\nprepend = \"+49\"\nsecurity = { tls = true }\ngateways = [{ uri = \"sip:a\", priority = 3, weight = 7 }]\n\
+             [[route]]\nprefix = \"0\"\ngroup = \"g\"\n[[route]]\ndomain = \"Other.example\"\ngroup = \"g\"\n\
+             [timers]\nt1_ms = 250\n[limits]\nuri_bytes = 100\n[bounds]\ncontexts_max = 9\n[registrar]\ncontacts_max = 2\n[proxy]\nrecord_route = false\n",
+        );
+        let settings = settings(&config, &["example.com".parse().unwrap()], &[], &[]);
+        assert_eq!(settings.mode, settings::Mode::Redirect);
+        assert_eq!(settings.inbound, settings::Inbound::Anyone);
+        assert!(settings.authenticate.is_none());
+        assert_eq!(settings.domains, ["example.com".into()]);
+        let forward = settings.forward.unwrap();
+        assert_eq!(
+            (forward.host.as_ref(), forward.port, forward.transport),
+            ("h", Some(1), Some(Transport::Tcp))
+        );
+        let [peer] = settings.trusted.as_slice() else {
+            panic!()
+        };
+        assert_eq!((peer.prefix_len, peer.secure_only), (24, true));
+        let [group] = settings.routes.groups.as_slice() else {
+            panic!()
+        };
+        assert_eq!((group.strip, group.prepend.as_ref()), (1, "+49"));
+        let [gateway] = group.gateways.as_slice() else {
+            panic!()
+        };
+        assert_eq!(
+            (gateway.priority, gateway.weight, gateway.next_hop.transport),
+            (3, 7, Some(Transport::Tls))
+        );
+        assert_eq!(settings.routes.prefixes.get("0"), Some(&0));
+        assert_eq!(settings.routes.domains.get("other.example"), Some(&0));
+        assert_eq!(
+            (
+                settings.timers.t1_ms,
+                settings.limits.uri_bytes,
+                settings.bounds.contexts_max
+            ),
+            (250, 100, 9)
+        );
+        assert_eq!(
+            (settings.registrar.contacts_max, settings.proxy.record_route),
+            (2, false)
+        );
+        assert_eq!(settings.server_header, "");
+    }
+}

@@ -1,0 +1,149 @@
+//! What a server says about itself: to programs in a file, to people in a few
+//! lines.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use sip_msg::Transport;
+
+use crate::Error;
+use crate::ca::machine_addresses;
+use crate::data_dir::DataDir;
+
+use super::{Server, Source};
+
+const FILE: &str = "listeners.json";
+
+#[derive(Serialize)]
+struct Listeners<'s> {
+    pid: u32,
+    domains: Vec<&'s str>,
+    listeners: Vec<Place>,
+    metrics: Option<SocketAddr>,
+}
+
+#[derive(Serialize)]
+struct Place {
+    transport: &'static str,
+    address: SocketAddr,
+}
+
+/// Writes `listeners.json`: programs wait for it to learn the real ports.
+pub(super) fn listeners(server: &Server, metrics: Option<SocketAddr>) -> Result<(), Error> {
+    let listeners = Listeners {
+        pid: std::process::id(),
+        domains: server
+            .domains
+            .iter()
+            .map(|domain| domain.0.as_ref())
+            .collect(),
+        listeners: accepting(server)
+            .map(|(transport, address)| Place {
+                transport: transport.uri_name(),
+                address,
+            })
+            .collect(),
+        metrics,
+    };
+    let mut text = serde_json::to_string_pretty(&listeners).unwrap_or_default();
+    text.push('\n');
+    server.data.write(FILE, text.as_bytes(), 0o644)
+}
+
+/// Removes `listeners.json`: the server is gone.
+pub(super) fn gone(data: &DataDir) {
+    let _ = std::fs::remove_file(data.file(FILE));
+}
+
+/// Tells the operator what runs and what to type next.
+pub(super) fn next_steps(server: &Server, metrics: Option<SocketAddr>) {
+    let text = describe(server, metrics);
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+fn describe(server: &Server, metrics: Option<SocketAddr>) -> String {
+    let config = &server.config;
+    let domains: Vec<&str> = server
+        .domains
+        .iter()
+        .map(|domain| domain.0.as_ref())
+        .collect();
+    let data = server.data.path().display();
+    let mut text = format!(
+        "Signet {} serves {}\n",
+        env!("CARGO_PKG_VERSION"),
+        domains.join(", ")
+    );
+    for (transport, addr) in accepting(server) {
+        text += &format!("  listening on {}:{addr}\n", transport.uri_name());
+    }
+    if let Some(addr) = metrics {
+        text += &format!("  figures on http://{addr}/metrics\n");
+    }
+    text += &format!("  data in {data}\n\n");
+
+    let chosen = match &server.source {
+        Source::File { path, .. } => format!(" --config {}", path.display()),
+        Source::Options(_) if config.data == std::path::Path::new("signet-data") => String::new(),
+        Source::Options(_) => format!(" --data {data}"),
+    };
+    if config.authentication.required {
+        text += &format!(
+            "Next, in another terminal:\n  signet user{chosen} add alice\n    adds a user; you choose the password, or one is made and shown once\n"
+        );
+    } else {
+        text += "Authentication is off: whoever reaches these addresses can register and call as anybody.\n";
+    }
+    let domain = domains.first().copied().unwrap_or_default();
+    let address = machine_addresses()
+        .first()
+        .map_or_else(|| "127.0.0.1".to_owned(), ToString::to_string);
+    text += &format!(
+        "  On the phone: user alice, domain {domain} or this machine's address, proxy {}\n",
+        proxy_for_phones(server, &address)
+    );
+    if accepting(server).any(|(transport, _)| transport == Transport::Tls) {
+        text += &format!(
+            "    it checks the server by this authority: {}\n",
+            server.data.file("ca.pem").display()
+        );
+    }
+    text += &format!(
+        "  Ctrl-C ends the server; kill -HUP {} makes it read its files again.\n",
+        std::process::id()
+    );
+    text
+}
+
+/// What to write into a phone's "proxy" or "server" field: the safest listener.
+fn proxy_for_phones(server: &Server, address: &str) -> String {
+    let rank = |transport: Transport| match transport {
+        Transport::Tls => 0,
+        Transport::Tcp => 1,
+        _ => 2,
+    };
+    let best = accepting(server).min_by_key(|(transport, addr)| (rank(*transport), addr.is_ipv6()));
+    best.map_or_else(String::new, |(transport, addr)| {
+        let host = if addr.ip().is_unspecified() {
+            address.to_owned()
+        } else {
+            addr.ip().to_string()
+        };
+        let host = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host
+        };
+        format!("{host}:{} over {}", addr.port(), transport.via_name())
+    })
+}
+
+fn accepting(server: &Server) -> impl Iterator<Item = (Transport, SocketAddr)> {
+    let listeners = server.planned.iter().zip(&server.bound);
+    listeners
+        .filter(|(planned, _)| planned.accept)
+        .map(|(planned, bound)| (planned.at.transport, *bound))
+}

@@ -1,0 +1,274 @@
+//! A running server: started whole or not at all, reloaded whole or not at
+//! all, drained and ended.
+
+mod announce;
+mod identity;
+mod start;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use sip_net::{ClientTls, clock};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::config::{Config, Domain};
+use crate::data_dir::{DataDir, DataLock};
+use crate::metrics::{self, Sources};
+use crate::plan::{self, PlannedListener};
+use crate::trace::Tracer;
+use crate::worker::{Control, Phase};
+
+use identity::Identity;
+pub(crate) use identity::faults_of_files;
+
+/// How often the server's own certificate is looked at.
+const RENEWAL: Duration = Duration::from_secs(12 * 3_600);
+/// How often expired bindings are freed, and how many parts of the table are
+/// looked at each time.
+const SWEEP: Duration = Duration::from_secs(1);
+const SWEPT_MAX: usize = 1_024;
+/// How often a draining server looks whether it is done.
+const DRAIN_STEP: Duration = Duration::from_millis(20);
+
+/// Where the configuration comes from, each time that it is read.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A file, and what the command line says beside it.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the command line says.
+        overrides: Overrides,
+    },
+    /// The command line alone.
+    Options(Box<Config>),
+}
+
+/// What may be said on the command line beside a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overrides {
+    /// The number of workers.
+    pub workers: Option<usize>,
+    /// The address for figures.
+    pub metrics: Option<SocketAddr>,
+    /// Whether messages are printed.
+    pub trace_sip: bool,
+    /// Whether workers are pinned to cores.
+    pub pin: bool,
+}
+
+impl Source {
+    /// Reads and checks the configuration.
+    pub fn load(&self) -> Result<Config, Error> {
+        match self {
+            Self::File { path, overrides } => {
+                let mut config = Config::from_file(path)?;
+                config.workers = overrides.workers.unwrap_or(config.workers);
+                config.metrics.listen = overrides.metrics.or(config.metrics.listen);
+                config.log.trace_sip |= overrides.trace_sip;
+                config.pin |= overrides.pin;
+                Ok(config)
+            }
+            Self::Options(config) => {
+                config.check_options()?;
+                Ok(config.as_ref().clone())
+            }
+        }
+    }
+}
+
+/// Serves until a signal ends it. Logs go to the standard error, what the
+/// operator is to know at the start to the standard output.
+pub fn serve(source: Source) -> Result<(), Error> {
+    let config = source.load()?;
+    crate::log::start(&config.log);
+    crate::log::end_on_panic();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(format!("cannot start the admin thread: {error}"), ""))?;
+    // Signals are caught before anything listens, so that none is lost.
+    let mut signals = {
+        let _in_runtime = runtime.enter();
+        Signals::new()?
+    };
+    let metrics = config.metrics.listen.map(metrics::bind).transpose()?;
+    let server = Server::start(source, config)?;
+    let metrics_addr = metrics
+        .as_ref()
+        .and_then(|listener| listener.local_addr().ok());
+    announce::listeners(&server, metrics_addr)?;
+    announce::next_steps(&server, metrics_addr);
+    runtime.block_on(async {
+        if let Some(listener) = metrics {
+            tokio::spawn(metrics::serve(listener, server.sources.clone()));
+        }
+        server.run(&mut signals).await
+    })
+}
+
+struct Server {
+    source: Source,
+    config: Config,
+    data: DataDir,
+    _lock: DataLock,
+    domains: Vec<Domain>,
+    planned: Vec<PlannedListener>,
+    bound: Vec<SocketAddr>,
+    identity: Identity,
+    client_tls: Arc<ClientTls>,
+    control: Arc<Control>,
+    tracer: Tracer,
+    sources: Arc<Sources>,
+    workers: Vec<JoinHandle<()>>,
+    store: crate::store_link::Store,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let catch = |kind| {
+            signal(kind).map_err(|error| Error::new(format!("cannot catch signals: {error}"), ""))
+        };
+        Ok(Self {
+            terminate: catch(SignalKind::terminate())?,
+            interrupt: catch(SignalKind::interrupt())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
+    }
+
+    async fn end(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+impl Server {
+    async fn run(mut self, signals: &mut Signals) -> Result<(), Error> {
+        let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
+        let mut sweep = tokio::time::interval(SWEEP);
+        loop {
+            tokio::select! {
+                _ = signals.terminate.recv() => break,
+                _ = signals.interrupt.recv() => break,
+                _ = signals.hang_up.recv() => match self.reload() {
+                    Ok(()) => tracing::info!("reloaded"),
+                    Err(error) => tracing::error!("reload refused, everything stays as it was: {error}"),
+                },
+                _ = sweep.tick() => {
+                    self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
+                }
+                _ = renewal.tick() => if let Err(error) = self.renew_certificate() {
+                    tracing::error!("the certificate was not renewed: {error}");
+                },
+            }
+        }
+        self.drain(signals).await;
+        self.end()
+    }
+
+    /// Reads configuration and certificates again. What can fail comes first;
+    /// what is then changed cannot.
+    fn reload(&mut self) -> Result<(), Error> {
+        let mut config = self.source.load()?;
+        for key in config.keep_until_restart(&self.config) {
+            tracing::warn!("`{key}` has changed: it takes effect at the next start");
+        }
+        let domains = start::domains(&config, &self.data, &mut self.store)?;
+        let mut planned = self.planned.clone();
+        for (listener, given) in planned.iter_mut().zip(&config.listen) {
+            listener.security = given.security.clone();
+        }
+        let fresh = Identity::load(&self.data, &domains, &planned)?;
+        let roots = start::roots(&config, &self.data);
+        self.client_tls
+            .reload_pem_files(&roots)
+            .map_err(|error| start::tls_error(&error))?;
+
+        // From here on nothing fails: what is taken over was read and found good.
+        self.identity
+            .replace(fresh)
+            .map_err(|error| start::tls_error(&error))?;
+        let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
+        self.tracer.set(config.log.trace_sip);
+        self.control.reload(Arc::new(settings));
+        if let Some(first) = domains.first()
+            && let Err(error) = self.data.keep_domain(first)
+        {
+            tracing::warn!("the default domain was not kept: {error}");
+        }
+        self.config = config;
+        self.domains = domains;
+        self.planned = planned;
+        Ok(())
+    }
+
+    fn renew_certificate(&mut self) -> Result<(), Error> {
+        let fresh = Identity::load(&self.data, &self.domains, &self.planned)?;
+        self.identity
+            .replace(fresh)
+            .map_err(|error| start::tls_error(&error))
+    }
+
+    /// Waits until nothing is under way, as long as the configuration allows
+    /// or until a second signal comes.
+    async fn drain(&mut self, signals: &mut Signals) {
+        self.control.order(Phase::Draining);
+        let allowed = Duration::from_millis(self.config.drain_timeout_ms);
+        tracing::info!(
+            "draining: new calls are refused, what is under way has {} s to end",
+            allowed.as_secs_f32()
+        );
+        let deadline = Instant::now() + allowed;
+        loop {
+            let snapshots = self.control.snapshots();
+            let under_way: usize = snapshots
+                .iter()
+                .filter_map(|snapshot| snapshot.unanswered)
+                .sum();
+            if snapshots
+                .iter()
+                .all(|snapshot| snapshot.unanswered.is_some())
+                && under_way == 0
+            {
+                tracing::info!("drained");
+                return;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(DRAIN_STEP) => {}
+                () = tokio::time::sleep_until(deadline) => {
+                    tracing::warn!("{under_way} requests had no answer yet when the time was up");
+                    return;
+                }
+                () = signals.end() => {
+                    tracing::warn!("{under_way} requests had no answer yet at the second signal");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        self.control.order(Phase::Stop);
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has ended the process already.
+            let _ = worker.join();
+        }
+        let figures = self.store.end();
+        announce::gone(&self.data);
+        tracing::info!(registrations = figures.saves, "ended");
+        Ok(())
+    }
+}

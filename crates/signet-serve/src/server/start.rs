@@ -1,0 +1,261 @@
+//! The start: everything that can fail before the first socket answers.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sip_auth::Authenticator;
+use sip_engine::shard::Seed;
+use sip_engine::{Location, Shard, Shared};
+use sip_msg::{ListenerId, Transport};
+use sip_net::{
+    BindError, ClientTls, DnsThread, HandshakePool, ListenerConfig, Net, TlsError, WorkerSockets,
+    bind, clock,
+};
+
+use crate::config::{Config, Domain};
+use crate::data_dir::DataDir;
+use crate::metrics::Sources;
+use crate::plan::{self, PlannedListener};
+use crate::store_link::Store;
+use crate::trace::Tracer;
+use crate::worker::{Control, Mailbox, Parts, Worker};
+use crate::{Error, log, random_bytes, system};
+
+use super::identity::Identity;
+use super::{Server, Source};
+
+impl Server {
+    pub(super) fn start(source: Source, config: Config) -> Result<Self, Error> {
+        let open_files = system::raise_open_files()?;
+        let data = DataDir::open(&config.data)?;
+        let lock = data.lock()?;
+        let mut store = Store::start(&data)?;
+        let domains = domains(&config, &data, &mut store)?;
+
+        let planned = plan::listeners(&config);
+        let identity = Identity::load(&data, &domains, &planned)?;
+        let roots = roots(&config, &data);
+        let client_tls =
+            Arc::new(ClientTls::from_pem_files(&roots).map_err(|error| tls_error(&error))?);
+        let handshakes =
+            HandshakePool::start(plan::handshake_config(&config)).map_err(thread_error)?;
+
+        // The bindings are there before the first socket is: whoever is told
+        // that a user is not registered was told the truth.
+        let location = Arc::new(Location::new(config.registrar.aors_max, random()?));
+        let workers = plan::worker_count(&config);
+        let sockets = bind(&listener_configs(&planned, &identity), workers)
+            .map_err(|error| bind_error(&error))?;
+        let bound = bound_addresses(&planned, &sockets);
+        let settings = Arc::new(plan::settings(&config, &domains, &planned, &bound));
+        let bindings = store.load_bindings(&location, &settings)?;
+        tracing::info!(bindings, users = store.user_count()?, "read the database");
+
+        let authenticator = Arc::new(Authenticator::new(
+            plan::auth_config(&config),
+            &*data.node_secret()?,
+            u32::from_be_bytes(random()?),
+        ));
+        let shared = Arc::new(Shared {
+            location: location.clone(),
+            authenticator: authenticator.clone(),
+            token_key: random()?,
+        });
+        let dns = DnsThread::start(plan::dns_config(
+            &config,
+            &planned,
+            u64::from_be_bytes(random()?),
+        ))
+        .map_err(thread_error)?;
+        let tracer = Tracer::start(config.log.trace_sip).map_err(thread_error)?;
+        let control = Arc::new(Control::new(workers));
+
+        let mut net_config = plan::net_config(&config, workers, open_files);
+        tracing::info!(
+            workers,
+            open_files,
+            connections_per_worker_max = net_config.connections_max,
+            "bounds"
+        );
+        net_config.client_tls = Some(client_tls.clone());
+        net_config.handshakes = Some(handshakes.clone());
+        let mut nets = Vec::with_capacity(workers);
+        for (index, sockets) in sockets.into_iter().enumerate() {
+            nets.push(Net::new(index, net_config.clone(), sockets).map_err(thread_error)?);
+        }
+        let mailboxes: Vec<Arc<Mailbox>> = nets
+            .iter()
+            .map(|net| Mailbox::new(config.bounds.handover_max, net.waker()))
+            .collect();
+        control.set_mailboxes(mailboxes.clone());
+
+        let shard_key = random()?;
+        let mut threads = Vec::with_capacity(workers);
+        for (index, net) in nets.into_iter().enumerate() {
+            let parts = Parts {
+                index,
+                shard: Shard::new(settings.clone(), shared.clone(), Seed(random()?)),
+                limits: settings.limits,
+                mailboxes: mailboxes.clone(),
+                shard_key,
+                store: store.client(net.waker())?,
+                dns: dns.client(net.waker()),
+                control: control.clone(),
+                tracer: tracer.clone(),
+                retry_after_s: settings.bounds.retry_after_s,
+            };
+            let pin = config.pin;
+            let thread = std::thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || {
+                    if pin && let Err(error) = system::pin_to_core(index) {
+                        tracing::warn!("{error}");
+                    }
+                    if let Err(error) = Worker::new(net, parts).run() {
+                        log::end_on_fault(&format!(
+                            "the sockets of worker {index} failed: {error}"
+                        ));
+                    }
+                });
+            threads.push(thread.map_err(thread_error)?);
+        }
+
+        if let Some(first) = domains.first() {
+            data.keep_domain(first)?;
+        }
+        let sources = Arc::new(Sources {
+            control: control.clone(),
+            handshakes,
+            authenticator,
+            location,
+            store: store.counters(),
+            started_unix_s: clock::unix_ms() / 1_000,
+        });
+        Ok(Self {
+            source,
+            config,
+            data,
+            _lock: lock,
+            domains,
+            planned,
+            bound,
+            identity,
+            client_tls,
+            control,
+            tracer,
+            sources,
+            workers: threads,
+            store,
+        })
+    }
+}
+
+/// The domains that are served: those of the configuration or, without any,
+/// the data folder's own; and those that the operator added to the database.
+pub(super) fn domains(
+    config: &Config,
+    data: &DataDir,
+    store: &mut Store,
+) -> Result<Vec<Domain>, Error> {
+    let first = data.default_domain(config.domains.first())?;
+    let mut domains = if config.domains.is_empty() {
+        vec![first]
+    } else {
+        config.domains.clone()
+    };
+    for added in store.domains()? {
+        if let Ok(added) = added.parse()
+            && !domains.contains(&added)
+        {
+            domains.push(added);
+        }
+    }
+    Ok(domains)
+}
+
+/// The files with the authorities that peers may be certified by.
+pub(super) fn roots(config: &Config, data: &DataDir) -> Vec<PathBuf> {
+    std::iter::once(data.file("ca.pem"))
+        .chain(config.tls.trust.iter().cloned())
+        .collect()
+}
+
+pub(super) fn tls_error(error: &TlsError) -> Error {
+    Error::new(error.to_string(), "")
+}
+
+fn listener_configs(planned: &[PlannedListener], identity: &Identity) -> Vec<ListenerConfig> {
+    planned
+        .iter()
+        .zip(&identity.listeners)
+        .map(|(listener, certificate)| {
+            let mut config = ListenerConfig::new(listener.at.transport, listener.at.addr);
+            config.tls = certificate
+                .as_ref()
+                .map(|certificate| certificate.tls.clone());
+            config.accept = listener.accept;
+            config
+        })
+        .collect()
+}
+
+/// The real addresses; port 0 became one that was free.
+fn bound_addresses(
+    planned: &[PlannedListener],
+    sockets: &[WorkerSockets],
+) -> Vec<std::net::SocketAddr> {
+    planned
+        .iter()
+        .enumerate()
+        .map(|(nth, listener)| {
+            let id = ListenerId(u16::try_from(nth).unwrap_or(u16::MAX));
+            sockets
+                .first()
+                .and_then(|sockets| sockets.local_addr(id))
+                .unwrap_or(listener.at.addr)
+        })
+        .collect()
+}
+
+fn bind_error(error: &BindError) -> Error {
+    let place = format!("{}:{}", error.transport.uri_name(), error.addr);
+    let remedy = match error.error.kind() {
+        io::ErrorKind::AddrInUse => {
+            let kind = if error.transport == Transport::Udp {
+                "u"
+            } else {
+                "t"
+            };
+            let port = error.addr.port();
+            let another =
+                std::net::SocketAddr::new(error.addr.ip(), port.checked_add(10).unwrap_or(5070));
+            format!(
+                "another program has that port. Which one: ss -l{kind}np 'sport = :{port}'; or listen elsewhere: --listen {}:{another}",
+                error.transport.uri_name()
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root alone: take 5060, or grant CAP_NET_BIND_SERVICE"
+                .to_owned()
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address; its own are listed by: ip address".to_owned()
+        }
+        _ => "look whether the address is right".to_owned(),
+    };
+    Error::new(format!("cannot listen on {place}: {}", error.error), remedy)
+}
+
+fn thread_error(error: io::Error) -> Error {
+    Error::new(
+        format!("cannot start a thread: {error}"),
+        "look at the limits of processes and open files: ulimit -a",
+    )
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    random_bytes(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,288 @@
+//! Between the workers and the store's two threads: questions go into bounded
+//! queues, answers come into each worker's inbox, a batch with one wake-up.
+
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use sip_auth::{CredentialKey, Ha1};
+use sip_engine::{BindingChange, Location, Now, Outputs, ParkId, Settings, Shard};
+use sip_msg::Flow;
+use sip_net::{Waker, clock};
+use sip_store::{
+    Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
+    StoreError, queue, serve_lookups, serve_saves,
+};
+
+use crate::Error;
+use crate::data_dir::DataDir;
+
+/// Look-ups and changes that wait for the store, of all workers together;
+/// past it a request is answered as if the store were down.
+const QUEUE_MAX: usize = 65_536;
+
+/// The store of a server: the database, and what serves the workers.
+pub(crate) struct Store {
+    database: Database,
+    lookups: Option<SyncSender<Lookup<Tag>>>,
+    saves: Option<SyncSender<Save<Tag>>>,
+    inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
+    threads: Vec<JoinHandle<()>>,
+    counters: Arc<ServiceCounters>,
+}
+
+/// One worker's end.
+pub(crate) struct StoreClient {
+    worker: usize,
+    lookups: SyncSender<Lookup<Tag>>,
+    saves: SyncSender<Save<Tag>>,
+    inbox: Arc<Inbox>,
+    taken: Vec<StoreAnswer>,
+}
+
+/// What the store said, and to whom.
+pub(crate) enum StoreAnswer {
+    Credential(ParkId, Result<Option<Ha1>, ()>),
+    Saved(ParkId, Result<(), ()>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    worker: usize,
+    park: ParkId,
+}
+
+struct Inbox {
+    answers: Mutex<Vec<StoreAnswer>>,
+    waker: Waker,
+}
+
+impl Store {
+    /// Opens the database and starts the threads.
+    pub(crate) fn start(data: &DataDir) -> Result<Self, Error> {
+        let database = Database::open(&data.database()).map_err(|error| store_error(&error))?;
+        let mut credentials = database
+            .credentials()
+            .map_err(|error| store_error(&error))?;
+        let mut bindings = database.bindings().map_err(|error| store_error(&error))?;
+        let (lookups, asked) = queue(QUEUE_MAX);
+        let (saves, ordered) = queue(QUEUE_MAX);
+        let inboxes: Arc<Mutex<Vec<Arc<Inbox>>>> = Arc::default();
+        let counters: Arc<ServiceCounters> = Arc::default();
+        let mut post = Post {
+            inboxes: inboxes.clone(),
+            sorted: Vec::new(),
+        };
+        let counted = counters.clone();
+        let reader = spawn("store-read", move || {
+            let config = ServiceConfig::default();
+            serve_lookups(&mut credentials, &asked, &config, &counted, |answers| {
+                post.deliver(answers, StoreAnswer::Credential);
+            });
+        })?;
+        let mut post = Post {
+            inboxes: inboxes.clone(),
+            sorted: Vec::new(),
+        };
+        let counted = counters.clone();
+        let writer = spawn("store-write", move || {
+            let config = ServiceConfig::default();
+            serve_saves(
+                &mut bindings,
+                &ordered,
+                &config,
+                &counted,
+                clock::unix_ms,
+                |answers| {
+                    post.deliver(answers, StoreAnswer::Saved);
+                },
+            );
+        })?;
+        Ok(Self {
+            database,
+            lookups: Some(lookups),
+            saves: Some(saves),
+            inboxes,
+            threads: vec![reader, writer],
+            counters,
+        })
+    }
+
+    /// Fills the table of bindings with those that are alive.
+    pub(crate) fn load_bindings(
+        &self,
+        location: &Location,
+        settings: &Settings,
+    ) -> Result<u64, Error> {
+        let mut bindings = self
+            .database
+            .bindings()
+            .map_err(|error| store_error(&error))?;
+        let loaded = bindings.load(clock::unix_ms(), &mut |mut change| {
+            if let BindingChange::Put { binding, .. } = &mut change
+                && binding.flow.is_some_and(|flow| !is_usable(&flow, settings))
+            {
+                Arc::make_mut(binding).flow = None;
+            }
+            location.apply(std::slice::from_ref(&change));
+        });
+        loaded.map_err(|error| store_error(&error))
+    }
+
+    /// The end for the next worker; they are made in order.
+    pub(crate) fn client(&self, waker: Waker) -> Result<StoreClient, Error> {
+        let (Some(lookups), Some(saves)) = (self.lookups.clone(), self.saves.clone()) else {
+            return Err(Error::new("the store has ended", ""));
+        };
+        let inbox = Arc::new(Inbox {
+            answers: Mutex::default(),
+            waker,
+        });
+        let mut inboxes = lock(&self.inboxes);
+        let worker = inboxes.len();
+        inboxes.push(inbox.clone());
+        Ok(StoreClient {
+            worker,
+            lookups,
+            saves,
+            inbox,
+            taken: Vec::new(),
+        })
+    }
+
+    /// The domains that the operator added.
+    pub(crate) fn domains(&mut self) -> Result<Vec<String>, Error> {
+        self.database.domains().map_err(|error| store_error(&error))
+    }
+
+    /// How many users there are.
+    pub(crate) fn user_count(&mut self) -> Result<u64, Error> {
+        self.database
+            .user_count()
+            .map_err(|error| store_error(&error))
+    }
+
+    /// What the threads have done, for any thread.
+    pub(crate) fn counters(&self) -> Arc<ServiceCounters> {
+        self.counters.clone()
+    }
+
+    /// Waits until everything that was ordered is done. The workers' ends are
+    /// gone by now.
+    pub(crate) fn end(&mut self) -> ServiceFigures {
+        self.lookups = None;
+        self.saves = None;
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has ended the process already.
+            let _ = thread.join();
+        }
+        self.counters.figures()
+    }
+}
+
+impl StoreClient {
+    /// Asks for an HA1; false when there are too many questions already.
+    pub(crate) fn find_credential(&self, park: ParkId, key: CredentialKey) -> bool {
+        self.lookups
+            .try_send(Lookup {
+                tag: Tag {
+                    worker: self.worker,
+                    park,
+                },
+                key,
+            })
+            .is_ok()
+    }
+
+    /// Orders a change; false when there are too many already.
+    pub(crate) fn save_bindings(&self, park: ParkId, changes: Vec<BindingChange>) -> bool {
+        self.saves
+            .try_send(Save {
+                tag: Tag {
+                    worker: self.worker,
+                    park,
+                },
+                changes,
+            })
+            .is_ok()
+    }
+
+    /// Gives the shard everything that the store has said; whether there was
+    /// anything.
+    pub(crate) fn give_answers(&mut self, shard: &mut Shard, now: Now, out: &mut Outputs) -> bool {
+        std::mem::swap(&mut self.taken, &mut *lock(&self.inbox.answers));
+        let has_some = !self.taken.is_empty();
+        for answer in self.taken.drain(..) {
+            match answer {
+                StoreAnswer::Credential(park, answer) => {
+                    shard.handle_credential(now, park, answer, out)
+                }
+                StoreAnswer::Saved(park, answer) => shard.handle_saved(now, park, answer, out),
+            }
+        }
+        has_some
+    }
+}
+
+/// Sorts a batch of answers by worker.
+struct Post {
+    inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
+    sorted: Vec<Vec<StoreAnswer>>,
+}
+
+impl Post {
+    fn deliver<A>(
+        &mut self,
+        answers: &mut Answers<Tag, A>,
+        make: impl Fn(ParkId, Result<A, ()>) -> StoreAnswer,
+    ) {
+        let inboxes = lock(&self.inboxes);
+        self.sorted.resize_with(inboxes.len(), Vec::new);
+        for (tag, answer) in answers.drain(..) {
+            if let Some(batch) = self.sorted.get_mut(tag.worker) {
+                batch.push(make(tag.park, answer.map_err(|_| ())));
+            }
+        }
+        for (batch, inbox) in self.sorted.iter_mut().zip(inboxes.iter()) {
+            if !batch.is_empty() {
+                lock(&inbox.answers).append(batch);
+                inbox.waker.wake();
+            }
+        }
+    }
+}
+
+/// After a restart the listeners may be others.
+fn is_usable(flow: &Flow, settings: &Settings) -> bool {
+    settings
+        .listeners
+        .get(usize::from(flow.listener.0))
+        .is_some_and(|listener| {
+            listener.transport == flow.transport
+                && listener.bound.port() == flow.local.port()
+                && (listener.bound.ip().is_unspecified() || listener.bound.ip() == flow.local.ip())
+                && listener.bound.is_ipv4() == flow.local.is_ipv4()
+        })
+}
+
+/// The store's errors name the file and the remedy themselves.
+pub(crate) fn store_error(error: &StoreError) -> Error {
+    Error::new(error.to_string(), "")
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body)
+        .map_err(|error| {
+            Error::new(
+                format!("cannot start a thread: {error}"),
+                "look at the limits of processes: ulimit -a",
+            )
+        })
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is whole whenever they are free.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

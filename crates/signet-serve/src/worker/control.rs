@@ -1,0 +1,137 @@
+//! What the admin thread tells the workers, and what they tell it.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sip_engine::Settings;
+use sip_engine::registrar::RegistrarCounters;
+use sip_engine::shard::Counters;
+use sip_txn::Live;
+
+use super::Mailbox;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It serves.
+    Running,
+    /// It ends what is under way and begins nothing new.
+    Draining,
+    /// It is to end now.
+    Stop,
+}
+
+/// What a worker itself counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Messages and news given to other workers.
+    pub(crate) handed_over: u64,
+    /// Of these, those for which there was no room.
+    pub(crate) handover_refused: u64,
+    /// Questions that the store did not take.
+    pub(crate) store_refused: u64,
+    /// Questions that the resolver did not take.
+    pub(crate) dns_refused: u64,
+}
+
+/// A worker's figures at one moment.
+#[derive(Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) engine: Counters,
+    pub(crate) transactions: sip_txn::Counters,
+    pub(crate) registrar: RegistrarCounters,
+    pub(crate) live: Live,
+    /// Requests that are being forwarded.
+    pub(crate) contexts: usize,
+    pub(crate) in_flight: usize,
+    /// Requests that have no final answer yet, where the worker drains.
+    pub(crate) unanswered: Option<usize>,
+    pub(crate) net: sip_net::Counters,
+    pub(crate) own: Figures,
+}
+
+/// Shared by the admin thread and the workers; no worker ever waits on it for
+/// more than a copy.
+pub(crate) struct Control {
+    phase: AtomicU8,
+    generation: AtomicU64,
+    settings: Mutex<Option<Arc<Settings>>>,
+    snapshots: Vec<Mutex<Snapshot>>,
+    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+}
+
+impl Control {
+    pub(crate) fn new(workers: usize) -> Self {
+        Self {
+            phase: AtomicU8::new(0),
+            generation: AtomicU64::new(0),
+            settings: Mutex::new(None),
+            snapshots: (0..workers).map(|_| Mutex::default()).collect(),
+            mailboxes: Mutex::default(),
+        }
+    }
+
+    /// Whom to wake when something is ordered.
+    pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Arc<Mailbox>>) {
+        *lock(&self.mailboxes) = mailboxes;
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Stop,
+        }
+    }
+
+    /// Orders a phase; there is no way back.
+    pub(crate) fn order(&self, phase: Phase) {
+        self.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        self.wake_all();
+    }
+
+    /// Gives all workers other settings.
+    pub(crate) fn reload(&self, settings: Arc<Settings>) {
+        let mut held = lock(&self.settings);
+        *held = Some(settings);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        drop(held);
+        self.wake_all();
+    }
+
+    /// Grows with each reload.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The newest settings and their generation; none before the first reload.
+    pub(crate) fn settings(&self) -> (u64, Option<Arc<Settings>>) {
+        let held = lock(&self.settings);
+        (self.generation(), held.clone())
+    }
+
+    pub(crate) fn report(&self, worker: usize, snapshot: Snapshot) {
+        if let Some(place) = self.snapshots.get(worker) {
+            *lock(place) = snapshot;
+        }
+    }
+
+    /// Each worker's last report.
+    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+        self.snapshots
+            .iter()
+            .map(|place| lock(place).clone())
+            .collect()
+    }
+
+    pub(crate) fn wake_all(&self) {
+        lock(&self.mailboxes)
+            .iter()
+            .for_each(|mailbox| mailbox.wake());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind these locks is replaced as a whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

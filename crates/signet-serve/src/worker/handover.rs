@@ -1,0 +1,149 @@
+//! What goes from one worker to another: messages to the shard that they
+//! belong to, and messages to send to the worker that owns the connection.
+
+use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
+use sip_net::Net;
+
+use super::{Core, Mailbox, Parcel};
+
+/// Buffers kept for messages that another worker must send.
+const SPARE_BUFFERS_MAX: usize = 4_096;
+
+impl Core {
+    /// Takes what other workers have given.
+    pub(super) fn take_mail(&mut self, net: &mut Net) {
+        if self.batches.len() == 1 {
+            return;
+        }
+        let mut mail = std::mem::take(&mut self.mail);
+        self.own_mailbox(|mailbox| mailbox.take(&mut mail));
+        for parcel in mail.drain(..) {
+            self.is_dirty = true;
+            match parcel {
+                Parcel::Message { flow, message } => {
+                    self.parts
+                        .shard
+                        .handle_message(self.now, &flow, message, &mut self.outputs);
+                }
+                Parcel::Send {
+                    to,
+                    bytes,
+                    from,
+                    cookie,
+                } => {
+                    net.send(&to, &bytes, self.foreign.cookie(from, cookie));
+                    self.recycle(bytes);
+                }
+                Parcel::SendFailed { cookie } => {
+                    self.parts
+                        .shard
+                        .handle_send_failed(self.now, cookie, &mut self.outputs)
+                }
+                Parcel::Close(conn) => net.close(conn, true),
+            }
+        }
+        self.mail = mail;
+    }
+
+    /// Sends what the shard wants sent, or gives it to the worker that can.
+    pub(super) fn send(&mut self, net: &mut Net) {
+        let mut outbox = std::mem::take(&mut self.outputs.outbox);
+        if self.is_traced {
+            self.trace_out(&outbox);
+        }
+        if self.batches.len() == 1 {
+            net.send_outbox(&outbox);
+        } else {
+            for send in &outbox.sends {
+                let Some(bytes) = outbox.bytes.get(send.start..send.end) else {
+                    continue;
+                };
+                let owner = send.to.conn.worker();
+                let is_foreign = send.to.conn.is_some() && owner != self.parts.index;
+                match self.batches.get_mut(owner) {
+                    Some(batch) if is_foreign => {
+                        let mut copy = self.spare_buffers.pop().unwrap_or_default();
+                        copy.extend_from_slice(bytes);
+                        batch.push(Parcel::Send {
+                            to: send.to.clone(),
+                            bytes: copy,
+                            from: self.parts.index,
+                            cookie: send.cookie,
+                        });
+                    }
+                    _ => net.send(&send.to, bytes, send.cookie),
+                }
+            }
+        }
+        outbox.clear();
+        self.outputs.outbox = outbox;
+    }
+
+    /// Gives the batches to their workers. For what finds no room: a message
+    /// over UDP is dropped, it comes again; a request over a stream is
+    /// answered 503; a message to send has failed.
+    pub(super) fn hand_over(&mut self, net: &mut Net) {
+        if self.batches.len() == 1 {
+            return;
+        }
+        for worker in 0..self.batches.len() {
+            let (Some(batch), Some(mailbox)) = (
+                self.batches.get_mut(worker),
+                self.parts.mailboxes.get(worker),
+            ) else {
+                continue;
+            };
+            self.figures.handed_over += batch.len() as u64;
+            mailbox.put(batch);
+            if batch.is_empty() {
+                continue;
+            }
+            let mut left = std::mem::take(batch);
+            self.figures.handed_over -= left.len() as u64;
+            for parcel in left.drain(..) {
+                self.figures.handover_refused += 1;
+                match parcel {
+                    Parcel::Message { flow, message } => self.refuse(net, &flow, &message),
+                    Parcel::Send { cookie, bytes, .. } => {
+                        self.recycle(bytes);
+                        if cookie != 0 {
+                            self.failed.push(cookie);
+                        }
+                    }
+                    // Timers end what these were to end sooner.
+                    Parcel::SendFailed { .. } | Parcel::Close(_) => {}
+                }
+            }
+            if let Some(batch) = self.batches.get_mut(worker) {
+                *batch = left;
+            }
+        }
+    }
+
+    fn refuse(&mut self, net: &mut Net, flow: &Flow, message: &Message) {
+        if !flow.transport.is_reliable() || !message.is_request() || message.method() == Method::Ack
+        {
+            return;
+        }
+        let mut bytes = self.spare_buffers.pop().unwrap_or_default();
+        let mut writer =
+            ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
+        writer.number("Retry-After", u64::from(self.parts.retry_after_s));
+        writer.finish(b"");
+        net.send(&Target::back(flow), &bytes, 0);
+        self.recycle(bytes);
+    }
+
+    fn own_mailbox(&self, act: impl FnOnce(&Mailbox)) {
+        if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
+            act(mailbox);
+        }
+    }
+
+    fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare_buffers.len() < SPARE_BUFFERS_MAX {
+            buffer.clear();
+            self.spare_buffers.push(buffer);
+        }
+    }
+}

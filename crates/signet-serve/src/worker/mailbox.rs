@@ -1,0 +1,137 @@
+//! What one worker hands to another: bounded, in batches, with one lock and
+//! at most one wake-up for a batch.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sip_msg::{ConnId, Flow, Message, Target};
+use sip_net::Waker;
+
+/// Something for another worker.
+pub(crate) enum Parcel {
+    /// A message that belongs to that worker's shard.
+    Message {
+        /// Where it came from.
+        flow: Flow,
+        /// The message.
+        message: Box<Message>,
+    },
+    /// A message to send on a connection that that worker owns.
+    Send {
+        /// Where to.
+        to: Target,
+        /// The message.
+        bytes: Vec<u8>,
+        /// Whose shard asked, to tell it if it fails.
+        from: usize,
+        /// The cookie that the shard gave.
+        cookie: u64,
+    },
+    /// A message that the shard of that worker had sent through this one was
+    /// not sent.
+    SendFailed {
+        /// The cookie that the shard gave.
+        cookie: u64,
+    },
+    /// A connection of that worker is to be closed.
+    Close(ConnId),
+}
+
+/// A worker's letter-box.
+pub(crate) struct Mailbox {
+    parcels: Mutex<VecDeque<Parcel>>,
+    parcels_max: usize,
+    waker: Waker,
+}
+
+impl Mailbox {
+    pub(crate) fn new(parcels_max: usize, waker: Waker) -> Arc<Self> {
+        Arc::new(Self {
+            parcels: Mutex::default(),
+            parcels_max,
+            waker,
+        })
+    }
+
+    /// Puts in as much of `batch` as there is room for, in order; what is left
+    /// in it found none. Wakes the worker if it may be asleep.
+    pub(crate) fn put(&self, batch: &mut Vec<Parcel>) {
+        if batch.is_empty() {
+            return;
+        }
+        let was_empty = {
+            let mut parcels = self.lock();
+            let was_empty = parcels.is_empty();
+            let room = self
+                .parcels_max
+                .saturating_sub(parcels.len())
+                .min(batch.len());
+            parcels.extend(batch.drain(..room));
+            was_empty
+        };
+        // Whoever filled it from empty has woken the worker, and it takes all.
+        if was_empty {
+            self.waker.wake();
+        }
+    }
+
+    /// Takes everything, by exchange with an empty queue.
+    pub(crate) fn take(&self, into: &mut VecDeque<Parcel>) {
+        debug_assert!(into.is_empty());
+        std::mem::swap(&mut *self.lock(), into);
+    }
+
+    /// Makes the worker look around.
+    pub(crate) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Parcel>> {
+        // A queue is whole whenever the lock is free.
+        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_net::{Net, NetConfig, bind};
+
+    use super::*;
+
+    fn failed(cookies: std::ops::Range<u64>) -> Vec<Parcel> {
+        cookies
+            .map(|cookie| Parcel::SendFailed { cookie })
+            .collect()
+    }
+
+    fn cookies(parcels: &VecDeque<Parcel>) -> Vec<u64> {
+        let cookie = |parcel: &Parcel| match parcel {
+            Parcel::SendFailed { cookie } => *cookie,
+            _ => panic!("another parcel"),
+        };
+        parcels.iter().map(cookie).collect()
+    }
+
+    #[test]
+    fn a_batch_arrives_in_order_up_to_the_bound_and_wakes_the_worker() {
+        let mut sockets = bind(&[], 1).unwrap();
+        let mut net = Net::new(0, NetConfig::default(), sockets.remove(0)).unwrap();
+        let mailbox = Mailbox::new(5, net.waker());
+        let (mut first, mut second) = (failed(0..3), failed(3..9));
+        mailbox.put(&mut first);
+        mailbox.put(&mut second);
+        assert!(first.is_empty());
+        assert_eq!(second.len(), 4, "what found no room stays with its sender");
+
+        // Without a wake-up this would wait for ever.
+        net.poll(None, |_| {}).unwrap();
+        let mut taken = VecDeque::new();
+        mailbox.take(&mut taken);
+        assert_eq!(cookies(&taken), [0, 1, 2, 3, 4]);
+
+        taken.clear();
+        mailbox.put(&mut second);
+        mailbox.take(&mut taken);
+        assert_eq!(cookies(&taken), [5, 6, 7, 8]);
+    }
+}

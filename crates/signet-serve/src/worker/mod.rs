@@ -1,0 +1,409 @@
+//! A worker: a thread with its sockets and its shard.
+//!
+//! One turn of its loop waits for sockets, timers or parcels; gives what came
+//! to the shard that it belongs to, its own or another worker's; asks the
+//! store and the resolver what the shard wants to know; sends. It blocks
+//! nowhere but in that wait, and a turn reads the clock once.
+
+mod control;
+mod foreign;
+mod handover;
+mod mailbox;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sip_engine::shard::shard_of;
+use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
+use sip_msg::{ConnId, Flow, Limits, Outbox};
+use sip_net::{DnsClient, Net, NetEvent, clock};
+
+use crate::trace::{Direction, Tracer};
+
+pub(crate) use control::{Control, Figures, Phase, Snapshot};
+use foreign::ForeignSends;
+pub(crate) use mailbox::{Mailbox, Parcel};
+
+/// While there is traffic timers are looked at this often, not each time that
+/// one is due: they are set in tens and hundreds of milliseconds.
+const TIMER_GRAIN_MS: u64 = 10;
+/// How often the figures are copied for whoever asks.
+const SNAPSHOT_MS: u64 = 500;
+/// The same while the process waits for its end.
+const DRAIN_SNAPSHOT_MS: u64 = 20;
+
+/// A worker, ready to run.
+pub(crate) struct Worker {
+    net: Net,
+    core: Core,
+}
+
+/// What a worker is made of.
+pub(crate) struct Parts {
+    pub(crate) index: usize,
+    pub(crate) shard: Shard,
+    pub(crate) limits: Limits,
+    /// The letter-boxes of all workers, its own among them.
+    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
+    pub(crate) shard_key: [u8; 16],
+    pub(crate) store: crate::store_link::StoreClient,
+    pub(crate) dns: DnsClient,
+    pub(crate) control: Arc<Control>,
+    pub(crate) tracer: Tracer,
+    pub(crate) retry_after_s: u32,
+}
+
+/// Everything of a worker but its sockets, which call into it.
+struct Core {
+    parts: Parts,
+    now: Now,
+    now_is_fresh: bool,
+    outputs: Outputs,
+    closes: Vec<ConnId>,
+    failed: Vec<u64>,
+    ended: Vec<ConnId>,
+    mail: VecDeque<Parcel>,
+    /// A batch for each worker; its own stays empty.
+    batches: Vec<Vec<Parcel>>,
+    spare_buffers: Vec<Vec<u8>>,
+    spare_effects: Vec<Effect>,
+    foreign: ForeignSends,
+    timers_ran_ms: u64,
+    snapshot_ms: u64,
+    is_dirty: bool,
+    generation: u64,
+    is_draining: bool,
+    is_traced: bool,
+    figures: Figures,
+}
+
+impl Worker {
+    pub(crate) fn new(net: Net, parts: Parts) -> Self {
+        let workers = parts.mailboxes.len();
+        let core = Core {
+            now: Now {
+                mono_ms: clock::now_ms(),
+                unix_ms: clock::unix_ms(),
+            },
+            now_is_fresh: false,
+            outputs: Outputs::default(),
+            closes: Vec::new(),
+            failed: Vec::new(),
+            ended: Vec::new(),
+            mail: VecDeque::new(),
+            batches: (0..workers).map(|_| Vec::new()).collect(),
+            spare_buffers: Vec::new(),
+            spare_effects: Vec::new(),
+            foreign: ForeignSends::default(),
+            timers_ran_ms: 0,
+            snapshot_ms: 0,
+            is_dirty: true,
+            generation: 0,
+            is_draining: false,
+            is_traced: false,
+            figures: Figures::default(),
+            parts,
+        };
+        Self { net, core }
+    }
+
+    /// Runs until it is told to stop. An error is the sockets' own.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        let Self { net, core } = &mut self;
+        while core.follow_orders(net) {
+            core.now_is_fresh = false;
+            net.poll(core.timeout(), |event| core.on_event(event))?;
+            core.freshen();
+            core.take_answers();
+            core.take_mail(net);
+            core.run_timers();
+            core.settle(net);
+            net.flush();
+            core.report(net);
+        }
+        Ok(())
+    }
+}
+
+impl Core {
+    /// How long the sockets may wait: until the next timer, and while figures
+    /// are not yet reported, no longer than until they are.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.failed.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now_ms = self.now.mono_ms;
+        let timer = self
+            .parts
+            .shard
+            .next_deadline_ms()
+            .map(|due_ms| due_ms.max(self.timers_ran_ms + TIMER_GRAIN_MS));
+        let report = self.is_dirty.then_some(self.report_due_ms());
+        let due_ms = [timer, report].into_iter().flatten().min()?;
+        Some(Duration::from_millis(due_ms.saturating_sub(now_ms)))
+    }
+
+    fn report_due_ms(&self) -> u64 {
+        self.snapshot_ms
+            + if self.is_draining {
+                DRAIN_SNAPSHOT_MS
+            } else {
+                SNAPSHOT_MS
+            }
+    }
+
+    fn freshen(&mut self) {
+        if !self.now_is_fresh {
+            self.now = Now {
+                mono_ms: clock::now_ms(),
+                unix_ms: clock::unix_ms(),
+            };
+            self.now_is_fresh = true;
+        }
+    }
+
+    fn on_event(&mut self, event: NetEvent<'_>) {
+        self.freshen();
+        self.is_dirty = true;
+        match event {
+            NetEvent::Datagram { flow, bytes } | NetEvent::Message { flow, bytes } => {
+                self.on_message(flow, bytes);
+            }
+            NetEvent::Malformed { flow, head, error } => {
+                let mut message = self.parts.shard.spare_message();
+                // The head alone is not a whole message either; what is wrong
+                // with it is what the framer said.
+                let _ = message.fill(head, &self.parts.limits);
+                self.trace_in(&flow, head);
+                self.parts.shard.handle_malformed(
+                    self.now,
+                    &flow,
+                    message,
+                    &error.error,
+                    &mut self.outputs,
+                );
+            }
+            NetEvent::Closed { conn, .. } => self.ended.push(conn),
+            NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
+            NetEvent::Accepted { .. }
+            | NetEvent::Opened { .. }
+            | NetEvent::Unreachable { .. }
+            | NetEvent::Data { .. } => {}
+        }
+    }
+
+    fn on_message(&mut self, flow: Flow, bytes: &[u8]) {
+        self.trace_in(&flow, bytes);
+        let mut message = self.parts.shard.spare_message();
+        if let Err(error) = message.fill(bytes, &self.parts.limits) {
+            self.parts
+                .shard
+                .handle_malformed(self.now, &flow, message, &error, &mut self.outputs);
+            return;
+        }
+        let workers = self.batches.len();
+        if workers > 1 {
+            let owner = shard_of(&message, workers, &self.parts.shard_key);
+            if owner != self.parts.index
+                && let Some(batch) = self.batches.get_mut(owner)
+            {
+                batch.push(Parcel::Message { flow, message });
+                return;
+            }
+        }
+        self.parts
+            .shard
+            .handle_message(self.now, &flow, message, &mut self.outputs);
+    }
+
+    /// Bad news is told after the messages that came before it.
+    fn take_bad_news(&mut self) {
+        for cookie in self.failed.drain(..) {
+            if !ForeignSends::is_foreign(cookie) {
+                self.parts
+                    .shard
+                    .handle_send_failed(self.now, cookie, &mut self.outputs);
+            } else if let Some((worker, cookie)) = self.foreign.origin(cookie)
+                && let Some(batch) = self.batches.get_mut(worker)
+            {
+                batch.push(Parcel::SendFailed { cookie });
+            }
+        }
+        for conn in self.ended.drain(..) {
+            self.parts
+                .shard
+                .handle_closed(self.now, conn, &mut self.outputs);
+        }
+    }
+
+    fn take_answers(&mut self) {
+        self.take_bad_news();
+        self.is_dirty |=
+            self.parts
+                .store
+                .give_answers(&mut self.parts.shard, self.now, &mut self.outputs);
+        while let Some((id, answer)) = self.parts.dns.next_answer() {
+            self.is_dirty = true;
+            let hops = answer
+                .unwrap_or_default()
+                .into_iter()
+                .map(engine_hop)
+                .collect();
+            self.parts
+                .shard
+                .handle_resolved(self.now, ParkId(id), hops, &mut self.outputs);
+        }
+    }
+
+    fn run_timers(&mut self) {
+        let now_ms = self.now.mono_ms;
+        let is_due = self
+            .parts
+            .shard
+            .next_deadline_ms()
+            .is_some_and(|due_ms| due_ms <= now_ms);
+        if is_due && now_ms >= self.timers_ran_ms + TIMER_GRAIN_MS {
+            self.timers_ran_ms = now_ms;
+            self.is_dirty = true;
+            self.parts.shard.handle_timers(self.now, &mut self.outputs);
+        }
+    }
+
+    /// Carries out what the shard wants, until it wants nothing more.
+    fn settle(&mut self, net: &mut Net) {
+        while !self.outputs.effects.is_empty() {
+            let mut effects = std::mem::replace(
+                &mut self.outputs.effects,
+                std::mem::take(&mut self.spare_effects),
+            );
+            for effect in effects.drain(..) {
+                self.carry_out(effect);
+            }
+            self.spare_effects = effects;
+        }
+        self.send(net);
+        for conn in self.closes.drain(..) {
+            let owner = conn.worker();
+            match self.batches.get_mut(owner) {
+                Some(batch) if owner != self.parts.index => batch.push(Parcel::Close(conn)),
+                _ => net.close(conn, true),
+            }
+        }
+        self.hand_over(net);
+    }
+
+    /// An effect that cannot be begun is answered at once, which may bring
+    /// forth others.
+    fn carry_out(&mut self, effect: Effect) {
+        let (now, shard, out) = (self.now, &mut self.parts.shard, &mut self.outputs);
+        match effect {
+            Effect::FindCredential { park, key } => {
+                if !self.parts.store.find_credential(park, key) {
+                    self.figures.store_refused += 1;
+                    shard.handle_credential(now, park, Err(()), out);
+                }
+            }
+            Effect::SaveBindings { park, changes } => {
+                if !self.parts.store.save_bindings(park, changes) {
+                    self.figures.store_refused += 1;
+                    shard.handle_saved(now, park, Err(()), out);
+                }
+            }
+            Effect::Resolve { park, query } => {
+                let query = sip_net::Query {
+                    host: query.host,
+                    port: query.port,
+                    transport: query.transport,
+                    secure: query.secure,
+                };
+                if self.parts.dns.ask(park.0, query).is_err() {
+                    self.figures.dns_refused += 1;
+                    shard.handle_resolved(now, park, Vec::new(), out);
+                }
+            }
+            Effect::Close(conn) => self.closes.push(conn),
+        }
+    }
+
+    /// Looks whether something was ordered; false when the order is to stop.
+    fn follow_orders(&mut self, net: &mut Net) -> bool {
+        let control = &self.parts.control;
+        self.is_traced = self.parts.tracer.is_on();
+        if control.generation() != self.generation {
+            let (generation, settings) = control.settings();
+            self.generation = generation;
+            if let Some(settings) = settings {
+                self.parts.limits = settings.limits;
+                self.parts.retry_after_s = settings.bounds.retry_after_s;
+                self.parts.shard.reload(settings);
+            }
+        }
+        match control.phase() {
+            Phase::Running => true,
+            Phase::Draining => {
+                if !self.is_draining {
+                    self.is_draining = true;
+                    self.is_dirty = true;
+                    net.stop_accepting();
+                    self.parts.shard.refuse_new_calls();
+                }
+                true
+            }
+            Phase::Stop => false,
+        }
+    }
+
+    /// Copies the figures for whoever asks: now and then, so that asking costs
+    /// the worker nothing.
+    fn report(&mut self, net: &Net) {
+        let now_ms = self.now.mono_ms;
+        let is_due = now_ms >= self.report_due_ms();
+        if self.is_dirty && is_due {
+            self.snapshot_ms = now_ms;
+            // Something that is under way will change; nothing under way, and
+            // the next report waits for the next event.
+            self.is_dirty = self.parts.shard.in_flight() > 0;
+            let shard = &self.parts.shard;
+            let snapshot = Snapshot {
+                engine: shard.counters().clone(),
+                transactions: *shard.transaction_counters(),
+                registrar: *shard.registrar_counters(),
+                live: shard.live_transactions(),
+                contexts: shard.live_contexts(),
+                in_flight: shard.in_flight(),
+                unanswered: self.is_draining.then(|| shard.unanswered()),
+                net: net.counters(),
+                own: self.figures,
+            };
+            self.parts.control.report(self.parts.index, snapshot);
+        }
+    }
+
+    fn trace_in(&self, flow: &Flow, bytes: &[u8]) {
+        if self.is_traced && !bytes.is_empty() {
+            self.parts
+                .tracer
+                .message(Direction::In, flow.transport, flow.remote, bytes);
+        }
+    }
+
+    fn trace_out(&self, outbox: &Outbox) {
+        for send in &outbox.sends {
+            if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
+                self.parts
+                    .tracer
+                    .message(Direction::Out, send.to.transport, send.to.remote, bytes);
+            }
+        }
+    }
+}
+
+fn engine_hop(hop: sip_net::Hop) -> sip_engine::effect::Hop {
+    sip_engine::effect::Hop {
+        transport: hop.transport,
+        addr: hop.addr,
+        tls_name: hop.tls_name,
+    }
+}

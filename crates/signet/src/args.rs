@@ -1,0 +1,352 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand};
+use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
+use signet_serve::{Overrides, Source, admin};
+
+/// A SIP proxy, registrar and redirect server, secure by default.
+#[derive(Debug, Parser)]
+#[command(name = "signet", version, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve: register phones and pass calls on
+    ///
+    /// Without options it makes a data folder with a private certificate
+    /// authority, listens on UDP and TCP 5060 and TLS 5061, and requires
+    /// authentication.
+    Serve(Box<ServeOptions>),
+    /// Add, change, list and remove users
+    User {
+        #[command(flatten)]
+        place: Place,
+        /// The domain of names that are given without one; the default domain if left out
+        #[arg(long, global = true)]
+        domain: Option<Domain>,
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Add, list and remove domains besides those of the configuration
+    Domain {
+        #[command(flatten)]
+        place: Place,
+        #[command(subcommand)]
+        command: DomainCommand,
+    },
+    /// Make a certificate authority, issue certificates
+    Ca {
+        #[command(flatten)]
+        place: Place,
+        #[command(subcommand)]
+        command: CaCommand,
+    },
+    /// Check a configuration file and say what to write instead
+    Check {
+        /// The file
+        file: PathBuf,
+    },
+    /// List where users are registered
+    Bindings {
+        #[command(flatten)]
+        place: Place,
+        /// One user alone: alice or alice@example.com
+        user: Option<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ServeOptions {
+    /// Configuration file (see etc/signet.toml); the options marked with * stand in its place
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data", "listen", "domain", "no_auth", "forward", "stateless", "redirect"])]
+    config: Option<PathBuf>,
+    /// * Folder for certificates, secrets and the database
+    #[arg(long, value_name = "DIR", default_value = "signet-data")]
+    data: PathBuf,
+    /// * Where to listen, several times if you like: udp:ADDR:PORT, tcp:ADDR:PORT, tls:ADDR:PORT
+    #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
+    listen: Vec<ListenAt>,
+    /// * A domain to be responsible for, several times if you like; the first is the default
+    #[arg(long, value_name = "NAME")]
+    domain: Vec<Domain>,
+    /// * Let anybody register and call
+    #[arg(long)]
+    no_auth: bool,
+    /// * Send everything that is not for a local user there: 'sip:HOST:PORT;transport=T'
+    #[arg(long, value_name = "URI")]
+    forward: Option<HopUri>,
+    /// * Forward without transactions
+    #[arg(long, conflicts_with = "redirect")]
+    stateless: bool,
+    /// * Answer 302 with the user's contacts
+    #[arg(long)]
+    redirect: bool,
+    /// Worker threads; one for each core if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    workers: Option<u8>,
+    /// Keep each worker on a core of its own
+    #[arg(long)]
+    pin: bool,
+    /// Serve figures for Prometheus, /health and /ready there
+    #[arg(long, value_name = "ADDR:PORT", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// Print whole messages, secrets masked
+    #[arg(long)]
+    trace_sip: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user
+    Add {
+        /// alice or alice@example.com
+        name: String,
+        #[command(flatten)]
+        password: PasswordOptions,
+    },
+    /// Change a user's password
+    Passwd {
+        /// alice or alice@example.com
+        name: String,
+        #[command(flatten)]
+        password: PasswordOptions,
+    },
+    /// List the users
+    List,
+    /// Remove a user
+    Remove {
+        /// alice or alice@example.com
+        name: String,
+    },
+    /// Add or change users from a CSV file, all or none
+    ///
+    /// The first line names the columns: user, realm or domain (may be left out), and
+    /// either password, or ha1_md5, ha1_sha256 and ha1_sha512_256 as `export`
+    /// writes them.
+    Import {
+        /// The file; - for the standard input
+        file: PathBuf,
+    },
+    /// Write the users to a CSV file; it is as secret as the passwords
+    Export {
+        /// The file, made with mode 0600; the standard output if left out
+        file: Option<PathBuf>,
+    },
+}
+
+/// Where a password comes from; without either it is asked for at the
+/// terminal, or made where there is none.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PasswordOptions {
+    /// Read the password from the first line of the standard input
+    #[arg(long, conflicts_with = "generate")]
+    password_stdin: bool,
+    /// Make a password and show it once
+    #[arg(long)]
+    generate: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DomainCommand {
+    /// Add a domain
+    Add {
+        /// example.com
+        domain: Domain,
+    },
+    /// List the domains
+    List,
+    /// Remove a domain; its users stay
+    Remove {
+        /// example.com
+        domain: Domain,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CaCommand {
+    /// Make the authority: ca.pem, which phones trust, and ca.key
+    Init,
+    /// Issue a certificate
+    Issue {
+        /// Host names and addresses that it is to bear
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Where to write: OUT.pem and OUT.key; the first name if left out
+        #[arg(long, value_name = "OUT")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Which server's data is meant.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Place {
+    /// The configuration file that the server is started with
+    #[arg(long, value_name = "FILE", global = true, conflicts_with = "data")]
+    config: Option<PathBuf>,
+    /// The server's data folder [default: signet-data]
+    #[arg(long, value_name = "DIR", global = true)]
+    data: Option<PathBuf>,
+}
+
+impl ServeOptions {
+    pub(crate) fn source(self) -> Source {
+        let workers = self.workers.map(usize::from);
+        if let Some(path) = self.config {
+            let overrides = Overrides {
+                workers,
+                metrics: self.metrics,
+                trace_sip: self.trace_sip,
+                pin: self.pin,
+            };
+            return Source::File { path, overrides };
+        }
+        let mut config = Config {
+            data: self.data,
+            domains: self.domain,
+            forward: self.forward,
+            workers: workers.unwrap_or(0),
+            pin: self.pin,
+            ..Config::default()
+        };
+        config.mode = match (self.stateless, self.redirect) {
+            (true, _) => Mode::Stateless,
+            (_, true) => Mode::Redirect,
+            _ => Mode::Stateful,
+        };
+        config.listen = self
+            .listen
+            .into_iter()
+            .map(|on| Listen {
+                on,
+                advertise: None,
+                security: ListenSecurity::default(),
+            })
+            .collect();
+        config.authentication.required = !self.no_auth;
+        config.metrics.listen = self.metrics;
+        config.log.trace_sip = self.trace_sip;
+        Source::Options(Box::new(config))
+    }
+}
+
+impl From<Place> for admin::Place {
+    fn from(place: Place) -> Self {
+        match (place.config, place.data) {
+            (Some(config), _) => Self::Config(config),
+            (None, data) => Self::Data(data.unwrap_or_else(|| PathBuf::from("signet-data"))),
+        }
+    }
+}
+
+impl From<PasswordOptions> for admin::PasswordFrom {
+    fn from(options: PasswordOptions) -> Self {
+        match (options.password_stdin, options.generate) {
+            (true, _) => Self::Stdin,
+            (_, true) => Self::Generated,
+            _ => Self::Terminal,
+        }
+    }
+}
+
+/// An address and a port, or a port alone, which is on the loopback address:
+/// figures have no password.
+fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.trim_start_matches(':');
+    bare.parse::<u16>()
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+        .or_else(|_| text.parse())
+        .map_err(|_| "write ADDRESS:PORT, for example 127.0.0.1:9090".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn serve(line: &str) -> Source {
+        match Args::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Serve(options) => options.source(),
+            _ => panic!("not serve"),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn bare_serve_is_the_secure_default() {
+        let Source::Options(config) = serve("signet serve") else {
+            panic!()
+        };
+        assert_eq!(*config, Config::default());
+        assert!(config.authentication.required);
+    }
+
+    #[test]
+    fn options_reach_the_configuration() {
+        let Source::Options(config) = serve(
+            "signet serve --no-auth --listen udp:127.0.0.1:5060 --listen tls:[::1]:5061 --forward sip:127.0.0.1:5070;transport=udp \
+             --domain Example.com --workers 2 --metrics 9090 --trace-sip --stateless --data d",
+        ) else {
+            panic!()
+        };
+        assert!(!config.authentication.required && config.log.trace_sip);
+        assert_eq!(config.listen.len(), 2);
+        assert_eq!(config.mode, Mode::Stateless);
+        assert_eq!(config.domains, ["example.com".parse().unwrap()]);
+        assert_eq!(
+            config.metrics.listen,
+            Some("127.0.0.1:9090".parse().unwrap())
+        );
+        assert_eq!((config.workers, config.data), (2, PathBuf::from("d")));
+        assert!(config.forward.is_some());
+    }
+
+    #[test]
+    fn a_file_stands_alone() {
+        assert!(Args::try_parse_from(["signet", "serve", "--config", "f", "--no-auth"]).is_err());
+        assert!(Args::try_parse_from(["signet", "serve", "--config", "f", "--data", "d"]).is_err());
+        let Source::File { overrides, .. } =
+            serve("signet serve --config f --workers 3 --trace-sip")
+        else {
+            panic!()
+        };
+        assert_eq!(overrides.workers, Some(3));
+        assert!(overrides.trace_sip);
+    }
+
+    #[test]
+    fn a_password_is_never_an_argument() {
+        assert!(Args::try_parse_from(["signet", "user", "add", "alice", "secret"]).is_err());
+        assert!(
+            Args::try_parse_from(["signet", "user", "add", "alice", "--password", "secret"])
+                .is_err()
+        );
+        assert!(
+            Args::try_parse_from(["signet", "user", "add", "alice", "--password-stdin"]).is_ok()
+        );
+    }
+
+    #[test]
+    fn the_place_may_stand_before_or_behind() {
+        for line in [
+            "signet user --data d add alice",
+            "signet user add alice --data d",
+        ] {
+            let Command::User { place, .. } =
+                Args::try_parse_from(line.split(' ')).unwrap().command
+            else {
+                panic!()
+            };
+            assert_eq!(place.data, Some(PathBuf::from("d")));
+        }
+    }
+}

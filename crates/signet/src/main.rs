@@ -1,0 +1,71 @@
+//! The `signet` program: it parses arguments and calls the library.
+#![forbid(unsafe_code)]
+
+mod args;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use signet_serve::Error;
+
+use args::{Args, CaCommand, Command, DomainCommand, UserCommand};
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "signet: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), Error> {
+    use signet_serve::{admin, serve};
+    match args.command {
+        Command::Serve(options) => serve(options.source()),
+        Command::Check { file } => admin::check(&file),
+        Command::Ca { place, command } => match command {
+            CaCommand::Init => admin::ca_init(&place.into()),
+            CaCommand::Issue { names, out } => {
+                admin::ca_issue(&place.into(), &names, out.as_deref())
+            }
+        },
+        Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
+        Command::Domain { place, command } => {
+            let place: admin::Place = place.into();
+            if !matches!(command, DomainCommand::Add { .. }) {
+                place.must_exist()?;
+            }
+            let mut domains = admin::Domains::open(&place)?;
+            match command {
+                DomainCommand::Add { domain } => domains.add(&domain),
+                DomainCommand::List => domains.list(),
+                DomainCommand::Remove { domain } => domains.remove(&domain),
+            }
+        }
+        Command::User {
+            place,
+            domain,
+            command,
+        } => {
+            let place: admin::Place = place.into();
+            if !matches!(
+                command,
+                UserCommand::Add { .. } | UserCommand::Import { .. }
+            ) {
+                place.must_exist()?;
+            }
+            let users = admin::Users::open(&place, domain)?;
+            match command {
+                UserCommand::Add { name, password } => users.add(&name, password.into()),
+                UserCommand::Passwd { name, password } => users.passwd(&name, password.into()),
+                UserCommand::List => users.list(),
+                UserCommand::Remove { name } => users.remove(&name),
+                UserCommand::Import { file } => users.import(&file),
+                UserCommand::Export { file } => users.export(file.as_deref()),
+            }
+        }
+    }
+}
