@@ -1,0 +1,122 @@
+//! Processes that a measurement starts, their CPU time, and their end.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A child that ends with this value.
+pub(crate) struct Process {
+    child: Child,
+}
+
+impl Process {
+    /// Starts `program` on one core, its output to `log`.
+    pub(crate) fn start(
+        core: &str,
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self, String> {
+        let file = fs::File::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
+        let copy = file.try_clone().map_err(|e| e.to_string())?;
+        let child = Command::new("taskset")
+            .args(["-c", core, program])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(file)
+            .stderr(copy)
+            .spawn()
+            .map_err(|e| format!("cannot start {program}: {e}"))?;
+        Ok(Self { child })
+    }
+
+    /// The process's id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time of the process and all its descendants, in nanoseconds.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        family(self.id()).into_iter().map(threads_cpu_ns).sum()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for the end, at most so long; `None` when it did not come.
+    pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
+        let until = Instant::now() + limit;
+        while Instant::now() < until {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status.code().unwrap_or(-1));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let id = self.child.id().to_string();
+            let _ = Command::new("kill").args(["-TERM", &id]).status();
+            if self.wait(Duration::from_secs(10)).is_none() {
+                for member in family(self.child.id()) {
+                    let _ = Command::new("kill")
+                        .args(["-KILL", &member.to_string()])
+                        .status();
+                }
+            }
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// The process and its descendants.
+fn family(root: u32) -> Vec<u32> {
+    let mut parents: HashMap<u32, Vec<u32>> = HashMap::new();
+    if let Ok(entries) = fs::read_dir("/proc") {
+        for entry in entries.flatten() {
+            let Some(id) = entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<u32>().ok())
+            else {
+                continue;
+            };
+            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
+                continue;
+            };
+            // The command's name may hold anything, so count from its last bracket.
+            let after = stat
+                .rfind(')')
+                .map_or("", |i| stat.get(i + 2..).unwrap_or(""));
+            if let Some(parent) = after.split(' ').nth(1).and_then(|p| p.parse().ok()) {
+                parents.entry(parent).or_default().push(id);
+            }
+        }
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&id) = found.get(next) {
+        found.extend(parents.get(&id).into_iter().flatten());
+        next += 1;
+    }
+    found
+}
+
+fn threads_cpu_ns(id: u32) -> u64 {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else {
+        return 0;
+    };
+    tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+        .filter_map(|text| text.split(' ').next().and_then(|n| n.parse::<u64>().ok()))
+        .sum()
+}

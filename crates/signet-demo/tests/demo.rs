@@ -1,0 +1,122 @@
+//! The demonstration itself, shortened: it must succeed, leave its results
+//! and leave no server behind.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const DEMO: &str = env!("CARGO_BIN_EXE_signet-demo");
+
+/// The server's program, which a build of the workspace puts beside ours.
+fn signet() -> Option<PathBuf> {
+    let program = Path::new(DEMO).with_file_name("signet");
+    if !program.is_file() {
+        println!(
+            "skipped: {} is not there; build it with cargo build -p signet",
+            program.display()
+        );
+        return None;
+    }
+    Some(program)
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+/// The process that serves on a data folder, by what it says of itself.
+fn server_of(dir: &Path) -> Option<i32> {
+    let text = std::fs::read_to_string(dir.join("data/listeners.json")).ok()?;
+    let said: serde_json::Value = serde_json::from_str(&text).ok()?;
+    i32::try_from(said["pid"].as_i64()?).ok()
+}
+
+#[test]
+fn calls_over_every_transport_and_nothing_left_behind() {
+    let Some(signet) = signet() else {
+        return;
+    };
+    let dir = folder("demo");
+    let output = Command::new(DEMO)
+        .arg("--signet")
+        .arg(&signet)
+        .arg("--dir")
+        .arg(&dir)
+        .args(["--rate", "40", "--seconds", "2"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(!said.contains('\r'), "no terminal, no carriage returns");
+    let record = std::fs::read_to_string(dir.join("result.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    let results = record["results"].as_array().unwrap();
+    let transports: Vec<&str> = results
+        .iter()
+        .filter_map(|row| row["transport"].as_str())
+        .collect();
+    assert_eq!(transports, ["UDP", "TCP", "TLS"]);
+    for row in results {
+        assert_eq!((&row["calls"], &row["failures"]), (&80.into(), &0.into()));
+        assert!(row["setup_p50_ms"].as_f64().unwrap() > 0.0);
+        assert!(row["server_cpu_us_per_call"].as_f64().unwrap() > 0.0);
+    }
+    let page = std::fs::read_to_string(dir.join("report.html")).unwrap();
+    assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
+    assert_eq!(server_of(&dir), None, "the server took its listeners back");
+}
+
+#[test]
+fn an_interruption_ends_the_server_too() {
+    let Some(signet) = signet() else {
+        return;
+    };
+    let dir = folder("interrupted");
+    let mut demo = Command::new(DEMO)
+        .arg("--signet")
+        .arg(&signet)
+        .arg("--dir")
+        .arg(&dir)
+        .args(["--rate", "10", "--seconds", "600"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    let server = loop {
+        if let Some(server) = server_of(&dir) {
+            break server;
+        }
+        assert!(Instant::now() < until, "no server after half a minute");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let demo_pid = Pid::from_raw(i32::try_from(demo.id()).unwrap());
+    kill(demo_pid, Signal::SIGINT).unwrap();
+    assert!(!demo.wait().unwrap().success());
+    assert!(
+        kill(Pid::from_raw(server), None).is_err(),
+        "process {server} still runs"
+    );
+}
+
+#[test]
+fn a_missing_server_is_named() {
+    let output = Command::new(DEMO)
+        .args(["--signet", "/nowhere/signet", "--dir"])
+        .arg(folder("missing"))
+        .output()
+        .unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("/nowhere/signet is not there"), "{said}");
+}
