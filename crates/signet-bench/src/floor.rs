@@ -24,6 +24,9 @@ pub(crate) struct FloorArguments {
     /// The next hop.
     #[arg(long)]
     to: SocketAddr,
+    /// How long messages may gather; the default is the server's.
+    #[arg(long, default_value_t = 1_000)]
+    gather_us: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,8 +54,11 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
     let mut listener = ListenerConfig::new(transport, arguments.listen);
     listener.framing = framing;
     let mut sockets = bind(&[listener], 1).map_err(|e| e.to_string())?;
-    let mut net =
-        Net::new(0, NetConfig::default(), sockets.remove(0)).map_err(|e| e.to_string())?;
+    let config = NetConfig {
+        gather_us: arguments.gather_us,
+        ..NetConfig::default()
+    };
+    let mut net = Net::new(0, config, sockets.remove(0)).map_err(|e| e.to_string())?;
     let to = |remote: SocketAddr, conn: ConnId| Target {
         transport,
         listener: ListenerId(0),

@@ -183,6 +183,7 @@ pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> Ne
         connect_timeout_ms: given.connect_timeout_ms,
         linger_ms: given.linger_ms,
         udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
+        gather_us: given.gather_us,
         ..NetConfig::default()
     }
 }

@@ -68,6 +68,13 @@ pub struct Counters {
     pub polls: u64,
 }
 
+impl Counters {
+    /// Messages received over all transports.
+    pub const fn messages_in(&self) -> u64 {
+        self.udp.messages_in + self.tcp.messages_in + self.tls.messages_in
+    }
+}
+
 /// What one listener counted on one worker: of connections that it accepted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenerCounters {

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Outbox, Target, Transport};
@@ -23,8 +23,10 @@ use crate::udp::UdpPort;
 use crate::waker::Waker;
 use crate::{CloseReason, Counters, ListenerCounters, NetEvent, SendError, clock};
 
+mod gather;
 mod turn;
 
+use gather::Gather;
 use turn::Ready;
 const WAKER: Token = Token(usize::MAX);
 /// Tokens below this are listeners, those from it on are connections.
@@ -45,6 +47,7 @@ pub struct Net {
     listeners: Vec<Listener>,
     conns: Conns,
     shared: Shared,
+    gather: Gather,
     received: RecvBatch,
     sending: SendBatch,
     /// Sockets with more to read than one turn allows.
@@ -151,6 +154,7 @@ impl Net {
                 queued_bytes: 0,
                 kept_bytes: 0,
             },
+            gather: Gather::new(Instant::now()),
             received: RecvBatch::new(),
             sending: SendBatch::new(),
             again: Vec::new(),
@@ -168,7 +172,8 @@ impl Net {
     }
 
     /// Waits until something happens, `timeout` at most (`None` is for ever),
-    /// and hands it to `on_event`. Work per call is bounded, fairly among
+    /// and hands it to `on_event`. Under traffic it may let messages gather
+    /// first ([`NetConfig::gather_us`]). Work per call is bounded, fairly among
     /// sockets; what is left is done in the next call, which does not wait.
     /// What was queued and not flushed is written first.
     pub fn poll(
@@ -183,7 +188,15 @@ impl Net {
         let Some(mut events) = self.events.take() else {
             return Err(io::Error::other("poll is not reentrant"));
         };
+        let interval = Duration::from_micros(self.shared.config.gather_us);
+        if !interval.is_zero() && timeout != Some(Duration::ZERO) {
+            let pause = self.gather.pause(interval, Instant::now());
+            if !pause.is_zero() {
+                std::thread::sleep(timeout.map_or(pause, |timeout| timeout.min(pause)));
+            }
+        }
         let result = self.poll.poll(&mut events, timeout);
+        let woken = Instant::now();
         self.shared.now_ms = clock::now_ms();
         self.shared.counters.polls += 1;
         if result.is_ok() {
@@ -201,6 +214,8 @@ impl Net {
             }
             self.handle_timers();
             self.tell(on_event);
+            let messages = self.shared.counters.messages_in();
+            self.gather.looked(interval, woken, messages);
         }
         self.events = Some(events);
         match result {

@@ -416,6 +416,10 @@ pub struct Connections {
     /// The kernel's receive buffer of a UDP socket.
     #[serde(deserialize_with = "within::<_, _, 4_096, 1_073_741_824>")]
     pub udp_receive_buffer_bytes: usize,
+    /// How long messages may gather while there is traffic, so that one
+    /// wake-up serves them all; 0 for never.
+    #[serde(deserialize_with = "within::<_, _, 0, 10_000>")]
+    pub gather_us: u64,
 }
 
 impl Default for Connections {
@@ -431,6 +435,7 @@ impl Default for Connections {
             connect_timeout_ms: net.connect_timeout_ms,
             linger_ms: net.linger_ms,
             udp_receive_buffer_bytes: net.udp_receive_buffer_bytes,
+            gather_us: 1_000,
         }
     }
 }
