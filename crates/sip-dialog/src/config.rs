@@ -27,6 +27,9 @@ pub struct Config {
     /// can come any more (64 times T1). Without it such a response is ignored,
     /// and a load of many short calls takes less memory.
     pub linger: bool,
+    /// Whether a REGISTER is answered as a registrar would that keeps nothing:
+    /// 200 with the contacts that it bears. Without it the answer is 405.
+    pub is_registrar: bool,
     /// The session description in calls and answers.
     pub session: Vec<u8>,
     /// The User-Agent header; empty for none.
@@ -47,6 +50,7 @@ impl Config {
             setup_timeout_ms: 180_000,
             credentials_first: true,
             linger: true,
+            is_registrar: false,
             session: DEFAULT_SESSION.to_vec(),
             user_agent: "Signet".to_owned(),
         }

@@ -94,7 +94,8 @@ pub enum Event {
         /// Its final response.
         cause: Cause,
     },
-    /// An OPTIONS or a MESSAGE came and was answered 200.
+    /// An OPTIONS, a MESSAGE, or a REGISTER where that is taken, came and was
+    /// answered 200.
     Received {
         /// For whom.
         agent: AgentKey,

@@ -7,9 +7,9 @@ use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::UserAgents;
-use sip_msg::header::elements;
+use sip_msg::header::{Contact, elements};
 use sip_msg::uri::Scheme;
-use sip_msg::write::reason_phrase;
+use sip_msg::write::{reason_phrase, write_number};
 use sip_msg::{Flow, HeaderName, Message, MessageWriter, Method, Outbox, ResponseWriter};
 use sip_txn::{Incoming, ServerId, Transactions, response_target};
 
@@ -76,6 +76,7 @@ impl UserAgents {
             // method and is not capable of supporting it for any user."
             Method::Other => Some(501),
             Method::Invite | Method::Bye | Method::Options | Method::Message => None,
+            Method::Register if self.config.is_registrar => None,
             // RFC 3261 8.2.1: "If the UAS recognizes but does not support the method of a request, it MUST
             // generate a 405 (Method Not Allowed) response."
             _ => Some(405),
@@ -113,6 +114,8 @@ impl UserAgents {
         };
         let agent = match call {
             Some(call) => self.calls.get(call).and_then(|c| c.agent),
+            // The Request-URI is the domain, not a user of it.
+            None if method == Method::Register => self.catch_all,
             None => match request.uri() {
                 Ok(uri) if uri.is_sip() => self.directory.find(&self.agents, uri.raw, &self.random),
                 Ok(uri) => {
@@ -125,7 +128,8 @@ impl UserAgents {
                 Err(_) => None,
             },
         };
-        let Some(agent) = agent else {
+        let catch_all = self.catch_all.filter(|key| self.agents.get(*key).is_some());
+        let Some(agent) = agent.or(catch_all) else {
             // RFC 3261 8.2.2.1: "If the Request-URI does not identify an address that the UAS is willing to
             // accept requests for, it SHOULD reject the request with a 404 (Not Found) response."
             self.refuse(now_ms, server, &request, 404, out);
@@ -187,6 +191,9 @@ impl UserAgents {
                             w.header("Allow", ALLOW);
                             w.header("Accept", crate::caller::SDP);
                             w.header("Supported", b"");
+                        }
+                        if method == Method::Register {
+                            write_bindings(w, &request);
                         }
                     },
                 );
@@ -357,6 +364,33 @@ pub(crate) fn reply(
     write_more(&mut writer);
     writer.finish(body);
     transactions.respond(now_ms, server, status, start, out);
+}
+
+/// Writes the contacts that a REGISTER bears, as bound for as long as it asks.
+fn write_bindings(writer: &mut MessageWriter<'_>, request: &Message) {
+    let expires_s = request.expires_s().unwrap_or(DEFAULT_EXPIRES_S);
+    // RFC 3261 10.3: "The registrar returns a 200 (OK) response.  The response MUST contain Contact
+    // header field values enumerating all current bindings.  Each Contact value MUST feature an "expires"
+    // parameter indicating its expiration interval chosen by the registrar."
+    let removes = expires_s == 0 || request.contacts().any(|c| matches!(c, Ok(Contact::Star)));
+    for (value, _) in request.values(HeaderName::Contact).filter(|_| !removes) {
+        writer.header_with("Contact", |out| {
+            out.extend_from_slice(value);
+            if !has_expires(value) {
+                out.extend_from_slice(b";expires=");
+                write_number(out, u64::from(expires_s));
+            }
+        });
+    }
+}
+
+/// For how long a contact is bound that asks for no time.
+const DEFAULT_EXPIRES_S: u32 = 3_600;
+
+fn has_expires(contact: &[u8]) -> bool {
+    contact
+        .windows(9)
+        .any(|w| w.eq_ignore_ascii_case(b";expires="))
 }
 
 /// Whether a list header has an element other than `allowed`.

@@ -64,7 +64,7 @@ pub(crate) enum Context {
 /// Many user agents, sans-IO: see the crate's documentation for the loop.
 ///
 /// - **Setting up**: [`add_agent`](Self::add_agent), [`remove_agent`](Self::remove_agent),
-///   [`set_proxy`](Self::set_proxy).
+///   [`set_proxy`](Self::set_proxy), [`set_catch_all`](Self::set_catch_all).
 /// - **Acting**: [`register`](Self::register), [`options`](Self::options),
 ///   [`message`](Self::message), [`invite`](Self::invite), [`ring`](Self::ring),
 ///   [`answer`](Self::answer), [`reject`](Self::reject), [`hang_up`](Self::hang_up).
@@ -86,6 +86,8 @@ pub struct UserAgents {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) scratch: Vec<u8>,
+    /// Who takes what is for nobody else.
+    pub(crate) catch_all: Option<Key>,
     due: Vec<Key>,
 }
 
@@ -104,6 +106,7 @@ impl UserAgents {
             events: VecDeque::new(),
             counters: Counters::default(),
             scratch: Vec::new(),
+            catch_all: None,
             due: Vec::new(),
             config,
         }
@@ -140,6 +143,12 @@ impl UserAgents {
         self.directory
             .leave_conn(&mut self.agents, agent.0, &self.random);
         self.agents.remove(agent.0)
+    }
+
+    /// Names the agent that takes every request whose Request-URI means none
+    /// of the others; `None` for nobody: such a request is answered 404.
+    pub fn set_catch_all(&mut self, agent: Option<AgentKey>) {
+        self.catch_all = agent.map(|agent| agent.0);
     }
 
     /// Gives an agent another way to its proxy: after a connection was opened
