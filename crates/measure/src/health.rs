@@ -1,0 +1,273 @@
+//! The instrument's own limits: could the generator itself have made the result?
+//!
+//! A figure counts as the server's only when [`Health::doubts`] is empty.
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Quantiles;
+
+/// What the generator knows of itself after a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Health {
+    /// How long after its intended time each message was sent.
+    pub behind_schedule: Quantiles,
+    /// The longest of these, exactly.
+    pub behind_max_ns: u64,
+    /// Arrivals that were due.
+    pub due: u64,
+    /// Arrivals that were sent; fewer than `due` when a bound (calls under way,
+    /// ports, open files) held some back.
+    pub sent: u64,
+    /// CPU time of the whole process during the run.
+    pub own_cpu_ns: u64,
+    /// Wall time of the run.
+    pub wall_ns: u64,
+    /// Cores that the generator may use.
+    pub cores: u64,
+    /// The threads that move messages.
+    pub threads: Vec<ThreadUse>,
+    /// Datagrams that the kernel dropped at the generator's sockets (SO_RXQ_OVFL).
+    pub kernel_drops: u64,
+    /// Messages that the generator dropped because its own send queue was full.
+    pub send_queue_drops: u64,
+    /// The rate that the same scenario reaches straight from caller to callee,
+    /// with no server between; `None` when not checked.
+    pub self_peak_per_s: Option<f64>,
+    /// The highest rate that the run asked for.
+    pub rate_per_s: f64,
+    /// The result is told as a limit of the server (a peak).
+    pub claims_limit: bool,
+    /// The run was stopped before its schedule ended.
+    pub interrupted: bool,
+}
+
+/// One thread of the generator.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadUse {
+    /// Its name, for the operator.
+    pub name: String,
+    /// CPU time it took; a thread that polls without waiting gives the time in
+    /// which it had work instead.
+    pub cpu_ns: u64,
+    /// Time that it was ready to run and another process had its CPU
+    /// (second figure of `/proc/thread-self/schedstat`).
+    pub waited_for_cpu_ns: u64,
+}
+
+/// From where on a figure is a doubt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// 99% of messages left at most so long after their time. 1 ms: the delays
+    /// of a healthy server on a LAN are a few milliseconds, and lateness is part
+    /// of every delay from the intended time.
+    pub behind_p99_us: u64,
+    /// The longest lateness. 100 ms: a burst of a tenth of a second's arrivals at
+    /// once is ten times the load that was asked for, and fills socket buffers
+    /// that the asked load would not.
+    pub behind_max_ns: u64,
+    /// Share of a core that any one thread may take. 0.9: beyond it the queue in
+    /// front of the thread, not the server, makes the delay.
+    pub thread_cpu_share: f64,
+    /// How many times the driven rate the self-peak must be. 1.5: then the
+    /// generator used at most two thirds of what it can, and its own queueing
+    /// delay is at most twice that of an idle one.
+    pub self_peak_factor: f64,
+    /// Share of due arrivals that must have been sent. 0.999.
+    pub sent_share: f64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            behind_p99_us: 1_000,
+            behind_max_ns: 100_000_000,
+            thread_cpu_share: 0.9,
+            self_peak_factor: 1.5,
+            sent_share: 0.999,
+        }
+    }
+}
+
+/// One way in which the generator could have made the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// A stable name: `behind schedule`, `own cpu`, ...
+    pub name: String,
+    /// What was measured.
+    pub figure: f64,
+    /// What it may be.
+    pub bound: f64,
+    /// What it means and what to do about it.
+    pub sentence: String,
+}
+
+impl Health {
+    /// Every doubt by the default [`Bounds`]; a result with any is not valid.
+    pub fn doubts(&self) -> Vec<Doubt> {
+        self.doubts_by(&Bounds::default())
+    }
+
+    /// Every doubt by other bounds.
+    pub fn doubts_by(&self, bounds: &Bounds) -> Vec<Doubt> {
+        let mut doubts = Vec::new();
+        let mut doubt = |name: &str, figure: f64, bound: f64, sentence: String| {
+            doubts.push(Doubt {
+                name: name.to_owned(),
+                figure,
+                bound,
+                sentence,
+            });
+        };
+        if self.behind_schedule.p99_us > bounds.behind_p99_us {
+            doubt(
+                "behind schedule",
+                self.behind_schedule.p99_us as f64 / 1e3,
+                bounds.behind_p99_us as f64 / 1e3,
+                format!(
+                    "1% of messages left {:.1} ms or more after their time (bound {:.1} ms){}: \
+                     lower the rate, add threads (--threads), or give the generator cores of its own.",
+                    self.behind_schedule.p99_us as f64 / 1e3,
+                    bounds.behind_p99_us as f64 / 1e3,
+                    self.waiting()
+                ),
+            );
+        }
+        if self.behind_max_ns > bounds.behind_max_ns {
+            doubt(
+                "behind schedule, longest",
+                self.behind_max_ns as f64 / 1e6,
+                bounds.behind_max_ns as f64 / 1e6,
+                format!(
+                    "The generator once stood still for {:.0} ms (bound {:.0} ms){} and then sent \
+                     what was due in a burst: give it cores of its own, and run again.",
+                    self.behind_max_ns as f64 / 1e6,
+                    bounds.behind_max_ns as f64 / 1e6,
+                    self.waiting()
+                ),
+            );
+        }
+        if (self.sent as f64) < self.due as f64 * bounds.sent_share && !self.interrupted {
+            doubt(
+                "held back",
+                self.sent as f64,
+                self.due as f64 * bounds.sent_share,
+                format!(
+                    "{} of {} arrivals were not sent, because a bound of the generator held them \
+                     back, so the load was lighter than it says: raise the bound on calls under \
+                     way, ports or open files, or lower the rate.",
+                    self.due - self.sent,
+                    self.due
+                ),
+            );
+        }
+        if let Some((name, share)) = self.busiest_thread().filter(|(_, share)| *share > bounds.thread_cpu_share) {
+            doubt(
+                "own cpu",
+                share,
+                bounds.thread_cpu_share,
+                format!(
+                    "Thread {name} of the generator took {:.0}% of a core (bound {:.0}%): \
+                     add threads and cores, or lower the rate.",
+                    share * 100.0,
+                    bounds.thread_cpu_share * 100.0
+                ),
+            );
+        }
+        if self.kernel_drops > 0 {
+            doubt(
+                "kernel drops",
+                self.kernel_drops as f64,
+                0.0,
+                format!(
+                    "The kernel dropped {} datagrams at the generator's own sockets: raise \
+                     net.core.rmem_max, add threads, or lower the rate.",
+                    self.kernel_drops
+                ),
+            );
+        }
+        if self.send_queue_drops > 0 {
+            doubt(
+                "send queue drops",
+                self.send_queue_drops as f64,
+                0.0,
+                format!(
+                    "The generator dropped {} messages because its send queue was full: a \
+                     connection did not take them, or the rate is above what its sockets can send; \
+                     use more connections or lower the rate.",
+                    self.send_queue_drops
+                ),
+            );
+        }
+        let needed_per_s = self.rate_per_s * bounds.self_peak_factor;
+        match self.self_peak_per_s {
+            Some(peak) if peak < needed_per_s || peak.is_nan() => doubt(
+                "self-peak",
+                peak,
+                needed_per_s,
+                format!(
+                    "With no server between, the generator itself reaches {peak:.0}/s; to drive \
+                     {:.0}/s it should reach {:.1} times that, {needed_per_s:.0}/s: add threads and \
+                     cores, or lower the rate.",
+                    self.rate_per_s, bounds.self_peak_factor
+                ),
+            ),
+            None if self.claims_limit => doubt(
+                "self-peak",
+                0.0,
+                needed_per_s,
+                "The generator's own limit was not checked, so the limit found may be its own: \
+                 run `load peak --self` with the same settings and give its figure."
+                    .to_owned(),
+            ),
+            _ => {}
+        }
+        if self.interrupted {
+            doubt(
+                "interrupted",
+                self.sent as f64,
+                self.due as f64,
+                "The run was stopped before its end: the figures are of the part that ran.".to_owned(),
+            );
+        }
+        doubts
+    }
+
+    /// The thread with the largest share of a core.
+    pub fn busiest_thread(&self) -> Option<(&str, f64)> {
+        let wall_ns = self.wall_ns.max(1) as f64;
+        self.threads
+            .iter()
+            .map(|thread| (thread.name.as_str(), thread.cpu_ns as f64 / wall_ns))
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The self-peak in words: it is told even when it is no doubt.
+    pub fn self_peak_note(&self) -> String {
+        match self.self_peak_per_s {
+            Some(peak) => format!("{peak:.0}/s"),
+            None => "not checked".to_owned(),
+        }
+    }
+
+    /// Names the likely reason for lateness where the threads waited for a CPU.
+    fn waiting(&self) -> String {
+        let wall_ns = self.wall_ns.max(1) as f64;
+        let share = self
+            .threads
+            .iter()
+            .map(|thread| thread.waited_for_cpu_ns as f64 / wall_ns)
+            .fold(0.0, f64::max);
+        if share < 0.01 {
+            return String::new();
+        }
+        format!(
+            ", and a thread waited {:.0}% of the time for a core that something else was using",
+            share * 100.0
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

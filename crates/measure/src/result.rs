@@ -1,0 +1,415 @@
+//! A run's result, as a file that later programs can read.
+//!
+//! The file is JSON with `"format": "signet-load"` and `"version": 1`. Within a
+//! version fields are only added, each with a default, so a program reads files
+//! of its version written before and after it; another version is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::health::{Doubt, Health};
+use crate::latency::Latency;
+use crate::retransmissions::Retransmissions;
+use crate::series::Second;
+use crate::sip::{Causes, Ratios, SipFigures};
+use crate::threshold::ThresholdVerdict;
+use crate::watch::Sample;
+
+/// The name in every file.
+pub const FORMAT: &str = "signet-load";
+/// The version that this crate writes and reads.
+pub const VERSION: u32 = 1;
+/// Larger files are refused unread.
+pub const FILE_BYTES_MAX: u64 = 1 << 30;
+
+/// Everything about one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunResult {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The command line that made the run.
+    pub command: String,
+    /// The version of the program.
+    pub program_version: String,
+    /// When it started, in milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Where it ran.
+    pub host: Host,
+    /// The settings of the run, as the program that ran it writes them.
+    pub settings: serde_json::Value,
+    /// How long it ran.
+    pub duration_ns: u64,
+    /// No doubt, and no threshold crossed.
+    pub valid: bool,
+    /// It was stopped before its schedule ended.
+    pub interrupted: bool,
+    /// Why the generator itself could have made the result.
+    pub doubts: Vec<Doubt>,
+    /// Every threshold and how it went.
+    pub thresholds: Vec<ThresholdVerdict>,
+    /// Counters and delays.
+    pub figures: SipFigures,
+    /// The ratios of RFC 6076.
+    pub ratios: Ratios,
+    /// Failures by cause.
+    pub causes: Causes,
+    /// TLS handshakes.
+    pub handshakes: Handshakes,
+    /// Messages sent again, by cause.
+    pub retransmissions: Retransmissions,
+    /// The generator's own limits.
+    pub health: Health,
+    /// Processes watched.
+    pub watched: Vec<Watched>,
+    /// Other counters, by name.
+    pub counters: BTreeMap<String, u64>,
+    /// The run second by second.
+    pub series: Vec<Second>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    /// Its cores.
+    pub cores: u64,
+    /// The kernel's version.
+    pub kernel: String,
+    /// The processor's model.
+    pub cpu_model: String,
+}
+
+impl Host {
+    /// This machine, as far as `/proc` tells.
+    pub fn this() -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpuinfo
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+            kernel: kernel.trim_end().to_owned(),
+            cpu_model: model.map_or_else(String::new, |(_, model)| model.trim().to_owned()),
+        }
+    }
+}
+
+/// TLS handshakes of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Handshakes {
+    /// Full ones that succeeded.
+    pub full: u64,
+    /// Resumed ones, as the TLS library reported them after the handshake.
+    pub resumed: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Resumptions that were offered and became full handshakes.
+    pub resumption_refused: u64,
+    /// Delay of full ones, from connect to finished.
+    pub full_delay: Latency,
+    /// Delay of resumed ones.
+    pub resumed_delay: Latency,
+    /// CPU time that this side spent in handshakes.
+    pub cpu_ns: u64,
+}
+
+impl Handshakes {
+    /// Empty; allocates what the hot path needs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One succeeded.
+    pub fn done(&mut self, resumed: bool, intended_ns: u64, began_ns: u64, done_ns: u64) {
+        if resumed {
+            self.resumed += 1;
+            self.resumed_delay.record(intended_ns, began_ns, done_ns);
+        } else {
+            self.full += 1;
+            self.full_delay.record(intended_ns, began_ns, done_ns);
+        }
+    }
+
+    /// Takes in another thread's.
+    pub fn merge(&mut self, other: &Self) {
+        self.full += other.full;
+        self.resumed += other.resumed;
+        self.failed += other.failed;
+        self.resumption_refused += other.resumption_refused;
+        self.full_delay.merge(&other.full_delay);
+        self.resumed_delay.merge(&other.resumed_delay);
+        self.cpu_ns += other.cpu_ns;
+    }
+}
+
+/// A watched process and its descendants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Watched {
+    /// Its id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+    /// CPU time it took during the run.
+    pub cpu_ns: u64,
+    /// What it held at its largest.
+    pub peak: Sample,
+}
+
+/// A result that cannot be read or written.
+#[derive(Debug)]
+pub enum ResultError {
+    /// The file cannot be read or written.
+    File {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no JSON of this form.
+    Json {
+        /// Which file; empty for text.
+        path: String,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// It is JSON of something else, or of another version.
+    Form {
+        /// Which file; empty for text.
+        path: String,
+        /// What it says it is.
+        found: String,
+    },
+}
+
+impl fmt::Display for ResultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |path: &str| {
+            if path.is_empty() {
+                String::new()
+            } else {
+                format!("{path}: ")
+            }
+        };
+        match self {
+            Self::File { path, source } => write!(f, "{path}: {source}"),
+            Self::Json { path, source } => {
+                write!(f, "{}no result of a load run: {source}", named(path))
+            }
+            Self::Form { path, found } => write!(
+                f,
+                "{}{found}, and this program reads \"format\": \"{FORMAT}\", \"version\": {VERSION}: \
+                 make the file with `--json FILE` of the same program",
+                named(path)
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ResultError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::File { source, .. } => Some(source),
+            Self::Json { source, .. } => Some(source),
+            Self::Form { .. } => None,
+        }
+    }
+}
+
+impl Default for RunResult {
+    fn default() -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            command: String::new(),
+            program_version: String::new(),
+            started_unix_ms: 0,
+            host: Host::default(),
+            settings: serde_json::Value::Null,
+            duration_ns: 0,
+            valid: false,
+            interrupted: false,
+            doubts: Vec::new(),
+            thresholds: Vec::new(),
+            figures: SipFigures::default(),
+            ratios: Ratios::default(),
+            causes: Causes::default(),
+            handshakes: Handshakes::default(),
+            retransmissions: Retransmissions::default(),
+            health: Health::default(),
+            watched: Vec::new(),
+            counters: BTreeMap::new(),
+            series: Vec::new(),
+        }
+    }
+}
+
+/// Only what says whether the rest can be read.
+#[derive(Deserialize)]
+struct Head {
+    format: Option<String>,
+    version: Option<u64>,
+}
+
+impl RunResult {
+    /// Works out what follows from the rest: ratios, doubts, thresholds,
+    /// validity. Call it once, when all figures are in.
+    pub fn conclude(&mut self, thresholds: &[crate::threshold::Threshold]) {
+        self.health.interrupted |= self.interrupted;
+        self.interrupted = self.health.interrupted;
+        self.ratios = self.figures.ratios();
+        self.doubts = self.health.doubts();
+        self.thresholds = thresholds.iter().map(|t| t.evaluate(self)).collect();
+        self.valid = self.doubts.is_empty() && !self.thresholds.iter().any(|t| t.failed());
+    }
+
+    /// Attempts that ended well, each second of the run.
+    pub fn rate_per_s(&self) -> f64 {
+        if self.duration_ns == 0 {
+            return 0.0;
+        }
+        self.figures.succeeded() as f64 * 1e9 / self.duration_ns as f64
+    }
+
+    /// As JSON text.
+    ///
+    /// # Errors
+    /// None that a result of this crate can cause.
+    pub fn to_json(&self) -> Result<String, ResultError> {
+        serde_json::to_string_pretty(self)
+            .map(|text| text + "\n")
+            .map_err(|source| ResultError::Json {
+                path: String::new(),
+                source,
+            })
+    }
+
+    /// Reads JSON text.
+    ///
+    /// # Errors
+    /// Says where the text is wrong, or which format and version it is of.
+    pub fn from_json(text: &str) -> Result<Self, ResultError> {
+        let json = |source| ResultError::Json {
+            path: String::new(),
+            source,
+        };
+        let head: Head = serde_json::from_str(text).map_err(json)?;
+        if head.format.as_deref() != Some(FORMAT) || head.version != Some(u64::from(VERSION)) {
+            let quoted = |format: Option<String>| {
+                format.map_or_else(|| "no \"format\"".to_owned(), |f| format!("\"format\": {f:?}"))
+            };
+            let version = head
+                .version
+                .map_or_else(|| "no \"version\"".to_owned(), |v| format!("\"version\": {v}"));
+            return Err(ResultError::Form {
+                path: String::new(),
+                found: format!("it has {}, {version}", quoted(head.format)),
+            });
+        }
+        serde_json::from_str(text).map_err(json)
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// As [`RunResult::from_json`], with the file's name.
+    pub fn read(path: &Path) -> Result<Self, ResultError> {
+        let name = path.display().to_string();
+        let file = |source| ResultError::File {
+            path: path.display().to_string(),
+            source,
+        };
+        let bytes = fs::metadata(path).map_err(file)?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(ResultError::Form {
+                path: name,
+                found: format!("it has {bytes} bytes, more than any result"),
+            });
+        }
+        let text = fs::read_to_string(path).map_err(file)?;
+        Self::from_json(&text).map_err(|error| match error {
+            ResultError::Json { source, .. } => ResultError::Json { path: name, source },
+            ResultError::Form { found, .. } => ResultError::Form { path: name, found },
+            file @ ResultError::File { .. } => file,
+        })
+    }
+
+    /// Writes the result: to a temporary name beside it first, then renamed, so
+    /// that nobody reads half a file.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn write(&self, path: &Path) -> Result<(), ResultError> {
+        write_whole(path, self.to_json()?.as_bytes())
+    }
+
+    /// The series as CSV with a header line (RFC 4180). Unknown figures are empty.
+    pub fn series_csv(&self) -> String {
+        let mut text = String::from(
+            "at_s,due,started,succeeded,failed,in_flight,retransmissions,mean_us,p50_us,p99_us,max_us,watched_cpu_ns,own_cpu_ns\r\n",
+        );
+        let optional = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
+        for s in &self.series {
+            text.push_str(&format!(
+                "{},{},{},{},{},{},{},{:.1},{},{},{},{},{}\r\n",
+                s.at_s,
+                s.due,
+                s.started,
+                s.succeeded,
+                s.failed,
+                s.in_flight,
+                s.retransmissions,
+                s.mean_us,
+                s.p50_us,
+                s.p99_us,
+                s.max_us,
+                optional(s.watched_cpu_ns),
+                optional(s.own_cpu_ns)
+            ));
+        }
+        text
+    }
+
+    /// Writes the series as CSV, as [`RunResult::write`] does.
+    ///
+    /// # Errors
+    /// Names the file.
+    pub fn write_csv(&self, path: &Path) -> Result<(), ResultError> {
+        write_whole(path, self.series_csv().as_bytes())
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
+    let error = |source| ResultError::File {
+        path: path.display().to_string(),
+        source,
+    };
+    let Some(name) = path.file_name() else {
+        return Err(error(std::io::Error::other(
+            "no file name; write a path such as result.json",
+        )));
+    };
+    let mut temporary = name.to_owned();
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let written = fs::File::create(&temporary)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written.map_err(error)
+}
+
+#[cfg(test)]
+mod tests;

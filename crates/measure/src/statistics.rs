@@ -1,0 +1,1 @@
+//! The few statistics that the search and the comparison need.
