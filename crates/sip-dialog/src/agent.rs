@@ -45,6 +45,8 @@ pub(crate) struct Agent {
     pub(crate) registering: Option<Key>,
     /// OPTIONS and MESSAGE under way.
     pub(crate) requests: u32,
+    /// Whether requests go to the proxy, wherever their dialog leads.
+    pub(crate) always_proxy: bool,
 }
 
 impl Agent {
@@ -111,6 +113,7 @@ impl Default for Agent {
             conn_previous: NOBODY,
             registering: None,
             requests: 0,
+            always_proxy: false,
         }
     }
 }

@@ -27,6 +27,11 @@ pub struct Config {
     /// can come any more (64 times T1). Without it such a response is ignored,
     /// and a load of many short calls takes less memory.
     pub linger: bool,
+    /// Whether every request of an agent is sent to its proxy, wherever the
+    /// dialog's routes and its peer's contact lead: what a proxy is loaded
+    /// with then does not depend on its record-routing. Request-URI and Route
+    /// are written as ever.
+    pub always_proxy: bool,
     /// Whether a REGISTER is answered as a registrar would that keeps nothing:
     /// 200 with the contacts that it bears. Without it the answer is 405.
     pub is_registrar: bool,
@@ -50,6 +55,7 @@ impl Config {
             setup_timeout_ms: 180_000,
             credentials_first: true,
             linger: true,
+            always_proxy: false,
             is_registrar: false,
             session: DEFAULT_SESSION.to_vec(),
             user_agent: "Signet".to_owned(),

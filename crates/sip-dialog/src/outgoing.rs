@@ -50,7 +50,11 @@ impl Outgoing<'_> {
             texts: self.texts,
         };
         let route = request.route();
-        let target = route.target(&agent.proxy);
+        let target = if agent.always_proxy {
+            agent.proxy.clone()
+        } else {
+            route.target(&agent.proxy)
+        };
         credentials.clear();
         if self.with_credentials
             && let Some(auth) = &mut agent.auth
@@ -101,7 +105,11 @@ pub(crate) fn send_ack(
         cseq,
         texts,
     };
-    let target = request.route().target(&agent.proxy);
+    let target = if agent.always_proxy {
+        agent.proxy.clone()
+    } else {
+        request.route().target(&agent.proxy)
+    };
     let start = out.bytes.len();
     request.begin(&mut out.bytes, agent.text(Text::SentBy), |out| {
         compose::write_ack_branch(out, tag, cseq, of_dialog);

@@ -10,7 +10,9 @@ use crate::user_agents::UserAgents;
 use sip_msg::header::{Contact, elements};
 use sip_msg::uri::Scheme;
 use sip_msg::write::{reason_phrase, write_number};
-use sip_msg::{Flow, HeaderName, Message, MessageWriter, Method, Outbox, ResponseWriter};
+use sip_msg::{
+    Flow, HeaderName, ListenerId, Message, MessageWriter, Method, Outbox, ResponseWriter,
+};
 use sip_txn::{Incoming, ServerId, Transactions, response_target};
 
 impl UserAgents {
@@ -28,7 +30,7 @@ impl UserAgents {
             Incoming::New(server) => {
                 self.counters.requests += 1;
                 // The INVITE of a call is kept; everything else is used again.
-                if let Some(request) = self.take_new(now_ms, server, request, out) {
+                if let Some(request) = self.take_new(now_ms, flow.listener, server, request, out) {
                     self.pool.recycle(request);
                 }
                 return;
@@ -65,6 +67,7 @@ impl UserAgents {
     fn take_new(
         &mut self,
         now_ms: u64,
+        listener: ListenerId,
         server: ServerId,
         request: Box<Message>,
         out: &mut Outbox,
@@ -115,7 +118,7 @@ impl UserAgents {
         let agent = match call {
             Some(call) => self.calls.get(call).and_then(|c| c.agent),
             // The Request-URI is the domain, not a user of it.
-            None if method == Method::Register => self.catch_all,
+            None if method == Method::Register => self.catch_all(listener),
             None => match request.uri() {
                 Ok(uri) if uri.is_sip() => self.directory.find(&self.agents, uri.raw, &self.random),
                 Ok(uri) => {
@@ -128,8 +131,7 @@ impl UserAgents {
                 Err(_) => None,
             },
         };
-        let catch_all = self.catch_all.filter(|key| self.agents.get(*key).is_some());
-        let Some(agent) = agent.or(catch_all) else {
+        let Some(agent) = agent.or_else(|| self.catch_all(listener)) else {
             // RFC 3261 8.2.2.1: "If the Request-URI does not identify an address that the UAS is willing to
             // accept requests for, it SHOULD reject the request with a 404 (Not Found) response."
             self.refuse(now_ms, server, &request, 404, out);

@@ -8,7 +8,7 @@ use crate::event::{AgentKey, CallKey, Cause, Event};
 use crate::random::Random;
 use crate::request::Exchange;
 use crate::slots::{Key, Slots};
-use sip_msg::{ConnId, Flow, Message, Outbox, Pool, Target};
+use sip_msg::{ConnId, Flow, ListenerId, Message, Outbox, Pool, Target};
 use sip_txn::{ClientId, Response, Transactions};
 use std::collections::VecDeque;
 use wheel::Wheel;
@@ -86,8 +86,8 @@ pub struct UserAgents {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) scratch: Vec<u8>,
-    /// Who takes what is for nobody else.
-    pub(crate) catch_all: Option<Key>,
+    /// Who takes what is for nobody else, for each listener.
+    pub(crate) catch_all: Vec<(ListenerId, Key)>,
     due: Vec<Key>,
 }
 
@@ -106,7 +106,7 @@ impl UserAgents {
             events: VecDeque::new(),
             counters: Counters::default(),
             scratch: Vec::new(),
-            catch_all: None,
+            catch_all: Vec::new(),
             due: Vec::new(),
             config,
         }
@@ -123,6 +123,7 @@ impl UserAgents {
             return None;
         }
         agent.register_id = register_id;
+        agent.always_proxy = self.config.always_proxy;
         self.directory.add(&self.agents, key.slot, &self.random);
         self.directory
             .join_conn(&mut self.agents, key, &self.random);
@@ -145,10 +146,22 @@ impl UserAgents {
         self.agents.remove(agent.0)
     }
 
-    /// Names the agent that takes every request whose Request-URI means none
-    /// of the others; `None` for nobody: such a request is answered 404.
-    pub fn set_catch_all(&mut self, agent: Option<AgentKey>) {
-        self.catch_all = agent.map(|agent| agent.0);
+    /// Names the agent that takes every request that comes to this listener
+    /// and whose Request-URI means none of the others. Where there is none,
+    /// such a request is answered 404. Its own requests follow their dialogs
+    /// ([`Config::always_proxy`] is not for it).
+    pub fn set_catch_all(&mut self, listener: ListenerId, agent: AgentKey) {
+        if let Some(found) = self.agents.get_mut(agent.0) {
+            found.always_proxy = false;
+        }
+        self.catch_all.retain(|entry| entry.0 != listener);
+        self.catch_all.push((listener, agent.0));
+    }
+
+    /// The agent that takes what is for nobody else.
+    pub(crate) fn catch_all(&self, listener: ListenerId) -> Option<Key> {
+        let (_, agent) = self.catch_all.iter().find(|entry| entry.0 == listener)?;
+        self.agents.get(*agent).map(|_| *agent)
     }
 
     /// Gives an agent another way to its proxy: after a connection was opened

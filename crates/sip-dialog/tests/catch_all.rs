@@ -11,7 +11,7 @@ mod common;
 
 use common::Wire;
 use sip_dialog::Event;
-use sip_msg::{Method, Transport};
+use sip_msg::{ListenerId, Method, Transport};
 
 fn peer(is_registrar: bool) -> Wire {
     let mut wire = Wire::new(Transport::Udp, 2, |config| {
@@ -20,7 +20,7 @@ fn peer(is_registrar: bool) -> Wire {
     wire.add(0, "alice", 5061);
     let bob = wire.add(1, "bob", 5060);
     let anybody = wire.add(1, "anybody", 5060);
-    wire.ends[1].agents.set_catch_all(Some(anybody));
+    wire.ends[1].agents.set_catch_all(ListenerId(0), anybody);
     let _ = bob;
     wire
 }
@@ -82,5 +82,63 @@ fn a_register_is_taken_where_the_configuration_says_so() {
             )
         });
         assert_eq!(was_told, is_registrar);
+    }
+}
+
+#[test]
+fn every_request_goes_to_the_proxy_where_that_is_asked_for() {
+    for always_proxy in [false, true] {
+        let mut wire = Wire::new(Transport::Udp, 2, |config| {
+            config.always_proxy = always_proxy
+        });
+        let alice = wire.add(0, "alice", 5061);
+        let call = wire.act(0, |agents, now_ms, out| {
+            agents
+                .invite(now_ms, alice, "sip:bob@example.org", None, out)
+                .unwrap()
+        });
+        let invite = wire.sent[0].2.clone();
+        let branch = invite
+            .split("branch=")
+            .nth(1)
+            .unwrap()
+            .split(';')
+            .next()
+            .unwrap();
+        let line = |name: &str| {
+            let start = format!("{name}: ");
+            let line = invite
+                .lines()
+                .find(|line| line.starts_with(&start))
+                .unwrap();
+            format!("{line}\r\n")
+        };
+        let answer = format!(
+            "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 192.0.2.1:5060;branch={branch}\r\n{}\
+             To: <sip:bob@example.org>;tag=b\r\n{}{}Contact: <sip:bob@192.0.2.1:5099>\r\nContent-Length: 0\r\n\r\n",
+            line("From"),
+            line("Call-ID"),
+            line("CSeq")
+        );
+        wire.sent.clear();
+        wire.packets.clear();
+        wire.inject(0, 5061, &answer);
+        wire.act(0, |agents, now_ms, out| {
+            assert!(agents.hang_up(now_ms, call, out))
+        });
+        let ways: Vec<u16> = wire.packets.iter().map(|packet| packet.to.port()).collect();
+        assert_eq!(
+            ways,
+            if always_proxy {
+                [5061, 5061]
+            } else {
+                [5099, 5099]
+            }
+        );
+        assert!(
+            wire.sent
+                .iter()
+                .all(|sent| sent.2.contains(" sip:bob@192.0.2.1:5099 SIP/2.0"))
+        );
     }
 }
