@@ -193,6 +193,7 @@ pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
         threads: config.tls.handshake_threads,
         handshakes_max: config.tls.handshakes_max,
         timeout_ms: config.tls.handshake_timeout_ms,
+        ..HandshakeConfig::default()
     }
 }
 

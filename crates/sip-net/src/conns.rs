@@ -99,6 +99,12 @@ impl Conns {
         }
     }
 
+    pub(crate) fn get(&self, id: ConnId) -> Option<&Conn> {
+        self.table
+            .get(place(id))
+            .filter(|conn| conn.flow.conn == id)
+    }
+
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.table
             .get_mut(place(id))
@@ -136,10 +142,14 @@ pub(crate) fn place(id: ConnId) -> usize {
 }
 
 /// What a connection may be reused for. One that was accepted over TLS proved
-/// no name, so it is reached by its number alone.
+/// no name, so it is reached by its number alone; so is one that was opened
+/// under an identity of its own.
 fn peer_of(conn: &Conn) -> Option<Peer> {
     let flow = &conn.flow;
     if flow.transport.is_secure() && !conn.opened {
+        return None;
+    }
+    if conn.client_tls.is_some() {
         return None;
     }
     Some(Peer {
@@ -150,7 +160,7 @@ fn peer_of(conn: &Conn) -> Option<Peer> {
 }
 
 /// What counts as one source: a host with IPv6 has a /64 to itself.
-fn source(ip: IpAddr) -> IpAddr {
+pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
         IpAddr::V6(ip) => IpAddr::from((u128::from(ip) & !u128::from(u64::MAX)).to_be_bytes()),

@@ -1,6 +1,6 @@
 //! What a worker counted: plain numbers, cheap to copy.
 
-use crate::{CloseReason, HandshakeFailure};
+use crate::{CloseReason, HandshakeFailure, HandshakeTally};
 
 /// One transport's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,4 +86,6 @@ pub struct ListenerCounters {
     pub resumed: u64,
     /// TLS handshakes that failed, in the order of [`HandshakeFailure::ALL`].
     pub failed: [u64; HandshakeFailure::ALL.len()],
+    /// TLS handshakes in every detail.
+    pub tls: HandshakeTally,
 }

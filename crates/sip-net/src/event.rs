@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use sip_msg::{ConnId, Flow, FrameError, ListenerId};
 
+use crate::HandshakeError;
+
 /// Something that happened on a socket. Bytes are borrowed from the receive
 /// buffers: copy what is to be kept.
 #[derive(Debug)]
@@ -49,6 +51,13 @@ pub enum NetEvent<'a> {
     Opened {
         /// Its two ends.
         flow: Flow,
+    },
+    /// The TLS handshake of a connection failed; its end follows.
+    HandshakeFailed {
+        /// Which one.
+        conn: ConnId,
+        /// Why.
+        error: HandshakeError,
     },
     /// A connection is gone. Comes once for each connection that was accepted
     /// or asked for, those whose opening failed included.

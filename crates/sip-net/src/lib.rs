@@ -58,8 +58,13 @@ pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, b
 pub use counters::{Counters, ListenerCounters, TransportCounters};
 pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};
 pub use event::{CloseReason, NetEvent, SendError};
-pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakeFailure, HandshakePool};
+pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakePool};
 pub use net::Net;
 pub use resolve::{Hop, Query};
-pub use tls::{ClientTls, ServerTls, TlsError};
+pub use tls::{
+    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
+    HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerIdentity, Resumption,
+    RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache, TicketKeys, TlsAlert,
+    TlsError, TlsInfo, TlsVersion,
+};
 pub use waker::Waker;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Outbox, Target, Transport};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use wheel::Wheel;
 
 use crate::config::{Framing, NetConfig, PEER_TIMEOUT, WorkerSockets};
@@ -21,7 +21,10 @@ use crate::sys::{self, RecvBatch, SendBatch};
 use crate::tls::ServerTls;
 use crate::udp::UdpPort;
 use crate::waker::Waker;
-use crate::{CloseReason, Counters, ListenerCounters, NetEvent, SendError, clock};
+use crate::{
+    ClientTls, CloseReason, Counters, HandshakeError, HandshakeTally, ListenerCounters, NetEvent,
+    PeerIdentity, SendError, TlsInfo, clock,
+};
 
 mod gather;
 mod turn;
@@ -60,6 +63,8 @@ pub struct Net {
     owed: VecDeque<Owed>,
     handshaken: Receiver<Handshaken>,
     handshakes: Sender<Handshaken>,
+    /// Handshakes of connections that were opened.
+    opened_tls: HandshakeTally,
 }
 
 struct Listener {
@@ -85,6 +90,7 @@ enum Port {
 enum Owed {
     Accepted(Flow),
     Opened(Flow),
+    HandshakeFailed(ConnId, HandshakeError),
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
 }
@@ -163,6 +169,7 @@ impl Net {
             owed: VecDeque::new(),
             handshaken,
             handshakes,
+            opened_tls: HandshakeTally::default(),
         })
     }
 
@@ -282,13 +289,28 @@ impl Net {
     /// Opens a connection of its own, whether or not there is one already.
     /// Messages sent on it wait until it is up.
     pub fn open(&mut self, to: &Target) -> Result<ConnId, SendError> {
+        self.open_with(to, None)
+    }
+
+    /// The same over TLS under an identity and with options of its own. Only
+    /// what names the connection is sent on it.
+    pub fn open_as(&mut self, to: &Target, tls: &Arc<ClientTls>) -> Result<ConnId, SendError> {
+        self.open_with(to, Some(tls))
+    }
+
+    fn open_with(
+        &mut self,
+        to: &Target,
+        tls: Option<&Arc<ClientTls>>,
+    ) -> Result<ConnId, SendError> {
         let index = usize::from(to.listener.0);
         let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
         if !matches!(to.transport, Transport::Tcp | Transport::Tls) {
             return Err(SendError::NoListener);
         }
         if to.transport == Transport::Tls
-            && (self.shared.config.client_tls.is_none() || self.shared.config.handshakes.is_none())
+            && ((self.shared.config.client_tls.is_none() && tls.is_none())
+                || self.shared.config.handshakes.is_none())
         {
             return Err(SendError::NoListener);
         }
@@ -312,6 +334,7 @@ impl Net {
         let now_ms = self.shared.now_ms;
         let mut conn = Conn::new(flow, State::Connecting, framing, now_ms);
         conn.opened = true;
+        conn.client_tls = tls.filter(|_| to.transport.is_secure()).cloned();
         conn.tls_name = to.tls_name.clone().filter(|_| to.transport.is_secure());
         conn.deadline_ms = now_ms.saturating_add(self.shared.config.connect_timeout_ms);
         let id = self.conns.insert(conn).ok_or(SendError::Full)?;
@@ -327,7 +350,8 @@ impl Net {
         Ok(id)
     }
 
-    /// Closes a connection, now or after what is queued on it was written.
+    /// Closes a connection, now or after what is queued on it was written. In
+    /// the second case a TLS peer is told so (close_notify).
     pub fn close(&mut self, id: ConnId, after_flush: bool) {
         self.conns.forget_peer(id);
         let Some(conn) = self.conns.get_mut(id) else {
@@ -343,6 +367,18 @@ impl Net {
         } else if let Err(reason) = conn.begin_to_close(&mut self.shared) {
             self.drop_conn(id, reason);
         }
+    }
+
+    /// Breaks a connection off: it is reset, what is queued on it is lost, and
+    /// a TLS peer is told nothing.
+    pub fn abort(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && let Some(socket) = &conn.socket
+        {
+            // Fails only if the connection has ended already.
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+        self.drop_conn(id, CloseReason::Asked);
     }
 
     /// Closes every connection, now or after what is queued on it was written.
@@ -389,6 +425,23 @@ impl Net {
     pub fn listener_counters(&self, listener: ListenerId) -> Option<ListenerCounters> {
         let listener = self.listeners.get(usize::from(listener.0))?;
         Some(listener.counters)
+    }
+
+    /// What was counted of the TLS handshakes of connections that were opened.
+    pub fn opened_tls(&self) -> &HandshakeTally {
+        &self.opened_tls
+    }
+
+    /// What came of a connection's TLS handshake; `None` until it is done.
+    pub fn tls_info(&self, id: ConnId) -> Option<&TlsInfo> {
+        self.conns.get(id)?.tls.as_deref()
+    }
+
+    /// Whom the peer of a TLS connection speaks for, by its certificate, if it
+    /// showed one. Read from the certificate anew each time.
+    pub fn peer_identity(&self, id: ConnId) -> Option<PeerIdentity> {
+        let session = self.conns.get(id)?.session.as_ref()?;
+        PeerIdentity::from_der(session.peer_certificates()?.first()?)
     }
 
     /// How many connections there are.
@@ -497,6 +550,7 @@ impl Net {
             on_event(match owed {
                 Owed::Accepted(flow) => NetEvent::Accepted { flow },
                 Owed::Opened(flow) => NetEvent::Opened { flow },
+                Owed::HandshakeFailed(conn, error) => NetEvent::HandshakeFailed { conn, error },
                 Owed::Closed(conn, reason) => NetEvent::Closed { conn, reason },
                 Owed::SendFailed(cookie, error) => NetEvent::SendFailed { cookie, error },
             });

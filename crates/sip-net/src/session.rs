@@ -1,11 +1,15 @@
 //! A TLS session without a socket: records in, plaintext and records out.
 
-use rustls::Error;
 use rustls::client::UnbufferedClientConnection;
+use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, UnbufferedStatus, WriteTraffic,
 };
+use rustls::{CommonState, Error};
+
+use crate::tls::TlsVersion;
+use crate::tls::algorithms::{group_place, suite_place};
 
 /// One side of a TLS connection.
 pub(crate) enum Session {
@@ -138,18 +142,38 @@ impl Session {
 
     /// Whether the handshake was spared by one before it.
     pub(crate) fn is_resumed(&self) -> bool {
-        let kind = match self {
-            Self::Server(conn) => conn.handshake_kind(),
-            Self::Client(conn) => conn.handshake_kind(),
-        };
-        kind == Some(rustls::HandshakeKind::Resumed)
+        self.state().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    /// The version, and the places of suite and group in the lists of names.
+    pub(crate) fn negotiated(&self) -> Option<(TlsVersion, u8, Option<u8>)> {
+        let state: &CommonState = self.state();
+        let suite = state.negotiated_cipher_suite()?;
+        let place = |place: usize| u8::try_from(place).ok();
+        Some((
+            TlsVersion::of(state.protocol_version()?)?,
+            place(suite_place(suite)?)?,
+            state
+                .negotiated_key_exchange_group()
+                .and_then(|group| place(group_place(group.name())?)),
+        ))
+    }
+
+    /// The chain that the peer showed, in this handshake or in the one that it
+    /// resumes.
+    pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
+        self.state().peer_certificates()
+    }
+
+    fn state(&self) -> &CommonState {
+        match self {
+            Self::Server(conn) => conn,
+            Self::Client(conn) => conn,
+        }
     }
 
     fn is_handshaking(&self) -> bool {
-        match self {
-            Self::Server(conn) => conn.is_handshaking(),
-            Self::Client(conn) => conn.is_handshaking(),
-        }
+        self.state().is_handshaking()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
+use crate::tls::{ClientTls, TlsInfo};
 
 mod input;
 
@@ -52,6 +53,10 @@ pub(crate) struct Conn {
     pub(crate) was_open: bool,
     /// The name under which it was opened.
     pub(crate) tls_name: Option<Arc<str>>,
+    /// Who we are on it, where that is not whoever we are on all.
+    pub(crate) client_tls: Option<Arc<ClientTls>>,
+    /// What came of its handshake.
+    pub(crate) tls: Option<Box<TlsInfo>>,
     /// The unfinished message.
     partial: Vec<u8>,
     /// The unfinished TLS record.
@@ -98,6 +103,8 @@ impl Conn {
             opened: false,
             was_open: false,
             tls_name: None,
+            client_tls: None,
+            tls: None,
             partial: Vec::new(),
             sealed: Vec::new(),
             plain: Vec::new(),
@@ -146,11 +153,13 @@ impl Conn {
         &mut self,
         socket: TcpStream,
         session: Session,
+        info: TlsInfo,
         sealed: Vec<u8>,
         shared: &mut Shared,
     ) {
         self.socket = Some(socket);
         self.session = Some(session);
+        self.tls = Some(Box::new(info));
         self.keep_whole(sealed, true, shared);
     }
 

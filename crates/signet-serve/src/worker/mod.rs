@@ -189,6 +189,7 @@ impl Core {
             NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
             NetEvent::Accepted { .. }
             | NetEvent::Opened { .. }
+            | NetEvent::HandshakeFailed { .. }
             | NetEvent::Unreachable { .. }
             | NetEvent::Data { .. } => {}
         }

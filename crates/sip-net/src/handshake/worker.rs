@@ -1,53 +1,33 @@
 //! One thread of the handshake pool.
 
-use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
 
-use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
-use sip_msg::ConnId;
 use slab::Slab;
-use wheel::{TimerId, Wheel};
+use wheel::Wheel;
 
-use super::{Figures, HandshakeFailure, Handshaken, Job, Secured, Side, WAKER};
+use super::job::{Handshake, Outcome, Stage};
+use super::{
+    Class, Figures, HandshakeConfig, HandshakeError, HandshakeFailure, Handshaken, Job, Secured,
+    WAKER,
+};
 use crate::clock;
-use crate::session::Session;
+use crate::sys::thread_cpu_time;
 use crate::waker::Waker;
 
 /// Bytes read at a time: a record and its header.
 const READ_BYTES: usize = 16_384 + 256;
-/// Bytes of a handshake that wait for more of them; a certificate chain may
-/// be long, but not longer.
-const INPUT_MAX: usize = 96 * 1024;
-/// Reads of one socket before the others have their turn.
-const READS_MAX: usize = 8;
-
-/// A handshake under way.
-struct Handshake {
-    conn: ConnId,
-    socket: TcpStream,
-    session: Session,
-    reply: Sender<Handshaken>,
-    waker: Waker,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    plaintext: Vec<u8>,
-    timer: TimerId,
-}
-
-/// What came of driving a handshake.
-enum Outcome {
-    Waits,
-    Again,
-    Done,
-    Cut,
-    Failed(rustls::Error),
-}
+/// Handshakes that have their turn before the sockets are looked at again: a
+/// few milliseconds of either class. Some full ones are among them however
+/// many resume, since a session can be resumed by whoever recorded it.
+const RESUMED_MAX: usize = 32;
+const FULL_MAX: usize = 4;
 
 /// One thread of the pool.
 pub(super) struct Worker {
@@ -55,9 +35,14 @@ pub(super) struct Worker {
     inbox: Receiver<Job>,
     waker: Waker,
     jobs: Slab<Handshake>,
-    wheel: Wheel<(usize, ConnId)>,
+    /// Tells a job from one that had its place before.
+    serial: u64,
+    wheel: Wheel<(usize, u64)>,
+    resumed: VecDeque<(usize, u64)>,
+    full: VecDeque<(usize, u64)>,
+    pace: Pace,
     figures: Arc<Figures>,
-    timeout_ms: u64,
+    config: HandshakeConfig,
     scratch: Vec<u8>,
 }
 
@@ -67,16 +52,20 @@ impl Worker {
         inbox: Receiver<Job>,
         waker: Waker,
         figures: Arc<Figures>,
-        timeout_ms: u64,
+        config: HandshakeConfig,
     ) -> Self {
         Self {
             poll,
             inbox,
             waker,
             jobs: Slab::new(),
+            serial: 0,
             wheel: Wheel::with_tick(clock::now_ms(), 100),
+            resumed: VecDeque::new(),
+            full: VecDeque::new(),
+            pace: Pace::new(config.full_per_s_max, config.threads),
             figures,
-            timeout_ms,
+            config,
             scratch: vec![0; READ_BYTES],
         }
     }
@@ -86,9 +75,7 @@ impl Worker {
         let mut again: Vec<usize> = Vec::new();
         loop {
             let wait = if again.is_empty() {
-                self.wheel
-                    .next_deadline_ms()
-                    .map(|due| Duration::from_millis(due.saturating_sub(clock::now_ms())))
+                self.wait_at_most()
             } else {
                 Some(Duration::ZERO)
             };
@@ -124,50 +111,98 @@ impl Worker {
                     Err(TryRecvError::Disconnected) => return,
                 }
             }
+            self.run_queues(&mut again);
             let mut late = Vec::new();
             self.wheel.advance(clock::now_ms(), |key| late.push(key));
-            for (key, conn) in late {
-                if self.jobs.get(key).is_some_and(|job| job.conn == conn) {
-                    self.end(key, Err(HandshakeFailure::TimedOut));
+            for (key, serial) in late {
+                if self.is_current(key, serial) {
+                    self.end(key, Err(HandshakeError::new(HandshakeFailure::TimedOut)));
                 }
             }
         }
     }
 
+    fn wait_at_most(&self) -> Option<Duration> {
+        if !self.resumed.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let due = self
+            .wheel
+            .next_deadline_ms()
+            .map(|due| Duration::from_millis(due.saturating_sub(clock::now_ms())));
+        if self.full.is_empty() {
+            return due;
+        }
+        let turn = self.pace.wait(Instant::now());
+        Some(due.map_or(turn, |due| due.min(turn)))
+    }
+
+    /// Those whose ClientHello was read have their turn: first the cheap ones.
+    fn run_queues(&mut self, again: &mut Vec<usize>) {
+        for class in [Class::Resumed, Class::Full] {
+            let turns = match class {
+                Class::Resumed => RESUMED_MAX,
+                Class::Full => FULL_MAX,
+            };
+            for _ in 0..turns {
+                if class == Class::Full && !self.pace.wait(Instant::now()).is_zero() {
+                    break;
+                }
+                let Some((key, serial)) = self.queue(class).pop_front() else {
+                    break;
+                };
+                // One that ended while it waited left its place in the queue.
+                if !self.is_current(key, serial) {
+                    continue;
+                }
+                Figures::of(&self.figures.waiting, class).fetch_sub(1, Ordering::Relaxed);
+                Figures::of(&self.figures.begun, class).fetch_add(1, Ordering::Relaxed);
+                if class == Class::Full {
+                    self.pace.take(Instant::now());
+                }
+                if let Some(job) = self.jobs.get_mut(key) {
+                    job.have_turn();
+                }
+                if self.drive(key) {
+                    again.push(key);
+                }
+            }
+        }
+    }
+
+    fn queue(&mut self, class: Class) -> &mut VecDeque<(usize, u64)> {
+        match class {
+            Class::Full => &mut self.full,
+            Class::Resumed => &mut self.resumed,
+        }
+    }
+
+    fn is_current(&self, key: usize, serial: u64) -> bool {
+        self.jobs.get(key).is_some_and(|job| job.serial == serial)
+    }
+
     /// Takes a job in.
     fn begin(&mut self, mut job: Job) -> Option<usize> {
-        let session = match job.side {
-            Side::Server(tls) => UnbufferedServerConnection::new(tls.config())
-                .map(|conn| Session::Server(Box::new(conn))),
-            Side::Client { config, name } => UnbufferedClientConnection::new(config, name)
-                .map(|conn| Session::Client(Box::new(conn))),
-        };
         let key = self.jobs.vacant_key();
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self
             .poll
             .registry()
             .register(&mut job.socket, Token(key), interest);
-        let (Ok(session), Ok(())) = (session, registered) else {
-            let (conn, result) = (job.conn, Err(self.count_failure(HandshakeFailure::Broken)));
-            let _ = job.reply.send(Handshaken { conn, result });
-            job.waker.wake();
-            return None;
+        self.serial += 1;
+        let mut handshake = Handshake::new(job, self.serial);
+        let timeout_ms = match handshake.stage {
+            Stage::Hello => self.config.hello_timeout_ms.min(self.config.timeout_ms),
+            _ => self.config.timeout_ms,
         };
-        let timer = self
+        handshake.timer = self
             .wheel
-            .start(clock::now_ms() + self.timeout_ms, (key, job.conn));
-        self.jobs.insert(Handshake {
-            conn: job.conn,
-            socket: job.socket,
-            session,
-            reply: job.reply,
-            waker: job.waker,
-            input: Vec::new(),
-            output: Vec::new(),
-            plaintext: Vec::new(),
-            timer,
-        });
+            .start(clock::now_ms() + timeout_ms, (key, self.serial));
+        self.jobs.insert(handshake);
+        if registered.is_err() {
+            self.end(key, Err(HandshakeError::new(HandshakeFailure::Broken)));
+            return None;
+        }
         Some(key)
     }
 
@@ -176,142 +211,158 @@ impl Worker {
         let Some(job) = self.jobs.get_mut(key) else {
             return false;
         };
-        match job.drive(&mut self.scratch) {
+        let before = thread_cpu_time().unwrap_or_default();
+        let outcome = job.drive(&mut self.scratch);
+        let after = thread_cpu_time().unwrap_or_default();
+        let used = u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(0);
+        job.cpu_ns += used;
+        self.figures.cpu_ns.fetch_add(used, Ordering::Relaxed);
+        match outcome {
             Outcome::Waits => return false,
             Outcome::Again => return true,
+            Outcome::Queue(class) => self.enqueue(key, class),
             Outcome::Done => self.end(key, Ok(())),
-            Outcome::Cut => self.end(key, Err(HandshakeFailure::Cut)),
+            Outcome::Cut => self.end(key, Err(HandshakeError::new(HandshakeFailure::Cut))),
             Outcome::Failed(error) => {
                 tracing::debug!(%error, "a TLS handshake failed");
-                self.end(key, Err(failure_of(&error)));
+                self.end(key, Err(error));
             }
         }
         false
     }
 
+    /// The ClientHello of a handshake was read: it waits for its turn, or is
+    /// refused.
+    fn enqueue(&mut self, key: usize, class: Class) {
+        let max = match class {
+            Class::Full => self.config.full_queue_max,
+            Class::Resumed => self.config.resumed_queue_max,
+        };
+        let waiting = Figures::of(&self.figures.waiting, class);
+        if waiting.fetch_add(1, Ordering::Relaxed) >= max as u64 {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            Figures::of(&self.figures.refused, class).fetch_add(1, Ordering::Relaxed);
+            if let Some(job) = self.jobs.get_mut(key) {
+                job.reset();
+            }
+            self.end(key, Err(HandshakeError::new(HandshakeFailure::Refused)));
+            return;
+        }
+        let Some(job) = self.jobs.get_mut(key) else {
+            return;
+        };
+        job.stage = Stage::Queued(class);
+        let serial = job.serial;
+        self.wheel.cancel(job.timer);
+        let deadline = clock::now_ms() + self.config.timeout_ms;
+        job.timer = self.wheel.start(deadline, (key, serial));
+        self.queue(class).push_back((key, serial));
+    }
+
     /// A handshake is over: what is left of it goes back to its owner.
-    fn end(&mut self, key: usize, result: Result<(), HandshakeFailure>) {
+    fn end(&mut self, key: usize, result: Result<(), HandshakeError>) {
         let Some(mut job) = self.jobs.try_remove(key) else {
             return;
         };
         self.wheel.cancel(job.timer);
+        if let Stage::Queued(class) = job.stage {
+            Figures::of(&self.figures.waiting, class).fetch_sub(1, Ordering::Relaxed);
+        }
         let released = self.poll.registry().deregister(&mut job.socket);
-        let result = result.and(released.map_err(|_| HandshakeFailure::Broken));
-        let result = match result {
-            Ok(()) => {
+        let result =
+            result.and(released.map_err(|_| HandshakeError::new(HandshakeFailure::Broken)));
+        let (conn, reply, waker) = (job.conn, job.reply.clone(), job.waker.clone());
+        let resumption_refused = job.context.refused.is_some();
+        if let Some(source) = job.source {
+            self.figures.leave(source);
+        }
+        let (wall_us, cpu_us) = (micros(job.begun.elapsed()), job.cpu_ns / 1_000);
+        let result = match result.and_then(|()| job.finish()) {
+            Ok((session, mut info)) => {
                 self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
                 self.figures.done.fetch_add(1, Ordering::Relaxed);
-                Ok(Secured {
+                info.wall_us = wall_us;
+                info.cpu_us = cpu_us;
+                Ok(Box::new(Secured {
                     socket: job.socket,
-                    session: job.session,
+                    session,
+                    info,
                     plaintext: job.plaintext,
                     sealed: job.input,
+                }))
+            }
+            Err(error) => {
+                self.figures.count_failure(error.failure);
+                Err(HandshakeError {
+                    wall_us,
+                    cpu_us,
+                    ..error
                 })
             }
-            Err(failure) => Err(self.count_failure(failure)),
         };
-        let _ = job.reply.send(Handshaken {
-            conn: job.conn,
+        let _ = reply.send(Handshaken {
+            conn,
+            resumption_refused,
             result,
         });
-        job.waker.wake();
-    }
-
-    fn count_failure(&self, failure: HandshakeFailure) -> HandshakeFailure {
-        self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
-        if let Some(figure) = self.figures.failed.get(failure as usize) {
-            figure.fetch_add(1, Ordering::Relaxed);
-        }
-        failure
+        waker.wake();
     }
 }
 
-impl Handshake {
-    fn drive(&mut self, scratch: &mut [u8]) -> Outcome {
-        for _ in 0..READS_MAX {
-            let plaintext = &mut self.plaintext;
-            let result = self
-                .session
-                .receive(&mut self.input, &mut self.output, &mut |data| {
-                    plaintext.extend_from_slice(data)
-                });
-            let progress = match result {
-                Ok(progress) => progress,
-                Err(error) => {
-                    // The alert, as far as the socket takes it.
-                    let _ = self.write();
-                    let _ = self.socket.shutdown(std::net::Shutdown::Write);
-                    // A socket that is closed with unread bytes in it resets
-                    // the connection, and the alert may be lost with it.
-                    for _ in 0..READS_MAX {
-                        if !matches!(self.socket.read(scratch), Ok(1..)) {
-                            break;
-                        }
-                    }
-                    return Outcome::Failed(error);
-                }
-            };
-            self.input.drain(..progress.consumed);
-            if self.input.len() > INPUT_MAX {
-                return Outcome::Failed(rustls::Error::General("the handshake is too long".into()));
-            }
-            match self.write() {
-                Err(_) => return Outcome::Cut,
-                Ok(false) => return Outcome::Waits,
-                Ok(true) if progress.established => return Outcome::Done,
-                Ok(true) if progress.peer_closed => return Outcome::Cut,
-                Ok(true) => {}
-            }
-            match self.socket.read(scratch) {
-                Ok(0) => return Outcome::Cut,
-                Ok(len) => self
-                    .input
-                    .extend_from_slice(scratch.get(..len).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Outcome::Waits,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Outcome::Cut,
-            }
-        }
-        Outcome::Again
+/// How fast full handshakes are begun.
+struct Pace {
+    /// `None` for as fast as can be.
+    gap: Option<Duration>,
+    next: Option<Instant>,
+}
+
+impl Pace {
+    fn new(per_s_max: u32, threads: usize) -> Self {
+        let threads = u32::try_from(threads.max(1)).unwrap_or(u32::MAX);
+        let gap = (per_s_max > 0).then(|| Duration::from_secs(1) * threads / per_s_max);
+        Self { gap, next: None }
     }
 
-    /// Writes what is to be sent; gives whether all was.
-    fn write(&mut self) -> io::Result<bool> {
-        let mut written = 0;
-        while let Some(rest) = self.output.get(written..)
-            && !rest.is_empty()
-        {
-            match self.socket.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(len) => written += len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// How long until the next may begin.
+    fn wait(&self, now: Instant) -> Duration {
+        self.next
+            .map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+
+    fn take(&mut self, now: Instant) {
+        if let Some(gap) = self.gap {
+            self.next = Some(self.next.map_or(now, |next| next.max(now)) + gap);
         }
-        self.output.drain(..written);
-        Ok(self.output.is_empty())
     }
 }
 
-fn failure_of(error: &rustls::Error) -> HandshakeFailure {
-    use rustls::{AlertDescription as Alert, Error};
-    match error {
-        Error::InvalidCertificate(_)
-        | Error::NoCertificatesPresented
-        | Error::AlertReceived(
-            Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
-            | Alert::CertificateUnknown
-            | Alert::CertificateRequired
-            | Alert::UnknownCA,
-        ) => HandshakeFailure::BadCertificate,
-        Error::PeerIncompatible(_)
-        | Error::AlertReceived(
-            Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::UnrecognisedName,
-        ) => HandshakeFailure::Incompatible,
-        _ => HandshakeFailure::Broken,
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Whom a job is counted for.
+pub(super) type Source = Option<IpAddr>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_handshakes_keep_their_distance() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut pace = Pace::new(100, 2);
+        assert!(pace.wait(at(0)).is_zero());
+        pace.take(at(0));
+        assert_eq!(pace.wait(at(5)), Duration::from_millis(15));
+        assert!(pace.wait(at(20)).is_zero());
+        pace.take(at(25));
+        assert_eq!(pace.wait(at(25)), Duration::from_millis(20));
+        // What was not used is not saved up.
+        pace.take(at(1_000));
+        assert_eq!(pace.wait(at(1_000)), Duration::from_millis(20));
+        let mut free = Pace::new(0, 1);
+        free.take(at(0));
+        assert!(free.wait(at(0)).is_zero());
     }
 }

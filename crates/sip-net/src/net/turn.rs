@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use mio::event::Event;
 use mio::{Token, net::TcpStream};
@@ -9,11 +10,11 @@ use sip_msg::{ConnId, Flow, ListenerId};
 
 use super::{FIRST_CONN, Listener, Net, Owed, Port, WAKER, mark_dirty, owe_failure, register};
 use crate::conns::CONNS_MAX;
-use crate::handshake::{Handshaken, Job, Side};
+use crate::handshake::{Job, Side};
 use crate::shared::Due;
 use crate::stream::{Conn, State};
 use crate::tls;
-use crate::{CloseReason, ListenerCounters, NetEvent, SendError};
+use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, SendError};
 
 /// Connections accepted from one listener at a time.
 const ACCEPTS_MAX: usize = 64;
@@ -279,14 +280,9 @@ impl Net {
             return;
         }
         let name = tls::server_name(conn.tls_name.as_deref(), conn.flow.remote.ip());
-        let config = self
-            .shared
-            .config
-            .client_tls
-            .as_ref()
-            .map(|tls| tls.config());
-        let (Some(name), Some(config), Some(mut socket)) = (name, config, conn.socket.take())
-        else {
+        let own = conn.client_tls.as_ref();
+        let tls = own.or(self.shared.config.client_tls.as_ref()).cloned();
+        let (Some(name), Some(tls), Some(mut socket)) = (name, tls, conn.socket.take()) else {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         };
@@ -296,15 +292,20 @@ impl Net {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         }
-        self.begin_handshake(id, socket, Side::Client { config, name });
+        self.begin_handshake(id, socket, Side::Client { tls, name });
     }
 
     fn begin_handshake(&mut self, id: ConnId, socket: TcpStream, side: Side) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
         let (reply, waker) = (self.handshakes.clone(), self.waker.clone());
         let job = Job {
             conn: id,
             socket,
+            remote: conn.flow.remote,
             side,
+            begun: Instant::now(),
             reply,
             waker,
         };
@@ -313,46 +314,50 @@ impl Net {
             None => false,
         };
         if !begun {
-            self.shared.counters.refused_handshakes += 1;
-            self.drop_conn(id, CloseReason::Refused);
+            let error = HandshakeError::new(HandshakeFailure::Refused);
+            self.handshake_failed(id, error);
         }
     }
 
     /// Takes back the sockets whose handshakes are over.
     fn handle_handshakes(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
-        while let Ok(Handshaken { conn: id, result }) = self.handshaken.try_recv() {
+        while let Ok(handshaken) = self.handshaken.try_recv() {
+            let id = handshaken.conn;
+            if self.conns.get(id).is_none() {
+                continue;
+            }
+            if handshaken.resumption_refused
+                && let Some(tally) = self.tally(id)
+            {
+                tally.resumptions_refused += 1;
+            }
+            let mut secured = match handshaken.result {
+                Ok(secured) => secured,
+                Err(error) => {
+                    self.handshake_failed(id, error);
+                    continue;
+                }
+            };
+            if let Some(tally) = self.tally(id) {
+                tally.count(&secured.info);
+            }
             let Some(conn) = self.conns.get_mut(id) else {
                 continue;
             };
             let counters = &mut self.shared.counters;
-            // A listener counts what it accepted.
-            let mut unused = ListenerCounters::default();
-            let listener = usize::from(conn.flow.listener.0);
-            let listener = match self.listeners.get_mut(listener) {
-                Some(listener) if !conn.opened => &mut listener.counters,
-                _ => &mut unused,
-            };
-            let mut secured = match result {
-                Ok(secured) => secured,
-                Err(failure) => {
-                    counters.handshakes_failed += 1;
-                    if let Some(count) = listener.failed.get_mut(failure as usize) {
-                        *count += 1;
-                    }
-                    self.drop_conn(id, CloseReason::Handshake);
-                    continue;
-                }
-            };
-            let resumed = u64::from(secured.session.is_resumed());
+            let resumed = u64::from(secured.info.resumed.is_some());
             if conn.opened {
                 counters.handshakes_out += 1;
                 counters.handshakes_out_resumed += resumed;
             } else {
                 counters.handshakes_in += 1;
                 counters.handshakes_in_resumed += resumed;
+                let listener = usize::from(conn.flow.listener.0);
+                if let Some(listener) = self.listeners.get_mut(listener) {
+                    listener.counters.handshakes += 1;
+                    listener.counters.resumed += resumed;
+                }
             }
-            listener.handshakes += 1;
-            listener.resumed += resumed;
             if register(self.poll.registry(), &mut secured.socket, id).is_err() {
                 self.drop_conn(id, CloseReason::Broken);
                 continue;
@@ -360,6 +365,7 @@ impl Net {
             conn.secure(
                 secured.socket,
                 secured.session,
+                secured.info,
                 secured.sealed,
                 &mut self.shared,
             );
@@ -372,6 +378,43 @@ impl Net {
                 }
             }
         }
+    }
+
+    /// A handshake failed, or was not begun.
+    fn handshake_failed(&mut self, id: ConnId, error: HandshakeError) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let reason = if error.failure == HandshakeFailure::Refused {
+            self.shared.counters.refused_handshakes += 1;
+            CloseReason::Refused
+        } else {
+            self.shared.counters.handshakes_failed += 1;
+            CloseReason::Handshake
+        };
+        let listener = usize::from(conn.flow.listener.0);
+        if !conn.opened
+            && let Some(listener) = self.listeners.get_mut(listener)
+            && let Some(count) = listener.counters.failed.get_mut(error.failure as usize)
+        {
+            *count += 1;
+        }
+        if let Some(tally) = self.tally(id) {
+            tally.count_failed(&error);
+        }
+        self.owed.push_back(Owed::HandshakeFailed(id, error));
+        self.drop_conn(id, reason);
+    }
+
+    /// Where the handshake of a connection is counted: at its listener, if it
+    /// was accepted.
+    fn tally(&mut self, id: ConnId) -> Option<&mut HandshakeTally> {
+        let conn = self.conns.get(id)?;
+        if conn.opened {
+            return Some(&mut self.opened_tls);
+        }
+        let listener = self.listeners.get_mut(usize::from(conn.flow.listener.0))?;
+        Some(&mut listener.counters.tls)
     }
 
     /// A connection carries messages from now on.

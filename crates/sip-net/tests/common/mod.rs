@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
-use sip_net::{CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind};
+use sip_net::{
+    CloseReason, HandshakeError, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind,
+};
 
 /// What happened, with the bytes copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,7 @@ pub enum Seen {
     Malformed(Flow, Vec<u8>),
     Accepted(Flow),
     Opened(Flow),
+    HandshakeFailed(ConnId, HandshakeError),
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
     Unreachable(SocketAddr, Vec<u8>),
@@ -158,6 +161,7 @@ fn copy(event: NetEvent<'_>) -> Seen {
         NetEvent::Malformed { flow, head, .. } => Seen::Malformed(flow, head.to_vec()),
         NetEvent::Accepted { flow } => Seen::Accepted(flow),
         NetEvent::Opened { flow } => Seen::Opened(flow),
+        NetEvent::HandshakeFailed { conn, error } => Seen::HandshakeFailed(conn, error),
         NetEvent::Closed { conn, reason } => Seen::Closed(conn, reason),
         NetEvent::SendFailed { cookie, error } => Seen::SendFailed(cookie, error),
         NetEvent::Unreachable { remote, quoted, .. } => Seen::Unreachable(remote, quoted.to_vec()),
