@@ -1,0 +1,59 @@
+//! The names of what went wrong.
+
+use measure::Failure;
+use sip_dialog::Cause;
+use sip_net::{CloseReason, SendError};
+
+/// No agent was free to do it.
+pub(crate) const NO_AGENT: Failure = Failure::Other("no free agent");
+/// The table of calls, requests or transactions is full.
+pub(crate) const NO_ROOM: Failure = Failure::Other("no room");
+/// The run ended first.
+pub(crate) const UNFINISHED: Failure = Failure::Other("unfinished");
+
+/// Why a socket gave a message up.
+pub(crate) const fn of_send(error: SendError) -> &'static str {
+    match error {
+        SendError::Gone => "closed",
+        SendError::Closed(reason) => of_close(reason),
+        SendError::Full => "queue full",
+        SendError::Unsendable => "unsendable",
+        SendError::Unreachable => "unreachable",
+        SendError::NoListener => "no socket",
+    }
+}
+
+/// Why a connection is gone.
+pub(crate) const fn of_close(reason: CloseReason) -> &'static str {
+    match reason {
+        CloseReason::Peer => "closed",
+        CloseReason::Broken => "reset",
+        CloseReason::Asked => "closed here",
+        CloseReason::Idle => "idle",
+        CloseReason::MessageTimeout => "half a message",
+        CloseReason::SlowReader => "stalled",
+        CloseReason::Malformed => "rubbish",
+        CloseReason::ConnectFailed => "connect refused",
+        CloseReason::ConnectTimeout => "connect timeout",
+        CloseReason::Handshake => "handshake",
+        CloseReason::Tls => "tls record",
+        CloseReason::Refused => "too many handshakes",
+    }
+}
+
+/// Why a call or a request failed. `why` is what the sockets said.
+pub(crate) const fn of_end(cause: Cause, why: Option<&'static str>) -> Failure {
+    match cause {
+        Cause::Status(status) => Failure::Status(status),
+        Cause::Timeout => Failure::Timeout,
+        Cause::Transport => match why {
+            Some(why) => Failure::Other(why),
+            None => Failure::Transport,
+        },
+        Cause::Full => NO_ROOM,
+        Cause::Cancelled => Failure::Other("cancelled"),
+        Cause::HungUp => Failure::Other("hung up"),
+        Cause::PeerHungUp => Failure::Other("hung up by the peer"),
+        Cause::NoAck => Failure::Other("no ack"),
+    }
+}

@@ -1,0 +1,683 @@
+//! The workers of a run: their sockets, their threads, and what they tell put
+//! together.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use measure::{Causes, Handshakes, Latency, Retransmissions, Series, SipFigures, ThreadUse};
+use sip_msg::{ConnId, ListenerId, Target, Transport};
+use sip_net::{HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, bind};
+
+use crate::clock::{Clock, NS_PER_MS};
+use crate::settings::{Lifetime, Settings};
+use crate::tls::{OWN_NAME, Tls};
+use crate::worker::{
+    CalledCounts, Final, Place, Recorder, Report, Shared, Tick, Upkeep, Worker, orders,
+};
+
+/// Addresses of one worker that connections are opened from.
+const SENDERS_MAX: usize = 1_024;
+/// UDP ports of one worker.
+const PORTS_MAX: usize = 60_000;
+/// Reports that wait to be read.
+const REPORTS_MAX: usize = 256;
+/// How long until the run begins when all are ready: every worker has seen it
+/// by then.
+const START_AFTER_NS: u64 = 50 * NS_PER_MS;
+/// How often the caller is asked to draw.
+const DRAW: Duration = Duration::from_millis(200);
+
+/// Asks a run to end, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Control {
+    asked: Arc<AtomicU8>,
+}
+
+impl Control {
+    /// Nothing is asked for.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begin nothing more, let what is under way end, and tell. A second time:
+    /// end at once.
+    pub fn interrupt(&self) {
+        let _ = self
+            .asked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |asked| {
+                (asked < orders::STOP).then_some(asked + 1)
+            });
+    }
+
+    /// Whether it was asked to end.
+    pub fn is_interrupted(&self) -> bool {
+        self.asked.load(Ordering::Relaxed) != orders::RUN
+    }
+
+    fn asked(&self) -> u8 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// How a run stands.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// `None` while the run is prepared.
+    pub elapsed_ns: Option<u64>,
+    /// Agents that are brought up, and how many there are to be.
+    pub ready: (u64, u64),
+    /// Arrivals begun.
+    pub started: u64,
+    /// Arrivals that ended, well or not.
+    pub ended: u64,
+    /// Those that did not end well.
+    pub failed: u64,
+    /// Arrivals under way.
+    pub in_flight: u64,
+    /// Why arrivals failed.
+    pub causes: Vec<(String, u64)>,
+    /// The called side.
+    pub called: CalledCounts,
+    /// Datagrams that the kernel dropped.
+    pub kernel_drops: u64,
+    /// The worst worker's 99th percentile of how late arrivals began.
+    pub late_p99_us: u64,
+    /// Second by second.
+    pub series: &'a Series,
+    /// Where the called side of this process listens.
+    pub answering: &'a [(Transport, SocketAddr)],
+}
+
+/// Everything that a run found out.
+#[derive(Debug)]
+pub struct Ran {
+    /// RFC 6076.
+    pub figures: SipFigures,
+    /// Why arrivals failed.
+    pub causes: Causes,
+    /// TLS handshakes that this side began.
+    pub handshakes: Handshakes,
+    /// TCP connections that this side opened.
+    pub connects: Latency,
+    /// How late arrivals began.
+    pub lateness: Latency,
+    /// The called side of this process.
+    pub called: CalledCounts,
+    /// The agents.
+    pub upkeep: Upkeep,
+    /// Second by second.
+    pub series: Series,
+    /// Messages sent again.
+    pub retransmissions: Retransmissions,
+    /// Arrivals begun.
+    pub started: u64,
+    /// Arrivals that ended, well or not.
+    pub ended: u64,
+    /// Those that did not end well.
+    pub failed: u64,
+    /// From the first arrival to the end of the last.
+    pub duration_ns: u64,
+    /// How long it took to bring the agents up.
+    pub setup_ns: u64,
+    /// The threads and what they took.
+    pub threads: Vec<ThreadUse>,
+    /// CPU time of the whole process during the run.
+    pub own_cpu_ns: u64,
+    /// Datagrams that the kernel dropped at these sockets.
+    pub kernel_drops: u64,
+    /// Messages dropped because a queue was full.
+    pub queue_drops: u64,
+    /// Messages that were no SIP.
+    pub rubbish: u64,
+    /// What was alive when it should have been over.
+    pub leaked: Leaked,
+    /// Whether it was asked to end before its schedule did.
+    pub is_interrupted: bool,
+    /// Other counts, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Where the called side of this process listened.
+    pub answering: Vec<(Transport, SocketAddr)>,
+}
+
+/// What was alive at the end of a run: nothing, in a run without a mistake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaked {
+    /// Calls.
+    pub calls: u64,
+    /// Requests outside of dialogs.
+    pub requests: u64,
+    /// Connections.
+    pub connections: u64,
+}
+
+/// Why a run could not be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The settings contradict each other, or a file is wrong.
+    Usage(String),
+    /// The sockets, the server or the agents did not come up.
+    Run(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Run(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+/// Runs, and calls `draw` a few times a second.
+///
+/// # Errors
+/// [`Failed::Usage`] before the first packet, [`Failed::Run`] where the run
+/// did not come to its first arrival.
+pub fn run(
+    settings: Settings,
+    control: &Control,
+    draw: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Ran, Failed> {
+    settings.check().map_err(Failed::Usage)?;
+    let crew = Crew::hire(settings)?;
+    crew.lead(control, draw)
+}
+
+struct Crew {
+    shared: Arc<Shared>,
+    reports: Receiver<Report>,
+    threads: Vec<JoinHandle<()>>,
+    names: Vec<String>,
+    /// Workers that call; those after them are only called.
+    callers: usize,
+    agents: u64,
+    answering: Vec<(Transport, SocketAddr)>,
+}
+
+impl Crew {
+    fn hire(settings: Settings) -> Result<Self, Failed> {
+        let calls = settings.transport().is_some();
+        let is_direct = settings.direct.is_some();
+        let mut settings = settings;
+        if let Some(transport) = settings.direct {
+            settings.answering.listen = vec![(transport, settings.local.any_port(0))];
+        }
+        let answers = !settings.answering.listen.is_empty();
+        if !calls && !answers {
+            return Err(Failed::Usage(
+                "there is nobody to call and nobody to answer".to_owned(),
+            ));
+        }
+        let is_tls_client = calls && settings.transport() == Some(Transport::Tls);
+        let is_tls_server = settings
+            .answering
+            .listen
+            .iter()
+            .any(|l| l.0 == Transport::Tls);
+        let tls = Tls::new(
+            &settings.tls,
+            is_tls_client,
+            is_tls_server,
+            is_direct && is_tls_client,
+        )
+        .map_err(Failed::Usage)?;
+        let pool =
+            if is_tls_client || is_tls_server {
+                let config = HandshakeConfig {
+                    threads: settings.handshake_threads,
+                    handshakes_max: 65_536,
+                    timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
+                        .unwrap_or(u64::MAX),
+                    ..HandshakeConfig::default()
+                };
+                Some(HandshakePool::start(config).map_err(|e| {
+                    Failed::Run(format!("cannot start the handshakes' threads: {e}"))
+                })?)
+            } else {
+                None
+            };
+        let net_config = NetConfig {
+            client_tls: tls.client.clone(),
+            handshakes: pool,
+            connections_max: 1_000_000,
+            connections_per_source_max: 1_000_000,
+            udp_queue_max: 65_536,
+            connect_timeout_ms: u64::try_from(settings.connect_timeout.as_millis())
+                .unwrap_or(u64::MAX),
+            udp_receive_buffer_bytes: settings.udp_buffer_bytes,
+            ..NetConfig::default()
+        };
+        let listener = |(transport, addr): &(Transport, SocketAddr)| match &tls.server {
+            Some(server) if *transport == Transport::Tls => {
+                ListenerConfig::tls(*addr, Arc::clone(server))
+            }
+            _ => ListenerConfig::new(*transport, *addr),
+        };
+        let called: Vec<ListenerConfig> = settings.answering.listen.iter().map(listener).collect();
+        // One thread does both, and so does each where it calls itself; else
+        // those who answer share their port, which those who call must not.
+        let is_both = answers && calls && (is_direct || settings.threads == 1);
+        let callers = if calls { settings.threads } else { 0 };
+        let only_called = if answers && !is_both {
+            settings.threads
+        } else {
+            0
+        };
+        let threads = callers + only_called;
+        let cannot = |error: sip_net::BindError| {
+            Failed::Run(format!("{error}; write another address or port"))
+        };
+        let mut crew_sockets = Vec::new();
+        for index in 0..callers {
+            let senders = senders(&settings, index).map_err(Failed::Usage)?;
+            let count = u16::try_from(senders.len()).unwrap_or(u16::MAX);
+            let mut listeners = senders;
+            if is_both {
+                listeners.extend(called.iter().cloned());
+            }
+            let sockets = bind(&listeners, 1).map_err(cannot)?.pop();
+            let sockets = sockets.ok_or_else(|| Failed::Run("no sockets".to_owned()))?;
+            crew_sockets.push((sockets, count, is_both.then_some(ListenerId(count))));
+        }
+        if only_called > 0 {
+            for sockets in bind(&called, only_called).map_err(cannot)? {
+                crew_sockets.push((sockets, 0, Some(ListenerId(0))));
+            }
+        }
+        let mut answering = Vec::new();
+        let (report, reports) = sync_channel(REPORTS_MAX);
+        let agents = settings.users.count() as u64;
+        let shared = Arc::new(Shared {
+            clock: Clock::start(),
+            start_ns: AtomicU64::new(u64::MAX),
+            order: AtomicU8::new(orders::RUN),
+            order_called: AtomicU8::new(orders::RUN),
+            settings,
+        });
+        let mut workers = Vec::new();
+        for (number, (sockets, senders, first)) in crew_sockets.into_iter().enumerate() {
+            let settings = &shared.settings;
+            for (offset, (transport, _)) in (0u16..).zip(&settings.answering.listen) {
+                let addr = first.and_then(|first| sockets.local_addr(ListenerId(first.0 + offset)));
+                if let Some(addr) = addr
+                    && !answering.contains(&(*transport, addr))
+                {
+                    answering.push((*transport, addr));
+                }
+            }
+            let own = first.and_then(|first| sockets.local_addr(first));
+            let net = Net::new(number, net_config.clone(), sockets)
+                .map_err(|error| Failed::Run(format!("cannot use the sockets: {error}")))?;
+            let is_caller = number < callers;
+            let place = Place {
+                number,
+                index: if is_caller { number } else { number - callers },
+                of: if is_caller { callers } else { only_called },
+                target: target(settings, own).filter(|_| is_caller),
+                senders,
+                answering: first,
+            };
+            workers.push((net, place));
+        }
+        let mut crew = Self {
+            shared,
+            reports,
+            threads: Vec::with_capacity(threads),
+            names: Vec::new(),
+            callers,
+            agents,
+            answering,
+        };
+        for (net, place) in workers {
+            if let Err(error) = crew.start(net, place, &report) {
+                crew.order(orders::STOP);
+                return Err(Failed::Run(error));
+            }
+        }
+        Ok(crew)
+    }
+
+    fn start(&mut self, net: Net, place: Place, report: &SyncSender<Report>) -> Result<(), String> {
+        let name = if place.target.is_some() {
+            format!("load-{}", place.index)
+        } else {
+            format!("answer-{}", place.index)
+        };
+        let worker = Worker::new(
+            Arc::clone(&self.shared),
+            place,
+            net,
+            keys()?,
+            report.clone(),
+        );
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || worker.run())
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        self.threads.push(thread);
+        self.names.push(name);
+        Ok(())
+    }
+
+    fn order(&self, order: u8) {
+        self.shared.order.fetch_max(order, Ordering::Relaxed);
+        self.shared.order_called.fetch_max(order, Ordering::Relaxed);
+    }
+
+    fn lead(
+        mut self,
+        control: &Control,
+        draw: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<Ran, Failed> {
+        let all = self.threads.len();
+        let begun_ns = self.shared.clock.now_ns();
+        let mut series = Series::new();
+        let mut ticks: Vec<Tick> = vec![Tick::default(); all];
+        let mut finals: Vec<Option<Box<Final>>> = (0..all).map(|_| None).collect();
+        let (mut ready, mut done, mut setup_ns) = (0, 0, 0);
+        let mut failed = None;
+        let (mut own_cpu, mut own_cpu_begin) = (OwnCpu::default(), 0);
+        let mut is_interrupted = false;
+        while done < all {
+            match self.reports.recv_timeout(DRAW) {
+                Ok(Report::Ready { upkeep, worker }) => {
+                    ready += 1;
+                    if let Some(tick) = ticks.get_mut(worker) {
+                        tick.ready = upkeep.ready;
+                    }
+                    if ready == all {
+                        own_cpu_begin = own_cpu.read();
+                        let now_ns = self.shared.clock.now_ns();
+                        setup_ns = now_ns - begun_ns;
+                        self.shared
+                            .start_ns
+                            .store(now_ns + START_AFTER_NS, Ordering::Release);
+                    }
+                }
+                Ok(Report::Tick(tick)) => {
+                    if let Some(part) = &tick.part {
+                        series.add(part);
+                    }
+                    if let Some(place) = ticks.get_mut(tick.worker) {
+                        *place = tick;
+                    }
+                }
+                Ok(Report::Done(end)) => {
+                    done += 1;
+                    if let Some(place) = finals.get_mut(end.worker) {
+                        *place = Some(end);
+                    }
+                    let callers_done = finals.iter().take(self.callers).all(Option::is_some);
+                    if self.callers > 0 && callers_done {
+                        self.shared
+                            .order_called
+                            .fetch_max(orders::DRAIN, Ordering::Relaxed);
+                    }
+                }
+                Ok(Report::Failed { error }) => {
+                    done += 1;
+                    failed.get_or_insert(error);
+                    self.order(orders::STOP);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if control.asked() > orders::RUN && failed.is_none() {
+                is_interrupted |= finals.iter().any(Option::is_none);
+                self.order(control.asked());
+            }
+            self.draw(&ticks, &series, draw);
+        }
+        let own_cpu_ns = own_cpu.read().saturating_sub(own_cpu_begin);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                failed.get_or_insert("a thread of the generator came to grief".to_owned());
+            }
+        }
+        if let Some(error) = failed {
+            return Err(Failed::Run(error));
+        }
+        let mut ran = Ran::new(series, is_interrupted, setup_ns, own_cpu_ns, self.answering);
+        for (end, name) in finals.into_iter().zip(self.names) {
+            let end = end
+                .ok_or_else(|| Failed::Run("a thread of the generator said nothing".to_owned()))?;
+            ran.take(*end, name);
+        }
+        Ok(ran)
+    }
+
+    fn draw(&self, ticks: &[Tick], series: &Series, draw: &mut dyn FnMut(&Progress<'_>)) {
+        let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
+        let elapsed_ns = self.shared.clock.now_ns().checked_sub(start_ns);
+        let sum = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).sum();
+        let mut called = CalledCounts::default();
+        let mut causes: Vec<(String, u64)> = Vec::new();
+        for tick in ticks {
+            called.merge(&tick.called);
+            for (name, count) in &tick.causes {
+                match causes.iter_mut().find(|cause| cause.0 == *name) {
+                    Some(cause) => cause.1 += count,
+                    None => causes.push((name.clone(), *count)),
+                }
+            }
+        }
+        causes.sort_by(|a, b| b.1.cmp(&a.1));
+        draw(&Progress {
+            elapsed_ns,
+            ready: (sum(|tick| tick.ready), self.agents),
+            started: sum(|tick| tick.started),
+            ended: sum(|tick| tick.ended),
+            failed: sum(|tick| tick.failed),
+            in_flight: sum(|tick| tick.in_flight),
+            causes,
+            called,
+            kernel_drops: sum(|tick| tick.kernel_drops),
+            late_p99_us: ticks.iter().map(|tick| tick.late_p99_us).max().unwrap_or(0),
+            series,
+            answering: &self.answering,
+        });
+    }
+}
+
+impl Ran {
+    fn new(
+        series: Series,
+        is_interrupted: bool,
+        setup_ns: u64,
+        own_cpu_ns: u64,
+        answering: Vec<(Transport, SocketAddr)>,
+    ) -> Self {
+        Self {
+            figures: SipFigures::new(),
+            causes: Causes::new(),
+            handshakes: Handshakes::new(),
+            connects: Latency::new(),
+            lateness: Latency::new(),
+            called: CalledCounts::default(),
+            upkeep: Upkeep::default(),
+            series,
+            retransmissions: Retransmissions::default(),
+            started: 0,
+            ended: 0,
+            failed: 0,
+            duration_ns: 0,
+            setup_ns,
+            threads: Vec::new(),
+            own_cpu_ns,
+            kernel_drops: 0,
+            queue_drops: 0,
+            rubbish: 0,
+            leaked: Leaked::default(),
+            is_interrupted,
+            counters: Vec::new(),
+            answering,
+        }
+    }
+
+    fn take(&mut self, end: Final, name: String) {
+        let Recorder {
+            figures,
+            causes,
+            called,
+            upkeep,
+            lateness,
+            handshakes,
+            connects,
+            started,
+            ended,
+            failed,
+            rubbish,
+            ..
+        } = end.record;
+        self.figures.merge(&figures);
+        self.causes.merge(&causes);
+        self.called.merge(&called);
+        self.upkeep.merge(&upkeep);
+        self.lateness.merge(&lateness);
+        self.handshakes.merge(&handshakes);
+        self.connects.merge(&connects);
+        self.started += started;
+        self.ended += ended;
+        self.failed += failed;
+        self.rubbish += rubbish + end.agents.malformed;
+        self.duration_ns = self.duration_ns.max(end.end_ns);
+        self.threads.push(ThreadUse {
+            name,
+            cpu_ns: end.cpu_ns,
+            waited_for_cpu_ns: end.waited_ns,
+        });
+        self.kernel_drops += end.sockets.udp_kernel_drops;
+        self.queue_drops += end.sockets.udp_queue_drops;
+        self.leaked.calls += end.live.calls as u64;
+        self.leaked.requests += end.live.requests as u64;
+        self.leaked.connections += end.connections as u64;
+        let transactions = end.transactions;
+        let sent = transactions.request_retransmitted
+            + transactions.response_retransmitted
+            + end.agents.answers_retransmitted;
+        // A response that comes again says that the request was not lost: its
+        // first answer was late.
+        let late = transactions.response_absorbed.min(sent);
+        self.retransmissions.late += late;
+        self.retransmissions.lost += sent - late;
+        self.retransmissions.received += transactions.request_absorbed
+            + transactions.response_absorbed
+            + end.agents.acks_retransmitted;
+        for (name, count) in [
+            ("challenges", end.agents.challenges),
+            ("stray_responses", transactions.response_stray),
+            ("unknown_dialog", end.agents.unknown_dialog),
+            (
+                "no_room",
+                end.agents.full + transactions.server_full + transactions.client_full,
+            ),
+            ("connections_opened", end.sockets.opened),
+            ("connections_not_opened", end.sockets.open_failed),
+            ("connections_accepted", end.sockets.accepted),
+            ("handshakes_in", end.sockets.handshakes_in),
+            ("handshakes_out", end.sockets.handshakes_out),
+            ("handshakes_out_resumed", end.sockets.handshakes_out_resumed),
+            ("datagrams_unsendable", end.sockets.udp_unsendable),
+            ("polls", end.sockets.polls),
+        ] {
+            match self.counters.iter_mut().find(|counter| counter.0 == name) {
+                Some(counter) => counter.1 += count,
+                None => self.counters.push((name, count)),
+            }
+        }
+    }
+}
+
+/// Where a worker's messages leave from.
+fn senders(settings: &Settings, index: usize) -> Result<Vec<ListenerConfig>, String> {
+    let agents = settings.users.count();
+    let of_worker = agents / settings.threads + usize::from(agents % settings.threads > index);
+    match settings.transport() {
+        None => Ok(Vec::new()),
+        Some(Transport::Udp) if settings.own_ports => {
+            if of_worker > PORTS_MAX {
+                return Err(format!(
+                    "{of_worker} ports are more than one thread has; write --threads {}",
+                    agents.div_ceil(PORTS_MAX)
+                ));
+            }
+            let place = |agent: usize| agent * settings.threads + index;
+            Ok((0..of_worker)
+                .map(|agent| {
+                    ListenerConfig::new(Transport::Udp, settings.local.any_port(place(agent)))
+                })
+                .collect())
+        }
+        Some(Transport::Udp) => Ok(vec![ListenerConfig::new(
+            Transport::Udp,
+            settings.local.any_port(index),
+        )]),
+        Some(transport) => {
+            let wanted = match settings.lifetime {
+                Lifetime::One => 1,
+                Lifetime::Agent => of_worker,
+                Lifetime::Calls(_) => SENDERS_MAX,
+            };
+            let count = settings.local.count().min(wanted).clamp(1, SENDERS_MAX);
+            Ok((0..count)
+                .map(|place| {
+                    ListenerConfig::outbound(
+                        transport,
+                        settings.local.any_port(index * count + place),
+                    )
+                })
+                .collect())
+        }
+    }
+}
+
+/// Where a worker's requests go: the server, or its own called side.
+fn target(settings: &Settings, own: Option<SocketAddr>) -> Option<Target> {
+    let transport = settings.transport()?;
+    let (remote, name) = match &settings.server {
+        Some(server) => (server.addr, server.tls_name()),
+        None => (own?, Some(OWN_NAME)),
+    };
+    Some(Target {
+        transport,
+        listener: ListenerId(0),
+        remote,
+        conn: ConnId::NONE,
+        may_open: true,
+        tls_name: name.filter(|_| transport.is_secure()).map(Into::into),
+    })
+}
+
+fn keys() -> Result<[[u8; 16]; 3], String> {
+    let mut keys = [[0; 16]; 3];
+    for key in &mut keys {
+        getrandom::fill(key).map_err(|error| format!("no random numbers: {error}"))?;
+    }
+    Ok(keys)
+}
+
+/// CPU time of all threads of this process.
+#[derive(Default)]
+struct OwnCpu {
+    seen_ns: u64,
+}
+
+impl OwnCpu {
+    fn read(&mut self) -> u64 {
+        let tasks = std::fs::read_dir("/proc/self/task")
+            .into_iter()
+            .flatten()
+            .flatten();
+        let now_ns: u64 = tasks
+            .filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok())
+            .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
+            .sum();
+        self.seen_ns = self.seen_ns.max(now_ns);
+        self.seen_ns
+    }
+}

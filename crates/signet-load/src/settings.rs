@@ -1,0 +1,237 @@
+//! What a run is told: plain values, checked before the first packet.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use measure::Schedule;
+use sip_msg::Transport;
+
+use crate::{Local, Mix, Server, Span, TlsSettings, Users};
+
+/// Whom calls, OPTIONS and MESSAGE are for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// Always this URI.
+    Uri(String),
+    /// Another of the agents: the next one, the last calls the first.
+    Ring,
+    /// Another of the agents, drawn for each call.
+    Random,
+}
+
+impl Called {
+    /// Whether agents call each other.
+    pub const fn is_pairs(&self) -> bool {
+        matches!(self, Self::Ring | Self::Random)
+    }
+}
+
+/// How long a connection lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// One connection for each thread, for all that it does.
+    One,
+    /// A connection for so many calls or requests, one after the other.
+    Calls(u32),
+    /// Each agent has a connection of its own and keeps it.
+    Agent,
+}
+
+/// How a connection ends that this side ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Close {
+    /// With a close_notify and a FIN.
+    Clean,
+    /// With a reset.
+    Abrupt,
+}
+
+/// What the called side does.
+#[derive(Clone, Debug)]
+pub struct Answering {
+    /// Where it listens.
+    pub listen: Vec<(Transport, SocketAddr)>,
+    /// How long it rings before it answers.
+    pub ring: Span,
+    /// With which status it refuses instead of answering.
+    pub reject: Option<u16>,
+    /// Whether it takes REGISTER.
+    pub is_registrar: bool,
+}
+
+impl Default for Answering {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            ring: Span::NONE,
+            reject: None,
+            is_registrar: false,
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What arrives.
+    pub mix: Mix,
+    /// When. `None` for a called side, which runs until it is interrupted.
+    pub schedule: Option<Schedule>,
+    /// Where it is sent. `None` for a called side, and where the load goes
+    /// straight to this process's own called side.
+    pub server: Option<Server>,
+    /// The transport of a load that goes straight to the called side.
+    pub direct: Option<Transport>,
+    /// Whom calls are for.
+    pub called: Called,
+    /// The domain of the agents' addresses-of-record.
+    pub domain: String,
+    /// The realm whose challenges the agents answer.
+    pub realm: String,
+    /// Who the agents are; with none, calls come from one nameless user.
+    pub users: Users,
+    /// Whether the agents register before the run begins, and stay registered.
+    pub register_first: bool,
+    /// Registrations and connections a second while the run is prepared.
+    pub setup_rate_per_s: f64,
+    /// What a REGISTER asks for, in seconds.
+    pub expires_s: u32,
+    /// How long a call is held after it was answered.
+    pub hold: Span,
+    /// The called side in this process; it listens nowhere where there is none.
+    pub answering: Answering,
+    /// Threads.
+    pub threads: usize,
+    /// Where the load comes from.
+    pub local: Local,
+    /// Whether each agent has a UDP port of its own.
+    pub own_ports: bool,
+    /// How long connections live.
+    pub lifetime: Lifetime,
+    /// How they end.
+    pub close: Close,
+    /// TLS.
+    pub tls: TlsSettings,
+    /// Whether a request bears credentials as soon as there is a nonce.
+    pub credentials_first: bool,
+    /// The timers of RFC 3261 17.
+    pub timers: sip_txn::Timers,
+    /// After how long a call that rings is cancelled.
+    pub answer_timeout: Duration,
+    /// How long a connection may take to be opened.
+    pub connect_timeout: Duration,
+    /// Threads that do TLS handshakes.
+    pub handshake_threads: usize,
+    /// How long a TLS handshake may take.
+    pub handshake_timeout: Duration,
+    /// How long calls may take to end after the last one began; `None` for as
+    /// long as the timers and the hold time say.
+    pub drain_timeout: Option<Duration>,
+    /// The kernel's buffers of a UDP socket.
+    pub udp_buffer_bytes: usize,
+    /// Calls and requests under way that each thread has room for.
+    pub jobs_max: usize,
+    /// Of every choice that is drawn.
+    pub seed: u64,
+}
+
+impl Settings {
+    /// The settings of `signet load call` without any option.
+    pub fn new(mix: Mix) -> Self {
+        Self {
+            mix,
+            schedule: None,
+            server: None,
+            direct: None,
+            called: Called::Uri(String::new()),
+            domain: "example.org".to_owned(),
+            realm: "example.org".to_owned(),
+            users: Users::default(),
+            register_first: false,
+            setup_rate_per_s: 2_000.0,
+            expires_s: 3_600,
+            hold: Span::NONE,
+            answering: Answering::default(),
+            threads: 1,
+            local: Local::one(std::net::IpAddr::from([127, 0, 0, 1])),
+            own_ports: false,
+            lifetime: Lifetime::One,
+            close: Close::Clean,
+            tls: TlsSettings::default(),
+            credentials_first: true,
+            timers: sip_txn::Timers::default(),
+            answer_timeout: Duration::from_secs(180),
+            connect_timeout: Duration::from_secs(4),
+            handshake_threads: 1,
+            handshake_timeout: Duration::from_secs(10),
+            drain_timeout: None,
+            udp_buffer_bytes: 8 * 1024 * 1024,
+            jobs_max: 1 << 20,
+            seed: 1,
+        }
+    }
+
+    /// The transport towards the server; `None` for a called side alone.
+    pub fn transport(&self) -> Option<Transport> {
+        self.server
+            .as_ref()
+            .map(|server| server.transport)
+            .or(self.direct)
+    }
+
+    /// Says what does not go together.
+    ///
+    /// # Errors
+    /// The first contradiction, with its remedy.
+    pub fn check(&self) -> Result<(), String> {
+        let agents = self.users.count();
+        let udp = self.transport() == Some(Transport::Udp);
+        if self.called.is_pairs() && agents < 2 {
+            return Err(
+                "agents that call each other must be at least two; write --agents 2 or more"
+                    .to_owned(),
+            );
+        }
+        if self.called.is_pairs() && self.direct.is_some() {
+            return Err(
+                "agents call each other through a server; leave out --self, or --pairs".to_owned(),
+            );
+        }
+        if agents == 0 && (self.register_first || self.mix.flows().any(crate::Flow::is_register)) {
+            return Err(
+                "nobody is there to register; write --agents N, --user PATTERN or --users FILE"
+                    .to_owned(),
+            );
+        }
+        if agents == 0 && self.lifetime == Lifetime::Agent && !udp {
+            return Err("a connection per agent needs agents; write --agents N".to_owned());
+        }
+        if self.own_ports && agents == 0 {
+            return Err("a port for each agent needs agents; write --agents N".to_owned());
+        }
+        if self.mix.flows().any(crate::Flow::needs_registration) && !self.register_first {
+            return Err(
+                "reregister and deregister need agents that are registered; write --register-first"
+                    .to_owned(),
+            );
+        }
+        if self.threads == 0 || self.threads > 64 {
+            return Err("write --threads 1 to 64".to_owned());
+        }
+        if let Called::Uri(uri) = &self.called
+            && self.schedule.is_some()
+            && !uri.is_empty()
+            && sip_msg::Uri::parse(uri.as_bytes()).is_none_or(|uri| !uri.is_sip())
+        {
+            return Err(format!(
+                "'{uri}' is no SIP URI; write --called sip:bob@example.org"
+            ));
+        }
+        if self.lifetime == Lifetime::Calls(0) {
+            return Err(
+                "a connection serves at least one call; write --connection per-call".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}

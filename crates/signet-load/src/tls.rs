@@ -1,0 +1,167 @@
+//! TLS: what the calling side asks for, what the called side shows, and an
+//! authority made on the spot where both sides are this process.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
+    SanType, SignatureAlgorithm,
+};
+use sip_net::{ClientTls, ServerTls};
+
+/// The kind of key in a certificate that is made on the spot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on P-256.
+    #[default]
+    P256,
+    /// RSA with 2,048 bits.
+    Rsa2048,
+    /// RSA with 3,072 bits.
+    Rsa3072,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl std::str::FromStr for KeyKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "p256" | "p-256" => Ok(Self::P256),
+            "rsa2048" | "rsa-2048" => Ok(Self::Rsa2048),
+            "rsa3072" | "rsa-3072" => Ok(Self::Rsa3072),
+            "ed25519" => Ok(Self::Ed25519),
+            _ => Err(format!(
+                "there is no key '{text}'; write p256, rsa2048, rsa3072 or ed25519"
+            )),
+        }
+    }
+}
+
+/// How TLS is spoken.
+#[derive(Clone, Debug, Default)]
+pub struct TlsSettings {
+    /// PEM files with the roots that are trusted.
+    pub roots: Vec<PathBuf>,
+    /// Certificate chain and key of the called side, or of the calling one
+    /// where the server asks for a certificate.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The key of a certificate that is made on the spot.
+    pub key: KeyKind,
+}
+
+/// The name in the certificate that is made on the spot.
+pub(crate) const OWN_NAME: &str = "load.test";
+
+/// What the workers need.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    pub(crate) client: Option<Arc<ClientTls>>,
+    pub(crate) server: Option<Arc<ServerTls>>,
+}
+
+impl Tls {
+    /// For a run that speaks TLS as a client, or as a server, or to itself.
+    pub(crate) fn new(
+        settings: &TlsSettings,
+        is_client: bool,
+        is_server: bool,
+        is_direct: bool,
+    ) -> Result<Self, String> {
+        let mut tls = Self::default();
+        if is_direct {
+            let made = Made::new(settings.key)
+                .map_err(|error| format!("cannot make a certificate: {error}"))?;
+            let roots = [made.root.as_bytes()];
+            tls.client = Some(Arc::new(
+                ClientTls::from_pem(&roots).map_err(|e| e.to_string())?,
+            ));
+            let pair = [(made.chain.as_bytes(), made.key.as_bytes())];
+            tls.server = Some(Arc::new(
+                ServerTls::from_pem(&pair).map_err(|e| e.to_string())?,
+            ));
+            return Ok(tls);
+        }
+        if is_client {
+            if settings.roots.is_empty() {
+                return Err("which authority is the server's certificate from? write --ca FILE (for signet serve: signet-data/ca.pem)".to_owned());
+            }
+            tls.client = Some(Arc::new(
+                ClientTls::from_pem_files(&settings.roots).map_err(|e| e.to_string())?,
+            ));
+        }
+        if is_server {
+            let Some((chain, key)) = &settings.identity else {
+                return Err("a called side with TLS needs a certificate; write --cert FILE --key FILE (signet ca issue NAME makes them)".to_owned());
+            };
+            tls.server = Some(Arc::new(
+                ServerTls::from_pem_files(&[(chain, key)]).map_err(|e| e.to_string())?,
+            ));
+        }
+        Ok(tls)
+    }
+}
+
+/// An authority and one certificate of its.
+struct Made {
+    root: String,
+    chain: String,
+    key: String,
+}
+
+impl Made {
+    fn new(kind: KeyKind) -> Result<Self, rcgen::Error> {
+        let mut params = CertificateParams::default();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Signet load");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let issuer = CertifiedIssuer::self_signed(params, key_pair(kind)?)?;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, OWN_NAME);
+        params.subject_alt_names = vec![SanType::DnsName(OWN_NAME.try_into()?)];
+        let key = key_pair(kind)?;
+        let certificate = params.signed_by(&key, &issuer)?;
+        Ok(Self {
+            root: issuer.pem(),
+            chain: certificate.pem(),
+            key: key.serialize_pem(),
+        })
+    }
+}
+
+fn key_pair(kind: KeyKind) -> Result<KeyPair, rcgen::Error> {
+    let of = |algorithm: &'static SignatureAlgorithm| KeyPair::generate_for(algorithm);
+    match kind {
+        KeyKind::P256 => of(&rcgen::PKCS_ECDSA_P256_SHA256),
+        KeyKind::Ed25519 => of(&rcgen::PKCS_ED25519),
+        KeyKind::Rsa2048 => {
+            KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
+        }
+        KeyKind::Rsa3072 => {
+            KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_3072)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_key_can_be_made_and_served() {
+        for key in [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519] {
+            let settings = TlsSettings {
+                key,
+                ..TlsSettings::default()
+            };
+            let tls = Tls::new(&settings, true, true, true).unwrap();
+            assert!(tls.client.is_some() && tls.server.is_some());
+        }
+        let missing = Tls::new(&TlsSettings::default(), true, false, false).map(|_| ());
+        assert!(missing.unwrap_err().contains("--ca FILE"));
+    }
+}

@@ -1,0 +1,259 @@
+//! Arrivals: each begins at its time, or fails with a cause. None is put off
+//! and none is left out: the load is open.
+
+use sip_msg::{ConnId, Target};
+
+use measure::Failure;
+
+use super::jobs::{CallSlot, Purpose, RequestSlot};
+use super::seats::{Job, Seat};
+use super::{ARRIVALS_MAX, Unsent, Worker};
+use crate::cause::{NO_AGENT, NO_ROOM, of_send};
+use crate::clock::to_ms;
+use crate::mix::Flow;
+use crate::settings::{Called, Close, Lifetime};
+
+impl Worker {
+    /// Begins what is due.
+    pub(super) fn begin_arrivals(&mut self) {
+        for _ in 0..ARRIVALS_MAX {
+            let now_ns = self.clock.now_ns();
+            let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else {
+                return;
+            };
+            let Some(due_ns) = self
+                .pacer
+                .as_mut()
+                .and_then(|pacer| pacer.take_due(elapsed_ns))
+            else {
+                return;
+            };
+            let intended_ns = self.start_ns + due_ns;
+            let flow = self.dealer.next();
+            self.record.started(flow, intended_ns, now_ns);
+            if let Err(failure) = self.begin(flow, intended_ns, now_ns) {
+                self.record.failed(flow, failure);
+            }
+        }
+    }
+
+    fn begin(&mut self, flow: Flow, intended_ns: u64, now_ns: u64) -> Result<(), Failure> {
+        let number = self.pick(flow, now_ns).ok_or(NO_AGENT)?;
+        let begun = self.begin_on(number, flow, intended_ns, now_ns);
+        if begun.is_err() && self.is_exclusive() {
+            self.seats.free(number);
+        }
+        begun
+    }
+
+    /// Whose turn it is.
+    fn pick(&mut self, flow: Flow, now_ns: u64) -> Option<u32> {
+        let must_be_registered =
+            flow.needs_registration() || flow == Flow::Call && self.shared.settings.register_first;
+        let fits = |seat: &Seat| seat.is_ready && (seat.is_registered || !must_be_registered);
+        if !self.is_exclusive() {
+            return self.seats.next(fits);
+        }
+        self.seats
+            .take_free(fits)
+            .or_else(|| self.seat_more(now_ns))
+    }
+
+    fn begin_on(
+        &mut self,
+        number: u32,
+        flow: Flow,
+        intended_ns: u64,
+        now_ns: u64,
+    ) -> Result<(), Failure> {
+        self.connect(number, now_ns).map_err(Failure::Other)?;
+        let seat = *self.seats.at(number).ok_or(NO_AGENT)?;
+        let agent = seat.agent.ok_or(NO_AGENT)?;
+        let now_ms = to_ms(now_ns);
+        let mut uri = std::mem::take(&mut self.uri);
+        self.write_called(number, &mut uri);
+        let expires_s = if flow == Flow::Deregister {
+            0
+        } else {
+            self.shared.settings.expires_s
+        };
+        let job = match flow {
+            Flow::Call => self
+                .agents
+                .invite(now_ms, agent, &uri, None, &mut self.outbox)
+                .map(Job::Call),
+            Flow::Register | Flow::Reregister | Flow::Deregister => self
+                .agents
+                .register(now_ms, agent, expires_s, &mut self.outbox)
+                .map(Job::Request),
+            Flow::Options => self
+                .agents
+                .options(now_ms, agent, &uri, &mut self.outbox)
+                .map(Job::Request),
+            Flow::Message => self
+                .agents
+                .message(
+                    now_ms,
+                    agent,
+                    &uri,
+                    b"text/plain",
+                    MESSAGE,
+                    &mut self.outbox,
+                )
+                .map(Job::Request),
+        };
+        self.uri = uri;
+        match job {
+            Some(Job::Call(key)) => {
+                self.jobs.keep_call(CallSlot {
+                    key,
+                    is_caller: true,
+                    seat: number,
+                    intended_ns,
+                    sent_ns: now_ns,
+                    first_status_ns: 0,
+                    answered_ns: 0,
+                    bye_intended_ns: 0,
+                    bye_sent_ns: 0,
+                });
+                self.unsent.push(Unsent::Invite(key));
+            }
+            Some(Job::Request(key)) => {
+                self.jobs.keep_request(RequestSlot {
+                    key,
+                    purpose: Purpose::Arrival(flow),
+                    seat: number,
+                    intended_ns,
+                    sent_ns: now_ns,
+                });
+                self.unsent.push(Unsent::Request(key));
+            }
+            Some(Job::Nothing) => {}
+            None if flow.is_register() => return Err(Failure::Other("registering already")),
+            None => return Err(NO_ROOM),
+        }
+        if self.is_exclusive()
+            && let (Some(job), Some(seat)) = (job, self.seats.at_mut(number))
+        {
+            seat.job = job;
+        }
+        Ok(())
+    }
+
+    /// Whom this seat calls.
+    fn write_called(&mut self, number: u32, uri: &mut String) {
+        uri.clear();
+        let settings = &self.shared.settings;
+        let total = settings.users.count();
+        let own = number as usize * self.place.of + self.place.index;
+        let peer = match &settings.called {
+            Called::Uri(called) => {
+                uri.push_str(called);
+                return;
+            }
+            Called::Ring => (own + 1) % total.max(1),
+            Called::Random => {
+                let other = self.dice.below(total.saturating_sub(1));
+                if other < own { other } else { other + 1 }
+            }
+        };
+        uri.push_str("sip:");
+        settings.users.write_user(peer, uri);
+        uri.push('@');
+        uri.push_str(&settings.domain);
+    }
+
+    /// Sees to it that the seat has a connection, up or being opened.
+    pub(super) fn connect(&mut self, number: u32, now_ns: u64) -> Result<(), &'static str> {
+        if !self.is_stream() {
+            return Ok(());
+        }
+        let is_shared = self.shared.settings.lifetime == Lifetime::One;
+        let Some(seat) = self.seats.at(number) else {
+            return Err("no free agent");
+        };
+        let (agent, conn) = (seat.agent, seat.conn);
+        if is_shared && !self.shared_conn.is_some() {
+            self.shared_conn = self.open(0)?;
+        }
+        let wanted = if is_shared {
+            self.shared_conn
+        } else if conn.is_some() {
+            conn
+        } else {
+            let opened = self.open(number)?;
+            self.seats.give_conn(number, opened, now_ns);
+            opened
+        };
+        if is_shared {
+            if wanted == conn {
+                return Ok(());
+            }
+            if let Some(seat) = self.seats.at_mut(number) {
+                seat.conn = wanted;
+            }
+        } else if wanted == conn {
+            return Ok(());
+        }
+        if let (Some(agent), Some(target)) = (agent, self.target_on(number, wanted)) {
+            self.agents.set_proxy(agent, target);
+        }
+        Ok(())
+    }
+
+    /// Opens a connection for a seat, from the address that is its own.
+    pub(super) fn open(&mut self, number: u32) -> Result<ConnId, &'static str> {
+        let Some(target) = self.target_on(number, ConnId::NONE) else {
+            return Err("no socket");
+        };
+        self.net.open(&target).map_err(of_send)
+    }
+
+    /// Where a seat's requests go.
+    pub(super) fn target_on(&self, number: u32, conn: ConnId) -> Option<Target> {
+        let mut target = self.place.target.clone()?;
+        let senders = u32::from(self.place.senders.max(1));
+        target.listener.0 += u16::try_from(number % senders).unwrap_or(0);
+        target.conn = conn;
+        // A connection that is gone is not silently replaced: that would be
+        // another handshake than the one that was asked for.
+        target.may_open = !conn.is_some();
+        Some(target)
+    }
+
+    /// What had the seat's connection to itself is over.
+    pub(super) fn leave(&mut self, number: u32) {
+        let Lifetime::Calls(most) = self.shared.settings.lifetime else {
+            return;
+        };
+        if !self.is_exclusive() {
+            return;
+        }
+        let Some(seat) = self.seats.at_mut(number) else {
+            return;
+        };
+        seat.served += 1;
+        let (conn, agent, is_spent) = (seat.conn, seat.agent, seat.served >= most);
+        if is_spent && conn.is_some() {
+            self.seats.lose_conn(conn);
+            if let (Some(agent), Some(target)) = (agent, self.target_on(number, ConnId::NONE)) {
+                self.agents.set_proxy(agent, target);
+            }
+            self.closing.push(conn);
+        }
+        self.seats.free(number);
+    }
+
+    /// Closes the connections that have served, after what was last sent on them.
+    pub(super) fn close_spent(&mut self) {
+        for conn in self.closing.drain(..) {
+            match self.shared.settings.close {
+                Close::Clean => self.net.close(conn, true),
+                Close::Abrupt => self.net.close(conn, false),
+            }
+        }
+    }
+}
+
+/// What a MESSAGE says.
+const MESSAGE: &[u8] = b"The quick brown fox jumps over the lazy dog.";

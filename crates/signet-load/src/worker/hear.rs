@@ -1,0 +1,403 @@
+//! What happened, and what follows of it: figures are taken, calls hung up,
+//! seats freed.
+
+use measure::{Failure, Setup};
+use sip_dialog::{AgentKey, CallKey, Cause, Event, RequestKey};
+
+use super::jobs::{CallSlot, Purpose};
+use super::seats::Job;
+use super::{Due, Heard, Stage, Unsent, Worker};
+use crate::cause::UNFINISHED;
+use crate::clock::{ms_after, to_ms};
+use crate::mix::Flow;
+use crate::settings::Lifetime;
+
+/// How long until a lost connection is opened again, at least.
+const REOPEN_MS: u64 = 500;
+
+impl Worker {
+    pub(super) fn hear(&mut self, what: Heard) {
+        match what {
+            Heard::Sip { at_ns, event, why } => self.hear_event(at_ns, event, why),
+            Heard::Opened { at_ns, flow } => self.hear_opened(at_ns, &flow),
+            Heard::Closed { conn, why } => self.hear_closed(conn, why),
+        }
+    }
+
+    fn hear_event(&mut self, at_ns: u64, event: Event, why: Option<&'static str>) {
+        match event {
+            Event::Provisional { call, .. } => {
+                if let Some(slot) = self.jobs.call(call)
+                    && slot.first_status_ns == 0
+                {
+                    slot.first_status_ns = at_ns;
+                }
+            }
+            Event::Answered { call } => self.hear_answered(call, at_ns),
+            Event::Ended { call, cause } => self.hear_ended(call, cause, why, at_ns),
+            Event::Failed { call, cause } => self.hear_failed(call, cause, why, at_ns),
+            Event::Incoming { call, .. } => self.hear_incoming(call, at_ns),
+            Event::Established { .. } => self.record.called.established += 1,
+            Event::Received { .. } => self.record.called.received += 1,
+            Event::Registered {
+                agent,
+                request,
+                expires_s,
+            } => {
+                self.hear_reply(agent, request, Ok(expires_s), at_ns);
+            }
+            Event::RegisterFailed {
+                agent,
+                request,
+                cause,
+            } => {
+                self.hear_reply(agent, request, Err(Self::failure(cause, why)), at_ns);
+            }
+            Event::Replied {
+                agent,
+                request,
+                cause,
+            } => {
+                let result = match cause {
+                    Cause::Status(200..=299) => Ok(0),
+                    cause => Err(Self::failure(cause, why)),
+                };
+                self.hear_reply(agent, request, result, at_ns);
+            }
+            // The sockets told it with its reason.
+            Event::Disconnected { .. } => {}
+        }
+    }
+
+    fn hear_answered(&mut self, call: CallKey, at_ns: u64) {
+        let hold_ms = self.shared.settings.hold.draw_ms(&mut self.dice);
+        let Some(slot) = self.jobs.call(call) else {
+            return;
+        };
+        slot.answered_ns = at_ns;
+        let first_status_ns = (slot.first_status_ns > 0).then_some(slot.first_status_ns);
+        let times = Setup {
+            intended_ns: slot.intended_ns,
+            sent_ns: slot.sent_ns,
+            first_status_ns,
+            done_ns: at_ns,
+        };
+        slot.bye_intended_ns =
+            at_ns.saturating_add(hold_ms.saturating_mul(crate::clock::NS_PER_MS));
+        self.record.figures.invite_answered(200, &times);
+        self.record
+            .second
+            .succeeded(times.intended_ns, first_status_ns.unwrap_or(at_ns));
+        if hold_ms == 0 || self.order() != super::orders::RUN {
+            self.hang_up(call, at_ns);
+        } else {
+            self.agenda
+                .start(ms_after(at_ns, hold_ms), Due::HangUp(call));
+        }
+    }
+
+    /// Ends a call of ours that was answered.
+    pub(super) fn hang_up(&mut self, call: CallKey, now_ns: u64) {
+        let Some(slot) = self.jobs.call(call) else {
+            return;
+        };
+        if slot.bye_sent_ns > 0 || slot.answered_ns == 0 {
+            return;
+        }
+        slot.bye_sent_ns = now_ns.max(1);
+        slot.bye_intended_ns = slot.bye_intended_ns.min(now_ns);
+        let number = slot.seat;
+        // Where it has no connection any more, it fails with that cause.
+        let _ = self.connect(number, now_ns);
+        self.record.figures.bye_sent();
+        self.unsent.push(Unsent::Bye(call));
+        self.agents.hang_up(to_ms(now_ns), call, &mut self.outbox);
+    }
+
+    fn hear_ended(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
+        let Some(slot) = self.jobs.take_call(call) else {
+            return;
+        };
+        if !slot.is_caller {
+            let is_good = cause == Cause::PeerHungUp;
+            self.record.called.ended += u64::from(is_good);
+            self.record.called.failed += u64::from(!is_good);
+            return;
+        }
+        match cause {
+            Cause::HungUp => {
+                self.record.figures.bye_ok(
+                    slot.answered_ns,
+                    slot.bye_intended_ns,
+                    slot.bye_sent_ns,
+                    at_ns,
+                );
+                self.record.ended += 1;
+            }
+            Cause::PeerHungUp => {
+                // Ended by the other side: a session that was completed.
+                self.record.figures.completed += 1;
+                self.record
+                    .figures
+                    .sdt
+                    .record(slot.answered_ns, slot.answered_ns, at_ns);
+                self.record.ended += 1;
+            }
+            cause => {
+                let sent_ns = if slot.bye_sent_ns > 0 {
+                    slot.bye_sent_ns
+                } else {
+                    at_ns
+                };
+                self.record.figures.bye_failed(
+                    slot.answered_ns,
+                    slot.bye_intended_ns.min(sent_ns),
+                    sent_ns,
+                    at_ns,
+                );
+                self.record.fail(bye_failure(cause, why));
+            }
+        }
+        self.leave(slot.seat);
+    }
+
+    fn hear_failed(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
+        let Some(slot) = self.jobs.take_call(call) else {
+            return;
+        };
+        if !slot.is_caller {
+            self.record.called.failed += 1;
+            return;
+        }
+        let failure = Self::failure(cause, why);
+        match failure {
+            Failure::Status(status) => {
+                let times = Setup {
+                    intended_ns: slot.intended_ns,
+                    sent_ns: slot.sent_ns,
+                    first_status_ns: None,
+                    done_ns: at_ns,
+                };
+                self.record.figures.invite_answered(status, &times);
+            }
+            other => self.record.figures.invite_failed(other),
+        }
+        self.record.fail(failure);
+        self.leave(slot.seat);
+    }
+
+    /// A REGISTER, OPTIONS or MESSAGE is over; with the time that was granted.
+    fn hear_reply(
+        &mut self,
+        _agent: AgentKey,
+        request: RequestKey,
+        result: Result<u32, Failure>,
+        at_ns: u64,
+    ) {
+        let Some(slot) = self.jobs.take_request(request) else {
+            return;
+        };
+        let Purpose::Arrival(flow) = slot.purpose else {
+            self.registered(&slot, result, at_ns);
+            return;
+        };
+        match result {
+            Ok(expires_s) => {
+                match flow {
+                    Flow::Register => {
+                        self.record
+                            .figures
+                            .register_ok(slot.intended_ns, slot.sent_ns, at_ns)
+                    }
+                    other => {
+                        let figures = self.record.figures.request(other.name());
+                        figures.ok += 1;
+                        figures.delay.record(slot.intended_ns, slot.sent_ns, at_ns);
+                    }
+                }
+                if flow.is_register()
+                    && let Some(seat) = self.seats.at_mut(slot.seat)
+                {
+                    seat.is_registered = expires_s > 0;
+                }
+                self.record.succeed(slot.intended_ns, at_ns);
+            }
+            Err(failure) => self.record.failed(flow, failure),
+        }
+        self.leave(slot.seat);
+    }
+
+    fn hear_opened(&mut self, at_ns: u64, flow: &sip_msg::Flow) {
+        if flow.conn == self.shared_conn {
+            self.shared_conn_local = Some(flow.local);
+            return;
+        }
+        let Some(number) = self.seats.of_conn(flow.conn) else {
+            return;
+        };
+        let Some(seat) = self.seats.at_mut(number) else {
+            return;
+        };
+        let since_ns = std::mem::take(&mut seat.opening_since_ns);
+        let (job, is_ready) = (seat.job, seat.is_ready);
+        if flow.transport.is_secure() {
+            self.record
+                .handshakes
+                .done(false, since_ns, since_ns, at_ns);
+        } else {
+            self.record.connects.record(since_ns, since_ns, at_ns);
+        }
+        // What was asked for while the connection was being opened is written
+        // only now.
+        match job {
+            Job::Call(call) => {
+                if let Some(slot) = self.jobs.call(call)
+                    && slot.answered_ns == 0
+                {
+                    slot.sent_ns = at_ns;
+                }
+            }
+            Job::Request(request) => {
+                if let Some(slot) = self.jobs.request(request) {
+                    slot.sent_ns = at_ns;
+                }
+            }
+            Job::Nothing => {}
+        }
+        if self.shared.settings.lifetime == Lifetime::Agent {
+            if is_ready {
+                self.record.upkeep.reopened += 1;
+                let is_registering = self.shared.settings.register_first;
+                if is_registering {
+                    self.register(number, Purpose::Refresh, at_ns);
+                }
+            } else {
+                self.seat_agent(number, flow.local, at_ns);
+            }
+        }
+    }
+
+    fn hear_closed(&mut self, conn: sip_msg::ConnId, why: &'static str) {
+        if conn == self.shared_conn {
+            self.shared_conn = sip_msg::ConnId::NONE;
+            if self.stage == Stage::SetUp && self.shared_conn_local.is_none() {
+                self.record.upkeep.causes.add(Failure::Other(why));
+            }
+            return;
+        }
+        let was_opening = self
+            .seats
+            .of_conn(conn)
+            .and_then(|number| self.seats.at(number))
+            .is_some_and(|seat| seat.opening_since_ns > 0);
+        let Some(number) = self.seats.lose_conn(conn) else {
+            return;
+        };
+        if was_opening && why == "handshake" {
+            self.record.handshakes.failed += 1;
+        }
+        let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);
+        if self.shared.settings.lifetime != Lifetime::Agent {
+            return;
+        }
+        if is_ready {
+            self.record.upkeep.causes.add(Failure::Other(why));
+            if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
+                let after_ms = REOPEN_MS + self.dice.next() % REOPEN_MS;
+                let now_ms = to_ms(self.clock.now_ns());
+                self.agenda.start(now_ms + after_ms, Due::Reopen(number));
+            }
+        } else if self.stage == Stage::SetUp && was_opening {
+            self.set_up_failed(number, Failure::Other(why));
+        }
+    }
+
+    pub(super) fn do_due(&mut self, now_ns: u64, what: Due) {
+        match what {
+            Due::HangUp(call) => self.hang_up(call, now_ns),
+            Due::Answer(call) => self.answer(call, now_ns),
+            Due::Refresh(number) => {
+                let is_running =
+                    matches!(self.stage, Stage::SetUp | Stage::Waiting | Stage::Running);
+                if is_running
+                    && (self.connect(number, now_ns).is_err()
+                        || !self.register(number, Purpose::Refresh, now_ns))
+                {
+                    // It is registering, or has no way to: later.
+                    self.agenda.start(
+                        to_ms(now_ns) + 1_000 + self.dice.next() % 1_000,
+                        Due::Refresh(number),
+                    );
+                }
+            }
+            Due::Reopen(number) => {
+                let has_conn = self
+                    .seats
+                    .at(number)
+                    .is_some_and(|seat| seat.conn.is_some());
+                if self.stage == Stage::Running
+                    && !has_conn
+                    && self.connect(number, now_ns).is_err()
+                {
+                    self.agenda
+                        .start(to_ms(now_ns) + REOPEN_MS, Due::Reopen(number));
+                }
+            }
+        }
+    }
+
+    /// The run was interrupted: what is held is hung up, what rings is cancelled.
+    pub(super) fn hang_up_all(&mut self, now_ns: u64) {
+        let calls: Vec<CallSlot> = self
+            .jobs
+            .calls()
+            .filter(|slot| slot.is_caller && slot.bye_sent_ns == 0)
+            .copied()
+            .collect();
+        for slot in calls {
+            if slot.answered_ns > 0 {
+                self.hang_up(slot.key, now_ns);
+            } else {
+                self.agents
+                    .hang_up(to_ms(now_ns), slot.key, &mut self.outbox);
+            }
+        }
+    }
+
+    /// What is not over will not be: each is a failure.
+    pub(super) fn give_up_all(&mut self) {
+        let calls: Vec<CallSlot> = self.jobs.calls().copied().collect();
+        for slot in calls {
+            self.jobs.take_call(slot.key);
+            if !slot.is_caller {
+                continue;
+            }
+            if slot.answered_ns == 0 {
+                self.record.figures.invite_failed(UNFINISHED);
+            } else {
+                self.record.figures.byes_failed += 1;
+            }
+            self.record.fail(UNFINISHED);
+        }
+        let requests: Vec<_> = self.jobs.requests().copied().collect();
+        for slot in requests {
+            self.jobs.take_request(slot.key);
+            if let Purpose::Arrival(flow) = slot.purpose {
+                self.record.failed(flow, UNFINISHED);
+            }
+        }
+    }
+}
+
+/// Why a call that was set up did not end well.
+const fn bye_failure(cause: Cause, why: Option<&'static str>) -> Failure {
+    match (cause, why) {
+        (Cause::Timeout, _) => Failure::Other("bye timeout"),
+        (Cause::Status(481), _) => Failure::Other("bye status 481"),
+        (Cause::Status(_), _) => Failure::Other("bye refused"),
+        (Cause::Transport, Some(why)) => Failure::Other(why),
+        (Cause::Transport, None) => Failure::Other("bye transport"),
+        (Cause::NoAck, _) => Failure::Other("no ack"),
+        _ => Failure::Other("bye failed"),
+    }
+}

@@ -1,0 +1,135 @@
+//! What a worker writes down. Plain numbers and histograms of its own: nothing
+//! is shared while the load runs.
+
+use measure::{Causes, Failure, Handshakes, Latency, SecondRecorder, SipFigures};
+
+use crate::mix::Flow;
+
+/// What the called side saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CalledCounts {
+    /// Calls that came.
+    pub incoming: u64,
+    /// Calls that were answered and acknowledged.
+    pub established: u64,
+    /// Calls that the other side ended.
+    pub ended: u64,
+    /// Calls that ended otherwise: never acknowledged, cancelled, cut.
+    pub failed: u64,
+    /// OPTIONS, MESSAGE and REGISTER that were answered.
+    pub received: u64,
+}
+
+impl CalledCounts {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.incoming += other.incoming;
+        self.established += other.established;
+        self.ended += other.ended;
+        self.failed += other.failed;
+        self.received += other.received;
+    }
+}
+
+/// How the agents were brought up, and kept up.
+#[derive(Clone, Debug, Default)]
+pub struct Upkeep {
+    /// Agents that were brought up: connected, and registered where they are to be.
+    pub ready: u64,
+    /// Agents that were not.
+    pub failed: u64,
+    /// Why they were not, and why registrations were lost afterwards.
+    pub causes: Causes,
+    /// Registrations renewed.
+    pub refreshed: u64,
+    /// Connections opened again that were lost.
+    pub reopened: u64,
+}
+
+impl Upkeep {
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.ready += other.ready;
+        self.failed += other.failed;
+        self.causes.merge(&other.causes);
+        self.refreshed += other.refreshed;
+        self.reopened += other.reopened;
+    }
+}
+
+/// One worker's figures.
+pub(crate) struct Recorder {
+    pub(crate) figures: SipFigures,
+    pub(crate) causes: Causes,
+    pub(crate) called: CalledCounts,
+    pub(crate) upkeep: Upkeep,
+    /// From the time that an arrival was due to the time that it began.
+    pub(crate) lateness: Latency,
+    /// TLS handshakes, from the opening of the connection to its being up.
+    pub(crate) handshakes: Handshakes,
+    /// The same of TCP connections.
+    pub(crate) connects: Latency,
+    pub(crate) second: SecondRecorder,
+    /// Arrivals begun.
+    pub(crate) started: u64,
+    /// Arrivals that came to an end, well or not.
+    pub(crate) ended: u64,
+    /// Those that did not end well.
+    pub(crate) failed: u64,
+    /// Datagrams and messages that were no SIP.
+    pub(crate) rubbish: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self {
+            figures: SipFigures::new(),
+            causes: Causes::new(),
+            called: CalledCounts::default(),
+            upkeep: Upkeep::default(),
+            lateness: Latency::new(),
+            handshakes: Handshakes::new(),
+            connects: Latency::new(),
+            second: SecondRecorder::new(),
+            started: 0,
+            ended: 0,
+            failed: 0,
+            rubbish: 0,
+        }
+    }
+
+    /// An arrival was due and began, or could not.
+    pub(crate) fn started(&mut self, flow: Flow, intended_ns: u64, now_ns: u64) {
+        self.started += 1;
+        self.lateness.record(intended_ns, intended_ns, now_ns);
+        self.second.due();
+        self.second.started();
+        match flow {
+            Flow::Call => self.figures.invite_sent(),
+            Flow::Register => self.figures.register_sent(),
+            other => self.figures.request(other.name()).sent += 1,
+        }
+    }
+
+    /// An arrival failed without a call of its own having been set up.
+    pub(crate) fn failed(&mut self, flow: Flow, failure: Failure) {
+        self.fail(failure);
+        match flow {
+            Flow::Call => self.figures.invite_failed(failure),
+            Flow::Register => self.figures.register_failed(),
+            other => self.figures.request(other.name()).failed += 1,
+        }
+    }
+
+    /// An arrival ended and failed; who calls counts the kind.
+    pub(crate) fn fail(&mut self, failure: Failure) {
+        self.ended += 1;
+        self.failed += 1;
+        self.causes.add(failure);
+        self.second.failed();
+    }
+
+    /// An arrival ended well.
+    pub(crate) fn succeed(&mut self, intended_ns: u64, done_ns: u64) {
+        self.ended += 1;
+        self.second.succeeded(intended_ns, done_ns);
+    }
+}

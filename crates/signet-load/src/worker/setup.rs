@@ -1,0 +1,380 @@
+//! Before the run: the agents are made, connected and registered, at a rate of
+//! their own.
+
+use sip_dialog::{AgentConfig, Credentials};
+use sip_msg::{ConnId, ListenerId, Transport};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+
+use super::jobs::{NO_SEAT, Purpose, RequestSlot};
+use super::{Due, Place, Unsent, Worker};
+use crate::cause::of_end;
+use crate::clock::{NS_PER_MS, to_ms};
+use crate::settings::{Lifetime, Settings};
+
+/// Agents that are being brought up at the same time.
+const AT_ONCE_MAX: u64 = 512;
+/// How long the shared connection may take, over and above its own bounds.
+const PATIENCE_NS: u64 = 30_000 * NS_PER_MS;
+/// How often an agent is brought up again that failed.
+const TRIES_MAX: u8 = 3;
+
+/// How far it is.
+#[derive(Default)]
+pub(super) struct SetUp {
+    next: u32,
+    under_way: u64,
+    due_ns: u64,
+    interval_ns: u64,
+    deadline_ns: u64,
+    /// Seats to try again, and how often each was tried.
+    again: Vec<(u32, u8)>,
+    tried: std::collections::HashMap<u32, u8>,
+}
+
+impl SetUp {
+    pub(super) fn next_due_ns(&self, is_setting_up: bool) -> Option<u64> {
+        (is_setting_up && self.under_way < AT_ONCE_MAX).then_some(self.due_ns)
+    }
+}
+
+/// How many seats a worker begins with.
+pub(super) fn seat_count(settings: &Settings, place: &Place) -> usize {
+    if place.target.is_none() {
+        return 0;
+    }
+    match settings.users.count() {
+        0 => 1,
+        all => all / place.of + usize::from(all % place.of > place.index),
+    }
+}
+
+impl Worker {
+    pub(super) fn begin_setup(&mut self) -> Result<(), String> {
+        let now_ns = self.clock.now_ns();
+        let rate_per_s = self.shared.settings.setup_rate_per_s.max(0.1) / self.place.of as f64;
+        self.setup.interval_ns = (1e9 / rate_per_s) as u64;
+        self.setup.due_ns = now_ns;
+        self.setup.deadline_ns = now_ns + PATIENCE_NS;
+        self.add_called_side()?;
+        if self.is_stream() && self.shared.settings.lifetime == Lifetime::One {
+            self.shared_conn = self
+                .open(0)
+                .map_err(|why| format!("cannot connect to {}: {why}", self.where_to()))?;
+        }
+        Ok(())
+    }
+
+    /// Brings agents up; true when all are up or given up.
+    pub(super) fn go_on_setting_up(&mut self, now_ns: u64) -> Result<bool, String> {
+        if self.is_stream()
+            && self.shared.settings.lifetime == Lifetime::One
+            && self.shared_conn_local.is_none()
+        {
+            if !self.shared_conn.is_some() {
+                let why = self.record.upkeep.causes.ranked();
+                let why = why.first().map_or("no answer", |(why, _)| why);
+                return Err(format!("cannot connect to {}: {why}", self.where_to()));
+            }
+            if now_ns > self.setup.deadline_ns {
+                return Err(format!("cannot connect to {}: no answer", self.where_to()));
+            }
+            return Ok(false);
+        }
+        let count = u32::try_from(self.seats.len()).unwrap_or(u32::MAX);
+        for _ in 0..64 {
+            if now_ns < self.setup.due_ns || self.setup.under_way >= AT_ONCE_MAX {
+                return Ok(false);
+            }
+            let number = if self.setup.next < count {
+                self.setup.next += 1;
+                self.setup.next - 1
+            } else if let Some((number, tried)) = self.setup.again.pop() {
+                self.setup.tried.insert(number, tried);
+                number
+            } else {
+                break;
+            };
+            self.setup.due_ns = self
+                .setup
+                .due_ns
+                .max(now_ns.saturating_sub(100 * NS_PER_MS))
+                + self.setup.interval_ns;
+            self.bring_up(number, now_ns);
+        }
+        let is_over =
+            self.setup.next >= count && self.setup.under_way == 0 && self.setup.again.is_empty();
+        if is_over && self.record.upkeep.ready == 0 && count > 0 {
+            let causes = self.record.upkeep.causes.ranked();
+            let why: Vec<String> = causes
+                .iter()
+                .map(|(why, n)| format!("{why} ({n})"))
+                .collect();
+            return Err(format!(
+                "not one of {count} agents could be brought up at {}: {}",
+                self.where_to(),
+                why.join(", ")
+            ));
+        }
+        if is_over {
+            self.setup.tried.clear();
+            self.setup.tried.shrink_to_fit();
+        }
+        Ok(is_over)
+    }
+
+    fn bring_up(&mut self, number: u32, now_ns: u64) {
+        let settings = &self.shared.settings;
+        if self.is_stream() && settings.lifetime == Lifetime::Agent {
+            self.setup.under_way += 1;
+            match self.open(number) {
+                Ok(conn) => self.seats.give_conn(number, conn, now_ns),
+                Err(why) => self.set_up_failed(number, measure::Failure::Other(why)),
+            }
+            return;
+        }
+        self.setup.under_way += 1;
+        let local = self.local_of(number);
+        self.seat_agent(number, local, now_ns);
+    }
+
+    /// The agent's connection is up: makes the agent, if it is not there yet.
+    pub(super) fn seat_agent(&mut self, number: u32, local: SocketAddr, now_ns: u64) {
+        let had_agent = self
+            .seats
+            .at(number)
+            .is_some_and(|seat| seat.agent.is_some());
+        if !had_agent && !self.make_agent(number, local) {
+            self.set_up_failed(number, measure::Failure::Other("no room"));
+            return;
+        }
+        if !self.shared.settings.register_first {
+            self.set_up_done(number);
+            return;
+        }
+        if let Err(why) = self.connect(number, now_ns) {
+            self.set_up_failed(number, measure::Failure::Other(why));
+            return;
+        }
+        if !self.register(number, Purpose::SetUp, now_ns) {
+            self.set_up_failed(number, measure::Failure::Other("no room"));
+        }
+    }
+
+    /// Makes the agent of a seat. `local` is the address of its contact.
+    fn make_agent(&mut self, number: u32, local: SocketAddr) -> bool {
+        let settings = &self.shared.settings;
+        let global = number as usize * self.place.of + self.place.index;
+        let mut user = String::new();
+        settings.users.write_user(global, &mut user);
+        if user.is_empty() {
+            user.push_str("load");
+        }
+        let conn = self.seats.at(number).map_or(ConnId::NONE, |seat| seat.conn);
+        let conn = if self.is_stream() && settings.lifetime == Lifetime::One {
+            self.shared_conn
+        } else {
+            conn
+        };
+        let Some(proxy) = self.target_on(number, conn) else {
+            return false;
+        };
+        let scheme_param = match proxy.transport {
+            Transport::Udp => String::new(),
+            other => format!(";transport={}", other.uri_name()),
+        };
+        let config = AgentConfig {
+            aor: format!("sip:{user}@{}", settings.domain),
+            contact: format!("sip:{user}@{local}{scheme_param}"),
+            contact_params: String::new(),
+            sent_by: local.to_string(),
+            registrar: format!("sip:{}", settings.domain),
+            credentials: settings.users.password(global).map(|password| Credentials {
+                realm: settings.realm.clone(),
+                user: user.clone(),
+                password,
+            }),
+            proxy,
+        };
+        let Some(agent) = self.agents.add_agent(&config) else {
+            return false;
+        };
+        self.seats.seat_down(number, agent);
+        if conn.is_some()
+            && let Some(seat) = self.seats.at_mut(number)
+        {
+            seat.conn = conn;
+        }
+        true
+    }
+
+    /// One seat more, for a job that has a connection to itself.
+    pub(super) fn seat_more(&mut self, _now_ns: u64) -> Option<u32> {
+        if self.shared.settings.users.count() > 0 {
+            return None;
+        }
+        let number = self.seats.grow();
+        let local = self.local_of(number);
+        if !self.make_agent(number, local) {
+            return None;
+        }
+        if let Some(seat) = self.seats.at_mut(number) {
+            seat.is_ready = true;
+        }
+        Some(number)
+    }
+
+    /// Sends a REGISTER that is no arrival.
+    pub(super) fn register(&mut self, number: u32, purpose: Purpose, now_ns: u64) -> bool {
+        let Some(agent) = self.seats.at(number).and_then(|seat| seat.agent) else {
+            return false;
+        };
+        let expires_s = self.shared.settings.expires_s;
+        let Some(key) = self
+            .agents
+            .register(to_ms(now_ns), agent, expires_s, &mut self.outbox)
+        else {
+            return false;
+        };
+        self.jobs.keep_request(RequestSlot {
+            key,
+            purpose,
+            seat: number,
+            intended_ns: now_ns,
+            sent_ns: now_ns,
+        });
+        self.unsent.push(Unsent::Request(key));
+        true
+    }
+
+    /// A registration that was no arrival is over.
+    pub(super) fn registered(
+        &mut self,
+        slot: &RequestSlot,
+        result: Result<u32, measure::Failure>,
+        now_ns: u64,
+    ) {
+        match (slot.purpose, result) {
+            (Purpose::SetUp, Ok(expires_s)) => {
+                self.keep_fresh(slot.seat, expires_s, now_ns);
+                self.set_up_done(slot.seat);
+            }
+            (Purpose::SetUp, Err(failure)) => self.set_up_failed(slot.seat, failure),
+            (_, Ok(expires_s)) => {
+                self.record.upkeep.refreshed += 1;
+                self.keep_fresh(slot.seat, expires_s, now_ns);
+            }
+            (_, Err(failure)) => {
+                self.record.upkeep.causes.add(failure);
+                if let Some(seat) = self.seats.at_mut(slot.seat) {
+                    seat.is_registered = false;
+                }
+                // As good as a registration that lasts a few seconds.
+                self.agenda.start(
+                    to_ms(now_ns) + 5_000 + self.dice.next() % 5_000,
+                    Due::Refresh(slot.seat),
+                );
+            }
+        }
+    }
+
+    /// Renews the registration at half of its time, give or take a fifth: agents
+    /// that were registered in one rush must not be renewed in one.
+    pub(super) fn keep_fresh(&mut self, number: u32, expires_s: u32, now_ns: u64) {
+        let Some(seat) = self.seats.at_mut(number) else {
+            return;
+        };
+        seat.is_registered = expires_s > 0;
+        if expires_s > 0 && self.shared.settings.register_first {
+            let half_ms = u64::from(expires_s) * 500;
+            let after_ms = half_ms - half_ms / 5 + self.dice.next() % (half_ms * 2 / 5).max(1);
+            self.agenda
+                .start(to_ms(now_ns) + after_ms, Due::Refresh(number));
+        }
+    }
+
+    fn set_up_done(&mut self, number: u32) {
+        self.setup.under_way = self.setup.under_way.saturating_sub(1);
+        self.record.upkeep.ready += 1;
+        if let Some(seat) = self.seats.at_mut(number) {
+            seat.is_ready = true;
+        }
+        if self.is_exclusive() {
+            self.seats.free(number);
+        }
+    }
+
+    /// An agent could not be brought up; it is tried again a few times.
+    pub(super) fn set_up_failed(&mut self, number: u32, failure: measure::Failure) {
+        self.setup.under_way = self.setup.under_way.saturating_sub(1);
+        let tried = self.setup.tried.get(&number).copied().unwrap_or(1);
+        self.record.upkeep.causes.add(failure);
+        let is_final = matches!(failure, measure::Failure::Status(400..=499));
+        if tried < TRIES_MAX && !is_final {
+            self.setup.again.push((number, tried + 1));
+        } else {
+            self.record.upkeep.failed += 1;
+        }
+    }
+
+    /// The address in the contact of a seat without a connection.
+    pub(super) fn local_of(&self, number: u32) -> SocketAddr {
+        if let Some(local) = self.shared_conn_local {
+            return local;
+        }
+        let listener = self
+            .target_on(number, ConnId::NONE)
+            .map_or(ListenerId(0), |target| target.listener);
+        let mut local = self
+            .net
+            .local_addr(listener)
+            .unwrap_or(SocketAddr::from(([127, 0, 0, 1], 0)));
+        if local.port() == 0 {
+            // Nobody listens there; what comes back comes on the connection.
+            local.set_port(5_060);
+        }
+        local
+    }
+
+    pub(super) fn where_to(&self) -> String {
+        self.place
+            .target
+            .as_ref()
+            .map_or_else(String::new, |target| {
+                let mut text = String::new();
+                let _ = write!(text, "{}:{}", target.transport.uri_name(), target.remote);
+                text
+            })
+    }
+
+    /// Of the seats, none: an agent of the called side.
+    pub(super) fn called_agent(
+        &self,
+        listener: ListenerId,
+        transport: Transport,
+    ) -> Option<AgentConfig> {
+        let local = self.net.local_addr(listener)?;
+        let _ = NO_SEAT;
+        Some(AgentConfig {
+            aor: format!("sip:answer@{local}"),
+            contact: format!("sip:answer@{local};transport={}", transport.uri_name()),
+            contact_params: String::new(),
+            sent_by: local.to_string(),
+            registrar: format!("sip:{local}"),
+            credentials: None,
+            proxy: sip_msg::Target {
+                transport,
+                listener,
+                remote: local,
+                conn: ConnId::NONE,
+                may_open: true,
+                tls_name: None,
+            },
+        })
+    }
+
+    /// Turns a dialog's cause into a failure.
+    pub(super) fn failure(cause: sip_dialog::Cause, why: Option<&'static str>) -> measure::Failure {
+        of_end(cause, why)
+    }
+}
