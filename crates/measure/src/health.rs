@@ -162,7 +162,10 @@ impl Health {
                 ),
             );
         }
-        if let Some((name, share)) = self.busiest_thread().filter(|(_, share)| *share > bounds.thread_cpu_share) {
+        if let Some((name, share)) = self
+            .busiest_thread()
+            .filter(|(_, share)| *share > bounds.thread_cpu_share)
+        {
             doubt(
                 "own cpu",
                 share,
@@ -228,7 +231,8 @@ impl Health {
                 "interrupted",
                 self.sent as f64,
                 self.due as f64,
-                "The run was stopped before its end: the figures are of the part that ran.".to_owned(),
+                "The run was stopped before its end: the figures are of the part that ran."
+                    .to_owned(),
             );
         }
         doubts

@@ -113,12 +113,12 @@ impl Latency {
 
     /// Any percentile (0 to 100) from the intended time, in microseconds.
     pub fn intended_us(&self, percent: f64) -> u64 {
-        self.intended.value_at_percentile(percent)
+        self.intended.value_at_quantile(percent / 100.0)
     }
 
     /// Any percentile (0 to 100) from the actual send, in microseconds.
     pub fn actual_us(&self, percent: f64) -> u64 {
-        self.actual.value_at_percentile(percent)
+        self.actual.value_at_quantile(percent / 100.0)
     }
 }
 
@@ -147,11 +147,11 @@ fn quantiles(histogram: &Histogram<u64>) -> Quantiles {
     Quantiles {
         mean_us: histogram.mean(),
         min_us: histogram.min(),
-        p50_us: histogram.value_at_percentile(50.0),
-        p90_us: histogram.value_at_percentile(90.0),
-        p95_us: histogram.value_at_percentile(95.0),
-        p99_us: histogram.value_at_percentile(99.0),
-        p999_us: histogram.value_at_percentile(99.9),
+        p50_us: histogram.value_at_quantile(0.50),
+        p90_us: histogram.value_at_quantile(0.90),
+        p95_us: histogram.value_at_quantile(0.95),
+        p99_us: histogram.value_at_quantile(0.99),
+        p999_us: histogram.value_at_quantile(0.999),
         max_us: histogram.max(),
     }
 }

@@ -49,7 +49,10 @@ pub use latency::{Latency, LatencySummary, Quantiles};
 pub use pace::{Arrivals, PaceError, Pacer, Phase, Schedule};
 pub use result::{Handshakes, Host, ResultError, RunResult, Watched};
 pub use retransmissions::Retransmissions;
-pub use search::{Outcome, Peak, PeakSearch, Rfc7502, SearchConfig, Step};
+pub use search::{
+    Ending, Outcome, Peak, PeakSearch, Rfc7502, Rfc7502Config, Rfc7502Peak, Rfc7502Report,
+    SearchConfig, Step, Try,
+};
 pub use series::{Second, SecondPart, SecondRecorder, Series};
 pub use sip::{Causes, Failure, Ratios, RequestFigures, Setup, SipFigures};
 pub use terminal::{Live, Screen};

@@ -171,16 +171,17 @@ impl Schedule {
 
     /// The highest rate of any phase.
     pub fn rate_max_per_s(&self) -> f64 {
-        self.phases
-            .iter()
-            .fold(0.0, |max, phase| phase.from_per_s.max(phase.to_per_s).max(max))
+        self.phases.iter().fold(0.0, |max, phase| {
+            phase.from_per_s.max(phase.to_per_s).max(max)
+        })
     }
 
     /// Arrivals: exact for constant spacing, the mean for Poisson.
     pub fn expected(&self) -> u64 {
-        let total: f64 = self.phases.iter().fold(0.0, |sum, phase| {
-            whole(sum + phase.count())
-        });
+        let total: f64 = self
+            .phases
+            .iter()
+            .fold(0.0, |sum, phase| whole(sum + phase.count()));
         let total = total.ceil() as u64;
         self.limit.map_or(total, |limit| limit.min(total))
     }
@@ -200,7 +201,11 @@ impl Schedule {
 /// phase could have an arrival too many in its last nanosecond.
 fn whole(count: f64) -> f64 {
     let near = count.round();
-    if (count - near).abs() < 1e-6 { near } else { count }
+    if (count - near).abs() < 1e-6 {
+        near
+    } else {
+        count
+    }
 }
 
 /// Walks the arrivals of a [`Schedule`] in order, each in constant time.

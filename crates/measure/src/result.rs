@@ -306,11 +306,15 @@ impl RunResult {
         let head: Head = serde_json::from_str(text).map_err(json)?;
         if head.format.as_deref() != Some(FORMAT) || head.version != Some(u64::from(VERSION)) {
             let quoted = |format: Option<String>| {
-                format.map_or_else(|| "no \"format\"".to_owned(), |f| format!("\"format\": {f:?}"))
+                format.map_or_else(
+                    || "no \"format\"".to_owned(),
+                    |f| format!("\"format\": {f:?}"),
+                )
             };
-            let version = head
-                .version
-                .map_or_else(|| "no \"version\"".to_owned(), |v| format!("\"version\": {v}"));
+            let version = head.version.map_or_else(
+                || "no \"version\"".to_owned(),
+                |v| format!("\"version\": {v}"),
+            );
             return Err(ResultError::Form {
                 path: String::new(),
                 found: format!("it has {}, {version}", quoted(head.format)),

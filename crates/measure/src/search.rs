@@ -21,8 +21,8 @@ mod rfc7502;
 
 use serde::{Deserialize, Serialize};
 
-pub use peak::{Peak, PeakSearch, SearchConfig};
-pub use rfc7502::{Rfc7502, Rfc7502Config, Rfc7502Report};
+pub use peak::{Ending, Peak, PeakSearch, SearchConfig};
+pub use rfc7502::{Rfc7502, Rfc7502Config, Rfc7502Peak, Rfc7502Report};
 
 /// What the caller does next.
 #[derive(Clone, Debug, PartialEq)]

@@ -54,12 +54,18 @@ impl Threshold {
     /// # Errors
     /// Says where, and which names are known.
     pub fn parse(text: &str) -> Result<Self, ThresholdError> {
-        Ok(Self { text: text.to_owned() })
+        Ok(Self {
+            text: text.to_owned(),
+        })
     }
 
     /// Holds the result against the condition.
     pub fn evaluate(&self, _result: &RunResult) -> ThresholdVerdict {
-        ThresholdVerdict { threshold: self.text.clone(), value: None, crossed: false }
+        ThresholdVerdict {
+            threshold: self.text.clone(),
+            value: None,
+            crossed: false,
+        }
     }
 
     /// Every name that a condition may use, with what it means.

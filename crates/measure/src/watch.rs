@@ -171,17 +171,26 @@ impl Watcher {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let entries = fs::read_dir(&self.proc_dir).into_iter().flatten().flatten();
         for entry in entries {
-            let pid = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok());
+            let pid = entry
+                .file_name()
+                .to_str()
+                .and_then(|n| n.parse::<u32>().ok());
             let stat = fs::read_to_string(entry.path().join("stat"));
             if let (Some(pid), Some(stat)) = (pid, stat.ok().and_then(|text| parse_stat(&text))) {
                 children.entry(stat.parent).or_default().push(pid);
                 all.insert(pid, stat);
             }
         }
-        let known = self.seen.keys().filter(|(pid, start)| {
-            all.get(pid).is_some_and(|stat| stat.start_ticks == *start)
-        });
-        let mut queue: Vec<u32> = self.roots.iter().copied().chain(known.map(|&(pid, _)| pid)).collect();
+        let known = self
+            .seen
+            .keys()
+            .filter(|(pid, start)| all.get(pid).is_some_and(|stat| stat.start_ticks == *start));
+        let mut queue: Vec<u32> = self
+            .roots
+            .iter()
+            .copied()
+            .chain(known.map(|&(pid, _)| pid))
+            .collect();
         let mut family = BTreeSet::new();
         while let Some(pid) = queue.pop() {
             if all.contains_key(&pid) && family.insert(pid) {
@@ -215,7 +224,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 fn tasks(dir: &std::path::Path) -> Vec<(u64, u64)> {
-    let entries = fs::read_dir(dir.join("task")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(dir.join("task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     entries
         .filter_map(|entry| {
             let task = entry.file_name().to_str()?.parse().ok()?;

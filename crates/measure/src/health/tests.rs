@@ -1,1 +1,1 @@
-use super as _;
+

@@ -28,11 +28,7 @@ impl std::error::Error for PaceError {}
 pub fn parse_rate_per_s(text: &str) -> Result<f64, PaceError> {
     let mut reader = Reader::new(text);
     let number = reader.number("a rate such as 2000/s")?;
-    let per_s = if reader.at_end() {
-        1.0
-    } else {
-        reader.per()?
-    };
+    let per_s = if reader.at_end() { 1.0 } else { reader.per()? };
     reader.end("a rate such as 2000/s")?;
     reader.bounded_rate(number, per_s)
 }
@@ -96,8 +92,10 @@ impl<'a> Reader<'a> {
             }
             let to = self.number("the last rate, as in \"ramp 100..2000/s over 60s\"")?;
             let per_s = self.per()?;
-            let (from_per_s, to_per_s) =
-                (self.bounded_rate(from, per_s)?, self.bounded_rate(to, per_s)?);
+            let (from_per_s, to_per_s) = (
+                self.bounded_rate(from, per_s)?,
+                self.bounded_rate(to, per_s)?,
+            );
             self.keyword("over")?;
             phases.push(Phase {
                 duration_ns: self.duration()?,
@@ -151,9 +149,16 @@ impl<'a> Reader<'a> {
         let mut len = rest.bytes().take_while(u8::is_ascii_digit).count();
         let fraction = rest.get(len..).unwrap_or("");
         if fraction.starts_with('.') && !fraction.starts_with("..") {
-            len += 1 + fraction.bytes().skip(1).take_while(u8::is_ascii_digit).count();
+            len += 1 + fraction
+                .bytes()
+                .skip(1)
+                .take_while(u8::is_ascii_digit)
+                .count();
         }
-        let Some(number) = rest.get(..len).and_then(|digits| digits.parse::<f64>().ok()) else {
+        let Some(number) = rest
+            .get(..len)
+            .and_then(|digits| digits.parse::<f64>().ok())
+        else {
             return self.fail(format!("expected {expected}"));
         };
         self.at += len;
@@ -240,7 +245,9 @@ impl<'a> Reader<'a> {
         if self.word(word) {
             return Ok(());
         }
-        self.fail(format!("expected \"{word}\" and a duration, such as \"{word} 30s\""))
+        self.fail(format!(
+            "expected \"{word}\" and a duration, such as \"{word} 30s\""
+        ))
     }
 
     fn word(&mut self, word: &str) -> bool {
@@ -299,7 +306,9 @@ impl<'a> Reader<'a> {
     }
 
     fn column(&self, at: usize) -> usize {
-        self.text.get(..at).map_or(1, |before| before.chars().count() + 1)
+        self.text
+            .get(..at)
+            .map_or(1, |before| before.chars().count() + 1)
     }
 
     fn fail<T>(&self, message: String) -> Result<T, PaceError> {

@@ -1,0 +1,109 @@
+use super::*;
+
+fn near(a: f64, b: f64, within: f64) {
+    assert!((a - b).abs() <= within, "{a} is not {b} within {within}");
+}
+
+#[test]
+fn the_interval_of_a_known_sample() {
+    // 4.8 and 5.2 around 5: t(1) = 12.706, s = 0.2828, half = 12.706 * 0.2828 / sqrt(2) = 2.5412.
+    let (mean, low, high) = interval_95(&[4.8, 5.2]);
+    near(mean, 5.0, 1e-9);
+    near(low, 5.0 - 2.5412, 1e-3);
+    near(high, 5.0 + 2.5412, 1e-3);
+    assert_eq!(interval_95(&[7.0]), (7.0, 7.0, 7.0));
+    assert_eq!(interval_95(&[]), (0.0, 0.0, 0.0));
+}
+
+#[test]
+fn student_t_falls_towards_the_normal_distribution() {
+    for (degrees, t) in [
+        (1, 12.706),
+        (4, 2.776),
+        (30, 2.042),
+        (40, 2.021),
+        (60, 2.000),
+        (120, 1.980),
+    ] {
+        near(student_t_95(degrees), t, 0.001);
+    }
+    assert!(student_t_95(0).is_infinite());
+    near(student_t_95(1_000_000), 1.960, 0.001);
+}
+
+#[test]
+fn wilson_is_the_published_value() {
+    // 10 of 100, two-sided 95%: 0.0552 to 0.1744.
+    near(wilson_low(10, 100, 1.96), 0.0552, 0.0001);
+    assert_eq!(wilson_low(0, 100, 1.96), 0.0);
+    assert_eq!(wilson_low(0, 0, 1.96), 0.0);
+    near(wilson_low(100, 100, 1.96), 0.9630, 0.0001);
+}
+
+#[test]
+fn the_normal_distribution_is_the_published_table() {
+    for (z, p) in [
+        (0.0, 1.0),
+        (1.0, 0.3173),
+        (1.96, 0.0500),
+        (2.576, 0.0100),
+        (-1.96, 0.0500),
+    ] {
+        near(normal_two_sided(z), p, 0.0001);
+    }
+}
+
+#[test]
+fn mann_whitney_tells_apart_and_not() {
+    let a: Vec<f64> = (0..10).map(f64::from).collect();
+    let b: Vec<f64> = (20..30).map(f64::from).collect();
+    // U = 0, n = 10 and 10: z = (50 - 0.5) / sqrt(175) = 3.742.
+    near(mann_whitney(&a, &b), 0.00018, 0.00001);
+    near(mann_whitney(&a, &a), 1.0, 1e-6);
+    assert_eq!(mann_whitney(&[3.0; 8], &[3.0; 8]), 1.0, "all ties");
+    assert_eq!(mann_whitney(&[], &a), 1.0);
+    assert_eq!(mann_whitney(&a, &b), mann_whitney(&b, &a));
+}
+
+#[test]
+fn blocks_take_in_the_rest() {
+    assert_eq!(block_means(&[1.0, 3.0, 5.0, 7.0, 9.0], 2), [2.0, 7.0]);
+    assert_eq!(block_means(&[1.0, 3.0], 5), [2.0]);
+    assert!(block_means(&[], 5).is_empty());
+}
+
+#[test]
+fn the_bootstrap_is_repeatable_and_as_wide_as_theory_says() {
+    let mut random = Random::new(5);
+    let values: Vec<f64> = (0..400).map(|_| 10.0 + random.normal()).collect();
+    let mut means = bootstrap_means(&values, 7, 2_000, &mut Random::new(1));
+    assert_eq!(
+        means,
+        bootstrap_means(&values, 7, 2_000, &mut Random::new(1))
+    );
+    near(mean(&means), mean(&values), 0.01);
+    // Deviation of a mean of 400: 1/20.
+    near(deviation(&means), 0.05, 0.01);
+    means.sort_by(f64::total_cmp);
+    near(
+        quantile(&means, 0.975) - quantile(&means, 0.025),
+        2.0 * 1.96 * 0.05,
+        0.04,
+    );
+    assert!(bootstrap_means(&[], 3, 10, &mut random).is_empty());
+}
+
+#[test]
+fn dependent_values_have_wider_blocks() {
+    let mut random = Random::new(9);
+    let mut level = 0.0;
+    let values: Vec<f64> = (0..400)
+        .map(|_| {
+            level = 0.9 * level + random.normal();
+            level
+        })
+        .collect();
+    let alone = deviation(&bootstrap_means(&values, 1, 2_000, &mut Random::new(1)));
+    let blocks = deviation(&bootstrap_means(&values, 20, 2_000, &mut Random::new(1)));
+    assert!(blocks > 1.8 * alone, "{blocks} and {alone}");
+}
