@@ -258,10 +258,10 @@ impl ClientTls {
         self.state().settings.resumption
     }
 
-    /// For how many peers sessions are remembered, over all identities that
-    /// share them.
+    /// With how many peers a connection could be resumed, over all identities
+    /// that share the bound. Looks at each of them.
     pub fn session_count(&self) -> usize {
-        self.sessions.len()
+        self.sessions.resumable_count()
     }
 
     /// Forgets the sessions of all identities that share them.

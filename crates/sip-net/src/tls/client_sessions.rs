@@ -46,8 +46,15 @@ impl ClientSessions {
         })
     }
 
-    /// For how many peers something is remembered.
-    pub(crate) fn len(&self) -> usize {
+    /// With how many peers a connection could be resumed.
+    pub(crate) fn resumable_count(&self) -> usize {
+        let table = self.table();
+        let peers = table.peers.values();
+        peers.filter(|peer| peer.tls12.is_some() || !peer.tls13.is_empty()).count()
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.table().peers.len()
     }
 

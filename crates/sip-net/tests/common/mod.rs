@@ -2,12 +2,15 @@
 // Each test file uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod openssl;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 use sip_net::{
-    CloseReason, HandshakeError, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind,
+    ClientTls, CloseReason, HandshakeConfig, HandshakeError, HandshakePool, ListenerConfig, Net,
+    NetConfig, NetEvent, SendError, ServerTls, bind,
 };
 
 /// What happened, with the bytes copied.
@@ -28,6 +31,8 @@ pub enum Seen {
 pub struct Bench {
     pub net: Net,
     pub seen: Vec<Seen>,
+    /// Messages that were answered by `openssl::s_client`.
+    pub answered: usize,
 }
 
 impl Bench {
@@ -36,6 +41,7 @@ impl Bench {
         Self {
             net: Net::new(0, config, sockets.remove(0)).unwrap(),
             seen: Vec::new(),
+            answered: 0,
         }
     }
 
@@ -118,6 +124,13 @@ pub fn opened(seen: &Seen) -> Option<Flow> {
     }
 }
 
+pub fn handshake_failed(seen: &Seen) -> Option<HandshakeError> {
+    match seen {
+        Seen::HandshakeFailed(_, error) => Some(*error),
+        _ => None,
+    }
+}
+
 pub fn send_failed(seen: &Seen) -> Option<(u64, SendError)> {
     match seen {
         Seen::SendFailed(cookie, error) => Some((*cookie, *error)),
@@ -134,6 +147,38 @@ pub fn to(transport: Transport, remote: SocketAddr) -> Target {
         may_open: true,
         tls_name: None,
     }
+}
+
+/// A TLS peer under a name.
+pub fn named(remote: SocketAddr, name: &str) -> Target {
+    Target {
+        tls_name: Some(name.into()),
+        ..to(Transport::Tls, remote)
+    }
+}
+
+/// A TLS listener and all that its handshakes need.
+pub fn tls_server(tls: ServerTls) -> Bench {
+    tls_server_with(std::sync::Arc::new(tls), HandshakeConfig::default())
+}
+
+pub fn tls_server_with(tls: std::sync::Arc<ServerTls>, handshakes: HandshakeConfig) -> Bench {
+    let config = NetConfig {
+        handshakes: Some(HandshakePool::start(handshakes).unwrap()),
+        ..NetConfig::default()
+    };
+    Bench::new(&[ListenerConfig::tls(any_port("127.0.0.1"), tls)], config)
+}
+
+/// A client that opens TLS connections.
+pub fn tls_client(tls: ClientTls) -> Bench {
+    let config = NetConfig {
+        client_tls: Some(std::sync::Arc::new(tls)),
+        handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::outbound(Transport::Tls, any_port("127.0.0.1"));
+    Bench::new(&[listener], config)
 }
 
 pub fn any_port(ip: &str) -> SocketAddr {
