@@ -121,6 +121,7 @@ pub(crate) fn settings(
             record_route: config.proxy.record_route,
             timer_c_ms: config.proxy.timer_c_ms,
             max_breadth: config.proxy.max_breadth,
+            trying_at_once: config.proxy.trying_at_once,
             branches_max: config.proxy.branches_max,
             serial_timeout_ms: config.proxy.serial_timeout_ms,
             resolve_timeout_ms: config.proxy.resolve_timeout_ms,

@@ -130,6 +130,9 @@ pub struct ProxySettings {
     pub max_breadth: u32,
     /// Branches that one request may have in all; past it the rest is not tried.
     pub branches_max: usize,
+    /// Whether 100 is sent to an INVITE as soon as it is let in, and not only
+    /// when nothing else came within 200 ms (RFC 3261 17.2.1).
+    pub trying_at_once: bool,
     /// How long one branch of a serial search may ring before the next is tried.
     pub serial_timeout_ms: u64,
     /// How long a request waits for DNS before the branch fails.
@@ -203,6 +206,7 @@ impl Default for ProxySettings {
             record_route: true,
             timer_c_ms: 185_000,
             max_breadth: 60,
+            trying_at_once: false,
             branches_max: 32,
             serial_timeout_ms: 20_000,
             resolve_timeout_ms: 5_000,

@@ -228,6 +228,8 @@ pub struct Proxy {
     /// Max-Breadth where a request has none.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
     pub max_breadth: u32,
+    /// Whether 100 is sent at once, and not only when nothing else came within 200 ms.
+    pub trying_at_once: bool,
     /// Branches of one request in all.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
     pub branches_max: usize,
@@ -249,6 +251,7 @@ impl Default for Proxy {
             record_route: engine.record_route,
             timer_c_ms: engine.timer_c_ms,
             max_breadth: engine.max_breadth,
+            trying_at_once: engine.trying_at_once,
             branches_max: engine.branches_max,
             serial_timeout_ms: engine.serial_timeout_ms,
             resolve_timeout_ms: engine.resolve_timeout_ms,

@@ -159,6 +159,8 @@ impl Shard {
         self.settle(now, key, context, out);
     }
 
+    // RFC 3261 17.2.1: "The server transaction MUST generate a 100 (Trying) response unless it
+    // knows that the TU will generate a provisional or final response within 200 ms"
     fn trying_due(&mut self, now: Now, server: ServerId, context: u64, out: &mut Outputs) {
         let outbox = &mut out.outbox;
         match Owner::decode(context) {

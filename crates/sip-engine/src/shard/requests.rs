@@ -344,7 +344,10 @@ impl Shard {
             // immediate provisional on that server transaction (such as 100 Trying) as
             // described in Section 8.2.6.  Thus, a stateful proxy SHOULD NOT generate 100
             // (Trying) responses to non-INVITE requests."
-            if context.method == Method::Invite {
+            // RFC 3261 17.2.1: "The server transaction MUST generate a 100 (Trying) response
+            // unless it knows that the TU will generate a provisional or final response within
+            // 200 ms". It will: the next hop's, or its own when the transaction reminds it.
+            if context.method == Method::Invite && self.settings.proxy.trying_at_once {
                 self.txns.respond_trying(
                     now.mono_ms,
                     server,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
-use sip_engine::settings::{Listener, Settings};
+use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport};
@@ -71,7 +71,8 @@ impl Sent {
 }
 
 /// Settings without authentication, for the domain `example.org`, with a
-/// listener for each transport at 192.0.2.1.
+/// listener for each transport at 192.0.2.1. An INVITE that is let in is
+/// answered 100 at once: so a test sees that it was.
 pub fn settings() -> Settings {
     let listener = |transport, bound: &str| {
         let bound: SocketAddr = bound.parse().unwrap();
@@ -91,6 +92,10 @@ pub fn settings() -> Settings {
             listener(Transport::Udp, "[2001:db8::1]:5060"),
         ],
         authenticate: None,
+        proxy: ProxySettings {
+            trying_at_once: true,
+            ..ProxySettings::default()
+        },
         ..Settings::default()
     }
 }
