@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::process::Process;
@@ -76,9 +77,12 @@ impl Caller {
         folder: &Path,
     ) -> Result<Self, String> {
         let stat = folder.join("sipp-uac.csv");
+        // Each caller has an address of its own, and so ports that nobody used.
+        static CALLERS: AtomicU8 = AtomicU8::new(0);
+        let last = 10 + CALLERS.fetch_add(1, Ordering::Relaxed) % 240;
         let _ = fs::remove_file(&stat);
         let mut arguments = words(&format!(
-            "-sn uac -i 127.0.0.1 -p 5080 -t {} -r {rate} -m {calls} -l 15000 -nostdin -trace_stat -fd 1 -max_socket 17000 -timeout 120 -stf",
+            "-sn uac -i 127.0.0.{last} -p 5080 -t {} -r {rate} -m {calls} -l 15000 -nostdin -trace_stat -fd 1 -max_socket 17000 -timeout 120 -stf",
             transport.flag()
         ));
         arguments.push(stat.display().to_string());
