@@ -2,7 +2,7 @@
 
 use measure::Failure;
 use sip_dialog::Cause;
-use sip_net::{CloseReason, SendError};
+use sip_net::{CertificateFault, CloseReason, HandshakeError, HandshakeFailure, SendError};
 
 /// No agent was free to do it.
 pub(crate) const NO_AGENT: Failure = Failure::Other("no free agent");
@@ -11,11 +11,11 @@ pub(crate) const NO_ROOM: Failure = Failure::Other("no room");
 /// The run ended first.
 pub(crate) const UNFINISHED: Failure = Failure::Other("unfinished");
 
-/// Why a socket gave a message up.
-pub(crate) const fn of_send(error: SendError) -> &'static str {
+/// Why a socket gave a message up. `handshake` is why the last handshake failed.
+pub(crate) const fn of_send(error: SendError, handshake: &'static str) -> &'static str {
     match error {
         SendError::Gone => "closed",
-        SendError::Closed(reason) => of_close(reason),
+        SendError::Closed(reason) => of_close(reason, handshake),
         SendError::Full => "queue full",
         SendError::Unsendable => "unsendable",
         SendError::Unreachable => "unreachable",
@@ -24,7 +24,7 @@ pub(crate) const fn of_send(error: SendError) -> &'static str {
 }
 
 /// Why a connection is gone.
-pub(crate) const fn of_close(reason: CloseReason) -> &'static str {
+pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'static str {
     match reason {
         CloseReason::Peer => "closed",
         CloseReason::Broken => "reset",
@@ -35,9 +35,35 @@ pub(crate) const fn of_close(reason: CloseReason) -> &'static str {
         CloseReason::Malformed => "rubbish",
         CloseReason::ConnectFailed => "connect refused",
         CloseReason::ConnectTimeout => "connect timeout",
-        CloseReason::Handshake => "handshake",
+        CloseReason::Handshake => handshake,
         CloseReason::Tls => "tls record",
         CloseReason::Refused => "too many handshakes",
+    }
+}
+
+/// Why a handshake failed.
+pub(crate) const fn of_handshake(error: &HandshakeError) -> &'static str {
+    use CertificateFault as Fault;
+    match (error.failure, error.fault) {
+        (HandshakeFailure::TimedOut, _) => "handshake: timed out",
+        (HandshakeFailure::Cut, _) => "handshake: cut",
+        (HandshakeFailure::CertificateRefused, _) => "handshake: our certificate was refused",
+        (HandshakeFailure::Incompatible, _) => "handshake: nothing in common",
+        (HandshakeFailure::Broken, _) => "handshake: no tls",
+        (HandshakeFailure::Refused, _) => "handshake: too many",
+        (HandshakeFailure::BadCertificate, Some(Fault::Expired)) => {
+            "handshake: certificate expired"
+        }
+        (HandshakeFailure::BadCertificate, Some(Fault::WrongName)) => {
+            "handshake: certificate for another name"
+        }
+        (HandshakeFailure::BadCertificate, Some(Fault::UnknownIssuer)) => {
+            "handshake: unknown authority"
+        }
+        (HandshakeFailure::BadCertificate, Some(Fault::Revoked)) => {
+            "handshake: certificate revoked"
+        }
+        (HandshakeFailure::BadCertificate, _) => "handshake: bad certificate",
     }
 }
 

@@ -14,7 +14,7 @@ use sip_net::{HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, bi
 
 use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::{Lifetime, Settings};
-use crate::tls::{OWN_NAME, Tls};
+use crate::tls::{Client, OWN_NAME, Tls};
 use crate::worker::{
     CalledCounts, Final, Place, Recorder, Report, Shared, Tick, Upkeep, Worker, orders,
 };
@@ -23,6 +23,8 @@ use crate::worker::{
 const SENDERS_MAX: usize = 1_024;
 /// UDP ports of one worker.
 const PORTS_MAX: usize = 60_000;
+/// TLS handshakes under way.
+const HANDSHAKES_MAX: usize = 65_536;
 /// Reports that wait to be read.
 const REPORTS_MAX: usize = 256;
 /// How long until the run begins when all are ready: every worker has seen it
@@ -230,10 +232,16 @@ impl Crew {
             if is_tls_client || is_tls_server {
                 let config = HandshakeConfig {
                     threads: settings.handshake_threads,
-                    handshakes_max: 65_536,
+                    handshakes_max: HANDSHAKES_MAX,
+                    // All of a load comes from one place, and none of it is to be paced.
+                    per_source_max: HANDSHAKES_MAX,
+                    full_queue_max: HANDSHAKES_MAX,
+                    resumed_queue_max: HANDSHAKES_MAX,
+                    full_per_s_max: 0,
+                    hello_timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
+                        .unwrap_or(u64::MAX),
                     timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
                         .unwrap_or(u64::MAX),
-                    ..HandshakeConfig::default()
                 };
                 Some(HandshakePool::start(config).map_err(|e| {
                     Failed::Run(format!("cannot start the handshakes' threads: {e}"))
@@ -242,7 +250,7 @@ impl Crew {
                 None
             };
         let net_config = NetConfig {
-            client_tls: tls.client.clone(),
+            client_tls: tls.client.as_ref().map(|client| Arc::clone(&client.full)),
             handshakes: pool,
             connections_max: 1_000_000,
             connections_per_source_max: 1_000_000,
@@ -334,7 +342,7 @@ impl Crew {
             answering,
         };
         for (net, place) in workers {
-            if let Err(error) = crew.start(net, place, &report) {
+            if let Err(error) = crew.start(net, place, tls.client.clone(), &report) {
                 crew.order(orders::STOP);
                 return Err(Failed::Run(error));
             }
@@ -342,7 +350,13 @@ impl Crew {
         Ok(crew)
     }
 
-    fn start(&mut self, net: Net, place: Place, report: &SyncSender<Report>) -> Result<(), String> {
+    fn start(
+        &mut self,
+        net: Net,
+        place: Place,
+        tls: Option<Client>,
+        report: &SyncSender<Report>,
+    ) -> Result<(), String> {
         let name = if place.target.is_some() {
             format!("load-{}", place.index)
         } else {
@@ -352,6 +366,7 @@ impl Crew {
             Arc::clone(&self.shared),
             place,
             net,
+            tls,
             keys()?,
             report.clone(),
         );
@@ -532,6 +547,7 @@ impl Ran {
             ended,
             failed,
             rubbish,
+            negotiated,
             ..
         } = end.record;
         self.figures.merge(&figures);
@@ -545,6 +561,9 @@ impl Ran {
         self.ended += ended;
         self.failed += failed;
         self.rubbish += rubbish + end.agents.malformed;
+        for (name, count) in negotiated {
+            self.count(name, count);
+        }
         self.duration_ns = self.duration_ns.max(end.end_ns);
         self.threads.push(ThreadUse {
             name,
@@ -585,10 +604,14 @@ impl Ran {
             ("datagrams_unsendable", end.sockets.udp_unsendable),
             ("polls", end.sockets.polls),
         ] {
-            match self.counters.iter_mut().find(|counter| counter.0 == name) {
-                Some(counter) => counter.1 += count,
-                None => self.counters.push((name, count)),
-            }
+            self.count(name, count);
+        }
+    }
+
+    fn count(&mut self, name: &'static str, count: u64) {
+        match self.counters.iter_mut().find(|counter| counter.0 == name) {
+            Some(counter) => counter.1 += count,
+            None => self.counters.push((name, count)),
         }
     }
 }

@@ -8,7 +8,9 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     SanType, SignatureAlgorithm,
 };
-use sip_net::{ClientTls, ServerTls};
+use sip_net::{ClientResumption, ClientTls, ClientTlsConfig, ServerTls, TlsError, TlsVersion};
+
+use crate::users::Pattern;
 
 /// The kind of key in a certificate that is made on the spot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,15 +43,47 @@ impl std::str::FromStr for KeyKind {
 }
 
 /// How TLS is spoken.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// PEM files with the roots that are trusted.
     pub roots: Vec<PathBuf>,
+    /// Whether anybody is believed who he says he is: for measurements of
+    /// servers whose certificates nobody can check.
+    pub trust_anyone: bool,
     /// Certificate chain and key of the called side, or of the calling one
     /// where the server asks for a certificate.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Patterns of the files with each agent's own certificate chain and key.
+    pub agent_identity: Option<(Pattern, Pattern)>,
     /// The key of a certificate that is made on the spot.
     pub key: KeyKind,
+    /// Versions offered; all where there is none.
+    pub versions: Vec<TlsVersion>,
+    /// Cipher suites offered, in this order; all where there is none.
+    pub suites: Vec<String>,
+    /// Key-exchange groups offered, in this order; all where there is none.
+    pub groups: Vec<String>,
+    /// The share of connections that are to resume an earlier session.
+    pub resume_share: f64,
+    /// How they resume.
+    pub resume_by: ClientResumption,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self {
+            roots: Vec::new(),
+            trust_anyone: false,
+            identity: None,
+            agent_identity: None,
+            key: KeyKind::default(),
+            versions: Vec::new(),
+            suites: Vec::new(),
+            groups: Vec::new(),
+            resume_share: 0.0,
+            resume_by: ClientResumption::Any,
+        }
+    }
 }
 
 /// The name in the certificate that is made on the spot.
@@ -58,8 +92,64 @@ pub(crate) const OWN_NAME: &str = "load.test";
 /// What the workers need.
 #[derive(Clone, Default)]
 pub(crate) struct Tls {
-    pub(crate) client: Option<Arc<ClientTls>>,
+    pub(crate) client: Option<Client>,
     pub(crate) server: Option<Arc<ServerTls>>,
+}
+
+/// The calling side's two faces.
+#[derive(Clone)]
+pub(crate) struct Client {
+    /// Whose handshakes are all full ones.
+    pub(crate) full: Arc<ClientTls>,
+    /// Who resumes where he can.
+    pub(crate) resuming: Arc<ClientTls>,
+    /// Where each agent's own certificate is.
+    agent_identity: Option<(Pattern, Pattern)>,
+}
+
+impl Client {
+    fn new(config: ClientTlsConfig, settings: &TlsSettings) -> Result<Self, TlsError> {
+        let mut config = config.resumption(settings.resume_by);
+        if !settings.versions.is_empty() {
+            config = config.versions(&settings.versions);
+        }
+        if !settings.suites.is_empty() {
+            config = config.suites(&settings.suites);
+        }
+        if !settings.groups.is_empty() {
+            config = config.groups(&settings.groups);
+        }
+        let resuming = Arc::new(config.build()?);
+        Ok(Self {
+            full: Arc::new(resuming.without_resumption()),
+            resuming,
+            agent_identity: settings.agent_identity.clone(),
+        })
+    }
+
+    /// Whether each agent has a certificate of its own.
+    pub(crate) const fn is_per_agent(&self) -> bool {
+        self.agent_identity.is_some()
+    }
+
+    /// The same for one agent, by its number from 1: its own certificate and
+    /// its own sessions. `None` where all have one in common.
+    pub(crate) fn of_agent(&self, number: usize) -> Result<Option<Arc<ClientTls>>, TlsError> {
+        let Some((chain, key)) = &self.agent_identity else {
+            return Ok(None);
+        };
+        let read = |pattern: &Pattern| {
+            let path = PathBuf::from(pattern.of(number));
+            std::fs::read(&path).map_err(|error| TlsError {
+                reason: error.to_string(),
+                file: Some(path),
+            })
+        };
+        let made = self
+            .resuming
+            .with_identity_pem(&read(chain)?, &read(key)?)?;
+        Ok(Some(Arc::new(made)))
+    }
 }
 
 impl Tls {
@@ -71,34 +161,41 @@ impl Tls {
         is_direct: bool,
     ) -> Result<Self, String> {
         let mut tls = Self::default();
+        let wrong = |error: TlsError| error.to_string();
         if is_direct {
             let made = Made::new(settings.key)
                 .map_err(|error| format!("cannot make a certificate: {error}"))?;
             let roots = [made.root.as_bytes()];
-            tls.client = Some(Arc::new(
-                ClientTls::from_pem(&roots).map_err(|e| e.to_string())?,
-            ));
+            let config = ClientTlsConfig::new().roots_pem(&roots).map_err(wrong)?;
+            let settings = TlsSettings {
+                agent_identity: None,
+                ..settings.clone()
+            };
+            tls.client = Some(Client::new(config, &settings).map_err(wrong)?);
             let pair = [(made.chain.as_bytes(), made.key.as_bytes())];
-            tls.server = Some(Arc::new(
-                ServerTls::from_pem(&pair).map_err(|e| e.to_string())?,
-            ));
+            tls.server = Some(Arc::new(ServerTls::from_pem(&pair).map_err(wrong)?));
             return Ok(tls);
         }
         if is_client {
-            if settings.roots.is_empty() {
+            let mut config = ClientTlsConfig::new();
+            if settings.trust_anyone {
+                config = config.trust_anyone_insecurely();
+            } else if settings.roots.is_empty() {
                 return Err("which authority is the server's certificate from? write --ca FILE (for signet serve: signet-data/ca.pem)".to_owned());
+            } else {
+                config = config.roots_pem_files(&settings.roots).map_err(wrong)?;
             }
-            tls.client = Some(Arc::new(
-                ClientTls::from_pem_files(&settings.roots).map_err(|e| e.to_string())?,
-            ));
+            if let Some((chain, key)) = settings.identity.as_ref().filter(|_| !is_server) {
+                config = config.identity_pem_files(chain, key).map_err(wrong)?;
+            }
+            tls.client = Some(Client::new(config, settings).map_err(wrong)?);
         }
         if is_server {
             let Some((chain, key)) = &settings.identity else {
                 return Err("a called side with TLS needs a certificate; write --cert FILE --key FILE (signet ca issue NAME makes them)".to_owned());
             };
-            tls.server = Some(Arc::new(
-                ServerTls::from_pem_files(&[(chain, key)]).map_err(|e| e.to_string())?,
-            ));
+            let server = ServerTls::from_pem_files(&[(chain, key)]).map_err(wrong)?;
+            tls.server = Some(Arc::new(server));
         }
         Ok(tls)
     }

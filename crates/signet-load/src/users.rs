@@ -72,6 +72,13 @@ impl Pattern {
         self.digits.is_none()
     }
 
+    /// The text for this number.
+    pub(crate) fn of(&self, number: usize) -> String {
+        let mut text = String::new();
+        self.write(number, &mut text);
+        text
+    }
+
     fn write(&self, number: usize, out: &mut String) {
         out.push_str(&self.before);
         if let Some(digits) = self.digits {

@@ -206,7 +206,31 @@ impl Worker {
         let Some(target) = self.target_on(number, ConnId::NONE) else {
             return Err("no socket");
         };
-        self.net.open(&target).map_err(of_send)
+        let failed = |error| of_send(error, "handshake");
+        let Some(client) = self.tls.as_ref().filter(|_| target.transport.is_secure()) else {
+            return self.net.open(&target).map_err(failed);
+        };
+        let share = self.shared.settings.tls.resume_share;
+        let resumes = share > 0.0 && self.dice.share() < share;
+        let own = self
+            .identities
+            .get(number as usize)
+            .and_then(Option::as_ref);
+        let made;
+        let identity = match own {
+            Some(own) if resumes => own,
+            Some(own) => {
+                made = std::sync::Arc::new(own.without_resumption());
+                &made
+            }
+            None if resumes => &client.resuming,
+            None => &client.full,
+        };
+        let opened = self.net.open_as(&target, identity).map_err(failed);
+        if let Some(seat) = self.seats.at_mut(number) {
+            seat.wants_resumption = resumes;
+        }
+        opened
     }
 
     /// Where a seat's requests go.
@@ -249,7 +273,7 @@ impl Worker {
         for conn in self.closing.drain(..) {
             match self.shared.settings.close {
                 Close::Clean => self.net.close(conn, true),
-                Close::Abrupt => self.net.close(conn, false),
+                Close::Abrupt => self.net.abort(conn),
             }
         }
     }

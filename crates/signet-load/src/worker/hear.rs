@@ -239,11 +239,17 @@ impl Worker {
             return;
         };
         let since_ns = std::mem::take(&mut seat.opening_since_ns);
-        let (job, is_ready) = (seat.job, seat.is_ready);
-        if flow.transport.is_secure() {
-            self.record
-                .handshakes
-                .done(false, since_ns, since_ns, at_ns);
+        let (job, is_ready, wants_resumption) = (seat.job, seat.is_ready, seat.wants_resumption);
+        if let Some(info) = self.net.tls_info(flow.conn) {
+            let is_resumed = info.resumed.is_some();
+            let handshakes = &mut self.record.handshakes;
+            // The first one has nothing to resume.
+            if wants_resumption && !is_resumed && handshakes.full > 0 {
+                handshakes.resumption_refused += 1;
+            }
+            handshakes.cpu_ns += info.cpu_us * 1_000;
+            handshakes.done(is_resumed, since_ns, since_ns, at_ns);
+            self.record.note_tls(info);
         } else {
             self.record.connects.record(since_ns, since_ns, at_ns);
         }
@@ -293,7 +299,7 @@ impl Worker {
         let Some(number) = self.seats.lose_conn(conn) else {
             return;
         };
-        if was_opening && why == "handshake" {
+        if was_opening && why.starts_with("handshake") {
             self.record.handshakes.failed += 1;
         }
         let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);

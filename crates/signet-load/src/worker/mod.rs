@@ -18,14 +18,15 @@ use std::time::Duration;
 use measure::{Pacer, SecondPart};
 use sip_dialog::{CallKey, Config, Event, Live, RequestKey, UserAgents};
 use sip_msg::{ConnId, Flow as Path, Limits, ListenerId, Outbox, Target, Transport};
-use sip_net::{Counters, Net, NetEvent};
+use sip_net::{ClientTls, Counters, Net, NetEvent};
 use wheel::Wheel;
 
-use crate::cause::{of_close, of_send};
+use crate::cause::{of_close, of_handshake, of_send};
 use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::dice::Dice;
 use crate::mix::Dealer;
 use crate::settings::{Close, Lifetime, Settings};
+use crate::tls::Client;
 use jobs::Jobs;
 pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
@@ -200,6 +201,9 @@ pub(crate) struct Worker {
     clock: Clock,
     place: Place,
     net: Net,
+    tls: Option<Client>,
+    /// Each agent's own certificate and sessions, by its seat, where they have any.
+    identities: Vec<Option<Arc<ClientTls>>>,
     agents: UserAgents,
     outbox: Outbox,
     pacer: Option<Pacer>,
@@ -237,6 +241,7 @@ impl Worker {
         shared: Arc<Shared>,
         place: Place,
         net: Net,
+        tls: Option<Client>,
         keys: [[u8; 16]; 3],
         reports: SyncSender<Report>,
     ) -> Self {
@@ -289,6 +294,8 @@ impl Worker {
             clock,
             place,
             net,
+            tls,
+            identities: Vec::new(),
             shared,
             reports,
         }
@@ -424,7 +431,12 @@ impl Worker {
         self.send();
         match self.shared.settings.close {
             Close::Clean => self.net.close_all(true),
-            Close::Abrupt => self.net.close_all(false),
+            Close::Abrupt => {
+                for seat in self.seats.all().filter(|seat| seat.conn.is_some()) {
+                    self.net.abort(seat.conn);
+                }
+                self.net.close_all(false);
+            }
         }
     }
 
@@ -478,6 +490,7 @@ impl Worker {
         let (agents, outbox, heard) = (&mut self.agents, &mut self.outbox, &mut self.heard);
         let record = &mut self.record;
         let mut is_idle = true;
+        let mut handshake = "handshake";
         let result = self.net.poll(Some(timeout), |event| {
             let at_ns = clock.now_ns();
             is_idle = false;
@@ -493,16 +506,16 @@ impl Worker {
                     }
                 }
                 NetEvent::Opened { flow } => heard.push(Heard::Opened { at_ns, flow }),
+                // Before what failed for it, and before its end, are told.
+                NetEvent::HandshakeFailed { error, .. } => handshake = of_handshake(&error),
                 NetEvent::Closed { conn, reason } => {
-                    why = Some(of_close(reason));
-                    heard.push(Heard::Closed {
-                        conn,
-                        why: of_close(reason),
-                    });
+                    let named = of_close(reason, handshake);
+                    why = Some(named);
+                    heard.push(Heard::Closed { conn, why: named });
                     agents.handle_closed(now_ms, conn, outbox);
                 }
                 NetEvent::SendFailed { cookie, error } => {
-                    why = Some(of_send(error));
+                    why = Some(of_send(error, handshake));
                     agents.handle_send_failed(now_ms, cookie, outbox);
                 }
                 NetEvent::Malformed { .. } => record.rubbish += 1,

@@ -3,6 +3,8 @@
 
 use measure::{Causes, Failure, Handshakes, Latency, SecondRecorder, SipFigures};
 
+use sip_net::TlsInfo;
+
 use crate::mix::Flow;
 
 /// What the called side saw.
@@ -67,6 +69,8 @@ pub(crate) struct Recorder {
     pub(crate) handshakes: Handshakes,
     /// The same of TCP connections.
     pub(crate) connects: Latency,
+    /// What was negotiated, and how often.
+    pub(crate) negotiated: Vec<(&'static str, u64)>,
     pub(crate) second: SecondRecorder,
     /// Arrivals begun.
     pub(crate) started: u64,
@@ -88,11 +92,26 @@ impl Recorder {
             lateness: Latency::new(),
             handshakes: Handshakes::new(),
             connects: Latency::new(),
+            negotiated: Vec::new(),
             second: SecondRecorder::new(),
             started: 0,
             ended: 0,
             failed: 0,
             rubbish: 0,
+        }
+    }
+
+    /// What a handshake came to.
+    pub(crate) fn note_tls(&mut self, info: &TlsInfo) {
+        let resumed = info.resumed.map(|how| how.name());
+        for name in [Some(info.suite_name()), info.group_name(), resumed]
+            .into_iter()
+            .flatten()
+        {
+            match self.negotiated.iter_mut().find(|entry| entry.0 == name) {
+                Some(entry) => entry.1 += 1,
+                None => self.negotiated.push((name, 1)),
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Seat {
     pub(crate) job: Job,
     pub(crate) is_registered: bool,
     pub(crate) is_ready: bool,
+    /// Whether its connection is to resume an earlier session.
+    pub(crate) wants_resumption: bool,
 }
 
 /// All of a worker's.
@@ -55,6 +57,10 @@ impl Seats {
 
     pub(crate) fn len(&self) -> usize {
         self.seats.len()
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Seat> {
+        self.seats.iter()
     }
 
     pub(crate) fn at(&self, number: u32) -> Option<&Seat> {

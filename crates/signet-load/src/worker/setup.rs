@@ -57,10 +57,26 @@ impl Worker {
         self.setup.due_ns = now_ns;
         self.setup.deadline_ns = now_ns + PATIENCE_NS;
         self.add_called_side()?;
+        self.read_identities()?;
         if self.is_stream() && self.shared.settings.lifetime == Lifetime::One {
             self.shared_conn = self
                 .open(0)
                 .map_err(|why| format!("cannot connect to {}: {why}", self.where_to()))?;
+        }
+        Ok(())
+    }
+
+    /// Reads each agent's certificate, where they have one each.
+    fn read_identities(&mut self) -> Result<(), String> {
+        let Some(client) = self.tls.clone().filter(|client| client.is_per_agent()) else {
+            return Ok(());
+        };
+        for number in 0..self.seats.len() {
+            let global = number * self.place.of + self.place.index;
+            let own = client
+                .of_agent(global + 1)
+                .map_err(|error| error.to_string())?;
+            self.identities.push(own);
         }
         Ok(())
     }
