@@ -247,9 +247,15 @@ impl SipFigures {
         }
     }
 
-    /// Attempts of any kind that came to an end.
+    /// Attempts of any kind that came to an end, each counted once: a call
+    /// whose BYE failed is one attempt.
     pub fn ended(&self) -> u64 {
-        self.succeeded() + self.failed() + self.invites_redirected
+        self.registers_ok
+            + self.registers_failed
+            + self.invites_ok
+            + self.invites_redirected
+            + self.invites_failed
+            + self.requests.values().map(|r| r.ok + r.failed).sum::<u64>()
     }
 
     /// Registrations, set-ups and other requests that succeeded.

@@ -31,12 +31,30 @@ pub fn student_t_95(degrees: usize) -> f64 {
     if degrees == 0 {
         return f64::INFINITY;
     }
-    TABLE.get(degrees - 1).copied().unwrap_or_else(|| {
-        // The first terms of the Cornish-Fisher expansion; exact to 0.001 here.
-        let (z, n) = (1.959_964_f64, degrees as f64);
-        z + (z.powi(3) + z) / (4.0 * n)
-            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
-    })
+    TABLE
+        .get(degrees - 1)
+        .copied()
+        .unwrap_or_else(|| student_t(1.959_964, degrees))
+}
+
+/// The same for 99%, within 1% from 8 degrees on.
+pub fn student_t_99(degrees: usize) -> f64 {
+    if degrees == 0 {
+        return f64::INFINITY;
+    }
+    student_t(Z_99, degrees)
+}
+
+/// A normal variable stays within so many deviations, either side, with a
+/// probability of 99%.
+pub const Z_99: f64 = 2.575_829;
+
+/// The first terms of the Cornish-Fisher expansion of Student's t, from the
+/// normal quantile `z`.
+fn student_t(z: f64, degrees: usize) -> f64 {
+    let n = degrees as f64;
+    z + (z.powi(3) + z) / (4.0 * n)
+        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)
 }
 
 /// Mean and its 95% interval (Student t). One value has no interval: all three

@@ -1,9 +1,18 @@
-//! What the operator sees.
+//! What the operator sees: a live picture, plain lines where there is no
+//! terminal, and the table at the end. All are functions from figures to text.
+
+mod table;
 
 use crate::health::Health;
 use crate::latency::Quantiles;
-use crate::result::RunResult;
 use crate::series::Second;
+
+pub use table::table;
+
+/// Columns of the picture.
+pub const COLUMNS: usize = 80;
+/// Lines of the picture, with one to spare for the cursor.
+pub const LINES: usize = 23;
 
 /// The state of a run, to be drawn.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +33,7 @@ pub struct Live {
     pub failed: u64,
     /// Attempts under way.
     pub in_flight: u64,
-    /// Set-up delay from the intended time.
+    /// Delay from the intended time.
     pub delay: Quantiles,
     /// Name and count, most frequent first.
     pub causes: Vec<(String, u64)>,
@@ -46,25 +55,238 @@ impl Screen {
         Self::default()
     }
 
-    /// The text that draws the picture in place of the last one.
+    /// The text that draws the picture in place of the last one: the cursor goes
+    /// up to its first line, each line is cleared before it is written, and what
+    /// is left of a longer picture is cleared too.
     pub fn draw(&mut self, live: &Live) -> String {
-        let text = picture(live);
-        self.lines = text.lines().count();
+        let mut text = String::new();
+        if self.lines > 0 {
+            text.push_str(&format!("\x1b[{}F", self.lines));
+        }
+        let picture = picture(live);
+        for line in picture.lines() {
+            text.push_str("\x1b[2K");
+            text.push_str(line);
+            text.push('\n');
+        }
+        text.push_str("\x1b[J");
+        self.lines = picture.lines().count();
         text
     }
 }
 
-/// The picture, at most 80 by 24, without control sequences.
+/// Causes of failure that the picture has room for.
+const CAUSES: usize = 6;
+/// Seconds that the graph shows.
+const GRAPH: usize = 60;
+
+/// The picture, at most [`COLUMNS`] by [`LINES`], without control sequences.
 pub fn picture(live: &Live) -> String {
-    live.title.clone()
+    let last = live.recent.last().copied().unwrap_or_default();
+    let mut lines = vec![live.title.clone(), progress(live), String::new()];
+    lines.push(format!(
+        "rate        {:>10}/s   asked for {}/s",
+        figure(last.succeeded as f64),
+        figure(live.target_per_s)
+    ));
+    lines.push(format!(
+        "            {}",
+        graph(&live.recent, |s| s.succeeded as f64)
+    ));
+    lines.push(format!(
+        "in flight   {:>10}     succeeded {}   failed {}   sent again {}",
+        live.in_flight, live.succeeded, live.failed, live.retransmissions
+    ));
+    lines.push(String::new());
+    lines.push(format!(
+        "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}",
+        "delay", "p50", "p90", "p99", "p99.9", "max"
+    ));
+    let q = &live.delay;
+    let cells = [q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.max_us];
+    lines.push(format!(
+        "  whole run {}",
+        cells.map(|us| format!("{:>10}", delay(us))).concat()
+    ));
+    lines.push(format!(
+        "  last s    {:>10}{:>10}{:>10}{:>10}{:>10}",
+        delay(last.p50_us),
+        "",
+        delay(last.p99_us),
+        "",
+        delay(last.max_us)
+    ));
+    lines.push(format!(
+        "  p99       {}",
+        graph(&live.recent, |s| s.p99_us as f64)
+    ));
+    lines.push(String::new());
+    lines.push(if live.causes.is_empty() {
+        "failures    none".to_owned()
+    } else {
+        "failures".to_owned()
+    });
+    let shown = if live.causes.len() > CAUSES {
+        CAUSES - 1
+    } else {
+        CAUSES
+    };
+    for (name, count) in live.causes.iter().take(shown) {
+        lines.push(format!("  {count:>10}  {name}"));
+    }
+    if let Some(rest) = live.causes.get(shown..).filter(|rest| !rest.is_empty()) {
+        let count: u64 = rest.iter().map(|(_, count)| count).sum();
+        lines.push(format!("  {count:>10}  {} other causes", rest.len()));
+    }
+    lines.push(String::new());
+    lines.push(health_line(&live.health));
+    let doubts = live.health.doubts();
+    if !doubts.is_empty() {
+        let names: Vec<&str> = doubts.iter().map(|doubt| doubt.name.as_str()).collect();
+        lines.push(format!("IN DOUBT    {}", names.join(", ")));
+    }
+    lines
+        .iter()
+        .take(LINES)
+        .map(|line| clip(line, COLUMNS) + "\n")
+        .collect()
 }
 
-/// One line for logs.
+/// One line a second for logs, without control sequences.
 pub fn line(live: &Live) -> String {
-    live.title.clone()
+    let last = live.recent.last().copied().unwrap_or_default();
+    let mut text = format!(
+        "{:>5} s  {:>8}/s of {:>8}/s  in flight {:>6}  failed {:>6}  p50 {:>8}  p99 {:>8}",
+        live.elapsed_ns / 1_000_000_000,
+        figure(last.succeeded as f64),
+        figure(live.target_per_s),
+        live.in_flight,
+        live.failed,
+        delay(last.p50_us),
+        delay(last.p99_us),
+    );
+    if let Some((name, count)) = live.causes.first() {
+        text.push_str(&format!("  ({name}: {count})"));
+    }
+    let doubts = live.health.doubts();
+    if let Some(doubt) = doubts.first() {
+        text.push_str(&format!("  in doubt: {}", doubt.name));
+    }
+    // Names come from outside; a log line stays one line.
+    text.replace(|c: char| c.is_control(), " ")
 }
 
-/// The result as a table.
-pub fn table(result: &RunResult) -> String {
-    result.command.clone()
+fn progress(live: &Live) -> String {
+    let elapsed_s = live.elapsed_ns / 1_000_000_000;
+    if live.duration_ns == 0 {
+        return format!("{elapsed_s} s");
+    }
+    let share = (live.elapsed_ns as f64 / live.duration_ns as f64).min(1.0);
+    let full = (share * 40.0).round() as usize;
+    let duration_s = live.duration_ns / 1_000_000_000;
+    format!(
+        "[{}{}] {elapsed_s} of {duration_s} s",
+        "=".repeat(full),
+        " ".repeat(40 - full)
+    )
 }
+
+fn health_line(health: &Health) -> String {
+    let cpu = health.busiest_thread().map_or_else(
+        || "-".to_owned(),
+        |(_, share)| format!("{:.0}%", share * 100.0),
+    );
+    format!(
+        "generator   behind p99 {}, max {}; busiest thread {cpu}; drops {}",
+        delay(health.behind_schedule.p99_us),
+        delay(health.behind_max_ns / 1_000),
+        health.kernel_drops + health.send_queue_drops
+    )
+}
+
+/// A bar for each of the last seconds, as high as its share of the largest.
+fn graph(seconds: &[Second], of: impl Fn(&Second) -> f64) -> String {
+    const BARS: [char; 9] = [
+        ' ', '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ];
+    let from = seconds.len().saturating_sub(GRAPH);
+    let values: Vec<f64> = seconds.iter().skip(from).map(of).collect();
+    let max = values.iter().copied().fold(0.0, f64::max);
+    values
+        .iter()
+        .map(|value| {
+            let bar = if max > 0.0 {
+                (value / max * 8.0).ceil()
+            } else {
+                0.0
+            };
+            BARS.get(bar as usize).copied().unwrap_or(' ')
+        })
+        .collect()
+}
+
+/// Microseconds in the unit that suits: at most 8 columns.
+pub fn delay(us: u64) -> String {
+    match us {
+        0..=9_999 => format!("{us} us"),
+        10_000..=999_999 => format!("{:.1} ms", us as f64 / 1e3),
+        1_000_000..=99_999_999 => format!("{:.2} s", us as f64 / 1e6),
+        _ => format!("{:.0} s", us as f64 / 1e6),
+    }
+}
+
+/// A number in at most 9 columns.
+pub(crate) fn figure(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        "-".to_owned()
+    } else if size == 0.0 || (size >= 1_000.0 && size < 100_000_000.0) {
+        format!("{value:.0}")
+    } else if size >= 100_000_000.0 {
+        format!("{value:.2e}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}
+
+/// Breaks a sentence at spaces into lines of at most `columns`; all but the
+/// first begin with `indent`.
+pub(crate) fn wrap(sentence: &str, columns: usize, indent: &str) -> String {
+    let mut text = String::new();
+    let mut line = String::new();
+    let clean = sentence.replace(|c: char| c.is_control(), " ");
+    for word in clean.split_whitespace() {
+        let blank = line.trim().is_empty();
+        if !blank && line.chars().count() + 1 + word.chars().count() > columns {
+            text.push_str(&line);
+            text.push('\n');
+            line = indent.to_owned();
+        }
+        if !line.trim().is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        if line.chars().count() > columns {
+            line = clip(&line, columns);
+        }
+    }
+    text.push_str(&line);
+    text.push('\n');
+    text
+}
+
+/// At most `columns` characters, none of them a control character.
+pub(crate) fn clip(line: &str, columns: usize) -> String {
+    line.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(columns)
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,168 @@
+use super::*;
 
+const S: u64 = 1_000_000_000;
+
+fn healthy() -> Health {
+    Health {
+        behind_schedule: Quantiles {
+            p99_us: 400,
+            ..Quantiles::default()
+        },
+        behind_max_ns: 20_000_000,
+        due: 60_000,
+        sent: 60_000,
+        own_cpu_ns: 20 * S,
+        wall_ns: 30 * S,
+        cores: 2,
+        threads: vec![
+            ThreadUse {
+                name: "load-0".to_owned(),
+                cpu_ns: 18 * S,
+                waited_for_cpu_ns: 0,
+            },
+            ThreadUse {
+                name: "load-1".to_owned(),
+                cpu_ns: 2 * S,
+                waited_for_cpu_ns: 0,
+            },
+        ],
+        self_peak_per_s: Some(8_000.0),
+        rate_per_s: 2_000.0,
+        claims_limit: true,
+        ..Health::default()
+    }
+}
+
+/// The names of the doubts after a change.
+fn doubts(change: impl Fn(&mut Health)) -> Vec<String> {
+    let mut health = healthy();
+    change(&mut health);
+    health
+        .doubts()
+        .into_iter()
+        .map(|doubt| doubt.name)
+        .collect()
+}
+
+#[test]
+fn a_healthy_generator_has_no_doubt() {
+    assert!(healthy().doubts().is_empty(), "{:?}", healthy().doubts());
+}
+
+#[test]
+fn each_limit_raises_its_doubt_and_not_before() {
+    type Change = fn(&mut Health);
+    let table: &[(&str, Change, Change)] = &[
+        (
+            "behind schedule",
+            |h| h.behind_schedule.p99_us = 1_000,
+            |h| h.behind_schedule.p99_us = 1_001,
+        ),
+        (
+            "behind schedule, longest",
+            |h| h.behind_max_ns = 100_000_000,
+            |h| h.behind_max_ns = 100_000_001,
+        ),
+        ("held back", |h| h.sent = 59_940, |h| h.sent = 59_939),
+        (
+            "own cpu",
+            |h| h.threads[1].cpu_ns = 27 * S,
+            |h| h.threads[1].cpu_ns = 27 * S + 1,
+        ),
+        (
+            "kernel drops",
+            |h| h.kernel_drops = 0,
+            |h| h.kernel_drops = 1,
+        ),
+        (
+            "send queue drops",
+            |h| h.send_queue_drops = 0,
+            |h| h.send_queue_drops = 1,
+        ),
+        (
+            "self-peak",
+            |h| h.self_peak_per_s = Some(3_000.0),
+            |h| h.self_peak_per_s = Some(2_999.0),
+        ),
+        (
+            "self-peak",
+            |h| (h.self_peak_per_s, h.claims_limit) = (None, false),
+            |h| h.self_peak_per_s = None,
+        ),
+        ("self-peak", |_| (), |h| h.self_peak_per_s = Some(f64::NAN)),
+        (
+            "interrupted",
+            |h| h.interrupted = false,
+            |h| h.interrupted = true,
+        ),
+    ];
+    for (name, within, beyond) in table {
+        assert!(
+            doubts(within).is_empty(),
+            "{name} within its bound: {:?}",
+            doubts(within)
+        );
+        assert_eq!(doubts(beyond), [*name], "beyond its bound");
+    }
+}
+
+#[test]
+fn several_doubts_are_all_told() {
+    let all = doubts(|h| {
+        h.kernel_drops = 5;
+        h.behind_schedule.p99_us = 5_000;
+        h.interrupted = true;
+        h.sent = 10;
+    });
+    // What an interruption left unsent was not held back.
+    assert_eq!(all, ["behind schedule", "kernel drops", "interrupted"]);
+}
+
+#[test]
+fn sentences_have_the_figure_the_bound_and_the_remedy() {
+    let mut health = healthy();
+    health.threads[0].cpu_ns = 29 * S;
+    health.threads[0].waited_for_cpu_ns = 6 * S;
+    health.behind_schedule.p99_us = 12_300;
+    health.self_peak_per_s = Some(2_500.0);
+    let doubts = health.doubts();
+    let all: Vec<&str> = doubts.iter().map(|doubt| doubt.sentence.as_str()).collect();
+    let all = all.join("\n");
+    for part in [
+        "12.3 ms or more after their time (bound 1.0 ms)",
+        "waited 20% of the time for a core that something else was using",
+        "Thread load-0 of the generator took 97% of a core (bound 90%)",
+        "reaches 2500/s; to drive 2000/s it should reach 1.5 times that, 3000/s",
+        "lower the rate",
+    ] {
+        assert!(all.contains(part), "{part:?} in\n{all}");
+    }
+    assert_eq!((doubts[1].figure * 1_000.0).round(), 967.0);
+    assert_eq!(doubts[1].bound, 0.9);
+}
+
+#[test]
+fn a_self_peak_not_checked_is_told_as_such() {
+    assert_eq!(healthy().self_peak_note(), "8000/s");
+    assert_eq!(Health::default().self_peak_note(), "not checked");
+    let sentence = Health {
+        claims_limit: true,
+        ..Health::default()
+    }
+    .doubts()[0]
+        .sentence
+        .clone();
+    assert!(
+        sentence.contains("not checked") && sentence.contains("--self"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn other_bounds_can_be_set() {
+    let bounds = Bounds {
+        behind_p99_us: 100,
+        ..Bounds::default()
+    };
+    assert_eq!(healthy().doubts_by(&bounds).len(), 1);
+}

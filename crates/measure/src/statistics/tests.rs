@@ -32,6 +32,14 @@ fn student_t_falls_towards_the_normal_distribution() {
 }
 
 #[test]
+fn student_t_of_99_percent() {
+    for (degrees, t) in [(8, 3.355), (14, 2.977), (30, 2.750), (120, 2.617)] {
+        near(student_t_99(degrees), t, 0.03);
+    }
+    assert!(student_t_99(0).is_infinite());
+}
+
+#[test]
 fn wilson_is_the_published_value() {
     // 10 of 100, two-sided 95%: 0.0552 to 0.1744.
     near(wilson_low(10, 100, 1.96), 0.0552, 0.0001);
