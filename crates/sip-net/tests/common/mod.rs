@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 use sip_net::{
     ClientTls, CloseReason, HandshakeConfig, HandshakeError, HandshakePool, ListenerConfig, Net,
-    NetConfig, NetEvent, SendError, ServerTls, bind,
+    NetConfig, NetEvent, PeerIdentity, SendError, ServerTls, bind,
 };
 
 /// What happened, with the bytes copied.
@@ -33,6 +33,8 @@ pub struct Bench {
     pub seen: Vec<Seen>,
     /// Messages that were answered by `openssl::s_client`.
     pub answered: usize,
+    /// Whom their senders spoke for.
+    pub identities: Vec<Option<PeerIdentity>>,
 }
 
 impl Bench {
@@ -42,6 +44,7 @@ impl Bench {
             net: Net::new(0, config, sockets.remove(0)).unwrap(),
             seen: Vec::new(),
             answered: 0,
+            identities: Vec::new(),
         }
     }
 

@@ -167,6 +167,8 @@ pub fn s_client(server: &mut Bench, args: &[&str]) -> String {
         // Answered once for each message: what is seen stays to be looked at.
         for flow in flows.into_iter().skip(server.answered) {
             server.answered += 1;
+            let identity = server.net.peer_identity(flow.conn);
+            server.identities.push(identity);
             server
                 .net
                 .send(&Target::back(&flow), b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n", 0);

@@ -1,0 +1,125 @@
+//! The two ways to end a TLS connection: with a farewell and without.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use common::{any_port, closed, named, opened, request, tls_client, to};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
+use sip_msg::{Target, Transport};
+use sip_net::testing::TestCa;
+use sip_net::{ClientTls, CloseReason};
+
+/// How a connection ended, as its peer saw it.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// close_notify, then the end of the stream.
+    Farewell,
+    /// The end of the stream alone.
+    Cut,
+    Reset,
+}
+
+/// A TLS server that reads one connection to its end; gives what it read, and
+/// the end.
+fn peer(ca: &TestCa) -> (std::net::SocketAddr, JoinHandle<(Vec<u8>, End)>) {
+    let (chain, key) = ca.issue(&["example.com"]);
+    let chain = vec![CertificateDer::from_pem_slice(chain.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let thread = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut server = ServerConnection::new(Arc::new(config)).unwrap();
+        let mut data = Vec::new();
+        let end = read_to_end(&mut server, &mut socket, &mut data);
+        (data, end)
+    });
+    (addr, thread)
+}
+
+fn read_to_end(server: &mut ServerConnection, socket: &mut TcpStream, data: &mut Vec<u8>) -> End {
+    loop {
+        let mut buffer = [0; 4_096];
+        let mut reader = server.reader();
+        match reader.read(&mut buffer) {
+            Ok(0) => return End::Farewell,
+            Ok(len) => data.extend_from_slice(&buffer[..len]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                match server.complete_io(socket) {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                        return End::Reset;
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return End::Cut,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_close_says_farewell_and_an_abort_resets() {
+    let ca = TestCa::new();
+    for (abort, end) in [(false, End::Farewell), (true, End::Reset)] {
+        let (addr, thread) = peer(&ca);
+        let mut client = tls_client(ClientTls::from_pem(&[ca.root_pem().as_bytes()]).unwrap());
+        let target = named(addr, "example.com");
+        let conn = client.net.open(&target).unwrap();
+        client.until(opened);
+        let target = Target { conn, ..target };
+        client.net.send(&target, &request("x"), 0);
+        client.net.flush();
+        if abort {
+            client.net.abort(conn);
+        } else {
+            client.net.close(conn, true);
+        }
+        let (data, seen) = {
+            while !thread.is_finished() {
+                client.turn();
+            }
+            thread.join().unwrap()
+        };
+        assert_eq!(seen, end);
+        // A reset may overtake what was written.
+        assert!(abort || data == request("x"));
+        assert_eq!(client.until(closed), CloseReason::Asked);
+        assert_eq!(client.net.connection_count(), 0);
+    }
+}
+
+#[test]
+fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
+    let listener = TcpListener::bind(any_port("127.0.0.1")).unwrap();
+    let mut client = common::Bench::on(Transport::Tcp, "127.0.0.1");
+    let target = to(Transport::Tcp, listener.local_addr().unwrap());
+    let conn = client.net.open(&target).unwrap();
+    client.until(opened);
+    let (mut peer, _) = listener.accept().unwrap();
+    client.net.send(&Target { conn, ..target }, &request("lost"), 7);
+    client.net.abort(conn);
+    assert_eq!(client.until(common::send_failed).0, 7);
+    let error = peer.read(&mut [0; 100]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    // Once more for one that is gone.
+    client.net.abort(conn);
+    assert_eq!(client.until(closed), CloseReason::Asked);
+    client.turn();
+    assert!(!client.seen.iter().any(|seen| closed(seen).is_some()));
+}
