@@ -396,7 +396,7 @@ impl Crew {
         let mut finals: Vec<Option<Box<Final>>> = (0..all).map(|_| None).collect();
         let (mut ready, mut done, mut setup_ns) = (0, 0, 0);
         let mut failed = None;
-        let (mut own_cpu, mut own_cpu_begin) = (OwnCpu::default(), 0);
+        let mut own_cpu_begin = 0;
         let mut is_interrupted = false;
         while done < all {
             match self.reports.recv_timeout(DRAW) {
@@ -406,7 +406,7 @@ impl Crew {
                         tick.ready = upkeep.ready;
                     }
                     if ready == all {
-                        own_cpu_begin = own_cpu.read();
+                        own_cpu_begin = own_cpu_ns();
                         let now_ns = self.shared.clock.now_ns();
                         setup_ns = now_ns - begun_ns;
                         self.shared
@@ -446,9 +446,17 @@ impl Crew {
                 is_interrupted |= finals.iter().any(Option::is_none);
                 self.order(control.asked());
             }
+            let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
+            if let Some(answer_for) = self.shared.settings.answer_for
+                && self.callers == 0
+                && self.shared.clock.now_ns().saturating_sub(start_ns) as u128
+                    >= answer_for.as_nanos()
+            {
+                self.order(orders::DRAIN);
+            }
             self.draw(&ticks, &series, draw);
         }
-        let own_cpu_ns = own_cpu.read().saturating_sub(own_cpu_begin);
+        let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 failed.get_or_insert("a thread of the generator came to grief".to_owned());
@@ -684,23 +692,12 @@ fn keys() -> Result<[[u8; 16]; 3], String> {
     Ok(keys)
 }
 
-/// CPU time of all threads of this process.
-#[derive(Default)]
-struct OwnCpu {
-    seen_ns: u64,
-}
-
-impl OwnCpu {
-    fn read(&mut self) -> u64 {
-        let tasks = std::fs::read_dir("/proc/self/task")
-            .into_iter()
-            .flatten()
-            .flatten();
-        let now_ns: u64 = tasks
-            .filter_map(|task| std::fs::read_to_string(task.path().join("schedstat")).ok())
-            .filter_map(|text| text.split(' ').next()?.parse::<u64>().ok())
-            .sum();
-        self.seen_ns = self.seen_ns.max(now_ns);
-        self.seen_ns
-    }
+/// CPU time of all threads of this process, those that ended included.
+fn own_cpu_ns() -> u64 {
+    use nix::sys::resource::{UsageWho, getrusage};
+    use nix::sys::time::TimeValLike as _;
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
+        let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+        u64::try_from(us).unwrap_or(0) * 1_000
+    })
 }

@@ -11,6 +11,7 @@
 //! end.
 #![forbid(unsafe_code)]
 
+pub mod app;
 mod cause;
 mod clock;
 mod crew;

@@ -131,6 +131,8 @@ pub struct Settings {
     pub udp_buffer_bytes: usize,
     /// Calls and requests under way that each thread has room for.
     pub jobs_max: usize,
+    /// After how long a called side alone ends; `None` for when it is interrupted.
+    pub answer_for: Option<Duration>,
     /// Of every choice that is drawn.
     pub seed: u64,
 }
@@ -167,6 +169,7 @@ impl Settings {
             drain_timeout: None,
             udp_buffer_bytes: 8 * 1024 * 1024,
             jobs_max: 1 << 20,
+            answer_for: None,
             seed: 1,
         }
     }

@@ -7,6 +7,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
 use signet_serve::{Overrides, Source, admin};
 
+use crate::load::LoadCommand;
+
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
 #[command(name = "signet", version, arg_required_else_help = true)]
@@ -51,6 +53,11 @@ pub(crate) enum Command {
     Check {
         /// The file
         file: PathBuf,
+    },
+    /// Load a server with calls and registrations, and tell what it takes
+    Load {
+        #[command(subcommand)]
+        command: LoadCommand,
     },
     /// List where users are registered
     Bindings {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod load;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,7 +13,11 @@ use signet_serve::Error;
 use args::{Args, CaCommand, Command, DomainCommand, UserCommand};
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
+    let args = Args::parse();
+    if let Command::Load { command } = args.command {
+        return ExitCode::from(load::run(command));
+    }
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "signet: {error}");
@@ -25,6 +30,8 @@ fn run(args: Args) -> Result<(), Error> {
     use signet_serve::{admin, serve};
     match args.command {
         Command::Serve(options) => serve(options.source()),
+        // It has exit codes of its own.
+        Command::Load { .. } => Ok(()),
         Command::Check { file } => admin::check(&file),
         Command::Ca { place, command } => match command {
             CaCommand::Init => admin::ca_init(&place.into()),

@@ -1,0 +1,193 @@
+//! The commands: a run with its picture, its files and its exit code.
+
+mod check_self;
+mod peak;
+mod picture;
+mod report;
+mod signals;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use measure::{CompareConfig, RunResult, Threshold, Watcher, compare as compare_results};
+
+use crate::crew::{Control, Failed, run};
+use crate::settings::Settings;
+pub use peak::{PeakSettings, peak};
+use picture::Picture;
+use report::Circumstances;
+pub use report::{describe, result_of};
+
+/// All is well.
+pub const EXIT_FINE: u8 = 0;
+/// A threshold was crossed, or more failed than may.
+pub const EXIT_FAILED: u8 = 1;
+/// The command line, a file or an address is wrong.
+pub const EXIT_USAGE: u8 = 2;
+/// The generator could have made the result itself.
+pub const EXIT_DOUBT: u8 = 3;
+/// The run was interrupted; what there is was written.
+pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// What is to be done with a result.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The command line, for the record.
+    pub command: String,
+    /// The version of the program.
+    pub program_version: String,
+    /// Where the result goes as JSON.
+    pub json: Option<PathBuf>,
+    /// Where the series goes as CSV.
+    pub csv: Option<PathBuf>,
+    /// Whether only the result is printed.
+    pub quiet: bool,
+    /// Thresholds that decide over the exit code.
+    pub thresholds: Vec<Threshold>,
+    /// The share of arrivals that may fail, from 0 to 1.
+    pub failures_max: f64,
+    /// Processes whose CPU time and memory are watched.
+    pub watch_pids: Vec<u32>,
+    /// Whether the same load is first driven straight to a called side here.
+    pub check_self: bool,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self {
+            command: String::new(),
+            program_version: String::new(),
+            json: None,
+            csv: None,
+            quiet: false,
+            thresholds: Vec::new(),
+            failures_max: 0.0,
+            watch_pids: Vec::new(),
+            check_self: false,
+        }
+    }
+}
+
+/// Runs a load, or a called side, to its end; gives the exit code.
+pub fn drive(settings: Settings, output: &Output) -> u8 {
+    let control = Control::new();
+    if let Err(error) = signals::watch(&control) {
+        return complain(EXIT_USAGE, &error);
+    }
+    match try_drive(settings, output, &control) {
+        Ok(result) => {
+            if let Err(error) = write(&result, output) {
+                return complain(EXIT_USAGE, &error);
+            }
+            verdict(&result, output)
+        }
+        Err(Failed::Usage(error)) => complain(EXIT_USAGE, &error),
+        Err(Failed::Run(_)) if control.is_interrupted() => EXIT_INTERRUPTED,
+        Err(Failed::Run(error)) => complain(EXIT_FAILED, &error),
+    }
+}
+
+/// Runs a load and gives its result; files are not written.
+///
+/// # Errors
+/// As [`run`], and where a process cannot be watched.
+pub fn try_drive(
+    settings: Settings,
+    output: &Output,
+    control: &Control,
+) -> Result<RunResult, Failed> {
+    settings.check().map_err(Failed::Usage)?;
+    let watcher = Watcher::new(&output.watch_pids).map_err(|e| Failed::Usage(e.to_string()))?;
+    let self_peak_per_s =
+        if output.check_self && settings.schedule.is_some() && settings.direct.is_none() {
+            check_self::check_self(&settings, control, output.quiet)?
+        } else {
+            None
+        };
+    let started_unix_ms = unix_ms();
+    let mut picture = Picture::new(&settings, output.quiet, watcher);
+    let described = settings.clone();
+    let ran = run(settings, control, &mut |progress| picture.draw(progress))?;
+    let circumstances = Circumstances {
+        command: output.command.clone(),
+        program_version: output.program_version.clone(),
+        started_unix_ms,
+        self_peak_per_s,
+        claims_limit: false,
+        cpu_by_second: picture.cpu_by_second(),
+        watched: picture.watched(),
+    };
+    picture.end();
+    let mut result = result_of(ran, &described, circumstances);
+    result.conclude(&output.thresholds);
+    Ok(result)
+}
+
+/// Compares two results in files; gives the exit code.
+pub fn compare(a: &Path, b: &Path) -> u8 {
+    let read = |path: &Path| RunResult::read(path).map_err(|error| error.to_string());
+    let (a, b) = match (read(a), read(b)) {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(error), _) | (_, Err(error)) => return complain(EXIT_USAGE, &error),
+    };
+    let comparison = compare_results(&a, &b, &CompareConfig::default());
+    say(&comparison.table());
+    if comparison.any_worse() {
+        EXIT_FAILED
+    } else {
+        EXIT_FINE
+    }
+}
+
+/// Prints the table and writes the files.
+fn write(result: &RunResult, output: &Output) -> Result<(), String> {
+    say(&measure::terminal::table(result));
+    if let Some(path) = &output.json {
+        result.write(path).map_err(|error| error.to_string())?;
+    }
+    if let Some(path) = &output.csv {
+        result.write_csv(path).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// What the exit code is, and why.
+fn verdict(result: &RunResult, output: &Output) -> u8 {
+    if result.interrupted {
+        return EXIT_INTERRUPTED;
+    }
+    if !result.doubts.is_empty() {
+        return complain(
+            EXIT_DOUBT,
+            "the figures above may be this generator's own, not the server's",
+        );
+    }
+    if result.thresholds.iter().any(|threshold| threshold.failed()) {
+        return complain(EXIT_FAILED, "a threshold was crossed");
+    }
+    let attempts = result.figures.ended().max(1);
+    let failed = result.causes.total();
+    if failed as f64 > output.failures_max * attempts as f64 {
+        return complain(
+            EXIT_FAILED,
+            &format!("{failed} of {attempts} failed; --failures-max says how many may"),
+        );
+    }
+    EXIT_FINE
+}
+
+pub(crate) fn say(text: &str) {
+    if !text.is_empty() {
+        // Nobody listens: nothing is lost.
+        let _ = writeln!(std::io::stdout().lock(), "{}", text.trim_end());
+    }
+}
+
+fn complain(code: u8, text: &str) -> u8 {
+    let _ = writeln!(std::io::stderr().lock(), "signet load: {text}");
+    code
+}
+
+fn unix_ms() -> u64 {
+    sip_net::clock::unix_ms()
+}

@@ -1,0 +1,26 @@
+//! Ctrl-C: once to end in order, twice to end at once.
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::crew::Control;
+
+/// Passes SIGINT and SIGTERM on from now on.
+pub(crate) fn watch(control: &Control) -> Result<(), String> {
+    let failed = |error| format!("cannot watch for Ctrl-C: {error}");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .map_err(failed)?;
+    for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        let control = control.clone();
+        let _in_runtime = runtime.enter();
+        let mut signal = signal(kind).map_err(failed)?;
+        runtime.spawn(async move {
+            while signal.recv().await.is_some() {
+                control.interrupt();
+            }
+        });
+    }
+    std::thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
+    Ok(())
+}
