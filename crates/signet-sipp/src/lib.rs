@@ -1,0 +1,2 @@
+//! SIPp scenarios with sockets.
+#![forbid(unsafe_code)]

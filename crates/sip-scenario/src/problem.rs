@@ -1,0 +1,54 @@
+//! What is wrong with a scenario or an injection file, and where.
+
+/// A mistake in a file: it is told before the first packet is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file, as it was named.
+    pub file: String,
+    /// The line, counted from 1.
+    pub line: u32,
+    /// The byte of the line, counted from 1.
+    pub column: u32,
+    /// What is wrong, and the remedy.
+    pub what: String,
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}:{}:{}: {}",
+            self.file, self.line, self.column, self.what
+        )
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// A file's bytes, from which a byte's line and column are found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Source<'_> {
+    /// The line and the column of the byte at `offset`.
+    pub(crate) fn place(&self, offset: usize) -> (u32, u32) {
+        let before = self.bytes.get(..offset).unwrap_or(self.bytes);
+        let line = memchr::memchr_iter(b'\n', before).count() + 1;
+        let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |at| at + 1) + 1;
+        let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        (number(line), number(column))
+    }
+
+    pub(crate) fn problem(&self, offset: usize, what: impl Into<String>) -> Problem {
+        let (line, column) = self.place(offset);
+        Problem {
+            file: self.name.to_owned(),
+            line,
+            column,
+            what: what.into(),
+        }
+    }
+}
