@@ -4,6 +4,8 @@
 //! version fields are only added, each with a default, so a program reads files
 //! of its version written before and after it; another version is refused.
 
+mod layout;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -286,12 +288,17 @@ impl RunResult {
     /// # Errors
     /// None that a result of this crate can cause.
     pub fn to_json(&self) -> Result<String, ResultError> {
-        serde_json::to_string_pretty(self)
-            .map(|text| text + "\n")
+        let mut bytes = Vec::new();
+        let mut serializer =
+            serde_json::Serializer::with_formatter(&mut bytes, layout::Layout::default());
+        self.serialize(&mut serializer)
             .map_err(|source| ResultError::Json {
                 path: String::new(),
                 source,
-            })
+            })?;
+        bytes.push(b'\n');
+        // The serializer writes nothing but UTF-8.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Reads JSON text.

@@ -241,7 +241,7 @@ pub(crate) fn figure(value: f64) -> String {
     let size = value.abs();
     if !value.is_finite() {
         "-".to_owned()
-    } else if size == 0.0 || (size >= 1_000.0 && size < 100_000_000.0) {
+    } else if size == 0.0 || (1_000.0..100_000_000.0).contains(&size) {
         format!("{value:.0}")
     } else if size >= 100_000_000.0 {
         format!("{value:.2e}")

@@ -84,7 +84,9 @@ pub(super) fn by_second(noise: &Noise<'_>) -> Vec<Row> {
     rows
 }
 
-const DELAYS: &[(&str, fn(&RunResult) -> &Latency)] = &[
+type OfDelay = fn(&RunResult) -> &Latency;
+
+const DELAYS: &[(&str, OfDelay)] = &[
     ("rrd", |r| &r.figures.rrd),
     ("srd", |r| &r.figures.srd),
     ("srd_failed", |r| &r.figures.srd_failed),

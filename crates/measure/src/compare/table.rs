@@ -18,13 +18,13 @@ pub(super) fn table(comparison: &Comparison) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{:<21}{:>9}{:>9} {:<3}{:>9} {:<10}verdict",
+        "{:<21}{:>9}{:>9} {:<2}{:>9} {:<10} verdict",
         "", "A", "B", "", "B to A", "+- noise"
     );
     for row in &comparison.rows {
         let _ = writeln!(
             text,
-            "{:<21}{:>9}{:>9} {:<3}{:>9} {:<10}{}",
+            "{:<21}{:>9}{:>9} {:<2}{:>9} {:<10} {}",
             row.name,
             figure(row.a),
             figure(row.b),

@@ -82,6 +82,36 @@ fn json_gives_back_everything() {
 }
 
 #[test]
+fn json_is_laid_out_for_people() {
+    let mut result = full();
+    result.series.push(Second::default());
+    let text = result.to_json().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines[..3],
+        ["{", "  \"format\": \"signet-load\",", "  \"version\": 1,"]
+    );
+    let line = |start: &str| {
+        lines
+            .iter()
+            .find(|l| l.starts_with(start))
+            .copied()
+            .unwrap_or("")
+    };
+    assert_eq!(line("    \"kernel\""), "    \"kernel\": \"6.1.0\",");
+    // A second is a line, a histogram is a line.
+    assert!(line("    {\"at_s\": 0, ").ends_with("},"), "{text}");
+    let histogram = line("      \"intended_buckets\": [[3001,1]]");
+    assert_eq!(histogram, "      \"intended_buckets\": [[3001,1]],");
+    assert_eq!(text.matches("{\"at_s\"").count(), 2);
+    // And it means what compact JSON means, empty lists and objects too.
+    result.watched.clear();
+    result.counters.clear();
+    let value: serde_json::Value = serde_json::from_str(&result.to_json().unwrap()).unwrap();
+    assert_eq!(value, serde_json::to_value(&result).unwrap());
+}
+
+#[test]
 fn what_follows_is_worked_out() {
     let mut result = full();
     assert_eq!(result.ratios.ser_percent, Some(80.0));
