@@ -611,6 +611,20 @@ impl Ran {
             ("handshakes_out_resumed", end.sockets.handshakes_out_resumed),
             ("datagrams_unsendable", end.sockets.udp_unsendable),
             ("polls", end.sockets.polls),
+            (
+                "messages_in",
+                end.sockets.udp.messages_in
+                    + end.sockets.tcp.messages_in
+                    + end.sockets.tls.messages_in,
+            ),
+            (
+                "messages_out",
+                end.sockets.udp.messages_out
+                    + end.sockets.tcp.messages_out
+                    + end.sockets.tls.messages_out,
+            ),
+            ("responses", end.agents.responses),
+            ("events_dropped", end.agents.events_dropped),
         ] {
             self.count(name, count);
         }

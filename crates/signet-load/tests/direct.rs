@@ -154,6 +154,26 @@ fn a_mix_of_everything_on_agents_of_their_own() {
 }
 
 #[test]
+fn many_connections_come_up_while_registrations_are_answered() {
+    for transport in [Transport::Tcp, Transport::Tls] {
+        let mut settings = settings(Mix::only(Flow::Call), transport);
+        settings.users = Users::from_pattern("user{n}", None, 300).unwrap();
+        settings.register_first = true;
+        settings.setup_rate_per_s = 100_000.0;
+        settings.answering.is_registrar = true;
+        settings.lifetime = Lifetime::Agent;
+        let ran = drive(settings);
+        check(&ran);
+        assert_eq!(
+            (ran.upkeep.ready, ran.upkeep.failed),
+            (300, 0),
+            "{:?}",
+            ran.upkeep
+        );
+    }
+}
+
+#[test]
 fn registrations_and_their_removal() {
     let mut settings = settings(Mix::only(Flow::Register), Transport::Udp);
     settings.users = Users::from_pattern("user{n}", None, usize::try_from(CALLS).unwrap()).unwrap();

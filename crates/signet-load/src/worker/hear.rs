@@ -271,16 +271,25 @@ impl Worker {
             Job::Nothing => {}
         }
         if self.shared.settings.lifetime == Lifetime::Agent {
-            if is_ready {
-                self.record.upkeep.reopened += 1;
-                let is_registering = self.shared.settings.register_first;
-                if is_registering {
-                    self.register(number, Purpose::Refresh, at_ns);
-                }
-            } else {
-                self.seat_agent(number, flow.local, at_ns);
+            self.record.upkeep.reopened += u64::from(is_ready);
+            self.newly_open.push((number, flow.local));
+        }
+    }
+
+    /// Agents whose connections have come up register, or register again. Only
+    /// when everything that was heard is done with: a request that begins takes
+    /// the number of one that has ended, whose end must have been heard.
+    pub(super) fn welcome(&mut self, now_ns: u64) {
+        let mut newly_open = std::mem::take(&mut self.newly_open);
+        for (number, local) in newly_open.drain(..) {
+            let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);
+            if !is_ready {
+                self.seat_agent(number, local, now_ns);
+            } else if self.shared.settings.register_first {
+                self.register(number, Purpose::Refresh, now_ns);
             }
         }
+        self.newly_open = newly_open;
     }
 
     fn hear_closed(&mut self, conn: sip_msg::ConnId, why: &'static str) {

@@ -233,6 +233,8 @@ pub(crate) struct Worker {
     cpu: [CpuTime; 2],
     /// Connections that have served, to be closed once what is for them is queued.
     closing: Vec<ConnId>,
+    /// Seats whose connections have just come up, and from which address.
+    newly_open: Vec<(u32, std::net::SocketAddr)>,
     reports: SyncSender<Report>,
 }
 
@@ -291,6 +293,7 @@ impl Worker {
             is_idle: false,
             cpu: [CpuTime::default(); 2],
             closing: Vec::new(),
+            newly_open: Vec::new(),
             clock,
             place,
             net,
@@ -542,6 +545,7 @@ impl Worker {
             self.hear(what);
         }
         self.heard = heard;
+        self.welcome(now_ns);
         let mut due = std::mem::take(&mut self.due);
         self.agenda.advance(now_ms, |what| due.push(what));
         for what in due.drain(..) {
@@ -560,7 +564,11 @@ impl Worker {
         {
             until_ns = until_ns.min(self.start_ns.saturating_add(due_ns));
         }
-        if let Some(due_ns) = self.setup.next_due_ns(self.stage == Stage::SetUp) {
+        let seats = u32::try_from(self.seats.len()).unwrap_or(u32::MAX);
+        if self.stage == Stage::SetUp
+            && !self.waits_for_shared_conn()
+            && let Some(due_ns) = self.setup.next_due_ns(seats)
+        {
             until_ns = until_ns.min(due_ns);
         }
         let timers = [

@@ -33,8 +33,11 @@ pub(super) struct SetUp {
 }
 
 impl SetUp {
-    pub(super) fn next_due_ns(&self, is_setting_up: bool) -> Option<u64> {
-        (is_setting_up && self.under_way < AT_ONCE_MAX).then_some(self.due_ns)
+    /// When the next agent is to be brought up, if it is time alone that it
+    /// waits for.
+    pub(super) fn next_due_ns(&self, seats: u32) -> Option<u64> {
+        let has_more = self.next < seats || !self.again.is_empty();
+        (has_more && self.under_way < AT_ONCE_MAX).then_some(self.due_ns)
     }
 }
 
@@ -83,10 +86,7 @@ impl Worker {
 
     /// Brings agents up; true when all are up or given up.
     pub(super) fn go_on_setting_up(&mut self, now_ns: u64) -> Result<bool, String> {
-        if self.is_stream()
-            && self.shared.settings.lifetime == Lifetime::One
-            && self.shared_conn_local.is_none()
-        {
+        if self.waits_for_shared_conn() {
             if !self.shared_conn.is_some() {
                 let why = self.record.upkeep.causes.ranked();
                 let why = why.first().map_or("no answer", |(why, _)| why);
@@ -137,6 +137,13 @@ impl Worker {
             self.setup.tried.shrink_to_fit();
         }
         Ok(is_over)
+    }
+
+    /// Whether the connection that all agents use is yet to come up.
+    pub(super) fn waits_for_shared_conn(&self) -> bool {
+        self.is_stream()
+            && self.shared.settings.lifetime == Lifetime::One
+            && self.shared_conn_local.is_none()
     }
 
     fn bring_up(&mut self, number: u32, now_ns: u64) {
