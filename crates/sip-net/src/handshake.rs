@@ -172,42 +172,37 @@ impl HandshakePool {
         }
     }
 
-    /// Gives a socket to the pool, or says no at once.
-    pub(crate) fn begin(&self, job: Job) -> Result<(), Job> {
+    /// Gives a socket to the pool; no if it has too many.
+    pub(crate) fn begin(&self, job: Job) -> bool {
         let inner = &self.inner;
         let figures = &inner.figures;
-        let refused = || {
-            figures.count_failure(HandshakeFailure::Refused);
-        };
         if figures.under_way.fetch_add(1, Ordering::Relaxed) >= inner.config.handshakes_max as u64 {
-            refused();
-            return Err(job);
+            figures.count_failure(HandshakeFailure::Refused);
+            return false;
         }
-        if let Some(ip) = job.source()
+        let source = job.source();
+        if let Some(ip) = source
             && !figures.enter(ip, inner.config.per_source_max)
         {
             figures.refused_source.fetch_add(1, Ordering::Relaxed);
-            refused();
-            return Err(job);
+            figures.count_failure(HandshakeFailure::Refused);
+            return false;
         }
         let turn = inner.next.fetch_add(1, Ordering::Relaxed) % inner.threads.len().max(1);
-        let sent = match inner
-            .threads
-            .get(turn)
-            .map(|mailbox| (mailbox, mailbox.jobs.lock()))
+        if let Some(mailbox) = inner.threads.get(turn)
+            && let Ok(jobs) = mailbox.jobs.lock()
+            && jobs.send(job).is_ok()
         {
-            Some((mailbox, Ok(jobs))) => jobs
-                .send(job)
-                .map(|()| mailbox.waker.wake())
-                .map_err(|error| error.0),
-            _ => Err(job),
-        };
-        sent.inspect_err(|job| {
-            if let Some(ip) = job.source() {
-                figures.leave(ip);
-            }
-            refused();
-        })
+            drop(jobs);
+            mailbox.waker.wake();
+            return true;
+        }
+        // Its thread has ended.
+        if let Some(ip) = source {
+            figures.leave(ip);
+        }
+        figures.count_failure(HandshakeFailure::Refused);
+        false
     }
 }
 

@@ -137,7 +137,10 @@ impl TestCa {
     /// The same for a certificate that is valid from the beginning of one year
     /// to that of another.
     pub fn issue_between(&self, names: &[&str], from_year: i32, to_year: i32) -> (String, String) {
-        self.issue_from(&params(names, from_year, to_year), &KeyKind::P256.generate())
+        self.issue_from(
+            &params(names, from_year, to_year),
+            &KeyKind::P256.generate(),
+        )
     }
 
     /// A certificate with every field as the caller wants it.

@@ -27,8 +27,14 @@ fn the_certificate_is_of_a_kind_that_the_client_can_verify() {
         (&["-tls1_3", "-sigalgs", "ECDSA+SHA256"][..], "ECDSA"),
         (&["-tls1_3", "-sigalgs", "RSA-PSS+SHA256"], "RSA-PSS"),
         (&["-tls1_3", "-sigalgs", "ed25519"], "ed25519"),
-        (&["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"], "ECDSA"),
-        (&["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"], "RSA"),
+        (
+            &["-tls1_2", "-cipher", "ECDHE-ECDSA-AES128-GCM-SHA256"],
+            "ECDSA",
+        ),
+        (
+            &["-tls1_2", "-cipher", "ECDHE-RSA-AES128-GCM-SHA256"],
+            "RSA",
+        ),
         // Who can verify all is shown the first.
         (&["-tls1_3"], "RSA-PSS"),
     ] {
@@ -56,8 +62,14 @@ fn suites_and_groups_are_those_configured() {
             let config = three_kinds().suites(&[suite]).groups(&[group]);
             let mut server = tls_server(config.build().unwrap());
             let output = s_client(&mut server, args);
-            assert!(output.contains(&format!("Cipher is {suite}")), "{suite} {group}: {output}");
-            assert!(output.contains(&format!("Server Temp Key: {theirs}")), "{suite} {group}: {output}");
+            assert!(
+                output.contains(&format!("Cipher is {suite}")),
+                "{suite} {group}: {output}"
+            );
+            assert!(
+                output.contains(&format!("Server Temp Key: {theirs}")),
+                "{suite} {group}: {output}"
+            );
             let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;
             let place = GROUP_NAMES.iter().position(|name| *name == group).unwrap();
             assert_eq!(tally.groups[place], 1);
@@ -81,7 +93,10 @@ fn a_version_that_is_not_configured_is_refused() {
         assert!(output.contains("alert protocol version"), "{output}");
         let error = server.until(common::handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::Incompatible);
-        assert_eq!(error.alert.map(|alert| (alert.name(), alert.received)), Some(("protocol_version", false)));
+        assert_eq!(
+            error.alert.map(|alert| (alert.name(), alert.received)),
+            Some(("protocol_version", false))
+        );
         let output = s_client(&mut server, &[right]);
         assert!(output.contains("SIP/2.0 200 OK"), "{output}");
     }
@@ -89,14 +104,19 @@ fn a_version_that_is_not_configured_is_refused() {
 
 #[test]
 fn no_group_and_no_suite_in_common_is_said() {
-    let config = three_kinds().groups(&["X25519"]).suites(&["TLS_AES_128_GCM_SHA256"]);
+    let config = three_kinds()
+        .groups(&["X25519"])
+        .suites(&["TLS_AES_128_GCM_SHA256"]);
     let mut server = tls_server(config.build().unwrap());
     for args in [
         &["-tls1_3", "-groups", "P-521"][..],
         &["-tls1_3", "-ciphersuites", "TLS_CHACHA20_POLY1305_SHA256"],
     ] {
         let output = s_client(&mut server, args);
-        assert!(output.contains("alert handshake failure"), "{args:?}: {output}");
+        assert!(
+            output.contains("alert handshake failure"),
+            "{args:?}: {output}"
+        );
         let error = server.until(common::handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::Incompatible, "{args:?}");
     }

@@ -1,7 +1,7 @@
 //! The matrix of certificates: each row one that is wrong in one way (or in
 //! none), shown by a server and by a client, in both versions of TLS; with the
 //! reason that is given for it, and no byte of SIP before.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
@@ -13,8 +13,8 @@ use common::{
 };
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType,
-    ExtendedKeyUsagePurpose as Eku, GeneralSubtree, IsCa, KeyPair, KeyUsagePurpose, NameConstraints,
-    date_time_ymd,
+    ExtendedKeyUsagePurpose as Eku, GeneralSubtree, IsCa, KeyPair, KeyUsagePurpose,
+    NameConstraints, date_time_ymd,
 };
 use sip_msg::Target;
 use sip_net::testing::{KeyKind, TestCa, params};
@@ -32,7 +32,11 @@ struct Shown {
 
 impl From<(String, String)> for Shown {
     fn from((chain, key): (String, String)) -> Self {
-        Self { chain, key, crl: None }
+        Self {
+            chain,
+            key,
+            crl: None,
+        }
     }
 }
 
@@ -54,46 +58,186 @@ fn rows() -> Vec<Row> {
     }
     vec![
         ("good", |ca| leaf(ca, |_| {}), None, None),
-        ("a sip URI", |ca| ca.issue(&["sip:example.com", "other.com"]).into(), None, None),
-        ("no extendedKeyUsage", |ca| leaf(ca, |p| p.extended_key_usages.clear()), None, None),
-        ("serverAuth alone", |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::ServerAuth]), None, None),
-        ("clientAuth alone", |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::ClientAuth]), None, None),
-        ("sipDomain alone", |ca| leaf(ca, |p| p.extended_key_usages = vec![sip_domain()]), None, None),
-        ("any use", |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::Any]), None, None),
-        ("an intermediate", |ca| under(ca, &[BasicConstraints::Unconstrained]), None, None),
-        ("six intermediates", |ca| under(ca, &[BasicConstraints::Unconstrained; 6]), None, None),
-        both("expired", |ca| leaf(ca, |p| p.not_after = date_time_ymd(2021, 1, 1)), F::Expired),
-        both("not yet valid", |ca| leaf(ca, |p| p.not_before = date_time_ymd(2098, 1, 1)), F::NotYetValid),
+        (
+            "a sip URI",
+            |ca| ca.issue(&["sip:example.com", "other.com"]).into(),
+            None,
+            None,
+        ),
+        (
+            "no extendedKeyUsage",
+            |ca| leaf(ca, |p| p.extended_key_usages.clear()),
+            None,
+            None,
+        ),
+        (
+            "serverAuth alone",
+            |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::ServerAuth]),
+            None,
+            None,
+        ),
+        (
+            "clientAuth alone",
+            |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::ClientAuth]),
+            None,
+            None,
+        ),
+        (
+            "sipDomain alone",
+            |ca| leaf(ca, |p| p.extended_key_usages = vec![sip_domain()]),
+            None,
+            None,
+        ),
+        (
+            "any use",
+            |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::Any]),
+            None,
+            None,
+        ),
+        (
+            "an intermediate",
+            |ca| under(ca, &[BasicConstraints::Unconstrained]),
+            None,
+            None,
+        ),
+        (
+            "six intermediates",
+            |ca| under(ca, &[BasicConstraints::Unconstrained; 6]),
+            None,
+            None,
+        ),
+        both(
+            "expired",
+            |ca| leaf(ca, |p| p.not_after = date_time_ymd(2021, 1, 1)),
+            F::Expired,
+        ),
+        both(
+            "not yet valid",
+            |ca| leaf(ca, |p| p.not_before = date_time_ymd(2098, 1, 1)),
+            F::NotYetValid,
+        ),
         // Names are what a client asks for; a server is told whom a client
         // speaks for, and that is nobody.
-        ("another name", |ca| ca.issue(&["example.org"]).into(), Some(F::WrongName), None),
-        ("a wildcard", |ca| ca.issue(&["*.com"]).into(), Some(F::WrongName), None),
-        ("a wildcard in a sip URI", |ca| ca.issue(&["sip:*.com"]).into(), Some(F::WrongName), None),
-        ("a user's sip URI", |ca| ca.issue(&["sip:bob@example.com"]).into(), Some(F::WrongName), None),
-        ("a sip URI before the name", |ca| ca.issue(&["sip:example.org", "example.com"]).into(), Some(F::WrongName), None),
-        ("the common name alone", |ca| leaf(ca, common_name), Some(F::WrongName), None),
+        (
+            "another name",
+            |ca| ca.issue(&["example.org"]).into(),
+            Some(F::WrongName),
+            None,
+        ),
+        (
+            "a wildcard",
+            |ca| ca.issue(&["*.com"]).into(),
+            Some(F::WrongName),
+            None,
+        ),
+        (
+            "a wildcard in a sip URI",
+            |ca| ca.issue(&["sip:*.com"]).into(),
+            Some(F::WrongName),
+            None,
+        ),
+        (
+            "a user's sip URI",
+            |ca| ca.issue(&["sip:bob@example.com"]).into(),
+            Some(F::WrongName),
+            None,
+        ),
+        (
+            "a sip URI before the name",
+            |ca| ca.issue(&["sip:example.org", "example.com"]).into(),
+            Some(F::WrongName),
+            None,
+        ),
+        (
+            "the common name alone",
+            |ca| leaf(ca, common_name),
+            Some(F::WrongName),
+            None,
+        ),
         both("self-signed", |_| self_signed(), F::UnknownIssuer),
-        both("of a stranger", |_| TestCa::named("Another CA").issue(&["example.com"]).into(), F::UnknownIssuer),
-        both("of a stranger under our name", |_| TestCa::new().issue(&["example.com"]).into(), F::BadSignature),
+        both(
+            "of a stranger",
+            |_| TestCa::named("Another CA").issue(&["example.com"]).into(),
+            F::UnknownIssuer,
+        ),
+        both(
+            "of a stranger under our name",
+            |_| TestCa::new().issue(&["example.com"]).into(),
+            F::BadSignature,
+        ),
         both("a link is missing", without_a_link, F::UnknownIssuer),
-        both("an expired authority", |ca| beneath(ca, |p| p.not_after = date_time_ymd(2021, 1, 1)), F::Expired),
-        both("an issuer that is none", |ca| beneath(ca, |p| p.is_ca = IsCa::ExplicitNoCa), F::NotAnAuthority),
-        both("an authority itself", |ca| leaf(ca, |p| p.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)), F::NotAnAuthority),
-        both("seven intermediates", |ca| under(ca, &[BasicConstraints::Unconstrained; 7]), F::ChainTooLong),
-        both("a path longer than allowed", |ca| {
-            under(ca, &[BasicConstraints::Constrained(0), BasicConstraints::Unconstrained])
-        }, F::ChainTooLong),
-        both("a name that its issuer must not give", |ca| beneath(ca, |p| {
-            p.name_constraints = Some(NameConstraints {
-                permitted_subtrees: vec![GeneralSubtree::DnsName("example.net".into())],
-                excluded_subtrees: Vec::new(),
-            });
-        }), F::NameConstraint),
+        both(
+            "an expired authority",
+            |ca| beneath(ca, |p| p.not_after = date_time_ymd(2021, 1, 1)),
+            F::Expired,
+        ),
+        both(
+            "an issuer that is none",
+            |ca| beneath(ca, |p| p.is_ca = IsCa::ExplicitNoCa),
+            F::NotAnAuthority,
+        ),
+        both(
+            "an authority itself",
+            |ca| leaf(ca, |p| p.is_ca = IsCa::Ca(BasicConstraints::Unconstrained)),
+            F::NotAnAuthority,
+        ),
+        both(
+            "seven intermediates",
+            |ca| under(ca, &[BasicConstraints::Unconstrained; 7]),
+            F::ChainTooLong,
+        ),
+        both(
+            "a path longer than allowed",
+            |ca| {
+                under(
+                    ca,
+                    &[
+                        BasicConstraints::Constrained(0),
+                        BasicConstraints::Unconstrained,
+                    ],
+                )
+            },
+            F::ChainTooLong,
+        ),
+        both(
+            "a name that its issuer must not give",
+            |ca| {
+                beneath(ca, |p| {
+                    p.name_constraints = Some(NameConstraints {
+                        permitted_subtrees: vec![GeneralSubtree::DnsName("example.net".into())],
+                        excluded_subtrees: Vec::new(),
+                    });
+                })
+            },
+            F::NameConstraint,
+        ),
         both("revoked", |ca| revoked(ca, 5, &[4, 5, 6]), F::Revoked),
-        ("another is revoked", |ca| revoked(ca, 5, &[4, 6]), None, None),
-        both("for signing code", |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::CodeSigning]), F::WrongUsage),
-        both("a key that must not sign", |ca| leaf(ca, |p| p.key_usages = vec![KeyUsagePurpose::KeyAgreement]), F::WrongUsage),
-        ("a key that may sign", |ca| leaf(ca, |p| p.key_usages = vec![KeyUsagePurpose::DigitalSignature]), None, None),
+        (
+            "another is revoked",
+            |ca| revoked(ca, 5, &[4, 6]),
+            None,
+            None,
+        ),
+        both(
+            "for signing code",
+            |ca| leaf(ca, |p| p.extended_key_usages = vec![Eku::CodeSigning]),
+            F::WrongUsage,
+        ),
+        both(
+            "a key that must not sign",
+            |ca| leaf(ca, |p| p.key_usages = vec![KeyUsagePurpose::KeyAgreement]),
+            F::WrongUsage,
+        ),
+        (
+            "a key that may sign",
+            |ca| {
+                leaf(ca, |p| {
+                    p.key_usages = vec![KeyUsagePurpose::DigitalSignature]
+                })
+            },
+            None,
+            None,
+        ),
         both("a broken signature", broken_signature, F::BadSignature),
     ]
 }
@@ -110,12 +254,16 @@ fn sip_domain() -> Eku {
 
 fn common_name(params: &mut CertificateParams) {
     params.subject_alt_names.clear();
-    params.distinguished_name.push(DnType::CommonName, "example.com");
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "example.com");
 }
 
 fn self_signed() -> Shown {
     let key = KeyKind::P256.generate();
-    let certificate = params(&["example.com"], 2020, 2099).self_signed(&key).unwrap();
+    let certificate = params(&["example.com"], 2020, 2099)
+        .self_signed(&key)
+        .unwrap();
     (certificate.pem(), key.serialize_pem()).into()
 }
 
@@ -140,9 +288,14 @@ fn under(ca: &TestCa, constraints: &[BasicConstraints]) -> Shown {
     }
     let key = KeyKind::P256.generate();
     let above = chain.last().unwrap_or(ca.issuer());
-    let leaf = params(&["example.com"], 2020, 2099).signed_by(&key, above).unwrap();
+    let leaf = params(&["example.com"], 2020, 2099)
+        .signed_by(&key, above)
+        .unwrap();
     let mut pem = leaf.pem();
-    chain.iter().rev().for_each(|issuer| pem.push_str(&issuer.pem()));
+    chain
+        .iter()
+        .rev()
+        .for_each(|issuer| pem.push_str(&issuer.pem()));
     (pem, key.serialize_pem()).into()
 }
 
@@ -150,14 +303,18 @@ fn under(ca: &TestCa, constraints: &[BasicConstraints]) -> Shown {
 fn beneath(ca: &TestCa, change: fn(&mut CertificateParams)) -> Shown {
     let between = authority("Authority", ca.issuer(), change);
     let key = KeyKind::P256.generate();
-    let leaf = params(&["example.com"], 2020, 2099).signed_by(&key, &between).unwrap();
+    let leaf = params(&["example.com"], 2020, 2099)
+        .signed_by(&key, &between)
+        .unwrap();
     (leaf.pem() + &between.pem(), key.serialize_pem()).into()
 }
 
 fn without_a_link(ca: &TestCa) -> Shown {
     let mut shown = under(ca, &[BasicConstraints::Unconstrained]);
     let end = shown.chain.find("-----END CERTIFICATE-----").unwrap();
-    shown.chain.truncate(end + "-----END CERTIFICATE-----\n".len());
+    shown
+        .chain
+        .truncate(end + "-----END CERTIFICATE-----\n".len());
     shown
 }
 
@@ -176,7 +333,11 @@ fn broken_signature(ca: &TestCa) -> Shown {
     let mut shown = leaf(ca, |_| {});
     let end = shown.chain.find("\n-----END").unwrap();
     let place = end - 12;
-    let letter = if shown.chain.as_bytes()[place] == b'A' { "B" } else { "A" };
+    let letter = if shown.chain.as_bytes()[place] == b'A' {
+        "B"
+    } else {
+        "A"
+    };
     shown.chain.replace_range(place..=place, letter);
     shown
 }
@@ -212,7 +373,9 @@ fn the_certificate_of_a_server() {
                     .build()
                     .unwrap(),
             );
-            let mut trust = ClientTlsConfig::new().roots_pem(&[ca.root_pem().as_bytes()]).unwrap();
+            let mut trust = ClientTlsConfig::new()
+                .roots_pem(&[ca.root_pem().as_bytes()])
+                .unwrap();
             if let Some(crl) = &shown.crl {
                 trust = trust.crl_pem(&[crl.as_bytes()]).unwrap();
             }
@@ -221,11 +384,17 @@ fn the_certificate_of_a_server() {
             assert_eq!(arrived, fault.is_none(), "{row}");
             if let Some(fault) = fault {
                 let error = client.until_with(&mut [&mut server], handshake_failed);
-                assert_eq!((error.failure, error.fault), (HandshakeFailure::BadCertificate, Some(*fault)), "{row}");
+                assert_eq!(
+                    (error.failure, error.fault),
+                    (HandshakeFailure::BadCertificate, Some(*fault)),
+                    "{row}"
+                );
                 assert!(error.alert.is_some_and(|alert| !alert.received), "{row}");
                 assert!(nothing_was_read(&server), "{row}");
                 let error = server.until_with(&mut [&mut client], handshake_failed);
-                let sent = error.alert.unwrap_or_else(|| panic!("{row}: no alert came"));
+                let sent = error
+                    .alert
+                    .unwrap_or_else(|| panic!("{row}: no alert came"));
                 assert!(sent.received, "{row}");
                 assert_eq!(client.net.opened_tls().faults[*fault as usize], 1, "{row}");
             }
@@ -264,7 +433,11 @@ fn the_certificate_of_a_client() {
             match fault {
                 Some(fault) => {
                     let error = server.until_with(&mut [&mut client], handshake_failed);
-                    assert_eq!((error.failure, error.fault), (HandshakeFailure::BadCertificate, Some(*fault)), "{row}");
+                    assert_eq!(
+                        (error.failure, error.fault),
+                        (HandshakeFailure::BadCertificate, Some(*fault)),
+                        "{row}"
+                    );
                     assert!(error.alert.is_some_and(|alert| !alert.received), "{row}");
                     assert!(nothing_was_read(&server), "{row}");
                     assert_eq!(server.net.connection_count(), 0, "{row}");
@@ -289,13 +462,34 @@ fn a_key_that_is_too_short() {
     let ca = TestCa::new();
     let root = dir.file("root.pem", &ca.root_pem());
     let root_key = dir.file("root.key", &ca.issuer().key().serialize_pem());
-    let (key, csr, chain) = (dir.path("weak.key"), dir.path("weak.csr"), dir.path("weak.pem"));
+    let (key, csr, chain) = (
+        dir.path("weak.key"),
+        dir.path("weak.csr"),
+        dir.path("weak.pem"),
+    );
     let names = dir.file("names", "subjectAltName=DNS:example.com");
     for args in [
-        &["req", "-new", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak", "-keyout", &key, "-out", &csr][..],
         &[
-            "x509", "-req", "-in", &csr, "-CA", &root, "-CAkey", &root_key, "-days", "30", "-extfile",
-            &names, "-out", &chain, "-set_serial", "7",
+            "req", "-new", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak", "-keyout", &key,
+            "-out", &csr,
+        ][..],
+        &[
+            "x509",
+            "-req",
+            "-in",
+            &csr,
+            "-CA",
+            &root,
+            "-CAkey",
+            &root_key,
+            "-days",
+            "30",
+            "-extfile",
+            &names,
+            "-out",
+            &chain,
+            "-set_serial",
+            "7",
         ],
     ] {
         let mut openssl = Openssl::start(args);
@@ -305,7 +499,14 @@ fn a_key_that_is_too_short() {
         }
     }
     assert!(std::path::Path::new(&chain).exists());
-    let weak = ["-cert", &chain, "-key", &key, "-cipher", "DEFAULT@SECLEVEL=0"];
+    let weak = [
+        "-cert",
+        &chain,
+        "-key",
+        &key,
+        "-cipher",
+        "DEFAULT@SECLEVEL=0",
+    ];
     openssl_shows(&ca, &weak, CertificateFault::WeakKey);
 }
 
@@ -321,14 +522,20 @@ fn an_unknown_critical_extension() {
     let own = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes());
     assert!(own.is_err());
     let (chain, key) = (dir.file("chain.pem", &chain), dir.file("key.pem", &key));
-    openssl_shows(&ca, &["-cert", &chain, "-key", &key], CertificateFault::CriticalExtension);
+    openssl_shows(
+        &ca,
+        &["-cert", &chain, "-key", &key],
+        CertificateFault::CriticalExtension,
+    );
 }
 
 /// Lets openssl show a certificate, as a server and as a client.
 fn openssl_shows(ca: &TestCa, args: &[&str], fault: CertificateFault) {
     let (mut foreign, addr) = Openssl::server(args);
     let mut client = tls_client(ClientTls::from_pem(&[ca.root_pem().as_bytes()]).unwrap());
-    client.net.send(&named(addr, "example.com"), &request("secret"), 1);
+    client
+        .net
+        .send(&named(addr, "example.com"), &request("secret"), 1);
     let error = client.until(handshake_failed);
     assert_eq!(error.fault, Some(fault));
     foreign.read();
@@ -354,7 +561,10 @@ fn what_is_no_certificate() {
     #[derive(Debug)]
     struct Junk(Arc<rustls::sign::CertifiedKey>);
     impl rustls::server::ResolvesServerCert for Junk {
-        fn resolve(&self, _: rustls::server::ClientHello<'_>) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        fn resolve(
+            &self,
+            _: rustls::server::ClientHello<'_>,
+        ) -> Option<Arc<rustls::sign::CertifiedKey>> {
             Some(Arc::clone(&self.0))
         }
     }
@@ -381,7 +591,9 @@ fn what_is_no_certificate() {
             Ok::<(), std::io::Error>(())
         });
         let mut client = tls_client(ClientTls::from_pem(&[ca.root_pem().as_bytes()]).unwrap());
-        client.net.send(&named(addr, "example.com"), &request("secret"), 1);
+        client
+            .net
+            .send(&named(addr, "example.com"), &request("secret"), 1);
         let error = client.until(handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::BadCertificate, "{junk:?}");
         assert_eq!(error.fault, Some(CertificateFault::Malformed), "{junk:?}");
@@ -406,7 +618,12 @@ fn the_policy_of_extended_key_usage() {
         (Strict, vec![Eku::EmailProtection, sip_domain()], true, true),
         (Strict, vec![Eku::Any], true, true),
         (SipDomain, vec![], false, false),
-        (SipDomain, vec![Eku::ServerAuth, Eku::ClientAuth], false, false),
+        (
+            SipDomain,
+            vec![Eku::ServerAuth, Eku::ClientAuth],
+            false,
+            false,
+        ),
         (SipDomain, vec![Eku::Any], false, false),
         (SipDomain, vec![sip_domain()], true, true),
         (SipDomain, vec![Eku::ServerAuth, sip_domain()], true, true),
@@ -421,14 +638,24 @@ fn the_policy_of_extended_key_usage() {
         let root = ca.root_pem();
         let roots = [root.as_bytes()];
 
-        let pair = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let pair = ServerTlsConfig::new()
+            .pair_pem(chain.as_bytes(), key.as_bytes())
+            .unwrap();
         let mut server = tls_server(pair.build().unwrap());
-        let trust = ClientTlsConfig::new().roots_pem(&roots).unwrap().key_usage(policy);
+        let trust = ClientTlsConfig::new()
+            .roots_pem(&roots)
+            .unwrap()
+            .key_usage(policy);
         let mut client = tls_client(trust.build().unwrap());
         assert_eq!(arrives(&mut server, &mut client), server_may, "{row}");
 
-        let pair = ServerTlsConfig::new().pair_pem(fine.as_bytes(), fine_key.as_bytes()).unwrap();
-        let asks = pair.client_auth(ClientAuth::Required).client_roots_pem(&roots).unwrap();
+        let pair = ServerTlsConfig::new()
+            .pair_pem(fine.as_bytes(), fine_key.as_bytes())
+            .unwrap();
+        let asks = pair
+            .client_auth(ClientAuth::Required)
+            .client_roots_pem(&roots)
+            .unwrap();
         let mut server = tls_server(asks.key_usage(policy).build().unwrap());
         let own = ClientTlsConfig::new().roots_pem(&roots).unwrap();
         let own = own.identity_pem(chain.as_bytes(), key.as_bytes()).unwrap();
@@ -446,17 +673,33 @@ fn what_no_list_covers_is_refused_on_demand() {
         (vec![], RevocationPolicy::Lenient, None),
         (vec![&stranger], RevocationPolicy::Lenient, None),
         (vec![&own], RevocationPolicy::Strict, None),
-        (vec![&stranger], RevocationPolicy::Strict, Some(CertificateFault::RevocationUnknown)),
-        (vec![], RevocationPolicy::Strict, Some(CertificateFault::RevocationUnknown)),
+        (
+            vec![&stranger],
+            RevocationPolicy::Strict,
+            Some(CertificateFault::RevocationUnknown),
+        ),
+        (
+            vec![],
+            RevocationPolicy::Strict,
+            Some(CertificateFault::RevocationUnknown),
+        ),
     ] {
         let (chain, key) = ca.issue(&["example.com"]);
-        let pair = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        let pair = ServerTlsConfig::new()
+            .pair_pem(chain.as_bytes(), key.as_bytes())
+            .unwrap();
         let mut server = tls_server(pair.build().unwrap());
         let crls: Vec<&[u8]> = crls.iter().map(|crl| crl.as_bytes()).collect();
-        let trust = ClientTlsConfig::new().roots_pem(&[ca.root_pem().as_bytes()]).unwrap();
+        let trust = ClientTlsConfig::new()
+            .roots_pem(&[ca.root_pem().as_bytes()])
+            .unwrap();
         let trust = trust.crl_pem(&crls).unwrap().revocation(policy);
         let mut client = tls_client(trust.build().unwrap());
-        assert_eq!(arrives(&mut server, &mut client), fault.is_none(), "{policy:?}");
+        assert_eq!(
+            arrives(&mut server, &mut client),
+            fault.is_none(),
+            "{policy:?}"
+        );
         if fault.is_some() {
             let error = client.until_with(&mut [&mut server], handshake_failed);
             assert_eq!(error.fault, fault);
@@ -482,8 +725,14 @@ fn one_address_with_several_domains_is_never_confused() {
             client.until_with(&mut [&mut server], opened);
             let identity = client.net.peer_identity(conn).unwrap();
             assert_eq!(*identity.domains, [domain.into()], "{round}");
-            assert_eq!(client.net.tls_info(conn).unwrap().resumed.is_some(), resumed, "{round} {domain}");
-            client.net.send(&Target { conn, ..target }, &request(domain), 0);
+            assert_eq!(
+                client.net.tls_info(conn).unwrap().resumed.is_some(),
+                resumed,
+                "{round} {domain}"
+            );
+            client
+                .net
+                .send(&Target { conn, ..target }, &request(domain), 0);
             let (flow, _) = server.until_with(&mut [&mut client], message);
             server.net.send(&Target::back(&flow), &request("back"), 0);
             client.until_with(&mut [&mut server], message);

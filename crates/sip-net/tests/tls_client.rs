@@ -49,7 +49,12 @@ impl World {
 fn turn_until(client: &mut Bench, server: &mut Openssl, done: impl Fn(&Bench, &Openssl) -> bool) {
     let patience = Instant::now();
     while !done(client, server) {
-        assert!(patience.elapsed() < Duration::from_secs(30), "{} {:?}", server.output, client.seen);
+        assert!(
+            patience.elapsed() < Duration::from_secs(30),
+            "{} {:?}",
+            server.output,
+            client.seen
+        );
         client.turn();
         server.read();
     }
@@ -69,13 +74,24 @@ fn visit(
     let info = *client.net.tls_info(conn).unwrap();
     // What it prints once the connection is up comes before the data.
     let mark = format!("visit {}", conn.0);
-    client.net.send(&Target { conn, ..target.clone() }, &request(&mark), 0);
-    turn_until(client, server, |_, server| server.output.contains(&format!("Call-ID: {mark}\r\n")));
+    client.net.send(
+        &Target {
+            conn,
+            ..target.clone()
+        },
+        &request(&mark),
+        0,
+    );
+    turn_until(client, server, |_, server| {
+        server.output.contains(&format!("Call-ID: {mark}\r\n"))
+    });
     if resumable {
         turn_until(client, server, |_, _| tls.session_count() > 0);
     }
     client.net.close(conn, true);
-    turn_until(client, server, |client, _| client.net.connection_count() == 0);
+    turn_until(client, server, |client, _| {
+        client.net.connection_count() == 0
+    });
     info
 }
 
@@ -83,23 +99,55 @@ fn visit(
 fn what_is_offered_is_what_was_asked_for() {
     let world = World::new();
     let versions = [
-        (TlsVersion::V12, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
-        (TlsVersion::V13, "TLS_CHACHA20_POLY1305_SHA256", "TLS_CHACHA20_POLY1305_SHA256"),
+        (
+            TlsVersion::V12,
+            "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+            "ECDHE-RSA-AES256-GCM-SHA384",
+        ),
+        (
+            TlsVersion::V13,
+            "TLS_CHACHA20_POLY1305_SHA256",
+            "TLS_CHACHA20_POLY1305_SHA256",
+        ),
     ];
     let (mut server, addr) = world.server(KeyKind::Rsa2048, &[]);
     for (version, suite, theirs) in versions {
-        for (group, curve) in [("P-384", "secp384r1"), ("P-256", "secp256r1"), ("X25519", "x25519")] {
-            let tls = world.config().versions(&[version]).suites(&[suite]).groups(&[group]);
+        for (group, curve) in [
+            ("P-384", "secp384r1"),
+            ("P-256", "secp256r1"),
+            ("X25519", "x25519"),
+        ] {
+            let tls = world
+                .config()
+                .versions(&[version])
+                .suites(&[suite])
+                .groups(&[group]);
             let tls = Arc::new(tls.build().unwrap());
             let mut client = tls_client(ClientTls::from_pem(&[]).unwrap());
             server.output.clear();
-            let info = visit(&mut client, &mut server, &named(addr, "example.com"), &tls, false);
+            let info = visit(
+                &mut client,
+                &mut server,
+                &named(addr, "example.com"),
+                &tls,
+                false,
+            );
             assert_eq!(info.version, version);
             assert_eq!((info.suite_name(), info.group_name()), (suite, Some(group)));
             assert_eq!(info.resumed, None);
             assert!(info.cpu_us > 0 && info.wall_us >= info.cpu_us / 2);
-            assert!(server.output.contains(&format!("CIPHER is {theirs}")), "{}", server.output);
-            assert!(server.output.contains(&format!("Supported groups: {curve}")), "{}", server.output);
+            assert!(
+                server.output.contains(&format!("CIPHER is {theirs}")),
+                "{}",
+                server.output
+            );
+            assert!(
+                server
+                    .output
+                    .contains(&format!("Supported groups: {curve}")),
+                "{}",
+                server.output
+            );
         }
     }
 }
@@ -112,10 +160,20 @@ fn it_resumes_as_it_was_told_to() {
     // the second visit resumes.
     let rows: [(TlsVersion, &[&str], ClientResumption, Option<Resumption>); 10] = [
         (TlsVersion::V12, &[], Any, Some(Resumption::Ticket)),
-        (TlsVersion::V12, &["-no_ticket"], Any, Some(Resumption::SessionId)),
+        (
+            TlsVersion::V12,
+            &["-no_ticket"],
+            Any,
+            Some(Resumption::SessionId),
+        ),
         (TlsVersion::V12, &[], Tickets, Some(Resumption::Ticket)),
         (TlsVersion::V12, &["-no_ticket"], Tickets, None),
-        (TlsVersion::V12, &[], SessionIds, Some(Resumption::SessionId)),
+        (
+            TlsVersion::V12,
+            &[],
+            SessionIds,
+            Some(Resumption::SessionId),
+        ),
         (TlsVersion::V12, &[], Off, None),
         (TlsVersion::V13, &[], Any, Some(Resumption::Psk)),
         (TlsVersion::V13, &[], Tickets, Some(Resumption::Psk)),
@@ -131,10 +189,20 @@ fn it_resumes_as_it_was_told_to() {
         let target = named(addr, "example.com");
         let first = visit(&mut client, &mut server, &target, &tls, how.is_some());
         assert_eq!(first.resumed, None, "{row}");
-        assert_eq!(server.count("Reused session-id"), 0, "{row}: {}", server.output);
+        assert_eq!(
+            server.count("Reused session-id"),
+            0,
+            "{row}: {}",
+            server.output
+        );
         let second = visit(&mut client, &mut server, &target, &tls, false);
         assert_eq!(second.resumed, how, "{row}: {}", server.output);
-        assert_eq!(server.count("Reused session-id"), usize::from(how.is_some()), "{row}: {}", server.output);
+        assert_eq!(
+            server.count("Reused session-id"),
+            usize::from(how.is_some()),
+            "{row}: {}",
+            server.output
+        );
         // Others under the same roof do not resume it.
         let other = Arc::new(tls.with_own_sessions());
         let third = visit(&mut client, &mut server, &target, &other, false);
@@ -143,7 +211,50 @@ fn it_resumes_as_it_was_told_to() {
         let fourth = visit(&mut client, &mut server, &target, &never, false);
         assert_eq!(fourth.resumed, None, "{row}");
         let tally = client.net.opened_tls();
-        assert_eq!((tally.full_total(), tally.resumed_total()), (4 - u64::from(how.is_some()), u64::from(how.is_some())), "{row}");
+        assert_eq!(
+            (tally.full_total(), tally.resumed_total()),
+            (4 - u64::from(how.is_some()), u64::from(how.is_some())),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_session_ends_with_the_certificate_of_the_server() {
+    let world = World::new();
+    // Long enough for three visits on a machine with much to do.
+    let end = time::OffsetDateTime::now_utc() + Duration::from_secs(12);
+    let mut params = sip_net::testing::params(&["example.com"], 2020, 2099);
+    params.not_after = end;
+    let (chain, key) = world.ca.issue_from(&params, &KeyKind::P256.generate());
+    let chain = world.dir.file("short.pem", &chain);
+    let key = world.dir.file("short.key", &key);
+    let mut visited = Vec::new();
+    for (version, args) in [
+        (TlsVersion::V12, &[][..]),
+        (TlsVersion::V12, &["-no_ticket"]),
+        (TlsVersion::V13, &[]),
+    ] {
+        let mut all = vec!["-cert", &chain, "-key", &key];
+        all.extend(args);
+        let (mut server, addr) = Openssl::server(&all);
+        let tls = Arc::new(world.config().versions(&[version]).build().unwrap());
+        let mut client = tls_client(ClientTls::from_pem(&[]).unwrap());
+        let target = named(addr, "example.com");
+        visit(&mut client, &mut server, &target, &tls, true);
+        visited.push((server, client, tls, target));
+    }
+    let patience = Instant::now();
+    while time::OffsetDateTime::now_utc() <= end + Duration::from_secs(1) {
+        assert!(patience.elapsed() < Duration::from_secs(60));
+        visited.iter_mut().for_each(|(_, client, ..)| client.turn());
+    }
+    for (_server, mut client, tls, target) in visited {
+        // A session is there still, and is not offered.
+        assert_eq!(tls.session_count(), 1);
+        client.net.open_as(&target, &tls).unwrap();
+        let error = client.until(handshake_failed);
+        assert_eq!(error.fault, Some(CertificateFault::Expired));
     }
 }
 
@@ -162,14 +273,22 @@ fn every_agent_shows_its_own_certificate() {
         for kind in [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519] {
             let mut params = sip_net::testing::params(&["agent.example.com"], 2020, 2099);
             let name = format!("agent {kind:?}");
-            params.distinguished_name.push(rcgen::DnType::CommonName, name.as_str());
+            params
+                .distinguished_name
+                .push(rcgen::DnType::CommonName, name.as_str());
             let (chain, key) = world.ca.issue_from(&params, &kind.generate());
-            let agent = base.with_identity_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+            let agent = base
+                .with_identity_pem(chain.as_bytes(), key.as_bytes())
+                .unwrap();
             let agent = Arc::new(agent);
             server.output.clear();
             let first = visit(&mut client, &mut server, &target, &agent, true);
             assert_eq!(first.resumed, None, "{kind:?} resumes what another began");
-            assert!(server.output.contains(&format!("CN = {name}")), "{}", server.output);
+            assert!(
+                server.output.contains(&format!("CN = {name}")),
+                "{}",
+                server.output
+            );
         }
         // Without one the server does not want us, and says so.
         let bare = Arc::new(base);
@@ -195,8 +314,16 @@ fn a_server_is_believed_only_with_a_reason() {
     let mut client = tls_client(stranger);
     for (name, tls, fault) in [
         ("example.com", None, Some(CertificateFault::UnknownIssuer)),
-        ("example.org", Some(world.config()), Some(CertificateFault::WrongName)),
-        ("example.org", Some(ClientTlsConfig::new().trust_anyone_insecurely()), None),
+        (
+            "example.org",
+            Some(world.config()),
+            Some(CertificateFault::WrongName),
+        ),
+        (
+            "example.org",
+            Some(ClientTlsConfig::new().trust_anyone_insecurely()),
+            None,
+        ),
     ] {
         let target = named(addr, name);
         let conn = match tls {
@@ -206,10 +333,15 @@ fn a_server_is_believed_only_with_a_reason() {
         match fault {
             Some(fault) => {
                 let error = client.until(handshake_failed);
-                assert_eq!((error.failure, error.fault), (HandshakeFailure::BadCertificate, Some(fault)));
+                assert_eq!(
+                    (error.failure, error.fault),
+                    (HandshakeFailure::BadCertificate, Some(fault))
+                );
                 let alert = error.alert.unwrap();
                 assert!(!alert.received);
-                turn_until(&mut client, &mut server, |_, server| server.output.contains("alert"));
+                turn_until(&mut client, &mut server, |_, server| {
+                    server.output.contains("alert")
+                });
             }
             None => {
                 let conn = conn.unwrap();
@@ -221,5 +353,9 @@ fn a_server_is_believed_only_with_a_reason() {
         }
     }
     let both = world.config().trust_anyone_insecurely().build();
-    assert!(both.unwrap_err().to_string().contains("give roots, or trust anyone"));
+    assert!(
+        both.unwrap_err()
+            .to_string()
+            .contains("give roots, or trust anyone")
+    );
 }

@@ -1,5 +1,5 @@
 //! The two ways to end a TLS connection: with a farewell and without.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
@@ -112,7 +112,9 @@ fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
     let conn = client.net.open(&target).unwrap();
     client.until(opened);
     let (mut peer, _) = listener.accept().unwrap();
-    client.net.send(&Target { conn, ..target }, &request("lost"), 7);
+    client
+        .net
+        .send(&Target { conn, ..target }, &request("lost"), 7);
     client.net.abort(conn);
     assert_eq!(client.until(common::send_failed).0, 7);
     let error = peer.read(&mut [0; 100]).unwrap_err();

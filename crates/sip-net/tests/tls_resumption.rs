@@ -63,14 +63,38 @@ fn keys(secret: u8) -> TicketKeys {
 fn every_version_resumes_by_every_mechanism_that_it_has() {
     let world = World::new();
     // What the client is told, what the server offers, and how it resumes.
-    type Row<'a> = (&'a [&'a str], fn(ServerTlsConfig) -> ServerTlsConfig, Option<Resumption>);
+    type Row<'a> = (
+        &'a [&'a str],
+        fn(ServerTlsConfig) -> ServerTlsConfig,
+        Option<Resumption>,
+    );
     let rows: [Row<'_>; 8] = [
         (&["-tls1_2"], |config| config, Some(Resumption::Ticket)),
-        (&["-tls1_2", "-no_ticket"], |config| config, Some(Resumption::SessionId)),
-        (&["-tls1_2"], ServerTlsConfig::no_tickets, Some(Resumption::SessionId)),
-        (&["-tls1_2"], ServerTlsConfig::no_session_ids, Some(Resumption::Ticket)),
-        (&["-tls1_2", "-no_ticket"], ServerTlsConfig::no_session_ids, None),
-        (&["-tls1_2"], |config| config.no_tickets().no_session_ids(), None),
+        (
+            &["-tls1_2", "-no_ticket"],
+            |config| config,
+            Some(Resumption::SessionId),
+        ),
+        (
+            &["-tls1_2"],
+            ServerTlsConfig::no_tickets,
+            Some(Resumption::SessionId),
+        ),
+        (
+            &["-tls1_2"],
+            ServerTlsConfig::no_session_ids,
+            Some(Resumption::Ticket),
+        ),
+        (
+            &["-tls1_2", "-no_ticket"],
+            ServerTlsConfig::no_session_ids,
+            None,
+        ),
+        (
+            &["-tls1_2"],
+            |config| config.no_tickets().no_session_ids(),
+            None,
+        ),
         (&["-tls1_3"], |config| config, Some(Resumption::Psk)),
         (&["-tls1_3"], ServerTlsConfig::no_tickets, None),
     ];
@@ -89,7 +113,11 @@ fn every_version_resumes_by_every_mechanism_that_it_has() {
         let mut second = args.to_vec();
         second.extend(["-sess_in", &session]);
         let two = s_client(&mut server, &second);
-        let word = if how.is_some() { "Reused, TLSv1." } else { "New, TLSv1." };
+        let word = if how.is_some() {
+            "Reused, TLSv1."
+        } else {
+            "New, TLSv1."
+        };
         assert!(two.contains(word), "{args:?} {how:?}: {two}");
         let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;
         let mut by = [0; Resumption::ALL.len()];
@@ -99,7 +127,12 @@ fn every_version_resumes_by_every_mechanism_that_it_has() {
         assert_eq!(tally.resumed_by, by, "{args:?} {how:?}");
         assert_eq!(tally.full_total() + tally.resumed_total(), 2);
         let version = usize::from(args[0] == "-tls1_3");
-        assert_eq!(tally.full[version] + tally.resumed[version], 2, "{}", TlsVersion::ALL[version].name());
+        assert_eq!(
+            tally.full[version] + tally.resumed[version],
+            2,
+            "{}",
+            TlsVersion::ALL[version].name()
+        );
         assert!(tally.full_cpu_us > 0 && tally.full_wall_us > 0);
         std::fs::remove_file(&session).unwrap();
     }
@@ -108,7 +141,10 @@ fn every_version_resumes_by_every_mechanism_that_it_has() {
 #[test]
 fn five_reconnections_reuse_one_session() {
     let world = World::new();
-    for args in [&["-tls1_2", "-reconnect"][..], &["-tls1_2", "-no_ticket", "-reconnect"]] {
+    for args in [
+        &["-tls1_2", "-reconnect"][..],
+        &["-tls1_2", "-no_ticket", "-reconnect"],
+    ] {
         let mut server = tls_server(world.config().build().unwrap());
         let output = s_client(&mut server, args);
         assert_eq!(output.matches("New, TLSv1.2").count(), 1, "{output}");
@@ -177,11 +213,14 @@ fn sessions_outlive_a_new_certificate() {
     for version in ["-tls1_2", "-tls1_3"] {
         let session = world.dir.path("session.pem");
         let tls = std::sync::Arc::new(world.config().build().unwrap());
-        let mut server =
-            common::tls_server_with(std::sync::Arc::clone(&tls), sip_net::HandshakeConfig::default());
+        let mut server = common::tls_server_with(
+            std::sync::Arc::clone(&tls),
+            sip_net::HandshakeConfig::default(),
+        );
         s_client(&mut server, &[version, "-sess_out", &session]);
         let (chain, key) = world.ca.issue(&["example.com"]);
-        tls.reload_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+        tls.reload_pem(&[(chain.as_bytes(), key.as_bytes())])
+            .unwrap();
         let two = s_client(&mut server, &[version, "-sess_in", &session]);
         assert!(two.contains("Reused, "), "{two}");
     }

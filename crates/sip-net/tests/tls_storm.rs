@@ -99,7 +99,9 @@ fn full_handshakes_wait_in_a_bounded_queue_and_resumed_ones_pass_them() {
             let conn = client.net.open_as(&target, &tls).unwrap();
             client.until_with(&mut [server], opened);
             let info = *client.net.tls_info(conn).unwrap();
-            client.net.send(&Target { conn, ..target }, &request("x"), 0);
+            client
+                .net
+                .send(&Target { conn, ..target }, &request("x"), 0);
             let (flow, _) = server.until_with(&mut [client], message);
             server.net.send(&Target::back(&flow), &request("y"), 0);
             client.until_with(&mut [server], message);
@@ -130,19 +132,33 @@ fn full_handshakes_wait_in_a_bounded_queue_and_resumed_ones_pass_them() {
         let mut server = Bench::new(&[listener], config);
         let hello = plain_hello();
         let storm: Vec<_> = (0..60).map(|_| connect(addr, &hello)).collect();
-        turn_until(&mut server, &pool, |now| now.refused_full >= 40 && now.full_waiting > 0);
+        turn_until(&mut server, &pool, |now| {
+            now.refused_full >= 40 && now.full_waiting > 0
+        });
         let before = pool.counters();
-        assert!(before.full_waiting <= 3 && before.full_begun < 15, "{before:?}");
+        assert!(
+            before.full_waiting <= 3 && before.full_begun < 15,
+            "{before:?}"
+        );
         let resumed = visit(&mut client, &mut server);
-        assert_eq!(resumed, Some(match version {
-            TlsVersion::V12 => Resumption::Ticket,
-            TlsVersion::V13 => Resumption::Psk,
-        }));
+        assert_eq!(
+            resumed,
+            Some(match version {
+                TlsVersion::V12 => Resumption::Ticket,
+                TlsVersion::V13 => Resumption::Psk,
+            })
+        );
         let after = pool.counters();
         assert_eq!((after.resumed_begun, after.refused_resumed), (1, 0));
         // Who was refused was told at once, by a reset.
         let reasons: Vec<_> = server.seen.iter().filter_map(closed).collect();
-        assert!(reasons.iter().filter(|reason| **reason == CloseReason::Refused).count() >= 40);
+        assert!(
+            reasons
+                .iter()
+                .filter(|reason| **reason == CloseReason::Refused)
+                .count()
+                >= 40
+        );
         let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;
         assert!(tally.failed[HandshakeFailure::Refused as usize] >= 40);
         // And when the storm is over nothing of it is left.
@@ -193,20 +209,35 @@ fn a_ticket_that_is_not_ours_gets_no_place_before_others() {
     }
     thread.join().unwrap();
     let with_ticket = hello(&config);
-    let ticket_len = with_ticket.len() - hello(&{
-        let mut bare = config.clone();
-        bare.resumption = rustls::client::Resumption::disabled();
-        bare
-    }).len();
+    let ticket_len = with_ticket.len()
+        - hello(&{
+            let mut bare = config.clone();
+            bare.resumption = rustls::client::Resumption::disabled();
+            bare
+        })
+        .len();
     assert!(ticket_len > 100, "the hello has no ticket");
     let peer = connect(server.addr(), &with_ticket);
-    turn_until(&mut server, &pool, |now| now.full_begun + now.resumed_begun > 0);
-    assert_eq!((pool.counters().full_begun, pool.counters().resumed_begun), (1, 0));
+    turn_until(&mut server, &pool, |now| {
+        now.full_begun + now.resumed_begun > 0
+    });
+    assert_eq!(
+        (pool.counters().full_begun, pool.counters().resumed_begun),
+        (1, 0)
+    );
     // At home it is a resumption.
     let (mut home, home_pool) = stranger.server(HandshakeConfig::default());
     let another = connect(home.addr(), &with_ticket);
-    turn_until(&mut home, &home_pool, |now| now.full_begun + now.resumed_begun > 0);
-    assert_eq!((home_pool.counters().full_begun, home_pool.counters().resumed_begun), (0, 1));
+    turn_until(&mut home, &home_pool, |now| {
+        now.full_begun + now.resumed_begun > 0
+    });
+    assert_eq!(
+        (
+            home_pool.counters().full_begun,
+            home_pool.counters().resumed_begun
+        ),
+        (0, 1)
+    );
     drop((peer, another));
 }
 
@@ -224,17 +255,29 @@ fn one_source_has_no_more_than_its_share() {
         assert_eq!(server.until(closed), CloseReason::Refused);
     }
     let counters = pool.counters();
-    assert_eq!((counters.refused_source, counters.refused, counters.under_way), (7, 7, 3));
+    assert_eq!(
+        (
+            counters.refused_source,
+            counters.refused,
+            counters.under_way
+        ),
+        (7, 7, 3)
+    );
     // Another source is served.
     let mut client = Bench::new(
-        &[ListenerConfig::outbound(sip_msg::Transport::Tls, any_port("127.0.0.9"))],
+        &[ListenerConfig::outbound(
+            sip_msg::Transport::Tls,
+            any_port("127.0.0.9"),
+        )],
         NetConfig {
             client_tls: Some(Arc::new(world.trust().build().unwrap())),
             handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
             ..NetConfig::default()
         },
     );
-    client.net.send(&named(addr, "example.com"), &request("x"), 0);
+    client
+        .net
+        .send(&named(addr, "example.com"), &request("x"), 0);
     let (flow, _) = server.until_with(&mut [&mut client], message);
     assert_eq!(flow.remote.ip(), "127.0.0.9".parse::<IpAddr>().unwrap());
     // And the first again, when it is done.
@@ -274,7 +317,14 @@ fn who_says_nothing_and_who_waits_too_long_are_given_up() {
         assert!(error.wall_us >= 1_500_000, "{error:?}");
     }
     let counters = pool.counters();
-    assert_eq!((counters.timed_out, counters.under_way, counters.full_waiting), (7, 0, 0));
+    assert_eq!(
+        (
+            counters.timed_out,
+            counters.under_way,
+            counters.full_waiting
+        ),
+        (7, 0, 0)
+    );
     drop((silent, half, waiting));
 }
 
@@ -294,16 +344,30 @@ fn who_goes_away_while_waiting_leaves_nothing() {
         server.until(handshake_failed);
     }
     let counters = pool.counters();
-    assert_eq!((counters.under_way, counters.done, counters.cut), (0, 0, 20));
+    assert_eq!(
+        (counters.under_way, counters.done, counters.cut),
+        (0, 0, 20)
+    );
     assert_eq!(server.net.connection_count(), 0);
-    assert!(!server.seen.iter().any(|seen| matches!(seen, Seen::Accepted(_))));
+    assert!(
+        !server
+            .seen
+            .iter()
+            .any(|seen| matches!(seen, Seen::Accepted(_)))
+    );
 }
 
 #[test]
 fn a_storm_is_served_whole_where_there_is_room() {
     let world = World::new();
     let (server_tls, trust) = (Arc::clone(&world.tls), world.trust());
-    let mut server = tls_server_with(server_tls, HandshakeConfig { threads: 2, ..HandshakeConfig::default() });
+    let mut server = tls_server_with(
+        server_tls,
+        HandshakeConfig {
+            threads: 2,
+            ..HandshakeConfig::default()
+        },
+    );
     let tls = Arc::new(trust.build().unwrap().without_resumption());
     let mut client = tls_client(ClientTls::from_pem(&[]).unwrap());
     let target = named(server.addr(), "example.com");
@@ -319,7 +383,10 @@ fn a_storm_is_served_whole_where_there_is_room() {
         server.turn();
     }
     let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;
-    assert_eq!((tally.full_total(), tally.failed.iter().sum::<u64>()), (300, 0));
+    assert_eq!(
+        (tally.full_total(), tally.failed.iter().sum::<u64>()),
+        (300, 0)
+    );
     // What one handshake took on the processor is less than all took.
     assert!(tally.full_cpu_us > 300 && tally.full_wall_us >= tally.full_cpu_us / 2);
 }
@@ -337,6 +404,12 @@ fn a_refused_peer_is_reset() {
     assert_eq!(error.failure, HandshakeFailure::Refused);
     assert_eq!(server.until(closed), CloseReason::Refused);
     let result = peer.read(&mut [0; 100]);
-    assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
-    assert_eq!((pool.counters().refused_full, pool.counters().under_way), (1, 0));
+    assert_eq!(
+        result.unwrap_err().kind(),
+        std::io::ErrorKind::ConnectionReset
+    );
+    assert_eq!(
+        (pool.counters().refused_full, pool.counters().under_way),
+        (1, 0)
+    );
 }

@@ -35,6 +35,7 @@ pub(super) fn render(sources: &Sources) -> String {
         ("timed_out", handshakes.timed_out),
         ("cut", handshakes.cut),
         ("bad_certificate", handshakes.bad_certificate),
+        ("certificate_refused", handshakes.certificate_refused),
         ("incompatible", handshakes.incompatible),
         ("failed", handshakes.failed),
     ] {

@@ -188,10 +188,14 @@ impl Handshake {
     }
 
     fn run(&mut self, scratch: &mut [u8]) -> Outcome {
-        if self.session.is_none()
-            && let Err(error) = self.start()
-        {
-            return Outcome::Failed(HandshakeError::of(&error, &[]));
+        if self.session.is_none() {
+            // For a client that went away while it waited nothing is computed.
+            if matches!(self.side, Ours::Server(_)) && matches!(self.read(scratch), Received::End) {
+                return Outcome::Cut;
+            }
+            if let Err(error) = self.start() {
+                return Outcome::Failed(HandshakeError::of(&error, &[]));
+            }
         }
         for _ in 0..READS_MAX {
             let Some(session) = &mut self.session else {
@@ -290,6 +294,12 @@ impl Handshake {
                 fault: Some(fault),
                 ..HandshakeError::new(HandshakeFailure::BadCertificate)
             });
+        }
+        if resumed.is_none()
+            && let Ours::Client { tls, remote, name } = &self.side
+            && let Some(end) = self.context.not_after_unix_s
+        {
+            tls.sessions_end(*remote, name, end);
         }
         let info = TlsInfo {
             version,

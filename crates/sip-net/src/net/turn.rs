@@ -310,7 +310,7 @@ impl Net {
             waker,
         };
         let begun = match &self.shared.config.handshakes {
-            Some(pool) => pool.begin(job).is_ok(),
+            Some(pool) => pool.begin(job),
             None => false,
         };
         if !begun {

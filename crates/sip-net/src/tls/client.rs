@@ -275,6 +275,16 @@ impl ClientTls {
         self.sessions.forget_tls12(&(identity, name.clone(), addr));
     }
 
+    /// Sessions with this peer are good until its certificate ends.
+    pub(crate) fn sessions_end(&self, addr: SocketAddr, name: &ServerName<'static>, unix_s: u64) {
+        let state = self.state();
+        if state.settings.resumption != ClientResumption::Off {
+            let identity = state.identity;
+            drop(state);
+            self.sessions.end_at((identity, name.clone(), addr), unix_s);
+        }
+    }
+
     /// What a handshake with a peer at this address is made from.
     pub(crate) fn config_for(&self, addr: SocketAddr) -> Arc<ClientConfig> {
         let mut state = self.state();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::NamedGroup;
 use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSessionValue};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 
 use super::context::{Resumption, current};
 
@@ -23,6 +23,16 @@ struct Peer {
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
     tls13: VecDeque<Tls13ClientSessionValue>,
+    /// When the first certificate of the peer's chain ends that does, in
+    /// seconds since 1970: a session is no proof past it. Whatever else is
+    /// asked of the certificate changes by a reload, which forgets all.
+    ends_unix_s: Option<u64>,
+}
+
+impl Peer {
+    fn is_good(&self, now_unix_s: u64) -> bool {
+        self.ends_unix_s.is_none_or(|end| now_unix_s <= end)
+    }
 }
 
 #[derive(Default)]
@@ -50,7 +60,9 @@ impl ClientSessions {
     pub(crate) fn resumable_count(&self) -> usize {
         let table = self.table();
         let peers = table.peers.values();
-        peers.filter(|peer| peer.tls12.is_some() || !peer.tls13.is_empty()).count()
+        peers
+            .filter(|peer| peer.tls12.is_some() || !peer.tls13.is_empty())
+            .count()
     }
 
     #[cfg(test)]
@@ -60,6 +72,10 @@ impl ClientSessions {
 
     pub(crate) fn clear(&self) {
         *self.table() = Table::default();
+    }
+
+    pub(crate) fn end_at(&self, key: Key, unix_s: u64) {
+        self.change(key, |peer| peer.ends_unix_s = Some(unix_s));
     }
 
     pub(crate) fn forget_tls12(&self, key: &Key) {
@@ -119,7 +135,10 @@ impl ClientSessionStore for AddressedSessions {
     }
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
-        let session = self.all.read(&self.key(name), |peer| peer.tls12.clone())?;
+        let now = UnixTime::now().as_secs();
+        let session = self.all.read(&self.key(name), |peer| {
+            peer.tls12.clone().filter(|_| peer.is_good(now))
+        })?;
         current(|context| context.found = Some(Resumption::SessionId));
         Some(session)
     }
@@ -142,9 +161,10 @@ impl ClientSessionStore for AddressedSessions {
 
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         // The latest: the server is the likeliest to have its key still.
-        let ticket = self
-            .all
-            .read(&self.key(name), |peer| peer.tls13.pop_back())?;
+        let now = UnixTime::now().as_secs();
+        let ticket = self.all.read(&self.key(name), |peer| {
+            peer.tls13.pop_back().filter(|_| peer.is_good(now))
+        })?;
         current(|context| context.found = Some(Resumption::Psk));
         Some(ticket)
     }

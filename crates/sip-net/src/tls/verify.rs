@@ -20,7 +20,7 @@ use x509_parser::public_key::PublicKey;
 
 use super::context::current;
 use super::fault::CertificateFault;
-use super::identity::bears_sip_domain;
+use super::identity::{bears_sip_domain, not_after_unix_s};
 use super::{TlsError, parse_certificates};
 
 /// What extendedKeyUsage a peer's certificate must have. A certificate without
@@ -283,7 +283,7 @@ impl ServerCertVerifier for ServerVerifier {
         let Some(trust) = &self.trust else {
             return Ok(ServerCertVerified::assertion());
         };
-        trust
+        let leaf_end = trust
             .verify(
                 end_entity,
                 intermediates,
@@ -292,6 +292,11 @@ impl ServerCertVerifier for ServerVerifier {
                 &self.algorithms,
             )
             .map_err(CertificateFault::into_error)?;
+        let ends = intermediates
+            .iter()
+            .filter_map(|above| not_after_unix_s(above));
+        let end = ends.fold(leaf_end, u64::min);
+        current(|context| context.not_after_unix_s = Some(end));
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|_| CertificateFault::Malformed.into_error())?;
         let bears = match server_name {

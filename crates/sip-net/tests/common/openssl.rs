@@ -1,4 +1,4 @@
-//! The `openssl` command as the other end.
+//! The `openssl` command as the other end; `scripts/tools` installs it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -60,7 +60,7 @@ impl Openssl {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .expect("openssl is installed (scripts/tools)");
+            .unwrap();
         let (sender, lines) = channel();
         let streams: [Box<dyn Read + Send>; 2] = [
             Box::new(child.stdout.take().unwrap()),
@@ -94,11 +94,19 @@ impl Openssl {
         let patience = Instant::now();
         loop {
             server.read();
-            if let Some(line) = server.output.lines().find_map(|line| line.strip_prefix("ACCEPT ")) {
+            if let Some(line) = server
+                .output
+                .lines()
+                .find_map(|line| line.strip_prefix("ACCEPT "))
+            {
                 let addr = line.trim().parse().unwrap();
                 return (server, addr);
             }
-            assert!(!server.over && patience.elapsed() < PATIENCE, "{}", server.output);
+            assert!(
+                !server.over && patience.elapsed() < PATIENCE,
+                "{}",
+                server.output
+            );
             std::thread::yield_now();
         }
     }
@@ -169,9 +177,11 @@ pub fn s_client(server: &mut Bench, args: &[&str]) -> String {
             server.answered += 1;
             let identity = server.net.peer_identity(flow.conn);
             server.identities.push(identity);
-            server
-                .net
-                .send(&Target::back(&flow), b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n", 0);
+            server.net.send(
+                &Target::back(&flow),
+                b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+                0,
+            );
             server.net.flush();
         }
         client.read();
