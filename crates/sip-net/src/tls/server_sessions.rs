@@ -156,8 +156,8 @@ impl<'a> Session<'a> {
         if context.chain.len() > CHAIN_MAX {
             return None;
         }
-        // RFC 5280 4.1.2.5: a certificate is nothing past its end, nor is
-        // what was made of it.
+        // RFC 5280 4.1.2.5: a certificate is valid up to notAfter, inclusive;
+        // past it what was proved by it is proved no longer.
         let expires_unix_s = (now_unix_s + lifetime_s).min(
             context
                 .not_after_unix_s

@@ -35,7 +35,7 @@ pub enum KeyUsagePolicy {
     /// What its side of the connection asks for: serverAuth of a server,
     /// clientAuth of a client.
     Strict,
-    /// id-kp-sipDomain, and nothing else will do (RFC 5924 4.1).
+    /// id-kp-sipDomain, and nothing else will do (RFC 5924).
     SipDomain,
 }
 
@@ -54,7 +54,7 @@ pub enum RevocationPolicy {
 /// The shortest RSA key that is accepted.
 const RSA_BITS_MIN: usize = 2_048;
 
-// RFC 5280 4.2.1.12 and RFC 5924 3.
+// RFC 5280 4.2.1.12 and RFC 5924.
 const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
 const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
 const SIP_DOMAIN: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 20];
@@ -176,9 +176,9 @@ impl Trust {
     fn verify_leaf(&self, end_entity: &CertificateDer<'_>) -> Result<u64, CertificateFault> {
         let (_, certificate) =
             X509Certificate::from_der(end_entity).map_err(|_| CertificateFault::Malformed)?;
-        // RFC 5280 4.2.1.3: "The digitalSignature bit is asserted when the
-        // subject public key is used for verifying digital signatures [...]".
-        // In every suite that we have the key of the certificate signs.
+        // RFC 5280 4.2.1.3: where keyUsage is there, a key may sign only if it
+        // has the bit digitalSignature. In every suite that we have the key of
+        // the certificate signs the handshake.
         match certificate.key_usage() {
             Ok(Some(usage)) if !usage.value.digital_signature() => {
                 return Err(CertificateFault::WrongUsage);
@@ -220,9 +220,8 @@ struct Usage {
 impl ExtendedKeyUsageValidator for Usage {
     fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         let accepted: &[&[u8]] = match (self.policy, self.side) {
-            // RFC 5924 4.1: "If the certificate contains the id-kp-sipDomain
-            // EKU extension, then implementations of this specification MUST
-            // consider the certificate acceptable for use as a SIP certificate."
+            // RFC 5924: a certificate with id-kp-sipDomain is good for SIP,
+            // whatever else it is good for.
             (KeyUsagePolicy::Lenient | KeyUsagePolicy::SipDomain, _) => {
                 &[SIP_DOMAIN, ANY, SERVER_AUTH, CLIENT_AUTH]
             }
