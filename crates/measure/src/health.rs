@@ -71,8 +71,8 @@ pub struct Bounds {
     /// front of the thread, not the server, makes the delay.
     pub thread_cpu_share: f64,
     /// How many times the driven rate the self-peak must be. 1.5: then the
-    /// generator used at most two thirds of what it can, and its own queueing
-    /// delay is at most twice that of an idle one.
+    /// generator is busy at most two thirds of the time, at which a simple queue
+    /// takes three times as long as an idle one; beyond, it grows fast.
     pub self_peak_factor: f64,
     /// Share of due arrivals that must have been sent. 0.999.
     pub sent_share: f64,

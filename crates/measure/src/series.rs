@@ -11,9 +11,13 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::latency::Quantiles;
+
 const NS_PER_S: u64 = 1_000_000_000;
 /// Longest series, a week; later seconds are dropped and counted.
 pub const SECONDS_MAX: usize = 7 * 24 * 3_600;
+/// So many seconds may a thread be behind the first with its parts.
+pub const OPEN_S: u64 = 60;
 
 /// One second of a run, all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -152,10 +156,18 @@ impl SecondRecorder {
 }
 
 /// Puts the parts of all threads together.
+///
+/// The delays of a second are kept until [`OPEN_S`] later ones have begun; then
+/// its percentiles are settled, so that a long run needs little memory.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    seconds: BTreeMap<u64, (Second, Vec<(u64, u64)>)>,
+    seconds: BTreeMap<u64, Second>,
+    /// Delays of the seconds that are not settled.
+    open: BTreeMap<u64, Vec<(u64, u64)>>,
+    /// Delays of all seconds together.
+    overall: BTreeMap<u64, u64>,
     dropped: u64,
+    late: u64,
 }
 
 impl Series {
@@ -166,7 +178,10 @@ impl Series {
 
     /// Takes in one thread's part of one second.
     pub fn add(&mut self, part: &SecondPart) {
-        let Some((second, delays)) = self.at(part.at_s) else {
+        for &(us, count) in &part.delays {
+            *self.overall.entry(us).or_default() += count;
+        }
+        let Some(second) = self.at(part.at_s) else {
             return;
         };
         second.due += part.due;
@@ -175,26 +190,41 @@ impl Series {
         second.failed += part.failed;
         second.in_flight += part.in_flight;
         second.retransmissions += part.retransmissions;
+        let last_s = self.last_s().unwrap_or(0);
+        if part.at_s + OPEN_S < last_s {
+            self.late += 1;
+            return;
+        }
+        let delays = self.open.entry(part.at_s).or_default();
         delays.extend_from_slice(&part.delays);
+        while let Some(oldest) = self.open.first_entry() {
+            if *oldest.key() + OPEN_S >= last_s {
+                break;
+            }
+            let (at_s, delays) = oldest.remove_entry();
+            if let Some(second) = self.seconds.get_mut(&at_s) {
+                *second = with_delays(*second, &delays);
+            }
+        }
     }
 
     /// Notes the CPU time that the watched processes and the generator took in
     /// one second.
     pub fn cpu(&mut self, at_s: u64, watched_cpu_ns: Option<u64>, own_cpu_ns: Option<u64>) {
-        if let Some((second, _)) = self.at(at_s) {
+        if let Some(second) = self.at(at_s) {
             second.watched_cpu_ns = watched_cpu_ns;
             second.own_cpu_ns = own_cpu_ns;
         }
     }
 
-    fn at(&mut self, at_s: u64) -> Option<&mut (Second, Vec<(u64, u64)>)> {
+    fn at(&mut self, at_s: u64) -> Option<&mut Second> {
         if self.seconds.len() >= SECONDS_MAX && !self.seconds.contains_key(&at_s) {
             self.dropped += 1;
             return None;
         }
-        let entry = self.seconds.entry(at_s).or_default();
-        entry.0.at_s = at_s;
-        Some(entry)
+        let second = self.seconds.entry(at_s).or_default();
+        second.at_s = at_s;
+        Some(second)
     }
 
     /// Parts left out because the series was full.
@@ -202,11 +232,19 @@ impl Series {
         self.dropped
     }
 
+    /// Parts that came after their second was settled: they count, but the
+    /// second's percentiles are without them.
+    pub fn late(&self) -> u64 {
+        self.late
+    }
+
     /// One second as known so far.
     pub fn second(&self, at_s: u64) -> Option<Second> {
-        self.seconds
-            .get(&at_s)
-            .map(|(second, delays)| with_delays(*second, delays))
+        let second = *self.seconds.get(&at_s)?;
+        Some(match self.open.get(&at_s) {
+            Some(delays) => with_delays(second, delays),
+            None => second,
+        })
     }
 
     /// The last second that any thread has handed over.
@@ -217,9 +255,31 @@ impl Series {
     /// All seconds in order.
     pub fn seconds(&self) -> Vec<Second> {
         self.seconds
-            .values()
-            .map(|(second, delays)| with_delays(*second, delays))
+            .keys()
+            .filter_map(|&at_s| self.second(at_s))
             .collect()
+    }
+
+    /// Percentiles over all seconds so far, from the intended time, in two
+    /// digits: for the picture while the run goes on.
+    pub fn overall(&self) -> Quantiles {
+        let delays: Vec<(u64, u64)> = self.overall.iter().map(|(&us, &n)| (us, n)).collect();
+        let total: u64 = delays.iter().map(|&(_, count)| count).sum();
+        if total == 0 {
+            return Quantiles::default();
+        }
+        let sum: f64 = delays.iter().map(|&(us, n)| us as f64 * n as f64).sum();
+        let at = |share| at_share(&delays, total, share);
+        Quantiles {
+            mean_us: sum / total as f64,
+            min_us: delays.first().map_or(0, |&(us, _)| us),
+            p50_us: at(0.50),
+            p90_us: at(0.90),
+            p95_us: at(0.95),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: delays.last().map_or(0, |&(us, _)| us),
+        }
     }
 }
 

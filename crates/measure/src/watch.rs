@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -103,10 +103,6 @@ struct Stat {
 /// `/proc` counts in ticks of this many nanoseconds: USER_HZ is 100 on every
 /// architecture that Rust's standard library supports.
 const TICK_NS: u64 = 10_000_000;
-/// The size of a page in `statm`. Larger pages exist on some ARM kernels; there
-/// `smaps_rollup` is right and this is not used.
-const PAGE_BYTES: u64 = 4_096;
-
 impl Watcher {
     /// # Errors
     /// Names the first process that does not exist.
@@ -137,11 +133,25 @@ impl Watcher {
 
     /// Reads all figures. A process that ended counts with what it had used
     /// when it was last seen. Takes a walk through `/proc` (about a
-    /// millisecond): call it once a second, and not on a thread that moves
-    /// messages.
+    /// millisecond): call it once a second at most, and not on a thread that
+    /// moves messages.
+    ///
+    /// The kernel walks the process's page tables for `smaps_rollup` while it
+    /// holds a lock that page faults want; of a process with gigabytes of memory
+    /// that takes tens of milliseconds. There, [`Watcher::sample_light`] each
+    /// second and this at the end disturb less.
     pub fn sample(&mut self) -> Sample {
+        self.read(true)
+    }
+
+    /// Reads all figures but `pss_bytes`.
+    pub fn sample_light(&mut self) -> Sample {
+        self.read(false)
+    }
+
+    fn read(&mut self, with_pss: bool) -> Sample {
         let mut sample = Sample::default();
-        let mut pss_known = true;
+        let mut pss_known = with_pss;
         let mut pss_bytes = 0;
         for (pid, stat) in self.family() {
             sample.processes += 1;
@@ -153,11 +163,12 @@ impl Watcher {
                 let known_ns = seen.tasks_ns.entry(task).or_default();
                 *known_ns = cpu_ns.max(*known_ns);
             }
-            let memory = smaps_rollup(&dir);
-            pss_known &= memory.is_some();
-            let (rss, pss) = memory.unwrap_or_else(|| (statm_rss(&dir), 0));
-            sample.rss_bytes += rss;
-            pss_bytes += pss;
+            sample.rss_bytes += kib(&dir.join("status"), "VmRSS:").unwrap_or(0) * 1_024;
+            if with_pss {
+                let pss_kib = kib(&dir.join("smaps_rollup"), "Pss:");
+                pss_known &= pss_kib.is_some();
+                pss_bytes += pss_kib.unwrap_or(0) * 1_024;
+            }
         }
         sample.cpu_ns = self.seen.values().map(Seen::cpu_ns).sum();
         sample.pss_bytes = (pss_known && sample.processes > 0).then_some(pss_bytes);
@@ -223,7 +234,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
-fn tasks(dir: &std::path::Path) -> Vec<(u64, u64)> {
+fn tasks(dir: &Path) -> Vec<(u64, u64)> {
     let entries = fs::read_dir(dir.join("task"))
         .into_iter()
         .flatten()
@@ -237,20 +248,11 @@ fn tasks(dir: &std::path::Path) -> Vec<(u64, u64)> {
         .collect()
 }
 
-/// Rss and Pss.
-fn smaps_rollup(dir: &std::path::Path) -> Option<(u64, u64)> {
-    let text = fs::read_to_string(dir.join("smaps_rollup")).ok()?;
-    let kib = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    Some((kib("Rss:")? * 1_024, kib("Pss:")? * 1_024))
-}
-
-fn statm_rss(dir: &std::path::Path) -> u64 {
-    let text = fs::read_to_string(dir.join("statm")).unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|n| n.parse::<u64>().ok());
-    pages.unwrap_or(0) * PAGE_BYTES
+/// The figure of a line such as `VmRSS:   1234 kB`.
+fn kib(path: &Path, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -141,8 +141,15 @@ pub(super) fn by_run(a: &RunResult, b: &RunResult, noise: &Noise<'_>, rows: &[Ro
         };
         out.push(noise.told(&what, share_a, share_b, half));
     }
-    for &(delay, of) in DELAYS {
-        let (a, b) = (of(a).summary(), of(b).summary());
+    let named = DELAYS
+        .iter()
+        .map(|&(delay, of)| (delay.to_owned(), of(a), of(b)));
+    let requests = a.figures.requests.iter().filter_map(|(name, of_a)| {
+        let of_b = b.figures.requests.get(name)?;
+        Some((name.to_string(), &of_a.delay, &of_b.delay))
+    });
+    for (delay, a, b) in named.chain(requests) {
+        let (a, b) = (a.summary(), b.summary());
         if a.count.min(b.count) < CALLS_MIN {
             continue;
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{Comparison, Row};
-use crate::terminal::{figure, wrap};
+use crate::terminal::{clip, figure, wrap};
 
 /// At most 80 columns wide.
 pub(super) fn table(comparison: &Comparison) -> String {
@@ -18,14 +18,14 @@ pub(super) fn table(comparison: &Comparison) -> String {
     // Writing to a String cannot fail.
     let _ = writeln!(
         text,
-        "{:<21}{:>9}{:>9} {:<2}{:>9} {:<10} verdict",
+        "{:<22}{:>9}{:>9} {:<2}{:>9} {:<9} verdict",
         "", "A", "B", "", "B to A", "+- noise"
     );
     for row in &comparison.rows {
         let _ = writeln!(
             text,
-            "{:<21}{:>9}{:>9} {:<2}{:>9} {:<10} {}",
-            row.name,
+            "{:<22}{:>9}{:>9} {:<2}{:>9} {:<9} {}",
+            clip(&row.name, 21),
             figure(row.a),
             figure(row.b),
             row.unit,
@@ -54,7 +54,8 @@ fn noise(row: &Row) -> String {
     let half = (row.high - row.low) / 2.0;
     match (half.is_finite(), row.points) {
         (false, _) => "unknown".to_owned(),
-        (true, true) => format!("+-{:.2} pp", half.min(99.99)),
+        (true, true) if half < 10.0 => format!("+-{half:.2} pp"),
+        (true, true) => format!("+-{:.1} pp", half.min(99.9)),
         (true, false) => format!("+-{:.1}%", (half * 100.0).min(9_999.9)),
     }
 }

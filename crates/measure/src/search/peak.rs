@@ -97,7 +97,7 @@ pub struct Peak {
     /// Lower end of its 95% interval over the repeats (Student t); of one
     /// repeat, the rate that was confirmed.
     pub low: f64,
-    /// Upper end; of one repeat, the lowest rate above it that was not held.
+    /// Upper end; at least the mean of the lowest rates that were not held.
     pub high: f64,
     /// The largest rate held, by repeat.
     pub repeats: Vec<f64>,
@@ -419,11 +419,11 @@ impl PeakSearch {
         if repeats.is_empty() && ending != Ending::NothingHeld {
             repeats.extend(self.climb.held);
         }
-        let (mean, mut low, mut high) = interval_95(&repeats);
-        if let (1, Some(found)) = (repeats.len(), self.found.first()) {
-            high = found.above;
-        }
-        low = low.max(0.0);
+        let (mean, low, high) = interval_95(&repeats);
+        // No closer than the rates that were tried: the edge lies between the
+        // one that was held and the one above it that was not.
+        let above: Vec<f64> = self.found.iter().map(|found| found.above).collect();
+        let (low, high) = (low.max(0.0), high.max(crate::statistics::mean(&above)));
         Peak {
             peak_cps: mean,
             low,

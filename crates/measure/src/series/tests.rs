@@ -97,3 +97,65 @@ fn the_series_is_bounded() {
         "a second that is there still takes parts"
     );
 }
+
+#[test]
+fn old_seconds_are_settled_and_keep_their_percentiles() {
+    let part = |at_s: u64, us: u64| SecondPart {
+        at_s,
+        succeeded: 10,
+        delays: vec![(us, 10)],
+        ..SecondPart::default()
+    };
+    let mut series = Series::new();
+    series.add(&part(0, 1_000));
+    series.add(&part(0, 3_000));
+    let before = series.second(0).unwrap();
+    for at_s in 1..=OPEN_S + 1 {
+        series.add(&part(at_s, 500));
+    }
+    assert_eq!(series.second(0).unwrap(), before);
+    assert_eq!(
+        (before.p50_us, before.p99_us, before.mean_us),
+        (1_000, 3_000, 2_000.0)
+    );
+    assert_eq!(
+        series.open.len() as u64,
+        OPEN_S + 1,
+        "the first is settled, the rest is open"
+    );
+    // A part that comes too late counts, and is told.
+    series.add(&part(0, 9_000));
+    let after = series.second(0).unwrap();
+    assert_eq!(
+        (after.succeeded, after.p99_us, series.late()),
+        (30, 3_000, 1)
+    );
+    assert_eq!(
+        series.overall().max_us,
+        9_000,
+        "overall nothing is left out"
+    );
+}
+
+#[test]
+fn all_seconds_together() {
+    assert_eq!(Series::new().overall(), Quantiles::default());
+    let mut series = Series::new();
+    for at_s in 0..1_000 {
+        series.add(&SecondPart {
+            at_s,
+            delays: vec![((at_s + 1) * 1_000, 1)],
+            ..SecondPart::default()
+        });
+    }
+    let all = series.overall();
+    assert_eq!(
+        (all.min_us, all.p50_us, all.p90_us),
+        (1_000, 500_000, 900_000)
+    );
+    assert_eq!(
+        (all.p99_us, all.p999_us, all.max_us),
+        (990_000, 999_000, 1_000_000)
+    );
+    assert_eq!(all.mean_us, 500_500.0);
+}

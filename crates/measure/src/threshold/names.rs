@@ -38,7 +38,11 @@ impl Kind {
     }
 }
 
-type OfDelay = (&'static str, &'static str, fn(&RunResult) -> &Latency);
+type OfDelay = (
+    &'static str,
+    &'static str,
+    fn(&RunResult) -> Option<&Latency>,
+);
 type OfQuantile = (&'static str, fn(&Quantiles) -> f64);
 type OfPlain = (
     &'static str,
@@ -49,36 +53,59 @@ type OfPlain = (
 
 const DELAYS: &[OfDelay] = &[
     ("rrd", "Registration Request Delay (RFC 6076 4.1)", |r| {
-        &r.figures.rrd
+        Some(&r.figures.rrd)
     }),
-    ("srd", "Session Request Delay (4.3.1)", |r| &r.figures.srd),
+    ("srd", "Session Request Delay (4.3.1)", |r| {
+        Some(&r.figures.srd)
+    }),
     (
         "srd_failed",
         "Session Request Delay of failures (4.3.2)",
-        |r| &r.figures.srd_failed,
+        |r| Some(&r.figures.srd_failed),
     ),
-    ("setup", "INVITE to its final 2xx", |r| &r.figures.setup),
+    ("setup", "INVITE to its final 2xx", |r| {
+        Some(&r.figures.setup)
+    }),
     ("sdd", "Session Disconnect Delay (4.4.1)", |r| {
-        &r.figures.sdd
+        Some(&r.figures.sdd)
     }),
     (
         "sdd_failed",
         "Session Disconnect Delay of failures (4.4.2)",
-        |r| &r.figures.sdd_failed,
+        |r| Some(&r.figures.sdd_failed),
     ),
-    ("sdt", "Session Duration Time (4.5.1)", |r| &r.figures.sdt),
+    ("sdt", "Session Duration Time (4.5.1)", |r| {
+        Some(&r.figures.sdt)
+    }),
     (
         "sdt_failed",
         "Session Duration Time of failures (4.5.2)",
-        |r| &r.figures.sdt_failed,
+        |r| Some(&r.figures.sdt_failed),
     ),
+    ("reregister", "REGISTER that renews, to its 2xx", |r| {
+        request(r, "reregister")
+    }),
+    ("deregister", "REGISTER that removes, to its 2xx", |r| {
+        request(r, "deregister")
+    }),
+    ("options", "OPTIONS to its 2xx", |r| request(r, "options")),
+    ("message", "MESSAGE to its 2xx", |r| request(r, "message")),
     ("handshake_full", "full TLS handshake", |r| {
-        &r.handshakes.full_delay
+        Some(&r.handshakes.full_delay)
     }),
     ("handshake_resumed", "resumed TLS handshake", |r| {
-        &r.handshakes.resumed_delay
+        Some(&r.handshakes.resumed_delay)
     }),
 ];
+
+/// Other requests are kept by the name of their flow.
+fn request<'a>(result: &'a RunResult, name: &str) -> Option<&'a Latency> {
+    result
+        .figures
+        .requests
+        .get(name)
+        .map(|request| &request.delay)
+}
 
 const QUANTILES: &[OfQuantile] = &[
     ("mean", |q| q.mean_us),
@@ -272,7 +299,7 @@ impl Figure {
                 actual,
                 quantile,
             } => {
-                let summary = DELAYS.get(of)?.2(result).summary();
+                let summary = DELAYS.get(of)?.2(result)?.summary();
                 let quantiles = if actual {
                     &summary.actual
                 } else {

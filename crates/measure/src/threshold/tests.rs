@@ -86,6 +86,17 @@ fn the_value_is_told_in_the_unit_of_the_condition() {
 }
 
 #[test]
+fn other_requests_have_delays_by_the_name_of_their_flow() {
+    let mut result = result();
+    let options = Threshold::parse("options_p99 > 5ms").unwrap();
+    assert!(options.evaluate(&result).failed(), "none was sent");
+    result.figures.request("options").delay.record(0, 0, 3 * MS);
+    assert!(!options.evaluate(&result).failed());
+    result.figures.request("options").delay.record(0, 0, 7 * MS);
+    assert!(options.evaluate(&result).crossed);
+}
+
+#[test]
 fn what_was_not_measured_does_not_pass() {
     let nothing = RunResult::default();
     for text in [

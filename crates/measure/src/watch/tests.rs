@@ -1,5 +1,4 @@
 use super::*;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// A `/proc` of our own making, removed at the end.
@@ -23,7 +22,11 @@ impl Proc {
             "{pid} (a) R 1 (b) S {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {start} 0 0"
         );
         fs::write(dir.join("stat"), stat).unwrap();
-        fs::write(dir.join("statm"), "1000 25 10 1 0 100 0").unwrap();
+        fs::write(
+            dir.join("status"),
+            "Name:\tx\nVmHWM:\t  900 kB\nVmRSS:\t  100 kB\n",
+        )
+        .unwrap();
         for (task, cpu_ns) in tasks {
             let task = dir.join("task").join(task.to_string());
             fs::create_dir_all(&task).unwrap();
@@ -31,9 +34,8 @@ impl Proc {
         }
     }
 
-    fn memory(&self, pid: u32, rss_kib: u64, pss_kib: u64) {
-        let text =
-            format!("5555 [rollup]\nRss:    {rss_kib} kB\nPss:   {pss_kib} kB\nPss_Dirty: 1 kB\n");
+    fn pss(&self, pid: u32, pss_kib: u64) {
+        let text = format!("5555 [rollup]\nRss:    99 kB\nPss:   {pss_kib} kB\nPss_Dirty: 1 kB\n");
         fs::write(self.0.join(pid.to_string()).join("smaps_rollup"), text).unwrap();
     }
 
@@ -64,28 +66,23 @@ fn all_tasks_of_all_descendants_count() {
         (sample.cpu_ns, sample.processes, sample.threads),
         (6_300, 3, 4)
     );
-    assert_eq!((sample.rss_bytes, sample.pss_bytes), (3 * 25 * 4_096, None));
+    assert_eq!((sample.rss_bytes, sample.pss_bytes), (300 * 1_024, None));
     // A descendant named as well counts once.
     assert_eq!(proc.watch(&[10, 20, 40]).sample().cpu_ns, 96_300);
 }
 
 #[test]
-fn memory_comes_from_smaps_rollup_where_all_have_it() {
+fn shared_pages_are_known_only_where_all_processes_tell() {
     let proc = Proc::new("memory");
     proc.process(10, 1, 5, 0, &[]);
     proc.process(20, 10, 6, 0, &[]);
-    proc.memory(10, 100, 60);
-    let sample = proc.watch(&[10]).sample();
-    assert_eq!(
-        (sample.rss_bytes, sample.pss_bytes),
-        (100 * 1_024 + 25 * 4_096, None)
-    );
-    proc.memory(20, 50, 20);
-    let sample = proc.watch(&[10]).sample();
-    assert_eq!(
-        (sample.rss_bytes, sample.pss_bytes),
-        (150 * 1_024, Some(80 * 1_024))
-    );
+    proc.pss(10, 60);
+    let mut watcher = proc.watch(&[10]);
+    assert_eq!(watcher.sample().pss_bytes, None);
+    proc.pss(20, 20);
+    assert_eq!(watcher.sample().pss_bytes, Some(80 * 1_024));
+    let light = watcher.sample_light();
+    assert_eq!((light.rss_bytes, light.pss_bytes), (200 * 1_024, None));
 }
 
 #[test]
@@ -199,7 +196,7 @@ fn a_real_process_and_its_child() {
     let child = Ended(child);
     let mut watcher = Watcher::new(&[child.0.id()]).unwrap();
     assert!(
-        Path::new("/proc/self/schedstat").exists(),
+        std::path::Path::new("/proc/self/schedstat").exists(),
         "this kernel has schedstat"
     );
     let begin = std::time::Instant::now();

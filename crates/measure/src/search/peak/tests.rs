@@ -1,5 +1,6 @@
 use super::*;
 use crate::random::Random;
+use proptest::prelude::*;
 
 /// A server in a simulation.
 trait Server {
@@ -135,7 +136,7 @@ fn noise_moves_the_figure_little_and_the_interval_tells_it() {
             found.high - found.low > 0.0,
             "seed {seed}: repeats agree by rounding"
         );
-        within += u32::from(found.low <= 1_000.0 && 1_000.0 <= found.high * 1.02);
+        within += u32::from(found.low <= 1_000.0 && 1_000.0 <= found.high);
     }
     assert!(within >= 30, "{within} of 40 intervals hold the edge");
 }
@@ -370,4 +371,23 @@ fn nonsense_in_the_configuration_does_no_harm() {
         "{}",
         found.peak_cps
     );
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_outcomes_it_ends_within_its_bound(seed in any::<u64>(), repeats in 0u32..5, tries_max in 1u32..60, doubt in 0.0..0.5f64, stop in 0.0..0.02f64, start in 0.0..1e7f64) {
+        let mut random = Random::new(seed);
+        let mut server = |_: f64, attempts: u64| Outcome {
+            attempts: random.below(attempts as usize + 1) as u64,
+            failures: if random.unit() < 0.6 { 0 } else { random.next_u64() },
+            delay_ns: (random.unit() < 0.9).then(|| random.next_u64()),
+            doubtful: random.unit() < doubt,
+            interrupted: random.unit() < stop,
+        };
+        let config = SearchConfig { repeats, tries_max, start_per_s: start, delay_max_ns: u64::MAX / 2, failures_max: 0.01, ..SearchConfig::default() };
+        let found = search(config.clone(), &mut server);
+        prop_assert!(found.tries.len() <= tries_max as usize);
+        prop_assert!(found.low <= found.peak_cps && found.peak_cps <= found.high);
+        prop_assert!(found.tries.iter().all(|t| t.rate_per_s >= config.rate_min_per_s && t.rate_per_s <= config.rate_max_per_s));
+    }
 }
