@@ -564,6 +564,7 @@ impl Ran {
         self.upkeep.merge(&upkeep);
         self.lateness.merge(&lateness);
         self.handshakes.merge(&handshakes);
+        self.handshakes.failed += end.handshakes_failed;
         self.connects.merge(&connects);
         self.started += started;
         self.ended += ended;

@@ -96,6 +96,9 @@ pub struct Settings {
     pub setup_rate_per_s: f64,
     /// What a REGISTER asks for, in seconds.
     pub expires_s: u32,
+    /// Whether requests within a dialog go where its routes and the peer's
+    /// contact lead; otherwise everything goes to the server.
+    pub follow_routes: bool,
     /// How long a call is held after it was answered.
     pub hold: Span,
     /// The called side in this process; it listens nowhere where there is none.
@@ -152,6 +155,7 @@ impl Settings {
             register_first: false,
             setup_rate_per_s: 2_000.0,
             expires_s: 3_600,
+            follow_routes: false,
             hold: Span::NONE,
             answering: Answering::default(),
             threads: 1,

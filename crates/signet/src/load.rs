@@ -55,6 +55,9 @@ struct Path {
     /// The called side in this process: udp:ADDR:PORT, several times if you like
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT", value_parser = signet_load::listen_at, num_args = 0..=1, default_missing_value = "udp:127.0.0.1:0", conflicts_with = "straight")]
     answer_here: Vec<(Transport, SocketAddr)>,
+    /// Send ACK and BYE where routes and contacts lead, not always to the server
+    #[arg(long)]
+    follow_routes: bool,
     /// Where the load comes from: an address or a range, 127.1.0.0/16
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
     local: Local,
@@ -506,6 +509,7 @@ fn settings(mix: Mix, path: Path, who: Who) -> std::result::Result<Settings, Str
     settings.called = called;
     settings.answering.listen = path.answer_here;
     settings.answering.is_registrar = direct.is_some();
+    settings.follow_routes = path.follow_routes;
     settings.local = path.local;
     settings.own_ports = path.ports == Ports::Own;
     settings.lifetime = path.connection;

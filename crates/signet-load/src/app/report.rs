@@ -128,6 +128,7 @@ pub fn describe(settings: &Settings) -> Value {
         "domain": settings.domain,
         "register_first": settings.register_first,
         "expires_s": settings.expires_s,
+        "follow_routes": settings.follow_routes,
         "hold": settings.hold.to_string(),
         "ring": settings.answering.ring.to_string(),
         "threads": settings.threads,

@@ -308,9 +308,6 @@ impl Worker {
         let Some(number) = self.seats.lose_conn(conn) else {
             return;
         };
-        if was_opening && why.starts_with("handshake") {
-            self.record.handshakes.failed += 1;
-        }
         let is_ready = self.seats.at(number).is_some_and(|seat| seat.is_ready);
         if self.shared.settings.lifetime != Lifetime::Agent {
             return;
@@ -408,8 +405,18 @@ impl Worker {
 const fn bye_failure(cause: Cause, why: Option<&'static str>) -> Failure {
     match (cause, why) {
         (Cause::Timeout, _) => Failure::Other("bye timeout"),
-        (Cause::Status(481), _) => Failure::Other("bye status 481"),
-        (Cause::Status(_), _) => Failure::Other("bye refused"),
+        (Cause::Status(status), _) => Failure::Other(match status {
+            401 | 407 => "bye challenged",
+            403 => "bye status 403",
+            404 => "bye status 404",
+            408 => "bye status 408",
+            481 => "bye status 481",
+            482 => "bye status 482",
+            483 => "bye status 483",
+            500 => "bye status 500",
+            503 => "bye status 503",
+            _ => "bye refused",
+        }),
         (Cause::Transport, Some(why)) => Failure::Other(why),
         (Cause::Transport, None) => Failure::Other("bye transport"),
         (Cause::NoAck, _) => Failure::Other("no ack"),

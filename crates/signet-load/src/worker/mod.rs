@@ -122,6 +122,8 @@ pub(crate) struct Final {
     /// What was still alive when all had ended.
     pub(crate) live: Live,
     pub(crate) connections: usize,
+    /// TLS handshakes that failed on connections that were opened.
+    pub(crate) handshakes_failed: u64,
     /// When the last arrival was over.
     pub(crate) end_ns: u64,
     /// CPU time during the run.
@@ -261,6 +263,7 @@ impl Worker {
             u64::try_from(settings.answer_timeout.as_millis()).unwrap_or(u64::MAX);
         config.credentials_first = settings.credentials_first;
         config.linger = false;
+        config.always_proxy = !settings.follow_routes;
         config.is_registrar = settings.answering.is_registrar;
         config.user_agent = "signet-load".to_owned();
         let seats = Seats::new(setup::seat_count(settings, &place));
@@ -384,7 +387,12 @@ impl Worker {
                 }
             }
             Stage::Closing => {
-                if self.net.connection_count() == 0 || now_ns >= self.stage_deadline_ns {
+                if self.net.connection_count() == 0 {
+                    return Ok(false);
+                }
+                if now_ns >= self.stage_deadline_ns {
+                    // A peer that does not read does not let us close in order.
+                    self.net.close_all(false);
                     return Ok(false);
                 }
             }
@@ -494,6 +502,7 @@ impl Worker {
         let record = &mut self.record;
         let mut is_idle = true;
         let mut handshake = "handshake";
+        let mut deaf = Vec::new();
         let result = self.net.poll(Some(timeout), |event| {
             let at_ns = clock.now_ns();
             is_idle = false;
@@ -521,7 +530,12 @@ impl Worker {
                     why = Some(of_send(error, handshake));
                     agents.handle_send_failed(now_ms, cookie, outbox);
                 }
-                NetEvent::Malformed { .. } => record.rubbish += 1,
+                // Nothing more can be read there: it is closed at once, so that
+                // what waits for an answer on it fails with that cause.
+                NetEvent::Malformed { flow, .. } => {
+                    record.rubbish += 1;
+                    deaf.push(flow.conn);
+                }
                 _ => {}
             }
             while let Some(event) = agents.poll_event() {
@@ -529,6 +543,9 @@ impl Worker {
             }
         });
         result.map_err(|error| format!("the network failed: {error}"))?;
+        for conn in deaf {
+            self.net.close(conn, false);
+        }
         let now_ns = self.clock.now_ns();
         self.is_idle = is_idle;
         let now_ms = to_ms(now_ns);
@@ -630,6 +647,7 @@ impl Worker {
             end_ns: self.end_ns.saturating_sub(self.start_ns),
             cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
             waited_ns: end.waited_ns.saturating_sub(begin.waited_ns),
+            handshakes_failed: self.net.opened_tls().failed.iter().sum(),
             record: self.record,
         }
     }

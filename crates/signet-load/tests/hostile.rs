@@ -1,0 +1,268 @@
+//! Servers that answer rubbish, too late or not at all, that reset, stall or
+//! never read: every call ends as a counted failure with a cause, within the
+//! deadlines, and nothing is left.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::io::Write as _;
+use std::net::{TcpListener, UdpSocket};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use common::{calls_to, drive, is, read_some, response, tcp, udp, write_and_stay};
+use signet_load::{Control, Failed, Leaked, Lifetime, Ran, Settings, run};
+use sip_msg::Transport;
+
+const CALLS: u64 = 25;
+
+/// All calls failed, for one of these causes.
+fn check(ran: &Ran, causes: &[&str]) {
+    let ranked = ran.causes.ranked();
+    assert_eq!(
+        (ran.started, ran.ended, ran.failed),
+        (CALLS, CALLS, CALLS),
+        "{ranked:?}"
+    );
+    assert!(
+        ranked.iter().all(|(why, _)| causes.contains(&why.as_str())),
+        "{ranked:?}, not {causes:?}"
+    );
+    assert_eq!(ran.causes.total(), CALLS);
+    assert_eq!(ran.figures.invites_failed, CALLS);
+    assert_eq!(ran.leaked, Leaked::default());
+}
+
+fn never(_: Duration) -> bool {
+    false
+}
+
+#[test]
+fn a_server_that_says_nothing_times_out() {
+    let peer = udp(|_, _| Vec::new(), never);
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    check(&ran, &["timeout"]);
+    assert!(ran.retransmissions.sent() > CALLS);
+    assert_eq!(ran.retransmissions.late, 0);
+}
+
+#[test]
+fn rubbish_in_datagrams_is_counted_and_answers_nothing() {
+    let peer = udp(
+        |_, number| {
+            vec![(
+                Duration::ZERO,
+                vec![number as u8, 0xff, b'\r', b'\n', 0, 1, 2, 3],
+            )]
+        },
+        never,
+    );
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    check(&ran, &["timeout"]);
+    assert!(ran.rubbish >= CALLS, "{}", ran.rubbish);
+}
+
+#[test]
+fn responses_that_are_none_of_ours_answer_nothing() {
+    let peer = udp(
+        |request, _| {
+            let other = request.replace("branch=z9hG4bK", "branch=z9hG4bKother");
+            vec![(Duration::ZERO, response(&other, "200 OK"))]
+        },
+        never,
+    );
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    check(&ran, &["timeout"]);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_none() {
+    let late = Duration::from_millis(64 * 10 * 2);
+    let peer = udp(
+        move |request, _| {
+            if is(request, "INVITE") {
+                vec![(late, response(request, "200 OK"))]
+            } else {
+                Vec::new()
+            }
+        },
+        never,
+    );
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    check(&ran, &["timeout"]);
+}
+
+#[test]
+fn ringing_for_ever_is_cancelled() {
+    let peer = udp(
+        |request, _| {
+            let now = |status| vec![(Duration::ZERO, response(request, status))];
+            match () {
+                () if is(request, "INVITE") => now("180 Ringing"),
+                () if is(request, "CANCEL") => now("200 OK"),
+                () => Vec::new(),
+            }
+        },
+        never,
+    );
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    check(&ran, &["timeout"]);
+}
+
+#[test]
+fn a_bye_that_nobody_answers_is_a_failure_of_its_own() {
+    let peer = udp(
+        |request, _| {
+            if is(request, "INVITE") {
+                vec![(Duration::ZERO, response(request, "200 OK"))]
+            } else {
+                Vec::new()
+            }
+        },
+        never,
+    );
+    let ran = drive(calls_to(peer.addr, Transport::Udp, CALLS));
+    assert_eq!((ran.started, ran.ended, ran.failed), (CALLS, CALLS, CALLS));
+    assert_eq!(
+        ran.causes.named("bye timeout"),
+        CALLS,
+        "{:?}",
+        ran.causes.ranked()
+    );
+    assert_eq!(
+        (ran.figures.invites_ok, ran.figures.byes_failed),
+        (CALLS, CALLS)
+    );
+    assert_eq!(ran.leaked, Leaked::default());
+}
+
+#[test]
+fn nobody_there_is_told_at_once() {
+    // Bound and dropped: nobody has the port.
+    let free = UdpSocket::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ran = drive(calls_to(free, Transport::Udp, CALLS));
+    check(&ran, &["unreachable"]);
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let ran = drive(calls_to(free, Transport::Tcp, CALLS));
+    check(&ran, &["connect refused"]);
+    let mut settings = calls_to(free, Transport::Tcp, CALLS);
+    settings.lifetime = Lifetime::One;
+    match run(settings, &Control::new(), &mut |_| {}) {
+        Err(Failed::Run(error)) => assert!(error.contains("connect refused"), "{error}"),
+        other => panic!("{:?}", other.map(|ran| ran.started)),
+    }
+}
+
+#[test]
+fn a_connection_that_is_reset_or_closed() {
+    let peer = tcp(|mut stream, ends| {
+        read_some(&mut stream, ends);
+        socket2::SockRef::from(&stream)
+            .set_linger(Some(Duration::ZERO))
+            .unwrap();
+    });
+    let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
+    check(&ran, &["reset"]);
+    let peer = tcp(|mut stream, ends| read_some(&mut stream, ends));
+    let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
+    check(&ran, &["closed"]);
+}
+
+#[test]
+fn rubbish_on_a_connection() {
+    let peer = tcp(|mut stream, ends| {
+        read_some(&mut stream, ends);
+        write_and_stay(
+            &mut stream,
+            b"SIP/2.0 200 OK\r\nContent-Length: many\r\n\r\n",
+            ends,
+        );
+    });
+    let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
+    check(&ran, &["rubbish"]);
+    assert!(ran.rubbish >= CALLS);
+}
+
+#[test]
+fn a_connection_that_never_reads_or_never_finishes() {
+    let peer = tcp(|mut stream, ends| write_and_stay(&mut stream, b"", ends));
+    let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
+    check(&ran, &["timeout"]);
+    let peer = tcp(|mut stream, ends| {
+        read_some(&mut stream, ends);
+        write_and_stay(
+            &mut stream,
+            b"SIP/2.0 200 OK\r\nVia: SIP/2.0/TCP 127.0",
+            ends,
+        );
+    });
+    let ran = drive(calls_to(peer.addr, Transport::Tcp, CALLS));
+    check(&ran, &["timeout", "half a message"]);
+}
+
+fn tls(addr: std::net::SocketAddr) -> Settings {
+    let mut settings = calls_to(addr, Transport::Tls, CALLS);
+    settings.tls.trust_anyone = true;
+    settings
+}
+
+#[test]
+fn handshakes_that_stall_or_are_none() {
+    let peer = tcp(|mut stream, ends| write_and_stay(&mut stream, b"", ends));
+    let ran = drive(tls(peer.addr));
+    check(&ran, &["handshake: timed out"]);
+    assert_eq!(ran.handshakes.failed, CALLS);
+    let peer = tcp(|mut stream, ends| {
+        read_some(&mut stream, ends);
+        write_and_stay(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n", ends);
+    });
+    let ran = drive(tls(peer.addr));
+    check(&ran, &["handshake: no tls"]);
+    let peer = tcp(|mut stream, ends| read_some(&mut stream, ends));
+    let ran = drive(tls(peer.addr));
+    check(&ran, &["handshake: cut"]);
+    let peer = tcp(|mut stream, ends| {
+        read_some(&mut stream, ends);
+        // handshake_failure, fatal (RFC 8446 6.2)
+        let _ = stream.write_all(&[21, 3, 3, 0, 2, 2, 40]);
+    });
+    let ran = drive(tls(peer.addr));
+    check(&ran, &["handshake: nothing in common"]);
+}
+
+#[test]
+fn an_interrupted_run_gives_what_it_has() {
+    let peer = udp(
+        |request, _| vec![(Duration::ZERO, response(request, "200 OK"))],
+        never,
+    );
+    let mut settings = calls_to(peer.addr, Transport::Udp, 1_000_000);
+    settings.schedule = Some(measure::Schedule::parse("100/s for 600s").unwrap());
+    settings.hold = "600s".parse().unwrap();
+    settings.timers.t1_ms = 500;
+    let control = Control::new();
+    let ran = run(settings, &control, &mut |progress| {
+        if progress.started >= CALLS {
+            control.interrupt();
+        }
+    })
+    .unwrap();
+    assert!(ran.is_interrupted);
+    assert!(ran.started >= CALLS && ran.started < 60_000);
+    assert_eq!(ran.ended, ran.started);
+    // Held calls are hung up, not cut.
+    assert_eq!(
+        (ran.failed, ran.figures.completed),
+        (0, ran.started),
+        "{:?}",
+        ran.causes.ranked()
+    );
+    assert_eq!(ran.leaked, Leaked::default());
+    assert!(peer.seen.load(Ordering::Relaxed) >= 3 * CALLS);
+}
