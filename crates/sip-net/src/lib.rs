@@ -33,7 +33,23 @@
 //! Nothing here blocks: a connection that is being opened keeps its messages,
 //! a TLS handshake runs in the [`HandshakePool`], a name is resolved in the
 //! [`DnsThread`], and a reader that does not read is closed when its queue is
-//! full. Every bound is in [`NetConfig`] and has a counter in [`Counters`].
+//! full. Every bound is in [`NetConfig`] and [`HandshakeConfig`] and has a
+//! counter in [`Counters`] and [`HandshakeCounters`].
+//!
+//! # TLS
+//!
+//! [`ServerTlsConfig`] makes what a listener shows and asks for,
+//! [`ClientTlsConfig`] what connections offer that this side opens. A worker has
+//! one [`ClientTls`] for all of them ([`NetConfig::client_tls`]); a connection
+//! under an identity of its own is opened by [`Net::open_as`] and then used by
+//! its number alone. [`Net::tls_info`] tells what was negotiated and whether it
+//! resumed, [`Net::peer_identity`] whom the peer speaks for (RFC 5922), and
+//! [`NetEvent::HandshakeFailed`] why a handshake failed.
+//!
+//! Where sessions resume is a matter of what is shared: a [`SessionCache`]
+//! among those who have it, [`TicketKeys`] from one secret among processes,
+//! restarts and nodes. A session is bound to the certificate that the client
+//! proved: at every resumption it is verified anew, by the policy of the day.
 
 pub mod clock;
 mod config;

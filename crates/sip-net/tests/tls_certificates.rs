@@ -212,6 +212,7 @@ fn rows() -> Vec<Row> {
             F::NameConstraint,
         ),
         both("revoked", |ca| revoked(ca, 5, &[4, 5, 6]), F::Revoked),
+        both("a revoked authority", revoked_above, F::Revoked),
         (
             "another is revoked",
             |ca| revoked(ca, 5, &[4, 6]),
@@ -324,6 +325,15 @@ fn revoked(ca: &TestCa, serial: u64, serials: &[u64]) -> Shown {
     let shown: Shown = ca.issue_from(&params, &KeyKind::P256.generate()).into();
     Shown {
         crl: Some(ca.revoke(serials)),
+        ..shown
+    }
+}
+
+/// Under an authority that was revoked itself.
+fn revoked_above(ca: &TestCa) -> Shown {
+    let shown = beneath(ca, |params| params.serial_number = Some(77u64.into()));
+    Shown {
+        crl: Some(ca.revoke(&[77])),
         ..shown
     }
 }

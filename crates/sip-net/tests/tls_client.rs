@@ -12,8 +12,8 @@ use common::{Bench, handshake_failed, named, opened, request, tls_client};
 use sip_msg::{ConnId, Target};
 use sip_net::testing::{KeyKind, TestCa};
 use sip_net::{
-    CertificateFault, ClientResumption, ClientTls, ClientTlsConfig, HandshakeFailure, Resumption,
-    TlsInfo, TlsVersion,
+    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, HandshakeFailure,
+    Resumption, ServerTlsConfig, TlsInfo, TlsVersion,
 };
 
 struct World {
@@ -303,6 +303,47 @@ fn every_agent_shows_its_own_certificate() {
             client.until(common::closed);
         }
     }
+}
+
+#[test]
+fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
+    let world = World::new();
+    let (chain, key) = world.ca.issue(&["agent.example.com"]);
+    let (own, own_key) = world.ca.issue(&["example.com"]);
+    let config = ServerTlsConfig::new().pair_pem(own.as_bytes(), own_key.as_bytes());
+    let asks = config
+        .unwrap()
+        .client_auth(ClientAuth::Optional)
+        .client_roots_pem(&[world.ca.root_pem().as_bytes()])
+        .unwrap();
+    let mut server = common::tls_server(asks.build().unwrap());
+    let mut client = tls_client(world.config().build().unwrap());
+    let agent = world.config().build().unwrap();
+    let agent = agent.with_identity_pem(chain.as_bytes(), key.as_bytes());
+    let agent = Arc::new(agent.unwrap());
+    let target = named(server.addr(), "example.com");
+    let conn = client.net.open_as(&target, &agent).unwrap();
+    client.until_with(&mut [&mut server], opened);
+    // Whoever names it speaks as the agent, and nobody else does.
+    for (conn, identity) in [(conn, Some("agent.example.com")), (ConnId::NONE, None)] {
+        client.net.send(
+            &Target {
+                conn,
+                ..target.clone()
+            },
+            &request("x"),
+            0,
+        );
+        let (flow, _) = server.until_with(&mut [&mut client], common::message);
+        let seen = server.net.peer_identity(flow.conn);
+        assert_eq!(seen.is_some(), identity.is_some());
+        assert!(seen.is_none_or(|seen| seen.speaks_for("agent.example.com")));
+    }
+    assert_eq!(client.net.connection_count(), 2);
+    // No more than two: the second is there for the next without a name.
+    client.net.send(&target, &request("y"), 0);
+    server.until_with(&mut [&mut client], common::message);
+    assert_eq!(client.net.connection_count(), 2);
 }
 
 #[test]
