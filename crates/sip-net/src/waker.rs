@@ -18,7 +18,7 @@ struct WakerState {
 }
 
 impl Waker {
-    /// Makes the worker's current or next [`Net::poll`] return.
+    /// Makes the worker's current or next [`crate::Net::poll`] return.
     pub fn wake(&self) {
         if !self.0.woken.swap(true, Ordering::AcqRel) {
             // It fails only when the worker is gone.
