@@ -1,6 +1,74 @@
-//! SIPp's scenarios.
+//! SIPp's scenarios: read, compiled and played, without I/O.
+//!
+//! A scenario file becomes a [`Program`]: messages are literal bytes with
+//! patches between them, labels and variables are numbers. What is not covered
+//! is a [`Problem`] with file, line and column; nothing is ignored. [`Calls`]
+//! plays the program: messages and times go in, [`Outputs`] come out.
+//!
+//! ```
+//! use sip_scenario::{Calls, CompileOptions, Outputs, Program, Settings};
+//! use sip_msg::{ConnId, ListenerId, Target, Transport};
+//!
+//! let file = br#"<?xml version="1.0"?>
+//!     <scenario name="ping"><send><![CDATA[
+//!       OPTIONS sip:[service]@[remote_ip] SIP/2.0
+//!       Call-ID: [call_id]
+//!       CSeq: [cseq] OPTIONS
+//!     ]]></send><recv response="200"/></scenario>"#;
+//! let program = Program::compile("ping.xml", file, CompileOptions::default()).unwrap();
+//! let remote = "127.0.0.1:5060".parse().unwrap();
+//! let settings = Settings { remote: Some(remote), pid: 7, ..Settings::default() };
+//! let mut calls = Calls::new(program, settings, Vec::new(), &[]);
+//! let mut out = Outputs::default();
+//! let target = Target {
+//!     transport: Transport::Udp, listener: ListenerId(0), remote,
+//!     conn: ConnId::NONE, may_open: true, tls_name: None,
+//! };
+//! calls.start(0, target, &mut out).unwrap();
+//! assert_eq!(out.outbox.bytes, b"OPTIONS sip:service@127.0.0.1 SIP/2.0\r\n\
+//!     Call-ID: 1-7@127.0.0.1\r\nCSeq: 1 OPTIONS\r\n\r\n");
+//! ```
+//!
+//! # Where it follows SIPp into its corners
+//! The verdicts must be SIPp's, so its matching is kept as it is (3.6.1, as
+//! observed from outside):
+//! - a message belongs to the step at which the call stands or, past optional
+//!   ones, to a later one; else to one of the optional ones just before, or to
+//!   any earlier one with `optional="global"`. The call goes on behind that
+//!   step, also where that means going back;
+//! - a response without `response_txn` belongs to any method of a request that
+//!   stands before it in the file;
+//! - over UDP only the message received just before the last one sent is
+//!   known as a retransmission, byte for byte, and answered by that last one;
+//! - a request received sets `[cseq]`, and the next one sent counts on from it;
+//! - `[last_*]` in the actions of a `<recv>` is still the message before.
+//!
+//! # Where it does not
+//! `[authentication]` answers with the algorithms of `sip-auth`, so SHA-256
+//! works and a challenge without a usable algorithm ends the run with the reason.
 #![forbid(unsafe_code)]
+
+mod calendar;
+mod calls;
+mod compile;
+mod distribution;
+mod inject;
 pub mod posix;
 mod problem;
+mod program;
+mod random;
+mod scan;
+mod settings;
+mod stats;
+mod template;
+mod value;
 mod xml;
+
+pub use calendar::Moment;
+pub use calls::{Calls, Event, NoCall, Outputs, SendFailure};
+pub use compile::CompileOptions;
+pub use inject::{InjectionFile, Order};
 pub use problem::Problem;
+pub use program::{Program, Role, StepKind, StepLabel};
+pub use settings::{Behaviors, Settings};
+pub use stats::{Classes, Counter, Spread, Stats, StepCounts};

@@ -1,0 +1,510 @@
+//! Calls that play a scenario. No I/O: messages, times and failures go in;
+//! messages to send and events come out.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use sip_msg::{ConnId, Flow, Outbox, Target};
+use wheel::Wheel;
+
+use crate::inject::InjectionFile;
+use crate::program::{Program, Role};
+use crate::random::Random;
+use crate::scan::{Heard, Start};
+use crate::settings::Settings;
+use crate::stats::{Counter, Stats};
+use crate::value::Value;
+
+mod abort;
+mod act;
+mod call;
+mod credentials;
+mod dead;
+mod link;
+mod receive;
+mod render;
+mod run;
+mod send;
+
+use call::{Call, Timer, Verdict};
+use dead::Dead;
+
+/// Why a message of a call was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFailure {
+    /// The connection could not be opened.
+    Connect,
+    /// The connection was closed.
+    Closed,
+    /// A queue is full.
+    Full,
+    /// The kernel refused.
+    Refused,
+}
+
+/// What happened besides messages to be sent.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A call is over; its path may be closed or given to another.
+    Ended {
+        /// The call's number.
+        number: u64,
+        /// Whether it went through the scenario.
+        is_success: bool,
+        /// Where it sent to.
+        target: Target,
+    },
+    /// A `<log>` action.
+    Log(Vec<u8>),
+    /// Something worth a line in the error log.
+    Warning(String),
+    /// An `<error>` action: the run ends.
+    Fatal(String),
+    /// The status code of a response that was not expected.
+    ErrorCode(u16),
+    /// A command to run (`<exec command=...>`).
+    Command(Vec<u8>),
+    /// The run ends at once.
+    StopNow,
+    /// No more calls; the run ends with the last of them.
+    StopGracefully,
+    /// A response time.
+    Rtt {
+        /// Which one.
+        rtd: u8,
+        /// How long, in nanoseconds.
+        ns: u64,
+    },
+}
+
+/// What is to be done, in memory that is used again.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// The messages to send. A cookie names the call.
+    pub outbox: Outbox,
+    /// The rest, in order.
+    pub events: Vec<Event>,
+}
+
+/// Why no call could be begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoCall {
+    /// There are as many as there may be.
+    Full,
+    /// Every user has a call.
+    NoUser,
+}
+
+/// All calls of one thread.
+#[derive(Debug)]
+pub struct Calls {
+    core: Core,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    by_id: HashTable<u32>,
+    dead: Dead,
+    due: Vec<Timer>,
+    live: usize,
+    accepts: bool,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Counts the calls that were here; never 0.
+    generation: u32,
+    call: Option<Box<Call>>,
+}
+
+/// What calls share.
+#[derive(Debug)]
+struct Core {
+    program: Arc<Program>,
+    settings: Settings,
+    stats: Stats,
+    globals: Vec<Value>,
+    /// The variables of each user, by number; the first is nobody's.
+    users: Vec<Vec<Value>>,
+    free_users: Vec<u32>,
+    files: Vec<InjectionFile>,
+    random: Random,
+    hasher: DefaultHashBuilder,
+    wheel: Wheel<Timer>,
+    timer_serial: u32,
+    call_count: u64,
+    dynamic_id: u32,
+    now_ns: u64,
+    /// Memory for texts, captures and such.
+    scratch: Vec<u8>,
+    /// Why the message being written cannot be.
+    complaint: Option<String>,
+    captures: Vec<crate::posix::Scratch>,
+}
+
+impl Calls {
+    /// Nobody calls yet. `set` are values of global variables.
+    pub fn new(
+        program: Program,
+        settings: Settings,
+        files: Vec<InjectionFile>,
+        set: &[(String, Vec<u8>)],
+    ) -> Self {
+        let program = link::link(program, &settings);
+        let mut globals = vec![Value::Unset; program.variables.global.len()];
+        for (name, value) in set {
+            let index = program.variables.global.iter().position(|n| n == name);
+            if let Some(global) = index.and_then(|index| globals.get_mut(index)) {
+                *global = Value::Text(value.clone());
+            }
+        }
+        let user_count = settings.users.unwrap_or(0);
+        let user = vec![Value::Unset; program.variables.user.len()];
+        let captures = program.regexes.iter().map(|r| r.scratch()).collect();
+        Self {
+            dead: Dead::new(settings.dead_call_ms),
+            core: Core {
+                stats: Stats::new(&program),
+                random: Random::new(settings.seed),
+                program: Arc::new(program),
+                globals,
+                users: vec![user; user_count as usize + 1],
+                free_users: (1..=user_count).rev().collect(),
+                files,
+                hasher: DefaultHashBuilder::default(),
+                wheel: Wheel::with_tick(0, 1),
+                timer_serial: 0,
+                call_count: 0,
+                dynamic_id: settings.dynamic_id.0,
+                now_ns: 0,
+                scratch: Vec::new(),
+                complaint: None,
+                captures,
+                settings,
+            },
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_id: HashTable::new(),
+            due: Vec::new(),
+            live: 0,
+            accepts: true,
+        }
+    }
+
+    /// The scenario.
+    pub fn program(&self) -> &Program {
+        &self.core.program
+    }
+
+    /// What was counted.
+    pub fn stats(&self) -> &Stats {
+        &self.core.stats
+    }
+
+    /// The same, for those who count more.
+    pub fn stats_mut(&mut self) -> &mut Stats {
+        &mut self.core.stats
+    }
+
+    /// How many calls there are.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// How many calls there ever were.
+    pub fn created(&self) -> u64 {
+        self.core.call_count
+    }
+
+    /// Whether calls that others begin are taken from now on.
+    pub fn set_accepting(&mut self, accepts: bool) {
+        self.accepts = accepts;
+    }
+
+    /// When to call [`Calls::advance`] next, in milliseconds.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.core.wheel.next_deadline_ms()
+    }
+
+    /// Begins a call to `target`, from the listener in it.
+    pub fn start(
+        &mut self,
+        now_ns: u64,
+        target: Target,
+        out: &mut Outputs,
+    ) -> Result<u64, NoCall> {
+        self.core.now_ns = now_ns;
+        if self.live >= self.core.settings.calls_max {
+            return Err(NoCall::Full);
+        }
+        let user = match self.core.settings.users {
+            None => None,
+            Some(_) => Some(self.core.free_users.pop().ok_or(NoCall::NoUser)?),
+        };
+        self.core.stats.count(Counter::OutgoingCalls);
+        let mut call = self.admit(target);
+        call.user = user;
+        self.core.begin(&mut call);
+        let mut id = std::mem::take(&mut call.id);
+        self.core.write_call_id(&call, &mut id);
+        call.id = id;
+        let number = call.number;
+        self.enter(&mut call);
+        let verdict = self.core.run(&mut call, out);
+        self.put_back(call, verdict, out);
+        Ok(number)
+    }
+
+    /// Takes a message.
+    pub fn receive(&mut self, now_ns: u64, flow: &Flow, bytes: &[u8], out: &mut Outputs) {
+        self.core.now_ns = now_ns;
+        let Some(heard) = Heard::read(bytes) else {
+            self.core.stats.count(Counter::OutOfCallMessages);
+            out.events.push(Event::Warning(format!(
+                "not a SIP message with Call-ID and CSeq, from {}: '{}'",
+                flow.remote,
+                String::from_utf8_lossy(bytes.get(..80).unwrap_or(bytes))
+            )));
+            return;
+        };
+        let id = self.core.call_id(heard.call_id);
+        let hash = self.core.hasher.hash_one(id);
+        if let Some(slot) = self.find(hash, id) {
+            let Some(mut call) = self.take(slot) else {
+                return;
+            };
+            let verdict = self.core.hear(&mut call, &heard, out);
+            self.put_back(call, verdict, out);
+            return;
+        }
+        if self.dead.knows(hash, now_ns / 1_000_000) {
+            self.core.stats.count(Counter::DeadCallMessages);
+            return;
+        }
+        if self.core.program.role == Role::Server && self.accepts {
+            self.accept(hash, flow, &heard, id, out);
+            return;
+        }
+        self.out_of_call(flow, &heard, out);
+    }
+
+    /// Moves the clock: what is due is done.
+    pub fn advance(&mut self, now_ns: u64, out: &mut Outputs) {
+        self.core.now_ns = now_ns;
+        let mut due = std::mem::take(&mut self.due);
+        self.core.wheel.advance(now_ns / 1_000_000, |timer| due.push(timer));
+        for timer in due.drain(..) {
+            let Some(mut call) = self.take(timer.slot) else {
+                continue;
+            };
+            let verdict = self.core.timer(&mut call, timer, out);
+            self.put_back(call, verdict, out);
+        }
+        self.due = due;
+        self.dead.forget(now_ns / 1_000_000);
+    }
+
+    /// A message with this cookie was not sent: its call fails.
+    pub fn send_failed(
+        &mut self,
+        now_ns: u64,
+        cookie: u64,
+        failure: SendFailure,
+        out: &mut Outputs,
+    ) {
+        self.core.now_ns = now_ns;
+        let slot = u32::try_from(cookie >> 32).unwrap_or(u32::MAX);
+        let is_it = self
+            .slots
+            .get(slot as usize)
+            .is_some_and(|s| u64::from(s.generation) == cookie & 0xffff_ffff);
+        if !is_it {
+            return;
+        }
+        let Some(call) = self.take(slot) else {
+            return;
+        };
+        let counter = match failure {
+            SendFailure::Connect => Counter::TcpConnect,
+            SendFailure::Closed => Counter::TcpClosed,
+            SendFailure::Full => Counter::OutboundCongestion,
+            SendFailure::Refused => Counter::CannotSend,
+        };
+        out.events.push(Event::Warning(format!(
+            "call {}: a message could not be sent: {failure:?}",
+            call.number
+        )));
+        self.put_back(call, Verdict::Failed(counter), out);
+    }
+
+    /// A connection is gone: the calls on it fail.
+    pub fn path_closed(
+        &mut self,
+        now_ns: u64,
+        conn: ConnId,
+        failure: SendFailure,
+        out: &mut Outputs,
+    ) {
+        let cookies: Vec<u64> = self
+            .slots
+            .iter()
+            .zip(0u64..)
+            .filter(|(slot, _)| slot.call.as_ref().is_some_and(|c| c.live && c.target.conn == conn))
+            .map(|(slot, index)| index << 32 | u64::from(slot.generation))
+            .collect();
+        for cookie in cookies {
+            self.send_failed(now_ns, cookie, failure, out);
+        }
+    }
+
+    /// Moves the calls on one connection to another.
+    pub fn path_moved(&mut self, from: ConnId, to: ConnId) {
+        for slot in &mut self.slots {
+            if let Some(call) = &mut slot.call
+                && call.target.conn == from
+            {
+                call.target.conn = to;
+            }
+        }
+    }
+
+    /// Ends every call, as failed.
+    pub fn abandon(&mut self, now_ns: u64, out: &mut Outputs) {
+        self.core.now_ns = now_ns;
+        for slot in 0..self.slots.len() {
+            if let Some(mut call) = self.take(u32::try_from(slot).unwrap_or(u32::MAX)) {
+                if self.core.settings.behaviors.bye {
+                    self.core.end_politely(&mut call, None, out);
+                }
+                self.put_back(call, Verdict::Gone, out);
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        hash: u64,
+        flow: &Flow,
+        heard: &Heard<'_>,
+        id: &[u8],
+        out: &mut Outputs,
+    ) {
+        if self.live >= self.core.settings.calls_max {
+            self.core.stats.count(Counter::OutOfCallMessages);
+            return;
+        }
+        self.core.stats.count(Counter::IncomingCalls);
+        let mut target = Target::back(flow);
+        // Where only the connection broke, the answer may go by another.
+        target.may_open = false;
+        let mut call = self.admit(target);
+        self.core.begin(&mut call);
+        call.id.clear();
+        call.id.extend_from_slice(id);
+        call.id_hash = hash;
+        self.enter(&mut call);
+        let mut verdict = self.core.run(&mut call, out);
+        if verdict == Verdict::Waits {
+            verdict = self.core.hear(&mut call, heard, out);
+        }
+        self.put_back(call, verdict, out);
+    }
+
+    /// A message of no call.
+    fn out_of_call(&mut self, flow: &Flow, heard: &Heard<'_>, out: &mut Outputs) {
+        let core = &mut self.core;
+        if let Start::Request(method) = heard.start
+            && core.is_answered_alone(method)
+        {
+            let start = out.outbox.bytes.len();
+            core.write_ok(heard.bytes, flow.listener, &mut out.outbox.bytes);
+            out.outbox.send_since(start, Target::back(flow), 0);
+            core.stats.count(Counter::AutoAnswered);
+            return;
+        }
+        core.stats.count(Counter::OutOfCallMessages);
+        out.events.push(Event::Warning(format!(
+            "Discarding message which can't be mapped to a known call: '{}'",
+            String::from_utf8_lossy(heard.bytes)
+        )));
+    }
+
+    /// A call of its own, not yet known by its Call-ID.
+    fn admit(&mut self, target: Target) -> Box<Call> {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot {
+                generation: 0,
+                call: None,
+            });
+            u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX)
+        });
+        let place = self.slots.get_mut(slot as usize);
+        let (mut call, generation) = match place {
+            Some(place) => {
+                place.generation = place.generation.wrapping_add(1).max(1);
+                (place.call.take().unwrap_or_default(), place.generation)
+            }
+            None => (Box::default(), 1),
+        };
+        call.reset(target);
+        call.slot = slot;
+        call.cookie = u64::from(slot) << 32 | u64::from(generation);
+        self.live += 1;
+        call
+    }
+
+    /// Makes it known by its Call-ID.
+    fn enter(&mut self, call: &mut Call) {
+        call.id_hash = self.core.hasher.hash_one(call.id.as_slice());
+        let slots = &self.slots;
+        self.by_id.insert_unique(call.id_hash, call.slot, |slot| {
+            slots
+                .get(*slot as usize)
+                .and_then(|slot| slot.call.as_ref())
+                .map_or(0, |call| call.id_hash)
+        });
+    }
+
+    fn find(&self, hash: u64, id: &[u8]) -> Option<u32> {
+        let found = self.by_id.find(hash, |slot| {
+            self.slots
+                .get(*slot as usize)
+                .and_then(|slot| slot.call.as_ref())
+                .is_some_and(|call| call.id == id)
+        });
+        found.copied()
+    }
+
+    fn take(&mut self, slot: u32) -> Option<Box<Call>> {
+        let call = &mut self.slots.get_mut(slot as usize)?.call;
+        if call.as_ref().is_some_and(|call| call.live) {
+            call.take()
+        } else {
+            None
+        }
+    }
+
+    fn put_back(&mut self, mut call: Box<Call>, verdict: Verdict, out: &mut Outputs) {
+        if verdict != Verdict::Waits {
+            self.core.end(&mut call, verdict, out);
+            self.live -= 1;
+            let now_ms = self.core.now_ns / 1_000_000;
+            self.dead.remember(call.id_hash, now_ms);
+            let slot = call.slot;
+            if let Ok(entry) = self.by_id.find_entry(call.id_hash, |known| *known == slot) {
+                entry.remove();
+            }
+            self.free.push(slot);
+        }
+        if let Some(slot) = self.slots.get_mut(call.slot as usize) {
+            slot.call = Some(call);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

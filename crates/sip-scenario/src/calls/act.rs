@@ -1,0 +1,418 @@
+//! Actions.
+
+use std::sync::Arc;
+
+use crate::posix::Regex;
+use crate::program::{
+    Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef,
+};
+use crate::scan;
+use crate::stats::Counter;
+use crate::template::Template;
+use crate::value::Value;
+
+use super::call::{Call, Verdict};
+use super::{Core, Event, Outputs};
+
+/// What came of a step's actions.
+pub(super) enum Acted {
+    Done,
+    Jumped(u32),
+    Ends(Verdict),
+}
+
+impl Core {
+    /// Does what a step says, after its message was sent or received.
+    pub(super) fn act(
+        &mut self,
+        call: &mut Call,
+        step: &Step,
+        message: Option<&[u8]>,
+        out: &mut Outputs,
+    ) -> Acted {
+        let mut jumped = None;
+        for action in &step.actions {
+            match self.act_one(call, action, message, out) {
+                Acted::Done => {}
+                Acted::Jumped(target) => jumped = Some(target),
+                Acted::Ends(Verdict::Failed(counter)) => {
+                    if self.settings.behaviors.bye {
+                        self.end_politely(call, None, out);
+                    }
+                    return Acted::Ends(Verdict::Failed(counter));
+                }
+                ends => return ends,
+            }
+        }
+        jumped.map_or(Acted::Done, Acted::Jumped)
+    }
+
+    fn act_one(
+        &mut self,
+        call: &mut Call,
+        action: &Action,
+        message: Option<&[u8]>,
+        out: &mut Outputs,
+    ) -> Acted {
+        match action {
+            Action::Ereg {
+                regex,
+                search_in,
+                check,
+                assign_to,
+            } => {
+                return self.search(call, *regex, search_in, *check, assign_to, message, out);
+            }
+            Action::Log(text) => {
+                let text = self.text(call, text);
+                out.events.push(Event::Log(text));
+            }
+            Action::Warning(text) => {
+                let text = self.text(call, text);
+                self.stats.count(Counter::Warnings);
+                let text = String::from_utf8_lossy(&text).into_owned();
+                out.events.push(Event::Warning(text));
+            }
+            Action::Error(text) => {
+                let text = self.text(call, text);
+                self.stats.count(Counter::FatalErrors);
+                let text = String::from_utf8_lossy(&text).into_owned();
+                out.events.push(Event::Fatal(text));
+            }
+            Action::AssignText(to, text) => {
+                let text = self.text(call, text);
+                self.scopes(call).set(*to, Value::Text(text));
+            }
+            Action::Arithmetic(how, to, operand) => {
+                let right = self.operand(call, *operand);
+                let mut scopes = self.scopes(call);
+                let left = scopes.get(*to).number();
+                let result = match how {
+                    Arithmetic::Assign => right,
+                    Arithmetic::Add => left + right,
+                    Arithmetic::Subtract => left - right,
+                    Arithmetic::Multiply => left * right,
+                    Arithmetic::Divide if right == 0.0 => {
+                        out.events.push(Event::Warning(format!(
+                            "call {}: a division by zero left the variable as it was",
+                            call.number
+                        )));
+                        self.stats.count(Counter::Warnings);
+                        left
+                    }
+                    Arithmetic::Divide => left / right,
+                };
+                self.scopes(call).set(*to, Value::Number(result));
+            }
+            Action::Sample(to, distribution) => {
+                let value = distribution.draw(&mut self.random);
+                self.scopes(call).set(*to, Value::Number(value));
+            }
+            Action::ToDouble(to, from) => {
+                let mut scopes = self.scopes(call);
+                match scopes.get(*from).read_number() {
+                    Some(number) => scopes.set(*to, Value::Number(number)),
+                    None => {
+                        out.events
+                            .push(Event::Warning("Invalid double conversion".to_owned()));
+                        self.stats.count(Counter::Warnings);
+                    }
+                }
+            }
+            Action::Test {
+                to,
+                left,
+                compare,
+                right,
+                check,
+            } => {
+                let right = self.operand(call, *right);
+                let mut scopes = self.scopes(call);
+                let holds = compare.holds(scopes.get(*left).number(), right);
+                if let Some(to) = to {
+                    scopes.set(*to, Value::Bool(holds));
+                }
+                match check {
+                    Check::MustBe if !holds => return fails(Counter::TestDoesntMatch),
+                    Check::MustNotBe if holds => return fails(Counter::TestShouldntMatch),
+                    _ => {}
+                }
+            }
+            Action::Strcmp {
+                to,
+                left,
+                right,
+                check,
+            } => {
+                let difference = self.compare(call, *left, right);
+                if let Some(to) = to {
+                    self.scopes(call)
+                        .set(*to, Value::Number(f64::from(difference)));
+                }
+                match check {
+                    Check::MustBe if difference != 0 => {
+                        return fails(Counter::StrcmpDoesntMatch);
+                    }
+                    Check::MustNotBe if difference == 0 => {
+                        return fails(Counter::StrcmpShouldntMatch);
+                    }
+                    _ => {}
+                }
+            }
+            Action::Trim(variable) => self.change(call, *variable, |text| {
+                text.trim_ascii().to_vec()
+            }),
+            Action::UrlEncode(variable) => self.change(call, *variable, url_encode),
+            Action::UrlDecode(variable) => self.change(call, *variable, url_decode),
+            Action::Lookup { to, file, key } => {
+                let key = self.text(call, key);
+                let line = self
+                    .files
+                    .get(usize::from(*file))
+                    .and_then(|file| file.lookup(&key));
+                // SIPp's answer for a key that is not there.
+                let line = line.map_or(-1.0, f64::from);
+                self.scopes(call).set(*to, Value::Number(line));
+            }
+            Action::Jump(operand) => {
+                let target = self.operand(call, *operand);
+                let is_step = target >= 0.0 && target < self.program.steps.len() as f64;
+                if !is_step {
+                    out.events.push(Event::Warning(format!(
+                        "call {}: a jump to step {target}, which does not exist",
+                        call.number
+                    )));
+                    return fails(Counter::Rejected);
+                }
+                return Acted::Jumped(target as u32);
+            }
+            Action::TimeOfDay {
+                seconds,
+                microseconds,
+            } => {
+                let now = self.moment();
+                let whole = (now.unix_us / 1_000_000) as f64;
+                let mut scopes = self.scopes(call);
+                scopes.set(*seconds, Value::Number(whole));
+                scopes.set(*microseconds, Value::Number(f64::from(now.microsecond)));
+            }
+            Action::Command(text) => {
+                let text = self.text(call, text);
+                out.events.push(Event::Command(text));
+            }
+            Action::StopNow => {
+                out.events.push(Event::StopNow);
+                return Acted::Ends(Verdict::Gone);
+            }
+            Action::StopGracefully => out.events.push(Event::StopGracefully),
+            Action::StopCall => {
+                // Behind the last step: the call is over.
+                return Acted::Jumped(u32::MAX);
+            }
+        }
+        Acted::Done
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn search(
+        &mut self,
+        call: &mut Call,
+        regex: u16,
+        search_in: &SearchIn,
+        check: Check,
+        assign_to: &[VarRef],
+        message: Option<&[u8]>,
+        out: &mut Outputs,
+    ) -> Acted {
+        let message = message.unwrap_or_default();
+        let mut variable = Vec::new();
+        let text = match search_in {
+            SearchIn::Message => message,
+            SearchIn::Body => scan::body(message),
+            SearchIn::Header {
+                name,
+                ignore_case,
+                occurrence,
+                at_line_start,
+            } => {
+                let found = find_header(message, name, *ignore_case, *occurrence, *at_line_start);
+                match found {
+                    Some(text) => text,
+                    None if check == Check::MustBe => {
+                        out.events.push(Event::Warning(format!(
+                            "Failed regexp match: header {} not found in message",
+                            String::from_utf8_lossy(name)
+                        )));
+                        return fails(Counter::RegexpHeaderNotFound);
+                    }
+                    None => return Acted::Done,
+                }
+            }
+            SearchIn::Variable(from) => {
+                self.scopes(call).get(*from).write(&mut variable);
+                variable.as_slice()
+            }
+        };
+        let program = Arc::clone(&self.program);
+        let index = usize::from(regex);
+        let (Some(regex), Some(mut captures)) = (
+            program.regexes.get(index),
+            take_captures(&mut self.captures, index, &program.regexes),
+        ) else {
+            return Acted::Done;
+        };
+        let found = regex.find(text, &mut captures);
+        if found {
+            let mut scopes = self.scopes(call);
+            for (group, to) in assign_to.iter().enumerate() {
+                let part = captures.group(text, group).unwrap_or_default();
+                if let Some(slot) = scopes.slot(*to) {
+                    slot.set_text(part);
+                }
+            }
+        }
+        if let Some(slot) = self.captures.get_mut(index) {
+            *slot = captures;
+        }
+        match check {
+            Check::MustBe if !found => {
+                out.events.push(Event::Warning(format!(
+                    "Failed regexp match: looking in '{}'",
+                    String::from_utf8_lossy(text)
+                )));
+                fails(Counter::RegexpDoesntMatch)
+            }
+            Check::MustNotBe if found => {
+                out.events.push(Event::Warning(format!(
+                    "Regexp matched but should not: looking in '{}'",
+                    String::from_utf8_lossy(text)
+                )));
+                fails(Counter::RegexpShouldntMatch)
+            }
+            _ => Acted::Done,
+        }
+    }
+
+    fn text(&mut self, call: &mut Call, template: &Template) -> Vec<u8> {
+        let mut text = Vec::new();
+        // SIPp's number for a text that is no message.
+        self.render(call, template, -2, &mut text);
+        self.complaint = None;
+        text
+    }
+
+    fn operand(&mut self, call: &mut Call, operand: Operand) -> f64 {
+        match operand {
+            Operand::Number(number) => number,
+            Operand::Variable(variable) => self.scopes(call).get(variable).number(),
+        }
+    }
+
+    /// As C's strcmp: the difference of the first bytes that differ.
+    fn compare(&mut self, call: &mut Call, left: VarRef, right: &TextOperand) -> i32 {
+        let scopes = self.scopes(call);
+        let (mut a, mut b) = (Vec::new(), Vec::new());
+        scopes.get(left).write(&mut a);
+        match right {
+            TextOperand::Text(text) => b.extend_from_slice(text),
+            TextOperand::Variable(variable) => scopes.get(*variable).write(&mut b),
+        }
+        let byte = |text: &[u8], at: usize| text.get(at).map_or(0, |byte| i32::from(*byte));
+        (0..a.len().max(b.len()))
+            .map(|at| byte(&a, at) - byte(&b, at))
+            .find(|difference| *difference != 0)
+            .unwrap_or(0)
+    }
+
+    fn change(&mut self, call: &mut Call, variable: VarRef, how: impl Fn(&[u8]) -> Vec<u8>) {
+        if let Some(Value::Text(text)) = self.scopes(call).slot(variable) {
+            *text = how(text);
+        }
+    }
+}
+
+fn fails(counter: Counter) -> Acted {
+    Acted::Ends(Verdict::Failed(counter))
+}
+
+/// The captures of an expression, to be put back.
+fn take_captures(
+    all: &mut [crate::posix::Scratch],
+    index: usize,
+    regexes: &[Regex],
+) -> Option<crate::posix::Scratch> {
+    let slot = all.get_mut(index)?;
+    let spare = regexes.get(index)?.scratch();
+    Some(std::mem::replace(slot, spare))
+}
+
+/// What stands behind a header's name, to the end of its line. Unless the name
+/// must begin a line, it may begin anywhere, as in SIPp.
+fn find_header<'m>(
+    message: &'m [u8],
+    name: &[u8],
+    ignore_case: bool,
+    occurrence: u32,
+    at_line_start: bool,
+) -> Option<&'m [u8]> {
+    let mut at = 0;
+    let mut left = occurrence;
+    loop {
+        let rest = message.get(at..)?;
+        let found = if ignore_case {
+            rest.windows(name.len())
+                .position(|window| window.eq_ignore_ascii_case(name))?
+        } else {
+            memchr::memmem::find(rest, name)?
+        };
+        let start = at + found;
+        at = start + name.len();
+        let begins_line = start == 0 || message.get(start - 1) == Some(&b'\n');
+        if at_line_start && !begins_line {
+            continue;
+        }
+        left -= 1;
+        if left == 0 {
+            let value = message.get(at..)?;
+            let end = memchr::memchr2(b'\r', b'\n', value).unwrap_or(value.len());
+            return value.get(..end);
+        }
+    }
+}
+
+/// RFC 3986 2.1.
+fn url_encode(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+    out
+}
+
+fn url_decode(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let decoded = match (byte, behind) {
+            (b'%', [high, low, ..]) => std::str::from_utf8(&[*high, *low])
+                .ok()
+                .and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+            _ => None,
+        };
+        match decoded {
+            Some(decoded) => {
+                out.push(decoded);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => {
+                out.push(byte);
+                rest = behind;
+            }
+        }
+    }
+    out
+}

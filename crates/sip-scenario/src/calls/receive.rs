@@ -1,0 +1,335 @@
+//! Finds the step that a message belongs to.
+
+use std::sync::Arc;
+
+use crate::program::{Expects, Optional, RecvStep, What};
+use crate::scan::{self, Heard, Start};
+use crate::stats::Counter;
+
+use super::call::{Call, Verdict, Waits};
+use super::{Core, Event, Outputs};
+
+impl Core {
+    /// The part of a Call-ID by which a call is known: what stands behind
+    /// `///`, where a scenario put another in front.
+    pub(super) fn call_id<'a>(&self, id: &'a [u8]) -> &'a [u8] {
+        if self.settings.slashes_plain {
+            return id;
+        }
+        match memchr::memmem::find(id, b"///") {
+            Some(at) => id.get(at + 3..).unwrap_or(id),
+            None => id,
+        }
+    }
+
+    /// Takes a message of a call.
+    pub(super) fn hear(
+        &mut self,
+        call: &mut Call,
+        heard: &Heard<'_>,
+        out: &mut Outputs,
+    ) -> Verdict {
+        let program = Arc::clone(&self.program);
+        if let Some(step) = program.steps.get(call.step as usize)
+            && matches!(step.what, What::Recv(_))
+            && self.is_lost(step)
+        {
+            self.stats.step(call.step).lost += 1;
+            return Verdict::Waits;
+        }
+        let is_datagram = !self.settings.transport.is_reliable();
+        let hash = if is_datagram && self.settings.retransmits {
+            heard.hash(&self.hasher)
+        } else {
+            0
+        };
+        if hash != 0 && self.is_known(call, heard, hash, out) {
+            return Verdict::Waits;
+        }
+        if matches!(heard.start, Start::Request(_)) {
+            // `[cseq]` goes on from here.
+            call.cseq = heard.cseq;
+        }
+        self.keep_peer_tag(call, heard);
+        if call.waits == Waits::Pause && self.settings.pauses_deaf {
+            return Verdict::Waits;
+        }
+        let Some(index) = self.find_step(call, heard) else {
+            return self.unexpected(call, heard, out);
+        };
+        let Some(step) = program.steps.get(index as usize) else {
+            return Verdict::Waits;
+        };
+        let What::Recv(recv) = &step.what else {
+            return Verdict::Waits;
+        };
+        self.leave_pause(call);
+        self.stop_resending(call);
+        call.step = index;
+        call.seen_hash = hash;
+        call.seen_step = index;
+        self.stats.step(index).done += 1;
+        self.keep_dialog(call, recv, heard, hash);
+        let verdict = self.complete(call, step, Some(heard.bytes), out);
+        call.last_received.clear();
+        call.last_received.extend_from_slice(heard.bytes);
+        match verdict {
+            Some(verdict) => verdict,
+            None => self.run(call, out),
+        }
+    }
+
+    /// Whether the message came before; then it was answered as it was before.
+    fn is_known(
+        &mut self,
+        call: &mut Call,
+        heard: &Heard<'_>,
+        hash: u64,
+        out: &mut Outputs,
+    ) -> bool {
+        if hash == call.answered_hash {
+            self.stats.step(call.answered_step).retransmitted += 1;
+            self.send_again(call, out);
+            return true;
+        }
+        if hash == call.seen_hash {
+            // Nothing was sent since.
+            self.stats.step(call.seen_step).retransmitted += 1;
+            return true;
+        }
+        if matches!(heard.start, Start::Response(_)) {
+            let acked = call.txns.iter().find(|txn| txn.response_hash == hash);
+            if let Some(step) = acked.and_then(|txn| txn.ack_step) {
+                self.send_ack_again(call, step, out);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn keep_peer_tag(&self, call: &mut Call, heard: &Heard<'_>) {
+        if let Some(to) = scan::header(heard.bytes, b"To")
+            && let Some(tag) = scan::parameter(to, b"tag")
+        {
+            call.peer_tag.clear();
+            call.peer_tag.extend_from_slice(tag);
+        }
+    }
+
+    /// The step for a message: the one that the call stands at or, past
+    /// optional ones, a later one; else one of the optional ones just before,
+    /// or any before that is optional globally.
+    fn find_step(&mut self, call: &Call, heard: &Heard<'_>) -> Option<u32> {
+        let program = Arc::clone(&self.program);
+        let at = call.step as usize;
+        for (index, step) in (call.step..).zip(program.steps.iter().skip(at)) {
+            let What::Recv(recv) = &step.what else {
+                break;
+            };
+            if self.matches(call, recv, heard) {
+                return Some(index);
+            }
+            if recv.optional == Optional::Mandatory {
+                break;
+            }
+        }
+        let mut is_contiguous = true;
+        for index in (0..call.step).rev() {
+            let recv = match program.steps.get(index as usize).map(|step| &step.what) {
+                Some(What::Recv(recv)) => Some(recv),
+                _ => None,
+            };
+            let Some(recv) = recv.filter(|recv| recv.optional != Optional::Mandatory) else {
+                is_contiguous = false;
+                continue;
+            };
+            if (is_contiguous || recv.optional == Optional::Global)
+                && self.matches(call, recv, heard)
+            {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn matches(&self, call: &Call, recv: &RecvStep, heard: &Heard<'_>) -> bool {
+        match (&recv.expects, heard.start) {
+            (Expects::Response(code), Start::Response(got)) => {
+                *code == got && self.is_answer(call, recv, heard)
+            }
+            (Expects::Request(method), Start::Request(got)) => method == got,
+            (Expects::RequestMatching(regex, _), Start::Request(got)) => self
+                .program
+                .regexes
+                .get(usize::from(*regex))
+                .is_some_and(|regex| regex.is_match(got)),
+            _ => false,
+        }
+    }
+
+    /// Whether a response belongs to the transaction that the step names or,
+    /// where it names none, to a request of a method that was sent before.
+    fn is_answer(&self, call: &Call, recv: &RecvStep, heard: &Heard<'_>) -> bool {
+        match recv.response_txn.and_then(|n| call.txns.get(usize::from(n))) {
+            Some(txn) => {
+                let via = scan::header(heard.bytes, b"Via").unwrap_or_default();
+                let branch = scan::parameter(via, b"branch").unwrap_or_default();
+                !branch.is_empty() && branch == txn.branch
+            }
+            None => recv
+                .methods
+                .iter()
+                .any(|method| method.is_empty() || method == heard.cseq_method),
+        }
+    }
+
+    fn keep_dialog(&mut self, call: &mut Call, recv: &RecvStep, heard: &Heard<'_>, hash: u64) {
+        match heard.start {
+            Start::Response(code) => {
+                if (200..300).contains(&code) && heard.cseq_method == b"INVITE" {
+                    call.owes_ack = true;
+                }
+                let txn = recv.response_txn;
+                if let Some(txn) = txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
+                    txn.response_hash = hash;
+                }
+            }
+            Start::Request(method) => {
+                if method == b"ACK" {
+                    call.is_inviting = false;
+                }
+            }
+        }
+        if recv.keeps_routes {
+            keep_routes(call, heard);
+        }
+        if recv.keeps_challenge {
+            call.challenge = Some(Box::new(super::credentials::Challenge::new(heard.bytes)));
+        }
+    }
+
+    /// A message that no step expects.
+    fn unexpected(&mut self, call: &mut Call, heard: &Heard<'_>, out: &mut Outputs) -> Verdict {
+        let behaviors = self.settings.behaviors;
+        self.stats.step(call.step).unexpected += 1;
+        if let Start::Request(method) = heard.start {
+            if behaviors.bye && matches!(method, b"BYE" | b"CANCEL") {
+                self.answer(call, heard, out);
+                out.events.push(Event::Warning(format!(
+                    "Aborting call on an unexpected {} for call: {}",
+                    String::from_utf8_lossy(method),
+                    String::from_utf8_lossy(&call.id)
+                )));
+                return Verdict::Failed(Counter::UnexpectedMessage);
+            }
+            if self.is_answered_alone(method) {
+                self.answer(call, heard, out);
+                self.stats.count(Counter::AutoAnswered);
+                return Verdict::Waits;
+            }
+            if method == b"ACK" {
+                call.is_inviting = false;
+            }
+        }
+        if let Start::Response(code) = heard.start {
+            out.events.push(Event::ErrorCode(code));
+        }
+        let goes_on = !behaviors.abort_unexpected;
+        out.events.push(Event::Warning(format!(
+            "{} call on unexpected message for Call-Id '{}': while {}, received '{}'",
+            if goes_on { "Continuing" } else { "Aborting" },
+            String::from_utf8_lossy(&call.id),
+            self.expectation(call),
+            String::from_utf8_lossy(heard.bytes)
+        )));
+        if goes_on {
+            return Verdict::Waits;
+        }
+        if behaviors.bye {
+            self.end_politely(call, Some(heard.bytes), out);
+        }
+        Verdict::Failed(Counter::UnexpectedMessage)
+    }
+
+    /// Whether a request is answered 200 without the scenario's knowledge.
+    pub(super) fn is_answered_alone(&self, method: &[u8]) -> bool {
+        match method {
+            b"PING" => self.settings.behaviors.ping_reply,
+            b"INFO" | b"NOTIFY" | b"OPTIONS" | b"UPDATE" => self.settings.answers,
+            _ => false,
+        }
+    }
+
+    fn answer(&mut self, call: &Call, heard: &Heard<'_>, out: &mut Outputs) {
+        let start = out.outbox.bytes.len();
+        self.write_ok(heard.bytes, call.target.listener, &mut out.outbox.bytes);
+        out.outbox.send_since(start, call.target.0.clone(), 0);
+    }
+
+    fn expectation(&self, call: &Call) -> String {
+        let index = call.step;
+        match self.program.steps.get(index as usize).map(|s| &s.what) {
+            Some(What::Recv(_)) => {
+                let name = self.program.step_label(index as usize).name;
+                format!("expecting '{name}' (index {index})")
+            }
+            Some(What::Pause(_)) => format!("pausing (index {index})"),
+            _ => format!("sending (index {index})"),
+        }
+    }
+}
+
+/// Keeps the route set and the remote target of a message (RFC 3261 12.1).
+fn keep_routes(call: &mut Call, heard: &Heard<'_>) {
+    call.routes.clear();
+    call.next_url.clear();
+    let contact = scan::header(heard.bytes, b"Contact").unwrap_or_default();
+    let mut routes: Vec<&[u8]> = scan::headers(heard.bytes, b"Record-Route")
+        .flat_map(|(_, value)| split_list(value))
+        .collect();
+    // RFC 3261 12.1.2: "The route set MUST be set to the list of URIs in the
+    // Record-Route header field from the response, taken in reverse order"
+    if matches!(heard.start, Start::Response(_)) {
+        routes.reverse();
+    }
+    let is_loose = routes
+        .first()
+        .is_none_or(|first| memchr::memmem::find(first, b";lr").is_some());
+    let mut last = None;
+    if is_loose {
+        call.next_url.extend_from_slice(contact);
+    } else {
+        // A strict router takes the place of the target (RFC 3261 12.2.1.1).
+        let first = routes.remove(0);
+        call.next_url
+            .extend_from_slice(scan::in_brackets(first).unwrap_or(first));
+        last = Some(contact);
+    }
+    for route in routes.into_iter().chain(last) {
+        if !call.routes.is_empty() {
+            call.routes.extend_from_slice(b", ");
+        }
+        call.routes.extend_from_slice(route);
+    }
+}
+
+/// The members of a list of addresses: a comma in quotes or brackets divides
+/// nothing.
+fn split_list(value: &[u8]) -> Vec<&[u8]> {
+    let mut members = Vec::new();
+    let (mut start, mut is_quoted, mut is_bracketed) = (0, false, false);
+    for (at, byte) in value.iter().enumerate() {
+        match byte {
+            b'"' => is_quoted = !is_quoted,
+            b'<' if !is_quoted => is_bracketed = true,
+            b'>' if !is_quoted => is_bracketed = false,
+            b',' if !is_quoted && !is_bracketed => {
+                members.push(value.get(start..at).unwrap_or_default().trim_ascii());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    members.push(value.get(start..).unwrap_or_default().trim_ascii());
+    members
+}

@@ -1,0 +1,304 @@
+//! Walks through the steps, until the call waits or ends.
+
+use std::sync::Arc;
+
+use crate::program::{Optional, Pause, Step, What};
+use crate::stats::Counter;
+use crate::value::Value;
+
+use super::act::Acted;
+use super::call::{Alarm, Call, Timer, Txn, Verdict, Waits};
+use super::{Core, Event, Outputs};
+
+/// Steps that a call makes without waiting; a scenario that needs more goes in
+/// a circle.
+const STEPS_MAX: usize = 100_000;
+
+impl Core {
+    /// Gives a new call what is its own.
+    pub(super) fn begin(&mut self, call: &mut Call) {
+        self.call_count += 1;
+        call.number = self.call_count;
+        call.cseq = self.settings.base_cseq.wrapping_sub(1);
+        call.started_ns = self.now_ns;
+        let program = Arc::clone(&self.program);
+        for value in &mut call.variables {
+            // Texts keep their memory only while they hold something.
+            *value = Value::Unset;
+        }
+        call.variables
+            .resize(program.variables.call.len(), Value::Unset);
+        call.txns.resize(program.transactions.len(), Txn::default());
+        call.rtd_started_ns.resize(program.rtds.len(), self.now_ns);
+        for file in &mut self.files {
+            call.lines.push(file.next_line(call.user, &mut self.random));
+        }
+        let (first, last, step) = self.settings.dynamic_id;
+        call.dynamic_id = self.dynamic_id;
+        self.dynamic_id = match self.dynamic_id.checked_add(step) {
+            Some(next) if next <= last => next,
+            _ => first,
+        };
+    }
+
+    /// Goes on until the call waits or ends.
+    pub(super) fn run(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
+        let program = Arc::clone(&self.program);
+        for _ in 0..STEPS_MAX {
+            let Some(step) = program.steps.get(call.step as usize) else {
+                return Verdict::Succeeded;
+            };
+            if let Some(condition) = step.condexec
+                && self.scopes(call).get(condition).is_set() == step.condexec_inverse
+            {
+                call.step += 1;
+                continue;
+            }
+            match &step.what {
+                What::Recv(_) => {
+                    self.await_message(call, &program.steps);
+                    return Verdict::Waits;
+                }
+                What::Pause(pause) => {
+                    self.stats.step(call.step).done += 1;
+                    self.pause(call, pause);
+                    return Verdict::Waits;
+                }
+                What::Send(send) => {
+                    if call.resending.alarm.serial != 0 {
+                        // Nothing else is sent until what is being sent again
+                        // is answered.
+                        call.waits = Waits::Answer;
+                        return Verdict::Waits;
+                    }
+                    if let Some(verdict) = self.send(call, step, send, out) {
+                        return verdict;
+                    }
+                }
+                What::Nop => self.stats.step(call.step).done += 1,
+            }
+            if let Some(verdict) = self.complete(call, step, None, out) {
+                return verdict;
+            }
+        }
+        out.events.push(Event::Warning(format!(
+            "call {}: {STEPS_MAX} steps without waiting for anything",
+            call.number
+        )));
+        Verdict::Failed(Counter::Rejected)
+    }
+
+    /// A step was done: times, actions, and where to go on. A verdict ends the call.
+    pub(super) fn complete(
+        &mut self,
+        call: &mut Call,
+        step: &Step,
+        message: Option<&[u8]>,
+        out: &mut Outputs,
+    ) -> Option<Verdict> {
+        self.keep_times(call, step, out);
+        if !step.actions.is_empty() {
+            match self.act(call, step, message, out) {
+                Acted::Done => {}
+                Acted::Jumped(target) => {
+                    call.step = target;
+                    return None;
+                }
+                Acted::Ends(verdict) => return Some(verdict),
+            }
+        }
+        call.step = self.next_step(call, step);
+        None
+    }
+
+    fn next_step(&mut self, call: &mut Call, step: &Step) -> u32 {
+        let behind = call.step.saturating_add(1);
+        let Some(target) = step.next else {
+            return behind;
+        };
+        if step.test.is_some_and(|test| !self.scopes(call).get(test).is_set()) {
+            return behind;
+        }
+        match step.chance {
+            Some(chance) if self.random.unit() >= chance => behind,
+            _ => target,
+        }
+    }
+
+    fn keep_times(&mut self, call: &mut Call, step: &Step, out: &mut Outputs) {
+        if let Some(counter) = step.counter
+            && let Some(count) = self.stats.own.get_mut(usize::from(counter))
+        {
+            *count += 1;
+        }
+        if let Some(rtd) = step.stop_rtd {
+            let bit = 1u64 << (rtd % 64);
+            if call.rtd_done & bit == 0 {
+                if !step.repeat_rtd {
+                    call.rtd_done |= bit;
+                }
+                self.take_time(call, rtd, out);
+            }
+        }
+        if let Some(rtd) = step.start_rtd {
+            call.rtd_done &= !(1u64 << (rtd % 64));
+            if let Some(started) = call.rtd_started_ns.get_mut(usize::from(rtd)) {
+                *started = self.now_ns;
+            }
+        }
+    }
+
+    fn take_time(&mut self, call: &Call, rtd: u8, out: &mut Outputs) {
+        let index = usize::from(rtd);
+        let Some(started) = call.rtd_started_ns.get(index) else {
+            return;
+        };
+        let ns = self.now_ns.saturating_sub(*started);
+        let ms = ns as f64 / 1e6;
+        if let Some(spread) = self.stats.response_times.get_mut(index) {
+            spread.add(ms);
+        }
+        if let Some(classes) = self.stats.response_classes.get_mut(index) {
+            classes.add(ms);
+        }
+        if self.settings.tells_rtts {
+            out.events.push(Event::Rtt { rtd, ns });
+        }
+    }
+
+    /// Waits for a message: for the first of those that may come now which has
+    /// a limit, or as long as all are waited for.
+    fn await_message(&mut self, call: &mut Call, steps: &[Step]) {
+        call.waits = Waits::Message;
+        self.stop_alarm(&mut call.alarm);
+        let mut limit = None;
+        for (index, step) in (call.step..).zip(steps.iter().skip(call.step as usize)) {
+            let What::Recv(recv) = &step.what else {
+                break;
+            };
+            if let Some(ms) = recv.timeout_ms {
+                limit = Some((u64::from(ms), index));
+                break;
+            }
+            if recv.optional == Optional::Mandatory {
+                break;
+            }
+        }
+        let limit = limit.or(self.settings.recv_timeout_ms.map(|ms| (ms, call.step)));
+        if let Some((ms, index)) = limit {
+            call.timeout_step = index;
+            call.alarm = self.start_alarm(call.slot, ms);
+        }
+    }
+
+    fn pause(&mut self, call: &mut Call, pause: &Pause) {
+        let ms = match pause {
+            Pause::Default => self.settings.pause_ms as f64,
+            Pause::Variable(variable) => self.scopes(call).get(*variable).number(),
+            Pause::Of(distribution) | Pause::TimeWait(distribution) => {
+                distribution.draw(&mut self.random)
+            }
+        };
+        call.waits = Waits::Pause;
+        self.stats.step(call.step).sessions += 1;
+        // What is below zero, or no number, is no pause.
+        call.alarm = self.start_alarm(call.slot, ms.max(0.0) as u64);
+    }
+
+    /// A timer of a call has fired.
+    pub(super) fn timer(&mut self, call: &mut Call, timer: Timer, out: &mut Outputs) -> Verdict {
+        if call.resending.alarm.serial == timer.serial {
+            call.resending.alarm = Alarm::default();
+            return self.resend(call, out);
+        }
+        if call.alarm.serial != timer.serial {
+            // One that was stopped while it was on its way.
+            return Verdict::Waits;
+        }
+        call.alarm = Alarm::default();
+        match call.waits {
+            Waits::Pause => {
+                self.leave_pause(call);
+                let program = Arc::clone(&self.program);
+                let Some(step) = program.steps.get(call.step as usize) else {
+                    return Verdict::Succeeded;
+                };
+                match self.complete(call, step, None, out) {
+                    Some(verdict) => verdict,
+                    None => self.run(call, out),
+                }
+            }
+            Waits::Message => self.time_out(call, out),
+            Waits::Answer | Waits::Nothing => Verdict::Waits,
+        }
+    }
+
+    /// The pause is over, or broken off.
+    pub(super) fn leave_pause(&mut self, call: &mut Call) {
+        if call.waits == Waits::Pause {
+            let counts = self.stats.step(call.step);
+            counts.sessions = counts.sessions.saturating_sub(1);
+        }
+        call.waits = Waits::Nothing;
+        self.stop_alarm(&mut call.alarm);
+    }
+
+    /// No message came in time.
+    fn time_out(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
+        call.waits = Waits::Nothing;
+        self.stats.step(call.timeout_step).timeouts += 1;
+        let program = Arc::clone(&self.program);
+        let step = program.steps.get(call.timeout_step as usize);
+        let label = match step.map(|step| &step.what) {
+            Some(What::Recv(recv)) => recv.on_timeout,
+            _ => None,
+        };
+        let id = String::from_utf8_lossy(&call.id);
+        if let Some(label) = label {
+            out.events.push(Event::Warning(format!(
+                "Call-Id: {id}, receive timeout on message {}, jumping to step {label}",
+                call.timeout_step
+            )));
+            call.step = label;
+            self.stop_resending(call);
+            return self.run(call, out);
+        }
+        out.events.push(Event::Warning(format!(
+            "Call-Id: {id}, receive timeout on message {} without label to jump to \
+             (ontimeout attribute): aborting call",
+            call.timeout_step
+        )));
+        if self.settings.behaviors.bye {
+            self.end_politely(call, None, out);
+        }
+        Verdict::Failed(Counter::TimeoutOnRecv)
+    }
+
+    /// A call is over.
+    pub(super) fn end(&mut self, call: &mut Call, verdict: Verdict, out: &mut Outputs) {
+        self.leave_pause(call);
+        self.stop_resending(call);
+        match verdict {
+            Verdict::Waits | Verdict::Gone => {}
+            Verdict::Succeeded => self.stats.count(Counter::Successful),
+            Verdict::Failed(counter) => {
+                self.stats.count(Counter::Failed);
+                self.stats.count(counter);
+            }
+        }
+        if verdict != Verdict::Gone {
+            let ms = self.now_ns.saturating_sub(call.started_ns) as f64 / 1e6;
+            self.stats.call_lengths.add(ms);
+            self.stats.call_classes.add(ms);
+        }
+        if let Some(user) = call.user.take() {
+            self.free_users.push(user);
+        }
+        call.live = false;
+        out.events.push(Event::Ended {
+            number: call.number,
+            is_success: verdict == Verdict::Succeeded,
+            target: call.target.0.clone(),
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! Sending, and sending again.
+
+use crate::program::{SendStep, Step, What};
+use crate::scan;
+use crate::stats::Counter;
+use crate::template::Kind;
+
+use super::call::{Alarm, Call, Resending, Timer, Verdict};
+use super::{Core, Event, Outputs};
+
+impl Core {
+    /// Sends a step's message; a verdict ends the call.
+    pub(super) fn send(
+        &mut self,
+        call: &mut Call,
+        step: &Step,
+        send: &SendStep,
+        out: &mut Outputs,
+    ) -> Option<Verdict> {
+        let mut is_invite = false;
+        if let Kind::Request(method) = &send.kind {
+            match method.as_slice() {
+                b"ACK" => {
+                    call.owes_ack = false;
+                    call.is_inviting = false;
+                }
+                b"CANCEL" => {}
+                method => {
+                    call.cseq = call.cseq.wrapping_add(1);
+                    is_invite = method == b"INVITE";
+                    call.is_inviting = is_invite;
+                }
+            }
+        }
+        let start = out.outbox.bytes.len();
+        self.render(call, &send.template, i64::from(call.step), &mut out.outbox.bytes);
+        if let Some(why) = self.complaint.take() {
+            out.outbox.bytes.truncate(start);
+            out.events.push(Event::Fatal(why));
+            return Some(Verdict::Failed(Counter::Rejected));
+        }
+        let message = out.outbox.bytes.get(start..).unwrap_or_default();
+        if let Some(txn) = send.start_txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
+            let via = scan::header(message, b"Via").unwrap_or_default();
+            txn.branch.clear();
+            txn.branch
+                .extend_from_slice(scan::parameter(via, b"branch").unwrap_or_default());
+            txn.ack_step = None;
+            txn.response_hash = 0;
+        }
+        if let Some(txn) = send.ack_txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
+            txn.ack_step = Some(call.step);
+        }
+        let is_datagram = !self.settings.transport.is_reliable();
+        if is_datagram {
+            call.last_sent.clear();
+            call.last_sent.extend_from_slice(message);
+            call.last_sent_step = call.step;
+            // What was received just before, and comes again, was lost on its
+            // way back: this message is the answer.
+            call.answered_hash = std::mem::take(&mut call.seen_hash);
+            call.answered_step = call.seen_step;
+        }
+        if self.is_lost(step) {
+            out.outbox.bytes.truncate(start);
+            self.stats.step(call.step).lost += 1;
+        } else {
+            out.outbox.send_since(start, call.target.0.clone(), call.cookie);
+        }
+        self.stats.step(call.step).done += 1;
+        if let Some(delay_ms) = send.retrans_ms
+            && is_datagram
+            && self.settings.retransmits
+        {
+            call.resending = Resending {
+                alarm: Alarm::default(),
+                delay_ms: u64::from(delay_ms),
+                count: 0,
+                is_invite,
+                step: call.step,
+            };
+            self.arm_resending(call);
+        }
+        None
+    }
+
+    /// Sends the last message once more.
+    pub(super) fn send_again(&mut self, call: &mut Call, out: &mut Outputs) {
+        self.stats.count(Counter::Retransmissions);
+        self.stats.step(call.last_sent_step).retransmitted += 1;
+        let program = std::sync::Arc::clone(&self.program);
+        let step = program.steps.get(call.last_sent_step as usize);
+        if step.is_some_and(|step| self.is_lost(step)) {
+            self.stats.step(call.last_sent_step).lost += 1;
+            return;
+        }
+        out.outbox
+            .send_copy(&call.last_sent, call.target.0.clone(), call.cookie);
+    }
+
+    /// Writes the ACK of a transaction anew and sends it.
+    pub(super) fn send_ack_again(&mut self, call: &mut Call, step: u32, out: &mut Outputs) {
+        let program = std::sync::Arc::clone(&self.program);
+        let Some(What::Send(send)) = program.steps.get(step as usize).map(|step| &step.what) else {
+            return;
+        };
+        let start = out.outbox.bytes.len();
+        self.render(call, &send.template, i64::from(step), &mut out.outbox.bytes);
+        out.outbox.send_since(start, call.target.0.clone(), call.cookie);
+        self.stats.count(Counter::Retransmissions);
+        self.stats.step(step).retransmitted += 1;
+    }
+
+    /// The time to send again has come.
+    pub(super) fn resend(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
+        let max = if call.resending.is_invite {
+            self.settings.invite_retransmissions_max
+        } else {
+            self.settings.retransmissions_max
+        };
+        call.resending.count += 1;
+        if call.resending.count > max {
+            self.stats.step(call.resending.step).timeouts += 1;
+            out.events.push(Event::Warning(format!(
+                "Aborting call on UDP retransmission timeout for Call-ID '{}'",
+                String::from_utf8_lossy(&call.id)
+            )));
+            call.resending = Resending::default();
+            if self.settings.behaviors.bye {
+                self.end_politely(call, None, out);
+            }
+            return Verdict::Failed(Counter::MaxUdpRetransmissions);
+        }
+        self.send_again(call, out);
+        let doubled = call.resending.delay_ms.saturating_mul(2);
+        call.resending.delay_ms = if call.resending.is_invite {
+            doubled
+        } else {
+            doubled.min(self.settings.t2_ms)
+        };
+        self.arm_resending(call);
+        Verdict::Waits
+    }
+
+    fn arm_resending(&mut self, call: &mut Call) {
+        let delay_ms = call.resending.delay_ms;
+        call.resending.alarm = self.start_alarm(call.slot, delay_ms);
+    }
+
+    /// What was sent is answered.
+    pub(super) fn stop_resending(&mut self, call: &mut Call) {
+        self.stop_alarm(&mut call.resending.alarm);
+    }
+
+    pub(super) fn start_alarm(&mut self, slot: u32, delay_ms: u64) -> Alarm {
+        self.timer_serial = self.timer_serial.wrapping_add(1).max(1);
+        let serial = self.timer_serial;
+        let deadline_ms = (self.now_ns / 1_000_000).saturating_add(delay_ms);
+        let id = self.wheel.start(deadline_ms, Timer { slot, serial });
+        Alarm { id, serial }
+    }
+
+    pub(super) fn stop_alarm(&mut self, alarm: &mut Alarm) {
+        if alarm.serial != 0 {
+            self.wheel.cancel(alarm.id);
+            *alarm = Alarm::default();
+        }
+    }
+
+    /// Whether chance has it that a message of this step is lost.
+    pub(super) fn is_lost(&mut self, step: &Step) -> bool {
+        let share = step.lost.unwrap_or(self.settings.lost);
+        share > 0.0 && self.random.unit() < share
+    }
+}

@@ -1,0 +1,329 @@
+//! `<send>`, `<recv>`, `<pause>`, `<timewait>` and `<nop>`.
+
+use crate::distribution::Distribution;
+use crate::problem::Problem;
+use crate::program::{Expects, Optional, Pause, RecvStep, SendStep, Step, What};
+use crate::template::Kind;
+use crate::xml::Element;
+
+use super::attributes::Attributes;
+use super::{Compiler, Wanted};
+
+impl Compiler<'_> {
+    pub(super) fn send(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        let retrans_ms = attributes.whole("retrans")?.filter(|ms| *ms > 0);
+        let start_txn = self.txn(&mut attributes, "start_txn")?;
+        if let Some(number) = start_txn
+            && let Some(started) = self.started.get_mut(usize::from(number))
+        {
+            *started = true;
+        }
+        let ack_txn = self.txn(&mut attributes, "ack_txn")?;
+        let Some(cdata) = &element.cdata else {
+            return Err(self.problem(
+                element.at,
+                "<send> needs the message: <![CDATA[ ... ]]>",
+            ));
+        };
+        let template = self.message(&cdata.bytes, cdata.at)?;
+        let kind = template.kind();
+        if let (Some(_), Kind::Response) = (start_txn, &kind) {
+            return Err(self.problem(element.at, "a response starts no transaction"));
+        }
+        let what = What::Send(Box::new(SendStep {
+            template,
+            kind,
+            retrans_ms,
+            start_txn,
+            ack_txn,
+        }));
+        self.step(element, attributes, what, None)
+    }
+
+    pub(super) fn recv(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        self.no_cdata(element)?;
+        let matching = attributes.flag("regexp_match")?;
+        let response = attributes.text("response");
+        let request = attributes.take("request");
+        let expects = match (response, request) {
+            (Some((text, at)), None) => match text.trim().parse::<u16>() {
+                Ok(code) if (100..=999).contains(&code) => Expects::Response(code),
+                _ => {
+                    return Err(self.problem(
+                        at,
+                        format!("a response is a status code from 100 on, not {text:?}"),
+                    ));
+                }
+            },
+            (None, Some(request)) if matching => {
+                let text = String::from_utf8_lossy(&request.value).into_owned();
+                let regex = self.regex(&request.value, false, request.value_at)?;
+                Expects::RequestMatching(regex, text)
+            }
+            (None, Some(request)) => Expects::Request(request.value.clone()),
+            (None, None) => {
+                return Err(self.problem(
+                    element.at,
+                    "<recv> needs request=\"METHOD\" or response=\"CODE\"",
+                ));
+            }
+            (Some(_), Some(request)) => {
+                return Err(self.problem(
+                    request.at,
+                    "<recv> has request or response, not both",
+                ));
+            }
+        };
+        let optional = match attributes.text("optional") {
+            None => Optional::Mandatory,
+            Some((text, at)) => match text.as_str() {
+                "true" => Optional::Optional,
+                "false" => Optional::Mandatory,
+                "global" => Optional::Global,
+                _ => {
+                    return Err(self.problem(
+                        at,
+                        format!("optional is \"true\", \"false\" or \"global\", not {text:?}"),
+                    ));
+                }
+            },
+        };
+        let keeps_routes = attributes.flag("rrs")?;
+        let keeps_challenge = attributes.flag("auth")?;
+        let timeout_ms = attributes.whole("timeout")?.filter(|ms| *ms > 0);
+        let on_timeout = attributes.text("ontimeout");
+        let response_txn = self.txn(&mut attributes, "response_txn")?;
+        if let (Some(number), Some(attribute)) = (response_txn, attributes.take("response_txn")) {
+            self.wanted_transactions.push((number, attribute.value_at));
+        }
+        // Media is never touched, so there is nothing that SDP could change.
+        attributes.flag("ignoresdp")?;
+        if let Some((text, at)) = attributes.text("advance_state")
+            && text != "true"
+        {
+            return Err(self.problem(at, "advance_state=\"false\" is not covered"));
+        }
+        let what = What::Recv(Box::new(RecvStep {
+            expects,
+            optional,
+            keeps_routes,
+            keeps_challenge,
+            timeout_ms,
+            on_timeout: None,
+            response_txn,
+            methods: self.methods.clone(),
+        }));
+        self.step(element, attributes, what, on_timeout)
+    }
+
+    pub(super) fn pause(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        self.no_cdata(element)?;
+        let pause = if let Some((name, at)) = attributes.text("variable") {
+            Pause::Variable(self.variable(name.trim(), at)?)
+        } else {
+            match self.pause_distribution(element, &mut attributes)? {
+                Some(distribution) => Pause::Of(distribution),
+                None => Pause::Default,
+            }
+        };
+        self.step(element, attributes, What::Pause(pause), None)
+    }
+
+    pub(super) fn timewait(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        self.no_cdata(element)?;
+        let Some(distribution) = self.pause_distribution(element, &mut attributes)? else {
+            return Err(self.problem(element.at, "<timewait> needs milliseconds=\"...\""));
+        };
+        let what = What::Pause(Pause::TimeWait(distribution));
+        self.step(element, attributes, what, None)
+    }
+
+    pub(super) fn nop(&mut self, element: &Element) -> Result<(), Problem> {
+        let attributes = Attributes::new(self.source, element);
+        self.no_cdata(element)?;
+        self.step(element, attributes, What::Nop, None)
+    }
+
+    fn pause_distribution(
+        &self,
+        element: &Element,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<Option<Distribution>, Problem> {
+        attributes.flag("sanity_check")?;
+        if let Some(ms) = attributes.number("milliseconds")? {
+            return Ok(Some(Distribution::Fixed(ms)));
+        }
+        self.distribution(element, attributes)
+    }
+
+    /// `distribution="..."` and its parameters, if there is one.
+    pub(super) fn distribution(
+        &self,
+        element: &Element,
+        attributes: &mut Attributes<'_>,
+    ) -> Result<Option<Distribution>, Problem> {
+        let Some((name, at)) = attributes.text("distribution") else {
+            return Ok(None);
+        };
+        let mut parameter = |parameter: &str| match attributes.number(parameter)? {
+            Some(number) => Ok(number),
+            None => Err(self.problem(
+                element.at,
+                format!("distribution=\"{name}\" needs {parameter}=\"...\""),
+            )),
+        };
+        let distribution = match name.as_str() {
+            "fixed" => Distribution::Fixed(parameter("value")?),
+            "uniform" => Distribution::Uniform {
+                min: parameter("min")?,
+                max: parameter("max")?,
+            },
+            "normal" => Distribution::Normal {
+                mean: parameter("mean")?,
+                stdev: parameter("stdev")?,
+            },
+            "lognormal" => Distribution::LogNormal {
+                mean: parameter("mean")?,
+                stdev: parameter("stdev")?,
+            },
+            "exponential" => Distribution::Exponential {
+                mean: parameter("mean")?,
+            },
+            "weibull" => Distribution::Weibull {
+                lambda: parameter("lambda")?,
+                k: parameter("k")?,
+            },
+            "pareto" => Distribution::Pareto {
+                k: parameter("k")?,
+                x_m: parameter("x_m")?,
+            },
+            "gpareto" => Distribution::GeneralPareto {
+                shape: parameter("shape")?,
+                scale: parameter("scale")?,
+                location: parameter("location")?,
+            },
+            "gamma" => Distribution::Gamma {
+                k: parameter("k")?,
+                theta: parameter("theta")?,
+            },
+            "negbin" => Distribution::NegativeBinomial {
+                p: parameter("p")?,
+                n: parameter("n")?,
+            },
+            _ => {
+                return Err(self.problem(
+                    at,
+                    format!(
+                        "the distribution {name:?} is not known: fixed, uniform, normal, \
+                         lognormal, exponential, weibull, pareto, gpareto, gamma or negbin"
+                    ),
+                ));
+            }
+        };
+        Ok(Some(distribution))
+    }
+
+    fn txn(
+        &mut self,
+        attributes: &mut Attributes<'_>,
+        name: &str,
+    ) -> Result<Option<u16>, Problem> {
+        let Some((text, at)) = attributes.text(name) else {
+            return Ok(None);
+        };
+        let number = self.transaction(&text, at)?;
+        if name == "ack_txn" {
+            self.wanted_transactions.push((number, at));
+        }
+        Ok(Some(number))
+    }
+
+    /// What all steps have in common, and the step itself.
+    fn step(
+        &mut self,
+        element: &Element,
+        mut attributes: Attributes<'_>,
+        what: What,
+        on_timeout: Option<(String, usize)>,
+    ) -> Result<(), Problem> {
+        let index = self.steps.len();
+        if let Some((label, at)) = attributes.text("next") {
+            self.wanted.push(Wanted {
+                step: index,
+                label,
+                at,
+                is_timeout: false,
+            });
+        }
+        if let Some((label, at)) = on_timeout {
+            self.wanted.push(Wanted {
+                step: index,
+                label,
+                at,
+                is_timeout: true,
+            });
+        }
+        let mut variable = |attributes: &mut Attributes<'_>, name: &str| {
+            attributes
+                .text(name)
+                .map(|(text, at)| self.variable(text.trim(), at))
+                .transpose()
+        };
+        let test = variable(&mut attributes, "test")?;
+        let condexec = variable(&mut attributes, "condexec")?;
+        let condexec_inverse = attributes.flag("condexec_inverse")?;
+        let chance = attributes.number("chance")?;
+        let lost = match what {
+            What::Send(_) | What::Recv(_) => attributes.number("lost")?,
+            _ => None,
+        };
+        for (name, value, max) in [("chance", chance, 1.0), ("lost", lost, 100.0)] {
+            if let Some(value) = value
+                && !(0.0..=max).contains(&value)
+            {
+                return Err(self.problem(element.at, format!("{name} is from 0 to {max}")));
+            }
+        }
+        let start_rtd = attributes
+            .text("start_rtd")
+            .map(|(name, at)| self.rtd(&name, at))
+            .transpose()?;
+        let stop_rtd = attributes
+            .text("rtd")
+            .filter(|(name, _)| name != "false")
+            .map(|(name, at)| self.rtd(&name, at))
+            .transpose()?;
+        let counter = attributes
+            .text("counter")
+            .map(|(name, at)| self.counter(&name, at))
+            .transpose()?;
+        let repeat_rtd = attributes.flag("repeat_rtd")?;
+        let crlf = attributes.flag("crlf")?;
+        let hide = attributes.flag("hide")?;
+        let display = attributes.text("display").map(|(text, _)| text);
+        attributes.finish()?;
+        let actions = self.actions(element)?;
+        let step = Step {
+            what,
+            next: None,
+            test,
+            chance,
+            condexec,
+            condexec_inverse,
+            counter,
+            start_rtd,
+            stop_rtd,
+            repeat_rtd,
+            crlf,
+            hide,
+            display,
+            lost: lost.map(|percent| percent / 100.0),
+            actions,
+        };
+        self.push_step(step, element.at)
+    }
+}

@@ -1,0 +1,310 @@
+//! Injection files: a line of fields for each call.
+
+use std::collections::HashMap;
+
+use crate::problem::{Problem, Source};
+use crate::random::Random;
+
+/// Lines of a file.
+const LINES_MAX: usize = 10_000_000;
+
+/// Which line a call gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// One after the other, from the first again after the last.
+    Sequential,
+    /// Any.
+    Random,
+    /// The line of the call's user (`-users`).
+    User,
+}
+
+/// An injection file (`-inf`), read and checked.
+#[derive(Clone, Debug)]
+pub struct InjectionFile {
+    name: String,
+    order: Order,
+    bytes: Vec<u8>,
+    /// The fields of all lines, as places in `bytes`.
+    fields: Vec<(u32, u32)>,
+    /// Where each line's fields begin; one more than there are lines.
+    lines: Vec<u32>,
+    columns: usize,
+    printf: Option<Printf>,
+    /// The lines by the value of the indexed field.
+    index: Option<HashMap<Vec<u8>, u32>>,
+    next: u64,
+}
+
+/// Lines that are made from a pattern.
+#[derive(Clone, Copy, Debug)]
+struct Printf {
+    lines: u64,
+    offset: i64,
+    multiple: i64,
+}
+
+impl InjectionFile {
+    /// Reads a file: `SEQUENTIAL`, `RANDOM` or `USER` in the first line, then a
+    /// line for each call, `;` between its fields, `#` before remarks.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, Problem> {
+        let source = Source { name, bytes };
+        if bytes.len() >= u32::MAX as usize {
+            return Err(source.problem(0, "larger than 4 GiB"));
+        }
+        let mut file = Self {
+            name: name.to_owned(),
+            order: Order::Sequential,
+            bytes: bytes.to_vec(),
+            fields: Vec::new(),
+            lines: vec![0],
+            columns: 0,
+            printf: None,
+            index: None,
+            next: 0,
+        };
+        let mut at = 0;
+        let mut has_order = false;
+        while at < bytes.len() {
+            let rest = bytes.get(at..).unwrap_or_default();
+            let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+            let line = rest.get(..len).unwrap_or_default();
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let is_remark = line.is_empty() || line.starts_with(b"#");
+            if !has_order {
+                file.read_order(source, line, at)?;
+                has_order = true;
+            } else if !is_remark {
+                file.read_line(source, line, at)?;
+            }
+            at += len + 1;
+        }
+        if !has_order {
+            return Err(source.problem(0, "write SEQUENTIAL, RANDOM or USER in the first line"));
+        }
+        if file.lines.len() < 2 {
+            return Err(source.problem(bytes.len(), "the file has no line of fields"));
+        }
+        Ok(file)
+    }
+
+    /// Makes lines findable by the value of a field (`-infindex`).
+    pub fn set_index(&mut self, column: usize) -> Result<(), String> {
+        if column >= self.columns {
+            return Err(format!("{} has no field {column}", self.name));
+        }
+        let mut index = HashMap::new();
+        let mut value = Vec::new();
+        for line in 0..self.line_count() {
+            value.clear();
+            self.write_field(line, column, &mut value);
+            index.insert(value.clone(), u32::try_from(line).unwrap_or(u32::MAX));
+        }
+        self.index = Some(index);
+        Ok(())
+    }
+
+    /// The name under which it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Which line a call gets.
+    pub fn order(&self) -> Order {
+        self.order
+    }
+
+    /// How many lines there are.
+    pub fn line_count(&self) -> u64 {
+        match self.printf {
+            Some(printf) => printf.lines,
+            None => self.lines.len() as u64 - 1,
+        }
+    }
+
+    /// The most fields that a line has.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Appends a field; nothing where the line has no such field.
+    pub fn write_field(&self, line: u64, column: usize, out: &mut Vec<u8>) {
+        let count = (self.lines.len() - 1).max(1);
+        let place = usize::try_from(line).unwrap_or(usize::MAX) % count;
+        let (Some(&start), Some(&end)) = (self.lines.get(place), self.lines.get(place + 1)) else {
+            return;
+        };
+        let fields = self
+            .fields
+            .get(start as usize..end as usize)
+            .unwrap_or_default();
+        let Some(&(from, to)) = fields.get(column) else {
+            return;
+        };
+        let field = self.bytes.get(from as usize..to as usize).unwrap_or_default();
+        match self.printf {
+            None => out.extend_from_slice(field),
+            Some(printf) => {
+                let number = i64::try_from(line)
+                    .unwrap_or(i64::MAX)
+                    .saturating_mul(printf.multiple)
+                    .saturating_add(printf.offset);
+                print(field, number, out);
+            }
+        }
+    }
+
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        let base = |path: &str| path.rsplit('/').next().map(str::to_owned);
+        self.name == name || (!name.contains('/') && base(&self.name) == base(name))
+    }
+
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.index.is_some()
+    }
+
+    /// The line whose indexed field has this value.
+    pub(crate) fn lookup(&self, key: &[u8]) -> Option<u32> {
+        self.index.as_ref()?.get(key).copied()
+    }
+
+    /// The line for a new call.
+    pub(crate) fn next_line(&mut self, user: Option<u32>, random: &mut Random) -> u64 {
+        match (self.order, user) {
+            (Order::Random, _) => random.below(self.line_count()),
+            (Order::User, Some(user)) => u64::from(user.saturating_sub(1)) % self.line_count(),
+            (Order::Sequential | Order::User, _) => {
+                let line = self.next;
+                self.next = (self.next + 1) % self.line_count();
+                line
+            }
+        }
+    }
+
+    fn read_order(&mut self, source: Source<'_>, line: &[u8], at: usize) -> Result<(), Problem> {
+        let text = String::from_utf8_lossy(line);
+        let mut part_at = at;
+        for (n, part) in text.split(',').enumerate() {
+            let word = part.trim();
+            let number = |name: &str| -> Option<i64> {
+                let value = word.strip_prefix(name)?.trim_start().strip_prefix('=')?;
+                value.trim().parse().ok()
+            };
+            let mut printf = self.printf.unwrap_or(Printf {
+                lines: 0,
+                offset: 0,
+                multiple: 1,
+            });
+            if n == 0 {
+                self.order = match word {
+                    "SEQUENTIAL" => Order::Sequential,
+                    "RANDOM" => Order::Random,
+                    "USER" | "USERS" => Order::User,
+                    _ => {
+                        let what = "write SEQUENTIAL, RANDOM or USER in the first line";
+                        return Err(source.problem(at, what));
+                    }
+                };
+            } else if let Some(lines) = number("PRINTF").filter(|n| *n > 0) {
+                printf.lines = lines.unsigned_abs();
+                self.printf = Some(printf);
+            } else if let Some(offset) = number("PRINTFOFFSET") {
+                printf.offset = offset;
+                self.printf = Some(printf);
+            } else if let Some(multiple) = number("PRINTFMULTIPLE") {
+                printf.multiple = multiple;
+                self.printf = Some(printf);
+            } else {
+                return Err(source.problem(
+                    part_at,
+                    format!(
+                        "{word:?} is not known here: PRINTF=, PRINTFOFFSET= or PRINTFMULTIPLE= \
+                         and a number"
+                    ),
+                ));
+            }
+            part_at += part.len() + 1;
+        }
+        if self.printf.is_some_and(|printf| printf.lines == 0) {
+            return Err(source.problem(at, "PRINTF= is missing"));
+        }
+        Ok(())
+    }
+
+    fn read_line(&mut self, source: Source<'_>, line: &[u8], at: usize) -> Result<(), Problem> {
+        if self.lines.len() > LINES_MAX {
+            return Err(source.problem(at, format!("more than {LINES_MAX} lines")));
+        }
+        let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let mut from = at;
+        let mut count = 0;
+        for field in line.split(|b| *b == b';') {
+            if self.printf.is_some()
+                && let Some(wrong) = wrong_format(field)
+            {
+                return Err(source.problem(
+                    from + wrong,
+                    "only %d, %0Nd and %% are understood in a file with PRINTF",
+                ));
+            }
+            if let Some(control) = field.iter().position(|b| *b == 0) {
+                return Err(source.problem(from + control, "a zero byte"));
+            }
+            self.fields.push((place(from), place(from + field.len())));
+            from += field.len() + 1;
+            count += 1;
+        }
+        self.columns = self.columns.max(count);
+        self.lines.push(place(self.fields.len()));
+        Ok(())
+    }
+}
+
+/// The length of `%d`, `%5d`, `%05d` or `%%`, its width and its padding.
+fn format_at(text: &[u8]) -> Option<(usize, Option<(usize, bool)>)> {
+    if text.get(1) == Some(&b'%') {
+        return Some((2, None));
+    }
+    let digits = text.iter().skip(1).take_while(|b| b.is_ascii_digit()).count();
+    if digits > 2 || text.get(1 + digits) != Some(&b'd') {
+        return None;
+    }
+    let spec = text.get(1..1 + digits).unwrap_or_default();
+    let width = spec
+        .iter()
+        .fold(0usize, |width, digit| width * 10 + usize::from(digit - b'0'));
+    Some((digits + 2, Some((width, spec.first() == Some(&b'0')))))
+}
+
+fn wrong_format(field: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(found) = field.get(at..).and_then(|rest| memchr::memchr(b'%', rest)) {
+        at += found;
+        match format_at(field.get(at..).unwrap_or_default()) {
+            Some((len, _)) => at += len,
+            None => return Some(at),
+        }
+    }
+    None
+}
+
+fn print(field: &[u8], number: i64, out: &mut Vec<u8>) {
+    let mut rest = field;
+    while let Some(found) = memchr::memchr(b'%', rest) {
+        out.extend_from_slice(rest.get(..found).unwrap_or_default());
+        rest = rest.get(found..).unwrap_or_default();
+        let Some((len, spec)) = format_at(rest) else {
+            break;
+        };
+        match spec {
+            None => out.push(b'%'),
+            Some((width, true)) => out.extend_from_slice(format!("{number:0width$}").as_bytes()),
+            Some((width, false)) => out.extend_from_slice(format!("{number:width$}").as_bytes()),
+        }
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use super::*;
+
+fn field(file: &InjectionFile, line: u64, column: usize) -> String {
+    let mut out = Vec::new();
+    file.write_field(line, column, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn lines_and_fields_are_counted_from_zero() {
+    let file = InjectionFile::parse("f", b"SEQUENTIAL\n#x\na;b\r\n\nc;;d\n").unwrap();
+    assert_eq!((file.line_count(), file.columns()), (2, 3));
+    assert_eq!(field(&file, 0, 1), "b");
+    assert_eq!(field(&file, 0, 2), "");
+    assert_eq!(field(&file, 1, 1), "");
+    assert_eq!(field(&file, 1, 2), "d");
+    assert_eq!(field(&file, 2, 0), "a");
+}
+
+#[test]
+fn calls_get_lines_in_order() {
+    let mut random = Random::new(1);
+    let mut file = InjectionFile::parse("f", b"SEQUENTIAL\na\nb\nc\n").unwrap();
+    let lines: Vec<u64> = (0..4).map(|_| file.next_line(None, &mut random)).collect();
+    assert_eq!(lines, [0, 1, 2, 0]);
+    let mut file = InjectionFile::parse("f", b"USER\na\nb\nc\n").unwrap();
+    assert_eq!(file.next_line(Some(3), &mut random), 2);
+    let mut file = InjectionFile::parse("f", b"RANDOM\na\nb\nc\n").unwrap();
+    let mut seen = [false; 3];
+    for _ in 0..200 {
+        seen[usize::try_from(file.next_line(None, &mut random)).unwrap()] = true;
+    }
+    assert_eq!(seen, [true; 3]);
+}
+
+#[test]
+fn a_pattern_makes_lines() {
+    let text = b"SEQUENTIAL,PRINTF=1000,PRINTFOFFSET=10,PRINTFMULTIPLE=2\nu%04d;%d%%;%3d\n";
+    let file = InjectionFile::parse("f", text).unwrap();
+    assert_eq!(file.line_count(), 1_000);
+    assert_eq!(field(&file, 3, 0), "u0016");
+    assert_eq!(field(&file, 3, 1), "16%");
+    assert_eq!(field(&file, 3, 2), " 16");
+}
+
+#[test]
+fn an_index_finds_lines() {
+    let mut file = InjectionFile::parse("dir/f", b"SEQUENTIAL\na;1\nb;2\n").unwrap();
+    file.set_index(1).unwrap();
+    assert_eq!(file.lookup(b"2"), Some(1));
+    assert_eq!(file.lookup(b"3"), None);
+    assert!(file.set_index(2).is_err());
+    assert!(file.is_named("f") && file.is_named("dir/f") && !file.is_named("x/f"));
+}
+
+#[test]
+fn mistakes_have_a_place() {
+    for (text, place) in [
+        (&b""[..], "f:1:1: "),
+        (b"a;b\n", "f:1:1: write SEQUENTIAL"),
+        (b"SEQUENTIAL\n", "f:2:1: the file has no line"),
+        (b"SEQUENTIAL,FOO=1\na\n", "f:1:12: \"FOO=1\""),
+        (b"SEQUENTIAL,PRINTFOFFSET=1\na\n", "f:1:1: PRINTF= is missing"),
+        (b"RANDOM,PRINTF=5\na;b%s\n", "f:2:4: only %d"),
+        (b"RANDOM\na;b\0\n", "f:2:4: a zero byte"),
+    ] {
+        let error = InjectionFile::parse("f", text).unwrap_err().to_string();
+        assert!(error.starts_with(place), "{error}");
+    }
+}

@@ -1,0 +1,373 @@
+//! A scenario, compiled: steps that refer to each other by number.
+
+use crate::distribution::Distribution;
+use crate::posix::Regex;
+use crate::template::{Kind, Template};
+
+/// Who begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The scenario begins with a message that it sends.
+    Client,
+    /// It begins with one that it expects.
+    Server,
+}
+
+/// A compiled scenario.
+#[derive(Debug)]
+pub struct Program {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) variables: Variables,
+    pub(crate) transactions: Vec<String>,
+    /// Names of the response times, as in `rtd="NAME"`.
+    pub(crate) rtds: Vec<String>,
+    pub(crate) counters: Vec<String>,
+    pub(crate) response_time_ms: Vec<u32>,
+    pub(crate) call_length_ms: Vec<u32>,
+    pub(crate) regexes: Vec<Regex>,
+}
+
+/// The names of variables, by scope.
+#[derive(Debug, Default)]
+pub(crate) struct Variables {
+    pub(crate) call: Vec<String>,
+    pub(crate) user: Vec<String>,
+    pub(crate) global: Vec<String>,
+}
+
+/// A variable, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VarRef {
+    pub(crate) scope: Scope,
+    pub(crate) index: u16,
+}
+
+/// How long a variable lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Call,
+    User,
+    Global,
+}
+
+/// A step: what SIPp calls a message, pauses and nops included.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) what: What,
+    pub(crate) next: Option<u32>,
+    pub(crate) test: Option<VarRef>,
+    /// With which probability `next` is followed.
+    pub(crate) chance: Option<f64>,
+    pub(crate) condexec: Option<VarRef>,
+    pub(crate) condexec_inverse: bool,
+    pub(crate) counter: Option<u16>,
+    pub(crate) start_rtd: Option<u8>,
+    pub(crate) stop_rtd: Option<u8>,
+    pub(crate) repeat_rtd: bool,
+    pub(crate) crlf: bool,
+    pub(crate) hide: bool,
+    pub(crate) display: Option<String>,
+    /// Which share of its messages is lost.
+    pub(crate) lost: Option<f64>,
+    pub(crate) actions: Vec<Action>,
+}
+
+/// What a step does.
+#[derive(Debug)]
+pub(crate) enum What {
+    Send(Box<SendStep>),
+    Recv(Box<RecvStep>),
+    Pause(Pause),
+    Nop,
+}
+
+#[derive(Debug)]
+pub(crate) struct SendStep {
+    pub(crate) template: Template,
+    pub(crate) kind: Kind,
+    pub(crate) retrans_ms: Option<u32>,
+    pub(crate) start_txn: Option<u16>,
+    pub(crate) ack_txn: Option<u16>,
+}
+
+/// How often an expected message comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Optional {
+    Mandatory,
+    Optional,
+    /// Optional, and also where the call is at another step.
+    Global,
+}
+
+#[derive(Debug)]
+pub(crate) struct RecvStep {
+    pub(crate) expects: Expects,
+    pub(crate) optional: Optional,
+    pub(crate) keeps_routes: bool,
+    pub(crate) keeps_challenge: bool,
+    pub(crate) timeout_ms: Option<u32>,
+    pub(crate) on_timeout: Option<u32>,
+    pub(crate) response_txn: Option<u16>,
+    /// Methods of the requests sent before it in the file: those to which a
+    /// response may belong where no transaction is named.
+    pub(crate) methods: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Expects {
+    Response(u16),
+    Request(Vec<u8>),
+    /// A request whose method matches this expression.
+    RequestMatching(u16, String),
+}
+
+#[derive(Debug)]
+pub(crate) enum Pause {
+    /// As long as `-d` says.
+    Default,
+    Variable(VarRef),
+    Of(Distribution),
+    /// The call is over, but its retransmissions are answered this long.
+    TimeWait(Distribution),
+}
+
+/// A number, or a variable that holds one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operand {
+    Number(f64),
+    Variable(VarRef),
+}
+
+/// Whether the call fails by the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Check {
+    No,
+    /// It fails if it is not so.
+    MustBe,
+    /// It fails if it is so.
+    MustNotBe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Equal,
+    NotEqual,
+    Greater,
+    Less,
+    GreaterEqual,
+    LessEqual,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arithmetic {
+    Assign,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// Where an expression is looked for.
+#[derive(Debug)]
+pub(crate) enum SearchIn {
+    Message,
+    Body,
+    Header {
+        name: Vec<u8>,
+        ignore_case: bool,
+        /// Which one, counted from 1.
+        occurrence: u32,
+        at_line_start: bool,
+    },
+    Variable(VarRef),
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    Ereg {
+        regex: u16,
+        search_in: SearchIn,
+        check: Check,
+        assign_to: Vec<VarRef>,
+    },
+    Log(Template),
+    Warning(Template),
+    Error(Template),
+    AssignText(VarRef, Template),
+    Arithmetic(Arithmetic, VarRef, Operand),
+    Sample(VarRef, Distribution),
+    ToDouble(VarRef, VarRef),
+    Test {
+        to: Option<VarRef>,
+        left: VarRef,
+        compare: Compare,
+        right: Operand,
+        check: Check,
+    },
+    Strcmp {
+        to: Option<VarRef>,
+        left: VarRef,
+        right: TextOperand,
+        check: Check,
+    },
+    Trim(VarRef),
+    UrlEncode(VarRef),
+    UrlDecode(VarRef),
+    Lookup {
+        to: VarRef,
+        file: u16,
+        key: Template,
+    },
+    Jump(Operand),
+    TimeOfDay {
+        seconds: VarRef,
+        microseconds: VarRef,
+    },
+    Command(Template),
+    StopNow,
+    StopGracefully,
+    StopCall,
+}
+
+#[derive(Debug)]
+pub(crate) enum TextOperand {
+    Text(Vec<u8>),
+    Variable(VarRef),
+}
+
+impl Program {
+    /// The scenario's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Who begins.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// How many steps there are, labels not counted.
+    pub fn step_count(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// The names of the response times, in the order of their numbers.
+    pub fn rtd_names(&self) -> &[String] {
+        &self.rtds
+    }
+
+    /// The names of the scenario's own counters.
+    pub fn counter_names(&self) -> &[String] {
+        &self.counters
+    }
+
+    /// The upper ends of the classes of response times, in milliseconds.
+    pub fn response_time_classes_ms(&self) -> &[u32] {
+        &self.response_time_ms
+    }
+
+    /// The upper ends of the classes of call lengths, in milliseconds.
+    pub fn call_length_classes_ms(&self) -> &[u32] {
+        &self.call_length_ms
+    }
+
+    /// How a step is shown to people.
+    pub fn step_label(&self, index: usize) -> StepLabel<'_> {
+        let Some(step) = self.steps.get(index) else {
+            return StepLabel {
+                kind: StepKind::Nop,
+                name: String::new(),
+                is_hidden: true,
+                crlf: false,
+                starts_rtd: None,
+                stops_rtd: None,
+                retransmits: false,
+                display: None,
+            };
+        };
+        let (kind, name, retransmits) = match &step.what {
+            What::Send(send) => {
+                let name = match &send.kind {
+                    Kind::Request(method) => String::from_utf8_lossy(method).into_owned(),
+                    Kind::Response => send.status(),
+                };
+                (StepKind::Send, name, send.retrans_ms.is_some())
+            }
+            What::Recv(recv) => {
+                let name = match &recv.expects {
+                    Expects::Response(code) => code.to_string(),
+                    Expects::Request(method) => String::from_utf8_lossy(method).into_owned(),
+                    Expects::RequestMatching(_, text) => text.clone(),
+                };
+                (StepKind::Recv, name, false)
+            }
+            What::Pause(_) => (StepKind::Pause, "Pause".to_owned(), false),
+            What::Nop => (StepKind::Nop, "NOP".to_owned(), false),
+        };
+        StepLabel {
+            kind,
+            name,
+            is_hidden: step.hide,
+            crlf: step.crlf,
+            starts_rtd: step.start_rtd.and_then(|n| self.rtd_name(n)),
+            stops_rtd: step.stop_rtd.and_then(|n| self.rtd_name(n)),
+            retransmits,
+            display: step.display.as_deref(),
+        }
+    }
+
+    fn rtd_name(&self, index: u8) -> Option<&str> {
+        self.rtds.get(usize::from(index)).map(String::as_str)
+    }
+}
+
+impl SendStep {
+    /// The status code of a response, as it is written in the scenario.
+    fn status(&self) -> String {
+        let first = match self.template.parts.first() {
+            Some(crate::template::Part::Text(span)) => self.template.bytes(span),
+            _ => b"",
+        };
+        let code = first.strip_prefix(b"SIP/2.0 ").unwrap_or_default();
+        code.iter()
+            .take_while(|b| b.is_ascii_digit())
+            .map(|&b| char::from(b))
+            .collect()
+    }
+}
+
+/// What a step is, for those who show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Sends a message.
+    Send,
+    /// Expects a message.
+    Recv,
+    /// Waits.
+    Pause,
+    /// Only acts.
+    Nop,
+}
+
+/// How a step is shown to people.
+#[derive(Clone, Debug)]
+pub struct StepLabel<'a> {
+    /// What it is.
+    pub kind: StepKind,
+    /// The method or the status code.
+    pub name: String,
+    /// Whether the scenario wants it left out.
+    pub is_hidden: bool,
+    /// Whether an empty line follows.
+    pub crlf: bool,
+    /// The response time that begins here.
+    pub starts_rtd: Option<&'a str>,
+    /// The response time that ends here.
+    pub stops_rtd: Option<&'a str>,
+    /// Whether the message is sent again until it is answered.
+    pub retransmits: bool,
+    /// What the scenario wants shown.
+    pub display: Option<&'a str>,
+}

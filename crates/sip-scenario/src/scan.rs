@@ -1,0 +1,222 @@
+//! What is read of a message that came: as little as the step needs.
+
+/// The head of a message, as far as every step needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) start: Start<'a>,
+    pub(crate) call_id: &'a [u8],
+    pub(crate) cseq: u32,
+    pub(crate) cseq_method: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start<'a> {
+    Request(&'a [u8]),
+    Response(u16),
+}
+
+impl<'a> Heard<'a> {
+    /// Reads the start line, Call-ID and CSeq; `None` where one is missing.
+    pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
+        let first = bytes.get(..memchr::memchr(b'\n', bytes)?)?;
+        let start = if let Some(rest) = first.strip_prefix(b"SIP/2.0 ") {
+            let code = rest.get(..3)?;
+            let digit = |n: usize| code.get(n).map(|b| u16::from(b.wrapping_sub(b'0')));
+            let (a, b, c) = (digit(0)?, digit(1)?, digit(2)?);
+            if a > 9 || b > 9 || c > 9 {
+                return None;
+            }
+            Start::Response(a * 100 + b * 10 + c)
+        } else {
+            Start::Request(first.get(..memchr::memchr(b' ', first)?)?)
+        };
+        let (mut call_id, mut cseq) = (None, None);
+        for line in Lines::new(bytes) {
+            // Both begin with the same letter in their long forms.
+            match line.first() {
+                Some(b'C' | b'c') => {
+                    if let Some(value) = value_if(line, b"Call-ID") {
+                        call_id = Some(value);
+                    } else if let Some(value) = value_if(line, b"CSeq") {
+                        cseq = Some(value);
+                    }
+                }
+                Some(b'i' | b'I') => {
+                    if let Some(value) = value_if(line, b"i") {
+                        call_id = Some(value);
+                    }
+                }
+                _ => {}
+            }
+            if call_id.is_some() && cseq.is_some() {
+                break;
+            }
+        }
+        let (number, method) = split_cseq(cseq?);
+        Some(Self {
+            bytes,
+            start,
+            call_id: call_id.filter(|id| !id.is_empty())?,
+            cseq: number,
+            cseq_method: method,
+        })
+    }
+
+    /// The hash of the whole message, by which a retransmission is known.
+    pub(crate) fn hash(&self, state: &impl std::hash::BuildHasher) -> u64 {
+        // 0 stands for none.
+        state.hash_one(self.bytes) | 1
+    }
+}
+
+/// The number and the method of a CSeq.
+pub(crate) fn split_cseq(value: &[u8]) -> (u32, &[u8]) {
+    let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+    let (number, method) = value.split_at_checked(digits).unwrap_or((value, b""));
+    let number = number.iter().fold(0u32, |n, digit| {
+        n.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'))
+    });
+    (number, method.trim_ascii())
+}
+
+/// The header lines of a message, without their line ends.
+struct Lines<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Lines<'a> {
+    /// Begins behind the start line.
+    fn new(bytes: &'a [u8]) -> Self {
+        let at = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
+        Self {
+            rest: bytes.get(at..).unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let len = memchr::memchr(b'\n', self.rest).unwrap_or(self.rest.len());
+        let line = self.rest.get(..len)?;
+        self.rest = self.rest.get(len + 1..).unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        (!line.is_empty()).then_some(line)
+    }
+}
+
+/// The value of a header line, if it bears this name.
+fn value_if<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let head = line.get(..name.len())?;
+    if !head.eq_ignore_ascii_case(name) {
+        return None;
+    }
+    let behind = line.get(name.len()..)?.trim_ascii_start();
+    Some(behind.strip_prefix(b":")?.trim_ascii())
+}
+
+/// The short form of a header's name (RFC 3261 7.3.3).
+fn short_form(name: &[u8]) -> Option<&'static [u8]> {
+    const FORMS: [(&[u8], &[u8]); 10] = [
+        (b"Call-ID", b"i"),
+        (b"Contact", b"m"),
+        (b"Content-Encoding", b"e"),
+        (b"Content-Length", b"l"),
+        (b"Content-Type", b"c"),
+        (b"From", b"f"),
+        (b"Subject", b"s"),
+        (b"Supported", b"k"),
+        (b"To", b"t"),
+        (b"Via", b"v"),
+    ];
+    let found = FORMS
+        .iter()
+        .find(|(long, _)| long.eq_ignore_ascii_case(name));
+    found.map(|(_, short)| *short)
+}
+
+/// The header lines of a name, each as its name and its value.
+pub(crate) fn headers<'a>(
+    message: &'a [u8],
+    name: &'a [u8],
+) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    let short = short_form(name);
+    Lines::new(message).filter_map(move |line| {
+        let value = value_if(line, name).or_else(|| value_if(line, short?))?;
+        let colon = memchr::memchr(b':', line)?;
+        Some((line.get(..colon)?.trim_ascii_end(), value))
+    })
+}
+
+/// The value of the first header of a name.
+pub(crate) fn header<'a>(message: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> {
+    headers(message, name).next().map(|(_, value)| value)
+}
+
+/// What follows the empty line.
+pub(crate) fn body(message: &[u8]) -> &[u8] {
+    match memchr::memmem::find(message, b"\r\n\r\n") {
+        Some(at) => message.get(at + 4..).unwrap_or_default(),
+        None => b"",
+    }
+}
+
+/// The value of a parameter such as `tag` or `branch`.
+pub(crate) fn parameter<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    value.split(|b| *b == b';').skip(1).find_map(|part| {
+        let part = part.trim_ascii();
+        let head = part.get(..name.len())?;
+        let behind = part.get(name.len()..)?.trim_ascii_start();
+        let value = behind.strip_prefix(b"=")?.trim_ascii();
+        head.eq_ignore_ascii_case(name).then_some(value)
+    })
+}
+
+/// What stands between `<` and `>`.
+pub(crate) fn in_brackets(value: &[u8]) -> Option<&[u8]> {
+    let open = memchr::memchr(b'<', value)?;
+    let rest = value.get(open + 1..)?;
+    rest.get(..memchr::memchr(b'>', rest)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MESSAGE: &[u8] = b"INVITE sip:a@b SIP/2.0\r\nv: one\r\nVia : two\r\nt: <sip:x@y>;tag=7 \r\n\
+        i: abc \r\nCSeq: 12 INVITE\r\n\r\nbody\r\nVia: no\r\n";
+
+    #[test]
+    fn the_head_is_read() {
+        let heard = Heard::read(MESSAGE).unwrap();
+        assert_eq!(heard.start, Start::Request(b"INVITE"));
+        assert_eq!((heard.call_id, heard.cseq), (&b"abc"[..], 12));
+        assert_eq!(heard.cseq_method, b"INVITE");
+        let response = b"SIP/2.0 486 Busy\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n\r\n";
+        assert_eq!(Heard::read(response).unwrap().start, Start::Response(486));
+        for bad in [
+            &b""[..],
+            b"\r\n",
+            b"INVITE\r\nCall-ID: x\r\nCSeq: 1 A\r\n\r\n",
+            b"SIP/2.0 4x6 Busy\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n\r\n",
+            b"SIP/2.0 200 OK\r\nCall-ID: x\r\n\r\n",
+            b"SIP/2.0 200 OK\r\nCall-ID:\r\nCSeq: 1 BYE\r\n\r\n",
+            b"SIP/2.0 200 OK\r\nCSeq: 1 BYE\r\n\r\nCall-ID: x",
+        ] {
+            assert!(Heard::read(bad).is_none(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn headers_are_found_by_either_name_and_not_in_the_body() {
+        let values: Vec<&[u8]> = headers(MESSAGE, b"Via").map(|(_, value)| value).collect();
+        assert_eq!(values, [&b"one"[..], b"two"]);
+        let to = header(MESSAGE, b"To").unwrap();
+        assert_eq!(parameter(to, b"tag"), Some(&b"7"[..]));
+        assert_eq!(in_brackets(to), Some(&b"sip:x@y"[..]));
+        assert_eq!(header(MESSAGE, b"Contact"), None);
+        assert_eq!(body(MESSAGE), b"body\r\nVia: no\r\n");
+    }
+}
