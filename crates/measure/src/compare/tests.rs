@@ -151,6 +151,62 @@ fn a_difference_that_does_not_matter_is_no_change() {
 }
 
 #[test]
+fn the_rule_of_the_verdict_is_a_table() {
+    let config = CompareConfig::default();
+    let noise = Noise {
+        a: Vec::new(),
+        b: Vec::new(),
+        config: &config,
+    };
+    let what = |wish, points| Compared {
+        name: "x",
+        unit: "",
+        wish,
+        points,
+    };
+    use Verdict::{Better, Same, TooNoisy, Worse};
+    // Difference, its interval, whether the ranks differ, and the verdict where
+    // less is better.
+    let table = [
+        (0.05, 0.01, 0.09, true, Worse),
+        (-0.05, -0.09, -0.01, true, Better),
+        // The ranks do not agree with the interval.
+        (0.05, 0.01, 0.09, false, TooNoisy),
+        // The interval has 0 in it.
+        (0.05, -0.01, 0.09, true, Same),
+        (0.05, -0.01, 0.11, true, TooNoisy),
+        (0.05, -0.11, 0.09, true, TooNoisy),
+        // Certain, and too small to matter.
+        (0.01, 0.009, 0.011, true, Same),
+        (0.00, f64::NEG_INFINITY, f64::INFINITY, false, TooNoisy),
+    ];
+    for (difference, low, high, differ, expected) in table {
+        let less = noise.verdict(&what(Wish::Less, false), difference, low, high, differ);
+        assert_eq!(less, expected, "{difference} {low} {high} {differ}");
+        let more = noise.verdict(&what(Wish::More, false), difference, low, high, differ);
+        let turned = match expected {
+            Worse => Better,
+            Better => Worse,
+            other => other,
+        };
+        assert_eq!(more, turned, "{difference} {low} {high} {differ}");
+        // Ten times as many percentage points: 0.1 matter, within 1 is the same.
+        let points = noise.verdict(
+            &what(Wish::Less, true),
+            difference * 10.0,
+            low * 10.0,
+            high * 10.0,
+            differ,
+        );
+        let expected = if difference == 0.01 { Worse } else { expected };
+        assert_eq!(
+            points, expected,
+            "{difference} {low} {high} {differ} in points"
+        );
+    }
+}
+
+#[test]
 fn a_short_run_says_nothing() {
     let (a, b) = (
         run(1, 6, 20_000.0, 0.001, 0.0),

@@ -133,6 +133,17 @@ fn an_orphan_stays_in_the_family() {
 }
 
 #[test]
+fn no_figure_goes_back() {
+    let proc = Proc::new("back");
+    proc.process(10, 1, 5, 0, &[(10, 100), (11, 200)]);
+    let mut watcher = proc.watch(&[10]);
+    watcher.sample();
+    // Another thread has the number of one that ended.
+    proc.process(10, 1, 5, 0, &[(10, 100), (11, 3)]);
+    assert_eq!(watcher.sample().cpu_ns, 300);
+}
+
+#[test]
 fn ticks_are_believed_where_they_say_more() {
     let proc = Proc::new("ticks");
     // Threads that came and went between two samples show in stat only.

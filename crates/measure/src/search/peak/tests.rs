@@ -248,6 +248,41 @@ fn one_hiccup_moves_nothing() {
 }
 
 #[test]
+fn two_of_three_tries_decide_and_each_failure_is_followed_by_a_rest() {
+    // Tries of the first rate, 100/s, and the rate that comes after them.
+    let table: &[(&[bool], f64)] = &[
+        (&[true], 200.0),
+        (&[false, true, true], 200.0),
+        (&[false, true, false], 50.0),
+        (&[false, false], 50.0),
+    ];
+    for (tries, then) in table {
+        let mut search = PeakSearch::new(SearchConfig::default());
+        for &held in *tries {
+            assert!(
+                matches!(
+                    search.next(),
+                    Step::Try {
+                        rate_per_s: 100.0,
+                        ..
+                    }
+                ),
+                "{tries:?}"
+            );
+            search.give(outcome(1_000, u64::from(!held)));
+            if !held {
+                assert!(matches!(search.next(), Step::Rest { .. }), "{tries:?}");
+            }
+        }
+        let next = search.next();
+        assert!(
+            matches!(next, Step::Try { rate_per_s, .. } if rate_per_s == *then),
+            "{tries:?}: {next:?}"
+        );
+    }
+}
+
+#[test]
 fn the_delay_limit_ends_it_too() {
     let mut server = |rate: f64, attempts: u64| Outcome {
         // A queue of a server that takes 2,000/s.
