@@ -12,6 +12,11 @@ use signet_serve::Error;
 
 use args::{Args, CaCommand, Command, DomainCommand, UserCommand};
 
+/// Transactions live for half a minute, so what a message touches is seldom in
+/// a cache; huge pages (`.cargo/config.toml`) spare the walks through the page tables as well.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let args = Args::parse();
     if let Command::Load { command } = args.command {
