@@ -90,9 +90,22 @@ fn a_ramp_is_exact_to_the_nanosecond_where_its_root_is_whole() {
 
 #[test]
 fn sums_of_decimal_rates_bring_no_arrival_too_many() {
-    // 0.1 + 0.1 + 0.1 is more than 0.3 in binary.
-    let text = vec!["0.1/s for 10s"; 30].join("; ");
-    assert_eq!(times_ns(&Schedule::parse(&text).unwrap()).len(), 30);
+    // In binary these sums are a little more than the whole number.
+    for (phase, times, arrivals) in [
+        ("1/s for 100ms", 20, 2),
+        ("1/s for 300ms", 40, 12),
+        ("3/s for 200ms", 5, 3),
+        ("7/s for 900ms", 30, 189),
+        ("0.1/s for 10s", 30, 30),
+    ] {
+        let schedule = Schedule::parse(&vec![phase; times].join("; ")).unwrap();
+        assert_eq!(times_ns(&schedule).len(), arrivals, "{times} times {phase}");
+        assert_eq!(
+            schedule.expected(),
+            arrivals as u64,
+            "{times} times {phase}"
+        );
+    }
     let long = Schedule::constant(0.7, 1_000 * S);
     assert_eq!(times_ns(&long).len(), 700);
     let day = Schedule::constant(1_000.0, 86_400 * S);
@@ -250,6 +263,22 @@ fn mistakes_are_told_with_their_column_and_the_remedy() {
         let error = Schedule::parse(text).unwrap_err();
         assert_eq!(error.column, column, "{text}: {error}");
         assert!(error.message.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn phases_are_bounded() {
+    let steps = |n: usize| format!("steps {}/s each 1s", vec!["1"; n].join(","));
+    let joined = |n: usize| vec!["1/s for 1s"; n].join(";");
+    for text in [steps(PHASES_MAX), joined(PHASES_MAX)] {
+        assert_eq!(
+            Schedule::parse(&text).unwrap().as_phases().len(),
+            PHASES_MAX
+        );
+    }
+    for text in [steps(PHASES_MAX + 1), joined(PHASES_MAX + 1)] {
+        let error = Schedule::parse(&text).unwrap_err();
+        assert!(error.message.contains("use a ramp"), "{error}");
     }
 }
 
