@@ -117,7 +117,7 @@ fn full_handshakes_wait_in_a_bounded_queue_and_resumed_ones_pass_them() {
         // thread has begun its one full handshake.
         let pool = HandshakePool::start(HandshakeConfig {
             threads: 1,
-            full_queue_max: 3,
+            full_queue_max: 30,
             full_per_s_max: 1,
             hello_timeout_ms: 60_000,
             timeout_ms: 60_000,
@@ -133,34 +133,30 @@ fn full_handshakes_wait_in_a_bounded_queue_and_resumed_ones_pass_them() {
         let hello = plain_hello();
         let storm: Vec<_> = (0..60).map(|_| connect(addr, &hello)).collect();
         turn_until(&mut server, &pool, |now| {
-            now.refused_full >= 40 && now.full_waiting > 0
+            now.refused_full >= 15 && now.full_waiting > 0
         });
         let before = pool.counters();
         assert!(
-            before.full_waiting <= 3 && before.full_begun < 15,
+            before.full_waiting <= 30 && before.full_begun < 15,
             "{before:?}"
         );
-        let resumed = visit(&mut client, &mut server);
-        assert_eq!(
-            resumed,
-            Some(match version {
-                TlsVersion::V12 => Resumption::Ticket,
-                TlsVersion::V13 => Resumption::Psk,
-            })
-        );
+        for _ in 0..25 {
+            assert_eq!(
+                visit(&mut client, &mut server),
+                Some(match version {
+                    TlsVersion::V12 => Resumption::Ticket,
+                    TlsVersion::V13 => Resumption::Psk,
+                })
+            );
+        }
         let after = pool.counters();
-        assert_eq!((after.resumed_begun, after.refused_resumed), (1, 0));
+        assert_eq!((after.resumed_begun, after.refused_resumed), (25, 0));
+        // They did not wait for one full handshake each.
+        assert!(after.full_begun < before.full_begun + 25, "{after:?}");
         // Who was refused was told at once, by a reset.
-        let reasons: Vec<_> = server.seen.iter().filter_map(closed).collect();
-        assert!(
-            reasons
-                .iter()
-                .filter(|reason| **reason == CloseReason::Refused)
-                .count()
-                >= 40
-        );
+        assert!(server.net.counters().closed[CloseReason::Refused as usize] >= 15);
         let tally = server.net.listener_counters(ListenerId(0)).unwrap().tls;
-        assert!(tally.failed[HandshakeFailure::Refused as usize] >= 40);
+        assert!(tally.failed[HandshakeFailure::Refused as usize] >= 15);
         // And when the storm is over nothing of it is left.
         drop(storm);
         drop(client);
@@ -177,68 +173,63 @@ fn full_handshakes_wait_in_a_bounded_queue_and_resumed_ones_pass_them() {
 
 #[test]
 fn a_ticket_that_is_not_ours_gets_no_place_before_others() {
-    let world = World::new();
-    let (mut server, pool) = world.server(HandshakeConfig::default());
-    // A ClientHello with a ticket of another server.
-    let stranger = World::new();
-    let (mut other, _) = stranger.server(HandshakeConfig::default());
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut roots = rustls::RootCertStore::empty();
     use rustls::pki_types::pem::PemObject;
-    let root = stranger.ca.root_pem();
-    roots
-        .add(rustls::pki_types::CertificateDer::from_pem_slice(root.as_bytes()).unwrap())
-        .unwrap();
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS12])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let addr = other.addr();
-    let for_thread = config.clone();
-    let thread = std::thread::spawn(move || {
-        let name = "example.com".try_into().unwrap();
-        let mut client = rustls::ClientConnection::new(Arc::new(for_thread), name).unwrap();
-        let mut socket = TcpStream::connect(addr).unwrap();
-        while client.is_handshaking() {
-            client.complete_io(&mut socket).unwrap();
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let world = World::new();
+        let (mut server, pool) = world.server(HandshakeConfig::default());
+        // A ClientHello with a ticket of another server.
+        let stranger = World::new();
+        let (mut other, _) = stranger.server(HandshakeConfig::default());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = rustls::RootCertStore::empty();
+        let root = stranger.ca.root_pem();
+        roots
+            .add(rustls::pki_types::CertificateDer::from_pem_slice(root.as_bytes()).unwrap())
+            .unwrap();
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let addr = other.addr();
+        let for_thread = config.clone();
+        let thread = std::thread::spawn(move || {
+            let name = "example.com".try_into().unwrap();
+            let mut client = rustls::ClientConnection::new(Arc::new(for_thread), name).unwrap();
+            let mut socket = TcpStream::connect(addr).unwrap();
+            while client.is_handshaking() {
+                client.complete_io(&mut socket).unwrap();
+            }
+            // The ticket of TLS 1.3 comes after the handshake.
+            let is_tls13 = client.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
+            while is_tls13 && client.tls13_tickets_received() == 0 {
+                client.complete_io(&mut socket).unwrap();
+            }
+        });
+        while !thread.is_finished() {
+            other.turn();
         }
-    });
-    while !thread.is_finished() {
-        other.turn();
+        thread.join().unwrap();
+        let with_ticket = hello(&config);
+        let mut bare = config.clone();
+        bare.resumption = rustls::client::Resumption::disabled();
+        assert!(
+            with_ticket.len() > hello(&bare).len() + 100,
+            "the hello has no ticket"
+        );
+        // Elsewhere it is a full handshake, at home a resumption.
+        let (mut home, home_pool) = stranger.server(HandshakeConfig::default());
+        for (server, pool, begun) in [
+            (&mut server, &pool, (1, 0)),
+            (&mut home, &home_pool, (0, 1)),
+        ] {
+            let peer = connect(server.addr(), &with_ticket);
+            turn_until(server, pool, |now| now.full_begun + now.resumed_begun > 0);
+            let now = pool.counters();
+            assert_eq!((now.full_begun, now.resumed_begun), begun);
+            drop(peer);
+        }
     }
-    thread.join().unwrap();
-    let with_ticket = hello(&config);
-    let ticket_len = with_ticket.len()
-        - hello(&{
-            let mut bare = config.clone();
-            bare.resumption = rustls::client::Resumption::disabled();
-            bare
-        })
-        .len();
-    assert!(ticket_len > 100, "the hello has no ticket");
-    let peer = connect(server.addr(), &with_ticket);
-    turn_until(&mut server, &pool, |now| {
-        now.full_begun + now.resumed_begun > 0
-    });
-    assert_eq!(
-        (pool.counters().full_begun, pool.counters().resumed_begun),
-        (1, 0)
-    );
-    // At home it is a resumption.
-    let (mut home, home_pool) = stranger.server(HandshakeConfig::default());
-    let another = connect(home.addr(), &with_ticket);
-    turn_until(&mut home, &home_pool, |now| {
-        now.full_begun + now.resumed_begun > 0
-    });
-    assert_eq!(
-        (
-            home_pool.counters().full_begun,
-            home_pool.counters().resumed_begun
-        ),
-        (0, 1)
-    );
-    drop((peer, another));
 }
 
 #[test]

@@ -127,8 +127,12 @@ impl Handshake {
     pub(super) fn drive(&mut self, scratch: &mut [u8]) -> Outcome {
         match self.stage {
             Stage::Hello => self.read_hello(scratch),
-            // What happens to it meanwhile is seen at its turn.
-            Stage::Queued(_) => Outcome::Waits,
+            // Who goes away while waiting gives his place to another.
+            Stage::Queued(_) => match self.socket.peek(&mut [0]) {
+                Ok(1..) => Outcome::Waits,
+                Err(error) if is_passing(&error) => Outcome::Waits,
+                _ => Outcome::Cut,
+            },
             Stage::Running => {
                 let mut context = std::mem::take(&mut self.context);
                 let outcome = context.within(|| self.run(scratch));
@@ -346,6 +350,13 @@ impl Handshake {
         self.output.drain(..written);
         Ok(self.output.is_empty())
     }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
 }
 
 /// What came of a read.

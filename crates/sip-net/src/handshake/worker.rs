@@ -170,6 +170,16 @@ impl Worker {
         }
     }
 
+    /// Those that ended while they waited leave their places in the queue, but
+    /// no more of them than there may be others.
+    fn forget_gone(&mut self, class: Class, max: usize) {
+        if self.queue(class).len() > max.saturating_mul(2).saturating_add(64) {
+            let mut queue = std::mem::take(self.queue(class));
+            queue.retain(|(key, serial)| self.is_current(*key, *serial));
+            *self.queue(class) = queue;
+        }
+    }
+
     fn queue(&mut self, class: Class) -> &mut VecDeque<(usize, u64)> {
         match class {
             Class::Full => &mut self.full,
@@ -257,6 +267,7 @@ impl Worker {
         let deadline = clock::now_ms() + self.config.timeout_ms;
         job.timer = self.wheel.start(deadline, (key, serial));
         self.queue(class).push_back((key, serial));
+        self.forget_gone(class, max);
     }
 
     /// A handshake is over: what is left of it goes back to its owner.
