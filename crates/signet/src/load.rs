@@ -318,6 +318,9 @@ pub(crate) struct PeakOptions {
     /// Where to begin
     #[arg(long, value_name = "RATE", default_value_t = 100.0)]
     start: f64,
+    /// The lowest rate to try; a sixteenth of --start if left out
+    #[arg(long, value_name = "RATE")]
+    rate_min: Option<f64>,
     /// The highest rate to try
     #[arg(long, value_name = "RATE", default_value_t = 200_000.0)]
     rate_max: f64,
@@ -339,6 +342,9 @@ pub(crate) struct PeakOptions {
     /// How often the whole search is done
     #[arg(long, value_name = "N", default_value_t = 3)]
     repeats: u32,
+    /// Most tries of all repeats together
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    tries_max: u32,
     /// How close the search comes, as a share of the rate
     #[arg(long, value_name = "SHARE", default_value = "2%", value_parser = share)]
     precision: f64,
@@ -454,7 +460,9 @@ impl PeakOptions {
                 precision: self.precision,
                 try_ns: nanoseconds(self.try_time),
                 rest_ns: nanoseconds(self.rest),
+                rate_min_per_s: self.rate_min.unwrap_or(self.start / 16.0),
                 rate_max_per_s: self.rate_max,
+                tries_max: self.tries_max,
                 ..SearchConfig::default()
             },
             delay_percent: self.delay_percent,

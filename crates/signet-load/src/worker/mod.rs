@@ -270,6 +270,8 @@ impl Worker {
         let pacer = settings
             .schedule
             .as_ref()
+            // Who is only called begins nothing.
+            .filter(|_| place.target.is_some())
             .map(|schedule| Pacer::share(schedule, place.index as u64, place.of as u64));
         Self {
             dealer: Dealer::new(&settings.mix),
