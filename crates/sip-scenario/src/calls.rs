@@ -138,7 +138,7 @@ struct Core {
     scratch: Vec<u8>,
     /// Why the message being written cannot be.
     complaint: Option<String>,
-    captures: Vec<crate::posix::Scratch>,
+    captures: Vec<Option<crate::posix::Scratch>>,
 }
 
 impl Calls {
@@ -159,7 +159,7 @@ impl Calls {
         }
         let user_count = settings.users.unwrap_or(0);
         let user = vec![Value::Unset; program.variables.user.len()];
-        let captures = program.regexes.iter().map(|r| r.scratch()).collect();
+        let captures = program.regexes.iter().map(|_| None).collect();
         Self {
             dead: Dead::new(settings.dead_call_ms),
             core: Core {

@@ -104,7 +104,7 @@ impl<'a> Compiler<'a> {
             transactions: Vec::new(),
             started: Vec::new(),
             wanted_transactions: Vec::new(),
-            rtds: vec!["1".to_owned()],
+            rtds: Vec::new(),
             counters: Vec::new(),
             regexes: Vec::new(),
             methods: Vec::new(),

@@ -37,6 +37,9 @@ pub struct Settings {
     pub remote: Option<SocketAddr>,
     /// `[local_ip]` and `[local_port]` of each listener.
     pub locals: Vec<SocketAddr>,
+    /// The field of the first injection file that holds a call's own local
+    /// address, one of `locals` (`-ip_field`).
+    pub ip_field: Option<usize>,
     /// `[media_ip]`.
     pub media_ip: IpAddr,
     /// `[media_port]`.
@@ -102,6 +105,7 @@ impl Default for Settings {
             remote_host: String::new(),
             remote: None,
             locals: vec![SocketAddr::new(any, 5_060)],
+            ip_field: None,
             media_ip: any,
             media_port: 6_000,
             transport: Transport::Udp,

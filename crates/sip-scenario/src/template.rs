@@ -131,20 +131,6 @@ impl Template {
         self.parts.push(part);
     }
 
-    /// Whether nothing in it varies and nothing stands in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    /// The whole text, if nothing in it varies.
-    pub(crate) fn constant(&self) -> Option<&[u8]> {
-        match self.parts.as_slice() {
-            [] => Some(b""),
-            [Part::Text(span)] => Some(self.bytes(span)),
-            _ => None,
-        }
-    }
-
     /// Whether it begins with a request line.
     pub(crate) fn kind(&self) -> Kind {
         let first = match self.parts.first() {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::posix::Regex;
 use crate::program::{
     Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef,
 };
@@ -85,8 +84,7 @@ impl Core {
             }
             Action::Arithmetic(how, to, operand) => {
                 let right = self.operand(call, *operand);
-                let mut scopes = self.scopes(call);
-                let left = scopes.get(*to).number();
+                let left = self.scopes(call).get(*to).number();
                 let result = match how {
                     Arithmetic::Assign => right,
                     Arithmetic::Add => left + right,
@@ -205,10 +203,11 @@ impl Core {
                 return Acted::Ends(Verdict::Gone);
             }
             Action::StopGracefully => out.events.push(Event::StopGracefully),
-            Action::StopCall => {
-                // Behind the last step: the call is over.
-                return Acted::Jumped(u32::MAX);
-            }
+            // SIPp counts a call that is stopped by a message as failed, and one
+            // that is stopped by itself as done.
+            Action::StopCall if message.is_some() => return fails(Counter::Rejected),
+            // Behind the last step: the call is over.
+            Action::StopCall => return Acted::Jumped(u32::MAX),
         }
         Acted::Done
     }
@@ -255,12 +254,12 @@ impl Core {
         };
         let program = Arc::clone(&self.program);
         let index = usize::from(regex);
-        let (Some(regex), Some(mut captures)) = (
-            program.regexes.get(index),
-            take_captures(&mut self.captures, index, &program.regexes),
-        ) else {
+        let Some(regex) = program.regexes.get(index) else {
             return Acted::Done;
         };
+        // Taken out, so that the variables can be written meanwhile.
+        let spare = self.captures.get_mut(index).and_then(Option::take);
+        let mut captures = spare.unwrap_or_else(|| regex.scratch());
         let found = regex.find(text, &mut captures);
         if found {
             let mut scopes = self.scopes(call);
@@ -272,7 +271,7 @@ impl Core {
             }
         }
         if let Some(slot) = self.captures.get_mut(index) {
-            *slot = captures;
+            *slot = Some(captures);
         }
         match check {
             Check::MustBe if !found => {
@@ -333,17 +332,6 @@ impl Core {
 
 fn fails(counter: Counter) -> Acted {
     Acted::Ends(Verdict::Failed(counter))
-}
-
-/// The captures of an expression, to be put back.
-fn take_captures(
-    all: &mut [crate::posix::Scratch],
-    index: usize,
-    regexes: &[Regex],
-) -> Option<crate::posix::Scratch> {
-    let slot = all.get_mut(index)?;
-    let spare = regexes.get(index)?.scratch();
-    Some(std::mem::replace(slot, spare))
 }
 
 /// What stands behind a header's name, to the end of its line. Unless the name

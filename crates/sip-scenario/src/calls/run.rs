@@ -33,12 +33,37 @@ impl Core {
         for file in &mut self.files {
             call.lines.push(file.next_line(call.user, &mut self.random));
         }
+        self.choose_listener(call);
         let (first, last, step) = self.settings.dynamic_id;
         call.dynamic_id = self.dynamic_id;
         self.dynamic_id = match self.dynamic_id.checked_add(step) {
             Some(next) if next <= last => next,
             _ => first,
         };
+    }
+
+    /// The listener whose address stands in the call's line (`-t ui`).
+    fn choose_listener(&mut self, call: &mut Call) {
+        let (Some(column), Some(file), Some(&line)) = (
+            self.settings.ip_field,
+            self.files.first(),
+            call.lines.first(),
+        ) else {
+            return;
+        };
+        let mut text = Vec::new();
+        file.write_field(line, column, &mut text);
+        let ip = std::str::from_utf8(&text)
+            .ok()
+            .and_then(|text| text.trim().parse::<std::net::IpAddr>().ok());
+        let found = self
+            .settings
+            .locals
+            .iter()
+            .position(|local| Some(local.ip()) == ip);
+        if let Some(listener) = found.and_then(|index| u16::try_from(index).ok()) {
+            call.target.listener = sip_msg::ListenerId(listener);
+        }
     }
 
     /// Goes on until the call waits or ends.

@@ -1,0 +1,51 @@
+use super::*;
+
+fn read(line: &str) -> Result<Args, String> {
+    Args::read(line.split_whitespace().map(OsString::from))
+}
+
+#[test]
+fn a_usual_line_is_read() {
+    let args = read(
+        "-sf dir/x.xml 127.0.0.1:5070 -m 10 -r 2.5 -rp 2s -t tn -inf a.csv -inf b.csv \
+         -infindex a.csv 1 -key k v -set g 1 -default_behaviors all,-bye -timeout 20 -nostdin \
+         -trace_stat -fd 1 -stf s.csv -recv_timeout 3s -max_retrans 4",
+    )
+    .unwrap();
+    assert_eq!(args.remote.as_deref(), Some("127.0.0.1:5070"));
+    assert_eq!(args.scenario_name(), "x");
+    assert_eq!((args.calls_max, args.rate), (Some(10), 2.5));
+    assert_eq!(args.rate_period_ms, 2_000);
+    assert_eq!(args.transport, sip_msg::Transport::Tcp);
+    assert_eq!(args.mode, Mode::PerCall);
+    assert_eq!(args.files, ["a.csv", "b.csv"]);
+    assert_eq!(args.indexes, [("a.csv".to_owned(), 1)]);
+    assert!(!args.behaviors.bye && args.behaviors.abort_unexpected);
+    assert_eq!(args.timeout_ms, Some(20_000));
+    assert_eq!(args.recv_timeout_ms, Some(3_000));
+    assert_eq!((args.retransmissions_max, args.invite_retransmissions_max), (4, 4));
+    assert!(args.traces.stat && !args.reads_keys);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (line, what) in [
+        ("-foo", "-foo is no option"),
+        ("-3pcc x", "-3pcc is not covered"),
+        ("-t s1", "-t s1 is not covered"),
+        ("-t x1", "-t x1 is no transport"),
+        ("-r", "-r needs a value"),
+        ("-r x", "-r x: a number"),
+        ("-r -1", "-r -1: a number"),
+        ("-p 70000", "-p 70000: a whole number"),
+        ("-i host", "-i host: an IP address"),
+        ("-t ui", "-t ui needs"),
+        ("-infindex a 0", "-infindex a: give the file"),
+        ("-timeout_error", "-timeout_error needs -timeout"),
+        ("a b", "b: the remote host was given already, as a"),
+        ("-default_behaviors foo", "-default_behaviors foo"),
+    ] {
+        let error = read(line).unwrap_err();
+        assert!(error.starts_with(what), "{line}: {error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Keys and signals, from threads that wait for them.
+
+use std::io::Read;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use nix::sys::signal::{SigSet, Signal};
+use sip_net::Waker;
+
+/// What somebody wants of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// No more calls; a second time, no calls at all.
+    Quit,
+    /// The end, at once.
+    Stop,
+    /// The rate, by so many steps of `-rate_scale`.
+    Faster(i32),
+    /// No new calls for a while, or again.
+    Pause,
+    /// The screens, into their file.
+    Dump,
+}
+
+/// Blocks the signals that end a process, so that a thread can wait for them.
+/// To be called before any other thread is started.
+pub(crate) fn hold_signals() -> Option<SigSet> {
+    let mut signals = SigSet::empty();
+    for signal in [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGQUIT,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+    ] {
+        signals.add(signal);
+    }
+    signals.thread_block().ok().map(|()| signals)
+}
+
+/// Starts the threads.
+pub(crate) fn listen(signals: Option<SigSet>, reads_keys: bool, waker: &Waker) -> Receiver<Wish> {
+    let (sender, wishes) = channel();
+    if let Some(signals) = signals {
+        let (sender, waker) = (sender.clone(), waker.clone());
+        spawn("signals", move || wait_for_signals(&signals, &sender, &waker));
+    }
+    if reads_keys {
+        let waker = waker.clone();
+        spawn("keys", move || read_keys(&sender, &waker));
+    }
+    wishes
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
+    // Without the thread the run goes on, only deaf.
+    let _ = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+}
+
+fn wait_for_signals(signals: &SigSet, sender: &Sender<Wish>, waker: &Waker) {
+    while let Ok(signal) = signals.wait() {
+        let wish = match signal {
+            Signal::SIGUSR1 | Signal::SIGTERM | Signal::SIGINT => Wish::Quit,
+            Signal::SIGUSR2 => Wish::Dump,
+            _ => Wish::Stop,
+        };
+        if sender.send(wish).is_err() {
+            return;
+        }
+        waker.wake();
+    }
+}
+
+fn read_keys(sender: &Sender<Wish>, waker: &Waker) {
+    for byte in std::io::stdin().bytes() {
+        let wish = match byte {
+            Ok(b'q') => Wish::Quit,
+            Ok(b'Q') => Wish::Stop,
+            Ok(b'+') => Wish::Faster(1),
+            Ok(b'-') => Wish::Faster(-1),
+            Ok(b'*') => Wish::Faster(10),
+            Ok(b'/') => Wish::Faster(-10),
+            Ok(b'p') => Wish::Pause,
+            Ok(b's') => Wish::Dump,
+            Ok(_) => continue,
+            Err(_) => return,
+        };
+        if sender.send(wish).is_err() {
+            return;
+        }
+        waker.wake();
+    }
+}

@@ -1,0 +1,406 @@
+//! The loop: sockets, clock and calls.
+
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use sip_msg::ConnId;
+use sip_net::{CloseReason, Net, NetEvent, SendError};
+use sip_scenario::{Calls, Counter, Event, NoCall, Outputs, Role};
+
+use crate::args::Args;
+use crate::commands::Commands;
+use crate::control::{self, Wish};
+use crate::error::{Refusal, exit};
+use crate::pacing::Pacing;
+use crate::paths::{self, Paths};
+use crate::report::Report;
+use crate::setup;
+use crate::traces::Traces;
+
+/// Calls begun before sockets are looked at again.
+const STARTS_MAX: u64 = 256;
+/// The longest sleep.
+const SLEEP_MS: u64 = 200;
+/// How long the last bytes may take to leave.
+const DRAIN_MS: u64 = 1_000;
+
+/// Where the run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Runs,
+    /// No more calls; it ends with the last of them.
+    Ends,
+    /// It ends at once.
+    Over,
+}
+
+/// A run.
+pub(crate) struct Engine {
+    args: Args,
+    net: Net,
+    calls: Calls,
+    out: Outputs,
+    pacing: Pacing,
+    paths: Paths,
+    traces: Traces,
+    report: Report,
+    commands: Commands,
+    wishes: Receiver<Wish>,
+    began: Instant,
+    state: State,
+    begun: u64,
+    open_max: u64,
+    is_client: bool,
+    /// Ended by the clock, or by the scenario itself.
+    is_internal: bool,
+    fatal: Option<String>,
+    next_increase_ns: u64,
+    reconnect_at_ns: u64,
+    closed: Vec<(ConnId, CloseReason)>,
+    failed: Vec<(u64, SendError)>,
+}
+
+impl Engine {
+    /// Makes everything ready; nothing was sent when this fails.
+    pub(crate) fn new(args: Args) -> Result<Self, Refusal> {
+        let start_unix_us = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
+        let began = Instant::now();
+        // Before any thread is there, so that all threads hold them back.
+        let signals = control::hold_signals();
+        let setup = setup::set_up(&args, start_unix_us)?;
+        let net = Net::new(0, setup.net, setup.sockets)
+            .map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
+        let wishes = control::listen(signals, args.reads_keys, &net.waker());
+        let traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
+        let report = Report::new(&args, &setup.calls, &setup.locals, setup.send_to, start_unix_us)?;
+        let is_client = setup.calls.program().role() == Role::Client;
+        let interval_ms = args.rate_interval_ms.unwrap_or(args.stat_period_ms);
+        Ok(Self {
+            pacing: Pacing::new(args.rate, args.rate_period_ms, 0),
+            paths: Paths::new(
+                args.transport,
+                args.mode,
+                setup.send_to,
+                setup.tls_name,
+                setup.locals.len(),
+            ),
+            open_max: args.open_calls_max.unwrap_or(args.default_open_calls()),
+            net,
+            calls: setup.calls,
+            out: Outputs::default(),
+            traces,
+            report,
+            commands: Commands::default(),
+            wishes,
+            began,
+            state: State::Runs,
+            begun: 0,
+            is_client,
+            is_internal: false,
+            fatal: None,
+            next_increase_ns: interval_ms.saturating_mul(1_000_000),
+            reconnect_at_ns: 0,
+            closed: Vec::new(),
+            failed: Vec::new(),
+            args,
+        })
+    }
+
+    /// Runs to the end; gives the exit code.
+    pub(crate) fn run(mut self) -> Result<u8, Refusal> {
+        self.report.begin(&self.calls, &self.pacing, self.now_ns());
+        while self.state != State::Over {
+            let sleep = self.turn();
+            if self.state != State::Over {
+                self.poll(sleep)?;
+            }
+        }
+        let now_ns = self.now_ns();
+        self.calls.abandon(now_ns, &mut self.out);
+        self.deliver();
+        self.drain()?;
+        self.report.finish(&self.calls, &self.pacing, self.now_ns());
+        self.traces.finish(&self.calls, self.now_ns());
+        if let Some(what) = self.fatal {
+            return Err(Refusal::fatal(what));
+        }
+        Ok(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        let stats = self.calls.stats();
+        if stats.get(Counter::Failed) > 0 {
+            exit::FAILED
+        } else if self.is_internal && stats.get(Counter::Successful) == 0 {
+            exit::INTERNAL
+        } else {
+            exit::OK
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// All that the clock asks for; gives how long to sleep.
+    fn turn(&mut self) -> Duration {
+        let now_ns = self.now_ns();
+        self.hear_wishes(now_ns);
+        self.keep_time(now_ns);
+        self.calls.advance(now_ns, &mut self.out);
+        let is_behind = self.start_calls(now_ns);
+        self.deliver();
+        self.report.tick(&mut self.calls, &self.pacing, now_ns);
+        self.traces.tick(&self.calls, now_ns);
+        self.end_if_done();
+        if is_behind {
+            return Duration::ZERO;
+        }
+        self.sleep(now_ns)
+    }
+
+    fn sleep(&self, now_ns: u64) -> Duration {
+        let mut until_ns = now_ns.saturating_add(SLEEP_MS * 1_000_000);
+        if let Some(ms) = self.calls.next_deadline_ms() {
+            until_ns = until_ns.min(ms.saturating_mul(1_000_000));
+        }
+        let may_start = self.is_client
+            && self.state == State::Runs
+            && self.args.users.is_none()
+            && (self.calls.len() as u64) < self.open_max;
+        if may_start && let Some(at) = self.pacing.due_at_ns(self.begun + 1) {
+            until_ns = until_ns.min(at.max(self.reconnect_at_ns));
+        }
+        if let Some(at) = self.report.next_ns() {
+            until_ns = until_ns.min(at);
+        }
+        Duration::from_nanos(until_ns.saturating_sub(now_ns))
+    }
+
+    /// Begins what is due; gives whether more is.
+    fn start_calls(&mut self, now_ns: u64) -> bool {
+        if !self.is_client || self.state != State::Runs || now_ns < self.reconnect_at_ns {
+            return false;
+        }
+        let open = self.calls.len() as u64;
+        let due = match self.args.users {
+            Some(users) if self.pacing.is_paused() => u64::from(users).min(open),
+            Some(users) => self.begun + u64::from(users).saturating_sub(open),
+            None => self.pacing.due(now_ns),
+        };
+        let mut count = due
+            .saturating_sub(self.begun)
+            .min(self.open_max.saturating_sub(open));
+        if let Some(max) = self.args.calls_max {
+            count = count.min(max.saturating_sub(self.begun));
+        }
+        let is_behind = count > STARTS_MAX;
+        for _ in 0..count.min(STARTS_MAX) {
+            let Ok(target) = self.paths.take(&mut self.net, self.args.reconnects_max) else {
+                self.fatal = Some(format!(
+                    "the connection was lost {} times: more than -max_reconnect allows",
+                    self.args.reconnects_max
+                ));
+                self.state = State::Over;
+                return false;
+            };
+            // The call's own time, so that the first does not pay for the last.
+            let now_ns = self.now_ns();
+            match self.calls.start(now_ns, target, &mut self.out) {
+                Ok(_) => self.begun += 1,
+                Err(NoCall::NoUser | NoCall::Full) => return false,
+            }
+        }
+        is_behind
+    }
+
+    fn poll(&mut self, sleep: Duration) -> Result<(), Refusal> {
+        let Self {
+            net,
+            calls,
+            out,
+            traces,
+            closed,
+            failed,
+            began,
+            ..
+        } = self;
+        let polled = net.poll(Some(sleep), |event| match event {
+            NetEvent::Datagram { flow, bytes } | NetEvent::Message { flow, bytes } => {
+                let now_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                traces.received(now_ns, bytes);
+                calls.receive(now_ns, &flow, bytes, out);
+            }
+            NetEvent::Closed { conn, reason } => closed.push((conn, reason)),
+            NetEvent::SendFailed { cookie, error } => failed.push((cookie, error)),
+            NetEvent::Malformed { flow, error, .. } => {
+                out.events.push(Event::Warning(format!(
+                    "what came from {} is no SIP: {error}",
+                    flow.remote
+                )));
+            }
+            _ => {}
+        });
+        polled.map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
+        self.handle_failures();
+        self.deliver();
+        Ok(())
+    }
+
+    fn handle_failures(&mut self) {
+        let now_ns = self.now_ns();
+        for (cookie, error) in std::mem::take(&mut self.failed) {
+            if let Some(failure) = paths::failure(error) {
+                self.calls.send_failed(now_ns, cookie, failure, &mut self.out);
+            }
+        }
+        for (conn, reason) in std::mem::take(&mut self.closed) {
+            let is_shared = self.paths.closed(conn);
+            if is_shared {
+                self.out.events.push(Event::Warning(format!(
+                    "the connection of all calls is gone: {reason:?}"
+                )));
+                self.reconnect_at_ns =
+                    now_ns.saturating_add(self.args.reconnect_sleep_ms.saturating_mul(1_000_000));
+            }
+            let fails = (is_shared && self.args.reconnect_closes)
+                || (self.paths.has_own_connections() && reason != CloseReason::Asked);
+            if fails {
+                self.calls
+                    .path_closed(now_ns, conn, paths::closed(reason), &mut self.out);
+            }
+        }
+    }
+
+    /// Sends what is to be sent and tells what happened.
+    fn deliver(&mut self) {
+        if !self.out.outbox.sends.is_empty() {
+            if self.traces.wants_messages() {
+                let now_ns = self.now_ns();
+                for send in &self.out.outbox.sends {
+                    let bytes = self.out.outbox.bytes.get(send.start..send.end);
+                    self.traces.sent(now_ns, bytes.unwrap_or_default());
+                }
+            }
+            self.net.send_outbox(&self.out.outbox);
+            self.net.flush();
+        }
+        self.out.outbox.clear();
+        if self.out.events.is_empty() {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let mut events = std::mem::take(&mut self.out.events);
+        for event in events.drain(..) {
+            self.handle(event, now_ns);
+        }
+        self.out.events = events;
+    }
+
+    fn handle(&mut self, event: Event, now_ns: u64) {
+        match event {
+            Event::Ended { target, .. } => {
+                self.paths.give_back(&target, &mut self.net);
+                self.traces.call_ended();
+            }
+            Event::Log(text) => self.traces.log(&text),
+            Event::Warning(text) => self.traces.error(now_ns, &text),
+            Event::ErrorCode(code) => self.traces.error_code(code),
+            Event::Fatal(text) => {
+                self.traces.error(now_ns, &text);
+                self.fatal.get_or_insert(text);
+                self.state = State::Over;
+            }
+            Event::Command(line) => {
+                if let Err(why) = self.commands.run(&line) {
+                    self.traces.error(now_ns, &why);
+                }
+            }
+            Event::StopNow => {
+                self.is_internal = true;
+                self.state = State::Over;
+            }
+            Event::StopGracefully => self.end_softly(),
+            Event::Rtt { rtd, ns } => self.traces.rtt(now_ns, rtd, ns),
+        }
+    }
+
+    fn end_softly(&mut self) {
+        if self.state == State::Runs {
+            self.state = State::Ends;
+            self.calls.set_accepting(false);
+        }
+    }
+
+    fn end_if_done(&mut self) {
+        if let Some(max) = self.args.calls_max
+            && self.calls.created() >= max
+        {
+            self.end_softly();
+        }
+        if self.state == State::Ends && self.calls.is_empty() {
+            self.state = State::Over;
+        }
+    }
+
+    fn hear_wishes(&mut self, now_ns: u64) {
+        while let Ok(wish) = self.wishes.try_recv() {
+            match wish {
+                Wish::Quit if self.state == State::Runs => self.end_softly(),
+                Wish::Quit | Wish::Stop => self.state = State::Over,
+                Wish::Faster(steps) => {
+                    let rate = self.pacing.rate() + f64::from(steps) * self.args.rate_scale;
+                    self.pacing.set_rate(rate, now_ns);
+                }
+                Wish::Pause => {
+                    let paused = !self.pacing.is_paused();
+                    self.pacing.set_paused(paused, now_ns);
+                }
+                Wish::Dump => self.report.dump(&self.calls, &self.pacing, now_ns),
+            }
+        }
+    }
+
+    /// `-timeout` and `-rate_increase`.
+    fn keep_time(&mut self, now_ns: u64) {
+        if let Some(ms) = self.args.timeout_ms
+            && now_ns >= ms.saturating_mul(1_000_000)
+            && self.state == State::Runs
+        {
+            self.is_internal = true;
+            if self.args.timeout_error {
+                self.fatal = Some(format!("the time of {ms} ms is over (-timeout_error)"));
+                self.state = State::Over;
+            } else {
+                self.end_softly();
+            }
+        }
+        if self.args.rate_increase > 0.0 && now_ns >= self.next_increase_ns {
+            let interval_ms = self.args.rate_interval_ms.unwrap_or(self.args.stat_period_ms);
+            self.next_increase_ns = now_ns.saturating_add(interval_ms.saturating_mul(1_000_000));
+            let rate = self.pacing.rate() + self.args.rate_increase;
+            if self.args.rate_max > 0.0 && rate > self.args.rate_max {
+                self.pacing.set_rate(self.args.rate_max, now_ns);
+                if self.args.rate_quits {
+                    self.end_softly();
+                }
+            } else {
+                self.pacing.set_rate(rate, now_ns);
+            }
+        }
+        self.commands.reap();
+    }
+
+    /// Lets the last bytes leave.
+    fn drain(&mut self) -> Result<(), Refusal> {
+        self.net.flush();
+        self.net.close_all(true);
+        let until = Instant::now() + Duration::from_millis(DRAIN_MS);
+        while self.net.has_unsent() && Instant::now() < until {
+            self.poll(Duration::from_millis(10))?;
+        }
+        Ok(())
+    }
+}

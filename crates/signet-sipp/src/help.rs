@@ -1,0 +1,63 @@
+//! `-h`.
+
+pub(crate) const TEXT: &str = "\
+Usage: sipp HOST[:PORT] [OPTIONS]     (no host for a scenario that is called)
+
+Plays SIPp's scenarios with SIPp's options. What is not listed is refused.
+
+Scenario
+  -sf FILE            the scenario
+  -sn uac|uas         a built-in one (uac where neither is given)
+  -sd uac|uas         prints a built-in one
+  -inf FILE           injection file; more than one may be given
+  -infindex FILE N    index of a file by its field N, for <lookup>
+  -ip_field N         the field with the local address (-t ui)
+  -key NAME VALUE     the keyword [NAME]
+  -set NAME VALUE     a global variable
+  -s NAME             [service]
+  -au, -ap, -auth_uri user, password and URI in answers to challenges
+  -base_cseq N, -cid_str TEXT, -dynamicStart N, -dynamicMax N, -dynamicStep N
+
+Sockets
+  -t u1|un|ui|t1|tn|l1|ln   UDP, TCP or TLS; one for all, per call, per address
+  -i IP, -p PORT      local address and port
+  -mi IP, -mp PORT    what media keywords say; media is not sent
+  -rsa HOST[:PORT]    where to send to instead of the remote host
+  -max_socket N, -max_reconnect N, -reconnect_close true|false,
+  -reconnect_sleep TIME, -buff_size BYTES
+  -tls_cert FILE, -tls_key FILE, -tls_ca FILE, -tls_crl FILE, -tls_version 1.2|1.3
+
+Load
+  -r N, -rp TIME      calls per period (10 per second)
+  -m N                ends after N calls
+  -l N                calls at a time
+  -users N            that many calls all the time
+  -d TIME             length of pauses without a time of their own
+  -rate_increase N, -rate_interval TIME, -rate_max N, -no_rate_quit, -rate_scale N
+  -timeout TIME, -timeout_error, -recv_timeout TIME, -send_timeout TIME
+
+Behaviour
+  -aa                 answers INFO, NOTIFY, OPTIONS and UPDATE
+  -nr                 no retransmissions
+  -nd                 -default_behaviors none
+  -default_behaviors all|none|bye|abortunexp|pingreply, with - to turn off
+  -max_retrans N, -max_invite_retrans N, -max_non_invite_retrans N, -T2 TIME
+  -lost PERCENT, -pause_msg_ign, -callid_slash_ign, -deadcall_wait TIME
+
+Files (NAME_PID_...)
+  -trace_stat, -fd TIME, -stf FILE, -stat_delimiter TEXT
+  -trace_msg, -trace_shortmsg, -trace_err, -trace_logs, -trace_error_codes,
+  -trace_counts, -trace_screen, -trace_rtt, -rtt_freq N
+  -message_file, -shortmessage_file, -error_file, -log_file, -screen_file FILE
+
+Run
+  -bg                 in the background
+  -nostdin            reads no keys; else q, Q, +, -, *, /, p and s are heard
+  -f TIME             how often the screen is drawn
+
+Signals: USR1, TERM and INT end softly, twice hard; USR2 writes the screens.
+
+Exit codes: 0 all calls went through; 1 one failed, or the command line or the
+scenario is wrong; 97 ended by -timeout or stop_now before a call went through;
+99 gone to the background; 254 a socket could not be bound; 255 fatal.
+";

@@ -1,0 +1,157 @@
+//! Which socket or connection a new call sends on.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sip_msg::{ConnId, ListenerId, Target, Transport};
+use sip_net::{CloseReason, Net, SendError};
+use sip_scenario::SendFailure;
+
+use crate::args::Mode;
+
+/// Where calls that begin here send to, and on what.
+pub(crate) struct Paths {
+    transport: Transport,
+    mode: Mode,
+    remote: Option<SocketAddr>,
+    tls_name: Option<Arc<str>>,
+    /// The connection of all calls (`t1`, `l1`).
+    shared: ConnId,
+    opened: u32,
+    /// Listeners that no call uses (`un`).
+    free: Vec<u16>,
+    /// How many there are; the first is for what is not a call's.
+    per_call: u16,
+    /// The last one given to more than one call.
+    last: u16,
+}
+
+/// Why there is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPath {
+    /// The connection of all calls was opened anew too often.
+    Exhausted,
+}
+
+impl Paths {
+    pub(crate) fn new(
+        transport: Transport,
+        mode: Mode,
+        remote: Option<SocketAddr>,
+        tls_name: Option<Arc<str>>,
+        listeners: usize,
+    ) -> Self {
+        let per_call = match (transport, mode) {
+            (Transport::Udp, Mode::PerCall) => u16::try_from(listeners).unwrap_or(u16::MAX),
+            _ => 0,
+        };
+        Self {
+            transport,
+            mode,
+            remote,
+            tls_name: tls_name.filter(|_| transport == Transport::Tls),
+            shared: ConnId::NONE,
+            opened: 0,
+            free: (1..per_call).rev().collect(),
+            per_call,
+            last: 0,
+        }
+    }
+
+    /// The path of a new call. One whose connection could not even be begun
+    /// leads nowhere, so that the call fails with that cause.
+    pub(crate) fn take(&mut self, net: &mut Net, reconnects_max: u32) -> Result<Target, NoPath> {
+        let mut target = Target {
+            transport: self.transport,
+            listener: ListenerId(0),
+            remote: self.remote.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 0))),
+            conn: ConnId::NONE,
+            may_open: false,
+            tls_name: self.tls_name.clone(),
+        };
+        match (self.transport, self.mode) {
+            (Transport::Udp, Mode::PerCall) => target.listener = ListenerId(self.take_listener()),
+            (Transport::Udp, _) => {}
+            (_, Mode::PerCall) => target.conn = net.open(&target).unwrap_or(ConnId::NONE),
+            _ => {
+                if !self.shared.is_some() {
+                    if self.opened > reconnects_max {
+                        return Err(NoPath::Exhausted);
+                    }
+                    self.opened += 1;
+                    self.shared = net.open(&target).unwrap_or(ConnId::NONE);
+                }
+                target.conn = self.shared;
+            }
+        }
+        Ok(target)
+    }
+
+    /// A call is over.
+    pub(crate) fn give_back(&mut self, target: &Target, net: &mut Net) {
+        match (self.transport, self.mode) {
+            (Transport::Udp, Mode::PerCall)
+                if (1..self.per_call).contains(&target.listener.0)
+                    && self.free.len() + 1 < usize::from(self.per_call) =>
+            {
+                self.free.push(target.listener.0);
+            }
+            (Transport::Udp, _) => {}
+            (_, Mode::PerCall) if target.conn.is_some() && self.remote.is_some() => {
+                net.close(target.conn, true);
+            }
+            _ => {}
+        }
+    }
+
+    /// A connection is gone; gives whether all calls were on it.
+    pub(crate) fn closed(&mut self, conn: ConnId) -> bool {
+        let is_shared = self.shared.is_some() && self.shared == conn;
+        if is_shared {
+            self.shared = ConnId::NONE;
+        }
+        is_shared
+    }
+
+    /// Whether calls have connections of their own.
+    pub(crate) fn has_own_connections(&self) -> bool {
+        self.transport != Transport::Udp && self.mode == Mode::PerCall && self.remote.is_some()
+    }
+
+    fn take_listener(&mut self) -> u16 {
+        if let Some(listener) = self.free.pop() {
+            return listener;
+        }
+        if self.per_call < 2 {
+            return 0;
+        }
+        // All are taken: calls share them, each in its turn.
+        self.last = self.last % (self.per_call - 1) + 1;
+        self.last
+    }
+}
+
+/// What a failure means to the call.
+pub(crate) fn failure(error: SendError) -> Option<SendFailure> {
+    Some(match error {
+        SendError::Gone => SendFailure::Connect,
+        SendError::Closed(reason) => closed(reason),
+        SendError::Full => SendFailure::Full,
+        SendError::Unsendable | SendError::NoListener => SendFailure::Refused,
+        // A hint that anybody can forge, and SIPp does not hear: the call ends
+        // by its timers.
+        SendError::Unreachable => return None,
+    })
+}
+
+/// What the end of a connection means to its calls.
+pub(crate) fn closed(reason: CloseReason) -> SendFailure {
+    match reason {
+        CloseReason::ConnectFailed
+        | CloseReason::ConnectTimeout
+        | CloseReason::Handshake
+        | CloseReason::Refused => SendFailure::Connect,
+        CloseReason::SlowReader => SendFailure::Full,
+        _ => SendFailure::Closed,
+    }
+}

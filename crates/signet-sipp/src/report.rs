@@ -1,0 +1,199 @@
+//! What is shown and kept of a run: the screen and the statistics file.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use sip_scenario::{Calls, Counter, Moment, Spread, Stats};
+
+use crate::args::Args;
+use crate::error::Refusal;
+use crate::pacing::Pacing;
+use crate::traces::{create, file_name};
+
+mod screen;
+mod stat_file;
+
+/// Two sets of figures, to tell what came between them.
+pub(crate) struct Period {
+    pub(crate) since_ns: u64,
+    pub(crate) before: Stats,
+}
+
+pub(crate) struct Report {
+    start_unix_us: u64,
+    stat: Option<BufWriter<File>>,
+    delimiter: String,
+    stat_period_ns: u64,
+    next_stat_ns: u64,
+    /// Since the last line of the statistics file.
+    stat_from: Period,
+    screen_period_ns: u64,
+    next_screen_ns: u64,
+    screen_from: Period,
+    is_live: bool,
+    screen_file: Option<PathBuf>,
+    dump_file: PathBuf,
+    frame: screen::Frame,
+}
+
+impl Report {
+    pub(crate) fn new(
+        args: &Args,
+        calls: &Calls,
+        locals: &[SocketAddr],
+        remote: Option<SocketAddr>,
+        start_unix_us: u64,
+    ) -> Result<Self, Refusal> {
+        let wanted = &args.traces;
+        let stat = wanted
+            .stat
+            .then(|| create(&file_name(args, wanted.stat_file.as_ref(), ".csv")))
+            .transpose()?;
+        let period = || Period {
+            since_ns: 0,
+            before: calls.stats().clone(),
+        };
+        let dump_file = file_name(args, wanted.screen_file.as_ref(), "screen.log");
+        Ok(Self {
+            start_unix_us,
+            stat,
+            delimiter: args.stat_delimiter.clone(),
+            stat_period_ns: args.stat_period_ms.saturating_mul(1_000_000),
+            next_stat_ns: 0,
+            stat_from: period(),
+            screen_period_ns: args.screen_period_ms.saturating_mul(1_000_000),
+            next_screen_ns: 0,
+            screen_from: period(),
+            is_live: std::io::stdout().is_terminal(),
+            screen_file: wanted.screen.then(|| dump_file.clone()),
+            dump_file,
+            frame: screen::Frame::new(args, locals, remote),
+        })
+    }
+
+    pub(crate) fn begin(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
+        if let Some(out) = &mut self.stat {
+            let header = stat_file::header(calls.program(), &self.delimiter);
+            let _ = out.write_all(header.as_bytes());
+        }
+        self.write_stat(calls, pacing, now_ns);
+        self.next_stat_ns = now_ns.saturating_add(self.stat_period_ns);
+    }
+
+    /// When there is something to do.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let stat = self.stat.is_some().then_some(self.next_stat_ns);
+        let screen = self.is_live.then_some(self.next_screen_ns);
+        match (stat, screen) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    pub(crate) fn tick(&mut self, calls: &mut Calls, pacing: &Pacing, now_ns: u64) {
+        self.frame.peak(calls.len(), now_ns);
+        if self.stat.is_some() && now_ns >= self.next_stat_ns {
+            self.next_stat_ns = now_ns.saturating_add(self.stat_period_ns);
+            self.write_stat(calls, pacing, now_ns);
+        }
+        if self.is_live && now_ns >= self.next_screen_ns {
+            self.next_screen_ns = now_ns.saturating_add(self.screen_period_ns);
+            let text = self.screens(calls, pacing, now_ns, false);
+            // From the top left corner, over what was there.
+            self.print(&format!("\x1b[H\x1b[J{text}"));
+            self.screen_from = Period {
+                since_ns: now_ns,
+                before: calls.stats().clone(),
+            };
+        }
+    }
+
+    pub(crate) fn finish(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
+        self.write_stat(calls, pacing, now_ns);
+        if let Some(out) = &mut self.stat {
+            let _ = out.flush();
+        }
+        let text = self.screens(calls, pacing, now_ns, true);
+        self.print(&text);
+        if self.screen_file.is_some() {
+            self.dump(calls, pacing, now_ns);
+        }
+    }
+
+    /// Appends the screens to their file.
+    pub(crate) fn dump(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
+        let text = self.screens(calls, pacing, now_ns, true);
+        let opened = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.dump_file);
+        if let Ok(mut file) = opened {
+            let _ = file.write_all(text.as_bytes());
+        }
+    }
+
+    fn print(&self, text: &str) {
+        let mut out = std::io::stdout().lock();
+        // Where nobody looks, nothing is to be shown.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    }
+
+    fn screens(&self, calls: &Calls, pacing: &Pacing, now_ns: u64, is_last: bool) -> String {
+        let times = screen::Times {
+            start: self.moment(0),
+            reset: self.moment(self.screen_from.since_ns),
+            now: self.moment(now_ns),
+            now_ns,
+        };
+        self.frame
+            .draw(calls, pacing, &self.screen_from, &times, is_last)
+    }
+
+    fn write_stat(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
+        let times = [0, self.stat_from.since_ns, now_ns].map(|ns| self.moment(ns).stamp());
+        if let Some(out) = &mut self.stat {
+            let line = stat_file::line(
+                calls,
+                pacing,
+                &self.stat_from,
+                &times,
+                now_ns,
+                &self.delimiter,
+            );
+            let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            self.stat_from = Period {
+                since_ns: now_ns,
+                before: calls.stats().clone(),
+            };
+        }
+    }
+
+    fn moment(&self, now_ns: u64) -> Moment {
+        Moment::from_unix_us(self.start_unix_us.saturating_add(now_ns / 1_000))
+    }
+}
+
+/// Calls begun per second.
+pub(crate) fn call_rate(stats: &Stats, before: Option<&Stats>, ns: u64) -> f64 {
+    let begun = |s: &Stats| s.get(Counter::IncomingCalls) + s.get(Counter::OutgoingCalls);
+    let count = begun(stats) - before.map_or(0, begun).min(begun(stats));
+    if ns == 0 {
+        0.0
+    } else {
+        count as f64 * 1e9 / ns as f64
+    }
+}
+
+/// What came of a spread since the last time.
+pub(crate) fn since(now: &[Spread], before: &[Spread], index: usize) -> (Spread, Spread) {
+    let now = now.get(index).copied().unwrap_or_default();
+    let before = before.get(index).copied().unwrap_or_default();
+    (now.since(&before), now)
+}
+
+/// Milliseconds as nanoseconds.
+pub(crate) fn ns_of(ms: f64) -> u64 {
+    (ms.max(0.0) * 1e6) as u64
+}

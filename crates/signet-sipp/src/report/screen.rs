@@ -1,0 +1,304 @@
+//! The screens: what SIPp shows, in its order.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use sip_scenario::{Calls, Counter, Moment, StepKind};
+
+use crate::args::Args;
+use crate::pacing::Pacing;
+use crate::traces::elapsed_us;
+
+use super::{Period, call_rate, ns_of, since};
+
+/// The moments that a screen names.
+pub(super) struct Times {
+    pub(super) start: Moment,
+    pub(super) reset: Moment,
+    pub(super) now: Moment,
+    pub(super) now_ns: u64,
+}
+
+/// What does not change during a run.
+pub(super) struct Frame {
+    period_ms: u64,
+    pause_ms: u64,
+    port: u16,
+    remote: Option<SocketAddr>,
+    transport: &'static str,
+    open_max: u64,
+    calls_max: Option<u64>,
+    peak: usize,
+    peak_ns: u64,
+}
+
+impl Frame {
+    pub(super) fn new(args: &Args, locals: &[SocketAddr], remote: Option<SocketAddr>) -> Self {
+        Self {
+            period_ms: args.rate_period_ms,
+            pause_ms: args.pause_ms,
+            port: locals.first().map_or(0, |local| local.port()),
+            remote,
+            transport: args.transport.via_name(),
+            open_max: args.open_calls_max.unwrap_or(args.default_open_calls()),
+            calls_max: args.calls_max,
+            peak: 0,
+            peak_ns: 0,
+        }
+    }
+
+    pub(super) fn peak(&mut self, open: usize, now_ns: u64) {
+        if open > self.peak {
+            (self.peak, self.peak_ns) = (open, now_ns);
+        }
+    }
+
+    pub(super) fn draw(
+        &self,
+        calls: &Calls,
+        pacing: &Pacing,
+        from: &Period,
+        times: &Times,
+        is_last: bool,
+    ) -> String {
+        let mut text = String::new();
+        // Writing to memory cannot fail.
+        let _ = self.scenario(&mut text, calls, pacing, times.now_ns);
+        if is_last {
+            let _ = rule(&mut text, "Statistics Screen");
+            let _ = statistics(&mut text, calls, from, times);
+            let _ = repartitions(&mut text, calls);
+            let _ = rule(&mut text, "Test Terminated");
+        }
+        text
+    }
+
+    fn scenario(
+        &self,
+        out: &mut String,
+        calls: &Calls,
+        pacing: &Pacing,
+        now_ns: u64,
+    ) -> std::fmt::Result {
+        let stats = calls.stats();
+        rule(out, "Scenario Screen")?;
+        writeln!(
+            out,
+            "  Call rate (length)   Port   Total-time  Total-calls  Remote-host"
+        )?;
+        let rate = format!(
+            "{:.1}({} ms)/{:.3}s{}",
+            pacing.rate(),
+            self.pause_ms,
+            self.period_ms as f64 / 1_000.0,
+            if pacing.is_paused() { " paused" } else { "" }
+        );
+        let remote = self.remote.map_or_else(String::new, |r| r.to_string());
+        writeln!(
+            out,
+            "  {rate:<20} {:<5} {:>9.2} s {:>12}  {remote}({})\n",
+            self.port,
+            now_ns as f64 / 1e9,
+            calls.created(),
+            self.transport
+        )?;
+        if let Some(max) = self.calls_max.filter(|max| calls.created() >= *max) {
+            writeln!(out, "  Call limit {max} hit")?;
+        }
+        writeln!(
+            out,
+            "  {} calls (limit {})                     Peak was {} calls, after {} s",
+            calls.len(),
+            self.open_max,
+            self.peak,
+            self.peak_ns / 1_000_000_000
+        )?;
+        writeln!(
+            out,
+            "  {} dead call msg (discarded)             {} out-of-call msg (discarded)\n",
+            stats.get(Counter::DeadCallMessages),
+            stats.get(Counter::OutOfCallMessages)
+        )?;
+        writeln!(
+            out,
+            "                                 Messages  Retrans   Timeout   Unexpected-Msg"
+        )?;
+        for (index, counts) in stats.steps.iter().enumerate() {
+            let label = calls.program().step_label(index);
+            if label.is_hidden || index >= calls.program().step_count() {
+                continue;
+            }
+            let name = label.display.unwrap_or(&label.name);
+            let rtd = match (label.starts_rtd, label.stops_rtd) {
+                (_, Some(name)) => format!("E-RTD{name}"),
+                (Some(name), None) => format!("B-RTD{name}"),
+                (None, None) => String::new(),
+            };
+            match label.kind {
+                StepKind::Send => {
+                    let timeouts = if label.retransmits {
+                        counts.timeouts.to_string()
+                    } else {
+                        String::new()
+                    };
+                    writeln!(
+                        out,
+                        "  {name:>10} ---------->  {rtd:<6} {:<9} {:<9} {timeouts}",
+                        counts.done, counts.retransmitted
+                    )?;
+                }
+                StepKind::Recv => writeln!(
+                    out,
+                    "  {name:>10} <----------  {rtd:<6} {:<9} {:<9} {:<9} {}",
+                    counts.done, counts.retransmitted, counts.timeouts, counts.unexpected
+                )?,
+                StepKind::Pause => writeln!(
+                    out,
+                    "  {name:>10} [{:>7}]            {:<29} {}",
+                    counts.sessions, counts.done, counts.unexpected
+                )?,
+                StepKind::Nop => writeln!(out, "  {name:>10}")?,
+            }
+            if label.crlf {
+                writeln!(out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn statistics(out: &mut String, calls: &Calls, from: &Period, times: &Times) -> std::fmt::Result {
+    let stats = calls.stats();
+    let line = "-------------------------+---------------------------+--------------------------";
+    for (name, moment) in [
+        ("Start Time", &times.start),
+        ("Last Reset Time", &times.reset),
+        ("Current Time", &times.now),
+    ] {
+        writeln!(out, "  {name:<22} | {}", moment.stamp())?;
+    }
+    writeln!(out, "{line}")?;
+    writeln!(
+        out,
+        "  Counter Name           | Periodic value            | Cumulative value"
+    )?;
+    writeln!(out, "{line}")?;
+    let mut row = |name: &str, period: &str, whole: &str| {
+        writeln!(out, "  {name:<22} | {period:<25} | {whole:<25}")
+    };
+    let period_ns = times.now_ns.saturating_sub(from.since_ns);
+    row(
+        "Elapsed Time",
+        &elapsed_us(period_ns),
+        &elapsed_us(times.now_ns),
+    )?;
+    row(
+        "Call Rate",
+        &format!(
+            "{:8.3} cps",
+            call_rate(stats, Some(&from.before), period_ns)
+        ),
+        &format!("{:8.3} cps", call_rate(stats, None, times.now_ns)),
+    )?;
+    let count = |value: u64| format!("{value:>8}");
+    let both = |counter: Counter| {
+        let now = stats.get(counter);
+        (
+            count(now - from.before.get(counter).min(now)),
+            count(now),
+        )
+    };
+    for (name, counter) in [
+        ("Incoming calls created", Counter::IncomingCalls),
+        ("Outgoing calls created", Counter::OutgoingCalls),
+    ] {
+        let (period, whole) = both(counter);
+        row(name, &period, &whole)?;
+    }
+    row("Total Calls created", "", &count(calls.created()))?;
+    row("Current Calls", &count(calls.len() as u64), "")?;
+    for (index, name) in calls.program().counter_names().iter().enumerate() {
+        let now = stats.own.get(index).copied().unwrap_or(0);
+        let before = from.before.own.get(index).copied().unwrap_or(0);
+        row(
+            &format!("Counter {name}"),
+            &count(now - before.min(now)),
+            &count(now),
+        )?;
+    }
+    for (name, counter) in CAUSES {
+        let (period, whole) = both(counter);
+        let is_total = matches!(counter, Counter::Successful | Counter::Failed);
+        if is_total || stats.get(counter) > 0 {
+            row(name, &period, &whole)?;
+        }
+    }
+    for (index, name) in calls.program().rtd_names().iter().enumerate() {
+        let (period, whole) = since(&stats.response_times, &from.before.response_times, index);
+        row(
+            &format!("Response Time {name}"),
+            &elapsed_us(ns_of(period.mean_ms())),
+            &elapsed_us(ns_of(whole.mean_ms())),
+        )?;
+    }
+    let period = stats.call_lengths.since(&from.before.call_lengths);
+    row(
+        "Call Length",
+        &elapsed_us(ns_of(period.mean_ms())),
+        &elapsed_us(ns_of(stats.call_lengths.mean_ms())),
+    )
+}
+
+/// What is shown of successes and failures, the causes only where there are any.
+const CAUSES: [(&str, Counter); 22] = [
+    ("Successful call", Counter::Successful),
+    ("Failed call", Counter::Failed),
+    (" cannot send", Counter::CannotSend),
+    (" max UDP retrans", Counter::MaxUdpRetransmissions),
+    (" TCP connect", Counter::TcpConnect),
+    (" TCP closed", Counter::TcpClosed),
+    (" unexpected message", Counter::UnexpectedMessage),
+    (" rejected", Counter::Rejected),
+    (" regexp no match", Counter::RegexpDoesntMatch),
+    (" regexp match", Counter::RegexpShouldntMatch),
+    (" no such header", Counter::RegexpHeaderNotFound),
+    (" congestion", Counter::OutboundCongestion),
+    (" timeout on recv", Counter::TimeoutOnRecv),
+    (" timeout on send", Counter::TimeoutOnSend),
+    (" test not true", Counter::TestDoesntMatch),
+    (" test true", Counter::TestShouldntMatch),
+    (" strcmp not equal", Counter::StrcmpDoesntMatch),
+    (" strcmp equal", Counter::StrcmpShouldntMatch),
+    ("Retransmissions", Counter::Retransmissions),
+    ("Auto answered", Counter::AutoAnswered),
+    ("Warnings", Counter::Warnings),
+    ("Fatal errors", Counter::FatalErrors),
+];
+
+fn repartitions(out: &mut String, calls: &Calls) -> std::fmt::Result {
+    let stats = calls.stats();
+    let names = calls.program().rtd_names();
+    let response = names
+        .iter()
+        .map(|name| format!("Response Time Repartition {name}"))
+        .zip(&stats.response_classes);
+    let lengths = ("Call Length Repartition".to_owned(), &stats.call_classes);
+    for (name, classes) in response.chain(std::iter::once(lengths)) {
+        if classes.below_ms.is_empty() {
+            continue;
+        }
+        rule(out, &name)?;
+        let mut from = 0;
+        for (end, count) in classes.below_ms.iter().zip(&classes.counts) {
+            writeln!(out, "  {from:>10} ms <= n < {end:>10} ms : {count:>10}")?;
+            from = *end;
+        }
+        let above = classes.counts.last().copied().unwrap_or(0);
+        writeln!(out, "                    n >= {from:>10} ms : {above:>10}")?;
+    }
+    Ok(())
+}
+
+fn rule(out: &mut String, title: &str) -> std::fmt::Result {
+    writeln!(out, "{:-<80}", format!("------------------------------ {title} "))
+}

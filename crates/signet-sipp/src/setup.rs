@@ -1,0 +1,479 @@
+//! From a command line to sockets and calls.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+use std::sync::Arc;
+
+use sip_msg::{ListenerId, Transport};
+use sip_net::{
+    ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig,
+    ServerTls, ServerTlsConfig, TlsVersion, WorkerSockets, bind,
+};
+use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings};
+
+use crate::args::{Args, From, Mode};
+use crate::error::{Refusal, exit};
+
+/// The port that is tried first where none is given, and how many after it.
+const FIRST_PORT: u16 = 5_060;
+const PORTS_TRIED: u16 = 60;
+/// Files that stay open beside the calls' sockets.
+const FILES_KEPT: u64 = 64;
+/// How long a connection may be silent: longer than any test.
+const IDLE_MS: u64 = 1_000_000_000;
+
+/// The scenarios that are built in.
+const UAC: &str = include_str!("../scenarios/uac.xml");
+const UAS: &str = include_str!("../scenarios/uas.xml");
+
+/// All that a run needs.
+pub(crate) struct Setup {
+    pub(crate) calls: Calls,
+    pub(crate) sockets: WorkerSockets,
+    pub(crate) net: NetConfig,
+    pub(crate) locals: Vec<SocketAddr>,
+    /// Where calls that begin here send to.
+    pub(crate) send_to: Option<SocketAddr>,
+    pub(crate) tls_name: Option<Arc<str>>,
+}
+
+/// The text of a built-in scenario.
+pub(crate) fn built_in(name: &str) -> Result<&'static str, Refusal> {
+    match name {
+        "uac" => Ok(UAC),
+        "uas" => Ok(UAS),
+        "regexp" | "branchc" | "branchs" | "uac_pcap" | "ooc_default" | "ooc_dummy" | "3pcc-C-A"
+        | "3pcc-C-B" | "3pcc-A" | "3pcc-B" => Err(Refusal::mistake(format!(
+            "-sn {name} is not covered: uac and uas are; give another with -sf FILE"
+        ))),
+        _ => Err(Refusal::mistake(format!(
+            "-sn {name}: there is no such scenario; uac and uas are built in"
+        ))),
+    }
+}
+
+/// Reads the files, finds the addresses and binds the sockets. `start_unix_us`
+/// is the time at the beginning of the run.
+pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> {
+    let files = read_files(args)?;
+    let program = compile(args, &files)?;
+    let (remote, tls_name) = match &args.remote {
+        Some(text) => {
+            let (host, addr) = resolve(text, args.transport, args.local_ip)?;
+            (Some(addr), Some(host))
+        }
+        None => (None, None),
+    };
+    if program.role() == Role::Client && remote.is_none() {
+        return Err(Refusal::fatal(
+            "the scenario begins with a message to send: give the remote host",
+        ));
+    }
+    let send_to = match &args.send_to {
+        Some(text) => Some(resolve(text, args.transport, args.local_ip)?.1),
+        None => remote,
+    };
+    let own_ip = match args.local_ip {
+        Some(ip) => ip,
+        None => primary_ip(send_to),
+    };
+    let ips = local_ips(args, &files, own_ip)?;
+    let (sockets, locals) = open_sockets(args, program.role(), &ips)?;
+    let net = net_config(args)?;
+    let settings = Settings {
+        service: args.service.clone().into_bytes(),
+        remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
+        remote,
+        locals: locals.clone(),
+        ip_field: match args.mode {
+            Mode::PerAddress => Some(args.ip_field.unwrap_or(0)),
+            _ => args.ip_field.filter(|_| locals.len() > 1),
+        },
+        media_ip: args.media_ip.unwrap_or(own_ip),
+        media_port: args.media_port,
+        transport: args.transport,
+        pid: std::process::id(),
+        users: args.users,
+        pause_ms: args.pause_ms,
+        base_cseq: args.base_cseq,
+        call_id: args.call_id.clone(),
+        auth_user: args.auth_user.clone(),
+        auth_password: args.auth_password.clone(),
+        auth_uri: args.auth_uri.clone(),
+        retransmits: args.retransmits,
+        invite_retransmissions_max: args.invite_retransmissions_max,
+        retransmissions_max: args.retransmissions_max,
+        t2_ms: args.t2_ms,
+        recv_timeout_ms: args.recv_timeout_ms,
+        answers: args.answers,
+        behaviors: args.behaviors,
+        lost: args.lost,
+        pauses_deaf: args.pauses_deaf,
+        slashes_plain: args.slashes_plain,
+        dead_call_ms: args.dead_call_ms,
+        dynamic_id: args.dynamic_id,
+        seed: getrandom::u64().unwrap_or(start_unix_us),
+        epoch_unix_us: start_unix_us,
+        tells_rtts: args.traces.rtt,
+        ..Settings::default()
+    };
+    Ok(Setup {
+        calls: Calls::new(program, settings, files, &args.set),
+        sockets,
+        net,
+        locals,
+        send_to,
+        tls_name: tls_name.map(|host| host.as_str().into()),
+    })
+}
+
+fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
+    let mut files = Vec::new();
+    for name in &args.files {
+        let bytes = std::fs::read(name)
+            .map_err(|error| Refusal::mistake(format!("-inf {name}: {error}")))?;
+        let mut file = InjectionFile::parse(name, &bytes).map_err(Refusal::mistake)?;
+        for (_, column) in args.indexes.iter().filter(|(indexed, _)| indexed == name) {
+            file.set_index(*column)
+                .map_err(|what| Refusal::mistake(format!("-infindex {name} {column}: {what}")))?;
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
+    let (name, bytes) = match &args.scenario {
+        From::BuiltIn(name) => (format!("-sn {name}"), built_in(name)?.as_bytes().to_vec()),
+        From::File(path) => {
+            let bytes = std::fs::read(path)
+                .map_err(|error| Refusal::mistake(format!("-sf {}: {error}", path.display())))?;
+            (path.display().to_string(), bytes)
+        }
+    };
+    let read_file = |name: &str| std::fs::read(Path::new(name));
+    let options = CompileOptions {
+        keys: &args.keys,
+        files,
+        set: &args.set,
+        read_file: Some(&read_file),
+    };
+    Program::compile(&name, &bytes, options).map_err(Refusal::mistake)
+}
+
+/// `host`, `host:port`, `[ip]` or `[ip]:port`: the name and the address.
+fn resolve(
+    text: &str,
+    transport: Transport,
+    local: Option<IpAddr>,
+) -> Result<(String, SocketAddr), Refusal> {
+    let wrong = |why: String| Refusal::fatal(format!("the remote host {text}: {why}"));
+    let (host, port) = split_port(text).map_err(|why| wrong(why.to_owned()))?;
+    let port = port.unwrap_or(transport.default_port());
+    let found: Vec<SocketAddr> = (host.as_str(), port)
+        .to_socket_addrs()
+        .map_err(|error| wrong(error.to_string()))?
+        .collect();
+    let fits = |addr: &&SocketAddr| local.is_none_or(|ip| ip.is_ipv4() == addr.is_ipv4());
+    let addr = found
+        .iter()
+        .find(|addr| fits(addr) && addr.is_ipv4())
+        .or_else(|| found.iter().find(fits))
+        .or_else(|| found.first());
+    match addr {
+        Some(addr) => Ok((host, *addr)),
+        None => Err(wrong("it has no address".to_owned())),
+    }
+}
+
+fn split_port(text: &str) -> Result<(String, Option<u16>), &'static str> {
+    let port = |text: &str| {
+        text.parse::<u16>()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or("a port is a number from 1 to 65535")
+    };
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, behind) = rest.split_once(']').ok_or("the bracket is not closed")?;
+        return match behind.strip_prefix(':') {
+            Some(digits) => Ok((host.to_owned(), Some(port(digits)?))),
+            None if behind.is_empty() => Ok((host.to_owned(), None)),
+            None => Err("write [ADDRESS]:PORT"),
+        };
+    }
+    match text.split_once(':') {
+        // More than one colon: an IPv6 address without brackets.
+        Some((_, rest)) if rest.contains(':') => Ok((text.to_owned(), None)),
+        Some((host, digits)) => Ok((host.to_owned(), Some(port(digits)?))),
+        None => Ok((text.to_owned(), None)),
+    }
+}
+
+fn host_of(text: &str) -> String {
+    split_port(text).map_or_else(|_| text.to_owned(), |(host, _)| host)
+}
+
+/// The address from which the remote one would be reached. No packet is sent.
+fn primary_ip(remote: Option<SocketAddr>) -> IpAddr {
+    let remote = remote.unwrap_or(SocketAddr::from(([192, 0, 2, 1], 9)));
+    let any = if remote.is_ipv4() {
+        "0.0.0.0:0"
+    } else {
+        "[::]:0"
+    };
+    UdpSocket::bind(any)
+        .and_then(|socket| {
+            socket.connect(remote)?;
+            socket.local_addr()
+        })
+        .map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |addr| addr.ip())
+}
+
+/// The addresses to bind: one, but with `-t ui` all in the injection file.
+fn local_ips(args: &Args, files: &[InjectionFile], own: IpAddr) -> Result<Vec<IpAddr>, Refusal> {
+    if args.mode != Mode::PerAddress {
+        return Ok(vec![own]);
+    }
+    let column = args.ip_field.unwrap_or(0);
+    let mut ips = Vec::new();
+    let Some(file) = files.first() else {
+        return Ok(vec![own]);
+    };
+    for line in 0..file.line_count() {
+        let mut text = Vec::new();
+        file.write_field(line, column, &mut text);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let ip: IpAddr = text.trim().parse().map_err(|_| {
+            Refusal::mistake(format!(
+                "{}: field {column} of line {line} (counted from 0) is no IP address: {text:?}",
+                file.name()
+            ))
+        })?;
+        if !ips.contains(&ip) {
+            ips.push(ip);
+        }
+        if ips.len() > args.sockets_max.min(usize::from(u16::MAX)) {
+            return Err(Refusal::mistake("more local addresses than -max_socket allows"));
+        }
+    }
+    Ok(ips)
+}
+
+fn open_sockets(
+    args: &Args,
+    role: Role,
+    ips: &[IpAddr],
+) -> Result<(WorkerSockets, Vec<SocketAddr>), Refusal> {
+    let tls = match args.transport {
+        Transport::Tls => server_tls(args, role)?,
+        _ => None,
+    };
+    let first = args.local_port.unwrap_or(FIRST_PORT);
+    let tried = if args.local_port.is_some() {
+        0
+    } else {
+        PORTS_TRIED
+    };
+    let mut failure = None;
+    let last = first.saturating_add(tried);
+    for port in (first..=last).chain((tried > 0).then_some(0)) {
+        let mut listeners: Vec<ListenerConfig> = ips
+            .iter()
+            .map(|ip| listener(args, SocketAddr::new(*ip, port), tls.clone()))
+            .collect();
+        if args.mode == Mode::PerCall && args.transport == Transport::Udp && role == Role::Client {
+            listeners.extend(per_call(args, ips));
+        }
+        match bind(&listeners, 1) {
+            Ok(mut all) if !all.is_empty() => {
+                let sockets = all.remove(0);
+                let locals = (0..listeners.len())
+                    .filter_map(|n| sockets.local_addr(ListenerId(u16::try_from(n).ok()?)))
+                    .collect();
+                return Ok((sockets, locals));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let is_taken = error.error.kind() == io::ErrorKind::AddrInUse;
+                failure = Some(error.to_string());
+                if !is_taken {
+                    break;
+                }
+            }
+        }
+    }
+    Err(Refusal {
+        code: exit::BIND,
+        what: failure.unwrap_or_else(|| "no socket could be bound".to_owned()),
+    })
+}
+
+fn listener(args: &Args, addr: SocketAddr, tls: Option<Arc<ServerTls>>) -> ListenerConfig {
+    match (args.transport, tls) {
+        (Transport::Tls, Some(tls)) => ListenerConfig::tls(addr, tls),
+        (Transport::Tls, None) => ListenerConfig::outbound(Transport::Tls, addr),
+        (transport, _) => ListenerConfig::new(transport, addr),
+    }
+}
+
+/// A socket for each call that may be open at a time (`-t un`), as far as
+/// files may be open; past it calls share them.
+fn per_call(args: &Args, ips: &[IpAddr]) -> Vec<ListenerConfig> {
+    let open = args.open_calls_max.unwrap_or(args.default_open_calls());
+    let files = file_limit().saturating_sub(FILES_KEPT);
+    let count = open
+        .min(files)
+        .min(args.sockets_max as u64)
+        .min(u64::from(u16::MAX) - 1);
+    let ip = ips.first().copied();
+    let ip = ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    (0..count)
+        .map(|_| ListenerConfig::new(Transport::Udp, SocketAddr::new(ip, 0)))
+        .collect()
+}
+
+/// Raises the limit of open files as far as it goes; gives what it is.
+pub(crate) fn file_limit() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    match getrlimit(Resource::RLIMIT_NOFILE) {
+        Ok((soft, hard)) if soft < hard => {
+            match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+                Ok(()) => hard,
+                Err(_) => soft,
+            }
+        }
+        Ok((soft, _)) => soft,
+        Err(_) => 1_024,
+    }
+}
+
+fn net_config(args: &Args) -> Result<NetConfig, Refusal> {
+    let mut config = NetConfig {
+        connections_max: args.sockets_max,
+        connections_per_source_max: args.sockets_max,
+        idle_timeout_ms: IDLE_MS,
+        ..NetConfig::default()
+    };
+    if let Some(bytes) = args.buffer_bytes {
+        config.udp_receive_buffer_bytes = bytes;
+    }
+    if let Some(ms) = args.send_timeout_ms {
+        config.connect_timeout_ms = ms;
+    }
+    if args.transport == Transport::Tls {
+        config.client_tls = Some(Arc::new(client_tls(args)?));
+        let handshakes = HandshakeConfig {
+            handshakes_max: args.sockets_max,
+            per_source_max: args.sockets_max,
+            full_queue_max: args.sockets_max,
+            resumed_queue_max: args.sockets_max,
+            ..HandshakeConfig::default()
+        };
+        let pool = HandshakePool::start(handshakes)
+            .map_err(|error| Refusal::fatal(format!("no thread for TLS handshakes: {error}")))?;
+        config.handshakes = Some(pool);
+    }
+    Ok(config)
+}
+
+fn versions(args: &Args) -> Result<Vec<TlsVersion>, Refusal> {
+    match &args.tls_version {
+        None => Ok(TlsVersion::ALL.to_vec()),
+        Some(name) => match TlsVersion::by_name(name) {
+            Ok(version) => Ok(vec![version]),
+            Err(error) => Err(Refusal::mistake(format!("-tls_version {name}: {error}"))),
+        },
+    }
+}
+
+/// As SIPp: without `-tls_ca` any server is believed.
+fn client_tls(args: &Args) -> Result<ClientTls, Refusal> {
+    let build = || {
+        let mut config = ClientTlsConfig::new();
+        config = match &args.tls_ca {
+            Some(roots) => config.roots_pem_files(&[roots])?,
+            None => config.trust_anyone_insecurely(),
+        };
+        if let Some(crl) = &args.tls_crl {
+            config = config.crl_pem_files(&[crl])?;
+        }
+        if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
+            config = config.identity_pem_files(cert, key)?;
+        }
+        Ok::<_, sip_net::TlsError>(config)
+    };
+    build()
+        .map(|config| config.versions(&versions(args).unwrap_or_default()))
+        .and_then(ClientTlsConfig::build)
+        .map_err(|error| Refusal::fatal(format!("TLS: {error}")))
+}
+
+/// The certificates of a listener. A client without certificates does not
+/// listen; SIPp's server would look for the files below, too.
+fn server_tls(args: &Args, role: Role) -> Result<Option<Arc<ServerTls>>, Refusal> {
+    versions(args)?;
+    if role == Role::Client && (args.tls_cert.is_none() || args.tls_key.is_none()) {
+        return Ok(None);
+    }
+    let cert = args.tls_cert.as_deref().unwrap_or(Path::new("cacert.pem"));
+    let key = args.tls_key.as_deref().unwrap_or(Path::new("cakey.pem"));
+    let build = || {
+        let mut config = ServerTlsConfig::new().pair_pem_files(cert, key)?;
+        if let Some(roots) = &args.tls_ca {
+            config = config
+                .client_roots_pem_files(&[roots])?
+                .client_auth(sip_net::ClientAuth::Required);
+        }
+        config.versions(&versions(args).unwrap_or_default()).build()
+    };
+    build()
+        .map(|tls| Some(Arc::new(tls)))
+        .map_err(|error| Refusal::fatal(format!("TLS: {error}")))
+}
+
+impl Args {
+    /// How many calls may be open where `-l` does not say: as many as three
+    /// times the length of a pause makes.
+    pub(crate) fn default_open_calls(&self) -> u64 {
+        if let Some(users) = self.users {
+            return u64::from(users);
+        }
+        let length_s = self.pause_ms.max(1_000) as f64 / 1_000.0;
+        let per_s = self.rate.max(1.0) * 1_000.0 / self.rate_period_ms as f64;
+        (3.0 * length_s * per_s).ceil().max(1.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_have_ports_or_not() {
+        for (text, host, port) in [
+            ("a.example", "a.example", None),
+            ("127.0.0.1:5070", "127.0.0.1", Some(5_070)),
+            ("[::1]:5070", "::1", Some(5_070)),
+            ("[::1]", "::1", None),
+            ("::1", "::1", None),
+        ] {
+            assert_eq!(split_port(text), Ok((host.to_owned(), port)), "{text}");
+        }
+        for text in ["a:0", "a:x", "a:70000", "[::1", "[::1]x"] {
+            assert!(split_port(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn both_built_in_scenarios_compile() {
+        for (name, role) in [("uac", Role::Client), ("uas", Role::Server)] {
+            let args = Args {
+                scenario: From::BuiltIn(name.to_owned()),
+                ..Args::default()
+            };
+            assert_eq!(compile(&args, &[]).unwrap().role(), role);
+        }
+        assert!(built_in("regexp").is_err());
+    }
+}
