@@ -489,7 +489,7 @@ impl Crew {
                 }
             }
         }
-        causes.sort_by(|a, b| b.1.cmp(&a.1));
+        causes.sort_by_key(|cause| std::cmp::Reverse(cause.1));
         draw(&Progress {
             elapsed_ns,
             ready: (sum(|tick| tick.ready), self.agents),
@@ -556,6 +556,7 @@ impl Ran {
             failed,
             rubbish,
             negotiated,
+            ours_late,
             ..
         } = end.record;
         self.figures.merge(&figures);
@@ -588,11 +589,13 @@ impl Ran {
         let sent = transactions.request_retransmitted
             + transactions.response_retransmitted
             + end.agents.answers_retransmitted;
+        let ours = ours_late.min(sent);
         // A response that comes again says that the request was not lost: its
         // first answer was late.
-        let late = transactions.response_absorbed.min(sent);
+        let late = transactions.response_absorbed.min(sent - ours);
+        self.retransmissions.ours += ours;
         self.retransmissions.late += late;
-        self.retransmissions.lost += sent - late;
+        self.retransmissions.lost += sent - ours - late;
         self.retransmissions.received += transactions.request_absorbed
             + transactions.response_absorbed
             + end.agents.acks_retransmitted;

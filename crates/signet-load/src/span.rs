@@ -114,7 +114,7 @@ pub fn duration(text: &str) -> Option<Duration> {
 pub fn show(span: Duration) -> String {
     if span.is_zero() {
         "0".to_owned()
-    } else if span.subsec_micros() % 1_000 != 0 {
+    } else if !span.subsec_micros().is_multiple_of(1_000) {
         format!("{}us", span.as_micros())
     } else if span.subsec_millis() != 0 {
         format!("{}ms", span.as_millis())

@@ -191,3 +191,58 @@ fn complain(code: u8, text: &str) -> u8 {
 fn unix_ms() -> u64 {
     sip_net::clock::unix_ms()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::{Failure, Health};
+
+    fn result(change: impl FnOnce(&mut RunResult)) -> RunResult {
+        let mut result = RunResult::default();
+        result.figures.invites = 100;
+        result.figures.invites_ok = 100;
+        result.health = Health {
+            wall_ns: 1,
+            ..Health::default()
+        };
+        change(&mut result);
+        result
+    }
+
+    fn code(result: &mut RunResult, output: &Output) -> u8 {
+        result.conclude(&output.thresholds);
+        verdict(result, output)
+    }
+
+    #[test]
+    fn one_exit_code_for_each_end() {
+        let plain = Output::default();
+        assert_eq!(code(&mut result(|_| {}), &plain), EXIT_FINE);
+        let fail = |count: u64| {
+            move |result: &mut RunResult| {
+                result.figures.invites_ok -= count;
+                result.figures.invites_failed = count;
+                (0..count).for_each(|_| result.causes.add(Failure::Timeout));
+            }
+        };
+        assert_eq!(code(&mut result(fail(1)), &plain), EXIT_FAILED);
+        let some = Output {
+            failures_max: 0.04,
+            ..Output::default()
+        };
+        assert_eq!(code(&mut result(fail(4)), &some), EXIT_FINE);
+        assert_eq!(code(&mut result(fail(5)), &some), EXIT_FAILED);
+        let strict = Output {
+            thresholds: vec![Threshold::parse("ser < 99").unwrap()],
+            failures_max: 1.0,
+            ..Output::default()
+        };
+        assert_eq!(code(&mut result(|_| {}), &strict), EXIT_FINE);
+        assert_eq!(code(&mut result(fail(5)), &strict), EXIT_FAILED);
+        // A figure that may be the generator's own is nobody's failure.
+        let drops = |result: &mut RunResult| result.health.kernel_drops = 1;
+        assert_eq!(code(&mut result(drops), &strict), EXIT_DOUBT);
+        let interrupted = |result: &mut RunResult| result.interrupted = true;
+        assert_eq!(code(&mut result(interrupted), &plain), EXIT_INTERRUPTED);
+    }
+}

@@ -230,12 +230,6 @@ fn attempt(
         ..settings.clone()
     };
     let ran = run(tried.clone(), control, &mut |_| {})?;
-    let count = |name: &str| {
-        ran.counters
-            .iter()
-            .find(|counter| counter.0 == name)
-            .map_or(0, |c| c.1)
-    };
     if let Some(name) = ran
         .counters
         .iter()
@@ -243,7 +237,6 @@ fn attempt(
     {
         *suite = name.0.to_owned();
     }
-    let _ = count;
     let delay = if ran.figures.srd.count() > 0 {
         &ran.figures.srd
     } else {

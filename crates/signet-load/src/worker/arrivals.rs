@@ -38,7 +38,7 @@ impl Worker {
     }
 
     fn begin(&mut self, flow: Flow, intended_ns: u64, now_ns: u64) -> Result<(), Failure> {
-        let number = self.pick(flow, now_ns).ok_or(NO_AGENT)?;
+        let number = self.pick(flow).ok_or(NO_AGENT)?;
         let begun = self.begin_on(number, flow, intended_ns, now_ns);
         if begun.is_err() && self.is_exclusive() {
             self.seats.free(number);
@@ -47,16 +47,14 @@ impl Worker {
     }
 
     /// Whose turn it is.
-    fn pick(&mut self, flow: Flow, now_ns: u64) -> Option<u32> {
+    fn pick(&mut self, flow: Flow) -> Option<u32> {
         let must_be_registered =
             flow.needs_registration() || flow == Flow::Call && self.shared.settings.register_first;
         let fits = |seat: &Seat| seat.is_ready && (seat.is_registered || !must_be_registered);
         if !self.is_exclusive() {
             return self.seats.next(fits);
         }
-        self.seats
-            .take_free(fits)
-            .or_else(|| self.seat_more(now_ns))
+        self.seats.take_free(fits).or_else(|| self.seat_more())
     }
 
     fn begin_on(

@@ -551,7 +551,7 @@ impl Worker {
         let now_ns = self.clock.now_ns();
         self.is_idle = is_idle;
         let now_ms = to_ms(now_ns);
-        self.agents.handle_timers(now_ms, &mut self.outbox);
+        self.handle_timers(now_ms);
         while let Some(event) = self.agents.poll_event() {
             self.heard.push(Heard::Sip {
                 at_ns: now_ns,
@@ -572,6 +572,28 @@ impl Worker {
         }
         self.due = due;
         Ok(())
+    }
+
+    /// Does what is due in the transactions, and says of what is sent again
+    /// whose fault that is.
+    fn handle_timers(&mut self, now_ms: u64) {
+        let sent_again = |agents: &UserAgents| {
+            let transactions = agents.transaction_counters();
+            transactions.request_retransmitted
+                + transactions.response_retransmitted
+                + agents.counters().answers_retransmitted
+        };
+        let before = sent_again(&self.agents);
+        let due_ms = self.agents.next_deadline_ms().unwrap_or(u64::MAX);
+        self.agents.handle_timers(now_ms, &mut self.outbox);
+        let again = sent_again(&self.agents) - before;
+        // The answer may have waited here for as long as this worker was late.
+        if now_ms.saturating_sub(due_ms) > self.shared.settings.timers.t1_ms / 2 {
+            self.record.ours_late += again;
+        }
+        for _ in 0..again {
+            self.record.second.retransmitted();
+        }
     }
 
     /// How long nothing is due.

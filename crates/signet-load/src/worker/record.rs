@@ -80,6 +80,8 @@ pub(crate) struct Recorder {
     pub(crate) failed: u64,
     /// Datagrams and messages that were no SIP.
     pub(crate) rubbish: u64,
+    /// Messages that were sent again while this worker was itself late.
+    pub(crate) ours_late: u64,
 }
 
 impl Recorder {
@@ -98,6 +100,7 @@ impl Recorder {
             ended: 0,
             failed: 0,
             rubbish: 0,
+            ours_late: 0,
         }
     }
 

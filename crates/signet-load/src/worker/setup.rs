@@ -6,7 +6,7 @@ use sip_msg::{ConnId, ListenerId, Transport};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use super::jobs::{NO_SEAT, Purpose, RequestSlot};
+use super::jobs::{Purpose, RequestSlot};
 use super::{Due, Place, Unsent, Worker};
 use crate::cause::of_end;
 use crate::clock::{NS_PER_MS, to_ms};
@@ -232,7 +232,7 @@ impl Worker {
     }
 
     /// One seat more, for a job that has a connection to itself.
-    pub(super) fn seat_more(&mut self, _now_ns: u64) -> Option<u32> {
+    pub(super) fn seat_more(&mut self) -> Option<u32> {
         if self.shared.settings.users.count() > 0 {
             return None;
         }
@@ -377,7 +377,6 @@ impl Worker {
         transport: Transport,
     ) -> Option<AgentConfig> {
         let local = self.net.local_addr(listener)?;
-        let _ = NO_SEAT;
         Some(AgentConfig {
             aor: format!("sip:answer@{local}"),
             contact: format!("sip:answer@{local};transport={}", transport.uri_name()),

@@ -121,9 +121,12 @@ fn peer(addr: SocketAddr, run: impl FnOnce(&AtomicBool, &AtomicU64) + Send + 'st
 pub fn read_some(stream: &mut TcpStream, ends: &AtomicBool) {
     let mut buffer = [0; 4_096];
     while !ends.load(Ordering::Relaxed) {
-        match stream.read(&mut buffer) {
-            Ok(_) => return,
-            Err(_) => {}
+        // What came does not matter, nor whether the end did.
+        if stream
+            .read(&mut buffer)
+            .is_ok_and(|length| length <= buffer.len())
+        {
+            return;
         }
     }
 }
