@@ -181,9 +181,13 @@ impl UserAgents {
         let timer = std::mem::take(&mut call.timer);
         let invite = call.invite.take();
         let is_unwanted = call.is_unwanted;
+        let server = call.invite_server;
         self.wheel.cancel(timer);
         if let Some(invite) = invite {
             self.pool.recycle(invite);
+        }
+        if let Some(server) = server {
+            self.keep_for_repeats(now_ms, server);
         }
         self.push(Event::Established { call: CallKey(key) });
         if is_unwanted {

@@ -27,6 +27,13 @@ pub struct Config {
     /// can come any more (64 times T1). Without it such a response is ignored,
     /// and a load of many short calls takes less memory.
     pub linger: bool,
+    /// For how long an answer is kept after nothing more should come: after the
+    /// ACK of an INVITE, and after the answer to any other request. `None` for
+    /// as long as RFC 3261 17.2 and RFC 6026 say, 64 times T1: a load of many
+    /// short calls then holds 32 seconds' worth of transactions. With T4, "the
+    /// maximum duration a message will remain in the network", a request that
+    /// comes again later is answered 481, or 404, or is a new one.
+    pub keep_answers_ms: Option<u64>,
     /// Whether every request of an agent is sent to its proxy, wherever the
     /// dialog's routes and its peer's contact lead: what a proxy is loaded
     /// with then does not depend on its record-routing. Request-URI and Route
@@ -55,6 +62,7 @@ impl Config {
             setup_timeout_ms: 180_000,
             credentials_first: true,
             linger: true,
+            keep_answers_ms: None,
             always_proxy: false,
             is_registrar: false,
             session: DEFAULT_SESSION.to_vec(),

@@ -29,9 +29,13 @@ impl UserAgents {
         {
             Incoming::New(server) => {
                 self.counters.requests += 1;
+                let is_invite = request.method() == Method::Invite;
                 // The INVITE of a call is kept; everything else is used again.
                 if let Some(request) = self.take_new(now_ms, flow.listener, server, request, out) {
                     self.pool.recycle(request);
+                }
+                if !is_invite {
+                    self.keep_for_repeats(now_ms, server);
                 }
                 return;
             }

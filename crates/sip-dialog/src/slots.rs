@@ -39,6 +39,13 @@ impl<T: Reset> Slots<T> {
         }
     }
 
+    /// Takes room for so many more at once.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let more = more.min(self.max);
+        self.entries.reserve(more);
+        self.free.reserve(more);
+    }
+
     /// Takes a slot, whose value is as `reset` left it.
     pub(crate) fn insert(&mut self) -> Option<Key> {
         if self.live >= self.max {

@@ -9,7 +9,7 @@ use crate::random::Random;
 use crate::request::Exchange;
 use crate::slots::{Key, Slots};
 use sip_msg::{ConnId, Flow, ListenerId, Message, Outbox, Pool, Target};
-use sip_txn::{ClientId, Response, Transactions};
+use sip_txn::{ClientId, Response, ServerId, Transactions};
 use std::collections::VecDeque;
 use wheel::Wheel;
 
@@ -64,7 +64,8 @@ pub(crate) enum Context {
 /// Many user agents, sans-IO: see the crate's documentation for the loop.
 ///
 /// - **Setting up**: [`add_agent`](Self::add_agent), [`remove_agent`](Self::remove_agent),
-///   [`set_proxy`](Self::set_proxy), [`set_catch_all`](Self::set_catch_all).
+///   [`set_proxy`](Self::set_proxy), [`set_catch_all`](Self::set_catch_all),
+///   [`reserve`](Self::reserve).
 /// - **Acting**: [`register`](Self::register), [`options`](Self::options),
 ///   [`message`](Self::message), [`invite`](Self::invite), [`ring`](Self::ring),
 ///   [`answer`](Self::answer), [`reject`](Self::reject), [`hang_up`](Self::hang_up).
@@ -88,6 +89,9 @@ pub struct UserAgents {
     pub(crate) scratch: Vec<u8>,
     /// Who takes what is for nobody else, for each listener.
     pub(crate) catch_all: Vec<(ListenerId, Key)>,
+    /// Server transactions that are only kept for what may come again, and
+    /// until when: in the order of their times.
+    pub(crate) kept: VecDeque<(u64, ServerId)>,
     due: Vec<Key>,
 }
 
@@ -107,6 +111,7 @@ impl UserAgents {
             counters: Counters::default(),
             scratch: Vec::new(),
             catch_all: Vec::new(),
+            kept: VecDeque::new(),
             due: Vec::new(),
             config,
         }
@@ -174,6 +179,14 @@ impl UserAgents {
         }
         self.directory
             .join_conn(&mut self.agents, agent.0, &self.random);
+    }
+
+    /// Takes room for so many calls, and client and server transactions, at
+    /// once: tables that grow under load are copied, and what is due meanwhile
+    /// waits.
+    pub fn reserve(&mut self, calls: usize, clients: usize, servers: usize) {
+        self.calls.reserve(calls);
+        self.transactions.reserve(clients, servers);
     }
 
     /// A message to fill and to give to [`UserAgents::handle_message`].
@@ -246,6 +259,12 @@ impl UserAgents {
     pub fn handle_timers(&mut self, now_ms: u64, out: &mut Outbox) {
         self.transactions.handle_timers(now_ms, out);
         self.take_transaction_events(now_ms, out);
+        while let Some(&(until_ms, server)) = self.kept.front()
+            && until_ms <= now_ms
+        {
+            self.kept.pop_front();
+            self.transactions.release_server(server);
+        }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(now_ms, |call| due.push(call));
         for call in due.drain(..) {
@@ -299,6 +318,14 @@ impl UserAgents {
     /// The agent of a call.
     pub fn agent_of(&self, call: CallKey) -> Option<AgentKey> {
         self.calls.get(call.0)?.agent.map(AgentKey)
+    }
+
+    /// Nothing more should come for this transaction, unless it comes again.
+    pub(crate) fn keep_for_repeats(&mut self, now_ms: u64, server: ServerId) {
+        if let Some(keep_ms) = self.config.keep_answers_ms {
+            self.kept
+                .push_back((now_ms.saturating_add(keep_ms), server));
+        }
     }
 
     pub(crate) fn push(&mut self, event: Event) {

@@ -141,6 +141,10 @@ impl Servers {
         }
     }
 
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more);
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.len
     }

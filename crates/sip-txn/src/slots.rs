@@ -23,6 +23,13 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Takes room for so many more at once.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        let more = more.min(SLOT_MAX);
+        self.slots.reserve(more);
+        self.free.reserve(more);
+    }
+
     /// `None` when all [`SLOT_MAX`] slots are taken.
     pub(crate) fn insert(&mut self, value: T) -> Option<Name> {
         if let Some(number) = self.free.pop() {

@@ -65,6 +65,13 @@ impl Transactions {
         }
     }
 
+    /// Takes room for so many more of each at once: tables that grow under load
+    /// are copied, and what is due meanwhile waits.
+    pub fn reserve(&mut self, clients: usize, servers: usize) {
+        self.clients.reserve(clients);
+        self.servers.reserve(servers);
+    }
+
     /// Whether a [`sip_msg::Send::cookie`] is one of this layer's. They have the
     /// top bit clear: a caller's own cookies should have it set.
     pub fn is_cookie(cookie: u64) -> bool {

@@ -132,6 +132,39 @@ pub(crate) struct Final {
     pub(crate) waited_ns: u64,
 }
 
+/// What will be under way at the same time, by the rate that is asked for.
+struct Room {
+    calls: usize,
+    clients: usize,
+    servers: usize,
+}
+
+impl Room {
+    /// More is never taken at once, however high the rate.
+    const MAX: f64 = 1_000_000.0;
+
+    fn of(settings: &Settings, place: &Place) -> Self {
+        let rate_per_s = match (&settings.schedule, &place.target) {
+            (Some(schedule), Some(_)) => schedule.rate_max_per_s() / place.of as f64,
+            _ => 0.0,
+        };
+        let lasting = |seconds: f64| (rate_per_s * seconds * 1.25).min(Self::MAX) as usize;
+        let held_s =
+            settings.hold.mean().as_secs_f64() + settings.answering.ring.mean().as_secs_f64();
+        let kept_s = settings.timers.t4_ms as f64 / 1e3;
+        let sides = if place.answering.is_some() { 2.0 } else { 1.0 };
+        Self {
+            calls: lasting(held_s * sides + 0.1),
+            clients: lasting(held_s + kept_s),
+            servers: if sides > 1.0 {
+                lasting(held_s + 2.0 * kept_s)
+            } else {
+                0
+            },
+        }
+    }
+}
+
 /// What the kernel's scheduler says of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuTime {
@@ -263,9 +296,17 @@ impl Worker {
             u64::try_from(settings.answer_timeout.as_millis()).unwrap_or(u64::MAX);
         config.credentials_first = settings.credentials_first;
         config.linger = false;
+        config.keep_answers_ms = Some(settings.timers.t4_ms);
         config.always_proxy = !settings.follow_routes;
         config.is_registrar = settings.answering.is_registrar;
         config.user_agent = "signet-load".to_owned();
+        let mut agents = UserAgents::new(config, now_ms);
+        let Room {
+            calls,
+            clients,
+            servers,
+        } = Room::of(settings, &place);
+        agents.reserve(calls, clients, servers);
         let seats = Seats::new(setup::seat_count(settings, &place));
         let pacer = settings
             .schedule
@@ -276,7 +317,7 @@ impl Worker {
         Self {
             dealer: Dealer::new(&settings.mix),
             dice: Dice::new(settings.seed ^ (place.index as u64) << 32),
-            agents: UserAgents::new(config, now_ms),
+            agents,
             agenda: Wheel::with_tick(now_ms, 1),
             outbox: Outbox::default(),
             pacer,
