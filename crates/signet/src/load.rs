@@ -1,5 +1,6 @@
 //! `signet load`: the command line, turned into settings.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +26,13 @@ pub(crate) enum LoadCommand {
     Answer(Box<AnswerOptions>),
     /// Search the largest rate that is held
     Peak(Box<PeakOptions>),
+    /// Run a scenario of SIPp's, with SIPp's options: -sf FILE, -sn uac, ...
+    #[command(disable_help_flag = true)]
+    Sipp {
+        /// As SIPp takes them; -h lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
     /// Compare two results and tell noise from change
     Compare {
         /// The earlier one
@@ -383,6 +391,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
         LoadCommand::Register(options) => options.run(),
         LoadCommand::Answer(options) => options.run(),
         LoadCommand::Peak(options) => options.run(),
+        LoadCommand::Sipp { arguments } => Ok(signet_sipp::run(arguments)),
         LoadCommand::Compare { a, b } => Ok(app::compare(&a, &b)),
     };
     outcome.unwrap_or_else(|error| {
