@@ -270,7 +270,7 @@ fn canonical_name(name: &str) -> String {
     )
 }
 
-fn general_name(name: &GeneralName<'_>) -> Option<String> {
+pub(crate) fn general_name(name: &GeneralName<'_>) -> Option<String> {
     match name {
         GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
         GeneralName::IPAddress(bytes) => match bytes.len() {
@@ -286,7 +286,7 @@ fn general_name(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-fn first_pem(bytes: &[u8]) -> Option<Pem> {
+pub(crate) fn first_pem(bytes: &[u8]) -> Option<Pem> {
     Pem::iter_from_buffer(bytes).next()?.ok()
 }
 

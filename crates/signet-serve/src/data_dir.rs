@@ -6,6 +6,7 @@
 //! | `ca.pem`, `ca.key` | the private certificate authority |
 //! | `server.pem`, `server.key` | the server's certificate, by that authority |
 //! | `node.secret` | the secret from which the keys for nonces are derived |
+//! | `ticket.secret` | the secret from which the keys of TLS session tickets are derived |
 //! | `domain` | the default domain, that of the last start |
 //! | `signet.db` | subscribers, bindings and domains |
 //! | `listeners.json` | while a server runs: its process and its addresses |
@@ -117,31 +118,26 @@ impl DataDir {
 
     /// The node's secret, made at the first start.
     pub fn node_secret(&self) -> Result<Zeroizing<[u8; 32]>, Error> {
-        let path = self.file("node.secret");
-        let mut secret = Zeroizing::new([0; 32]);
-        match File::open(&path) {
-            Ok(mut file) => {
-                refuse_readable_by_others(&path)?;
-                let mut text = Zeroizing::new(String::new());
-                let whole =
-                    file.read_to_string(&mut text).is_ok() && hex_to(text.trim(), &mut *secret);
-                if !whole {
-                    return Err(Error::new(
-                        format!(
-                            "{} does not hold a secret of 64 hexadecimal digits",
-                            path.display()
-                        ),
-                        "put the file back, or remove it: phones then are challenged anew, and nothing else is lost",
-                    ));
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                crate::random_bytes(&mut *secret)?;
-                let text = Zeroizing::new(to_hex(&*secret));
-                self.write("node.secret", text.as_bytes(), 0o600)?;
-            }
-            Err(error) => return Err(Error::file("read", &path, &error)),
+        self.secret("node.secret", "phones then are challenged anew")
+    }
+
+    /// The secret of session tickets, made at the first start.
+    pub fn ticket_secret(&self) -> Result<Zeroizing<[u8; 32]>, Error> {
+        self.secret("ticket.secret", "sessions then begin with a full handshake")
+    }
+
+    fn secret(&self, name: &str, when_lost: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
+        let path = self.file(name);
+        if path.exists() {
+            return read_secret(
+                &path,
+                &format!("put the file back, or remove it: {when_lost}, and nothing else is lost"),
+            );
         }
+        let mut secret = Zeroizing::new([0; 32]);
+        crate::random_bytes(&mut *secret)?;
+        let text = Zeroizing::new(to_hex(&*secret));
+        self.write(name, text.as_bytes(), 0o600)?;
         Ok(secret)
     }
 
@@ -224,6 +220,25 @@ pub(crate) fn refuse_readable_by_others(path: &Path) -> Result<(), Error> {
     ))
 }
 
+/// Reads a secret of 64 hexadecimal digits; `remedy` is for a file that holds
+/// something else.
+pub(crate) fn read_secret(path: &Path, remedy: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
+    let mut file = File::open(path).map_err(|error| Error::file("read", path, &error))?;
+    refuse_readable_by_others(path)?;
+    let mut text = Zeroizing::new(String::new());
+    let mut secret = Zeroizing::new([0; 32]);
+    if file.read_to_string(&mut text).is_ok() && hex_to(text.trim(), &mut *secret) {
+        return Ok(secret);
+    }
+    Err(Error::new(
+        format!(
+            "{} does not hold a secret of 64 hexadecimal digits",
+            path.display()
+        ),
+        remedy,
+    ))
+}
+
 /// The machine's own name as a domain.
 fn machine_domain() -> Domain {
     nix::unistd::gethostname()
@@ -276,6 +291,10 @@ mod tests {
         assert_eq!(mode(&data.file("node.secret")), 0o600);
         assert_ne!(*secret, [0; 32]);
         assert_eq!(*data.node_secret().unwrap(), *secret);
+        let tickets = data.ticket_secret().unwrap();
+        assert_eq!(mode(&data.file("ticket.secret")), 0o600);
+        assert_ne!(*tickets, *secret);
+        assert_eq!(*data.ticket_secret().unwrap(), *tickets);
     }
 
     #[test]

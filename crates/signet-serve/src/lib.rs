@@ -16,6 +16,7 @@ mod store_link;
 mod system;
 #[cfg(test)]
 mod testing;
+mod tls_report;
 pub mod trace;
 mod worker;
 

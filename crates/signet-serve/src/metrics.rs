@@ -4,16 +4,17 @@
 mod page;
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use sip_net::HandshakePool;
+use sip_net::{HandshakePool, HandshakeTally, clock};
 
 use crate::Error;
+use crate::tls_report::{self, ListenerTls};
 use crate::worker::{Control, Phase};
 
 /// What is asked for figures.
@@ -24,6 +25,31 @@ pub(crate) struct Sources {
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     pub(crate) started_unix_s: u64,
+    /// The listeners' names, by their number.
+    pub(crate) listeners: Vec<String>,
+    /// What the TLS listeners show, by the listeners' number.
+    pub(crate) tls: Mutex<Vec<Option<ListenerTls>>>,
+}
+
+impl Sources {
+    pub(crate) fn set_tls(&self, shown: Vec<Option<ListenerTls>>) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+    }
+
+    /// What the TLS listeners show, named by their real addresses.
+    fn tls(&self) -> Vec<Option<ListenerTls>> {
+        let mut shown = self
+            .tls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for (listener, place) in shown.iter_mut().zip(&self.listeners) {
+            if let Some(listener) = listener {
+                listener.place.clone_from(place);
+            }
+        }
+        shown
+    }
 }
 
 /// Binds the address; [`serve`] answers on it.
@@ -38,7 +64,7 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<TcpListener, Error> {
     })
 }
 
-/// Answers `/metrics`, `/health` and `/ready`.
+/// Answers `/metrics`, `/tls`, `/health` and `/ready`.
 pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -49,6 +75,7 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     };
     let router = Router::new()
         .route("/metrics", get(metrics))
+        .route("/tls", get(tls))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready))
         .with_state(sources);
@@ -61,6 +88,22 @@ async fn metrics(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
     (
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
         page::render(&sources),
+    )
+}
+
+/// What an auditor is told: `signet tls` prints it.
+async fn tls(State(sources): State<Arc<Sources>>) -> String {
+    let snapshots = sources.control.snapshots();
+    let listeners = page::listener_tallies(&snapshots);
+    let mut opened = HandshakeTally::default();
+    for snapshot in &snapshots {
+        opened.add(&snapshot.opened_tls);
+    }
+    tls_report::render(
+        &sources.tls(),
+        Some(&listeners),
+        Some(&opened),
+        clock::unix_ms() / 1_000,
     )
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sip_msg::Transport;
 
-use super::{Config, Fault, VERSION};
+use super::{ClientCertificates, Config, Fault, ListenSecurity, Revocation, VERSION};
 
 impl Config {
     /// Everything that is wrong between the parts. A file must give its version.
@@ -43,19 +43,15 @@ impl Config {
                     "write another port, or drop one of the two",
                 );
             }
-            let security = &listen.security;
             if on.transport == Transport::Tls {
-                if security.certificate.is_some() != security.key.is_some() {
-                    faults.add(
-                        &format!("listen.{nth}.security"),
-                        "a certificate needs its key, and a key its certificate",
-                        "write both: security = { certificate = \"FILE\", key = \"FILE\" }; or neither, to use the data folder's own",
-                    );
-                }
-            } else if security.certificate.is_some() || security.key.is_some() {
+                check_security(&listen.security, &format!("listen.{nth}.security"), faults);
+            } else if listen.security != ListenSecurity::default() {
                 faults.add(
                     &format!("listen.{nth}.security"),
-                    &format!("{} has no certificate", on.transport.uri_name()),
+                    &format!(
+                        "{} has no certificate and no handshake",
+                        on.transport.uri_name()
+                    ),
                     "listen on tls:ADDRESS:PORT, or drop it",
                 );
             }
@@ -145,6 +141,13 @@ impl Config {
     }
 
     fn check_numbers(&self, faults: &mut Faults) {
+        if self.tls.revocation == Revocation::Strict && self.tls.crls.is_empty() {
+            faults.add(
+                "tls.revocation",
+                "without a revocation list no peer can be reached over TLS",
+                "name lists: crls = [\"FILE\"], or write revocation = \"lenient\"",
+            );
+        }
         let registrar = &self.registrar;
         if !(registrar.expires_min_s..=registrar.expires_max_s)
             .contains(&registrar.expires_default_s)
@@ -216,6 +219,48 @@ impl Config {
                 );
             }
         }
+    }
+}
+
+fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
+    if security.certificate.is_some() != security.key.is_some() {
+        faults.add(
+            at,
+            "a certificate needs its key, and a key its certificate",
+            "write both: security = { certificate = \"FILE\", key = \"FILE\" }; or neither, to use the data folder's own",
+        );
+    }
+    if let Err(error) = security.check_algorithms() {
+        let (what, remedy) = error.reason.split_once("; ").unwrap_or((&error.reason, ""));
+        let key = if security.versions.is_empty() || what.starts_with("no cipher suite fits") {
+            "versions"
+        } else if security.suites.is_empty() {
+            "suites"
+        } else {
+            "groups"
+        };
+        faults.add(&format!("{at}.{key}"), what, remedy);
+    }
+    if security.client_certificates == ClientCertificates::Off {
+        let idle = [
+            ("client_roots", security.client_roots.is_empty()),
+            ("crls", security.crls.is_empty()),
+        ];
+        for (key, is_empty) in idle {
+            if !is_empty {
+                faults.add(
+                    &format!("{at}.{key}"),
+                    "clients are not asked for certificates, so nothing is checked by it",
+                    "write client_certificates = \"optional\" or \"required\", or drop it",
+                );
+            }
+        }
+    } else if security.revocation == Revocation::Strict && security.crls.is_empty() {
+        faults.add(
+            &format!("{at}.revocation"),
+            "without a revocation list no client can be let in",
+            "name lists: crls = [\"FILE\"], or write revocation = \"lenient\"",
+        );
     }
 }
 

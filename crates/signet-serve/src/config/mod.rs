@@ -11,6 +11,7 @@ mod check;
 mod diagnose;
 mod restart;
 mod sections;
+mod tls;
 mod values;
 
 use std::path::{Path, PathBuf};
@@ -19,9 +20,12 @@ use serde::Deserialize;
 
 pub use diagnose::{ConfigError, Fault};
 pub use sections::{
-    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen,
-    ListenSecurity, Log, LogLevel, Metrics, Mode, PeerSecurity, Proxy, Registrar, Route, Timers,
-    Tls, Trusted,
+    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen, Log,
+    LogLevel, Metrics, Mode, PeerSecurity, Proxy, Registrar, Route, Timers, Trusted,
+};
+pub use tls::{
+    CertificatePair, ClientCertificates, GroupName, KeyUsage, ListenSecurity, Revocation,
+    SuiteName, Tls, VersionName,
 };
 pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
 
@@ -173,16 +177,10 @@ impl Config {
         let of_listeners = self
             .listen
             .iter_mut()
-            .flat_map(|listen| {
-                [
-                    listen.security.certificate.as_mut(),
-                    listen.security.key.as_mut(),
-                ]
-            })
-            .flatten();
+            .flat_map(|listen| listen.security.paths_mut());
         std::iter::once(&mut self.data)
             .chain(of_listeners)
-            .chain(self.tls.trust.iter_mut())
+            .chain(self.tls.paths_mut())
     }
 }
 

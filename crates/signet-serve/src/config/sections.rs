@@ -1,10 +1,10 @@
 //! The tables of a configuration and their defaults.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::tls::ListenSecurity;
 use super::values::{
     Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, within,
 };
@@ -44,16 +44,6 @@ pub struct Listen {
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
-}
-
-/// A listener's certificate; without one, that of the data folder's own CA.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ListenSecurity {
-    /// PEM file: the chain, the server's own certificate first.
-    pub certificate: Option<PathBuf>,
-    /// PEM file: its private key.
-    pub key: Option<PathBuf>,
 }
 
 /// Digest authentication.
@@ -286,36 +276,6 @@ impl Default for Timers {
             t2_ms: timers.t2_ms,
             t4_ms: timers.t4_ms,
             d_ms: timers.d_ms,
-        }
-    }
-}
-
-/// TLS, as far as it is not a listener's own.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Tls {
-    /// PEM files with the authorities that peers may be certified by; the
-    /// data folder's own CA always counts.
-    pub trust: Vec<PathBuf>,
-    /// Threads that do handshakes.
-    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
-    pub handshake_threads: usize,
-    /// Handshakes under way.
-    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
-    pub handshakes_max: usize,
-    /// How long a handshake may take.
-    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
-    pub handshake_timeout_ms: u64,
-}
-
-impl Default for Tls {
-    fn default() -> Self {
-        let pool = sip_net::HandshakeConfig::default();
-        Self {
-            trust: Vec::new(),
-            handshake_threads: pool.threads,
-            handshakes_max: pool.handshakes_max,
-            handshake_timeout_ms: pool.timeout_ms,
         }
     }
 }

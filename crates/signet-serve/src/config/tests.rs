@@ -53,6 +53,18 @@ fn the_complete_example_holds_the_defaults() {
     let text = std::fs::read_to_string(etc().join("signet.toml")).unwrap();
     let mut given = parse(&text).unwrap();
     assert_eq!(given.listen.len(), 3);
+    for listen in &given.listen {
+        assert_eq!(listen.security, ListenSecurity::default());
+    }
+    for key in [
+        "versions = ",
+        "suites = ",
+        "groups = ",
+        "client_roots = ",
+        "crls = ",
+    ] {
+        assert!(text.lines().any(|line| line.starts_with(key)), "{key}");
+    }
     given.listen.clear();
     given.version = None;
     assert_eq!(format!("{given:#?}"), format!("{:#?}", Config::default()));
@@ -238,4 +250,48 @@ fn no_text_makes_the_reader_panic() {
             assert!(!error.to_string().is_empty());
         }
     }
+}
+
+#[test]
+fn what_a_tls_listener_cannot_do_is_pointed_at() {
+    let listener = "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\n[listen.security]\n";
+    for (text, expected) in [
+        (
+            "suites = [\"RC4-MD5\"]\n",
+            "test.toml:5:10: there is no cipher suite 'RC4-MD5'",
+        ),
+        ("groups = [\"P-521\"]\n", "give one of X25519, P-256"),
+        ("versions = [\"1.1\"]\n", "give 1.2 or 1.3"),
+        ("versions = []\n", "test.toml:5:12: no TLS version is left"),
+        ("suites = []\n", "test.toml:5:10: no cipher suite is left"),
+        (
+            "groups = []\n",
+            "test.toml:5:10: no key-exchange group is left",
+        ),
+        (
+            "versions = [\"1.3\"]\nsuites = [\"ECDHE-RSA-AES128-GCM-SHA256\"]\n",
+            "test.toml:5:12: no cipher suite fits TLS 1.3",
+        ),
+        (
+            "client_roots = [\"ca.pem\"]\n",
+            "test.toml:5:16: clients are not asked",
+        ),
+        (
+            "client_certificates = \"maybe\"\n",
+            "write one of: off, optional, required",
+        ),
+        (
+            "client_certificates = \"required\"\nrevocation = \"strict\"\n",
+            "test.toml:6:14: without a revocation list",
+        ),
+        ("certificates = [{ cert = \"c\" }]\n", "`key` is missing"),
+    ] {
+        let error = error_of(&format!("{listener}{text}"));
+        assert!(error.contains(expected), "{expected:?} is not in:\n{error}");
+    }
+    let both = "certificate = \"a\"\nkey = \"b\"\ncertificates = [{ cert = \"c\", key = \"d\" }]\n";
+    let config = parse(&format!("{listener}{both}")).unwrap();
+    let pairs: Vec<_> = config.listen[0].security.pairs().collect();
+    assert_eq!(pairs.len(), 2);
+    assert_eq!(pairs[1].0, ".certificates.0");
 }

@@ -3,7 +3,11 @@
 //! Longer than other files because it is a list: a name, a help text and where
 //! the number comes from, for each.
 
+mod tls;
+
 use std::fmt::Write as _;
+
+pub(super) use tls::listener_tallies;
 
 use sip_net::{CloseReason, TransportCounters};
 
@@ -41,6 +45,47 @@ pub(super) fn render(sources: &Sources) -> String {
     ] {
         page.sample("signet_tls_handshakes_total", &[("end", end)], count);
     }
+
+    for (name, help, value) in [
+        (
+            "signet_tls_refused_source_total",
+            "TLS handshakes refused, because their source had too many under way.",
+            handshakes.refused_source,
+        ),
+        (
+            "signet_tls_refused_full_total",
+            "TLS handshakes refused, because too many full ones waited.",
+            handshakes.refused_full,
+        ),
+        (
+            "signet_tls_refused_resumed_total",
+            "TLS handshakes refused, because too many resumptions waited.",
+            handshakes.refused_resumed,
+        ),
+    ] {
+        page.counter(name, help, value);
+    }
+    page.gauge(
+        "signet_tls_full_waiting",
+        "Clients waiting for the turn of their full TLS handshake.",
+        handshakes.full_waiting,
+    );
+    page.gauge(
+        "signet_tls_resumed_waiting",
+        "Clients waiting for the turn of their TLS resumption.",
+        handshakes.resumed_waiting,
+    );
+    page.head(
+        "signet_tls_threads_cpu_seconds_total",
+        "CPU time of the threads that do TLS handshakes.",
+        "counter",
+    );
+    page.sample_us(
+        "signet_tls_threads_cpu_seconds_total",
+        &[],
+        handshakes.cpu_us,
+    );
+    tls::listeners(&mut page, sources, &snapshots);
 
     page.gauge(
         "signet_users_registered",
@@ -570,6 +615,12 @@ impl Page {
         }
     }
 
+    /// A time in microseconds, in seconds.
+    fn sample_us(&mut self, name: &str, labels: &[(&str, &str)], value_us: u64) {
+        let (seconds, rest) = (value_us / 1_000_000, value_us % 1_000_000);
+        self.sample_text(name, labels, &format!("{seconds}.{rest:06}"));
+    }
+
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "counter");
         self.sample(name, &[], value);
@@ -585,6 +636,10 @@ impl Page {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.sample_text(name, labels, &value.to_string());
+    }
+
+    fn sample_text(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
         self.text.push_str(name);
         for (nth, (label, text)) in labels.iter().enumerate() {
             let _ = write!(

@@ -1,118 +1,390 @@
-//! The certificates of the listeners: the operator's own, or the data
-//! folder's authority's.
+//! What TLS shows and believes: the certificates of the listeners, the
+//! operator's own or the data folder's authority's; whom clients and peers are
+//! certified by; the keys of session tickets.
+//!
+//! It is read in one step and taken into service in another, so that a reload
+//! changes everything or nothing.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use sip_msg::Transport;
-use sip_net::{ClientTls, ServerTls, TlsError};
-use zeroize::Zeroizing;
+use sip_net::{
+    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TicketKeys, TlsError, clock,
+};
 
 use crate::Error;
-use crate::ca::{Ca, machine_names};
-use crate::config::{Config, Domain, Fault};
-use crate::data_dir::{DataDir, refuse_readable_by_others};
+use crate::ca::{Ca, Issued, machine_names};
+use crate::config::{Config, Domain, Fault, ListenSecurity, Tls};
+use crate::data_dir::{DataDir, read_secret, refuse_readable_by_others};
 use crate::plan::PlannedListener;
+use crate::tls_report::{ListenerTls, ShownCertificate};
 
-/// One certificate for each listener; none where it has no TLS.
+/// What handshakes are made from.
 pub(super) struct Identity {
-    pub(super) listeners: Vec<Option<Certificate>>,
+    /// One for each listener; none where it has no TLS.
+    pub(super) listeners: Vec<Option<Arc<ServerTls>>>,
+    /// For connections that this server opens.
+    pub(super) client: Arc<ClientTls>,
+    client_print: u64,
+    shown: Vec<Option<ListenerTls>>,
 }
 
-/// A certificate that was read and found good, and what it was read from.
-pub(super) struct Certificate {
-    chain: Vec<u8>,
-    key: Zeroizing<Vec<u8>>,
-    pub(super) tls: Arc<ServerTls>,
+/// What was read for an [`Identity`], and found good.
+pub(super) struct Material {
+    listeners: Vec<Option<ServerTlsConfig>>,
+    client: ClientTlsConfig,
+    client_print: u64,
+    shown: Vec<Option<ListenerTls>>,
 }
 
-impl Identity {
-    /// Reads every certificate and key, or fails as a whole.
-    pub(super) fn load(
+impl Material {
+    /// Reads every certificate, key, list and secret, or fails as a whole.
+    pub(super) fn read(
+        config: &Config,
         data: &DataDir,
         domains: &[Domain],
         planned: &[PlannedListener],
     ) -> Result<Self, Error> {
         let ca = Ca::open_or_init(data)?;
         let own = ca.server_certificate(data, &names(domains, planned))?;
-        let listeners = planned
-            .iter()
-            .map(|listener| {
-                if listener.at.transport != Transport::Tls {
-                    return Ok(None);
-                }
-                let security = &listener.security;
-                match (&security.certificate, &security.key) {
-                    (Some(certificate), Some(key)) => Certificate::read(certificate, key).map(Some),
-                    _ => Certificate::read(&own.certificate, &own.key).map(Some),
-                }
-            })
-            .collect::<Result<_, Error>>()?;
-        Ok(Self { listeners })
-    }
-
-    /// Shows the certificates of `fresh` in the handshakes to come. They were
-    /// found good as they were read, and are not read again.
-    pub(super) fn replace(&mut self, fresh: Self) -> Result<(), TlsError> {
-        for (held, fresh) in self.listeners.iter_mut().zip(fresh.listeners) {
-            if let (Some(held), Some(fresh)) = (held, fresh) {
-                held.tls.reload_pem(&[(&fresh.chain, &fresh.key)])?;
+        let ca_pem = data.file("ca.pem");
+        let tickets = ticket_keys(&config.tls, data)?;
+        let mut listeners = Vec::new();
+        let mut shown = Vec::new();
+        for listener in planned {
+            if listener.at.transport != Transport::Tls {
+                listeners.push(None);
+                shown.push(None);
+                continue;
             }
+            let security = &listener.security;
+            let tls = listener_tls(security, &own, &ca_pem)?.tickets(tickets.clone());
+            // What cannot be used is to be known before anything is replaced.
+            tls.clone().build().map_err(|error| tls_error(&error))?;
+            listeners.push(Some(tls));
+            shown.push(Some(ListenerTls {
+                place: listener.at.to_string(),
+                accepts: listener.accept,
+                certificates: shown_certificates(security, &own)?,
+                security: security.clone(),
+            }));
         }
-        Ok(())
-    }
-}
-
-impl Certificate {
-    fn read(chain_path: &Path, key_path: &Path) -> Result<Self, Error> {
-        let read =
-            |path: &Path| std::fs::read(path).map_err(|error| Error::file("read", path, &error));
-        let chain = read(chain_path)?;
-        let key = Zeroizing::new(read(key_path)?);
-        refuse_readable_by_others(key_path)?;
-        let tls = ServerTls::from_pem(&[(&chain, &key)]).map_err(|error| {
-            Error::new(
-                format!(
-                    "the certificate {} with the key {} cannot be used: {error}",
-                    chain_path.display(),
-                    key_path.display()
-                ),
-                "both are PEM files; the certificate is the chain, the server's own first, and the key is its key",
-            )
-        })?;
+        let (client, client_print) = client_tls(&config.tls, &ca_pem)?;
+        client.clone().build().map_err(|error| tls_error(&error))?;
         Ok(Self {
-            chain,
-            key,
-            tls: Arc::new(tls),
+            listeners,
+            client,
+            client_print,
+            shown,
         })
     }
 }
 
-/// What is wrong with the certificates, keys and authorities that a
-/// configuration names.
+impl Identity {
+    pub(super) fn new(material: Material) -> Result<Self, Error> {
+        let now_unix_s = clock::unix_ms() / 1_000;
+        for certificate in certificates(&material.shown) {
+            if let Some(fault) = certificate.fault_at(now_unix_s) {
+                tracing::warn!(
+                    "{}: {fault}; clients will refuse it",
+                    certificate.file.display()
+                );
+            }
+        }
+        let listeners = material
+            .listeners
+            .into_iter()
+            .map(|tls| tls.map(|tls| tls.build().map(Arc::new)).transpose())
+            .collect::<Result<_, TlsError>>()
+            .map_err(|error| tls_error(&error))?;
+        let client = material.client.build().map_err(|error| tls_error(&error))?;
+        Ok(Self {
+            listeners,
+            client: Arc::new(client),
+            client_print: material.client_print,
+            shown: material.shown,
+        })
+    }
+
+    /// Whether `fresh` may take the place of what is in service. A new
+    /// certificate whose time is not now would shut out every client; one that
+    /// is in service already changes nothing.
+    pub(super) fn admits(&self, fresh: &Material) -> Result<(), Error> {
+        let now_unix_s = clock::unix_ms() / 1_000;
+        let held: BTreeSet<&[u8]> = certificates(&self.shown)
+            .map(|certificate| certificate.der.as_slice())
+            .collect();
+        for certificate in certificates(&fresh.shown) {
+            let Some(fault) = certificate.fault_at(now_unix_s) else {
+                continue;
+            };
+            let file = certificate.file.display();
+            if held.contains(certificate.der.as_slice()) {
+                tracing::warn!("{file}: {fault}; clients will refuse it");
+            } else {
+                return Err(Error::new(
+                    format!("the new certificate {file} cannot be used: {fault}"),
+                    "put one there whose time is now; the one before stays in service",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes `fresh` into service for the handshakes to come. It was found
+    /// good as it was read, and is not read again; connections go on.
+    pub(super) fn replace(&mut self, fresh: Material) -> Result<(), Error> {
+        for (held, fresh) in self.listeners.iter().zip(fresh.listeners) {
+            if let (Some(held), Some(fresh)) = (held, fresh) {
+                held.reload(fresh).map_err(|error| tls_error(&error))?;
+            }
+        }
+        // A change here ends the sessions with peers: not for nothing.
+        if fresh.client_print != self.client_print {
+            self.client
+                .reload(fresh.client)
+                .map_err(|error| tls_error(&error))?;
+            self.client_print = fresh.client_print;
+        }
+        self.shown = fresh.shown;
+        Ok(())
+    }
+
+    /// What is in service, for who asks.
+    pub(super) fn shown(&self) -> Vec<Option<ListenerTls>> {
+        self.shown.clone()
+    }
+}
+
+/// What is wrong with the certificates, keys, authorities, lists and secrets
+/// that a configuration names.
 pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
     let mut faults = Vec::new();
+    let now_unix_s = clock::unix_ms() / 1_000;
+    let fault = |at: String, error: &Error| Fault {
+        at,
+        what: error.what().to_owned(),
+        remedy: error.remedy().to_owned(),
+    };
     for (nth, listen) in config.listen.iter().enumerate() {
-        if let (Some(chain), Some(key)) = (&listen.security.certificate, &listen.security.key)
-            && let Err(error) = Certificate::read(chain, key)
-        {
-            faults.push(Fault {
-                at: format!("listen.{nth}.security"),
-                what: error.what().to_owned(),
-                remedy: error.remedy().to_owned(),
-            });
+        let security = &listen.security;
+        let at = format!("listen.{nth}.security");
+        for (place, cert, key) in security.pairs() {
+            let at = format!("{at}{place}");
+            if let Err(error) = add_pair(ServerTlsConfig::new(), cert, key) {
+                faults.push(fault(at, &error));
+            } else if let Ok(certificate) = ShownCertificate::read(cert)
+                && let Some(what) = certificate.fault_at(now_unix_s)
+            {
+                faults.push(Fault {
+                    at,
+                    what: format!("{}: {what}", cert.display()),
+                    remedy: "name one whose time is now".to_owned(),
+                });
+            }
+        }
+        for (nth, file) in security.client_roots.iter().enumerate() {
+            if let Err(error) = ServerTlsConfig::new().client_roots_pem_files(&[file]) {
+                faults.push(fault(
+                    format!("{at}.client_roots.{nth}"),
+                    &roots_error(&error),
+                ));
+            }
+        }
+        for (nth, file) in security.crls.iter().enumerate() {
+            if let Err(error) = ServerTlsConfig::new().crl_pem_files(&[file]) {
+                faults.push(fault(format!("{at}.crls.{nth}"), &crl_error(&error)));
+            }
         }
     }
-    for (nth, roots) in config.tls.trust.iter().enumerate() {
-        if let Err(error) = ClientTls::from_pem_files(&[roots]) {
-            faults.push(Fault {
-                at: format!("tls.trust.{nth}"),
-                what: error.to_string(),
-                remedy: "name a PEM file with the certificates of authorities".to_owned(),
-            });
+    for (nth, file) in config.tls.trust.iter().enumerate() {
+        if let Err(error) = ClientTlsConfig::new().roots_pem_files(&[file]) {
+            faults.push(fault(format!("tls.trust.{nth}"), &roots_error(&error)));
         }
+    }
+    for (nth, file) in config.tls.crls.iter().enumerate() {
+        if let Err(error) = ClientTlsConfig::new().crl_pem_files(&[file]) {
+            faults.push(fault(format!("tls.crls.{nth}"), &crl_error(&error)));
+        }
+    }
+    if let Some(pair) = &config.tls.identity
+        && let Err(error) = add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key)
+    {
+        faults.push(fault("tls.identity".to_owned(), &error));
+    }
+    if let Some(file) = &config.tls.ticket_secret_file
+        && let Err(error) = shared_secret(file)
+    {
+        faults.push(fault("tls.ticket_secret_file".to_owned(), &error));
     }
     faults
+}
+
+/// What a listener would show by this configuration, as far as files tell.
+pub(crate) fn shown_by_files(
+    security: &ListenSecurity,
+    data: &Path,
+) -> Result<Vec<ShownCertificate>, Error> {
+    let own = Issued {
+        certificate: data.join("server.pem"),
+        key: data.join("server.key"),
+    };
+    shown_certificates(security, &own)
+}
+
+fn listener_tls(
+    security: &ListenSecurity,
+    own: &Issued,
+    ca_pem: &Path,
+) -> Result<ServerTlsConfig, Error> {
+    let mut tls = ServerTlsConfig::new()
+        .versions(&security.tls_versions())
+        .suites(&security.suites)
+        .groups(&security.groups);
+    let mut has_pair = false;
+    for (_, cert, key) in security.pairs() {
+        tls = add_pair(tls, cert, key)?;
+        has_pair = true;
+    }
+    if !has_pair {
+        tls = add_pair(tls, &own.certificate, &own.key)?;
+    }
+    let auth = ClientAuth::from(security.client_certificates);
+    if auth == ClientAuth::Off {
+        return Ok(tls);
+    }
+    let own_root = [ca_pem.to_owned()];
+    let roots = if security.client_roots.is_empty() {
+        own_root.as_slice()
+    } else {
+        &security.client_roots
+    };
+    let tls = tls
+        .client_auth(auth)
+        .key_usage(security.client_key_usage.into())
+        .revocation(security.revocation.into())
+        .client_roots_pem_files(roots)
+        .map_err(|error| roots_error(&error))?;
+    tls.crl_pem_files(&security.crls)
+        .map_err(|error| crl_error(&error))
+}
+
+/// What connections are made from that this server opens, and a fingerprint
+/// of it.
+fn client_tls(given: &Tls, ca_pem: &Path) -> Result<(ClientTlsConfig, u64), Error> {
+    let mut print = DefaultHasher::new();
+    let roots: Vec<PathBuf> = std::iter::once(ca_pem.to_owned())
+        .chain(given.trust.iter().cloned())
+        .collect();
+    let mut tls = ClientTlsConfig::new()
+        .key_usage(given.key_usage.into())
+        .revocation(given.revocation.into())
+        .roots_pem_files(&roots)
+        .map_err(|error| roots_error(&error))?
+        .crl_pem_files(&given.crls)
+        .map_err(|error| crl_error(&error))?;
+    if let Some(pair) = &given.identity {
+        tls = add_identity(tls, &pair.cert, &pair.key)?;
+    }
+    let chain = given.identity.as_ref().map(|pair| &pair.cert);
+    for file in roots.iter().chain(&given.crls).chain(chain) {
+        std::fs::read(file)
+            .map_err(|error| Error::file("read", file, &error))?
+            .hash(&mut print);
+    }
+    format!("{:?} {:?}", given.key_usage, given.revocation).hash(&mut print);
+    Ok((tls, print.finish()))
+}
+
+fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {
+    refuse_readable_by_others(key)?;
+    tls.pair_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))
+}
+
+fn add_identity(tls: ClientTlsConfig, cert: &Path, key: &Path) -> Result<ClientTlsConfig, Error> {
+    refuse_readable_by_others(key)?;
+    tls.identity_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))
+}
+
+fn ticket_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
+    let secret = match &given.ticket_secret_file {
+        Some(file) => shared_secret(file)?,
+        None => data.ticket_secret()?,
+    };
+    TicketKeys::new(*secret, Duration::from_secs(given.ticket_rotation_s))
+        .map_err(|error| tls_error(&error))
+}
+
+fn shared_secret(file: &Path) -> Result<zeroize::Zeroizing<[u8; 32]>, Error> {
+    let remedy = format!(
+        "make one and copy it to every node: (umask 077; openssl rand -hex 32 > {})",
+        file.display()
+    );
+    if file.exists() {
+        read_secret(file, &remedy)
+    } else {
+        Err(Error::new(
+            format!("there is no file {}", file.display()),
+            remedy,
+        ))
+    }
+}
+
+fn shown_certificates(
+    security: &ListenSecurity,
+    own: &Issued,
+) -> Result<Vec<ShownCertificate>, Error> {
+    let given: Vec<_> = security
+        .pairs()
+        .map(|(_, cert, _)| ShownCertificate::read(cert))
+        .collect::<Result<_, _>>()?;
+    if given.is_empty() {
+        return Ok(vec![ShownCertificate::read(&own.certificate)?]);
+    }
+    Ok(given)
+}
+
+fn certificates(shown: &[Option<ListenerTls>]) -> impl Iterator<Item = &ShownCertificate> {
+    shown
+        .iter()
+        .flatten()
+        .filter(|listener| listener.accepts)
+        .flat_map(|listener| &listener.certificates)
+}
+
+fn pair_error(cert: &Path, key: &Path, error: &TlsError) -> Error {
+    Error::new(
+        format!(
+            "the certificate {} with the key {} cannot be used: {error}",
+            cert.display(),
+            key.display()
+        ),
+        "both are PEM files; the certificate is the chain, the server's own first, and the key is its key",
+    )
+}
+
+fn roots_error(error: &TlsError) -> Error {
+    Error::new(
+        error.to_string(),
+        "name a PEM file with the certificates of authorities",
+    )
+}
+
+fn crl_error(error: &TlsError) -> Error {
+    Error::new(
+        error.to_string(),
+        "name a PEM file with revocation lists; of one in DER: openssl crl -inform DER -in FILE -out FILE.pem",
+    )
+}
+
+fn tls_error(error: &TlsError) -> Error {
+    Error::new(error.to_string(), "")
 }
 
 /// Every name under which a phone may reach this server.
@@ -138,7 +410,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::config::{ListenAt, ListenSecurity};
+    use crate::config::ListenAt;
     use crate::testing::TempDir;
 
     fn tls_listener(security: ListenSecurity) -> [PlannedListener; 1] {
@@ -151,43 +423,90 @@ mod tests {
         }]
     }
 
+    fn read(data: &DataDir, security: ListenSecurity) -> Result<Material, Error> {
+        Material::read(&Config::default(), data, &[], &tls_listener(security))
+    }
+
+    fn pair(certificate: &Path, key: &Path) -> ListenSecurity {
+        ListenSecurity {
+            certificate: Some(certificate.to_owned()),
+            key: Some(key.to_owned()),
+            ..ListenSecurity::default()
+        }
+    }
+
     #[test]
     fn a_key_that_does_not_fit_is_refused_with_both_names() {
         let temp = TempDir::new("identity-misfit");
         let data = DataDir::open(temp.path()).unwrap();
         let ca = Ca::init(&data).unwrap();
-        let a = ca
-            .issue(&["a.example".to_owned()], &data.file("a"))
-            .unwrap();
-        let b = ca
-            .issue(&["b.example".to_owned()], &data.file("b"))
-            .unwrap();
-        let security = |certificate: &Path, key: &Path| ListenSecurity {
-            certificate: Some(certificate.to_owned()),
-            key: Some(key.to_owned()),
-        };
-        let good = security(&a.certificate, &a.key);
-        let mut held = Identity::load(&data, &[], &tls_listener(good)).unwrap();
+        let issue = |name: &str| ca.issue(&[format!("{name}.example")], &data.file(name));
+        let (a, b) = (issue("a").unwrap(), issue("b").unwrap());
+        let good = pair(&a.certificate, &a.key);
+        let mut held = Identity::new(read(&data, good).unwrap()).unwrap();
 
-        let misfit = security(&a.certificate, &b.key);
-        let error = Identity::load(&data, &[], &tls_listener(misfit))
-            .err()
-            .unwrap()
-            .to_string();
+        let misfit = pair(&a.certificate, &b.key);
+        let error = read(&data, misfit).err().unwrap().to_string();
         assert!(
             error.contains("a.pem") && error.contains("b.key"),
             "{error}"
         );
 
-        let fresh =
-            Identity::load(&data, &[], &tls_listener(security(&b.certificate, &b.key))).unwrap();
+        let fresh = read(&data, pair(&b.certificate, &b.key)).unwrap();
+        held.admits(&fresh).unwrap();
         held.replace(fresh).unwrap();
 
         std::fs::set_permissions(&a.key, Permissions::from_mode(0o644)).unwrap();
-        let open = security(&a.certificate, &a.key);
-        let error = Identity::load(&data, &[], &tls_listener(open))
-            .err()
-            .unwrap();
+        let error = read(&data, pair(&a.certificate, &a.key)).err().unwrap();
         assert!(error.remedy().contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn what_a_file_cannot_be_used_for_is_pointed_at() {
+        let temp = TempDir::new("identity-faults");
+        let file = temp.path().join("none.pem");
+        std::fs::write(&file, "nothing").unwrap();
+        let text = "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\n[listen.security]\n\
+             client_certificates = \"required\"\nclient_roots = [\"none.pem\"]\ncrls = [\"none.pem\"]\n\
+             certificates = [{ cert = \"none.pem\", key = \"none.key\" }]\n\
+             [tls]\ntrust = [\"none.pem\"]\ncrls = [\"none.pem\"]\nticket_secret_file = \"none.pem\"\n\
+             identity = { cert = \"none.pem\", key = \"none.key\" }\n";
+        let config_file = temp.path().join("signet.toml");
+        std::fs::write(&config_file, text).unwrap();
+        let config = Config::from_file(&config_file).unwrap();
+        let faults = faults_of_files(&config);
+        let places: Vec<&str> = faults.iter().map(|fault| fault.at.as_str()).collect();
+        assert_eq!(
+            places,
+            [
+                "listen.0.security.certificates.0",
+                "listen.0.security.client_roots.0",
+                "listen.0.security.crls.0",
+                "tls.trust.0",
+                "tls.crls.0",
+                "tls.identity",
+                "tls.ticket_secret_file",
+            ]
+        );
+        for fault in faults {
+            assert!(
+                !fault.what.is_empty() && !fault.remedy.is_empty(),
+                "{fault:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn peers_are_asked_anew_only_when_something_changed() {
+        let temp = TempDir::new("identity-print");
+        let data = DataDir::open(temp.path()).unwrap();
+        let first = read(&data, ListenSecurity::default()).unwrap().client_print;
+        let again = read(&data, ListenSecurity::default()).unwrap().client_print;
+        assert_eq!(first, again);
+        let mut config = Config::default();
+        config.tls.key_usage = crate::config::KeyUsage::Strict;
+        let listeners = tls_listener(ListenSecurity::default());
+        let other = Material::read(&config, &data, &[], &listeners).unwrap();
+        assert_ne!(first, other.client_print);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sip_net::{ClientTls, clock};
+use sip_net::clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -23,8 +23,8 @@ use crate::plan::{self, PlannedListener};
 use crate::trace::Tracer;
 use crate::worker::{Control, Phase};
 
-use identity::Identity;
-pub(crate) use identity::faults_of_files;
+use identity::{Identity, Material};
+pub(crate) use identity::{faults_of_files, shown_by_files};
 
 /// How often the server's own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3_600);
@@ -121,7 +121,6 @@ struct Server {
     planned: Vec<PlannedListener>,
     bound: Vec<SocketAddr>,
     identity: Identity,
-    client_tls: Arc<ClientTls>,
     control: Arc<Control>,
     tracer: Tracer,
     sources: Arc<Sources>,
@@ -191,16 +190,12 @@ impl Server {
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
         }
-        let fresh = Identity::load(&self.data, &domains, &planned)?;
-        let roots = start::roots(&config, &self.data);
-        self.client_tls
-            .reload_pem_files(&roots)
-            .map_err(|error| start::tls_error(&error))?;
+        let fresh = Material::read(&config, &self.data, &domains, &planned)?;
+        self.identity.admits(&fresh)?;
 
         // From here on nothing fails: what is taken over was read and found good.
-        self.identity
-            .replace(fresh)
-            .map_err(|error| start::tls_error(&error))?;
+        self.identity.replace(fresh)?;
+        self.sources.set_tls(self.identity.shown());
         let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
         self.tracer.set(config.log.trace_sip);
         self.control.reload(Arc::new(settings));
@@ -216,10 +211,11 @@ impl Server {
     }
 
     fn renew_certificate(&mut self) -> Result<(), Error> {
-        let fresh = Identity::load(&self.data, &self.domains, &self.planned)?;
-        self.identity
-            .replace(fresh)
-            .map_err(|error| start::tls_error(&error))
+        let fresh = Material::read(&self.config, &self.data, &self.domains, &self.planned)?;
+        self.identity.admits(&fresh)?;
+        self.identity.replace(fresh)?;
+        self.sources.set_tls(self.identity.shown());
+        Ok(())
     }
 
     /// Waits until nothing is under way, as long as the configuration allows

@@ -1,16 +1,14 @@
 //! The start: everything that can fail before the first socket answers.
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use sip_auth::Authenticator;
 use sip_engine::shard::Seed;
 use sip_engine::{Location, Shard, Shared};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
-    BindError, ClientTls, DnsThread, HandshakePool, ListenerConfig, Net, TlsError, WorkerSockets,
-    bind, clock,
+    BindError, DnsThread, HandshakePool, ListenerConfig, Net, WorkerSockets, bind, clock,
 };
 
 use crate::config::{Config, Domain};
@@ -22,7 +20,7 @@ use crate::trace::Tracer;
 use crate::worker::{Control, Mailbox, Parts, Worker};
 use crate::{Error, log, random_bytes, system};
 
-use super::identity::Identity;
+use super::identity::{Identity, Material};
 use super::{Server, Source};
 
 impl Server {
@@ -34,10 +32,7 @@ impl Server {
         let domains = domains(&config, &data, &mut store)?;
 
         let planned = plan::listeners(&config);
-        let identity = Identity::load(&data, &domains, &planned)?;
-        let roots = roots(&config, &data);
-        let client_tls =
-            Arc::new(ClientTls::from_pem_files(&roots).map_err(|error| tls_error(&error))?);
+        let identity = Identity::new(Material::read(&config, &data, &domains, &planned)?)?;
         let handshakes =
             HandshakePool::start(plan::handshake_config(&config)).map_err(thread_error)?;
 
@@ -78,7 +73,7 @@ impl Server {
             connections_per_worker_max = net_config.connections_max,
             "bounds"
         );
-        net_config.client_tls = Some(client_tls.clone());
+        net_config.client_tls = Some(identity.client.clone());
         net_config.handshakes = Some(handshakes.clone());
         let mut nets = Vec::with_capacity(workers);
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -131,6 +126,8 @@ impl Server {
             location,
             store: store.counters(),
             started_unix_s: clock::unix_ms() / 1_000,
+            listeners: places(&planned, &bound),
+            tls: Mutex::new(identity.shown()),
         });
         Ok(Self {
             source,
@@ -141,7 +138,6 @@ impl Server {
             planned,
             bound,
             identity,
-            client_tls,
             control,
             tracer,
             sources,
@@ -174,26 +170,22 @@ pub(super) fn domains(
     Ok(domains)
 }
 
-/// The files with the authorities that peers may be certified by.
-pub(super) fn roots(config: &Config, data: &DataDir) -> Vec<PathBuf> {
-    std::iter::once(data.file("ca.pem"))
-        .chain(config.tls.trust.iter().cloned())
+/// What the figures call the listeners: their transports and real addresses.
+fn places(planned: &[PlannedListener], bound: &[std::net::SocketAddr]) -> Vec<String> {
+    planned
+        .iter()
+        .zip(bound)
+        .map(|(listener, bound)| format!("{}:{bound}", listener.at.transport.uri_name()))
         .collect()
-}
-
-pub(super) fn tls_error(error: &TlsError) -> Error {
-    Error::new(error.to_string(), "")
 }
 
 fn listener_configs(planned: &[PlannedListener], identity: &Identity) -> Vec<ListenerConfig> {
     planned
         .iter()
         .zip(&identity.listeners)
-        .map(|(listener, certificate)| {
+        .map(|(listener, tls)| {
             let mut config = ListenerConfig::new(listener.at.transport, listener.at.addr);
-            config.tls = certificate
-                .as_ref()
-                .map(|certificate| certificate.tls.clone());
+            config.tls = tls.clone();
             config.accept = listener.accept;
             config
         })

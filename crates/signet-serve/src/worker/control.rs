@@ -47,6 +47,10 @@ pub(crate) struct Snapshot {
     /// Requests that have no final answer yet, where the worker drains.
     pub(crate) unanswered: Option<usize>,
     pub(crate) net: sip_net::Counters,
+    /// Those of each listener, by its number.
+    pub(crate) listeners: Vec<sip_net::ListenerCounters>,
+    /// TLS handshakes of connections that were opened.
+    pub(crate) opened_tls: sip_net::HandshakeTally,
     pub(crate) own: Figures,
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
-use sip_msg::{ConnId, Flow, Limits, Outbox};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Outbox};
 use sip_net::{DnsClient, Net, NetEvent, clock};
 
 use crate::trace::{Direction, Tracer};
@@ -376,6 +376,10 @@ impl Core {
                 in_flight: shard.in_flight(),
                 unanswered: self.is_draining.then(|| shard.unanswered()),
                 net: net.counters(),
+                listeners: (0..)
+                    .map_while(|nth| net.listener_counters(ListenerId(nth)))
+                    .collect(),
+                opened_tls: *net.opened_tls(),
                 own: self.figures,
             };
             self.parts.control.report(self.parts.index, snapshot);

@@ -1,0 +1,345 @@
+//! The parts of a configuration that are about TLS.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use sip_net::{
+    ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, TlsError, TlsVersion,
+};
+
+use super::values::within;
+
+/// What a TLS listener shows, takes and asks for. Without any certificate it
+/// shows that of the data folder's own CA.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ListenSecurity {
+    /// PEM file: the chain, the server's own certificate first.
+    pub certificate: Option<PathBuf>,
+    /// PEM file: its private key.
+    pub key: Option<PathBuf>,
+    /// Further certificates beside it: of another kind, for another name.
+    pub certificates: Vec<CertificatePair>,
+    /// The versions that are taken.
+    pub versions: Vec<VersionName>,
+    /// The cipher suites that are taken.
+    pub suites: Vec<SuiteName>,
+    /// The key-exchange groups that are taken, most preferred first.
+    pub groups: Vec<GroupName>,
+    /// Whether clients show certificates.
+    pub client_certificates: ClientCertificates,
+    /// PEM files with the authorities of clients; without any, the data
+    /// folder's own CA.
+    pub client_roots: Vec<PathBuf>,
+    /// What extendedKeyUsage a client's certificate must have.
+    pub client_key_usage: KeyUsage,
+    /// PEM files with revocation lists for clients.
+    pub crls: Vec<PathBuf>,
+    /// What is asked of these lists.
+    pub revocation: Revocation,
+}
+
+impl Default for ListenSecurity {
+    fn default() -> Self {
+        Self {
+            certificate: None,
+            key: None,
+            certificates: Vec::new(),
+            versions: TlsVersion::ALL.map(VersionName).into(),
+            suites: named(&DEFAULT_SUITES, SuiteName),
+            groups: named(&DEFAULT_GROUPS, GroupName),
+            client_certificates: ClientCertificates::default(),
+            client_roots: Vec::new(),
+            client_key_usage: KeyUsage::default(),
+            crls: Vec::new(),
+            revocation: Revocation::default(),
+        }
+    }
+}
+
+impl ListenSecurity {
+    /// Every pair that is given whole, with its place in the file.
+    pub fn pairs(&self) -> impl Iterator<Item = (String, &Path, &Path)> {
+        let first = match (&self.certificate, &self.key) {
+            (Some(cert), Some(key)) => Some((String::new(), cert.as_path(), key.as_path())),
+            _ => None,
+        };
+        let others = self.certificates.iter().enumerate().map(|(nth, pair)| {
+            let place = format!(".certificates.{nth}");
+            (place, pair.cert.as_path(), pair.key.as_path())
+        });
+        first.into_iter().chain(others)
+    }
+
+    /// Whether versions, suites and groups leave something to agree on.
+    pub(crate) fn check_algorithms(&self) -> Result<(), TlsError> {
+        let config = ClientTlsConfig::new()
+            .versions(&self.tls_versions())
+            .suites(&self.suites)
+            .groups(&self.groups);
+        config.build().map(|_| ())
+    }
+
+    pub(crate) fn tls_versions(&self) -> Vec<TlsVersion> {
+        self.versions.iter().map(|version| version.0).collect()
+    }
+
+    pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let pairs = self.certificates.iter_mut();
+        (self.certificate.iter_mut())
+            .chain(self.key.iter_mut())
+            .chain(pairs.flat_map(|pair| [&mut pair.cert, &mut pair.key]))
+            .chain(self.client_roots.iter_mut())
+            .chain(self.crls.iter_mut())
+    }
+}
+
+/// A certificate and its key.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificatePair {
+    /// PEM file: the chain, the certificate that is shown first.
+    pub cert: PathBuf,
+    /// PEM file: its private key.
+    pub key: PathBuf,
+}
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    Off,
+    /// They are asked and may have none; one that is shown must be good.
+    Optional,
+    /// Without a good one there is no connection.
+    Required,
+}
+
+impl From<ClientCertificates> for ClientAuth {
+    fn from(given: ClientCertificates) -> Self {
+        match given {
+            ClientCertificates::Off => Self::Off,
+            ClientCertificates::Optional => Self::Optional,
+            ClientCertificates::Required => Self::Required,
+        }
+    }
+}
+
+/// What extendedKeyUsage a peer's certificate must have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyUsage {
+    /// serverAuth or clientAuth, or none at all.
+    #[default]
+    Lenient,
+    /// That of its side of the connection, or none at all.
+    Strict,
+    /// id-kp-sipDomain (RFC 5924).
+    SipDomain,
+}
+
+impl From<KeyUsage> for KeyUsagePolicy {
+    fn from(given: KeyUsage) -> Self {
+        match given {
+            KeyUsage::Lenient => Self::Lenient,
+            KeyUsage::Strict => Self::Strict,
+            KeyUsage::SipDomain => Self::SipDomain,
+        }
+    }
+}
+
+/// What is asked of revocation lists.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Revocation {
+    /// A certificate in a list is refused, and no other.
+    #[default]
+    Lenient,
+    /// Every certificate must be covered by a list that is not out of date.
+    Strict,
+}
+
+impl From<Revocation> for RevocationPolicy {
+    fn from(given: Revocation) -> Self {
+        match given {
+            Revocation::Lenient => Self::Lenient,
+            Revocation::Strict => Self::Strict,
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct VersionName(pub TlsVersion);
+
+impl TryFrom<String> for VersionName {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        TlsVersion::by_name(&text).map(Self).map_err(in_two_lines)
+    }
+}
+
+/// A cipher suite that is known here, by its name at IANA or in openssl.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SuiteName(pub String);
+
+impl TryFrom<String> for SuiteName {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match ClientTlsConfig::new().suites(&[&text]).build() {
+            Ok(_) => Ok(Self(text)),
+            Err(error) => Err(in_two_lines(error)),
+        }
+    }
+}
+
+impl AsRef<str> for SuiteName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A key-exchange group that is known here.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct GroupName(pub String);
+
+impl TryFrom<String> for GroupName {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        match ClientTlsConfig::new().groups(&[&text]).build() {
+            Ok(_) => Ok(Self(text)),
+            Err(error) => Err(in_two_lines(error)),
+        }
+    }
+}
+
+impl AsRef<str> for GroupName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// TLS, as far as it is not a listener's own.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tls {
+    /// PEM files with the authorities that peers may be certified by; the
+    /// data folder's own CA always counts.
+    pub trust: Vec<PathBuf>,
+    /// What extendedKeyUsage a peer's certificate must have.
+    pub key_usage: KeyUsage,
+    /// PEM files with revocation lists for peers.
+    pub crls: Vec<PathBuf>,
+    /// What is asked of these lists.
+    pub revocation: Revocation,
+    /// The certificate that is shown to peers which ask for one.
+    pub identity: Option<CertificatePair>,
+    /// The secret of session tickets, where nodes share it; without it, the
+    /// data folder's own.
+    pub ticket_secret_file: Option<PathBuf>,
+    /// How often the key of session tickets is renewed, which is how long a
+    /// ticket is good for.
+    #[serde(deserialize_with = "within::<_, _, 60, 604_800>")]
+    pub ticket_rotation_s: u64,
+    /// Threads that do handshakes.
+    #[serde(deserialize_with = "within::<_, _, 1, 64>")]
+    pub handshake_threads: usize,
+    /// Handshakes under way.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub handshakes_max: usize,
+    /// How long a handshake may take.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
+    pub handshake_timeout_ms: u64,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        let pool = sip_net::HandshakeConfig::default();
+        Self {
+            trust: Vec::new(),
+            key_usage: KeyUsage::default(),
+            crls: Vec::new(),
+            revocation: Revocation::default(),
+            identity: None,
+            ticket_secret_file: None,
+            ticket_rotation_s: 21_600,
+            handshake_threads: pool.threads,
+            handshakes_max: pool.handshakes_max,
+            handshake_timeout_ms: pool.timeout_ms,
+        }
+    }
+}
+
+impl Tls {
+    pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let identity = self.identity.iter_mut();
+        (self.trust.iter_mut())
+            .chain(self.crls.iter_mut())
+            .chain(identity.flat_map(|pair| [&mut pair.cert, &mut pair.key]))
+            .chain(self.ticket_secret_file.iter_mut())
+    }
+}
+
+/// What the library takes, in its order.
+const DEFAULT_SUITES: [&str; 9] = [
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+];
+/// The same of groups: the one that is safe from quantum computers costs a
+/// client's first flight a kilobyte more, so who wants it puts it first.
+const DEFAULT_GROUPS: [&str; 4] = ["X25519", "P-256", "P-384", "X25519MLKEM768"];
+
+fn named<T>(names: &[&str], name: impl Fn(String) -> T) -> Vec<T> {
+    names.iter().map(|text| name((*text).to_owned())).collect()
+}
+
+/// An error of the network crate with its remedy on a line of its own.
+fn in_two_lines(error: TlsError) -> String {
+    match error.reason.split_once("; ") {
+        Some((what, remedy)) => format!("{what}\n{remedy}"),
+        None => error.reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_algorithms_are_known_and_each_once() {
+        let given = ListenSecurity::default();
+        given.check_algorithms().unwrap();
+        let mut suites: Vec<_> = sip_net::SUITE_NAMES.to_vec();
+        suites.sort_unstable();
+        let mut ours = DEFAULT_SUITES.to_vec();
+        ours.sort_unstable();
+        assert_eq!(ours, suites);
+        for name in DEFAULT_GROUPS {
+            assert!(sip_net::GROUP_NAMES.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_known_ones() {
+        let error = SuiteName::try_from("RC4-MD5".to_owned()).unwrap_err();
+        let (what, remedy) = error.split_once('\n').unwrap();
+        assert!(what.contains("'RC4-MD5'"), "{error}");
+        assert!(remedy.contains("TLS_AES_128_GCM_SHA256"), "{error}");
+        let error = GroupName::try_from("P-521".to_owned()).unwrap_err();
+        assert!(error.contains("\ngive one of X25519, P-256"), "{error}");
+        assert!(VersionName::try_from("1.1".to_owned()).is_err());
+        assert!(SuiteName::try_from("ECDHE-RSA-AES128-GCM-SHA256".to_owned()).is_ok());
+    }
+}
