@@ -54,6 +54,14 @@ pub(crate) enum Command {
         /// The file
         file: PathBuf,
     },
+    /// Tell what TLS shows, takes and did: certificates with their ends, versions, suites, groups, the share resumed
+    ///
+    /// It asks the running server at its address for figures (--metrics);
+    /// without one it reads the configuration file. Its first line says which.
+    Tls {
+        #[command(flatten)]
+        place: Place,
+    },
     /// Load a server with calls and registrations, and tell what it takes
     Load {
         #[command(subcommand)]

@@ -37,6 +37,7 @@ fn run(args: Args) -> Result<(), Error> {
         Command::Serve(options) => serve(options.source()),
         // It has exit codes of its own.
         Command::Load { .. } => Ok(()),
+        Command::Tls { place } => admin::tls(&place.into()),
         Command::Check { file } => admin::check(&file),
         Command::Ca { place, command } => match command {
             CaCommand::Init => admin::ca_init(&place.into()),

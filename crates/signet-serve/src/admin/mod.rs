@@ -5,6 +5,7 @@
 mod bindings;
 mod domains;
 mod password;
+mod tls;
 mod users;
 
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 pub use bindings::bindings;
 pub use domains::Domains;
 pub use password::PasswordFrom;
+pub use tls::tls;
 pub use users::Users;
 
 use crate::Error;
