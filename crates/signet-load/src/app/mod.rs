@@ -115,6 +115,7 @@ pub fn try_drive(
         self_peak_per_s,
         claims_limit: false,
         cpu_by_second: picture.cpu_by_second(),
+        own_memory_bytes: picture.own_memory_bytes(),
         watched: picture.watched(),
     };
     picture.end();

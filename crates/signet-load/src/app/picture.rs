@@ -28,6 +28,7 @@ pub(crate) struct Picture {
     begin: Option<(Sample, Sample)>,
     last: (Sample, Sample),
     peak: Sample,
+    own_peak: Sample,
     seconds: Vec<(u64, u64, u64)>,
 }
 
@@ -62,6 +63,7 @@ impl Picture {
             begin: None,
             last: (Sample::default(), Sample::default()),
             peak: Sample::default(),
+            own_peak: Sample::default(),
             seconds: Vec::new(),
         }
     }
@@ -121,6 +123,7 @@ impl Picture {
             }
         }
         self.peak = self.peak.max(&now.0);
+        self.own_peak = self.own_peak.max(&now.1);
         self.last = now;
     }
 
@@ -195,6 +198,11 @@ impl Picture {
             cpu_ns: now.cpu_since_ns(&begin),
             peak: self.peak.max(&now),
         }]
+    }
+
+    /// The most memory that this process held.
+    pub(crate) fn own_memory_bytes(&self) -> u64 {
+        self.own_peak.rss_bytes
     }
 
     /// The picture stays; what follows stands below it.

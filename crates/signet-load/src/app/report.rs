@@ -21,6 +21,8 @@ pub struct Circumstances {
     pub claims_limit: bool,
     /// Second, CPU time of the watched processes, CPU time of this one.
     pub cpu_by_second: Vec<(u64, Option<u64>, Option<u64>)>,
+    /// The most memory that this process held.
+    pub own_memory_bytes: u64,
     /// The watched processes.
     pub watched: Vec<Watched>,
 }
@@ -87,6 +89,7 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         ("called_failed", ran.called.failed),
         ("called_received", ran.called.received),
         ("rubbish_received", ran.rubbish),
+        ("own_memory_bytes", circumstances.own_memory_bytes),
         ("leaked_calls", ran.leaked.calls),
         ("leaked_requests", ran.leaked.requests),
         ("leaked_connections", ran.leaked.connections),

@@ -312,6 +312,9 @@ impl Worker {
         if self.shared.settings.lifetime != Lifetime::Agent {
             return;
         }
+        if self.stage == Stage::Closing {
+            return;
+        }
         if is_ready {
             self.record.upkeep.causes.add(Failure::Other(why));
             if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
