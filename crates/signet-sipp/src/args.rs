@@ -163,7 +163,7 @@ impl Default for Args {
             ip_field: None,
             base_cseq: 1,
             call_id: "%u-%p@%s".to_owned(),
-            dynamic_id: (10_000, 12_000, 1),
+            dynamic_id: (10_000, 12_000, 4),
             timeout_ms: None,
             timeout_error: false,
             recv_timeout_ms: None,

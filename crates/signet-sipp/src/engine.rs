@@ -265,9 +265,9 @@ impl Engine {
                 self.reconnect_at_ns =
                     now_ns.saturating_add(self.args.reconnect_sleep_ms.saturating_mul(1_000_000));
             }
-            let fails = (is_shared && self.args.reconnect_closes)
-                || (self.paths.has_own_connections() && reason != CloseReason::Asked);
-            if fails {
+            // As SIPp: a call does not outlive its connection.
+            let is_kept = is_shared && !self.args.reconnect_closes;
+            if !is_kept && reason != CloseReason::Asked {
                 self.calls
                     .path_closed(now_ns, conn, paths::closed(reason), &mut self.out);
             }

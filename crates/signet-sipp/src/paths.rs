@@ -113,11 +113,6 @@ impl Paths {
         is_shared
     }
 
-    /// Whether calls have connections of their own.
-    pub(crate) fn has_own_connections(&self) -> bool {
-        self.transport != Transport::Udp && self.mode == Mode::PerCall && self.remote.is_some()
-    }
-
     fn take_listener(&mut self) -> u16 {
         if let Some(listener) = self.free.pop() {
             return listener;

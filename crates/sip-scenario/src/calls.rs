@@ -4,7 +4,7 @@
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use sip_msg::{ConnId, Flow, Outbox, Target};
 use wheel::Wheel;
 
@@ -29,6 +29,9 @@ mod send;
 
 use call::{Call, Timer, Verdict};
 use dead::Dead;
+
+/// Lists of connections that are kept for new ones.
+const SPARE_LISTS_MAX: usize = 1_024;
 
 /// Why a message of a call was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,10 @@ pub struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_id: HashTable<u32>,
+    /// The calls of each connection.
+    by_conn: HashMap<u64, Vec<u32>>,
+    /// Lists of connections that are gone, to be used again.
+    spare_lists: Vec<Vec<u32>>,
     dead: Dead,
     due: Vec<Timer>,
     live: usize,
@@ -184,6 +191,8 @@ impl Calls {
             slots: Vec::new(),
             free: Vec::new(),
             by_id: HashTable::new(),
+            by_conn: HashMap::new(),
+            spare_lists: Vec::new(),
             due: Vec::new(),
             live: 0,
             accepts: true,
@@ -350,25 +359,15 @@ impl Calls {
         out: &mut Outputs,
     ) {
         let cookies: Vec<u64> = self
-            .slots
-            .iter()
-            .zip(0u64..)
-            .filter(|(slot, _)| slot.call.as_ref().is_some_and(|c| c.live && c.target.conn == conn))
-            .map(|(slot, index)| index << 32 | u64::from(slot.generation))
+            .by_conn
+            .get(&conn.0)
+            .into_iter()
+            .flatten()
+            .filter_map(|slot| Some((*slot, self.slots.get(*slot as usize)?)))
+            .map(|(slot, place)| u64::from(slot) << 32 | u64::from(place.generation))
             .collect();
         for cookie in cookies {
             self.send_failed(now_ns, cookie, failure, out);
-        }
-    }
-
-    /// Moves the calls on one connection to another.
-    pub fn path_moved(&mut self, from: ConnId, to: ConnId) {
-        for slot in &mut self.slots {
-            if let Some(call) = &mut slot.call
-                && call.target.conn == from
-            {
-                call.target.conn = to;
-            }
         }
     }
 
@@ -457,8 +456,17 @@ impl Calls {
         call
     }
 
-    /// Makes it known by its Call-ID.
+    /// Makes it known by its Call-ID, and to its connection.
     fn enter(&mut self, call: &mut Call) {
+        if call.target.conn.is_some() {
+            let spare = &mut self.spare_lists;
+            let list = self
+                .by_conn
+                .entry(call.target.conn.0)
+                .or_insert_with(|| spare.pop().unwrap_or_default());
+            call.conn_place = list.len();
+            list.push(call.slot);
+        }
         call.id_hash = self.core.hasher.hash_one(call.id.as_slice());
         let slots = &self.slots;
         self.by_id.insert_unique(call.id_hash, call.slot, |slot| {
@@ -467,6 +475,30 @@ impl Calls {
                 .and_then(|slot| slot.call.as_ref())
                 .map_or(0, |call| call.id_hash)
         });
+    }
+
+    /// Its connection need not know it any longer.
+    fn leave_conn(&mut self, call: &Call) {
+        if !call.target.conn.is_some() {
+            return;
+        }
+        let Some(list) = self.by_conn.get_mut(&call.target.conn.0) else {
+            return;
+        };
+        if call.conn_place < list.len() {
+            list.swap_remove(call.conn_place);
+        }
+        let moved = list.get(call.conn_place).copied();
+        if list.is_empty()
+            && let Some(list) = self.by_conn.remove(&call.target.conn.0)
+            && self.spare_lists.len() < SPARE_LISTS_MAX
+        {
+            self.spare_lists.push(list);
+        }
+        let moved = moved.and_then(|slot| self.slots.get_mut(slot as usize));
+        if let Some(moved) = moved.and_then(|slot| slot.call.as_mut()) {
+            moved.conn_place = call.conn_place;
+        }
     }
 
     fn find(&self, hash: u64, id: &[u8]) -> Option<u32> {
@@ -494,6 +526,7 @@ impl Calls {
             self.live -= 1;
             let now_ms = self.core.now_ns / 1_000_000;
             self.dead.remember(call.id_hash, now_ms);
+            self.leave_conn(&call);
             let slot = call.slot;
             if let Ok(entry) = self.by_id.find_entry(call.id_hash, |known| *known == slot) {
                 entry.remove();

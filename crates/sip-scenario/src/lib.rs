@@ -40,12 +40,17 @@
 //!   stands before it in the file;
 //! - over UDP only the message received just before the last one sent is
 //!   known as a retransmission, byte for byte, and answered by that last one;
+//! - what is sent again goes on until a response, an ACK, PRACK, CANCEL or BYE
+//!   comes that is expected; until then nothing else is sent;
+//! - the number 0 counts as unset, and prints as nothing;
 //! - a request received sets `[cseq]`, and the next one sent counts on from it;
 //! - `[last_*]` in the actions of a `<recv>` is still the message before.
 //!
 //! # Where it does not
 //! `[authentication]` answers with the algorithms of `sip-auth`, so SHA-256
 //! works and a challenge without a usable algorithm ends the run with the reason.
+//! `stop_call` fails the call wherever it stands; SIPp forgets it outside of a
+//! `<recv>`. A PING that is answered leaves its call alone; SIPp loses it.
 #![forbid(unsafe_code)]
 
 mod calendar;

@@ -129,7 +129,7 @@ impl Default for Settings {
             slashes_plain: false,
             calls_max: 1_000_000,
             dead_call_ms: 33_000,
-            dynamic_id: (10_000, 12_000, 1),
+            dynamic_id: (10_000, 12_000, 4),
             seed: 1,
             epoch_unix_us: 0,
             tells_rtts: false,

@@ -13,9 +13,13 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Whether `test=` and `condexec=` hold for it.
+    /// Whether `test=` and `condexec=` hold for it. The number 0 counts as unset.
     pub(crate) fn is_set(&self) -> bool {
-        !matches!(self, Self::Unset | Self::Bool(false))
+        match self {
+            Self::Unset | Self::Bool(false) => false,
+            Self::Number(number) => *number != 0.0,
+            Self::Bool(true) | Self::Text(_) => true,
+        }
     }
 
     /// As a number, for arithmetic: what is none counts as 0.
@@ -39,7 +43,8 @@ impl Value {
 
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Unset => {}
+            // As SIPp prints it: nothing.
+            Self::Number(0.0) | Self::Unset => {}
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
             Self::Number(number) => {

@@ -77,6 +77,7 @@ impl Core {
                 self.stats.count(Counter::FatalErrors);
                 let text = String::from_utf8_lossy(&text).into_owned();
                 out.events.push(Event::Fatal(text));
+                return Acted::Ends(Verdict::Gone);
             }
             Action::AssignText(to, text) => {
                 let text = self.text(call, text);
@@ -203,11 +204,7 @@ impl Core {
                 return Acted::Ends(Verdict::Gone);
             }
             Action::StopGracefully => out.events.push(Event::StopGracefully),
-            // SIPp counts a call that is stopped by a message as failed, and one
-            // that is stopped by itself as done.
-            Action::StopCall if message.is_some() => return fails(Counter::Rejected),
-            // Behind the last step: the call is over.
-            Action::StopCall => return Acted::Jumped(u32::MAX),
+            Action::StopCall => return Acted::Ends(Verdict::Stopped),
         }
         Acted::Done
     }

@@ -32,6 +32,8 @@ pub(super) enum Verdict {
     Waits,
     Succeeded,
     Failed(Counter),
+    /// Failed because the scenario wants it so: nobody is told.
+    Stopped,
     /// Neither: the run was ended under it.
     Gone,
 }
@@ -73,6 +75,8 @@ pub(super) struct Call {
     pub(super) id: Vec<u8>,
     pub(super) id_hash: u64,
     pub(super) target: Target0,
+    /// The place among the calls of its connection.
+    pub(super) conn_place: usize,
     pub(super) step: u32,
     pub(super) waits: Waits,
     pub(super) alarm: Alarm,

@@ -43,7 +43,7 @@ fn write(settings: &Settings, which: Constant, out: &mut Vec<u8>) -> bool {
             None => Ok(()),
         },
         Constant::RemotePort(offset) => {
-            write!(out, "{}", port(settings.remote.map_or(0, |r| r.port()), offset))
+            write!(out, "{}", port(settings.remote.map_or(5_060, |r| r.port()), offset))
         }
         Constant::LocalIp => {
             if !is_one {

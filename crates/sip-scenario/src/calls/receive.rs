@@ -46,10 +46,6 @@ impl Core {
         if hash != 0 && self.is_known(call, heard, hash, out) {
             return Verdict::Waits;
         }
-        if matches!(heard.start, Start::Request(_)) {
-            // `[cseq]` goes on from here.
-            call.cseq = heard.cseq;
-        }
         self.keep_peer_tag(call, heard);
         if call.waits == Waits::Pause && self.settings.pauses_deaf {
             return Verdict::Waits;
@@ -64,7 +60,13 @@ impl Core {
             return Verdict::Waits;
         };
         self.leave_pause(call);
-        self.stop_resending(call);
+        if ends_resending(heard.start) {
+            self.stop_resending(call);
+        }
+        if matches!(heard.start, Start::Request(_)) {
+            // `[cseq]` goes on from here.
+            call.cseq = heard.cseq;
+        }
         call.step = index;
         call.seen_hash = hash;
         call.seen_step = index;
@@ -279,6 +281,15 @@ impl Core {
     }
 }
 
+/// Whether a message that was expected answers what is being sent again. A
+/// request of another method leaves that going on, as SIPp has it.
+fn ends_resending(start: Start<'_>) -> bool {
+    match start {
+        Start::Response(_) => true,
+        Start::Request(method) => matches!(method, b"ACK" | b"PRACK" | b"CANCEL" | b"BYE"),
+    }
+}
+
 /// Keeps the route set and the remote target of a message (RFC 3261 12.1).
 fn keep_routes(call: &mut Call, heard: &Heard<'_>) {
     call.routes.clear();
@@ -292,6 +303,12 @@ fn keep_routes(call: &mut Call, heard: &Heard<'_>) {
     if matches!(heard.start, Start::Response(_)) {
         routes.reverse();
     }
+    // An address without a display name is given as its URI.
+    let contact = if contact.starts_with(b"<") {
+        scan::in_brackets(contact).unwrap_or(contact)
+    } else {
+        contact
+    };
     let is_loose = routes
         .first()
         .is_none_or(|first| memchr::memmem::find(first, b";lr").is_some());

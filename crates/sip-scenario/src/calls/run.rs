@@ -306,6 +306,7 @@ impl Core {
         match verdict {
             Verdict::Waits | Verdict::Gone => {}
             Verdict::Succeeded => self.stats.count(Counter::Successful),
+            Verdict::Stopped => self.stats.count(Counter::Failed),
             Verdict::Failed(counter) => {
                 self.stats.count(Counter::Failed);
                 self.stats.count(counter);
