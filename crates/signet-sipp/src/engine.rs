@@ -1,11 +1,12 @@
 //! The loop: sockets, clock and calls.
 
+use std::collections::HashMap;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sip_msg::ConnId;
+use sip_msg::{ConnId, Flow, Target};
 use sip_net::{CloseReason, Net, NetEvent, SendError};
-use sip_scenario::{Calls, Counter, Event, NoCall, Outputs, Role};
+use sip_scenario::{Calls, Counter, Event, Outputs, Path, Role};
 
 use crate::args::Args;
 use crate::commands::Commands;
@@ -56,6 +57,9 @@ pub(crate) struct Engine {
     fatal: Option<String>,
     next_increase_ns: u64,
     reconnect_at_ns: u64,
+    /// Connections that are being opened for calls: to where, and since when.
+    opening: HashMap<ConnId, (Target, u64)>,
+    opened: Vec<Flow>,
     closed: Vec<(ConnId, CloseReason)>,
     failed: Vec<(u64, SendError)>,
 }
@@ -102,6 +106,8 @@ impl Engine {
             fatal: None,
             next_increase_ns: interval_ms.saturating_mul(1_000_000),
             reconnect_at_ns: 0,
+            opening: HashMap::new(),
+            opened: Vec::new(),
             closed: Vec::new(),
             failed: Vec::new(),
             args,
@@ -169,7 +175,7 @@ impl Engine {
         let may_start = self.is_client
             && self.state == State::Runs
             && self.args.users.is_none()
-            && (self.calls.len() as u64) < self.open_max;
+            && self.open() < self.open_max;
         if may_start && let Some(at) = self.pacing.due_at_ns(self.begun + 1) {
             until_ns = until_ns.min(at.max(self.reconnect_at_ns));
         }
@@ -179,12 +185,17 @@ impl Engine {
         Duration::from_nanos(until_ns.saturating_sub(now_ns))
     }
 
+    /// Calls under way, those included whose connections are being opened.
+    fn open(&self) -> u64 {
+        (self.calls.len() + self.opening.len()) as u64
+    }
+
     /// Begins what is due; gives whether more is.
     fn start_calls(&mut self, now_ns: u64) -> bool {
         if !self.is_client || self.state != State::Runs || now_ns < self.reconnect_at_ns {
             return false;
         }
-        let open = self.calls.len() as u64;
+        let open = self.open();
         let due = match self.args.users {
             Some(users) if self.pacing.is_paused() => u64::from(users).min(open),
             Some(users) => self.begun + u64::from(users).saturating_sub(open),
@@ -208,10 +219,20 @@ impl Engine {
             };
             // The call's own time, so that the first does not pay for the last.
             let now_ns = self.now_ns();
-            match self.calls.start(now_ns, target, &mut self.out) {
-                Ok(_) => self.begun += 1,
-                Err(NoCall::NoUser | NoCall::Full) => return false,
+            if self.paths.opens_first() && target.conn.is_some() {
+                self.opening.insert(target.conn, (target, now_ns));
+                self.begun += 1;
+                continue;
             }
+            let path = Path {
+                target,
+                local: None,
+                since_ns: now_ns,
+            };
+            if self.calls.start(now_ns, path, &mut self.out).is_err() {
+                return false;
+            }
+            self.begun += 1;
         }
         is_behind
     }
@@ -222,6 +243,7 @@ impl Engine {
             calls,
             out,
             traces,
+            opened,
             closed,
             failed,
             began,
@@ -233,6 +255,7 @@ impl Engine {
                 traces.received(now_ns, bytes);
                 calls.receive(now_ns, &flow, bytes, out);
             }
+            NetEvent::Opened { flow } => opened.push(flow),
             NetEvent::Closed { conn, reason } => closed.push((conn, reason)),
             NetEvent::SendFailed { cookie, error } => failed.push((cookie, error)),
             NetEvent::Malformed { flow, error, .. } => {
@@ -244,9 +267,32 @@ impl Engine {
             _ => {}
         });
         polled.map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
+        self.handle_opened();
         self.handle_failures();
         self.deliver();
         Ok(())
+    }
+
+    /// Begins the calls whose connections are open.
+    fn handle_opened(&mut self) {
+        for flow in std::mem::take(&mut self.opened) {
+            if let Some((target, since_ns)) = self.opening.remove(&flow.conn) {
+                let local = Some(flow.local);
+                self.begin_opened(Path {
+                    target,
+                    local,
+                    since_ns,
+                });
+            }
+        }
+    }
+
+    fn begin_opened(&mut self, path: Path) {
+        let now_ns = self.now_ns();
+        let conn = path.target.conn;
+        if self.calls.start(now_ns, path, &mut self.out).is_err() && conn.is_some() {
+            self.net.close(conn, false);
+        }
     }
 
     fn handle_failures(&mut self) {
@@ -257,6 +303,16 @@ impl Engine {
             }
         }
         for (conn, reason) in std::mem::take(&mut self.closed) {
+            if let Some((mut target, since_ns)) = self.opening.remove(&conn) {
+                // Its call fails with the cause as soon as it sends.
+                target.conn = ConnId::NONE;
+                self.begin_opened(Path {
+                    target,
+                    local: None,
+                    since_ns,
+                });
+                continue;
+            }
             let is_shared = self.paths.closed(conn);
             if is_shared {
                 self.out.events.push(Event::Warning(format!(
@@ -336,11 +392,11 @@ impl Engine {
 
     fn end_if_done(&mut self) {
         if let Some(max) = self.args.calls_max
-            && self.calls.created() >= max
+            && self.calls.created() + self.opening.len() as u64 >= max
         {
             self.end_softly();
         }
-        if self.state == State::Ends && self.calls.is_empty() {
+        if self.state == State::Ends && self.calls.is_empty() && self.opening.is_empty() {
             self.state = State::Over;
         }
     }

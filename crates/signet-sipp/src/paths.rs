@@ -113,6 +113,11 @@ impl Paths {
         is_shared
     }
 
+    /// Whether calls have connections of their own, which must be open first.
+    pub(crate) fn opens_first(&self) -> bool {
+        self.transport != Transport::Udp && self.mode == Mode::PerCall
+    }
+
     fn take_listener(&mut self) -> u16 {
         if let Some(listener) = self.free.pop() {
             return listener;

@@ -86,6 +86,9 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
         remote,
         locals: locals.clone(),
+        own_addresses: args.mode == Mode::PerCall
+            && args.transport != Transport::Udp
+            && remote.is_some(),
         ip_field: match args.mode {
             Mode::PerAddress => Some(args.ip_field.unwrap_or(0)),
             _ => args.ip_field.filter(|_| locals.len() > 1),

@@ -2,6 +2,7 @@
 //! messages to send and events come out.
 
 use std::hash::BuildHasher;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
@@ -88,6 +89,18 @@ pub struct Outputs {
     pub outbox: Outbox,
     /// The rest, in order.
     pub events: Vec<Event>,
+}
+
+/// On what a call begins.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Where it sends to, and from which listener.
+    pub target: Target,
+    /// Its own address, where it has one ([`Settings::own_addresses`]).
+    pub local: Option<SocketAddr>,
+    /// Since when it is under way: before now, where a connection had to be
+    /// opened first.
+    pub since_ns: u64,
 }
 
 /// Why no call could be begun.
@@ -239,11 +252,11 @@ impl Calls {
         self.core.wheel.next_deadline_ms()
     }
 
-    /// Begins a call to `target`, from the listener in it.
+    /// Begins a call; gives its number.
     pub fn start(
         &mut self,
         now_ns: u64,
-        target: Target,
+        path: Path,
         out: &mut Outputs,
     ) -> Result<u64, NoCall> {
         self.core.now_ns = now_ns;
@@ -255,9 +268,12 @@ impl Calls {
             Some(_) => Some(self.core.free_users.pop().ok_or(NoCall::NoUser)?),
         };
         self.core.stats.count(Counter::OutgoingCalls);
-        let mut call = self.admit(target);
+        let mut call = self.admit(path.target);
         call.user = user;
+        call.local = path.local;
         self.core.begin(&mut call);
+        call.started_ns = path.since_ns.min(now_ns);
+        call.rtd_started_ns.fill(call.started_ns);
         let mut id = std::mem::take(&mut call.id);
         self.core.write_call_id(&call, &mut id);
         call.id = id;
@@ -420,7 +436,7 @@ impl Calls {
             && core.is_answered_alone(method)
         {
             let start = out.outbox.bytes.len();
-            core.write_ok(heard.bytes, flow.listener, &mut out.outbox.bytes);
+            core.write_ok(heard.bytes, None, flow.listener, &mut out.outbox.bytes);
             out.outbox.send_since(start, Target::back(flow), 0);
             core.stats.count(Counter::AutoAnswered);
             return;

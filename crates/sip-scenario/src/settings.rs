@@ -37,6 +37,8 @@ pub struct Settings {
     pub remote: Option<SocketAddr>,
     /// `[local_ip]` and `[local_port]` of each listener.
     pub locals: Vec<SocketAddr>,
+    /// Whether calls have addresses of their own, given when they are begun.
+    pub own_addresses: bool,
     /// The field of the first injection file that holds a call's own local
     /// address, one of `locals` (`-ip_field`).
     pub ip_field: Option<usize>,
@@ -105,6 +107,7 @@ impl Default for Settings {
             remote_host: String::new(),
             remote: None,
             locals: vec![SocketAddr::new(any, 5_060)],
+            own_addresses: false,
             ip_field: None,
             media_ip: any,
             media_port: 6_000,

@@ -36,7 +36,7 @@ impl Core {
         begin(b"ACK", last, bytes);
         write_last_line(last, b"Via", bytes);
         write_dialog(last, b"ACK", 0, bytes);
-        self.write_contact(b"sipp@", call.target.listener, bytes);
+        self.write_contact(b"sipp@", call.local, call.target.listener, bytes);
         bytes.extend_from_slice(
             b"Max-Forwards: 70\r\nSubject: Performance Test\r\nContent-Length: 0\r\n\r\n",
         );
@@ -50,7 +50,7 @@ impl Core {
         write_last_line(last, b"Via", bytes);
         write_dialog(last, b"CANCEL", 0, bytes);
         bytes.extend_from_slice(b"Max-Forwards: 70\r\n");
-        self.write_contact(b"sipp@", call.target.listener, bytes);
+        self.write_contact(b"sipp@", call.local, call.target.listener, bytes);
         bytes.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         out.outbox.send_since(start, call.target.0.clone(), 0);
     }
@@ -62,7 +62,7 @@ impl Core {
         bytes.extend_from_slice(b"Via: SIP/2.0/");
         bytes.extend_from_slice(self.settings.transport.via_name().as_bytes());
         bytes.push(b' ');
-        self.write_local(call.target.listener, bytes);
+        self.write_local(call.local, call.target.listener, bytes);
         bytes.extend_from_slice(b";branch=z9hG4bK-");
         number(u64::from(self.settings.pid), bytes);
         bytes.push(b'-');
@@ -70,7 +70,7 @@ impl Core {
         bytes.extend_from_slice(b"--1\r\n");
         write_dialog(last, b"BYE", 1, bytes);
         bytes.extend_from_slice(b"Max-Forwards: 70\r\n");
-        self.write_contact(b"sipp@", call.target.listener, bytes);
+        self.write_contact(b"sipp@", call.local, call.target.listener, bytes);
         bytes.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         out.outbox.send_since(start, call.target.0.clone(), 0);
     }

@@ -1,5 +1,7 @@
 //! One call.
 
+use std::net::SocketAddr;
+
 use sip_msg::Target;
 use wheel::TimerId;
 
@@ -75,6 +77,8 @@ pub(super) struct Call {
     pub(super) id: Vec<u8>,
     pub(super) id_hash: u64,
     pub(super) target: Target0,
+    /// Its own address, where it has one.
+    pub(super) local: Option<SocketAddr>,
     /// The place among the calls of its connection.
     pub(super) conn_place: usize,
     pub(super) step: u32,
@@ -149,6 +153,7 @@ impl Call {
     pub(super) fn reset(&mut self, target: Target) {
         self.live = true;
         self.target = Target0(target);
+        self.local = None;
         self.step = 0;
         self.waits = Waits::Nothing;
         self.alarm = Alarm::default();

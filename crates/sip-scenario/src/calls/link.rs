@@ -30,7 +30,7 @@ pub(super) fn link(mut program: Program, settings: &Settings) -> Program {
 
 /// Appends a constant; false where it differs from call to call.
 fn write(settings: &Settings, which: Constant, out: &mut Vec<u8>) -> bool {
-    let is_one = settings.locals.len() == 1;
+    let is_one = settings.locals.len() == 1 && !settings.own_addresses;
     let local = settings.locals.first();
     let port = |port: u16, offset: i64| i64::from(port).saturating_add(offset);
     let local_ip = local.map(|local| local.ip());

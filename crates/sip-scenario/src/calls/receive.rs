@@ -264,7 +264,8 @@ impl Core {
 
     fn answer(&mut self, call: &Call, heard: &Heard<'_>, out: &mut Outputs) {
         let start = out.outbox.bytes.len();
-        self.write_ok(heard.bytes, call.target.listener, &mut out.outbox.bytes);
+        let (own, listener) = (call.local, call.target.listener);
+        self.write_ok(heard.bytes, own, listener, &mut out.outbox.bytes);
         out.outbox.send_since(start, call.target.0.clone(), 0);
     }
 

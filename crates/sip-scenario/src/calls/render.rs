@@ -1,5 +1,7 @@
 //! Writes messages: literal bytes are copied, the rest is patched in.
 
+use std::net::SocketAddr;
+
 use sip_msg::ListenerId;
 
 use crate::calendar::Moment;
@@ -87,13 +89,12 @@ impl Core {
             }
             Part::MsgIndex => signed(step, out),
             Part::LocalIp => {
-                let local = self.settings.locals.get(usize::from(call.target.listener.0));
-                if let Some(local) = local {
+                if let Some(local) = self.local(call.local, call.target.listener) {
                     out.extend_from_slice(ip_text(local.ip()).as_bytes());
                 }
             }
             Part::LocalPort(offset) => {
-                let local = self.settings.locals.get(usize::from(call.target.listener.0));
+                let local = self.local(call.local, call.target.listener);
                 let port = local.map_or(0, |local| i64::from(local.port()));
                 signed(port.saturating_add(*offset), out);
             }
@@ -180,29 +181,45 @@ impl Core {
     }
 
     /// Appends a 200 to a request of no call, or one that nobody expects.
-    pub(super) fn write_ok(&self, request: &[u8], listener: ListenerId, out: &mut Vec<u8>) {
+    pub(super) fn write_ok(
+        &self,
+        request: &[u8],
+        own: Option<SocketAddr>,
+        listener: ListenerId,
+        out: &mut Vec<u8>,
+    ) {
         out.extend_from_slice(b"SIP/2.0 200 OK\r\n");
         for name in [&b"Via"[..], b"From", b"To", b"Call-ID", b"CSeq"] {
             write_last_line(request, name, out);
         }
-        self.write_contact(b"", listener, out);
+        self.write_contact(b"", own, listener, out);
         out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
     }
 
     /// Appends a Contact of this side.
-    pub(super) fn write_contact(&self, user: &[u8], listener: ListenerId, out: &mut Vec<u8>) {
+    pub(super) fn write_contact(
+        &self,
+        user: &[u8],
+        own: Option<SocketAddr>,
+        listener: ListenerId,
+        out: &mut Vec<u8>,
+    ) {
         out.extend_from_slice(b"Contact: <sip:");
         out.extend_from_slice(user);
-        self.write_local(listener, out);
+        self.write_local(own, listener, out);
         out.extend_from_slice(b";transport=");
         out.extend_from_slice(self.settings.transport.via_name().as_bytes());
         out.extend_from_slice(b">\r\n");
     }
 
     /// Appends address and port of this side.
-    pub(super) fn write_local(&self, listener: ListenerId, out: &mut Vec<u8>) {
-        let local = self.settings.locals.get(usize::from(listener.0));
-        if let Some(local) = local.or_else(|| self.settings.locals.first()) {
+    pub(super) fn write_local(
+        &self,
+        own: Option<SocketAddr>,
+        listener: ListenerId,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(local) = self.local(own, listener) {
             out.extend_from_slice(ip_text(local.ip()).as_bytes());
             out.push(b':');
             number(u64::from(local.port()), out);
@@ -220,8 +237,7 @@ impl Core {
                 Some('u') => number(call.number, out),
                 Some('p') => number(u64::from(self.settings.pid), out),
                 Some('s') => {
-                    let local = self.settings.locals.get(usize::from(call.target.listener.0));
-                    if let Some(local) = local.or_else(|| self.settings.locals.first()) {
+                    if let Some(local) = self.local(call.local, call.target.listener) {
                         out.extend_from_slice(local.ip().to_string().as_bytes());
                     }
                 }
@@ -234,6 +250,12 @@ impl Core {
             rest = behind.as_str();
         }
         out.extend_from_slice(rest.as_bytes());
+    }
+
+    /// The address of a call's side: its own, or that of its listener.
+    fn local(&self, own: Option<SocketAddr>, listener: ListenerId) -> Option<SocketAddr> {
+        let locals = &self.settings.locals;
+        own.or_else(|| locals.get(usize::from(listener.0)).or(locals.first()).copied())
     }
 
     pub(super) fn moment(&self) -> Moment {
