@@ -14,7 +14,7 @@ use x509_parser::public_key::PublicKey;
 
 use crate::Error;
 use crate::ca::{first_pem, general_name};
-use crate::config::{ClientCertificates, ListenSecurity};
+use crate::config::{ClientCertificates, ListenSecurity, Tls};
 
 /// A listener's certificates and rules.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct ListenerTls {
     pub(crate) accepts: bool,
     pub(crate) certificates: Vec<ShownCertificate>,
     pub(crate) security: ListenSecurity,
+    /// Where the keys of session tickets come from, and how long they live.
+    pub(crate) tickets: String,
 }
 
 /// A certificate that clients are shown.
@@ -91,6 +93,18 @@ impl ShownCertificate {
     }
 }
 
+/// What is said of session tickets.
+pub(crate) fn tickets(given: &Tls) -> String {
+    let from = match &given.ticket_secret_file {
+        Some(file) => file.display().to_string(),
+        None => "the data folder's own secret".to_owned(),
+    };
+    format!(
+        "keys from {from}, renewed every {} s",
+        given.ticket_rotation_s
+    )
+}
+
 /// The report. Without tallies it tells what is allowed, not what was used.
 /// `tallies` are the listeners' in their order, `opened` that of connections
 /// that this server opened.
@@ -110,6 +124,7 @@ pub(crate) fn render(
             certificate_lines(&mut text, certificate, now_unix_s);
         }
         rule_lines(&mut text, &listener.security);
+        line(&mut text, "tickets", &listener.tickets);
         if let Some(tally) = tallies.and_then(|tallies| tallies.get(nth)) {
             tally_lines(&mut text, tally);
         }
@@ -169,8 +184,10 @@ fn rule_lines(text: &mut String, security: &ListenSecurity) {
                 "may show"
             };
             format!(
-                "{must} a certificate of {by}; {} revocation lists",
-                security.crls.len()
+                "{must} a certificate of {by}; key usage {:?}, revocation lists {}, {:?}",
+                security.client_key_usage,
+                security.crls.len(),
+                security.revocation
             )
         }
     };
@@ -242,7 +259,7 @@ fn used<'a>(text: &mut String, what: &str, counts: impl Iterator<Item = (&'a str
 }
 
 fn line(text: &mut String, what: &str, value: &str) {
-    let _ = writeln!(text, "  {what:<14}{value}");
+    let _ = writeln!(text, "  {what:<15}{value}");
 }
 
 fn joined<T: AsRef<str>>(names: &[T]) -> String {

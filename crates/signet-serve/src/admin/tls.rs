@@ -83,6 +83,7 @@ pub fn tls(place: &Place) -> Result<(), Error> {
                 accepts: true,
                 certificates: shown_by_files(&listener.security, &config.data)?,
                 security: listener.security,
+                tickets: tls_report::tickets(&config.tls),
             }));
         }
     }

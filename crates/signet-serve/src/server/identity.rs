@@ -21,7 +21,7 @@ use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{Config, Domain, Fault, ListenSecurity, Tls};
 use crate::data_dir::{DataDir, read_secret, refuse_readable_by_others};
 use crate::plan::PlannedListener;
-use crate::tls_report::{ListenerTls, ShownCertificate};
+use crate::tls_report::{self, ListenerTls, ShownCertificate};
 
 /// What handshakes are made from.
 pub(super) struct Identity {
@@ -71,6 +71,7 @@ impl Material {
                 accepts: listener.accept,
                 certificates: shown_certificates(security, &own)?,
                 security: security.clone(),
+                tickets: tls_report::tickets(&config.tls),
             }));
         }
         let (client, client_print) = client_tls(&config.tls, &ca_pem)?;

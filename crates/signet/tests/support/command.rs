@@ -122,10 +122,15 @@ impl Serving {
 
     /// Waits until the log has `text`.
     pub fn wait_for_log(&self, text: &str) {
+        self.wait_for_count(text, 1);
+    }
+
+    /// Waits until the log has `text` this often.
+    pub fn wait_for_count(&self, text: &str, count: usize) {
         let until = Instant::now() + Duration::from_secs(20);
         loop {
             let log = fs::read_to_string(&self.log).unwrap();
-            if log.contains(text) {
+            if log.matches(text).count() >= count {
                 return;
             }
             assert!(Instant::now() < until, "{text:?} is not in the log:\n{log}");

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod command;
+pub mod openssl;
 
 use std::fs;
 use std::io::{Read, Write};

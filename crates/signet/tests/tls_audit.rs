@@ -1,0 +1,95 @@
+//! What `signet tls` and `/metrics` tell, and that they say where it is from.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::TestDir;
+use support::command::{fail, succeed, text};
+use support::openssl::{PATIENCE, call, refused, report_with, serve};
+
+/// A page of the server's address for figures.
+fn page(folder: &Path, path: &str) -> String {
+    let told = fs::read_to_string(folder.join("data/listeners.json")).unwrap();
+    let line = told
+        .lines()
+        .find(|line| line.contains("\"metrics\""))
+        .unwrap();
+    let addr: SocketAddr = line.split('"').nth(3).unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn the_figures_of_a_listener_are_served() {
+    let folder = TestDir::new("tls-figures");
+    let server = serve(folder.path(), "versions = [\"1.3\"]\n", "");
+    let session = folder.path().join("session");
+    call(server.at("tls"), &["-sess_out", text(&session)]);
+    call(server.at("tls"), &["-sess_in", text(&session)]);
+    refused(server.at("tls"), &["-tls1_2"]);
+    report_with(folder.path(), "2: 1 full, 1 resumed (50.0 %), 1 failed");
+    let at = format!("listener=\"tls:{}\"", server.at("tls"));
+    let expected = [
+        format!("signet_tls_listener_handshakes_total{{{at},kind=\"full\",version=\"1.3\"}} 1"),
+        format!("signet_tls_listener_handshakes_total{{{at},kind=\"resumed\",version=\"1.3\"}} 1"),
+        format!("signet_tls_listener_resumed_total{{{at},by=\"psk\"}} 1"),
+        format!("signet_tls_listener_suite_total{{{at},suite=\"TLS_AES_256_GCM_SHA384\"}} 2"),
+        format!("signet_tls_listener_group_total{{{at},group=\"X25519\"}} 2"),
+        format!("signet_tls_listener_failed_total{{{at},reason=\"incompatible\"}} 1"),
+        format!("signet_tls_listener_failed_total{{{at},reason=\"refused\"}} 0"),
+        "signet_tls_refused_source_total 0".to_owned(),
+    ];
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let figures = page(folder.path(), "/metrics");
+        let missing: Vec<_> = expected
+            .iter()
+            .filter(|line| !figures.lines().any(|of| of == line.as_str()))
+            .collect();
+        if missing.is_empty() {
+            let end = format!("signet_tls_certificate_not_after_seconds{{{at},file=");
+            assert!(figures.contains(&end), "{figures}");
+            break;
+        }
+        assert!(Instant::now() < until, "{missing:?} are not in:\n{figures}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn without_a_running_server_the_configuration_is_read_and_named() {
+    let folder = TestDir::new("tls-no-server");
+    let mut server = serve(folder.path(), "versions = [\"1.3\"]\n", "");
+    let config = folder.path().join("signet.toml");
+    let command = ["tls", "--config", text(&config)];
+    assert!(succeed(&command, "").starts_with("asked the running server, http://127.0.0.1:"));
+
+    // The file of a server that was killed is not believed.
+    server.process.signal("-KILL");
+    server.process.wait(Duration::from_secs(30)).unwrap();
+    let report = succeed(&command, "");
+    assert!(report.starts_with("read from "), "{report}");
+    assert!(report.contains("no server runs by it"), "{report}");
+    assert!(
+        report.contains("server.pem") && report.contains("days left"),
+        "{report}"
+    );
+    assert!(!report.contains("handshakes"), "{report}");
+
+    let data = folder.path().join("data");
+    let error = fail(&["tls", "--data", text(&data)], "");
+    assert!(error.contains("no server runs on"), "{error}");
+}
