@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::ServeArguments;
+use crate::own::{self, Own, OwnTransport};
 use crate::process::Process;
 use crate::report::{Measurement, Results};
 use crate::sipp::{self, SippTransport};
@@ -47,6 +48,8 @@ struct Case {
     name: String,
     transport: SippTransport,
     rate: u64,
+    /// Whether the project's own generator is the load, and not SIPp.
+    own: bool,
 }
 
 /// Runs every wanted case, each server in turn, the order reversed in every
@@ -76,6 +79,7 @@ pub(crate) fn run(
                 name: base_name,
                 transport,
                 rate: base,
+                own: false,
             });
         }
         if transport != SippTransport::TcpPerCall && wanted(&format!("{name}-peak")) {
@@ -85,7 +89,19 @@ pub(crate) fn run(
                 name: format!("{name}-peak-{rate}"),
                 transport,
                 rate,
+                own: false,
             });
+        }
+        for &rate in own_rates(transport) {
+            let name = format!("{name}-own-{rate}");
+            if wanted(&name) {
+                cases.push(Case {
+                    name,
+                    transport,
+                    rate,
+                    own: true,
+                });
+            }
         }
         for case in &cases {
             for repeat in 0..arguments.repeats {
@@ -94,7 +110,11 @@ pub(crate) fn run(
                     order.reverse();
                 }
                 for server in order.into_iter().filter(|s| arguments.wants(s.name())) {
-                    let measured = measure(arguments, case, server, arguments.seconds)?;
+                    let measured = if case.own {
+                        measure_own(arguments, case, server, arguments.seconds)?
+                    } else {
+                        measure(arguments, case, server, arguments.seconds)?
+                    };
                     eprintln!(
                         "{} {}: {:.1} us of CPU a call, {} calls, {} failed, {} retransmissions",
                         case.name,
@@ -108,8 +128,134 @@ pub(crate) fn run(
                 }
             }
         }
+        let peak_name = format!("{name}-own-peak");
+        if wanted(&peak_name) {
+            for server in [Server::Floor, Server::Kamailio, Server::Signet] {
+                if arguments.wants(server.name()) {
+                    let measured = measure_peak(arguments, &peak_name, transport, server)?;
+                    eprintln!(
+                        "{peak_name} {}: {} calls/s, {:.1} us of CPU a call at nine tenths of it",
+                        server.name(),
+                        measured.rate,
+                        measured.cpu_us_per_call
+                    );
+                    results.add(measured);
+                }
+            }
+        }
     }
     Ok(())
+}
+
+/// The rates at which the project's own generator is the load.
+fn own_rates(transport: SippTransport) -> &'static [u64] {
+    match transport {
+        SippTransport::Udp | SippTransport::TcpOne => &[2_000, 5_000, 10_000],
+        SippTransport::TcpPerCall => &[1_000],
+    }
+}
+
+fn own_transport(transport: SippTransport) -> OwnTransport {
+    match transport {
+        SippTransport::Udp => OwnTransport::Udp,
+        SippTransport::TcpOne => OwnTransport::TcpOne,
+        SippTransport::TcpPerCall => OwnTransport::TcpPerCall,
+    }
+}
+
+/// The same as [`measure`] with the project's own generator as the load.
+fn measure_own(
+    arguments: &ServeArguments,
+    case: &Case,
+    server: Server,
+    seconds: u64,
+) -> Result<Measurement, String> {
+    let out = arguments.out.as_path();
+    let process = start(arguments, case, server, out)?;
+    std::thread::sleep(Duration::from_millis(700));
+    own_stretch(
+        arguments,
+        case,
+        server,
+        (server.warm_s(), seconds),
+        &process,
+    )
+}
+
+fn own_stretch(
+    arguments: &ServeArguments,
+    case: &Case,
+    server: Server,
+    (warm_s, seconds): (u64, u64),
+    process: &Process,
+) -> Result<Measurement, String> {
+    let mut load = Own::start(
+        &arguments.signet,
+        own_transport(case.transport),
+        (SERVER_PORT, CALLED_PORT),
+        (case.rate, warm_s + seconds + 2),
+        LOAD_CORE,
+        arguments.out.as_path(),
+    )?;
+    load.wait_until(warm_s + 1)?;
+    let (begun, before_ns) = (Instant::now(), process.cpu_ns());
+    load.wait_until(warm_s + 1 + seconds)?;
+    let spent_ns = process.cpu_ns().saturating_sub(before_ns);
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    let counted = load.end()?;
+    if !counted.valid {
+        eprintln!(
+            "{} {}: the generator doubts itself here",
+            case.name,
+            server.name()
+        );
+    }
+    // The schedule's calls of that stretch, less the share that failed in the run.
+    let share = counted.completed as f64 / (counted.completed + counted.failed).max(1) as f64;
+    let calls = (case.rate as f64 * elapsed_s * share) as u64;
+    Ok(Measurement {
+        case: case.name.clone(),
+        server: server.name().to_owned(),
+        cpu_us_per_call: spent_ns as f64 / 1_000.0 / calls.max(1) as f64,
+        calls,
+        failed: counted.failed,
+        retransmissions: counted.retransmissions,
+        rate: case.rate,
+        elapsed_s,
+    })
+}
+
+/// The largest rate that each server holds, and its CPU per call at nine tenths of it.
+fn measure_peak(
+    arguments: &ServeArguments,
+    name: &str,
+    transport: SippTransport,
+    server: Server,
+) -> Result<Measurement, String> {
+    let out = arguments.out.as_path();
+    let mut case = Case {
+        name: name.to_owned(),
+        transport,
+        rate: 0,
+        own: true,
+    };
+    let process = start(arguments, &case, server, out)?;
+    std::thread::sleep(Duration::from_millis(700));
+    let ports = (SERVER_PORT, CALLED_PORT);
+    let kind = own_transport(transport);
+    let peak = own::peak(&arguments.signet, kind, ports, LOAD_CORE, out)?;
+    case.rate = (peak * 9 / 10).max(1);
+    let measured = own_stretch(
+        arguments,
+        &case,
+        server,
+        (3, arguments.seconds.min(6)),
+        &process,
+    )?;
+    Ok(Measurement {
+        rate: peak,
+        ..measured
+    })
 }
 
 /// The highest of a few rates at which no call through the floor fails or is sent again.
@@ -120,6 +266,7 @@ fn highest_rate(arguments: &ServeArguments, transport: SippTransport) -> Result<
             name: "search".to_owned(),
             transport,
             rate,
+            own: false,
         };
         let measured = measure(arguments, &case, Server::Floor, 4)?;
         let held_rate = measured.calls as f64 / measured.elapsed_s;

@@ -5,6 +5,7 @@
 
 mod calls;
 mod floor;
+mod own;
 mod process;
 mod register;
 mod report;
