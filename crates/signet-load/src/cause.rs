@@ -51,18 +51,24 @@ pub(crate) const fn of_handshake(error: &HandshakeError) -> &'static str {
         (HandshakeFailure::Incompatible, _) => "handshake: nothing in common",
         (HandshakeFailure::Broken, _) => "handshake: no tls",
         (HandshakeFailure::Refused, _) => "handshake: too many",
-        (HandshakeFailure::BadCertificate, Some(Fault::Expired)) => {
-            "handshake: certificate expired"
-        }
-        (HandshakeFailure::BadCertificate, Some(Fault::WrongName)) => {
-            "handshake: certificate for another name"
-        }
-        (HandshakeFailure::BadCertificate, Some(Fault::UnknownIssuer)) => {
-            "handshake: unknown authority"
-        }
-        (HandshakeFailure::BadCertificate, Some(Fault::Revoked)) => {
-            "handshake: certificate revoked"
-        }
+        (HandshakeFailure::BadCertificate, Some(fault)) => match fault {
+            Fault::Missing => "handshake: no certificate",
+            Fault::Malformed => "handshake: certificate malformed",
+            Fault::Expired => "handshake: certificate expired",
+            Fault::NotYetValid => "handshake: certificate not yet valid",
+            Fault::WrongName => "handshake: certificate for another name",
+            Fault::UnknownIssuer => "handshake: unknown authority",
+            Fault::NotAnAuthority => "handshake: issuer is no authority",
+            Fault::NameConstraint => "handshake: name not allowed",
+            Fault::ChainTooLong => "handshake: chain too long",
+            Fault::Revoked => "handshake: certificate revoked",
+            Fault::RevocationUnknown => "handshake: revocation unknown",
+            Fault::WrongUsage => "handshake: certificate for another use",
+            Fault::WeakKey => "handshake: weak key",
+            Fault::CriticalExtension => "handshake: critical extension",
+            Fault::BadSignature => "handshake: bad signature",
+            Fault::Other => "handshake: bad certificate",
+        },
         (HandshakeFailure::BadCertificate, _) => "handshake: bad certificate",
     }
 }
