@@ -198,15 +198,13 @@ fn tally_lines(text: &mut String, tally: &HandshakeTally) {
     let (full, resumed) = (tally.full_total(), tally.resumed_total());
     let failed: u64 = tally.failed.iter().sum();
     let total = full + resumed;
-    let summary = if total == 0 {
-        format!("none yet, {failed} failed")
-    } else {
-        let per_mille = resumed * 1_000 / total;
-        format!(
+    let summary = match (resumed * 1_000).checked_div(total) {
+        None => format!("none yet, {failed} failed"),
+        Some(per_mille) => format!(
             "{total}: {full} full, {resumed} resumed ({}.{} %), {failed} failed",
             per_mille / 10,
             per_mille % 10
-        )
+        ),
     };
     line(text, "handshakes", &summary);
     let by_version = TlsVersion::ALL.iter().enumerate().map(|(nth, version)| {
