@@ -1,4 +1,5 @@
 //! What `signet tls` and `/metrics` tell, and that they say where it is from.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

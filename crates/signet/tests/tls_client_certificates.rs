@@ -1,5 +1,6 @@
 //! Whom a listener lets in by certificate, and which alert the others get;
 //! openssl is the client.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! The connections that the server opens: it shows its certificate to a
 //! neighbour that asks for one, and resumes. The neighbour is openssl s_server.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! SIGHUP changes what TLS shows all or nothing, and no connection is lost.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Sessions resume on every worker, after a restart and on another node that
 //! has the same secret; openssl tells.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
