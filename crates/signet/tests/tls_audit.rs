@@ -94,3 +94,42 @@ fn without_a_running_server_the_configuration_is_read_and_named() {
     let error = fail(&["tls", "--data", text(&data)], "");
     assert!(error.contains("no server runs on"), "{error}");
 }
+
+#[test]
+fn what_fails_is_counted_by_its_reason_and_what_is_too_much_is_refused() {
+    let folder = TestDir::new("tls-budget");
+    let more = "[tls]\nhandshakes_per_source_max = 2\nhello_timeout_ms = 60000\nhandshake_timeout_ms = 60000\n";
+    let server = serve(folder.path(), "", more);
+    let at = server.at("tls");
+
+    // Two say nothing: for a third there is no place, until one has gone.
+    let mut silent = vec![
+        TcpStream::connect(at).unwrap(),
+        TcpStream::connect(at).unwrap(),
+    ];
+    report_under_way(folder.path(), 2);
+    refused(at, &[]);
+    report_with(folder.path(), "1 refused");
+    silent.pop();
+    report_with(folder.path(), "1 cut");
+    call(at, &[]);
+
+    let mut garbage = TcpStream::connect(at).unwrap();
+    garbage.write_all(b"OPTIONS sip:x SIP/2.0\r\n\r\n").unwrap();
+    let report = report_with(folder.path(), "1 broken");
+    assert!(
+        report.contains("1: 1 full, 0 resumed (0.0 %), 3 failed"),
+        "{report}"
+    );
+    assert!(page(folder.path(), "/metrics").contains("signet_tls_refused_source_total 1\n"));
+}
+
+/// Waits until this many handshakes are under way.
+fn report_under_way(folder: &Path, count: usize) {
+    let until = Instant::now() + PATIENCE;
+    let line = format!("\nsignet_tls_handshakes_under_way {count}\n");
+    while !page(folder, "/metrics").contains(&line) {
+        assert!(Instant::now() < until, "{line}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

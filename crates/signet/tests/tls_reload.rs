@@ -114,3 +114,28 @@ fn one_bad_part_keeps_all_the_others_back() {
     server.wait_for_log(" reloaded");
     assert!(shows(&server, &at("second.pem")));
 }
+
+#[test]
+fn an_expired_certificate_is_told_of_and_keeps_nothing_else_back() {
+    let folder = TestDir::new("tls-expired");
+    let ca = TestCa::new();
+    write_pair(
+        folder.path(),
+        "server",
+        &ca.issue_between(&["example.com"], 2001, 2002),
+    );
+    let server = serve(folder.path(), SECURITY, "");
+    server.wait_for_log("it expired on 2002-01-01; clients will refuse it");
+    assert!(server.options().starts_with("SIP/2.0 200"));
+
+    // One that is in service already is no reason to refuse other changes.
+    write_config(
+        folder.path(),
+        &format!("{SECURITY}versions = [\"1.2\"]\n"),
+        "",
+    );
+    server.process.signal("-HUP");
+    server.wait_for_log(" reloaded");
+    assert!(call(server.at("tls"), &[]).contains("New, TLSv1.2"));
+    report_with(folder.path(), "it expired on 2002-01-01");
+}

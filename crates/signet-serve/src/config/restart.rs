@@ -77,6 +77,31 @@ impl Config {
             &mut new.handshake_timeout_ms,
             &old.handshake_timeout_ms,
         );
+        keep.one(
+            "tls.handshakes_per_source_max",
+            &mut new.handshakes_per_source_max,
+            &old.handshakes_per_source_max,
+        );
+        keep.one(
+            "tls.full_waiting_max",
+            &mut new.full_waiting_max,
+            &old.full_waiting_max,
+        );
+        keep.one(
+            "tls.resumed_waiting_max",
+            &mut new.resumed_waiting_max,
+            &old.resumed_waiting_max,
+        );
+        keep.one(
+            "tls.full_per_s_max",
+            &mut new.full_per_s_max,
+            &old.full_per_s_max,
+        );
+        keep.one(
+            "tls.hello_timeout_ms",
+            &mut new.hello_timeout_ms,
+            &old.hello_timeout_ms,
+        );
         keep.one("timers", &mut self.timers, &running.timers);
         keep.one("limits", &mut self.limits, &running.limits);
         let (new, old) = (&mut self.bounds, &running.bounds);

@@ -252,7 +252,24 @@ pub struct Tls {
     /// Handshakes under way.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub handshakes_max: usize,
-    /// How long a handshake may take.
+    /// Of these, handshakes with clients of one source: an IPv4 address, an
+    /// IPv6 /64.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub handshakes_per_source_max: usize,
+    /// Clients that resume nothing, waiting for their turn.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub full_waiting_max: usize,
+    /// Clients that resume a session, waiting for their turn.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub resumed_waiting_max: usize,
+    /// Full handshakes with clients begun in a second; 0 for as many as the
+    /// threads can do.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub full_per_s_max: u32,
+    /// How long a client may take to say hello.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
+    pub hello_timeout_ms: u64,
+    /// How long a handshake may take, the wait for its turn included.
     #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
     pub handshake_timeout_ms: u64,
 }
@@ -270,6 +287,11 @@ impl Default for Tls {
             ticket_rotation_s: 21_600,
             handshake_threads: pool.threads,
             handshakes_max: pool.handshakes_max,
+            handshakes_per_source_max: pool.per_source_max,
+            full_waiting_max: pool.full_queue_max,
+            resumed_waiting_max: pool.resumed_queue_max,
+            full_per_s_max: pool.full_per_s_max,
+            hello_timeout_ms: pool.hello_timeout_ms,
             handshake_timeout_ms: pool.timeout_ms,
         }
     }
