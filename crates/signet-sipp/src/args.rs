@@ -223,7 +223,9 @@ impl<I: Iterator<Item = OsString>> Words<I> {
     }
 
     fn ms(&mut self, unit_ms: u64) -> Result<u64, String> {
-        self.read("a time such as 500ms, 20s or 1m", |text| duration_ms(text, unit_ms))
+        self.read("a time such as 500ms, 20s or 1m", |text| {
+            duration_ms(text, unit_ms)
+        })
     }
 
     fn number<T: TryFrom<u64>>(&mut self) -> Result<T, String> {
@@ -234,7 +236,9 @@ impl<I: Iterator<Item = OsString>> Words<I> {
 
     fn real(&mut self) -> Result<f64, String> {
         self.read("a number", |text| {
-            text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)
+            text.parse::<f64>()
+                .ok()
+                .filter(|n| n.is_finite() && *n >= 0.0)
         })
     }
 
@@ -369,9 +373,16 @@ impl Args {
             "stat_delimiter" => self.stat_delimiter = words.value()?,
             "rtt_freq" => self.rtt_frequency = words.number::<u64>()?.max(1),
             // How SIPp's own loop is tuned has no counterpart here.
-            "timer_resol" | "max_recv_loops" | "max_sched_loops" | "watchdog_interval"
-            | "watchdog_reset" | "watchdog_minor_threshold" | "watchdog_major_threshold"
-            | "watchdog_major_maxtriggers" | "watchdog_minor_maxtriggers" | "cp" => {
+            "timer_resol"
+            | "max_recv_loops"
+            | "max_sched_loops"
+            | "watchdog_interval"
+            | "watchdog_reset"
+            | "watchdog_minor_threshold"
+            | "watchdog_major_threshold"
+            | "watchdog_major_maxtriggers"
+            | "watchdog_minor_maxtriggers"
+            | "cp" => {
                 words.value()?;
             }
             _ => return self.trace_option(&option, words),

@@ -42,7 +42,9 @@ pub(crate) fn listen(signals: Option<SigSet>, reads_keys: bool, waker: &Waker) -
     let (sender, wishes) = channel();
     if let Some(signals) = signals {
         let (sender, waker) = (sender.clone(), waker.clone());
-        spawn("signals", move || wait_for_signals(&signals, &sender, &waker));
+        spawn("signals", move || {
+            wait_for_signals(&signals, &sender, &waker)
+        });
     }
     if reads_keys {
         let waker = waker.clone();
@@ -53,7 +55,9 @@ pub(crate) fn listen(signals: Option<SigSet>, reads_keys: bool, waker: &Waker) -
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
     // Without the thread the run goes on, only deaf.
-    let _ = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    let _ = std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(body);
 }
 
 fn wait_for_signals(signals: &SigSet, sender: &Sender<Wish>, waker: &Waker) {

@@ -78,7 +78,13 @@ impl Engine {
             .map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
         let wishes = control::listen(signals, args.reads_keys, &net.waker());
         let traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
-        let report = Report::new(&args, &setup.calls, &setup.locals, setup.send_to, start_unix_us)?;
+        let report = Report::new(
+            &args,
+            &setup.calls,
+            &setup.locals,
+            setup.send_to,
+            start_unix_us,
+        )?;
         let is_client = setup.calls.program().role() == Role::Client;
         let interval_ms = args.rate_interval_ms.unwrap_or(args.stat_period_ms);
         Ok(Self {
@@ -299,7 +305,8 @@ impl Engine {
         let now_ns = self.now_ns();
         for (cookie, error) in std::mem::take(&mut self.failed) {
             if let Some(failure) = paths::failure(error) {
-                self.calls.send_failed(now_ns, cookie, failure, &mut self.out);
+                self.calls
+                    .send_failed(now_ns, cookie, failure, &mut self.out);
             }
         }
         for (conn, reason) in std::mem::take(&mut self.closed) {
@@ -434,7 +441,10 @@ impl Engine {
             }
         }
         if self.args.rate_increase > 0.0 && now_ns >= self.next_increase_ns {
-            let interval_ms = self.args.rate_interval_ms.unwrap_or(self.args.stat_period_ms);
+            let interval_ms = self
+                .args
+                .rate_interval_ms
+                .unwrap_or(self.args.stat_period_ms);
             self.next_increase_ns = now_ns.saturating_add(interval_ms.saturating_mul(1_000_000));
             let rate = self.pacing.rate() + self.args.rate_increase;
             if self.args.rate_max > 0.0 && rate > self.args.rate_max {

@@ -87,7 +87,11 @@ mod tests {
             (1.0, 1_000, 100_000 * S, 100_000),
         ] {
             let pacing = Pacing::new(rate, period_ms, 0);
-            assert_eq!(pacing.due(at_ns), due, "{rate} per {period_ms} ms at {at_ns}");
+            assert_eq!(
+                pacing.due(at_ns),
+                due,
+                "{rate} per {period_ms} ms at {at_ns}"
+            );
         }
     }
 

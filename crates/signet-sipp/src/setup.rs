@@ -43,8 +43,8 @@ pub(crate) fn built_in(name: &str) -> Result<&'static str, Refusal> {
     match name {
         "uac" => Ok(UAC),
         "uas" => Ok(UAS),
-        "regexp" | "branchc" | "branchs" | "uac_pcap" | "ooc_default" | "ooc_dummy" | "3pcc-C-A"
-        | "3pcc-C-B" | "3pcc-A" | "3pcc-B" => Err(Refusal::mistake(format!(
+        "regexp" | "branchc" | "branchs" | "uac_pcap" | "ooc_default" | "ooc_dummy"
+        | "3pcc-C-A" | "3pcc-C-B" | "3pcc-A" | "3pcc-B" => Err(Refusal::mistake(format!(
             "-sn {name} is not covered: uac and uas are; give another with -sf FILE"
         ))),
         _ => Err(Refusal::mistake(format!(
@@ -257,7 +257,9 @@ fn local_ips(args: &Args, files: &[InjectionFile], own: IpAddr) -> Result<Vec<Ip
             ips.push(ip);
         }
         if ips.len() > args.sockets_max.min(usize::from(u16::MAX)) {
-            return Err(Refusal::mistake("more local addresses than -max_socket allows"));
+            return Err(Refusal::mistake(
+                "more local addresses than -max_socket allows",
+            ));
         }
     }
     Ok(ips)
@@ -340,12 +342,10 @@ fn per_call(args: &Args, ips: &[IpAddr]) -> Vec<ListenerConfig> {
 pub(crate) fn file_limit() -> u64 {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, hard)) if soft < hard => {
-            match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
-                Ok(()) => hard,
-                Err(_) => soft,
-            }
-        }
+        Ok((soft, hard)) if soft < hard => match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+            Ok(()) => hard,
+            Err(_) => soft,
+        },
         Ok((soft, _)) => soft,
         Err(_) => 1_024,
     }

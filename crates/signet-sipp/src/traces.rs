@@ -60,14 +60,23 @@ pub(crate) fn create(path: &PathBuf) -> Result<BufWriter<File>, Refusal> {
 }
 
 impl Traces {
-    pub(crate) fn open(args: &Args, program: &Program, start_unix_us: u64) -> Result<Self, Refusal> {
+    pub(crate) fn open(
+        args: &Args,
+        program: &Program,
+        start_unix_us: u64,
+    ) -> Result<Self, Refusal> {
         let wanted = &args.traces;
         let open = |on: bool, given: Option<&PathBuf>, kind: &str| {
-            on.then(|| create(&file_name(args, given, kind))).transpose()
+            on.then(|| create(&file_name(args, given, kind)))
+                .transpose()
         };
         let mut traces = Self {
             start_unix_us,
-            messages: open(wanted.messages, wanted.message_file.as_ref(), "messages.log")?,
+            messages: open(
+                wanted.messages,
+                wanted.message_file.as_ref(),
+                "messages.log",
+            )?,
             short_messages: open(
                 wanted.short_messages,
                 wanted.short_message_file.as_ref(),
@@ -95,7 +104,10 @@ impl Traces {
         let header = traces.counts_header(program);
         put(&mut traces.counts, &header);
         let d = traces.delimiter.clone();
-        put(&mut traces.rtt, &format!("Date_ms{d}response_time_ms{d}rtd_no\n"));
+        put(
+            &mut traces.rtt,
+            &format!("Date_ms{d}response_time_ms{d}rtd_no\n"),
+        );
         Ok(traces)
     }
 

@@ -64,7 +64,8 @@ fn every_scenario_plays_as_under_sipp() {
 fn compare(case: &Case) -> Result<(), String> {
     let title = format!("== {} {} ==", case.name, case.both);
     let told = |what: &str, why: String| format!("{title}\n{what}: {why}");
-    let model = play(case, Player::Sipp, Player::Sipp).map_err(|why| told("SIPp with SIPp", why))?;
+    let model =
+        play(case, Player::Sipp, Player::Sipp).map_err(|why| told("SIPp with SIPp", why))?;
     model
         .expect_exits(case)
         .map_err(|why| told("SIPp with SIPp", why))?;

@@ -111,7 +111,10 @@ mod tests {
         let at = |seconds: u64| Moment::from_unix_us(seconds * 1_000_000);
         assert_eq!(at(0).sip_date(), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert_eq!(at(951_782_400).sip_date(), "Tue, 29 Feb 2000 00:00:00 GMT");
-        assert_eq!(at(1_795_266_948).sip_date(), "Sat, 21 Nov 2026 13:15:48 GMT");
+        assert_eq!(
+            at(1_795_266_948).sip_date(),
+            "Sat, 21 Nov 2026 13:15:48 GMT"
+        );
         assert_eq!(
             Moment::from_unix_us(1_795_266_948_019_182).stamp(),
             "2026-11-21\t13:15:48.019182\t1795266948.019182"

@@ -253,12 +253,7 @@ impl Calls {
     }
 
     /// Begins a call; gives its number.
-    pub fn start(
-        &mut self,
-        now_ns: u64,
-        path: Path,
-        out: &mut Outputs,
-    ) -> Result<u64, NoCall> {
+    pub fn start(&mut self, now_ns: u64, path: Path, out: &mut Outputs) -> Result<u64, NoCall> {
         self.core.now_ns = now_ns;
         if self.live >= self.core.settings.calls_max {
             return Err(NoCall::Full);
@@ -321,7 +316,9 @@ impl Calls {
     pub fn advance(&mut self, now_ns: u64, out: &mut Outputs) {
         self.core.now_ns = now_ns;
         let mut due = std::mem::take(&mut self.due);
-        self.core.wheel.advance(now_ns / 1_000_000, |timer| due.push(timer));
+        self.core
+            .wheel
+            .advance(now_ns / 1_000_000, |timer| due.push(timer));
         for timer in due.drain(..) {
             let Some(mut call) = self.take(timer.slot) else {
                 continue;
@@ -400,14 +397,7 @@ impl Calls {
         }
     }
 
-    fn accept(
-        &mut self,
-        hash: u64,
-        flow: &Flow,
-        heard: &Heard<'_>,
-        id: &[u8],
-        out: &mut Outputs,
-    ) {
+    fn accept(&mut self, hash: u64, flow: &Flow, heard: &Heard<'_>, id: &[u8], out: &mut Outputs) {
         if self.live >= self.core.settings.calls_max {
             self.core.stats.count(Counter::OutOfCallMessages);
             return;

@@ -32,11 +32,7 @@ pub struct CompileOptions<'a> {
 
 impl Program {
     /// Compiles the scenario in `bytes`; `file` is its name in problems.
-    pub fn compile(
-        file: &str,
-        bytes: &[u8],
-        options: CompileOptions<'_>,
-    ) -> Result<Self, Problem> {
+    pub fn compile(file: &str, bytes: &[u8], options: CompileOptions<'_>) -> Result<Self, Problem> {
         let source = Source { name: file, bytes };
         let root = xml::read(source)?;
         let mut compiler = Compiler::new(source, options);
@@ -142,7 +138,10 @@ impl<'a> Compiler<'a> {
         if root.name != "scenario" {
             return Err(self.problem(
                 root.at,
-                format!("<{}> is no scenario; write <scenario name=\"...\">", root.name),
+                format!(
+                    "<{}> is no scenario; write <scenario name=\"...\">",
+                    root.name
+                ),
             ));
         }
         let mut attributes = Attributes::new(self.source, root);
@@ -439,7 +438,11 @@ impl<'a> Compiler<'a> {
     }
 
     pub(crate) fn file(&self, name: &str, at: usize) -> Result<u16, Problem> {
-        let known = self.options.files.iter().position(|file| file.is_named(name));
+        let known = self
+            .options
+            .files
+            .iter()
+            .position(|file| file.is_named(name));
         match known {
             Some(index) => index_of(self.source, index, at),
             None => Err(self.problem(

@@ -6,16 +6,43 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Distribution {
     Fixed(f64),
-    Uniform { min: f64, max: f64 },
-    Normal { mean: f64, stdev: f64 },
-    LogNormal { mean: f64, stdev: f64 },
-    Exponential { mean: f64 },
-    Weibull { lambda: f64, k: f64 },
-    Pareto { k: f64, x_m: f64 },
-    GeneralPareto { shape: f64, scale: f64, location: f64 },
-    Gamma { k: f64, theta: f64 },
+    Uniform {
+        min: f64,
+        max: f64,
+    },
+    Normal {
+        mean: f64,
+        stdev: f64,
+    },
+    LogNormal {
+        mean: f64,
+        stdev: f64,
+    },
+    Exponential {
+        mean: f64,
+    },
+    Weibull {
+        lambda: f64,
+        k: f64,
+    },
+    Pareto {
+        k: f64,
+        x_m: f64,
+    },
+    GeneralPareto {
+        shape: f64,
+        scale: f64,
+        location: f64,
+    },
+    Gamma {
+        k: f64,
+        theta: f64,
+    },
     /// Failures before the `n`-th success of probability `p`.
-    NegativeBinomial { p: f64, n: f64 },
+    NegativeBinomial {
+        p: f64,
+        n: f64,
+    },
 }
 
 /// Trials of a negative binomial draw, and rejections of a gamma draw.
@@ -93,10 +120,28 @@ mod tests {
         for (distribution, mean) in [
             (Distribution::Fixed(3.0), 3.0),
             (Distribution::Uniform { min: 2.0, max: 6.0 }, 4.0),
-            (Distribution::Normal { mean: 9.0, stdev: 2.0 }, 9.0),
-            (Distribution::LogNormal { mean: 1.0, stdev: 0.5 }, (1.125f64).exp()),
+            (
+                Distribution::Normal {
+                    mean: 9.0,
+                    stdev: 2.0,
+                },
+                9.0,
+            ),
+            (
+                Distribution::LogNormal {
+                    mean: 1.0,
+                    stdev: 0.5,
+                },
+                (1.125f64).exp(),
+            ),
             (Distribution::Exponential { mean: 5.0 }, 5.0),
-            (Distribution::Weibull { lambda: 3.0, k: 1.0 }, 3.0),
+            (
+                Distribution::Weibull {
+                    lambda: 3.0,
+                    k: 1.0,
+                },
+                3.0,
+            ),
             (Distribution::Pareto { k: 5.0, x_m: 4.0 }, 5.0),
             (
                 Distribution::GeneralPareto {

@@ -141,7 +141,10 @@ impl InjectionFile {
         let Some(&(from, to)) = fields.get(column) else {
             return;
         };
-        let field = self.bytes.get(from as usize..to as usize).unwrap_or_default();
+        let field = self
+            .bytes
+            .get(from as usize..to as usize)
+            .unwrap_or_default();
         match self.printf {
             None => out.extend_from_slice(field),
             Some(printf) => {
@@ -265,14 +268,18 @@ fn format_at(text: &[u8]) -> Option<(usize, Option<(usize, bool)>)> {
     if text.get(1) == Some(&b'%') {
         return Some((2, None));
     }
-    let digits = text.iter().skip(1).take_while(|b| b.is_ascii_digit()).count();
+    let digits = text
+        .iter()
+        .skip(1)
+        .take_while(|b| b.is_ascii_digit())
+        .count();
     if digits > 2 || text.get(1 + digits) != Some(&b'd') {
         return None;
     }
     let spec = text.get(1..1 + digits).unwrap_or_default();
-    let width = spec
-        .iter()
-        .fold(0usize, |width, digit| width * 10 + usize::from(digit - b'0'));
+    let width = spec.iter().fold(0usize, |width, digit| {
+        width * 10 + usize::from(digit - b'0')
+    });
     Some((digits + 2, Some((width, spec.first() == Some(&b'0')))))
 }
 

@@ -51,11 +51,8 @@ impl Regex {
             is_ambiguous: false,
         };
         translator.alternatives()?;
-        let (out, groups, is_ambiguous) = (
-            translator.out,
-            translator.groups,
-            translator.is_ambiguous,
-        );
+        let (out, groups, is_ambiguous) =
+            (translator.out, translator.groups, translator.is_ambiguous);
         let options = syntax::Config::new()
             .unicode(false)
             .utf8(false)
@@ -126,8 +123,7 @@ impl Regex {
             let input = Input::new(text)
                 .range(found.start()..longest.offset())
                 .anchored(Anchored::Yes);
-            self.first
-                .search_captures(&input, &mut scratch.captures);
+            self.first.search_captures(&input, &mut scratch.captures);
             scratch.stretch(found.start(), longest.offset());
         }
         true
@@ -388,8 +384,8 @@ mod tests {
     use super::*;
 
     fn find(pattern: &str, text: &str) -> Option<Vec<String>> {
-        let regex = Regex::new(pattern.as_bytes(), false)
-            .unwrap_or_else(|e| panic!("{pattern}: {e:?}"));
+        let regex =
+            Regex::new(pattern.as_bytes(), false).unwrap_or_else(|e| panic!("{pattern}: {e:?}"));
         let mut scratch = regex.scratch();
         regex.find(text.as_bytes(), &mut scratch).then(|| {
             (0..=regex.groups())
@@ -409,7 +405,11 @@ mod tests {
             ("(a?)(ab)?", "ab", &["ab"]),
             ("x*", "aaa", &[""]),
             ("[0-9]+", "CSeq: 17 INVITE", &["17"]),
-            ("sip:([^@]*)@([^;>]+)", "<sip:a@b.c;x>", &["sip:a@b.c", "a", "b.c"]),
+            (
+                "sip:([^@]*)@([^;>]+)",
+                "<sip:a@b.c;x>",
+                &["sip:a@b.c", "a", "b.c"],
+            ),
             (".*?", "abc", &["abc"]),
             ("a.c", "a\nc", &["a\nc"]),
             ("[]a]+", "x]a]", &["]a]"]),
@@ -437,8 +437,20 @@ mod tests {
     #[test]
     fn what_cannot_be_mapped_is_refused() {
         for pattern in [
-            "(a)\\1", "[[.x.]]", "[[=x=]]", "[[:foo:]]", "*a", "a|*", "(a", "[a", "a{2", "a{3,2}",
-            "{2}", "a\\", "[b-a]", "a{1001}",
+            "(a)\\1",
+            "[[.x.]]",
+            "[[=x=]]",
+            "[[:foo:]]",
+            "*a",
+            "a|*",
+            "(a",
+            "[a",
+            "a{2",
+            "a{3,2}",
+            "{2}",
+            "a\\",
+            "[b-a]",
+            "a{1001}",
         ] {
             assert!(Regex::new(pattern.as_bytes(), false).is_err(), "{pattern}");
         }

@@ -185,7 +185,8 @@ pub(crate) fn in_brackets(value: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
 
-    const MESSAGE: &[u8] = b"INVITE sip:a@b SIP/2.0\r\nv: one\r\nVia : two\r\nt: <sip:x@y>;tag=7 \r\n\
+    const MESSAGE: &[u8] =
+        b"INVITE sip:a@b SIP/2.0\r\nv: one\r\nVia : two\r\nt: <sip:x@y>;tag=7 \r\n\
         i: abc \r\nCSeq: 12 INVITE\r\n\r\nbody\r\nVia: no\r\n";
 
     #[test]

@@ -137,7 +137,11 @@ impl Classes {
 
     /// Adds a value.
     pub fn add(&mut self, ms: f64) {
-        let class = self.below_ms.iter().take_while(|end| ms >= f64::from(**end)).count();
+        let class = self
+            .below_ms
+            .iter()
+            .take_while(|end| ms >= f64::from(**end))
+            .count();
         if let Some(count) = self.counts.get_mut(class) {
             *count += 1;
         }

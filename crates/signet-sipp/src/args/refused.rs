@@ -5,8 +5,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("master", THIRD_PARTY),
     ("slave", THIRD_PARTY),
     ("slave_cfg", THIRD_PARTY),
-    ("oocsf", "messages of no call are counted, and answered with -aa"),
-    ("oocsn", "messages of no call are counted, and answered with -aa"),
+    (
+        "oocsf",
+        "messages of no call are counted, and answered with -aa",
+    ),
+    (
+        "oocsn",
+        "messages of no call are counted, and answered with -aa",
+    ),
     ("multihome", SCTP),
     ("heartbeat", SCTP),
     ("assocmaxret", SCTP),

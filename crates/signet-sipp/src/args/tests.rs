@@ -23,7 +23,10 @@ fn a_usual_line_is_read() {
     assert!(!args.behaviors.bye && args.behaviors.abort_unexpected);
     assert_eq!(args.timeout_ms, Some(20_000));
     assert_eq!(args.recv_timeout_ms, Some(3_000));
-    assert_eq!((args.retransmissions_max, args.invite_retransmissions_max), (4, 4));
+    assert_eq!(
+        (args.retransmissions_max, args.invite_retransmissions_max),
+        (4, 4)
+    );
     assert!(args.traces.stat && !args.reads_keys);
 }
 

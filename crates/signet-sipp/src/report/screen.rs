@@ -203,10 +203,7 @@ fn statistics(out: &mut String, calls: &Calls, from: &Period, times: &Times) -> 
     let count = |value: u64| format!("{value:>8}");
     let both = |counter: Counter| {
         let now = stats.get(counter);
-        (
-            count(now - from.before.get(counter).min(now)),
-            count(now),
-        )
+        (count(now - from.before.get(counter).min(now)), count(now))
     };
     for (name, counter) in [
         ("Incoming calls created", Counter::IncomingCalls),
@@ -300,5 +297,9 @@ fn repartitions(out: &mut String, calls: &Calls) -> std::fmt::Result {
 }
 
 fn rule(out: &mut String, title: &str) -> std::fmt::Result {
-    writeln!(out, "{:-<80}", format!("------------------------------ {title} "))
+    writeln!(
+        out,
+        "{:-<80}",
+        format!("------------------------------ {title} ")
+    )
 }

@@ -58,7 +58,9 @@ impl Case {
         let text = std::fs::read_to_string(path.join("case")).unwrap();
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let exits = rest.strip_prefix("exits ").map(|code| code.parse().unwrap());
+            let exits = rest
+                .strip_prefix("exits ")
+                .map(|code| code.parse().unwrap());
             match (word, exits) {
                 ("caller", Some(code)) => case.caller_exits = code,
                 ("callee", Some(code)) => case.callee_exits = code,

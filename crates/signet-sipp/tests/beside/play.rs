@@ -77,7 +77,10 @@ impl Side {
         let mut command = Command::new(program);
         command.args(remote);
         command
-            .args(["-sf", case.path.join(role).with_extension("xml").to_str().unwrap()])
+            .args([
+                "-sf",
+                case.path.join(role).with_extension("xml").to_str().unwrap(),
+            ])
             .args(["-i", "127.0.0.1", "-p", &port.to_string()])
             .args(["-nostdin", "-trace_msg", "-message_file"])
             .arg(&log)
@@ -160,12 +163,11 @@ pub(crate) fn play(case: &Case, caller: Player, callee: Player) -> Result<Outcom
     let told = |calling: &Side, called: &Side| {
         format!("caller: {}\ncallee: {}", calling.told(), called.told())
     };
-    let caller_exit = waited.map_err(|why| {
-        format!("the caller: {why}\n{}", told(&calling, &called))
-    })?;
-    let callee_exit = called.wait().map_err(|why| {
-        format!("the callee: {why}\n{}", told(&calling, &called))
-    })?;
+    let caller_exit =
+        waited.map_err(|why| format!("the caller: {why}\n{}", told(&calling, &called)))?;
+    let callee_exit = called
+        .wait()
+        .map_err(|why| format!("the callee: {why}\n{}", told(&calling, &called)))?;
     let names = Names {
         caller_pid: calling.child.id(),
         callee_pid: called.child.id(),

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::program::{
-    Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef,
-};
+use crate::program::{Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef};
 use crate::scan;
 use crate::stats::Counter;
 use crate::template::Template;
@@ -158,9 +156,9 @@ impl Core {
                     _ => {}
                 }
             }
-            Action::Trim(variable) => self.change(call, *variable, |text| {
-                text.trim_ascii().to_vec()
-            }),
+            Action::Trim(variable) => {
+                self.change(call, *variable, |text| text.trim_ascii().to_vec())
+            }
             Action::UrlEncode(variable) => self.change(call, *variable, url_encode),
             Action::UrlDecode(variable) => self.change(call, *variable, url_decode),
             Action::Lookup { to, file, key } => {

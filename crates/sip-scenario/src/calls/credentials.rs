@@ -133,8 +133,11 @@ impl Core {
         };
         let cnonce = self.random.next();
         let Some(mut challenge) = call.challenge.take() else {
-            self.complaint = Some("[authentication] before a challenge was received: \
-                give the <recv> of the 401 or 407 auth=\"true\"".to_owned());
+            self.complaint = Some(
+                "[authentication] before a challenge was received: \
+                give the <recv> of the 401 or 407 auth=\"true\""
+                    .to_owned(),
+            );
             return;
         };
         let message = out.get(start..).unwrap_or_default();

@@ -37,12 +37,18 @@ impl Dead {
     }
 
     pub(super) fn knows(&self, hash: u64, now_ms: u64) -> bool {
-        self.until_ms.get(&hash).is_some_and(|until| now_ms < *until)
+        self.until_ms
+            .get(&hash)
+            .is_some_and(|until| now_ms < *until)
     }
 
     /// Forgets those whose time is over.
     pub(super) fn forget(&mut self, now_ms: u64) {
-        while self.order.front().is_some_and(|(_, until)| *until <= now_ms) {
+        while self
+            .order
+            .front()
+            .is_some_and(|(_, until)| *until <= now_ms)
+        {
             self.forget_first();
         }
     }

@@ -43,7 +43,11 @@ fn write(settings: &Settings, which: Constant, out: &mut Vec<u8>) -> bool {
             None => Ok(()),
         },
         Constant::RemotePort(offset) => {
-            write!(out, "{}", port(settings.remote.map_or(5_060, |r| r.port()), offset))
+            write!(
+                out,
+                "{}",
+                port(settings.remote.map_or(5_060, |r| r.port()), offset)
+            )
         }
         Constant::LocalIp => {
             if !is_one {
@@ -63,9 +67,11 @@ fn write(settings: &Settings, which: Constant, out: &mut Vec<u8>) -> bool {
             write!(out, "{}", port(local.map_or(0, |l| l.port()), offset))
         }
         Constant::MediaIp => out.write_all(settings.media_ip.to_string().as_bytes()),
-        Constant::MediaIpType => {
-            out.write_all(if settings.media_ip.is_ipv6() { b"6" } else { b"4" })
-        }
+        Constant::MediaIpType => out.write_all(if settings.media_ip.is_ipv6() {
+            b"6"
+        } else {
+            b"4"
+        }),
         Constant::MediaPort(offset) => write!(out, "{}", port(settings.media_port, offset)),
         Constant::Transport => out.write_all(settings.transport.via_name().as_bytes()),
         Constant::Pid => write!(out, "{}", settings.pid),

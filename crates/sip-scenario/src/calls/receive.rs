@@ -172,7 +172,10 @@ impl Core {
     /// Whether a response belongs to the transaction that the step names or,
     /// where it names none, to a request of a method that was sent before.
     fn is_answer(&self, call: &Call, recv: &RecvStep, heard: &Heard<'_>) -> bool {
-        match recv.response_txn.and_then(|n| call.txns.get(usize::from(n))) {
+        match recv
+            .response_txn
+            .and_then(|n| call.txns.get(usize::from(n)))
+        {
             Some(txn) => {
                 let via = scan::header(heard.bytes, b"Via").unwrap_or_default();
                 let branch = scan::parameter(via, b"branch").unwrap_or_default();

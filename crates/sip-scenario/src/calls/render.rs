@@ -26,7 +26,13 @@ struct Later<'t> {
 impl Core {
     /// Appends a message or text. `step` is the number in `[branch]`, and the
     /// same without an offset in `[msg_index]`.
-    pub(super) fn render(&mut self, call: &mut Call, template: &Template, step: i64, out: &mut Vec<u8>) {
+    pub(super) fn render(
+        &mut self,
+        call: &mut Call,
+        template: &Template,
+        step: i64,
+        out: &mut Vec<u8>,
+    ) {
         let start = out.len();
         let mut later = Later::default();
         // Bytes that are missing at the beginning of a line take the white
@@ -101,7 +107,10 @@ impl Core {
             Part::AutoMediaPort(offset) => {
                 let shift = call.number.wrapping_sub(1).wrapping_mul(4) % 10_000;
                 let port = u64::from(self.settings.media_port) + shift;
-                signed(i64::try_from(port).unwrap_or(0).saturating_add(*offset), out);
+                signed(
+                    i64::try_from(port).unwrap_or(0).saturating_add(*offset),
+                    out,
+                );
             }
             Part::Len(offset) => {
                 later.len = Some((out.len(), *offset));
@@ -169,13 +178,19 @@ impl Core {
     ) {
         if let Some((at, offset)) = later.len {
             let body_len = scan::body(out.get(start..).unwrap_or_default()).len();
-            let len = i64::try_from(body_len).unwrap_or(i64::MAX).saturating_add(offset);
+            let len = i64::try_from(body_len)
+                .unwrap_or(i64::MAX)
+                .saturating_add(offset);
             let text = format!("{len:LEN_WIDTH$}");
             out.splice(at..at + LEN_WIDTH, text.bytes());
         }
         if let Some((at, login)) = later.login {
             self.insert_credentials(call, start, at, login, out);
-        } else if template.parts.iter().any(|part| matches!(part, Part::Field(_))) {
+        } else if template
+            .parts
+            .iter()
+            .any(|part| matches!(part, Part::Field(_)))
+        {
             self.insert_injected_credentials(call, start, out);
         }
     }
@@ -255,18 +270,31 @@ impl Core {
     /// The address of a call's side: its own, or that of its listener.
     fn local(&self, own: Option<SocketAddr>, listener: ListenerId) -> Option<SocketAddr> {
         let locals = &self.settings.locals;
-        own.or_else(|| locals.get(usize::from(listener.0)).or(locals.first()).copied())
+        own.or_else(|| {
+            locals
+                .get(usize::from(listener.0))
+                .or(locals.first())
+                .copied()
+        })
     }
 
     pub(super) fn moment(&self) -> Moment {
-        Moment::from_unix_us(self.settings.epoch_unix_us.saturating_add(self.now_ns / 1_000))
+        Moment::from_unix_us(
+            self.settings
+                .epoch_unix_us
+                .saturating_add(self.now_ns / 1_000),
+        )
     }
 
     pub(super) fn scopes<'a>(&'a mut self, call: &'a mut Call) -> Scopes<'a> {
         let user = call.user.unwrap_or(0) as usize;
         Scopes {
             call: &mut call.variables,
-            user: self.users.get_mut(user).map(Vec::as_mut_slice).unwrap_or_default(),
+            user: self
+                .users
+                .get_mut(user)
+                .map(Vec::as_mut_slice)
+                .unwrap_or_default(),
             global: &mut self.globals,
         }
     }

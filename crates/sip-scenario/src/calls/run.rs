@@ -141,7 +141,10 @@ impl Core {
         let Some(target) = step.next else {
             return behind;
         };
-        if step.test.is_some_and(|test| !self.scopes(call).get(test).is_set()) {
+        if step
+            .test
+            .is_some_and(|test| !self.scopes(call).get(test).is_set())
+        {
             return behind;
         }
         match step.chance {

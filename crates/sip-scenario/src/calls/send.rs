@@ -33,14 +33,22 @@ impl Core {
             }
         }
         let start = out.outbox.bytes.len();
-        self.render(call, &send.template, i64::from(call.step), &mut out.outbox.bytes);
+        self.render(
+            call,
+            &send.template,
+            i64::from(call.step),
+            &mut out.outbox.bytes,
+        );
         if let Some(why) = self.complaint.take() {
             out.outbox.bytes.truncate(start);
             out.events.push(Event::Fatal(why));
             return Some(Verdict::Failed(Counter::Rejected));
         }
         let message = out.outbox.bytes.get(start..).unwrap_or_default();
-        if let Some(txn) = send.start_txn.and_then(|n| call.txns.get_mut(usize::from(n))) {
+        if let Some(txn) = send
+            .start_txn
+            .and_then(|n| call.txns.get_mut(usize::from(n)))
+        {
             let via = scan::header(message, b"Via").unwrap_or_default();
             txn.branch.clear();
             txn.branch
@@ -65,7 +73,8 @@ impl Core {
             out.outbox.bytes.truncate(start);
             self.stats.step(call.step).lost += 1;
         } else {
-            out.outbox.send_since(start, call.target.0.clone(), call.cookie);
+            out.outbox
+                .send_since(start, call.target.0.clone(), call.cookie);
         }
         self.stats.step(call.step).done += 1;
         if let Some(delay_ms) = send.retrans_ms
@@ -106,7 +115,8 @@ impl Core {
         };
         let start = out.outbox.bytes.len();
         self.render(call, &send.template, i64::from(step), &mut out.outbox.bytes);
-        out.outbox.send_since(start, call.target.0.clone(), call.cookie);
+        out.outbox
+            .send_since(start, call.target.0.clone(), call.cookie);
         self.stats.count(Counter::Retransmissions);
         self.stats.step(step).retransmitted += 1;
     }

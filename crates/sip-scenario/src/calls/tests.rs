@@ -1,0 +1,472 @@
+use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
+
+use super::*;
+use crate::{CompileOptions, Program, Settings};
+
+const MS: u64 = 1_000_000;
+
+/// A scenario that is played without sockets: what is sent is looked at, what
+/// is received is given.
+struct Stage {
+    calls: Calls,
+    out: Outputs,
+    now_ns: u64,
+}
+
+impl Stage {
+    fn new(steps: &str, settings: Settings) -> Self {
+        let file = format!("<scenario name=\"t\">{steps}</scenario>");
+        let program = Program::compile("t", file.as_bytes(), CompileOptions::default()).unwrap();
+        Self {
+            calls: Calls::new(program, settings, Vec::new(), &[]),
+            out: Outputs::default(),
+            now_ns: 0,
+        }
+    }
+
+    fn start(&mut self) {
+        self.start_on(ConnId::NONE).unwrap();
+    }
+
+    fn start_on(&mut self, conn: ConnId) -> Result<u64, NoCall> {
+        let target = Target {
+            conn,
+            ..Target::back(&flow())
+        };
+        let path = Path {
+            target,
+            local: None,
+            since_ns: self.now_ns,
+        };
+        self.calls.start(self.now_ns, path, &mut self.out)
+    }
+
+    /// What was sent since the last time.
+    fn sent(&mut self) -> Vec<String> {
+        let outbox = &self.out.outbox;
+        let sent = outbox
+            .sends
+            .iter()
+            .map(|send| String::from_utf8_lossy(&outbox.bytes[send.start..send.end]).into_owned())
+            .collect();
+        self.out.outbox.clear();
+        sent
+    }
+
+    /// The start lines of what was sent since the last time.
+    fn lines(&mut self) -> Vec<String> {
+        let sent = self.sent();
+        sent.iter()
+            .map(|message| message.lines().next().unwrap_or_default().to_owned())
+            .collect()
+    }
+
+    fn receive(&mut self, message: &str) {
+        let message = message.replace('\n', "\r\n");
+        self.calls
+            .receive(self.now_ns, &flow(), message.as_bytes(), &mut self.out);
+    }
+
+    /// Lets the time pass, timer by timer.
+    fn wait(&mut self, ms: u64) {
+        let end_ns = self.now_ns + ms * MS;
+        while let Some(due_ms) = self.calls.next_deadline_ms()
+            && due_ms * MS <= end_ns
+        {
+            self.now_ns = self.now_ns.max(due_ms * MS);
+            self.calls.advance(self.now_ns, &mut self.out);
+        }
+        self.now_ns = end_ns;
+        self.calls.advance(self.now_ns, &mut self.out);
+    }
+
+    fn count(&self, counter: Counter) -> u64 {
+        self.calls.stats().get(counter)
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.out.events)
+    }
+}
+
+fn flow() -> Flow {
+    Flow {
+        transport: Transport::Udp,
+        listener: ListenerId(0),
+        local: "127.0.0.1:5060".parse().unwrap(),
+        remote: "127.0.0.1:5070".parse().unwrap(),
+        conn: ConnId::NONE,
+    }
+}
+
+fn send(method: &str, attributes: &str) -> String {
+    format!(
+        "<send {attributes}><![CDATA[\n{method} sip:b SIP/2.0\nVia: SIP/2.0/UDP h;branch=[branch]\n\
+         To: <sip:b>[peer_tag_param]\nCall-ID: [call_id]\nCSeq: [cseq] {method}\n]]></send>"
+    )
+}
+
+fn answer(status: u16, call: u64, cseq: u32, method: &str) -> String {
+    format!(
+        "SIP/2.0 {status} X\nVia: SIP/2.0/UDP h;branch=z9hG4bK-0-{call}-0\nTo: <sip:b>;tag=t\n\
+         Call-ID: {call}-0@127.0.0.1\nCSeq: {cseq} {method}\n\n"
+    )
+}
+
+fn request(method: &str, id: &str, cseq: u32) -> String {
+    format!(
+        "{method} sip:a SIP/2.0\nVia: SIP/2.0/UDP h;branch=z9hG4bK{method}\nFrom: <sip:x>;tag=f\n\
+         To: <sip:a>\nCall-ID: {id}\nCSeq: {cseq} {method}\n\n"
+    )
+}
+
+/// When messages are sent again, in milliseconds after the first.
+fn resend_times(stage: &mut Stage, until_ms: u64) -> Vec<u64> {
+    let mut times = Vec::new();
+    for ms in 1..=until_ms {
+        stage.wait(1);
+        times.extend(stage.lines().iter().map(|_| ms));
+    }
+    times
+}
+
+#[test]
+fn an_invite_is_sent_again_with_doubled_gaps_and_given_up() {
+    let steps = send("INVITE", "retrans=\"500\"") + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    assert_eq!(stage.lines(), ["INVITE sip:b SIP/2.0"]);
+    let times = resend_times(&mut stage, 40_000);
+    assert_eq!(times, [500, 1_500, 3_500, 7_500, 15_500]);
+    assert_eq!(stage.count(Counter::MaxUdpRetransmissions), 1);
+    assert_eq!((stage.count(Counter::Failed), stage.calls.len()), (1, 0));
+}
+
+#[test]
+fn other_requests_are_sent_again_no_rarer_than_t2() {
+    let steps = send("BYE", "retrans=\"500\"") + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.sent();
+    let times = resend_times(&mut stage, 40_000);
+    assert_eq!(times, [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500]);
+}
+
+#[test]
+fn nothing_is_sent_again_over_tcp_or_with_nr() {
+    let steps = send("INVITE", "retrans=\"500\"") + "<recv response=\"200\"/>";
+    for settings in [
+        Settings {
+            transport: Transport::Tcp,
+            ..Settings::default()
+        },
+        Settings {
+            retransmits: false,
+            ..Settings::default()
+        },
+    ] {
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        stage.sent();
+        assert_eq!(resend_times(&mut stage, 20_000), []);
+        assert_eq!(stage.calls.len(), 1);
+    }
+}
+
+#[test]
+fn what_was_just_answered_is_answered_again_and_only_that() {
+    let ok =
+        "<send><![CDATA[\nSIP/2.0 200 OK\n[last_Via:]\n[last_Call-ID:]\n[last_CSeq:]\n]]></send>";
+    let steps = format!("<recv request=\"MESSAGE\"/>{ok}<recv request=\"BYE\"/>{ok}");
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.receive(&request("MESSAGE", "c", 1));
+    let first = stage.sent();
+    stage.receive(&request("MESSAGE", "c", 1));
+    assert_eq!(stage.sent(), first);
+    assert_eq!(stage.count(Counter::Retransmissions), 1);
+    // One byte more is another message.
+    stage.receive(&request("MESSAGE", "c", 1).replace("tag=f", "tag=ff"));
+    assert_eq!(stage.count(Counter::UnexpectedMessage), 1);
+}
+
+#[test]
+fn messages_of_ended_calls_begin_no_calls() {
+    let mut stage = Stage::new("<recv request=\"MESSAGE\"/>", Settings::default());
+    stage.receive(&request("MESSAGE", "c", 1));
+    assert_eq!(stage.count(Counter::Successful), 1);
+    stage.receive(&request("MESSAGE", "c", 1));
+    assert_eq!(stage.count(Counter::DeadCallMessages), 1);
+    assert_eq!(stage.count(Counter::IncomingCalls), 1);
+    stage.wait(33_001);
+    stage.receive(&request("MESSAGE", "c", 1));
+    assert_eq!(stage.count(Counter::IncomingCalls), 2);
+}
+
+#[test]
+fn messages_of_no_call_are_counted_by_a_client() {
+    let steps = send("INVITE", "") + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.receive(&request("OPTIONS", "other", 1));
+    stage.receive("rubbish\n\n");
+    stage.receive("SIP/2.0 200 OK\n\n");
+    assert_eq!(stage.count(Counter::OutOfCallMessages), 3);
+    assert!(stage.sent().is_empty());
+    let settings = Settings {
+        answers: true,
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    stage.receive(&request("OPTIONS", "other", 1));
+    assert_eq!(stage.lines(), ["SIP/2.0 200 OK"]);
+    assert_eq!(stage.count(Counter::AutoAnswered), 1);
+}
+
+#[test]
+fn a_call_goes_its_way_and_its_times_are_taken() {
+    let steps = send("INVITE", "retrans=\"500\"")
+        + "<recv response=\"100\" optional=\"true\"/><recv response=\"200\" rtd=\"true\"/>"
+        + &send("ACK", "")
+        + "<pause milliseconds=\"100\"/>"
+        + &send("BYE", "retrans=\"500\"")
+        + "<recv response=\"200\"/><ResponseTimeRepartition value=\"10, 20\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.wait(15);
+    stage.receive(&answer(200, 1, 1, "INVITE"));
+    let sent = stage.sent();
+    assert!(sent[1].starts_with("ACK "), "{sent:?}");
+    assert!(sent[1].contains("To: <sip:b>;tag=t\r\n"), "{sent:?}");
+    assert!(sent[1].contains("branch=z9hG4bK-0-1-3\r\n"), "{sent:?}");
+    stage.wait(100);
+    assert_eq!(stage.lines(), ["BYE sip:b SIP/2.0"]);
+    stage.receive(&answer(200, 1, 2, "BYE"));
+    let stats = stage.calls.stats();
+    assert_eq!(stats.get(Counter::Successful), 1);
+    assert_eq!(stats.response_times[0].count, 1);
+    assert_eq!(stats.response_times[0].mean_ms(), 15.0);
+    assert_eq!(stats.response_classes[0].counts, [0, 1, 0]);
+    assert_eq!(stats.call_lengths.mean_ms(), 115.0);
+    let ends = stage.events();
+    assert!(
+        matches!(
+            ends[..],
+            [Event::Ended {
+                number: 1,
+                is_success: true,
+                ..
+            }]
+        ),
+        "{ends:?}"
+    );
+}
+
+#[test]
+fn the_time_of_opening_a_connection_counts() {
+    let steps = send("INVITE", "") + "<recv response=\"200\" rtd=\"true\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.now_ns = 30 * MS;
+    let path = Path {
+        target: Target::back(&flow()),
+        local: Some("127.0.0.1:777".parse().unwrap()),
+        since_ns: 10 * MS,
+    };
+    stage
+        .calls
+        .start(stage.now_ns, path, &mut stage.out)
+        .unwrap();
+    stage.receive(&answer(200, 1, 1, "INVITE"));
+    assert_eq!(stage.calls.stats().response_times[0].mean_ms(), 20.0);
+}
+
+#[test]
+fn timers_of_ended_calls_are_gone() {
+    let steps = send("MESSAGE", "retrans=\"500\"") + "<recv response=\"200\" timeout=\"9000\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    for call in 1..=3 {
+        stage.start();
+        stage.receive(&answer(200, call, 1, "MESSAGE"));
+    }
+    assert_eq!(stage.count(Counter::Successful), 3);
+    assert_eq!(stage.calls.next_deadline_ms(), None);
+    stage.sent();
+    stage.wait(20_000);
+    assert!(stage.sent().is_empty());
+}
+
+#[test]
+fn a_closed_connection_takes_its_calls_along_and_no_others() {
+    let steps = send("MESSAGE", "") + "<recv response=\"200\"/>";
+    let settings = Settings {
+        transport: Transport::Tcp,
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    for conn in [1, 2, 1, 1, 2] {
+        stage.start_on(ConnId(conn)).unwrap();
+    }
+    // One of the first in the list ends, so that places move.
+    stage.receive(&answer(200, 1, 1, "MESSAGE"));
+    let now_ns = stage.now_ns;
+    let Stage { calls, out, .. } = &mut stage;
+    calls.path_closed(now_ns, ConnId(1), SendFailure::Closed, out);
+    assert_eq!(stage.count(Counter::TcpClosed), 2);
+    assert_eq!(
+        (stage.count(Counter::Successful), stage.calls.len()),
+        (1, 2)
+    );
+    let Stage { calls, out, .. } = &mut stage;
+    calls.path_closed(now_ns, ConnId(1), SendFailure::Closed, out);
+    calls.path_closed(now_ns, ConnId(2), SendFailure::Connect, out);
+    assert_eq!(stage.count(Counter::TcpConnect), 2);
+    assert!(stage.calls.is_empty());
+}
+
+#[test]
+fn a_failed_send_fails_the_call_that_sent_it_and_no_later_one() {
+    let steps = send("MESSAGE", "") + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    let cookie = stage.out.outbox.sends[0].cookie;
+    assert_ne!(cookie, 0);
+    stage.receive(&answer(200, 1, 1, "MESSAGE"));
+    stage.start();
+    let Stage { calls, out, .. } = &mut stage;
+    calls.send_failed(0, cookie, SendFailure::Refused, out);
+    assert_eq!(stage.count(Counter::Failed), 0);
+    let cookie = stage.out.outbox.sends.last().unwrap().cookie;
+    let Stage { calls, out, .. } = &mut stage;
+    calls.send_failed(0, cookie, SendFailure::Refused, out);
+    assert_eq!(stage.count(Counter::CannotSend), 1);
+}
+
+#[test]
+fn users_have_one_call_each() {
+    let steps =
+        "<User variables=\"n\"/><nop><action><add assign_to=\"n\" value=\"1\"/></action></nop>"
+            .to_owned()
+            + &send("MESSAGE", "").replace("CSeq: ", "X: [userid] [$n]\nCSeq: ")
+            + "<recv response=\"200\"/>";
+    let settings = Settings {
+        users: Some(2),
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    stage.start();
+    stage.start();
+    assert_eq!(stage.start_on(ConnId::NONE), Err(NoCall::NoUser));
+    let has = |sent: &[String], text: &str| sent.iter().any(|message| message.contains(text));
+    let sent = stage.sent();
+    assert!(has(&sent, "X: 1 1.000000\r\n") && has(&sent, "X: 2 1.000000\r\n"));
+    stage.receive(&answer(200, 2, 1, "MESSAGE"));
+    stage.start();
+    assert!(has(&stage.sent(), "X: 2 2.000000\r\n"));
+}
+
+#[test]
+fn calls_have_a_bound() {
+    let steps = send("MESSAGE", "") + "<recv response=\"200\"/>";
+    let settings = Settings {
+        calls_max: 1,
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    stage.start();
+    assert_eq!(stage.start_on(ConnId::NONE), Err(NoCall::Full));
+}
+
+#[test]
+fn a_circle_without_waiting_ends() {
+    let steps = send("MESSAGE", "") + "<label id=\"a\"/><nop next=\"a\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    assert_eq!(stage.count(Counter::Rejected), 1);
+}
+
+#[test]
+fn an_own_seed_makes_the_same_losses() {
+    let steps = send("MESSAGE", "lost=\"50\"") + "<recv response=\"200\"/>";
+    let lost = |seed: u64| {
+        let settings = Settings {
+            seed,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(&steps, settings);
+        (0..64)
+            .map(|_| {
+                stage.start();
+                stage.sent().is_empty()
+            })
+            .collect::<Vec<bool>>()
+    };
+    assert_eq!(lost(3), lost(3));
+    let count = lost(3).iter().filter(|lost| **lost).count();
+    assert!((16..48).contains(&count), "{count}");
+}
+
+#[test]
+fn authentication_without_a_challenge_ends_the_run() {
+    let steps = send("REGISTER", "").replace("CSeq:", "[authentication]\nCSeq:")
+        + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    assert!(stage.sent().is_empty());
+    let events = stage.events();
+    assert!(
+        matches!(&events[0], Event::Fatal(why) if why.contains("auth=\"true\"")),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn sha_256_is_answered() {
+    let steps = send("REGISTER", "")
+        + "<recv response=\"401\" auth=\"true\"/>"
+        + &send("REGISTER", "").replace("CSeq:", "[authentication username=u password=p]\nCSeq:")
+        + "<recv response=\"200\"/>";
+    let settings = Settings {
+        remote: Some("127.0.0.1:5070".parse().unwrap()),
+        ..Settings::default()
+    };
+    let mut stage = Stage::new(&steps, settings);
+    stage.start();
+    stage.sent();
+    stage.receive(
+        "SIP/2.0 401 U\nVia: SIP/2.0/UDP h;branch=z9hG4bK-0-1-0\nFrom: <sip:b>;tag=1\nTo: <sip:b>;tag=t\n\
+         Call-ID: 1-0@127.0.0.1\nCSeq: 1 REGISTER\n\
+         WWW-Authenticate: Digest realm=\"r\", nonce=\"n\", qop=\"auth\", algorithm=SHA-256\n\
+         Content-Length: 0\n\n",
+    );
+    let sent = stage.sent();
+    assert!(sent[0].contains("\r\nAuthorization: Digest "), "{sent:?}");
+    assert!(sent[0].contains("algorithm=SHA-256"), "{sent:?}");
+    assert!(sent[0].contains("uri=\"sip:127.0.0.1:5070\""), "{sent:?}");
+}
+
+#[test]
+fn no_message_makes_it_panic() {
+    let steps = send("INVITE", "retrans=\"500\"")
+        + "<recv response=\"100\" optional=\"true\"/><recv response=\"200\" rrs=\"true\" auth=\"true\"><action>\
+           <ereg regexp=\"[0-9]+\" search_in=\"hdr\" header=\"To\" case_indep=\"true\" assign_to=\"1\"/>\
+           <log message=\"[$1] [last_To:] [routes] [last_message]\"/></action></recv>"
+        + &send("ACK", "");
+    let good = answer(200, 1, 1, "INVITE")
+        .replace(
+            "\n\n",
+            "\nRecord-Route: <sip:a;lr>, \"x,\" <sip:b>\nContact: <sip:c>\n\nbody",
+        )
+        .replace('\n', "\r\n");
+    let bytes = good.as_bytes();
+    for cut in 0..bytes.len() {
+        for byte in [0, b'\r', b'\n', b':', b'<', b'>', b',', b';', b'"', 0xff] {
+            let mut changed = bytes.to_vec();
+            changed[cut] = byte;
+            for message in [&changed[..], &bytes[..cut]] {
+                let mut stage = Stage::new(&steps, Settings::default());
+                stage.start();
+                let Stage { calls, out, .. } = &mut stage;
+                calls.receive(0, &flow(), message, out);
+                calls.receive(0, &flow(), message, out);
+            }
+        }
+    }
+}

@@ -1,9 +1,7 @@
 //! `<action>` and what stands in it.
 
 use crate::problem::Problem;
-use crate::program::{
-    Action, Arithmetic, Check, Compare, Operand, SearchIn, TextOperand, VarRef,
-};
+use crate::program::{Action, Arithmetic, Check, Compare, Operand, SearchIn, TextOperand, VarRef};
 use crate::xml::{Attribute, Element};
 
 use super::Compiler;

@@ -19,7 +19,11 @@ impl<'e> Attributes<'e> {
     }
 
     pub(crate) fn take(&mut self, name: &str) -> Option<&'e Attribute> {
-        let index = self.element.attributes.iter().position(|a| a.name == name)?;
+        let index = self
+            .element
+            .attributes
+            .iter()
+            .position(|a| a.name == name)?;
         if let Some(taken) = self.taken.get_mut(index) {
             *taken = true;
         }

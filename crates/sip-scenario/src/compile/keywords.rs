@@ -122,7 +122,10 @@ impl Compiler<'_> {
         if !parameters.trim().is_empty() {
             return Err(self.problem(
                 at,
-                format!("[{word}] takes no parameters; \"{}\" is too much", parameters.trim()),
+                format!(
+                    "[{word}] takes no parameters; \"{}\" is too much",
+                    parameters.trim()
+                ),
             ));
         }
         let part = match simple(name, offset) {
@@ -144,12 +147,7 @@ impl Compiler<'_> {
         Err(self.problem(at, format!("[{name}] takes no offset")))
     }
 
-    fn last(
-        &self,
-        template: &mut Template,
-        name: &str,
-        at: usize,
-    ) -> Result<Part, Problem> {
+    fn last(&self, template: &mut Template, name: &str, at: usize) -> Result<Part, Problem> {
         if let Some(header) = name.strip_prefix("last_") {
             let (header, rest) = header.split_once(':').unwrap_or((header, ""));
             let is_name = !header.is_empty()
@@ -327,7 +325,11 @@ impl Compiler<'_> {
             let Some(equals) = text.get(i..).and_then(|rest| rest.find('=')) else {
                 return Err(self.problem(at + start, "write NAME=VALUE"));
             };
-            let name = text.get(i..i + equals).unwrap_or_default().trim().to_owned();
+            let name = text
+                .get(i..i + equals)
+                .unwrap_or_default()
+                .trim()
+                .to_owned();
             i += equals + 1;
             let rest = text.get(i..).unwrap_or_default();
             let (value, value_at, used) = if let Some(quoted) = rest.strip_prefix('"') {

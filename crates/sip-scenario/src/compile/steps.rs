@@ -21,10 +21,7 @@ impl Compiler<'_> {
         }
         let ack_txn = self.txn(&mut attributes, "ack_txn")?;
         let Some(cdata) = &element.cdata else {
-            return Err(self.problem(
-                element.at,
-                "<send> needs the message: <![CDATA[ ... ]]>",
-            ));
+            return Err(self.problem(element.at, "<send> needs the message: <![CDATA[ ... ]]>"));
         };
         let template = self.message(&cdata.bytes, cdata.at)?;
         let kind = template.kind();
@@ -70,10 +67,7 @@ impl Compiler<'_> {
                 ));
             }
             (Some(_), Some(request)) => {
-                return Err(self.problem(
-                    request.at,
-                    "<recv> has request or response, not both",
-                ));
+                return Err(self.problem(request.at, "<recv> has request or response, not both"));
             }
         };
         let optional = match attributes.text("optional") {
@@ -227,11 +221,7 @@ impl Compiler<'_> {
         Ok(Some(distribution))
     }
 
-    fn txn(
-        &mut self,
-        attributes: &mut Attributes<'_>,
-        name: &str,
-    ) -> Result<Option<u16>, Problem> {
+    fn txn(&mut self, attributes: &mut Attributes<'_>, name: &str) -> Result<Option<u16>, Problem> {
         let Some((text, at)) = attributes.text(name) else {
             return Ok(None);
         };

@@ -1,0 +1,308 @@
+use super::*;
+
+const HEAD: &str = "<?xml version=\"1.0\"?>\n<scenario name=\"t\">\n";
+const SEND: &str = "<send><![CDATA[\nOPTIONS sip:a SIP/2.0\nCall-ID: [call_id]\n]]></send>\n";
+
+fn compile(steps: &str, options: CompileOptions<'_>) -> Result<Program, String> {
+    let file = format!("{HEAD}{steps}</scenario>\n");
+    Program::compile("s.xml", file.as_bytes(), options).map_err(|problem| problem.to_string())
+}
+
+fn refuse(steps: &str) -> String {
+    compile(steps, CompileOptions::default()).unwrap_err()
+}
+
+#[test]
+fn mistakes_have_line_and_column() {
+    // Line 3 is the first of the steps.
+    for (steps, expected) in [
+        ("<foo/>", "s.xml:3:1: <foo> is no step"),
+        ("<sendCmd/>", "s.xml:3:1: <sendCmd> is not covered"),
+        ("<init/>", "s.xml:3:1: <init> is not covered"),
+        ("<send/>", "s.xml:3:1: <send> needs the message"),
+        ("<recv/>", "s.xml:3:1: <recv> needs request"),
+        (
+            "<recv response=\"2xx\"/>",
+            "s.xml:3:17: a response is a status code",
+        ),
+        (
+            "<recv response=\"200\" request=\"A\"/>",
+            "s.xml:3:22: <recv> has request or",
+        ),
+        (
+            "<recv response=\"200\" foo=\"1\"/>",
+            "s.xml:3:22: the attribute \"foo\" of <recv>",
+        ),
+        (
+            "<recv response=\"200\" optional=\"yes\"/>",
+            "s.xml:3:32: optional is",
+        ),
+        (
+            "<recv response=\"200\" next=\"x\"/>",
+            "s.xml:3:28: there is no <label id=\"x\"/>",
+        ),
+        (
+            "<recv response=\"200\" timeout=\"1s\"/>",
+            "s.xml:3:31: timeout is a whole number",
+        ),
+        (
+            "<recv response=\"200\" response_txn=\"t\"/>",
+            "s.xml:3:36: no <send> has start_txn",
+        ),
+        (
+            "<recv response=\"200\" chance=\"2\"/>",
+            "s.xml:3:1: chance is from 0 to 1",
+        ),
+        (
+            "<recv request=\"(A\" regexp_match=\"true\"/>",
+            "s.xml:3:18: the regular",
+        ),
+        (
+            "<recv response=\"200\">text</recv>",
+            "s.xml:3:22: text in <recv>",
+        ),
+        (
+            "<recv response=\"200\"><nop/></recv>",
+            "s.xml:3:22: <nop> has no business",
+        ),
+        (
+            "<pause milliseconds=\"x\"/>",
+            "s.xml:3:22: milliseconds is a number",
+        ),
+        (
+            "<pause distribution=\"foo\"/>",
+            "s.xml:3:22: the distribution",
+        ),
+        (
+            "<pause distribution=\"uniform\" min=\"1\"/>",
+            "s.xml:3:1: distribution=\"uniform\" needs max",
+        ),
+        ("<timewait/>", "s.xml:3:1: <timewait> needs"),
+        ("<label/>", "s.xml:3:1: <label> needs id"),
+        (
+            "<label id=\"a\"/>\n<label id=\"a\"/>",
+            "s.xml:4:12: the label a is here twice",
+        ),
+        (
+            "<CallLengthRepartition value=\"5, 3\"/>",
+            "s.xml:3:31: write growing",
+        ),
+        (
+            "<Global variables=\"a,,b\"/>",
+            "s.xml:3:22: a name is missing",
+        ),
+        (
+            "<Global variables=\"a\"/><User variables=\"a\"/>",
+            "s.xml:3:41: the variable a is declared",
+        ),
+        (
+            "<nop><action><foo/></action></nop>",
+            "s.xml:3:14: <foo> is no action",
+        ),
+        (
+            "<nop><action><setdest/></action></nop>",
+            "s.xml:3:14: <setdest> is not covered",
+        ),
+        (
+            "<nop><action><exec rtp_stream=\"a\"/></action></nop>",
+            "s.xml:3:20: <exec rtp_stream=...> is not covered",
+        ),
+        (
+            "<nop><action><exec play_pcap_audio=\"a\"/></action></nop>",
+            "s.xml:3:20: <exec play_pcap_audio=...> is not covered",
+        ),
+        (
+            "<nop><action><exec int_cmd=\"a\"/></action></nop>",
+            "s.xml:3:29: int_cmd is",
+        ),
+        (
+            "<nop><action><log/></action></nop>",
+            "s.xml:3:14: <log> needs message",
+        ),
+        (
+            "<nop><action><log message=\"a [foo]\"/></action></nop>",
+            "s.xml:3:31: the keyword [foo] is not known",
+        ),
+        (
+            "<nop><action><ereg regexp=\"a(\" search_in=\"msg\" assign_to=\"a\"/></action></nop>",
+            "s.xml:3:30: the regular expression \"a(\"",
+        ),
+        (
+            "<nop><action><ereg regexp=\"a\" search_in=\"msg\" assign_to=\"a,b\"/></action></nop>",
+            "s.xml:3:58: 2 variables for the match and 0",
+        ),
+        (
+            "<nop><action><ereg regexp=\"a\" search_in=\"hdr\"/></action></nop>",
+            "s.xml:3:31: search_in=\"hdr\" needs header",
+        ),
+        (
+            "<nop><action><divide assign_to=\"a\" value=\"0\"/></action></nop>",
+            "s.xml:3:14: a division by zero",
+        ),
+        (
+            "<nop><action><lookup assign_to=\"a\" file=\"f\" key=\"k\"/></action></nop>",
+            "s.xml:3:42: no injection file \"f\"",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n  X: [field0]\n]]></send>",
+            "s.xml:5:7: [field0] without an injection file",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n  X: [service+1]\n]]></send>",
+            "s.xml:5:7: [service] takes no offset",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n  X: [service x=1]\n]]></send>",
+            "s.xml:5:7: [service] takes no parameters",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n  X: [rtpstream_audio_port]\n]]></send>",
+            "s.xml:5:7: [rtpstream_audio_port] is not covered",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n  X: [call_id\n]]></send>",
+            "s.xml:5:6: the bracket is not closed",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n[authentication foo=1]\n]]></send>",
+            "s.xml:5:17: the parameter \"foo\" of [authentication]",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\n[authentication]\n[authentication]\n]]></send>",
+            "s.xml:6:16: [authentication] may stand once",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\nX: [last_From:value]\n]]></send>",
+            "s.xml:5:5: [last_From:value] is not covered",
+        ),
+        (
+            "<send><![CDATA[\nA sip:b SIP/2.0\nX: [$a-b]\n]]></send>",
+            "s.xml:5:6: \"a-b\" is no name of a variable",
+        ),
+        (
+            "<send start_txn=\"a\"><![CDATA[\nSIP/2.0 200 OK\n]]></send>",
+            "s.xml:3:1: a response starts no transaction",
+        ),
+    ] {
+        let error = refuse(&format!("{steps}\n{SEND}"));
+        assert!(error.starts_with(expected), "{steps}\n{error}\n{expected}");
+    }
+}
+
+#[test]
+fn a_variable_that_is_used_once_is_a_slip() {
+    let assign = "<nop><action><assign assign_to=\"a\" value=\"1\"/></action></nop>";
+    let error = refuse(&format!("{SEND}{assign}"));
+    assert!(
+        error.contains(": the variable a is used only once"),
+        "{error}"
+    );
+    let steps = format!("{SEND}{assign}<Reference variables=\"a\"/>");
+    assert!(compile(&steps, CompileOptions::default()).is_ok());
+}
+
+#[test]
+fn optional_messages_need_a_mandatory_one_behind_them() {
+    let steps = format!("{SEND}<recv response=\"100\" optional=\"true\"/>\n<nop/>");
+    assert!(refuse(&steps).contains("an optional <recv> without a mandatory"));
+    // At the end nothing more is to be done.
+    let steps = format!("{SEND}<recv response=\"100\" optional=\"true\"/>");
+    assert!(compile(&steps, CompileOptions::default()).is_ok());
+}
+
+#[test]
+fn a_scenario_must_do_something() {
+    assert!(refuse("<nop/>").contains("neither sends nor expects"));
+    let other = Program::compile("s.xml", b"<foo/>", CompileOptions::default());
+    assert_eq!(
+        other.unwrap_err().to_string(),
+        "s.xml:1:1: <foo> is no scenario; write <scenario name=\"...\">"
+    );
+}
+
+#[test]
+fn what_the_command_line_gives_is_known() {
+    let steps =
+        "<send><![CDATA[\nA sip:b SIP/2.0\nX: [colour] [$g]\n]]></send><Global variables=\"g\"/>";
+    let keys = [("colour".to_owned(), b"blue".to_vec())];
+    let set = [("g".to_owned(), b"1".to_vec())];
+    let options = CompileOptions {
+        keys: &keys,
+        set: &set,
+        ..CompileOptions::default()
+    };
+    assert!(compile(steps, options).is_ok());
+    let set = [("h".to_owned(), b"1".to_vec())];
+    let options = CompileOptions {
+        keys: &keys,
+        set: &set,
+        ..CompileOptions::default()
+    };
+    assert!(compile(steps, options).unwrap_err().contains("-set h"));
+}
+
+#[test]
+fn fields_must_be_in_the_file() {
+    let files = [InjectionFile::parse("u.csv", b"SEQUENTIAL\na;b\n").unwrap()];
+    let options = CompileOptions {
+        files: &files,
+        ..CompileOptions::default()
+    };
+    let with = |keyword: &str| {
+        let steps = format!("<send><![CDATA[\nA sip:b SIP/2.0\nX: {keyword}\n]]></send>");
+        compile(&steps, options)
+    };
+    assert!(with("[field1] [field0 file=\"u.csv\" line=3]").is_ok());
+    let error = with("[field2]").unwrap_err();
+    assert!(
+        error.starts_with("s.xml:5:5: [field2]: no line of u.csv"),
+        "{error}"
+    );
+    let error = with("[field0 file=v.csv]").unwrap_err();
+    assert!(
+        error.starts_with("s.xml:5:17: no injection file \"v.csv\""),
+        "{error}"
+    );
+    let error = with("[field0 foo=1]").unwrap_err();
+    assert!(error.contains("the parameter \"foo\""), "{error}");
+}
+
+#[test]
+fn files_are_read_where_the_scenario_names_them() {
+    let read = |name: &str| match name {
+        "body.txt" => Ok(b"hello".to_vec()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    let options = CompileOptions {
+        read_file: Some(&read),
+        ..CompileOptions::default()
+    };
+    let with = |name: &str| {
+        let steps =
+            format!("<send><![CDATA[\nA sip:b SIP/2.0\nX: [file name=\"{name}\"]\n]]></send>");
+        compile(&steps, options)
+    };
+    assert!(with("body.txt").is_ok());
+    let error = with("none.txt").unwrap_err();
+    assert!(
+        error.starts_with("s.xml:5:16: cannot read none.txt"),
+        "{error}"
+    );
+}
+
+#[test]
+fn no_input_makes_it_panic() {
+    let good = format!(
+        "{HEAD}{SEND}<recv response=\"200\" optional=\"true\"/><recv response=\"2\"><action>\
+         <ereg regexp=\"a[b]{{2}}\" search_in=\"hdr\" header=\"X\" assign_to=\"1\"/></action></recv></scenario>"
+    );
+    let bytes = good.as_bytes();
+    for cut in 0..bytes.len() {
+        let _ = Program::compile("f", &bytes[..cut], CompileOptions::default());
+        for byte in [0, b'<', b'"', b'[', b']', b'>', b'&', 0xff] {
+            let mut changed = bytes.to_vec();
+            changed[cut] = byte;
+            let _ = Program::compile("f", &changed, CompileOptions::default());
+        }
+    }
+}

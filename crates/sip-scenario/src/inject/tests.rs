@@ -60,7 +60,10 @@ fn mistakes_have_a_place() {
         (b"a;b\n", "f:1:1: write SEQUENTIAL"),
         (b"SEQUENTIAL\n", "f:2:1: the file has no line"),
         (b"SEQUENTIAL,FOO=1\na\n", "f:1:12: \"FOO=1\""),
-        (b"SEQUENTIAL,PRINTFOFFSET=1\na\n", "f:1:1: PRINTF= is missing"),
+        (
+            b"SEQUENTIAL,PRINTFOFFSET=1\na\n",
+            "f:1:1: PRINTF= is missing",
+        ),
         (b"RANDOM,PRINTF=5\na;b%s\n", "f:2:4: only %d"),
         (b"RANDOM\na;b\0\n", "f:2:4: a zero byte"),
     ] {

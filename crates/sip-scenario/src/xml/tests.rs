@@ -35,7 +35,10 @@ fn mistakes_have_a_place() {
         ("<a>hello</a>", "f:1:4: text in <a>"),
         ("<a><![CDATA[ </a>", "f:1:13: a CDATA"),
         ("<a/>\n<b/>", "f:2:1: something follows"),
-        ("<!DOCTYPE a [ <!ENTITY b 'c'> ]><a/>", "f:1:1: a document type"),
+        (
+            "<!DOCTYPE a [ <!ENTITY b 'c'> ]><a/>",
+            "f:1:1: a document type",
+        ),
         ("<a><!-- </a>", "f:1:4: a comment"),
     ] {
         let error = parse(text).unwrap_err();

@@ -1,0 +1,173 @@
+//! How a run ends, and with which code.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use support::{Folder, await_port, free_port};
+
+/// A scenario that nobody answers.
+const ALONE: &str = "<?xml version=\"1.0\"?><scenario name=\"alone\"><send><![CDATA[
+  OPTIONS sip:[service]@[remote_ip] SIP/2.0
+  Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
+  From: <sip:a@b>;tag=1
+  To: <sip:c@d>
+  Call-ID: [call_id]
+  CSeq: [cseq] OPTIONS
+  Content-Length: 0
+]]></send><recv response=\"200\" timeout=\"100\"/></scenario>";
+
+#[test]
+fn what_is_wrong_is_told_before_the_first_packet() {
+    let folder = Folder::new();
+    folder.write("good.xml", ALONE);
+    folder.write("bad.xml", &ALONE.replace("<recv ", "\n  <receive "));
+    folder.write(
+        "field.xml",
+        &ALONE.replace("To: <sip:c@d>", "To: <sip:[field7]@d>"),
+    );
+    folder.write("bad.csv", "SEQUENCE\na;b\n");
+    folder.write("good.csv", "SEQUENTIAL\na;b\n");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let remote = socket.local_addr().unwrap();
+    for (line, code, what) in [
+        ("-sf bad.xml", 1, "bad.xml:10:3: <receive> is no step"),
+        ("-sf none.xml", 1, "-sf none.xml: "),
+        (
+            "-sf good.xml -inf bad.csv",
+            1,
+            "bad.csv:1:1: write SEQUENTIAL",
+        ),
+        ("-sf field.xml -inf good.csv", 1, "field.xml:5:13: [field7]"),
+        ("-sf field.xml", 1, "field.xml:5:13: [field7] without"),
+        ("-sf good.xml -infindex good.csv 0", 1, "-infindex good.csv"),
+        (
+            "-sf good.xml -inf good.csv -infindex good.csv 5",
+            1,
+            "-infindex good.csv 5",
+        ),
+        ("-sf good.xml -foo", 1, "-foo is no option"),
+        ("-sf good.xml -3pcc 127.0.0.1", 1, "-3pcc is not covered"),
+        ("-sn regexp", 1, "-sn regexp is not covered"),
+        ("-sf good.xml -set x 1", 1, "good.xml:1:22: -set x"),
+        ("-sf good.xml -t t9", 1, "-t t9 is no transport"),
+    ] {
+        let line = format!("{remote} -i 127.0.0.1 -m 1 {line}");
+        let ended = folder.ours("run", &line).wait();
+        assert_eq!(ended.code, code, "{line}: {ended:?}");
+        assert!(ended.stderr.starts_with(what), "{line}: {}", ended.stderr);
+        let received = socket.recv(&mut [0; 10]);
+        assert_eq!(received.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+    let ended = folder.ours("run", "-sf good.xml -m 1 -i 127.0.0.1").wait();
+    assert_eq!(ended.code, 255);
+    assert!(
+        ended.stderr.contains("give the remote host"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
+fn a_taken_port_is_told_from_other_failures() {
+    let folder = Folder::new();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let ended = folder
+        .ours("run", &format!("-sn uas -i 127.0.0.1 -p {port}"))
+        .wait();
+    assert_eq!(ended.code, 254, "{ended:?}");
+}
+
+#[test]
+fn a_failed_call_and_no_call_have_codes_of_their_own() {
+    let folder = Folder::new();
+    folder.write("alone.xml", ALONE);
+    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = deaf.local_addr().unwrap();
+    let ended = folder
+        .ours(
+            "failed",
+            &format!("-sf alone.xml {remote} -i 127.0.0.1 -m 3 -r 100"),
+        )
+        .wait();
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.stdout.contains("timeout on recv"), "{}", ended.stdout);
+    let ended = folder
+        .ours("none", "-sn uas -i 127.0.0.1 -timeout 200ms")
+        .wait();
+    assert_eq!(ended.code, 97, "{ended:?}");
+    let ended = folder
+        .ours(
+            "error",
+            "-sn uas -i 127.0.0.1 -timeout 200ms -timeout_error",
+        )
+        .wait();
+    assert_eq!(ended.code, 255, "{ended:?}");
+}
+
+#[test]
+fn signals_end_it_softly_and_twice_hard() {
+    let folder = Folder::new();
+    let port = free_port();
+    let mut called = folder.ours("called", &format!("-sn uas -i 127.0.0.1 -p {port}"));
+    await_port(port, &mut called);
+    called.signal("USR1");
+    assert_eq!(called.wait().code, 0);
+
+    let mut called = folder.ours("called", &format!("-sn uas -i 127.0.0.1 -p {port}"));
+    await_port(port, &mut called);
+    // A call that is far from over.
+    let own = free_port();
+    let line = format!("-sn uac 127.0.0.1:{port} -i 127.0.0.1 -p {own} -m 1 -d 600000");
+    let mut calling = folder.ours("calling", &line);
+    // Signals are held from before that on.
+    await_port(own, &mut calling);
+    support::await_that("the call is up", || {
+        let screens = folder.0.join("dumped");
+        assert!(!calling.has_ended());
+        calling.signal("USR2");
+        let file = std::fs::read_dir(&folder.0).unwrap().find_map(|entry| {
+            let path = entry.unwrap().path();
+            path.to_string_lossy()
+                .ends_with("screen.log")
+                .then_some(path)
+        });
+        let text = std::fs::read_to_string(file.unwrap_or(screens)).unwrap_or_default();
+        std::thread::sleep(Duration::from_millis(20));
+        text.contains("ACK ---------->         1")
+    });
+    calling.signal("INT");
+    calling.signal("TERM");
+    let ended = calling.wait();
+    // The call is neither done nor failed, and the other side is told.
+    assert_eq!(ended.code, 0, "{ended:?}");
+    called.signal("TERM");
+    let ended = called.wait();
+    assert!(
+        ended.stdout.contains("BYE <----------         1"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn in_the_background_the_first_process_is_done_at_once() {
+    let folder = Folder::new();
+    let port = free_port();
+    let ended = folder
+        .ours(
+            "parent",
+            &format!("-sn uas -bg -i 127.0.0.1 -p {port} -timeout 3s"),
+        )
+        .wait();
+    assert_eq!(ended.code, 99, "{ended:?}");
+    let pid = ended.stdout.trim().strip_prefix("Background mode - PID=[");
+    let pid: u32 = pid.unwrap().strip_suffix(']').unwrap().parse().unwrap();
+    assert!(pid > 0);
+    // It listens, and answers a call.
+    let line = format!("-sn uac 127.0.0.1:{port} -i 127.0.0.1 -m 1");
+    assert_eq!(folder.ours("calling", &line).wait().code, 0);
+}
