@@ -302,15 +302,19 @@ fn client_tls(given: &Tls, ca_pem: &Path) -> Result<(ClientTlsConfig, u64), Erro
 }
 
 fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {
+    let tls = tls
+        .pair_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))?;
     refuse_readable_by_others(key)?;
-    tls.pair_pem_files(cert, key)
-        .map_err(|error| pair_error(cert, key, &error))
+    Ok(tls)
 }
 
 fn add_identity(tls: ClientTlsConfig, cert: &Path, key: &Path) -> Result<ClientTlsConfig, Error> {
+    let tls = tls
+        .identity_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))?;
     refuse_readable_by_others(key)?;
-    tls.identity_pem_files(cert, key)
-        .map_err(|error| pair_error(cert, key, &error))
+    Ok(tls)
 }
 
 fn ticket_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
