@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help demo test lint unit interop musts bench tools tools-bench
+.PHONY: help demo test lint unit musts bench bench-load tools tools-bench
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
+	@echo "make bench-load   what the load generator itself reaches, beside SIPp"
 
 demo:
 	$(CARGO) build --release -p signet -p signet-demo
@@ -30,6 +31,10 @@ bench: tools-bench
 	$(CARGO) build --release -p signet -p signet-bench
 	$(CARGO) bench -p sip-msg -p sip-txn -p sip-auth -p sip-engine -p sip-store
 	target/release/signet-bench serve $(BENCH)
+
+bench-load: tools-bench
+	$(CARGO) build --release -p signet
+	scripts/bench-load
 
 tools:
 	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl cargo-deny
