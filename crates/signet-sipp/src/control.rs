@@ -4,6 +4,8 @@ use std::io::Read;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::unistd::{getpgrp, tcgetpgrp};
 use sip_net::Waker;
 
 /// What somebody wants of the run.
@@ -19,6 +21,33 @@ pub(crate) enum Wish {
     Pause,
     /// The screens, into their file.
     Dump,
+}
+
+/// A terminal that hands on each key at once, without showing it; as it was
+/// when this is dropped.
+pub(crate) struct Keyboard(Termios);
+
+impl Keyboard {
+    /// `None` where there is no terminal, or it does not want to.
+    pub(crate) fn take() -> Option<Self> {
+        let stdin = std::io::stdin();
+        // One that another job has is not ours to change.
+        if tcgetpgrp(&stdin).ok()? != getpgrp() {
+            return None;
+        }
+        let before = tcgetattr(&stdin).ok()?;
+        let mut keys = before.clone();
+        keys.local_flags -= LocalFlags::ICANON | LocalFlags::ECHO;
+        tcsetattr(&stdin, SetArg::TCSANOW, &keys).ok()?;
+        Some(Self(before))
+    }
+}
+
+impl Drop for Keyboard {
+    fn drop(&mut self) {
+        // A terminal that is gone need not be as it was.
+        let _ = tcsetattr(std::io::stdin(), SetArg::TCSANOW, &self.0);
+    }
 }
 
 /// Blocks the signals that end a process, so that a thread can wait for them.
@@ -75,18 +104,18 @@ fn wait_for_signals(signals: &SigSet, sender: &Sender<Wish>, waker: &Waker) {
 }
 
 fn read_keys(sender: &Sender<Wish>, waker: &Waker) {
-    for byte in std::io::stdin().bytes() {
-        let wish = match byte {
-            Ok(b'q') => Wish::Quit,
-            Ok(b'Q') => Wish::Stop,
-            Ok(b'+') => Wish::Faster(1),
-            Ok(b'-') => Wish::Faster(-1),
-            Ok(b'*') => Wish::Faster(10),
-            Ok(b'/') => Wish::Faster(-10),
-            Ok(b'p') => Wish::Pause,
-            Ok(b's') => Wish::Dump,
-            Ok(_) => continue,
-            Err(_) => return,
+    let mut key = [0];
+    while let Ok(1) = std::io::stdin().read(&mut key) {
+        let wish = match &key {
+            b"q" => Wish::Quit,
+            b"Q" => Wish::Stop,
+            b"+" => Wish::Faster(1),
+            b"-" => Wish::Faster(-1),
+            b"*" => Wish::Faster(10),
+            b"/" => Wish::Faster(-10),
+            b"p" => Wish::Pause,
+            b"s" => Wish::Dump,
+            _ => continue,
         };
         if sender.send(wish).is_err() {
             return;

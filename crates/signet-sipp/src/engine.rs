@@ -10,7 +10,7 @@ use sip_scenario::{Calls, Counter, Event, Outputs, Path, Role};
 
 use crate::args::Args;
 use crate::commands::Commands;
-use crate::control::{self, Wish};
+use crate::control::{self, Keyboard, Wish};
 use crate::error::{Refusal, exit};
 use crate::pacing::Pacing;
 use crate::paths::{self, Paths};
@@ -47,6 +47,8 @@ pub(crate) struct Engine {
     report: Report,
     commands: Commands,
     wishes: Receiver<Wish>,
+    /// Held so that it is given back at the end.
+    _keyboard: Option<Keyboard>,
     began: Instant,
     state: State,
     begun: u64,
@@ -104,6 +106,7 @@ impl Engine {
             report,
             commands: Commands::default(),
             wishes,
+            _keyboard: args.reads_keys.then(Keyboard::take).flatten(),
             began,
             state: State::Runs,
             begun: 0,

@@ -190,10 +190,11 @@ impl Traces {
             &mut self.error_codes,
             &mut self.counts,
             &mut self.rtt,
-        ] {
-            if let Some(out) = out {
-                let _ = out.flush();
-            }
+        ]
+        .into_iter()
+        .flatten()
+        {
+            let _ = out.flush();
         }
     }
 

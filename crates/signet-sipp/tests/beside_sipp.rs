@@ -5,6 +5,9 @@
 //! What a side sent is read from what the other side received, so that nobody
 //! testifies for himself.
 
+// What goes wrong in the modules ends the test.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 #[path = "beside/case.rs"]
 mod case;
 #[path = "beside/normal.rs"]

@@ -1,5 +1,7 @@
 //! How a run ends, and with which code.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::net::UdpSocket;

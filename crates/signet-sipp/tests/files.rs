@@ -1,5 +1,7 @@
 //! The files of a run have SIPp's form.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use support::{Folder, await_port, free_port};

@@ -1,6 +1,8 @@
 //! Each transport and mode, with us on both sides, and with SIPp on the called
 //! one where it has the transport.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use sip_net::testing::TestCa;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use crate::inject::InjectionFile;
 use crate::posix::Regex;
 use crate::problem::{Problem, Source};
-use crate::program::{Expects, Optional, Program, Role, Scope, Step, VarRef, Variables, What};
+use crate::program::{Expects, Presence, Program, Role, Scope, Step, VarRef, Variables, What};
 use crate::template::Kind;
 use crate::xml::{self, Element};
 
@@ -16,6 +16,9 @@ mod keywords;
 mod steps;
 
 use attributes::Attributes;
+
+/// Reads a file.
+pub type ReadFile<'a> = dyn Fn(&str) -> std::io::Result<Vec<u8>> + 'a;
 
 /// What a scenario may refer to besides itself.
 #[derive(Clone, Copy, Default)]
@@ -27,7 +30,7 @@ pub struct CompileOptions<'a> {
     /// Global variables that are set from outside (`-set`).
     pub set: &'a [(String, Vec<u8>)],
     /// Reads a file that the scenario names (`[file name=...]`).
-    pub read_file: Option<&'a dyn Fn(&str) -> std::io::Result<Vec<u8>>>,
+    pub read_file: Option<&'a ReadFile<'a>>,
 }
 
 impl Program {
@@ -250,7 +253,7 @@ impl<'a> Compiler<'a> {
         let mut optional = None;
         for (step, &at) in self.steps.iter().zip(&self.step_ats) {
             match (&step.what, optional) {
-                (What::Recv(recv), _) if recv.optional == Optional::Mandatory => optional = None,
+                (What::Recv(recv), _) if recv.optional == Presence::Mandatory => optional = None,
                 (What::Recv(_), None) => optional = Some(at),
                 (What::Recv(_), Some(_)) | (_, None) => {}
                 (_, Some(at)) => {

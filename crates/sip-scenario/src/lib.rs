@@ -71,7 +71,7 @@ mod xml;
 
 pub use calendar::Moment;
 pub use calls::{Calls, Event, NoCall, Outputs, Path, SendFailure};
-pub use compile::CompileOptions;
+pub use compile::{CompileOptions, ReadFile};
 pub use inject::{InjectionFile, Order};
 pub use problem::Problem;
 pub use program::{Program, Role, StepKind, StepLabel};

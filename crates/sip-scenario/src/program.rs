@@ -94,7 +94,7 @@ pub(crate) struct SendStep {
 
 /// How often an expected message comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Optional {
+pub(crate) enum Presence {
     Mandatory,
     Optional,
     /// Optional, and also where the call is at another step.
@@ -104,7 +104,7 @@ pub(crate) enum Optional {
 #[derive(Debug)]
 pub(crate) struct RecvStep {
     pub(crate) expects: Expects,
-    pub(crate) optional: Optional,
+    pub(crate) optional: Presence,
     pub(crate) keeps_routes: bool,
     pub(crate) keeps_challenge: bool,
     pub(crate) timeout_ms: Option<u32>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::program::{Expects, Optional, RecvStep, What};
+use crate::program::{Expects, Presence, RecvStep, What};
 use crate::scan::{self, Heard, Start};
 use crate::stats::Counter;
 
@@ -131,7 +131,7 @@ impl Core {
             if self.matches(call, recv, heard) {
                 return Some(index);
             }
-            if recv.optional == Optional::Mandatory {
+            if recv.optional == Presence::Mandatory {
                 break;
             }
         }
@@ -141,11 +141,11 @@ impl Core {
                 Some(What::Recv(recv)) => Some(recv),
                 _ => None,
             };
-            let Some(recv) = recv.filter(|recv| recv.optional != Optional::Mandatory) else {
+            let Some(recv) = recv.filter(|recv| recv.optional != Presence::Mandatory) else {
                 is_contiguous = false;
                 continue;
             };
-            if (is_contiguous || recv.optional == Optional::Global)
+            if (is_contiguous || recv.optional == Presence::Global)
                 && self.matches(call, recv, heard)
             {
                 return Some(index);

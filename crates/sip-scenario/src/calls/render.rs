@@ -181,8 +181,7 @@ impl Core {
             let len = i64::try_from(body_len)
                 .unwrap_or(i64::MAX)
                 .saturating_add(offset);
-            let text = format!("{len:LEN_WIDTH$}");
-            out.splice(at..at + LEN_WIDTH, text.bytes());
+            write_len(len, at, out);
         }
         if let Some((at, login)) = later.login {
             self.insert_credentials(call, start, at, login, out);
@@ -333,6 +332,20 @@ pub(super) fn write_last_uri(message: &[u8], out: &mut Vec<u8>) {
 fn line_number(text: &[u8]) -> Option<u64> {
     let number: f64 = std::str::from_utf8(text).ok()?.trim().parse().ok()?;
     (number >= 0.0).then_some(number as u64)
+}
+
+/// Puts a length at the end of the room that was left for it.
+fn write_len(len: i64, at: usize, out: &mut Vec<u8>) {
+    let behind = out.len();
+    signed(len, out);
+    let digits = out.len() - behind;
+    if digits <= LEN_WIDTH {
+        out.copy_within(behind.., at + LEN_WIDTH - digits);
+        out.truncate(behind);
+    } else {
+        let text = out.split_off(behind);
+        out.splice(at..at + LEN_WIDTH, text);
+    }
 }
 
 /// Appends a number in decimal digits.

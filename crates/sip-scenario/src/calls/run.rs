@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::program::{Optional, Pause, Step, What};
+use crate::program::{Pause, Presence, Step, What};
 use crate::stats::Counter;
 use crate::value::Value;
 
@@ -208,7 +208,7 @@ impl Core {
                 limit = Some((u64::from(ms), index));
                 break;
             }
-            if recv.optional == Optional::Mandatory {
+            if recv.optional == Presence::Mandatory {
                 break;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::distribution::Distribution;
 use crate::problem::Problem;
-use crate::program::{Expects, Optional, Pause, RecvStep, SendStep, Step, What};
+use crate::program::{Expects, Pause, Presence, RecvStep, SendStep, Step, What};
 use crate::template::Kind;
 use crate::xml::Element;
 
@@ -71,11 +71,11 @@ impl Compiler<'_> {
             }
         };
         let optional = match attributes.text("optional") {
-            None => Optional::Mandatory,
+            None => Presence::Mandatory,
             Some((text, at)) => match text.as_str() {
-                "true" => Optional::Optional,
-                "false" => Optional::Mandatory,
-                "global" => Optional::Global,
+                "true" => Presence::Optional,
+                "false" => Presence::Mandatory,
+                "global" => Presence::Global,
                 _ => {
                     return Err(self.problem(
                         at,
