@@ -75,6 +75,8 @@ struct Core {
     is_dirty: bool,
     generation: u64,
     is_draining: bool,
+    /// Whether the listeners are closed.
+    is_closed: bool,
     is_traced: bool,
     figures: Figures,
 }
@@ -102,6 +104,7 @@ impl Worker {
             is_dirty: true,
             generation: 0,
             is_draining: false,
+            is_closed: false,
             is_traced: false,
             figures: Figures::default(),
             parts,
@@ -161,6 +164,18 @@ impl Core {
                 unix_ms: clock::unix_ms(),
             };
             self.now_is_fresh = true;
+            // The order may have come with the messages that woke us.
+            if self.parts.control.phase() == Phase::Draining {
+                self.refuse_new_calls();
+            }
+        }
+    }
+
+    fn refuse_new_calls(&mut self) {
+        if !self.is_draining {
+            self.is_draining = true;
+            self.is_dirty = true;
+            self.parts.shard.refuse_new_calls();
         }
     }
 
@@ -344,11 +359,9 @@ impl Core {
         match control.phase() {
             Phase::Running => true,
             Phase::Draining => {
-                if !self.is_draining {
-                    self.is_draining = true;
-                    self.is_dirty = true;
+                self.refuse_new_calls();
+                if !std::mem::replace(&mut self.is_closed, true) {
                     net.stop_accepting();
-                    self.parts.shard.refuse_new_calls();
                 }
                 true
             }
