@@ -121,7 +121,7 @@ fn a_check_says_what_is_wrong_before_a_server_is_started() {
         ("groups = [\"P-521\"]\n", "give one of X25519"),
         (
             "certificates = [{ cert = \"none.pem\", key = \"none.key\" }]\n",
-            "none.key",
+            "none.pem",
         ),
         (
             "client_certificates = \"required\"\ncrls = [\"signet.toml\"]\n",

@@ -302,19 +302,23 @@ fn client_tls(given: &Tls, ca_pem: &Path) -> Result<(ClientTlsConfig, u64), Erro
 }
 
 fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {
-    let tls = tls
-        .pair_pem_files(cert, key)
-        .map_err(|error| pair_error(cert, key, &error))?;
-    refuse_readable_by_others(key)?;
-    Ok(tls)
+    look_at_pair(cert, key)?;
+    tls.pair_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))
 }
 
 fn add_identity(tls: ClientTlsConfig, cert: &Path, key: &Path) -> Result<ClientTlsConfig, Error> {
-    let tls = tls
-        .identity_pem_files(cert, key)
-        .map_err(|error| pair_error(cert, key, &error))?;
-    refuse_readable_by_others(key)?;
-    Ok(tls)
+    look_at_pair(cert, key)?;
+    tls.identity_pem_files(cert, key)
+        .map_err(|error| pair_error(cert, key, &error))
+}
+
+/// Whether both files are there, and the key is for its owner alone.
+fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
+    for file in [cert, key] {
+        std::fs::File::open(file).map_err(|error| Error::file("read", file, &error))?;
+    }
+    refuse_readable_by_others(key)
 }
 
 fn ticket_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
