@@ -51,7 +51,10 @@ fn it_comes_within_200_ms_of_silence_and_once() {
         assert_eq!(kinds(&bed.wait(200)), ["100"]);
         assert!(bed.wait(1_000).iter().all(|sent| sent.status() != 100));
         // Afterwards it is what a retransmission is answered with.
-        assert_eq!(kinds(&bed.receive(&alice(transport), &invite.text())), ["100"]);
+        assert_eq!(
+            kinds(&bed.receive(&alice(transport), &invite.text())),
+            ["100"]
+        );
     }
 }
 
