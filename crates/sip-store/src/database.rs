@@ -77,9 +77,7 @@ impl Database {
                 // SQLite answers "busy" at once, without its own waiting, where two
                 // switch a new file to WAL together or one closes it last while
                 // another opens it.
-                Err(error)
-                    if error.kind() == StoreErrorKind::Busy && Instant::now() < give_up =>
-                {
+                Err(error) if error.kind() == StoreErrorKind::Busy && Instant::now() < give_up => {
                     std::thread::sleep(BUSY_RETRY);
                 }
                 done => return done.map_err(|error| error.of(path)),
