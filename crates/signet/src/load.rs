@@ -66,9 +66,10 @@ struct Path {
     /// Send ACK and BYE where routes and contacts lead, not always to the server
     #[arg(long)]
     follow_routes: bool,
-    /// Where the load comes from: an address or a range, 127.1.0.0/16
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1")]
-    local: Local,
+    /// Where the load comes from: an address or a range [default: towards this machine 127.0.0.1,
+    /// with many connections 127.1.0.0/16; else the address that leads to the server]
+    #[arg(long, value_name = "ADDR")]
+    local: Option<Local>,
     /// UDP ports: shared by all agents of a thread, or own ones
     #[arg(long, value_name = "HOW", default_value = "shared")]
     ports: Ports,
@@ -527,7 +528,6 @@ fn settings(mix: Mix, path: Path, who: Who) -> std::result::Result<Settings, Str
     settings.answering.listen = path.answer_here;
     settings.answering.is_registrar = direct.is_some();
     settings.follow_routes = path.follow_routes;
-    settings.local = path.local;
     settings.own_ports = path.ports == Ports::Own;
     settings.lifetime = path.connection;
     settings.close = if path.abrupt {
@@ -555,18 +555,30 @@ fn settings(mix: Mix, path: Path, who: Who) -> std::result::Result<Settings, Str
     settings.handshake_timeout = path.timing.handshake_timeout;
     settings.drain_timeout = path.timing.drain_timeout;
     settings.udp_buffer_bytes = path.timing.udp_buffer;
-    if settings.local.at(0) == IpAddr::from([127, 0, 0, 1])
-        && let Some(server) = &settings.server
-        && !server.addr.ip().is_loopback()
-    {
-        let any: IpAddr = if server.addr.is_ipv4() {
-            [0, 0, 0, 0].into()
-        } else {
-            std::net::Ipv6Addr::UNSPECIFIED.into()
-        };
-        settings.local = Local::one(route_to(server.addr).unwrap_or(any));
-    }
+    settings.local = path.local.unwrap_or_else(|| local_for(&settings));
     Ok(settings)
+}
+
+/// Where a load comes from that says nothing of it.
+fn local_for(settings: &Settings) -> Local {
+    let loopback = Local::one(IpAddr::from([127, 0, 0, 1]));
+    let Some(server) = settings.server.as_ref().map(|server| server.addr) else {
+        return many_connections(settings).unwrap_or(loopback);
+    };
+    match (server.ip().is_loopback(), server.is_ipv4()) {
+        (true, true) => many_connections(settings).unwrap_or(loopback),
+        (true, false) => Local::one(std::net::Ipv6Addr::LOCALHOST.into()),
+        (false, _) => Local::one(route_to(server).unwrap_or(server.ip())),
+    }
+}
+
+/// One address has 28,000 ports, and each is kept for a minute after its use:
+/// a connection per call needs more.
+fn many_connections(settings: &Settings) -> Option<Local> {
+    let is_stream = settings.transport() != Some(Transport::Udp);
+    (is_stream && settings.lifetime != Lifetime::One)
+        .then(|| "127.1.0.0/16".parse().ok())
+        .flatten()
 }
 
 /// The address that this machine has towards a server elsewhere.
