@@ -116,11 +116,9 @@ fn what_fails_is_counted_by_its_reason_and_what_is_too_much_is_refused() {
 
     let mut garbage = TcpStream::connect(at).unwrap();
     garbage.write_all(b"OPTIONS sip:x SIP/2.0\r\n\r\n").unwrap();
-    let report = report_with(folder.path(), "1 broken");
-    assert!(
-        report.contains("1: 1 full, 0 resumed (0.0 %), 3 failed"),
-        "{report}"
-    );
+    report_with(folder.path(), "1 broken");
+    // The threads that shake hands report at once, the workers twice a second.
+    report_with(folder.path(), "1: 1 full, 0 resumed (0.0 %), 3 failed");
     assert!(page(folder.path(), "/metrics").contains("signet_tls_refused_source_total 1\n"));
 }
 
