@@ -98,7 +98,7 @@ impl Report {
         }
         let _ = write!(
             table,
-            "A call is INVITE 407 ACK, INVITE 100 180 200 ACK, BYE 200, with a digest; \
+            "A call is INVITE 407 ACK, INVITE 180 200 ACK, BYE 200, with a digest; \
              set-up is from the first INVITE to the 200."
         );
         table
