@@ -176,13 +176,9 @@ impl Bench {
         };
         if method == Method::Invite {
             self.timed(|bench| {
-                bench.txn.respond_trying(
-                    bench.now_ms,
-                    server,
-                    &bench.flow,
-                    &bench.request,
-                    &mut bench.out,
-                )
+                bench
+                    .txn
+                    .respond_trying(bench.now_ms, server, &bench.request, &mut bench.out)
             });
             self.out.clear();
         }

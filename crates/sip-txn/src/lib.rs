@@ -75,4 +75,4 @@ pub use counters::{Counters, Live};
 pub use id::{ClientId, ServerId};
 pub use outcome::{Cancelled, ClientState, Event, Incoming, Responded, Response, ServerState};
 pub use transactions::Transactions;
-pub use via::{ViaFix, response_target};
+pub use via::response_target;

@@ -5,7 +5,7 @@ use crate::key::{Key, method_tag, tag_hash};
 use crate::machine::{Action, Notice, ServerEvent, Timer};
 use crate::server::{Machine, Server};
 use crate::transactions::{Ran, Transactions};
-use crate::via::{ViaFix, maddr, response_target};
+use crate::via::{maddr, response_target};
 use crate::{Event, Incoming, Responded, ServerId, ServerState};
 use sip_msg::{Flow, Message, Method, Outbox, ResponseWriter, Target};
 use wheel::TimerId;
@@ -118,13 +118,12 @@ impl Transactions {
         Responded::Sent
     }
 
-    /// Writes a 100 (Trying) to the transaction's request, which came on
-    /// `flow`, and sends it.
+    /// Writes a 100 (Trying) to the transaction's request, as
+    /// [`Message::stamp_received`] left it, and sends it.
     pub fn respond_trying(
         &mut self,
         now_ms: u64,
         id: ServerId,
-        flow: &Flow,
         request: &Message,
         out: &mut Outbox,
     ) -> Responded {
@@ -133,9 +132,6 @@ impl Transactions {
         // 8.2.6, except that the insertion of tags in the To header field of the response (when none was
         // present in the request) is downgraded from MAY to SHOULD NOT."
         ResponseWriter::begin(&mut out.bytes, request, 100, "Trying", b"").finish(b"");
-        if let Ok(via) = request.top_via() {
-            ViaFix::new(flow, &via).patch(request, &via, &mut out.bytes, start);
-        }
         self.respond(now_ms, id, 100, start, out)
     }
 

@@ -4,7 +4,7 @@ mod support;
 
 use sip_msg::Method;
 use sip_txn::{Incoming, Responded, Response, ServerState};
-use support::{Bed, UDP, flow, parse, request, request_to, response_to};
+use support::{Bed, UDP, parse, request, request_to, response_to};
 
 fn is_new(incoming: Incoming) -> bool {
     matches!(incoming, Incoming::New(_))
@@ -344,7 +344,7 @@ fn a_new_request_may_be_given_back() {
     assert_eq!(bed.respond(id, &invite, 200), Responded::Unknown);
     let trying = bed
         .txn
-        .respond_trying(bed.now_ms, id, &flow(UDP), &parse(&invite), &mut bed.out);
+        .respond_trying(bed.now_ms, id, &parse(&invite), &mut bed.out);
     assert_eq!(trying, Responded::Unknown);
     assert!(bed.out.bytes.is_empty());
     assert!(is_new(bed.receive(UDP, &invite)));

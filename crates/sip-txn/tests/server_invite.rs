@@ -29,7 +29,7 @@ fn the_core_is_reminded_of_the_100_after_200_ms() {
     );
     let trying = bed
         .txn
-        .respond_trying(bed.now_ms, id, &flow(UDP), &parse(&invite), &mut bed.out);
+        .respond_trying(bed.now_ms, id, &parse(&invite), &mut bed.out);
     assert_eq!(trying, Responded::Sent);
     let sent = bed.sent();
     assert_eq!((sent.len(), sent[0].what()), (1, "100"));
@@ -63,8 +63,10 @@ fn a_100_shows_where_the_request_came_from() {
     let invite =
         request("INVITE", "z9hG4bKa;rport", "").replace("UDP 192.0.2.1:5060", "UDP 10.0.0.1:5060");
     let id = bed.receive_new(UDP, &invite);
+    let mut stamped = parse(&invite);
+    stamped.stamp_received(flow(UDP).remote);
     bed.txn
-        .respond_trying(bed.now_ms, id, &flow(UDP), &parse(&invite), &mut bed.out);
+        .respond_trying(bed.now_ms, id, &stamped, &mut bed.out);
     let via = "Via: SIP/2.0/UDP 10.0.0.1:5060;branch=z9hG4bKa;rport=5060;received=192.0.2.1";
     assert_eq!(bed.sent()[0].text.lines().nth(1), Some(via));
 }

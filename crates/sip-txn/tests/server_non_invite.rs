@@ -3,7 +3,7 @@
 mod support;
 
 use sip_txn::{Event, Incoming, Responded, ServerState};
-use support::{Bed, TCP, UDP, flow, parse, request};
+use support::{Bed, TCP, UDP, parse, request};
 
 #[test]
 fn in_trying_a_retransmission_is_discarded() {
@@ -132,7 +132,7 @@ fn over_udp_a_100_is_sent_late_or_not_at_all() {
     );
     let trying = bed
         .txn
-        .respond_trying(bed.now_ms, id, &flow(UDP), &parse(&options), &mut bed.out);
+        .respond_trying(bed.now_ms, id, &parse(&options), &mut bed.out);
     assert_eq!(
         (trying, bed.sent_whats()),
         (Responded::Sent, vec!["100".to_owned()])

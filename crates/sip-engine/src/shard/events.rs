@@ -169,16 +169,15 @@ impl Shard {
                     return;
                 };
                 if let Some(request) = &context.request {
-                    let flow = &context.flow;
                     self.txns
-                        .respond_trying(now.mono_ms, server, flow, request, outbox);
+                        .respond_trying(now.mono_ms, server, request, outbox);
                 }
                 self.contexts.put(key, context);
             }
             Owner::Parked(park) => {
                 if let Some(Parked::Credential(job, _) | Parked::User(job)) = self.parks.get(park) {
                     self.txns
-                        .respond_trying(now.mono_ms, server, &job.flow, &job.request, outbox);
+                        .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
             Owner::Nobody => {}

@@ -348,13 +348,8 @@ impl Shard {
             // unless it knows that the TU will generate a provisional or final response within
             // 200 ms". It will: the next hop's, or its own when the transaction reminds it.
             if context.method == Method::Invite && self.settings.proxy.trying_at_once {
-                self.txns.respond_trying(
-                    now.mono_ms,
-                    server,
-                    &job.flow,
-                    &job.request,
-                    &mut out.outbox,
-                );
+                self.txns
+                    .respond_trying(now.mono_ms, server, &job.request, &mut out.outbox);
             }
         }
         context.request = Some(job.request);

@@ -618,6 +618,15 @@ fn received_is_stamped() {
     ] {
         assert_eq!(stamped(via), expected);
     }
+    for (via, source) in [
+        ("SIP/2.0/UDP 192.0.2.7", "[::ffff:192.0.2.7]:1"),
+        ("SIP/2.0/TCP [2001:DB8:0::9]", "[2001:db8::9]:1"),
+    ] {
+        let mut message = parse(&INVITE.replacen("SIP/2.0/UDP bigbox3.site3.atlanta.com", via, 1));
+        let before = message.bytes().to_vec();
+        message.stamp_received(source.parse().expect("an address"));
+        assert_eq!(message.bytes(), before, "{via}");
+    }
     let mut message = parse(INVITE);
     message.stamp_received("[::ffff:192.0.2.7]:1".parse().expect("an address"));
     assert_eq!(
