@@ -8,8 +8,14 @@ static START: OnceLock<Instant> = OnceLock::new();
 /// Milliseconds on a clock that only goes forward, the same for all threads
 /// of the process; it starts near zero.
 pub fn now_ms() -> u64 {
-    let start = *START.get_or_init(Instant::now);
-    u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    ms_at(Instant::now())
+}
+
+/// The same for a time that was read already.
+pub fn ms_at(now: Instant) -> u64 {
+    let start = *START.get_or_init(|| now);
+    let since = now.saturating_duration_since(start);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Milliseconds since 1970.

@@ -204,7 +204,7 @@ impl Net {
         }
         let result = self.poll.poll(&mut events, timeout);
         let woken = Instant::now();
-        self.shared.now_ms = clock::now_ms();
+        self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {
             self.waker.woken();
