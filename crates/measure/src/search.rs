@@ -1,8 +1,12 @@
 //! The largest rate that a server holds, as pure state machines: they say what
 //! to try, the caller tries it and gives the outcome.
 //!
-//! ```no_run
-//! # fn run(rate_per_s: f64, attempts: u64) -> measure::Outcome { unimplemented!() }
+//! ```
+//! # fn run(rate_per_s: f64, attempts: u64) -> measure::Outcome {
+//! #     let failures = if rate_per_s > 1_000.0 { attempts } else { 0 };
+//! #     let delay_ns = Some(1_000_000);
+//! #     measure::Outcome { attempts, failures, delay_ns, doubtful: false, interrupted: false }
+//! # }
 //! # fn rest(ns: u64) {}
 //! use measure::{PeakSearch, SearchConfig, Step};
 //! let mut search = PeakSearch::new(SearchConfig::default());
@@ -13,7 +17,7 @@
 //!         Step::Done(peak) => break peak,
 //!     }
 //! };
-//! # let _ = peak;
+//! # assert!(peak.peak_cps > 900.0 && peak.peak_cps <= 1_000.0);
 //! ```
 
 mod peak;
