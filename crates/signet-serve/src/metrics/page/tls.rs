@@ -26,6 +26,73 @@ pub(in crate::metrics) fn listener_tallies(snapshots: &[Snapshot]) -> Vec<Handsh
     tallies
 }
 
+/// The figures of the threads that do handshakes.
+pub(super) fn pool(page: &mut Page, sources: &Sources) {
+    let handshakes = sources.handshakes.counters();
+    page.gauge(
+        "signet_tls_handshakes_under_way",
+        "TLS handshakes under way.",
+        handshakes.under_way,
+    );
+    page.head(
+        "signet_tls_handshakes_total",
+        "TLS handshakes, by their end.",
+        "counter",
+    );
+    for (end, count) in [
+        ("done", handshakes.done),
+        ("refused", handshakes.refused),
+        ("timed_out", handshakes.timed_out),
+        ("cut", handshakes.cut),
+        ("bad_certificate", handshakes.bad_certificate),
+        ("certificate_refused", handshakes.certificate_refused),
+        ("incompatible", handshakes.incompatible),
+        ("failed", handshakes.failed),
+    ] {
+        page.sample("signet_tls_handshakes_total", &[("end", end)], count);
+    }
+
+    for (name, help, value) in [
+        (
+            "signet_tls_refused_source_total",
+            "TLS handshakes refused, because their source had too many under way.",
+            handshakes.refused_source,
+        ),
+        (
+            "signet_tls_refused_full_total",
+            "TLS handshakes refused, because too many full ones waited.",
+            handshakes.refused_full,
+        ),
+        (
+            "signet_tls_refused_resumed_total",
+            "TLS handshakes refused, because too many resumptions waited.",
+            handshakes.refused_resumed,
+        ),
+    ] {
+        page.counter(name, help, value);
+    }
+    page.gauge(
+        "signet_tls_full_waiting",
+        "Clients waiting for the turn of their full TLS handshake.",
+        handshakes.full_waiting,
+    );
+    page.gauge(
+        "signet_tls_resumed_waiting",
+        "Clients waiting for the turn of their TLS resumption.",
+        handshakes.resumed_waiting,
+    );
+    page.head(
+        "signet_tls_threads_cpu_seconds_total",
+        "CPU time of the threads that do TLS handshakes.",
+        "counter",
+    );
+    page.sample_us(
+        "signet_tls_threads_cpu_seconds_total",
+        &[],
+        handshakes.cpu_us,
+    );
+}
+
 pub(super) fn listeners(page: &mut Page, sources: &Sources, snapshots: &[Snapshot]) {
     let shown = sources.tls();
     let mut rows: Vec<(String, HandshakeTally)> = shown

@@ -1,0 +1,76 @@
+//! The figures of what the workers share: bindings, authentication, the store.
+
+use super::super::Sources;
+use super::Page;
+
+pub(super) fn shared(page: &mut Page, sources: &Sources) {
+    page.gauge(
+        "signet_users_registered",
+        "Users with bindings.",
+        sources.location.aors() as u64,
+    );
+    page.gauge(
+        "signet_bindings",
+        "Bindings.",
+        sources.location.bindings() as u64,
+    );
+    let auth = sources.authenticator.counters();
+    page.counter(
+        "signet_auth_replays_total",
+        "Credentials refused because they were used before.",
+        auth.replays,
+    );
+    page.counter("signet_auth_nonces_total", "Nonces issued.", auth.nonces);
+    page.counter(
+        "signet_auth_forgotten_total",
+        "Good credentials refused because their nonce may have been forgotten.",
+        auth.forgotten,
+    );
+    page.counter(
+        "signet_auth_replay_evictions_total",
+        "Nonces forgotten because too many were in use.",
+        auth.replay_evictions,
+    );
+    page.gauge(
+        "signet_auth_replay_entries",
+        "Nonces in use.",
+        auth.replay_entries,
+    );
+
+    let store = sources.store.figures();
+    page.counter(
+        "signet_store_lookups_total",
+        "Look-ups of credentials answered.",
+        store.lookups,
+    );
+    page.counter(
+        "signet_store_lookup_batches_total",
+        "The batches that they came in.",
+        store.lookup_batches,
+    );
+    page.counter(
+        "signet_store_lookups_failed_total",
+        "Look-ups that the database failed.",
+        store.lookups_failed,
+    );
+    page.counter(
+        "signet_store_saves_total",
+        "Changes of bindings carried out.",
+        store.saves,
+    );
+    page.counter(
+        "signet_store_commits_total",
+        "The commits that they came in.",
+        store.save_groups,
+    );
+    page.counter(
+        "signet_store_saves_failed_total",
+        "Changes of bindings that the database failed.",
+        store.saves_failed,
+    );
+    page.counter(
+        "signet_store_expired_total",
+        "Expired bindings deleted.",
+        store.expired,
+    );
+}
