@@ -1,0 +1,188 @@
+//! Listeners, and the connections that they accept.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use sip_msg::{ConnId, Flow, ListenerId, Transport};
+
+use super::open::register;
+use super::{Net, Owed};
+use crate::config::{BoundListener, Framing, NetConfig};
+use crate::conns::CONNS_MAX;
+use crate::handshake::Side;
+use crate::shared::Due;
+use crate::stream::{Conn, State};
+use crate::tls::ServerTls;
+use crate::udp::UdpPort;
+use crate::{CloseReason, ListenerCounters, NetEvent};
+
+/// Connections accepted from one listener at a time.
+const ACCEPTS_MAX: usize = 64;
+/// How long to leave a listener alone that could not accept.
+const ACCEPT_PAUSE_MS: u64 = 200;
+
+pub(super) struct Listener {
+    pub(super) local: SocketAddr,
+    pub(super) transport: Transport,
+    pub(super) framing: Framing,
+    pub(super) tls: Option<Arc<ServerTls>>,
+    pub(super) port: Port,
+    /// Whether it waits in the list of sockets with more to read.
+    pub(super) again: bool,
+    pub(super) counters: ListenerCounters,
+}
+
+pub(super) enum Port {
+    Udp(Box<UdpPort>),
+    Stream(TcpListener),
+    /// Does not accept, or no longer.
+    Closed,
+}
+
+impl Listener {
+    /// Takes a listener's socket, where it has one, and registers it with `poll`.
+    pub(super) fn new(
+        index: usize,
+        bound: BoundListener,
+        config: &NetConfig,
+        poll: &Registry,
+    ) -> io::Result<Self> {
+        let id =
+            ListenerId(u16::try_from(index).map_err(|_| io::Error::other("too many listeners"))?);
+        let (local, framing, transport) =
+            (bound.local, bound.config.framing, bound.config.transport);
+        let port = match bound.socket {
+            None => Port::Closed,
+            Some(socket) if transport == Transport::Udp => {
+                let (queue_max, buffer_bytes) =
+                    (config.udp_queue_max, config.udp_receive_buffer_bytes);
+                let mut port = UdpPort::new(id, socket, local, framing, queue_max, buffer_bytes)?;
+                port.register(poll, Token(index))?;
+                Port::Udp(Box::new(port))
+            }
+            Some(socket) => {
+                let mut listener = TcpListener::from_std(socket.into());
+                poll.register(&mut listener, Token(index), Interest::READABLE)?;
+                Port::Stream(listener)
+            }
+        };
+        Ok(Self {
+            local,
+            transport,
+            framing,
+            tls: bound.config.tls,
+            port,
+            again: false,
+            counters: ListenerCounters::default(),
+        })
+    }
+}
+
+impl Net {
+    /// Stops accepting connections; datagrams and open connections go on.
+    pub fn stop_accepting(&mut self) {
+        for listener in &mut self.listeners {
+            if matches!(listener.port, Port::Stream(_)) {
+                // Dropped, it leaves the poll too, and the kernel refuses
+                // connections to the port.
+                listener.port = Port::Closed;
+            }
+        }
+    }
+
+    pub(super) fn accept(&mut self, index: usize, on_event: &mut impl FnMut(NetEvent<'_>)) {
+        for _ in 0..ACCEPTS_MAX {
+            let Some(Listener {
+                port: Port::Stream(port),
+                ..
+            }) = self.listeners.get(index)
+            else {
+                return;
+            };
+            match port.accept() {
+                Ok((socket, remote)) => {
+                    self.admit(index, socket, remote);
+                    self.tell(on_event);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    // No descriptors, or no memory. The connection stays in
+                    // the kernel's queue, and no event will tell of it again.
+                    self.shared.counters.accept_errors += 1;
+                    self.shared
+                        .wheel
+                        .start(self.shared.now_ms + ACCEPT_PAUSE_MS, Due::Accept(index));
+                    return;
+                }
+            }
+        }
+        self.accept_again(index);
+    }
+
+    pub(super) fn accept_again(&mut self, index: usize) {
+        if let Some(listener) = self.listeners.get_mut(index)
+            && !std::mem::replace(&mut listener.again, true)
+        {
+            self.again.push(Token(index));
+        }
+    }
+
+    /// Takes an accepted socket in, or closes it at once.
+    fn admit(&mut self, index: usize, mut socket: TcpStream, remote: SocketAddr) {
+        let Some(listener) = self.listeners.get_mut(index) else {
+            return;
+        };
+        let counters = &mut self.shared.counters;
+        if self.conns.len() >= self.shared.config.connections_max.min(CONNS_MAX) {
+            counters.refused_total += 1;
+            return;
+        }
+        if self.conns.count_from(remote.ip()) >= self.shared.config.connections_per_source_max {
+            counters.refused_source += 1;
+            return;
+        }
+        let mut local = listener.local;
+        if local.ip().is_unspecified() {
+            local = socket.local_addr().unwrap_or(local);
+        }
+        let listener_id = ListenerId(u16::try_from(index).unwrap_or(u16::MAX));
+        let flow = Flow {
+            transport: listener.transport,
+            listener: listener_id,
+            local,
+            remote,
+            conn: ConnId::NONE,
+        };
+        let tls = listener.tls.clone();
+        let state = if tls.is_some() {
+            State::Handshaking
+        } else {
+            State::Open
+        };
+        let conn = Conn::new(flow, state, listener.framing, self.shared.now_ms);
+        let Some(id) = self.conns.insert(conn) else {
+            counters.refused_total += 1;
+            return;
+        };
+        counters.accepted += 1;
+        listener.counters.accepted += 1;
+        counters.connections += 1;
+        match tls {
+            Some(tls) => self.begin_handshake(id, socket, Side::Server(tls)),
+            None => {
+                if register(self.poll.registry(), &mut socket, id).is_err() {
+                    self.drop_conn(id, CloseReason::Refused);
+                } else if let Some(conn) = self.conns.get_mut(id) {
+                    conn.socket = Some(socket);
+                    conn.arm(&mut self.shared);
+                    self.owed.push_back(Owed::Accepted(conn.flow));
+                }
+            }
+        }
+    }
+}

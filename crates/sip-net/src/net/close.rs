@@ -1,0 +1,71 @@
+//! The ends of connections.
+
+use std::time::Duration;
+
+use sip_msg::ConnId;
+use socket2::SockRef;
+
+use super::send::owe_failure;
+use super::{Net, Owed};
+use crate::stream::State;
+use crate::{CloseReason, SendError};
+
+impl Net {
+    /// Closes a connection, now or after what is queued on it was written. In
+    /// the second case a TLS peer is told so (close_notify).
+    pub fn close(&mut self, id: ConnId, after_flush: bool) {
+        self.conns.forget_peer(id);
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        if !after_flush {
+            let reason = if conn.state == State::Deaf {
+                conn.reason
+            } else {
+                CloseReason::Asked
+            };
+            self.drop_conn(id, reason);
+        } else if let Err(reason) = conn.begin_to_close(&mut self.shared) {
+            self.drop_conn(id, reason);
+        }
+    }
+
+    /// Breaks a connection off: it is reset, what is queued on it is lost, and
+    /// a TLS peer is told nothing.
+    pub fn abort(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && let Some(socket) = &conn.socket
+        {
+            // Fails only if the connection has ended already.
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+        self.drop_conn(id, CloseReason::Asked);
+    }
+
+    /// Closes every connection, now or after what is queued on it was written.
+    pub fn close_all(&mut self, after_flush: bool) {
+        for id in self.conns.ids() {
+            self.close(id, after_flush);
+        }
+    }
+
+    /// A connection is gone.
+    pub(super) fn drop_conn(&mut self, id: ConnId, reason: CloseReason) {
+        let Some(mut conn) = self.conns.remove(id) else {
+            return;
+        };
+        let counters = &mut self.shared.counters;
+        counters.connections -= 1;
+        if let Some(count) = counters.closed.get_mut(reason as usize) {
+            *count += 1;
+        }
+        if conn.opened && !conn.was_open {
+            counters.open_failed += 1;
+        }
+        for cookie in conn.unsent_cookies() {
+            owe_failure(&mut self.owed, cookie, SendError::Closed(reason));
+        }
+        conn.release(&mut self.shared);
+        self.owed.push_back(Owed::Closed(id, reason));
+    }
+}

@@ -1,0 +1,173 @@
+//! Connections that this side opens, and the moment at which one is up.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use sip_msg::{ConnId, Flow, Target, Transport};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{FIRST_CONN, Net, Owed};
+use crate::config::PEER_TIMEOUT;
+use crate::conns::{self, CONNS_MAX};
+use crate::handshake::Side;
+use crate::stream::{Conn, State};
+use crate::{ClientTls, CloseReason, SendError, sys, tls};
+
+impl Net {
+    /// Opens a connection of its own, whether or not there is one already.
+    /// Messages sent on it wait until it is up.
+    pub fn open(&mut self, to: &Target) -> Result<ConnId, SendError> {
+        self.open_with(to, None)
+    }
+
+    /// The same over TLS under an identity and with options of its own. Only
+    /// what names the connection is sent on it.
+    pub fn open_as(&mut self, to: &Target, tls: &Arc<ClientTls>) -> Result<ConnId, SendError> {
+        self.open_with(to, Some(tls))
+    }
+
+    fn open_with(
+        &mut self,
+        to: &Target,
+        tls: Option<&Arc<ClientTls>>,
+    ) -> Result<ConnId, SendError> {
+        let index = usize::from(to.listener.0);
+        let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
+        if !matches!(to.transport, Transport::Tcp | Transport::Tls) {
+            return Err(SendError::NoListener);
+        }
+        if to.transport == Transport::Tls
+            && ((self.shared.config.client_tls.is_none() && tls.is_none())
+                || self.shared.config.handshakes.is_none())
+        {
+            return Err(SendError::NoListener);
+        }
+        if self.conns.len() >= self.shared.config.connections_max.min(CONNS_MAX) {
+            return Err(SendError::Full);
+        }
+        let framing = listener.framing;
+        let mut socket = connect(to.remote, listener.local).map_err(|_| {
+            self.shared.counters.open_failed += 1;
+            SendError::Closed(CloseReason::ConnectFailed)
+        })?;
+        // The kernel chose it when the connection was begun.
+        let local = socket.local_addr().unwrap_or(listener.local);
+        let flow = Flow {
+            transport: to.transport,
+            listener: to.listener,
+            local,
+            remote: to.remote,
+            conn: ConnId::NONE,
+        };
+        let now_ms = self.shared.now_ms;
+        let mut conn = Conn::new(flow, State::Connecting, framing, now_ms);
+        conn.opened = true;
+        conn.client_tls = tls.filter(|_| to.transport.is_secure()).cloned();
+        conn.tls_name = to.tls_name.clone().filter(|_| to.transport.is_secure());
+        conn.deadline_ms = now_ms.saturating_add(self.shared.config.connect_timeout_ms);
+        let id = self.conns.insert(conn).ok_or(SendError::Full)?;
+        let registered = register(self.poll.registry(), &mut socket, id);
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.socket = Some(socket);
+            conn.arm(&mut self.shared);
+        }
+        self.shared.counters.connections += 1;
+        if registered.is_err() {
+            self.drop_conn(id, CloseReason::ConnectFailed);
+        }
+        Ok(id)
+    }
+
+    /// A connection that is being opened is up, or is not.
+    pub(super) fn handle_connected(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        let Some(socket) = &conn.socket else {
+            return;
+        };
+        let failed = !matches!(socket.take_error(), Ok(None));
+        if failed {
+            self.drop_conn(id, CloseReason::ConnectFailed);
+            return;
+        }
+        if let Err(error) = socket.peer_addr() {
+            if error.kind() != io::ErrorKind::NotConnected {
+                self.drop_conn(id, CloseReason::ConnectFailed);
+            }
+            return;
+        }
+        if !conn.flow.transport.is_secure() {
+            self.handle_open(id);
+            return;
+        }
+        let name = tls::server_name(conn.tls_name.as_deref(), conn.flow.remote.ip());
+        let own = conn.client_tls.as_ref();
+        let tls = own.or(self.shared.config.client_tls.as_ref()).cloned();
+        let (Some(name), Some(tls), Some(mut socket)) = (name, tls, conn.socket.take()) else {
+            self.drop_conn(id, CloseReason::Handshake);
+            return;
+        };
+        conn.state = State::Handshaking;
+        conn.deadline_ms = u64::MAX;
+        if self.poll.registry().deregister(&mut socket).is_err() {
+            self.drop_conn(id, CloseReason::Handshake);
+            return;
+        }
+        self.begin_handshake(id, socket, Side::Client { tls, name });
+    }
+
+    /// A connection carries messages from now on.
+    pub(super) fn handle_open(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.open(&mut self.shared);
+        if conn.opened {
+            self.shared.counters.opened += 1;
+            self.owed.push_back(Owed::Opened(conn.flow));
+        } else {
+            self.owed.push_back(Owed::Accepted(conn.flow));
+        }
+        let result = conn.flush(&mut self.shared);
+        let result = if conn.close_when_open && result.is_ok() {
+            conn.begin_to_close(&mut self.shared)
+        } else {
+            result
+        };
+        if let Err(reason) = result {
+            self.drop_conn(id, reason);
+        }
+    }
+}
+
+pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) -> io::Result<()> {
+    // Both at once and for good: with edge-triggered events that costs no
+    // wake-up, and never a call to change it.
+    let token = Token(FIRST_CONN + conns::place(id));
+    registry.register(socket, token, Interest::READABLE | Interest::WRITABLE)
+}
+
+/// Begins to connect, from the listener's address where it has one.
+fn connect(remote: SocketAddr, local: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(remote),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(PEER_TIMEOUT))?;
+    if !local.ip().is_unspecified() && local.is_ipv4() == remote.is_ipv4() {
+        sys::set_bind_address_no_port(std::os::fd::AsRawFd::as_raw_fd(&socket))?;
+        socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
+    }
+    match socket.connect(&remote.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(TcpStream::from_std(socket.into()))
+}

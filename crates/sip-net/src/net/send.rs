@@ -1,0 +1,147 @@
+//! What is sent: queued for its socket, then written with few system calls.
+
+use std::collections::VecDeque;
+
+use sip_msg::{ConnId, Outbox, Target, Transport};
+
+use super::{Net, Owed, Port};
+use crate::SendError;
+use crate::conns::Peer;
+use crate::shared::traffic;
+use crate::stream::Conn;
+
+/// Bytes queued on a connection before they are written without being asked to.
+const WRITE_AT_BYTES: usize = 65_536;
+
+impl Net {
+    /// Queues a message; [`Net::flush`] writes it. Failures are reported by
+    /// the next `poll`, to a `cookie` that is not 0. A connection of another
+    /// worker counts as gone: send through that worker.
+    pub fn send(&mut self, to: &Target, bytes: &[u8], cookie: u64) {
+        let result = if to.transport == Transport::Udp {
+            self.send_datagram(to, bytes, cookie)
+        } else {
+            self.send_on_stream(to, bytes, cookie)
+        };
+        if let Err(error) = result {
+            owe_failure(&mut self.owed, cookie, error);
+        }
+    }
+
+    /// Queues everything in `outbox`, in order.
+    pub fn send_outbox(&mut self, outbox: &Outbox) {
+        for send in &outbox.sends {
+            if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
+                self.send(&send.to, bytes, send.cookie);
+            }
+        }
+    }
+
+    /// Writes what was queued: datagrams in batches, each connection's bytes at once.
+    pub fn flush(&mut self) {
+        let owed = &mut self.owed;
+        for listener in &mut self.listeners {
+            if let Port::Udp(port) = &mut listener.port
+                && port.has_unsent()
+            {
+                port.flush(
+                    &mut self.sending,
+                    &mut self.shared.counters,
+                    &mut |cookie, error| {
+                        owe_failure(owed, cookie, error);
+                    },
+                );
+            }
+        }
+        while let Some(id) = self.dirty.pop() {
+            let Some(conn) = self.conns.get_mut(id) else {
+                continue;
+            };
+            conn.dirty = false;
+            if let Err(reason) = conn.flush(&mut self.shared) {
+                self.drop_conn(id, reason);
+            }
+        }
+    }
+
+    fn send_datagram(&mut self, to: &Target, bytes: &[u8], cookie: u64) -> Result<(), SendError> {
+        let listener = self
+            .listeners
+            .get_mut(usize::from(to.listener.0))
+            .ok_or(SendError::NoListener)?;
+        let Port::Udp(port) = &mut listener.port else {
+            return Err(SendError::NoListener);
+        };
+        let owed = &mut self.owed;
+        port.queue(
+            to.remote,
+            bytes,
+            cookie,
+            &mut self.sending,
+            &mut self.shared.counters,
+            &mut |cookie, error| {
+                owe_failure(owed, cookie, error);
+            },
+        );
+        Ok(())
+    }
+
+    fn send_on_stream(&mut self, to: &Target, bytes: &[u8], cookie: u64) -> Result<(), SendError> {
+        let id = self.find_conn(to)?;
+        let Some(conn) = self.conns.get_mut(id) else {
+            return Err(SendError::Gone);
+        };
+        let early = if conn.unsent_bytes() >= WRITE_AT_BYTES {
+            conn.flush(&mut self.shared)
+        } else {
+            Ok(())
+        };
+        match early.and_then(|()| conn.queue(bytes, cookie, &mut self.shared)) {
+            Ok(()) => {
+                traffic(&mut self.shared.counters, to.transport).messages_out += 1;
+                mark_dirty(conn, &mut self.dirty);
+                Ok(())
+            }
+            Err(reason) => {
+                self.drop_conn(id, reason);
+                Err(SendError::Closed(reason))
+            }
+        }
+    }
+
+    /// The connection for a target: the named one, one to the same peer under
+    /// the same name, or a new one.
+    fn find_conn(&mut self, to: &Target) -> Result<ConnId, SendError> {
+        if to.conn.is_some()
+            && let Some(conn) = self.conns.get_mut(to.conn)
+            && conn.takes_messages()
+        {
+            return Ok(to.conn);
+        }
+        if !to.may_open {
+            return Err(SendError::Gone);
+        }
+        let peer = Peer {
+            transport: to.transport,
+            remote: to.remote,
+            tls_name: to.tls_name.clone(),
+        };
+        match self.conns.by_peer(&peer) {
+            Some(id) => Ok(id),
+            None => self.open(to),
+        }
+    }
+}
+
+pub(super) fn owe_failure(owed: &mut VecDeque<Owed>, cookie: u64, error: SendError) {
+    if cookie != 0 {
+        owed.push_back(Owed::SendFailed(cookie, error));
+    }
+}
+
+pub(super) fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<ConnId>) {
+    if !conn.dirty {
+        conn.dirty = true;
+        dirty.push(conn.flow.conn);
+    }
+}
