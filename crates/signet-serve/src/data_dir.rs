@@ -6,9 +6,9 @@
 //! | `ca.pem`, `ca.key` | the private certificate authority |
 //! | `server.pem`, `server.key` | the server's certificate, by that authority |
 //! | `node.secret` | the secret from which the keys for nonces are derived |
-//! | `ticket.secret` | the secret from which the keys of TLS session tickets are derived |
+//! | `ticket.secret` | the secret from which the keys of TLS session tickets are derived, where it comes from a file |
 //! | `domain` | the default domain, that of the last start |
-//! | `signet.db` | subscribers, bindings and domains |
+//! | `signet.db` | subscribers, bindings, domains, secrets of TLS session tickets |
 //! | `listeners.json` | while a server runs: its process and its addresses |
 //! | `lock` | held while a server runs |
 

@@ -14,7 +14,8 @@ use axum::routing::get;
 use sip_net::{HandshakePool, HandshakeTally, clock};
 
 use crate::Error;
-use crate::tls_report::{self, ListenerTls};
+use crate::server::TicketReporter;
+use crate::tls_report::{self, ListenerTls, ShownTickets};
 use crate::worker::{Control, Phase};
 
 /// What is asked for figures.
@@ -27,13 +28,22 @@ pub(crate) struct Sources {
     pub(crate) started_unix_s: u64,
     /// The listeners' names, by their number.
     pub(crate) listeners: Vec<String>,
-    /// What the TLS listeners show, by the listeners' number.
-    pub(crate) tls: Mutex<Vec<Option<ListenerTls>>>,
+    /// What the TLS listeners show, by the listeners' number, and what there
+    /// is to say of session tickets.
+    pub(crate) tls: Mutex<(Vec<Option<ListenerTls>>, TicketReporter)>,
 }
 
 impl Sources {
-    pub(crate) fn set_tls(&self, shown: Vec<Option<ListenerTls>>) {
-        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+    pub(crate) fn set_tls(&self, shown: Vec<Option<ListenerTls>>, tickets: TicketReporter) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = (shown, tickets);
+    }
+
+    fn tickets(&self) -> ShownTickets {
+        let reporter = {
+            let shown = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.1.clone()
+        };
+        reporter.shown()
     }
 
     /// What the TLS listeners show, named by their real addresses.
@@ -42,6 +52,7 @@ impl Sources {
             .tls
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+            .0
             .clone();
         for (listener, place) in shown.iter_mut().zip(&self.listeners) {
             if let Some(listener) = listener {
@@ -103,6 +114,7 @@ async fn tls(State(sources): State<Arc<Sources>>) -> String {
         &sources.tls(),
         Some(&listeners),
         Some(&opened),
+        &sources.tickets(),
         clock::unix_ms() / 1_000,
     )
 }

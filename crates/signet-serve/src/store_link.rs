@@ -270,7 +270,10 @@ pub(crate) fn store_error(error: &StoreError) -> Error {
     Error::new(error.to_string(), "")
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+pub(crate) fn spawn(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, Error> {
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)

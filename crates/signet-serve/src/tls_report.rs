@@ -14,7 +14,7 @@ use x509_parser::public_key::PublicKey;
 
 use crate::Error;
 use crate::ca::{first_pem, general_name};
-use crate::config::{ClientCertificates, ListenSecurity, Tls};
+use crate::config::{ClientCertificates, ListenSecurity};
 
 /// A listener's certificates and rules.
 #[derive(Clone, Debug)]
@@ -25,8 +25,36 @@ pub(crate) struct ListenerTls {
     pub(crate) accepts: bool,
     pub(crate) certificates: Vec<ShownCertificate>,
     pub(crate) security: ListenSecurity,
-    /// Where the keys of session tickets come from, and how long they live.
-    pub(crate) tickets: String,
+}
+
+/// Where the keys of session tickets come from; no secret is in it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownTickets {
+    /// The file or the database.
+    pub(crate) source: String,
+    pub(crate) is_store: bool,
+    /// How long a ticket is good.
+    pub(crate) lifetime_s: u64,
+    /// When a secret is so old that another follows it.
+    pub(crate) secret_rotation_s: Option<u64>,
+    /// The secrets in service, the newest first.
+    pub(crate) secrets: Vec<ShownSecret>,
+    /// Why the store cannot be read.
+    pub(crate) trouble: Option<String>,
+    /// Whether the secret is this process's alone, because it never could.
+    pub(crate) is_own: bool,
+    /// Times that the store was read, and could not be, and secrets made.
+    pub(crate) reads: u64,
+    pub(crate) failures: u64,
+    pub(crate) renewals: u64,
+}
+
+/// A secret of session tickets by its name.
+#[derive(Clone, Debug)]
+pub(crate) struct ShownSecret {
+    pub(crate) id: String,
+    pub(crate) created_unix_s: u64,
+    pub(crate) not_after_unix_s: Option<u64>,
 }
 
 /// A certificate that clients are shown.
@@ -93,18 +121,6 @@ impl ShownCertificate {
     }
 }
 
-/// What is said of session tickets.
-pub(crate) fn tickets(given: &Tls) -> String {
-    let from = match &given.ticket_secret_file {
-        Some(file) => file.display().to_string(),
-        None => "the data folder's own secret".to_owned(),
-    };
-    format!(
-        "keys from {from}, renewed every {} s",
-        given.ticket_rotation_s
-    )
-}
-
 /// The report. Without tallies it tells what is allowed, not what was used.
 /// `tallies` are the listeners' in their order, `opened` that of connections
 /// that this server opened.
@@ -112,6 +128,7 @@ pub(crate) fn render(
     listeners: &[Option<ListenerTls>],
     tallies: Option<&[HandshakeTally]>,
     opened: Option<&HandshakeTally>,
+    tickets: &ShownTickets,
     now_unix_s: u64,
 ) -> String {
     let mut text = String::new();
@@ -124,7 +141,6 @@ pub(crate) fn render(
             certificate_lines(&mut text, certificate, now_unix_s);
         }
         rule_lines(&mut text, &listener.security);
-        line(&mut text, "tickets", &listener.tickets);
         if let Some(tally) = tallies.and_then(|tallies| tallies.get(nth)) {
             tally_lines(&mut text, tally);
         }
@@ -133,6 +149,7 @@ pub(crate) fn render(
     if text.is_empty() {
         text.push_str("no TLS listener\n\n");
     }
+    ticket_lines(&mut text, tickets, now_unix_s);
     if let Some(opened) = opened {
         text.push_str("connections that this server opened\n");
         tally_lines(&mut text, opened);
@@ -156,6 +173,53 @@ fn certificate_lines(text: &mut String, certificate: &ShownCertificate, now_unix
         day(certificate.not_after_unix_s)
     );
     line(text, "  valid", &validity);
+}
+
+fn ticket_lines(text: &mut String, tickets: &ShownTickets, now_unix_s: u64) {
+    text.push_str("session tickets\n");
+    let kind = if tickets.is_store { "store" } else { "file" };
+    line(text, "secret from", &format!("{kind} {}", tickets.source));
+    for secret in &tickets.secrets {
+        let until = match secret.not_after_unix_s {
+            None => "the newest".to_owned(),
+            Some(end) => format!(
+                "opens tickets {} more",
+                span(end.saturating_sub(now_unix_s))
+            ),
+        };
+        let age = span(now_unix_s.saturating_sub(secret.created_unix_s));
+        line(
+            text,
+            "  secret",
+            &format!("{}, {age} old, {until}", secret.id),
+        );
+    }
+    if tickets.is_own {
+        line(text, "  warning", "good on this node and in this run alone");
+    }
+    if let Some(trouble) = &tickets.trouble {
+        line(
+            text,
+            "  warning",
+            &format!("the store cannot be read: {trouble}"),
+        );
+    }
+    line(text, "good for", &span(tickets.lifetime_s));
+    if let Some(rotation_s) = tickets.secret_rotation_s {
+        line(text, "new secret", &format!("every {}", span(rotation_s)));
+    }
+    text.push('\n');
+}
+
+/// A time in the largest unit of which it has two.
+fn span(seconds: u64) -> String {
+    let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
+    for (length, unit) in units {
+        if seconds >= 2 * length {
+            return format!("{} {unit}", seconds / length);
+        }
+    }
+    format!("{seconds} s")
 }
 
 fn rule_lines(text: &mut String, security: &ListenSecurity) {

@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Tls {
         #[command(flatten)]
         place: Place,
+        #[command(subcommand)]
+        command: Option<TlsCommand>,
     },
     /// Load a server with calls and registrations, and tell what it takes
     Load {
@@ -180,6 +182,19 @@ pub(crate) enum DomainCommand {
     Remove {
         /// example.com
         domain: Domain,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TlsCommand {
+    /// Make a new secret for session tickets
+    ///
+    /// Nodes that share the store take it up by themselves; the one before goes
+    /// on opening the tickets that were sealed by it until they end.
+    RotateSecret {
+        /// Accept no ticket of the secrets before: for one that became known
+        #[arg(long)]
+        forget_old: bool,
     },
 }
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use signet_serve::Error;
 
-use args::{Args, CaCommand, Command, DomainCommand, UserCommand};
+use args::{Args, CaCommand, Command, DomainCommand, TlsCommand, UserCommand};
 
 /// Transactions live for half a minute, so what a message touches is seldom in
 /// a cache; huge pages (`.cargo/config.toml`) spare the walks through the page tables as well.
@@ -37,7 +37,12 @@ fn run(args: Args) -> Result<(), Error> {
         Command::Serve(options) => serve(options.source()),
         // It has exit codes of its own.
         Command::Load { .. } => Ok(()),
-        Command::Tls { place } => admin::tls(&place.into()),
+        Command::Tls { place, command } => match command {
+            None => admin::tls(&place.into()),
+            Some(TlsCommand::RotateSecret { forget_old }) => {
+                admin::tls_rotate_secret(&place.into(), forget_old)
+            }
+        },
         Command::Check { file } => admin::check(&file),
         Command::Ca { place, command } => match command {
             CaCommand::Init => admin::ca_init(&place.into()),

@@ -3,35 +3,14 @@
 
 mod support;
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use support::TestDir;
 use support::command::{fail, succeed, text};
-use support::openssl::{PATIENCE, call, refused, report_with, serve};
-
-/// A page of the server's address for figures.
-fn page(folder: &Path, path: &str) -> String {
-    let told = fs::read_to_string(folder.join("data/listeners.json")).unwrap();
-    let line = told
-        .lines()
-        .find(|line| line.contains("\"metrics\""))
-        .unwrap();
-    let addr: SocketAddr = line.split('"').nth(3).unwrap().parse().unwrap();
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
-}
+use support::openssl::{PATIENCE, call, page, refused, report_with, serve};
 
 #[test]
 fn the_figures_of_a_listener_are_served() {

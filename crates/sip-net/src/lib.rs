@@ -80,7 +80,7 @@ pub use resolve::{Hop, Query};
 pub use tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
     HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerIdentity, Resumption,
-    RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache, TicketKeys, TlsAlert,
-    TlsError, TlsInfo, TlsVersion,
+    RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache, TicketKeys,
+    TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
 };
 pub use waker::Waker;

@@ -33,7 +33,7 @@ pub use info::{HandshakeTally, TlsInfo};
 pub(crate) use server::ServerSide;
 pub use server::{ClientAuth, ServerTls, ServerTlsConfig};
 pub use server_sessions::SessionCache;
-pub use tickets::TicketKeys;
+pub use tickets::{TicketKeys, TicketSecret};
 pub use verify::{KeyUsagePolicy, RevocationPolicy};
 
 /// What is wrong with a certificate, a key, a root or a name of an algorithm.

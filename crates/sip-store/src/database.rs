@@ -21,7 +21,8 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// The steps from each version of the schema to the next. A step that was
 /// released is never changed: another is added.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE domains (
         name TEXT NOT NULL PRIMARY KEY,
         created_unix_ms INTEGER NOT NULL
@@ -54,7 +55,16 @@ const MIGRATIONS: [&str; 1] = ["
         node TEXT NOT NULL,
         PRIMARY KEY (aor, contact_key)
     ) WITHOUT ROWID;
-"];
+",
+    "
+    CREATE TABLE ticket_secrets (
+        id TEXT NOT NULL PRIMARY KEY,
+        secret BLOB NOT NULL,
+        created_unix_s INTEGER NOT NULL,
+        not_after_unix_s INTEGER
+    ) WITHOUT ROWID;
+",
+];
 
 /// The database file `signet.db`: in WAL mode, so that readers and the writer
 /// do not wait for each other, and with every commit forced to the disk.
@@ -83,6 +93,14 @@ impl Database {
                 done => return done.map_err(|error| error.of(path)),
             }
         }
+    }
+
+    /// The same for a file that must be there.
+    pub fn open_existing(path: &Path) -> Result<Self, StoreError> {
+        if let Err(error) = path.metadata() {
+            return Err(StoreError::from(error).of(path));
+        }
+        Self::open(path)
     }
 
     /// The path that it was opened with.

@@ -15,6 +15,9 @@
 //! price of reaching the disk is shared by the group. When a commit fails,
 //! every member of its group is told so.
 //!
+//! A third thread, [`serve_ticket_secrets`], keeps what opens TLS session
+//! tickets the same on all nodes that share a store.
+//!
 //! The protocol knows [`CredentialStore`] and [`BindingStore`], which take
 //! many keys at once; [`Database`] is the one of SQLite.
 #![forbid(unsafe_code)]
@@ -29,6 +32,7 @@ mod flow_text;
 mod service;
 #[cfg(test)]
 mod testing;
+mod tickets;
 
 pub use admin::{Imported, Subscriber};
 pub use bindings::{BindingStore, Bindings, Swept};
@@ -36,6 +40,8 @@ pub use credentials::{CredentialStore, Credentials};
 pub use database::Database;
 pub use error::{StoreError, StoreErrorKind};
 pub use service::{
-    Answers, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, Unavailable, queue,
-    serve_lookups, serve_saves,
+    Answers, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, TicketServiceConfig,
+    TicketServiceCounters, Unavailable, queue, read_ticket_secrets, serve_lookups, serve_saves,
+    serve_ticket_secrets,
 };
+pub use tickets::{Renewal, TicketSecretRow, TicketSecretStore};

@@ -1,5 +1,11 @@
 //! The two threads that stand between the workers and the disk.
 
+mod tickets;
+
+pub use tickets::{
+    TicketServiceConfig, TicketServiceCounters, read_ticket_secrets, serve_ticket_secrets,
+};
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};

@@ -8,12 +8,16 @@ use std::time::Duration;
 use serde::Deserialize;
 use sip_msg::Transport;
 use sip_net::clock;
+use sip_store::{Database, Renewal, TicketSecretStore};
 
 use super::{Place, say};
 use crate::Error;
-use crate::config::Config;
+use crate::config::{Config, TicketKeysFrom};
 use crate::plan;
-use crate::server::shown_by_files;
+use crate::server::{
+    fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
+};
+use crate::store_link::store_error;
 use crate::tls_report::{self, ListenerTls};
 
 /// How long the running server may take to answer.
@@ -32,13 +36,7 @@ struct Running {
 /// and has an address for figures, what clients made of them. The first line
 /// says where it is from.
 pub fn tls(place: &Place) -> Result<(), Error> {
-    let config = match place {
-        Place::Config(path) => Config::from_file(path)?,
-        Place::Data(data) => Config {
-            data: data.clone(),
-            ..Config::default()
-        },
-    };
+    let config = config_of(place)?;
     let running = running(&config.data);
     if let Some(addr) = running.as_ref().and_then(|running| running.metrics) {
         let report = ask(addr).map_err(|error| {
@@ -83,12 +81,71 @@ pub fn tls(place: &Place) -> Result<(), Error> {
                 accepts: true,
                 certificates: shown_by_files(&listener.security, &config.data)?,
                 security: listener.security,
-                tickets: tls_report::tickets(&config.tls),
             }));
         }
     }
-    let report = tls_report::render(&listeners, None, None, clock::unix_ms() / 1_000);
+    let tickets = tickets_by_config(&config.tls, &config.data);
+    let now_unix_s = clock::unix_ms() / 1_000;
+    let report = tls_report::render(&listeners, None, None, &tickets, now_unix_s);
     say(&format!("read from {}: {why}\n\n{report}", from.display()))
+}
+
+/// Puts a new secret of session tickets in the first place. The one before goes
+/// on opening its tickets until they end, or, with `forgets_old`, not at all.
+pub fn tls_rotate_secret(place: &Place, forgets_old: bool) -> Result<(), Error> {
+    let config = config_of(place)?;
+    if config.tls.ticket_keys == TicketKeysFrom::File {
+        return Err(Error::new(
+            "the secret of session tickets comes from a file, which is yours to replace",
+            "write a new one, and send SIGHUP to every node: (umask 077; openssl rand -hex 32 > FILE)",
+        ));
+    }
+    let file = ticket_store(&config.tls, &config.data);
+    let mut database = Database::open_existing(&file).map_err(|error| {
+        Error::new(
+            error.to_string(),
+            "name the server's folder with --data DIR or its file with --config FILE",
+        )
+    })?;
+    let fresh = fresh_secret()
+        .ok_or_else(|| Error::new("the kernel gives no randomness", "look at the system's log"))?;
+    let when = Renewal {
+        age_min_s: 0,
+        old_good_for_s: if forgets_old {
+            0
+        } else {
+            old_good_for_s(&config.tls)
+        },
+    };
+    database
+        .renew_ticket_secret(&fresh, when)
+        .map_err(|error| store_error(&error))?;
+    let poll_s = config.tls.ticket_poll_s;
+    let id = &fresh.id;
+    say(&if forgets_old {
+        format!(
+            "secret {id} is the only one in {}: nodes take it up within {poll_s} s, \
+             and every phone then makes a full handshake once\n",
+            file.display()
+        )
+    } else {
+        format!(
+            "secret {id} is in {}: nodes read it within {poll_s} s and seal by it after {} s; \
+             tickets of the ones before are good until they end\n",
+            file.display(),
+            settle_s(&config.tls)
+        )
+    })
+}
+
+fn config_of(place: &Place) -> Result<Config, Error> {
+    match place {
+        Place::Config(path) => Ok(Config::from_file(path)?),
+        Place::Data(data) => Ok(Config {
+            data: data.clone(),
+            ..Config::default()
+        }),
+    }
 }
 
 /// The server that runs on a data folder.

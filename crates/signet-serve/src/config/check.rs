@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sip_msg::Transport;
 
-use super::{ClientCertificates, Config, Fault, ListenSecurity, Revocation, VERSION};
+use super::{
+    ClientCertificates, Config, Fault, ListenSecurity, Revocation, TicketKeysFrom, VERSION,
+};
 
 impl Config {
     /// Everything that is wrong between the parts. A file must give its version.
@@ -147,6 +149,19 @@ impl Config {
                 "without a revocation list no peer can be reached over TLS",
                 "name lists: crls = [\"FILE\"], or write revocation = \"lenient\"",
             );
+        }
+        match self.tls.ticket_keys {
+            TicketKeysFrom::Store if self.tls.ticket_secret_file.is_some() => faults.add(
+                "tls.ticket_secret_file",
+                "the secret of session tickets comes from the store, so this file is not read",
+                "write ticket_keys = \"file\", or drop it",
+            ),
+            TicketKeysFrom::File if self.tls.ticket_store.is_some() => faults.add(
+                "tls.ticket_store",
+                "the secret of session tickets comes from a file, so this database is not read",
+                "write ticket_keys = \"store\", or drop it",
+            ),
+            _ => {}
         }
         let registrar = &self.registrar;
         if !(registrar.expires_min_s..=registrar.expires_max_s)

@@ -25,7 +25,7 @@ pub use sections::{
 };
 pub use tls::{
     CertificatePair, ClientCertificates, GroupName, KeyUsage, ListenSecurity, Revocation,
-    SuiteName, Tls, VersionName,
+    SuiteName, TicketKeysFrom, Tls, VersionName,
 };
 pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
 

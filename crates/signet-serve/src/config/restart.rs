@@ -67,6 +67,22 @@ impl Config {
             &mut new.handshake_threads,
             &old.handshake_threads,
         );
+        if new.ticket_keys != old.ticket_keys {
+            // What belongs to the one is nothing to the other.
+            new.ticket_secret_file.clone_from(&old.ticket_secret_file);
+        }
+        keep.one("tls.ticket_keys", &mut new.ticket_keys, &old.ticket_keys);
+        keep.one("tls.ticket_store", &mut new.ticket_store, &old.ticket_store);
+        keep.one(
+            "tls.ticket_poll_s",
+            &mut new.ticket_poll_s,
+            &old.ticket_poll_s,
+        );
+        keep.one(
+            "tls.ticket_secret_rotation_s",
+            &mut new.ticket_secret_rotation_s,
+            &old.ticket_secret_rotation_s,
+        );
         keep.one(
             "tls.handshakes_max",
             &mut new.handshakes_max,

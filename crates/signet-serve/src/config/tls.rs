@@ -224,6 +224,24 @@ impl AsRef<str> for GroupName {
     }
 }
 
+/// Where the secret comes from, from which the keys of session tickets are
+/// derived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TicketKeysFrom {
+    /// A database, which makes and renews it, and which nodes may share.
+    #[default]
+    Store,
+    /// A file.
+    File,
+}
+
+/// A path; the empty one is none.
+fn file_or_none<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    let path = PathBuf::deserialize(from)?;
+    Ok((!path.as_os_str().is_empty()).then_some(path))
+}
+
 /// TLS, as far as it is not a listener's own.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -239,8 +257,21 @@ pub struct Tls {
     pub revocation: Revocation,
     /// The certificate that is shown to peers which ask for one.
     pub identity: Option<CertificatePair>,
-    /// The secret of session tickets, where nodes share it; without it, the
+    /// Where the secret of session tickets comes from.
+    pub ticket_keys: TicketKeysFrom,
+    /// The database that has it, where nodes share one; without it, the data
+    /// folder's own.
+    #[serde(deserialize_with = "file_or_none")]
+    pub ticket_store: Option<PathBuf>,
+    /// How often the database is looked at for a new secret.
+    #[serde(deserialize_with = "within::<_, _, 1, 3_600>")]
+    pub ticket_poll_s: u64,
+    /// When the secret in the database is this old, another follows it.
+    #[serde(deserialize_with = "within::<_, _, 3_600, 31_536_000>")]
+    pub ticket_secret_rotation_s: u64,
+    /// The file with the secret, where it comes from a file; without it, the
     /// data folder's own.
+    #[serde(deserialize_with = "file_or_none")]
     pub ticket_secret_file: Option<PathBuf>,
     /// How often the key of session tickets is renewed, which is how long a
     /// ticket is good for.
@@ -283,6 +314,10 @@ impl Default for Tls {
             crls: Vec::new(),
             revocation: Revocation::default(),
             identity: None,
+            ticket_keys: TicketKeysFrom::default(),
+            ticket_store: None,
+            ticket_poll_s: 10,
+            ticket_secret_rotation_s: 604_800,
             ticket_secret_file: None,
             ticket_rotation_s: 21_600,
             handshake_threads: pool.threads,
@@ -303,6 +338,7 @@ impl Tls {
         (self.trust.iter_mut())
             .chain(self.crls.iter_mut())
             .chain(identity.flat_map(|pair| [&mut pair.cert, &mut pair.key]))
+            .chain(self.ticket_store.iter_mut())
             .chain(self.ticket_secret_file.iter_mut())
     }
 }

@@ -9,19 +9,20 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use sip_msg::Transport;
 use sip_net::{
-    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TicketKeys, TlsError, clock,
+    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsError, clock,
 };
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{Config, Domain, Fault, ListenSecurity, Tls};
-use crate::data_dir::{DataDir, read_secret, refuse_readable_by_others};
+use crate::data_dir::{DataDir, refuse_readable_by_others};
 use crate::plan::PlannedListener;
-use crate::tls_report::{self, ListenerTls, ShownCertificate};
+use crate::tls_report::{ListenerTls, ShownCertificate};
+
+use super::tickets::{Tickets, shared_secret};
 
 /// What handshakes are made from.
 pub(super) struct Identity {
@@ -48,11 +49,12 @@ impl Material {
         data: &DataDir,
         domains: &[Domain],
         planned: &[PlannedListener],
+        tickets: &Tickets,
     ) -> Result<Self, Error> {
         let ca = Ca::open_or_init(data)?;
         let own = ca.server_certificate(data, &names(domains, planned))?;
         let ca_pem = data.file("ca.pem");
-        let tickets = ticket_keys(&config.tls, data)?;
+        let tickets = tickets.keys(config, data)?;
         let mut listeners = Vec::new();
         let mut shown = Vec::new();
         for listener in planned {
@@ -71,7 +73,6 @@ impl Material {
                 accepts: listener.accept,
                 certificates: shown_certificates(security, &own)?,
                 security: security.clone(),
-                tickets: tls_report::tickets(&config.tls),
             }));
         }
         let (client, client_print) = client_tls(&config.tls, &ca_pem)?;
@@ -222,6 +223,16 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
     {
         faults.push(fault("tls.ticket_secret_file".to_owned(), &error));
     }
+    if let Some(file) = &config.tls.ticket_store
+        && !file.parent().is_some_and(Path::is_dir)
+    {
+        faults.push(Fault {
+            at: "tls.ticket_store".to_owned(),
+            what: format!("there is no folder for {}", file.display()),
+            remedy: "make the folder, with mode 0700; the database in it is made by the first node"
+                .to_owned(),
+        });
+    }
     faults
 }
 
@@ -321,30 +332,6 @@ fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
     refuse_readable_by_others(key)
 }
 
-fn ticket_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
-    let secret = match &given.ticket_secret_file {
-        Some(file) => shared_secret(file)?,
-        None => data.ticket_secret()?,
-    };
-    TicketKeys::new(*secret, Duration::from_secs(given.ticket_rotation_s))
-        .map_err(|error| tls_error(&error))
-}
-
-fn shared_secret(file: &Path) -> Result<zeroize::Zeroizing<[u8; 32]>, Error> {
-    let remedy = format!(
-        "make one and copy it to every node: (umask 077; openssl rand -hex 32 > {})",
-        file.display()
-    );
-    if file.exists() {
-        read_secret(file, &remedy)
-    } else {
-        Err(Error::new(
-            format!("there is no file {}", file.display()),
-            remedy,
-        ))
-    }
-}
-
 fn shown_certificates(
     security: &ListenSecurity,
     own: &Issued,
@@ -433,7 +420,13 @@ mod tests {
     }
 
     fn read(data: &DataDir, security: ListenSecurity) -> Result<Material, Error> {
-        Material::read(&Config::default(), data, &[], &tls_listener(security))
+        Material::read(
+            &Config::default(),
+            data,
+            &[],
+            &tls_listener(security),
+            &Tickets::File,
+        )
     }
 
     fn pair(certificate: &Path, key: &Path) -> ListenSecurity {
@@ -478,7 +471,7 @@ mod tests {
         let text = "version = 1\n[[listen]]\non = \"tls:127.0.0.1:0\"\n[listen.security]\n\
              client_certificates = \"required\"\nclient_roots = [\"none.pem\"]\ncrls = [\"none.pem\"]\n\
              certificates = [{ cert = \"none.pem\", key = \"none.key\" }]\n\
-             [tls]\ntrust = [\"none.pem\"]\ncrls = [\"none.pem\"]\nticket_secret_file = \"none.pem\"\n\
+             [tls]\ntrust = [\"none.pem\"]\ncrls = [\"none.pem\"]\nticket_keys = \"file\"\nticket_secret_file = \"none.pem\"\n\
              identity = { cert = \"none.pem\", key = \"none.key\" }\n";
         let config_file = temp.path().join("signet.toml");
         std::fs::write(&config_file, text).unwrap();
@@ -515,7 +508,7 @@ mod tests {
         let mut config = Config::default();
         config.tls.key_usage = crate::config::KeyUsage::Strict;
         let listeners = tls_listener(ListenSecurity::default());
-        let other = Material::read(&config, &data, &[], &listeners).unwrap();
+        let other = Material::read(&config, &data, &[], &listeners, &Tickets::File).unwrap();
         assert_ne!(first, other.client_print);
     }
 }

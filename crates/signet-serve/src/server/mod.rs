@@ -4,6 +4,7 @@
 mod announce;
 mod identity;
 mod start;
+mod tickets;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,6 +26,10 @@ use crate::worker::{Control, Phase};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{faults_of_files, shown_by_files};
+use tickets::Tickets;
+pub(crate) use tickets::{
+    TicketReporter, fresh_secret, old_good_for_s, settle_s, ticket_store, tickets_by_config,
+};
 
 /// How often the server's own certificate is looked at.
 const RENEWAL: Duration = Duration::from_secs(12 * 3_600);
@@ -121,6 +126,7 @@ struct Server {
     planned: Vec<PlannedListener>,
     bound: Vec<SocketAddr>,
     identity: Identity,
+    tickets: Tickets,
     control: Arc<Control>,
     tracer: Tracer,
     sources: Arc<Sources>,
@@ -190,12 +196,14 @@ impl Server {
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
         }
-        let fresh = Material::read(&config, &self.data, &domains, &planned)?;
+        let fresh = Material::read(&config, &self.data, &domains, &planned, &self.tickets)?;
         self.identity.admits(&fresh)?;
 
         // From here on nothing fails: what is taken over was read and found good.
         self.identity.replace(fresh)?;
-        self.sources.set_tls(self.identity.shown());
+        self.tickets.reloaded(&config);
+        let tickets = self.tickets.reporter(&config.tls);
+        self.sources.set_tls(self.identity.shown(), tickets);
         let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
         self.tracer.set(config.log.trace_sip);
         self.control.reload(Arc::new(settings));
@@ -211,10 +219,17 @@ impl Server {
     }
 
     fn renew_certificate(&mut self) -> Result<(), Error> {
-        let fresh = Material::read(&self.config, &self.data, &self.domains, &self.planned)?;
+        let fresh = Material::read(
+            &self.config,
+            &self.data,
+            &self.domains,
+            &self.planned,
+            &self.tickets,
+        )?;
         self.identity.admits(&fresh)?;
         self.identity.replace(fresh)?;
-        self.sources.set_tls(self.identity.shown());
+        let tickets = self.tickets.reporter(&self.config.tls);
+        self.sources.set_tls(self.identity.shown(), tickets);
         Ok(())
     }
 
@@ -262,6 +277,7 @@ impl Server {
             // A worker that panicked has ended the process already.
             let _ = worker.join();
         }
+        self.tickets.end();
         let figures = self.store.end();
         announce::gone(&self.data);
         tracing::info!(registrations = figures.saves, "ended");

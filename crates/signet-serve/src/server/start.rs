@@ -21,6 +21,7 @@ use crate::worker::{Control, Mailbox, Parts, Worker};
 use crate::{Error, log, random_bytes, system};
 
 use super::identity::{Identity, Material};
+use super::tickets::Tickets;
 use super::{Server, Source};
 
 impl Server {
@@ -32,7 +33,9 @@ impl Server {
         let domains = domains(&config, &data, &mut store)?;
 
         let planned = plan::listeners(&config);
-        let identity = Identity::new(Material::read(&config, &data, &domains, &planned)?)?;
+        let tickets = Tickets::start(&config.tls, &data)?;
+        let material = Material::read(&config, &data, &domains, &planned, &tickets)?;
+        let identity = Identity::new(material)?;
         let handshakes =
             HandshakePool::start(plan::handshake_config(&config)).map_err(thread_error)?;
 
@@ -127,7 +130,7 @@ impl Server {
             store: store.counters(),
             started_unix_s: clock::unix_ms() / 1_000,
             listeners: places(&planned, &bound),
-            tls: Mutex::new(identity.shown()),
+            tls: Mutex::new((identity.shown(), tickets.reporter(&config.tls))),
         });
         Ok(Self {
             source,
@@ -138,6 +141,7 @@ impl Server {
             planned,
             bound,
             identity,
+            tickets,
             control,
             tracer,
             sources,

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -185,4 +185,24 @@ pub fn report_with(folder: &Path, expected: &str) -> String {
         assert!(Instant::now() < until, "{expected:?} is not in:\n{report}");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A page of the server's address for figures.
+pub fn page(folder: &Path, path: &str) -> String {
+    let told = fs::read_to_string(folder.join("data/listeners.json")).unwrap();
+    let line = told
+        .lines()
+        .find(|line| line.contains("\"metrics\""))
+        .unwrap();
+    let addr: SocketAddr = line.split('"').nth(3).unwrap().parse().unwrap();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
 }

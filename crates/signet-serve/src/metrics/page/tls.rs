@@ -108,6 +108,7 @@ pub(super) fn listeners(page: &mut Page, sources: &Sources, snapshots: &[Snapsho
     }
     rows.push(("opened".to_owned(), opened));
     tallies(page, &rows);
+    tickets(page, sources);
 
     let name = "signet_tls_certificate_not_after_seconds";
     page.head(
@@ -126,6 +127,38 @@ pub(super) fn listeners(page: &mut Page, sources: &Sources, snapshots: &[Snapsho
             let labels = [("listener", listener.place.as_str()), ("file", &file)];
             page.sample(name, &labels, certificate.not_after_unix_s);
         }
+    }
+}
+
+/// Where the keys of session tickets come from.
+fn tickets(page: &mut Page, sources: &Sources) {
+    let shown = sources.tickets();
+    if !shown.is_store {
+        return;
+    }
+    page.counter(
+        "signet_tls_ticket_store_reads_total",
+        "Times that the secrets of session tickets were read.",
+        shown.reads,
+    );
+    page.counter(
+        "signet_tls_ticket_store_failures_total",
+        "Times that they could not be; those at hand go on.",
+        shown.failures,
+    );
+    page.counter(
+        "signet_tls_ticket_secrets_made_total",
+        "Secrets of session tickets that this node made.",
+        shown.renewals,
+    );
+    let name = "signet_tls_ticket_secret_created_seconds";
+    page.head(
+        name,
+        "When each secret of session tickets was made, in seconds since 1970; the same on all nodes of a cluster.",
+        "gauge",
+    );
+    for secret in &shown.secrets {
+        page.sample(name, &[("id", &secret.id)], secret.created_unix_s);
     }
 }
 
