@@ -66,6 +66,7 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
         conn,
         may_open: false,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     };
     let next_hop = Target {
         may_open: true,

@@ -93,6 +93,7 @@ fn load(arguments: &RegisterArguments) -> Result<Registered, String> {
         conn: ConnId::NONE,
         may_open: false,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     };
     let mut users: Vec<User> = (0..arguments.users)
         .map(|index| new_user(arguments, index))

@@ -228,6 +228,7 @@ impl<'e> Phones<'e> {
             conn: ConnId::NONE,
             may_open: true,
             tls_name: (self.transport == Transport::Tls).then(|| self.domain.as_str().into()),
+            lane: sip_msg::Lane::Shared,
         };
         let local = if self.transport == Transport::Udp {
             self.net.local_addr(listener).ok_or("no local address")?

@@ -699,6 +699,7 @@ fn target(settings: &Settings, own: Option<SocketAddr>) -> Option<Target> {
         conn: ConnId::NONE,
         may_open: true,
         tls_name: name.filter(|_| transport.is_secure()).map(Into::into),
+        lane: sip_msg::Lane::Shared,
     })
 }
 

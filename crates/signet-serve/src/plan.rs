@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
-use sip_engine::routes::{Gateway, GatewayGroup, Routes};
+use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes};
 use sip_engine::settings::{
     self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
 };
@@ -106,7 +106,10 @@ pub(crate) fn settings(
             Inbound::Anyone => settings::Inbound::Anyone,
         },
         routes: routes(config),
-        forward: config.forward.as_ref().map(|hop| hop.0.clone()),
+        forward: config.forward.as_ref().map(|hop| NextHop {
+            connections: config.forward_reached_over(),
+            ..hop.0.clone()
+        }),
         registrar: RegistrarSettings {
             expires_min_s: config.registrar.expires_min_s,
             expires_default_s: config.registrar.expires_default_s,
@@ -181,6 +184,9 @@ pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> Ne
         udp_queue_max: given.udp_queue_max,
         message_timeout_ms: given.message_timeout_ms,
         idle_timeout_ms: given.idle_timeout_ms,
+        call_idle_timeout_ms: given.call_idle_timeout_ms,
+        call_connections_max: given.call_connections_max,
+        reopen_backoff_max_ms: given.reopen_backoff_max_ms,
         connect_timeout_ms: given.connect_timeout_ms,
         linger_ms: given.linger_ms,
         udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
@@ -334,6 +340,7 @@ fn routes(config: &Config) -> Routes {
                 .iter()
                 .map(|gateway| {
                     let mut next_hop = gateway.uri.0.clone();
+                    next_hop.connections = gateway.reached_over(group);
                     if group.security.tls {
                         next_hop.transport = Some(Transport::Tls);
                     }

@@ -68,6 +68,7 @@ impl Paths {
             conn: ConnId::NONE,
             may_open: false,
             tls_name: self.tls_name.clone(),
+            lane: sip_msg::Lane::Shared,
         };
         match (self.transport, self.mode) {
             (Transport::Udp, Mode::PerCall) => target.listener = ListenerId(self.take_listener()),

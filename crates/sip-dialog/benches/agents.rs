@@ -92,6 +92,7 @@ fn agent(user: &str, from: SocketAddr, proxy: SocketAddr) -> AgentConfig {
             conn: ConnId::NONE,
             may_open: false,
             tls_name: None,
+            lane: sip_msg::Lane::Shared,
         },
     }
 }

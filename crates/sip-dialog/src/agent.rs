@@ -133,5 +133,6 @@ fn nowhere() -> Target {
         conn: ConnId::NONE,
         may_open: false,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     }
 }

@@ -150,6 +150,7 @@ impl Bench {
             host: "203.0.113.9".into(),
             port: Some(5070),
             transport: Some(transport),
+            connections: sip_engine::routes::Connections::default(),
         };
         let settings = Settings {
             domains: vec!["example.org".into()],

@@ -71,6 +71,9 @@ pub enum Effect {
     },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
+    /// A call has ended: close the connections that are its own
+    /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
+    EndCall(u64),
 }
 
 /// What came out of an input: messages in order, and effects in order.

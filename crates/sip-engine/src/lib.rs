@@ -21,6 +21,7 @@ mod answers;
 mod aor;
 pub mod effect;
 mod hops;
+mod lanes;
 pub mod location;
 mod own;
 mod park;

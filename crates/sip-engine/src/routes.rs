@@ -2,6 +2,7 @@
 //! by number prefix, and groups of gateways with priorities.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use sip_msg::Transport;
@@ -15,6 +16,23 @@ pub struct NextHop {
     pub port: Option<u16>,
     /// The transport, where given.
     pub transport: Option<Transport>,
+    /// Over which connections, where the transport has any.
+    pub connections: Connections,
+}
+
+/// Over which connections requests go to a next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connections {
+    /// So many, opened when they are needed and kept; calls are spread over them.
+    Kept(NonZeroU8),
+    /// One for each call, opened with its INVITE and closed at its end.
+    PerCall,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self::Kept(NonZeroU8::MIN)
+    }
 }
 
 /// A gateway of a group.

@@ -15,6 +15,7 @@ use wheel::Wheel;
 
 use crate::effect::{Hop, Now, Outputs, ParkId};
 use crate::hops::DeadHops;
+use crate::lanes::Lanes;
 use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::GateContext;
@@ -63,6 +64,7 @@ pub struct Shard {
     pub(crate) parks: Parks,
     pub(crate) wheel: Wheel<Timer>,
     pub(crate) dead: DeadHops,
+    pub(crate) lanes: Lanes,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -101,6 +103,7 @@ impl Shard {
             parks: Parks::default(),
             wheel: Wheel::new(0),
             dead: DeadHops::default(),
+            lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
             counters: Counters::default(),
@@ -120,6 +123,7 @@ impl Shard {
     /// The timers and bounds of transactions stay what they were at the start.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.own = Own::new(&settings);
+        self.lanes.reload(&settings);
         self.settings = settings;
     }
 

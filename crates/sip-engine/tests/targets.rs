@@ -259,6 +259,7 @@ fn a_named_gateway_that_failed_is_asked_for_last() {
             host: name.into(),
             port: None,
             transport: None,
+            connections: sip_engine::routes::Connections::default(),
         },
         priority,
         weight: 1,

@@ -93,5 +93,5 @@ pub use method::Method;
 pub use parse::{Limits, ParseError, ParseErrorKind};
 pub use pool::Pool;
 pub use uri::{HostPort, Uri};
-pub use wire::{ConnId, Flow, ListenerId, Outbox, Send, Target, Transport};
+pub use wire::{ConnId, Flow, Lane, ListenerId, Outbox, Send, Target, Transport};
 pub use write::{MessageWriter, ResponseWriter};

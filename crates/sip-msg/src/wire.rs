@@ -132,6 +132,24 @@ pub struct Target {
     /// The name that the peer's certificate must bear (RFC 5922), for a TLS
     /// connection that is opened. A connection is never reused for another name.
     pub tls_name: Option<Arc<str>>,
+    /// Which of several connections to `remote`, where `conn` is none.
+    pub lane: Lane,
+}
+
+/// Which connection to one peer a message takes, where there are several. All
+/// messages of a call take the same, so that they keep their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// The one that all share.
+    #[default]
+    Shared,
+    /// This one of several; 0 is the shared one.
+    Nth(u8),
+    /// The call's own, opened where it has none. The number stands for the
+    /// Call-ID and is not to be guessed.
+    Call(u64),
+    /// The call's own, where it has one; else the shared one.
+    OfCall(u64),
 }
 
 impl Target {
@@ -144,6 +162,7 @@ impl Target {
             conn: flow.conn,
             may_open: false,
             tls_name: None,
+            lane: Lane::Shared,
         }
     }
 }

@@ -98,6 +98,15 @@ pub struct NetConfig {
     pub message_timeout_ms: u64,
     /// How long a connection may be silent.
     pub idle_timeout_ms: u64,
+    /// How long a connection of one call's own may be silent.
+    pub call_idle_timeout_ms: u64,
+    /// Connections that belong to one call each ([`sip_msg::Lane::Call`]); past
+    /// it a call shares the connection of all.
+    pub call_connections_max: usize,
+    /// How long no connection is opened to a peer to which that failed, at
+    /// most; 0 for not at all. It begins with a fraction of that and doubles
+    /// with each failure. [`crate::Net::open`] does not wait.
+    pub reopen_backoff_max_ms: u64,
     /// How long a connection may take to be opened, the TLS handshake aside.
     pub connect_timeout_ms: u64,
     /// How long the last bytes may take to leave a connection that is closed.
@@ -125,6 +134,9 @@ impl Default for NetConfig {
             udp_queue_max: 4_096,
             message_timeout_ms: 32_000,
             idle_timeout_ms: 3_600_000,
+            call_idle_timeout_ms: 600_000,
+            call_connections_max: 50_000,
+            reopen_backoff_max_ms: 0,
             connect_timeout_ms: 4_000,
             linger_ms: 2_000,
             udp_receive_buffer_bytes: 4 * 1024 * 1024,

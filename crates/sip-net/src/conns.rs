@@ -1,11 +1,11 @@
-//! The table of a worker's connections: by number, by peer, and how many each
-//! source has.
+//! The table of a worker's connections: by number, by peer, by call, and how
+//! many each source has.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sip_msg::{ConnId, Transport};
+use sip_msg::{ConnId, Target, Transport};
 use slab::Slab;
 
 use crate::stream::Conn;
@@ -24,6 +24,8 @@ pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
     /// The name that the peer proved.
     pub(crate) tls_name: Option<Arc<str>>,
+    /// Which of several to that peer; 0 is the one that all share.
+    pub(crate) lane: u8,
 }
 
 /// A worker's connections.
@@ -32,6 +34,9 @@ pub(crate) struct Conns {
     serial: u64,
     table: Slab<Conn>,
     by_peer: HashMap<Peer, ConnId>,
+    /// Those that belong to one call each, and how many they are.
+    by_call: HashMap<u64, Vec<ConnId>>,
+    of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
 }
 
@@ -42,6 +47,8 @@ impl Conns {
             serial: 0,
             table: Slab::new(),
             by_peer: HashMap::new(),
+            by_call: HashMap::new(),
+            of_calls: 0,
             by_source: HashMap::new(),
         }
     }
@@ -66,7 +73,10 @@ impl Conns {
                 .entry(source(conn.flow.remote.ip()))
                 .or_default() += 1;
         }
-        if let Some(peer) = peer_of(&conn) {
+        if let Some(call) = conn.call {
+            self.by_call.entry(call).or_default().push(id);
+            self.of_calls += 1;
+        } else if let Some(peer) = peer_of(&conn) {
             self.by_peer.entry(peer).or_insert(id);
         }
         self.table.insert(conn);
@@ -90,9 +100,20 @@ impl Conns {
         Some(conn)
     }
 
-    /// Sees to it that nobody finds the connection by its peer any more.
+    /// Sees to it that nobody finds the connection by its peer or its call any more.
     pub(crate) fn forget_peer(&mut self, id: ConnId) {
-        if let Some(peer) = self.get_mut(id).and_then(|conn| peer_of(conn))
+        let Some(conn) = self.get_mut(id) else {
+            return;
+        };
+        if let Some(call) = conn.call.take() {
+            self.of_calls -= 1;
+            if let Some(conns) = self.by_call.get_mut(&call) {
+                conns.retain(|other| *other != id);
+                if conns.is_empty() {
+                    self.by_call.remove(&call);
+                }
+            }
+        } else if let Some(peer) = peer_of(conn)
             && self.by_peer.get(&peer) == Some(&id)
         {
             self.by_peer.remove(&peer);
@@ -126,6 +147,32 @@ impl Conns {
         self.by_peer.get(peer).copied()
     }
 
+    /// The connection of a call's own to the peer of `to`: under the same name,
+    /// or to a peer whose certificate bears that name as well.
+    pub(crate) fn by_call(&self, call: u64, to: &Target) -> Option<ConnId> {
+        let conns = self.by_call.get(&call)?;
+        let is_it = |id: &&ConnId| {
+            self.get(**id).is_some_and(|conn| {
+                conn.flow.transport == to.transport
+                    && conn.flow.remote == to.remote
+                    && (conn.tls_name == to.tls_name
+                        || !to.transport.is_secure()
+                        || conn.peer_bears(to.tls_name.as_deref()))
+            })
+        };
+        conns.iter().find(is_it).copied()
+    }
+
+    /// All connections of a call's own.
+    pub(crate) fn all_of_call(&self, call: u64) -> Vec<ConnId> {
+        self.by_call.get(&call).cloned().unwrap_or_default()
+    }
+
+    /// How many connections belong to one call each.
+    pub(crate) fn of_calls(&self) -> usize {
+        self.of_calls
+    }
+
     /// How many connections were accepted from the source of `ip`.
     pub(crate) fn count_from(&self, ip: IpAddr) -> usize {
         self.by_source.get(&source(ip)).copied().unwrap_or(0)
@@ -143,19 +190,20 @@ pub(crate) fn place(id: ConnId) -> usize {
 
 /// What a connection may be reused for. One that was accepted over TLS proved
 /// no name, so it is reached by its number alone; so is one that was opened
-/// under an identity of its own.
+/// under an identity of its own. A call's own is found by its call.
 fn peer_of(conn: &Conn) -> Option<Peer> {
     let flow = &conn.flow;
     if flow.transport.is_secure() && !conn.opened {
         return None;
     }
-    if conn.client_tls.is_some() {
+    if conn.client_tls.is_some() || conn.call.is_some() {
         return None;
     }
     Some(Peer {
         transport: flow.transport,
         remote: flow.remote,
         tls_name: conn.tls_name.clone(),
+        lane: conn.lane,
     })
 }
 

@@ -48,6 +48,13 @@ pub struct Counters {
     pub opened: u64,
     /// Connections that could not be opened.
     pub open_failed: u64,
+    /// Messages not sent because opening a connection to their peer failed
+    /// shortly before.
+    pub open_backoffs: u64,
+    /// Connections opened for one call each.
+    pub opened_for_calls: u64,
+    /// Calls that got no connection of their own, because there are too many.
+    pub calls_shared: u64,
     /// Connections now.
     pub connections: u64,
     /// Connections closed, in the order of [`CloseReason::ALL`].

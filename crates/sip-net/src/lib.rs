@@ -59,6 +59,7 @@ pub mod dns;
 mod event;
 mod handshake;
 mod net;
+mod proven;
 pub mod resolve;
 mod session;
 mod shared;

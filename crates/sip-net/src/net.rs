@@ -22,6 +22,7 @@ use crate::{
 };
 
 mod accept;
+mod backoff;
 mod close;
 mod gather;
 mod open;
@@ -30,6 +31,7 @@ mod send;
 mod turn;
 
 use accept::{Listener, Port};
+use backoff::Backoff;
 use gather::Gather;
 use turn::Ready;
 
@@ -49,6 +51,7 @@ pub struct Net {
     waker: Waker,
     listeners: Vec<Listener>,
     conns: Conns,
+    backoff: Backoff,
     shared: Shared,
     gather: Gather,
     received: RecvBatch,
@@ -95,6 +98,7 @@ impl Net {
             waker,
             listeners,
             conns: Conns::new(worker),
+            backoff: Backoff::default(),
             shared: Shared {
                 config,
                 counters: Counters::default(),

@@ -165,6 +165,15 @@ impl Session {
         self.state().peer_certificates()
     }
 
+    /// The certificate that the peer proved to be its own; `None` until the
+    /// handshake is done, and where it showed none.
+    pub(crate) fn proven_certificate(&self) -> Option<&CertificateDer<'static>> {
+        if self.is_handshaking() {
+            return None;
+        }
+        self.peer_certificates()?.first()
+    }
+
     fn state(&self) -> &CommonState {
         match self {
             Self::Server(conn) => conn,

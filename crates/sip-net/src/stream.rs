@@ -10,6 +10,7 @@ use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
+use crate::proven;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
 use crate::tls::{ClientTls, TlsInfo};
@@ -53,6 +54,12 @@ pub(crate) struct Conn {
     pub(crate) was_open: bool,
     /// The name under which it was opened.
     pub(crate) tls_name: Option<Arc<str>>,
+    /// Which of several to its peer it is; 0 is the one that all share.
+    pub(crate) lane: u8,
+    /// The call that it belongs to, where it is one call's own.
+    pub(crate) call: Option<u64>,
+    /// Whether it was opened for one call.
+    pub(crate) was_for_call: bool,
     /// Who we are on it, where that is not whoever we are on all.
     pub(crate) client_tls: Option<Arc<ClientTls>>,
     /// What came of its handshake.
@@ -103,6 +110,9 @@ impl Conn {
             opened: false,
             was_open: false,
             tls_name: None,
+            lane: 0,
+            call: None,
+            was_for_call: false,
             client_tls: None,
             tls: None,
             partial: Vec::new(),
@@ -133,6 +143,13 @@ impl Conn {
         self.was_open = true;
         self.active_ms = shared.now_ms;
         self.arm(shared);
+    }
+
+    /// Whether the certificate that the peer proved bears `name` too. The name
+    /// that the connection was opened under is not asked for here.
+    pub(crate) fn peer_bears(&self, name: Option<&str>) -> bool {
+        let session = self.session.as_ref();
+        name.is_some_and(|name| session.is_some_and(|session| proven::bears(session, name)))
     }
 
     /// Whether messages may be queued on it.
@@ -373,7 +390,12 @@ impl Conn {
         if self.state != State::Open {
             return self.deadline_ms;
         }
-        let idle = self.active_ms.saturating_add(config.idle_timeout_ms);
+        let silence_ms = if self.was_for_call {
+            config.call_idle_timeout_ms
+        } else {
+            config.idle_timeout_ms
+        };
+        let idle = self.active_ms.saturating_add(silence_ms);
         let message = self.begun_ms.map_or(u64::MAX, |begun| {
             begun.saturating_add(config.message_timeout_ms)
         });

@@ -273,6 +273,7 @@ impl Host {
             conn,
             may_open: true,
             tls_name: None,
+            lane: sip_msg::Lane::Shared,
         }
     }
 }

@@ -228,6 +228,8 @@ impl Server {
                     Consequence::Answer(due_ms, Answer::Resolved { shard, park })
                 }
                 Effect::Close(conn) => Consequence::Close(conn),
+                // Every flow here is a connection of its own.
+                Effect::EndCall(_) => continue,
             });
         }
         consequences

@@ -224,6 +224,7 @@ mod tests {
             conn: ConnId::NONE,
             may_open: false,
             tls_name: None,
+            lane: sip_msg::Lane::Shared,
         };
         let key = Key {
             hash,

@@ -16,6 +16,7 @@ pub fn response_target(flow: &Flow, via: &Via<'_>, honour_maddr: bool) -> Target
         conn: flow.conn,
         may_open: false,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     };
     if flow.transport.is_reliable() {
         // RFC 3261 18.2.2: "the response MUST be sent using the existing connection to the source of the

@@ -391,6 +391,7 @@ impl Worker {
                 conn: ConnId::NONE,
                 may_open: true,
                 tls_name: None,
+                lane: sip_msg::Lane::Shared,
             },
         })
     }

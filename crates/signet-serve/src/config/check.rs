@@ -28,6 +28,7 @@ impl Config {
         }
         self.check_listeners(&mut faults);
         self.check_routes(&mut faults);
+        self.check_neighbours(&mut faults);
         self.check_numbers(&mut faults);
         faults.found
     }
@@ -280,12 +281,12 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
 }
 
 #[derive(Default)]
-struct Faults {
+pub(super) struct Faults {
     found: Vec<Fault>,
 }
 
 impl Faults {
-    fn add(&mut self, at: &str, what: &str, remedy: &str) {
+    pub(super) fn add(&mut self, at: &str, what: &str, remedy: &str) {
         self.found.push(Fault {
             at: at.to_owned(),
             what: what.to_owned(),

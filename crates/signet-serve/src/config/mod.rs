@@ -9,6 +9,7 @@
 
 mod check;
 mod diagnose;
+mod neighbours;
 mod restart;
 mod sections;
 mod tls;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use diagnose::{ConfigError, Fault};
+pub use neighbours::ConnectionUse;
 pub use sections::{
     Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen, Log,
     LogLevel, Metrics, Mode, PeerSecurity, Proxy, Registrar, Route, Timers, Trusted,
@@ -29,7 +31,7 @@ pub use tls::{
 };
 pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
 
-use values::within;
+use values::{some_within, within};
 
 /// The version of the format that this program reads.
 pub const VERSION: u32 = 1;
@@ -51,6 +53,11 @@ pub struct Config {
     pub inbound: Inbound,
     /// The next hop of all that is not for a local user.
     pub forward: Option<HopUri>,
+    /// Connections to it that calls are spread over.
+    #[serde(deserialize_with = "some_within::<_, _, 1, 64>")]
+    pub forward_connections: Option<u8>,
+    /// Whether calls share connections to it.
+    pub forward_connection: Option<ConnectionUse>,
     /// The value of the Server header; empty for none.
     pub server_header: String,
     /// Worker threads; 0 is one for each core.
@@ -103,6 +110,8 @@ impl Default for Config {
             mode: Mode::Stateful,
             inbound: Inbound::Trusted,
             forward: None,
+            forward_connections: None,
+            forward_connection: None,
             server_header: "Signet".to_owned(),
             workers: 0,
             pin: false,

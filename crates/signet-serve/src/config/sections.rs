@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 
+use super::neighbours::ConnectionUse;
 use super::tls::ListenSecurity;
 use super::values::{
-    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, within,
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, some_within,
+    within,
 };
 
 /// How requests are treated.
@@ -132,6 +134,12 @@ pub struct GatewayGroup {
     /// What the path to each of its gateways must have.
     #[serde(default)]
     pub security: PeerSecurity,
+    /// Connections to each gateway that the calls are spread over, where the
+    /// gateway itself does not say.
+    #[serde(default, deserialize_with = "some_within::<_, _, 1, 64>")]
+    pub connections: Option<u8>,
+    /// Whether calls share them, where the gateway itself does not say.
+    pub connection: Option<ConnectionUse>,
     /// Its members.
     pub gateways: Vec<Gateway>,
 }
@@ -148,6 +156,11 @@ pub struct Gateway {
     /// Its share of the calls among those of the same priority.
     #[serde(default = "one", deserialize_with = "within::<_, _, 0, 65_535>")]
     pub weight: u16,
+    /// Connections that its calls are spread over.
+    #[serde(default, deserialize_with = "some_within::<_, _, 1, 64>")]
+    pub connections: Option<u8>,
+    /// Whether calls share connections.
+    pub connection: Option<ConnectionUse>,
 }
 
 /// A row of the routing tables: for a domain or for a prefix, one of the two.
@@ -370,6 +383,16 @@ pub struct Connections {
     /// How long a connection may be silent.
     #[serde(deserialize_with = "within::<_, _, 1_000, 604_800_000>")]
     pub idle_timeout_ms: u64,
+    /// How long a connection of one call's own may be silent.
+    #[serde(deserialize_with = "within::<_, _, 1_000, 604_800_000>")]
+    pub call_idle_timeout_ms: u64,
+    /// Connections of one call each; past it calls share one.
+    #[serde(deserialize_with = "within::<_, _, 0, 10_000_000>")]
+    pub call_connections_max: usize,
+    /// How long a peer to which none could be opened is left alone, at most; 0
+    /// for not at all.
+    #[serde(deserialize_with = "within::<_, _, 0, 60_000>")]
+    pub reopen_backoff_max_ms: u64,
     /// How long a connection may take to open.
     #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
     pub connect_timeout_ms: u64,
@@ -395,6 +418,9 @@ impl Default for Connections {
             udp_queue_max: net.udp_queue_max,
             message_timeout_ms: net.message_timeout_ms,
             idle_timeout_ms: net.idle_timeout_ms,
+            call_idle_timeout_ms: net.call_idle_timeout_ms,
+            call_connections_max: net.call_connections_max,
+            reopen_backoff_max_ms: 1_000,
             connect_timeout_ms: net.connect_timeout_ms,
             linger_ms: net.linger_ms,
             udp_receive_buffer_bytes: net.udp_receive_buffer_bytes,

@@ -216,6 +216,7 @@ impl std::str::FromStr for HopUri {
             host: host.into(),
             port: advertised.port,
             transport,
+            connections: sip_engine::routes::Connections::default(),
         }))
     }
 }
@@ -335,6 +336,17 @@ where
         })
 }
 
+/// The same for a number that may be left out.
+pub(super) fn some_within<'de, D, T, const MIN: u64, const MAX: u64>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: TryFrom<u64>,
+{
+    within::<D, T, MIN, MAX>(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,7 +435,8 @@ mod tests {
             NextHop {
                 host: "127.0.0.1".into(),
                 port: Some(5070),
-                transport: Some(Transport::Udp)
+                transport: Some(Transport::Udp),
+                connections: sip_engine::routes::Connections::default(),
             }
         );
         let hop = "sips:gw.example.com".parse::<HopUri>().unwrap().0;
@@ -432,7 +445,8 @@ mod tests {
             NextHop {
                 host: "gw.example.com".into(),
                 port: None,
-                transport: Some(Transport::Tls)
+                transport: Some(Transport::Tls),
+                connections: sip_engine::routes::Connections::default(),
             }
         );
         let hop = "sip:[::1]:5070".parse::<HopUri>().unwrap().0;
@@ -441,7 +455,8 @@ mod tests {
             NextHop {
                 host: "::1".into(),
                 port: Some(5070),
-                transport: None
+                transport: None,
+                connections: sip_engine::routes::Connections::default(),
             }
         );
         for bad in [

@@ -62,6 +62,7 @@ struct Core {
     now_is_fresh: bool,
     outputs: Outputs,
     closes: Vec<ConnId>,
+    ended_calls: Vec<u64>,
     failed: Vec<u64>,
     ended: Vec<ConnId>,
     mail: VecDeque<Parcel>,
@@ -92,6 +93,7 @@ impl Worker {
             now_is_fresh: false,
             outputs: Outputs::default(),
             closes: Vec::new(),
+            ended_calls: Vec::new(),
             failed: Vec::new(),
             ended: Vec::new(),
             mail: VecDeque::new(),
@@ -307,6 +309,9 @@ impl Core {
                 _ => net.close(conn, true),
             }
         }
+        for call in self.ended_calls.drain(..) {
+            net.end_call(call);
+        }
         self.hand_over(net);
     }
 
@@ -340,6 +345,7 @@ impl Core {
                 }
             }
             Effect::Close(conn) => self.closes.push(conn),
+            Effect::EndCall(call) => self.ended_calls.push(call),
         }
     }
 

@@ -38,6 +38,7 @@ fn proxy() -> Target {
         conn: ConnId(5),
         may_open: true,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     }
 }
 

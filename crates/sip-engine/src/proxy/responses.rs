@@ -6,6 +6,7 @@ use wheel::TimerId;
 
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
+use crate::effect::Effect;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
 
@@ -111,7 +112,15 @@ impl Shard {
             return;
         }
         self.forward_response(now, context, response, out);
+        self.end_call(context, response.status(), out);
         self.final_sent(now, context, out);
+    }
+
+    /// Lets go of a call's own connections, if this was its end.
+    fn end_call(&self, context: &Context, status: u16, out: &mut Outputs) {
+        let request = context.request.as_deref();
+        let ended = request.and_then(|request| self.lanes.ended_call(request, status));
+        out.effects.extend(ended.map(Effect::EndCall));
     }
 
     fn failure(
@@ -251,6 +260,7 @@ impl Shard {
                 self.answer_context(now, context, status, out);
             }
         }
+        self.end_call(context, status, out);
         self.final_sent(now, context, out);
     }
 

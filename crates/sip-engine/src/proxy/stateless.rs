@@ -220,6 +220,10 @@ impl Shard {
         response: Box<Message>,
         out: &mut Outputs,
     ) {
+        if response.method() == Method::Bye && response.status() >= 200 {
+            let ended = self.lanes.ended_call(&response, response.status());
+            out.effects.extend(ended.map(Effect::EndCall));
+        }
         match self.upstream(flow, &response) {
             Some(target) => {
                 let start = out.outbox.bytes.len();
@@ -276,6 +280,7 @@ impl Shard {
             conn: ConnId::NONE,
             may_open: true,
             tls_name: None,
+            lane: sip_msg::Lane::Shared,
         })
     }
 }

@@ -308,6 +308,7 @@ mod tests {
                 host: host.into(),
                 port: None,
                 transport: None,
+                connections: Default::default(),
             },
             priority,
             weight,

@@ -83,7 +83,7 @@ impl Shard {
 
     /// The next way to a target that was not tried yet.
     pub(crate) fn next_way(
-        &self,
+        &mut self,
         came_by: &Flow,
         request: Option<&sip_msg::Message>,
         candidate: &mut Candidate,
@@ -110,6 +110,15 @@ impl Shard {
                 None => hop,
             };
             if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came_by) {
+                let configured = match &candidate.place {
+                    Place::NextHops { hops, at, .. } => {
+                        hops.get(usize::from(*at)).map(|next| next.connections)
+                    }
+                    _ => None,
+                };
+                let lane = self
+                    .lanes
+                    .lane(hop.transport, hop.addr, configured, request);
                 return Some(Way {
                     to: Target {
                         transport: hop.transport,
@@ -118,6 +127,7 @@ impl Shard {
                         conn: sip_msg::ConnId::NONE,
                         may_open: true,
                         tls_name: hop.tls_name,
+                        lane,
                     },
                     local: came_by.local,
                     flow: None,

@@ -115,6 +115,7 @@ pub fn next_hop(transport: Transport, addr: &str) -> NextHop {
         host: addr.ip().to_string().into(),
         port: Some(addr.port()),
         transport: Some(transport),
+        connections: sip_engine::routes::Connections::default(),
     }
 }
 

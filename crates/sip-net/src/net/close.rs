@@ -30,6 +30,14 @@ impl Net {
         }
     }
 
+    /// The call that [`sip_msg::Lane::Call`] gave this number has ended: its own
+    /// connections are closed after what is queued on them was written.
+    pub fn end_call(&mut self, call: u64) {
+        for id in self.conns.all_of_call(call) {
+            self.close(id, true);
+        }
+    }
+
     /// Breaks a connection off: it is reset, what is queued on it is lost, and
     /// a TLS peer is told nothing.
     pub fn abort(&mut self, id: ConnId) {
@@ -61,6 +69,11 @@ impl Net {
         }
         if conn.opened && !conn.was_open {
             counters.open_failed += 1;
+            if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
+                let max_ms = self.shared.config.reopen_backoff_max_ms;
+                let peer = (conn.flow.transport, conn.flow.remote);
+                self.backoff.failed(peer, self.shared.now_ms, max_ms);
+            }
         }
         for cookie in conn.unsent_cookies() {
             owe_failure(&mut self.owed, cookie, SendError::Closed(reason));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use sip_msg::{ConnId, Flow, Target, Transport};
+use sip_msg::{ConnId, Flow, Lane, Target, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{FIRST_CONN, Net, Owed};
@@ -20,19 +20,20 @@ impl Net {
     /// Opens a connection of its own, whether or not there is one already.
     /// Messages sent on it wait until it is up.
     pub fn open(&mut self, to: &Target) -> Result<ConnId, SendError> {
-        self.open_with(to, None)
+        self.open_with(to, None, None)
     }
 
     /// The same over TLS under an identity and with options of its own. Only
     /// what names the connection is sent on it.
     pub fn open_as(&mut self, to: &Target, tls: &Arc<ClientTls>) -> Result<ConnId, SendError> {
-        self.open_with(to, Some(tls))
+        self.open_with(to, Some(tls), None)
     }
 
-    fn open_with(
+    pub(super) fn open_with(
         &mut self,
         to: &Target,
         tls: Option<&Arc<ClientTls>>,
+        call: Option<u64>,
     ) -> Result<ConnId, SendError> {
         let index = usize::from(to.listener.0);
         let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
@@ -67,6 +68,12 @@ impl Net {
         conn.opened = true;
         conn.client_tls = tls.filter(|_| to.transport.is_secure()).cloned();
         conn.tls_name = to.tls_name.clone().filter(|_| to.transport.is_secure());
+        if let Lane::Nth(lane) = to.lane {
+            conn.lane = lane;
+        }
+        conn.call = call;
+        conn.was_for_call = call.is_some();
+        self.shared.counters.opened_for_calls += u64::from(call.is_some());
         conn.deadline_ms = now_ms.saturating_add(self.shared.config.connect_timeout_ms);
         let id = self.conns.insert(conn).ok_or(SendError::Full)?;
         let registered = register(self.poll.registry(), &mut socket, id);
@@ -128,6 +135,7 @@ impl Net {
         conn.open(&mut self.shared);
         if conn.opened {
             self.shared.counters.opened += 1;
+            self.backoff.opened((conn.flow.transport, conn.flow.remote));
             self.owed.push_back(Owed::Opened(conn.flow));
         } else {
             self.owed.push_back(Owed::Accepted(conn.flow));

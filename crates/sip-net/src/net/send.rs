@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use sip_msg::{ConnId, Outbox, Target, Transport};
+use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
 
 use super::{Net, Owed, Port};
-use crate::SendError;
 use crate::conns::Peer;
 use crate::shared::traffic;
 use crate::stream::Conn;
+use crate::{CloseReason, SendError};
 
 /// Bytes queued on a connection before they are written without being asked to.
 const WRITE_AT_BYTES: usize = 65_536;
@@ -109,8 +109,8 @@ impl Net {
         }
     }
 
-    /// The connection for a target: the named one, one to the same peer under
-    /// the same name, or a new one.
+    /// The connection for a target: the named one, its call's own, one to the
+    /// same peer under the same name, or a new one.
     fn find_conn(&mut self, to: &Target) -> Result<ConnId, SendError> {
         if to.conn.is_some()
             && let Some(conn) = self.conns.get_mut(to.conn)
@@ -121,15 +121,38 @@ impl Net {
         if !to.may_open {
             return Err(SendError::Gone);
         }
+        let (call, lane) = match to.lane {
+            Lane::Shared => (None, 0),
+            Lane::Nth(lane) => (None, lane),
+            Lane::Call(call) | Lane::OfCall(call) => (Some(call), 0),
+        };
+        if let Some(call) = call
+            && let Some(id) = self.conns.by_call(call, to)
+        {
+            return Ok(id);
+        }
+        let has_room = self.conns.of_calls() < self.shared.config.call_connections_max;
+        let opens_for_call = matches!(to.lane, Lane::Call(_)) && has_room;
+        if matches!(to.lane, Lane::Call(_)) && !has_room {
+            self.shared.counters.calls_shared += 1;
+        }
         let peer = Peer {
             transport: to.transport,
             remote: to.remote,
             tls_name: to.tls_name.clone(),
+            lane,
         };
-        match self.conns.by_peer(&peer) {
-            Some(id) => Ok(id),
-            None => self.open(to),
+        if !opens_for_call && let Some(id) = self.conns.by_peer(&peer) {
+            return Ok(id);
         }
+        if self
+            .backoff
+            .holds((to.transport, to.remote), self.shared.now_ms)
+        {
+            self.shared.counters.open_backoffs += 1;
+            return Err(SendError::Closed(CloseReason::ConnectFailed));
+        }
+        self.open_with(to, None, if opens_for_call { call } else { None })
     }
 }
 

@@ -149,6 +149,7 @@ pub fn to(transport: Transport, remote: SocketAddr) -> Target {
         conn: ConnId::NONE,
         may_open: true,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     }
 }
 

@@ -130,6 +130,7 @@ impl Default for Target0 {
             conn: sip_msg::ConnId::NONE,
             may_open: false,
             tls_name: None,
+            lane: sip_msg::Lane::Shared,
         })
     }
 }

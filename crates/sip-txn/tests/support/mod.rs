@@ -205,6 +205,7 @@ pub fn target(transport: Transport) -> Target {
         conn: ConnId::NONE,
         may_open: true,
         tls_name: None,
+        lane: sip_msg::Lane::Shared,
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
         }
     }
 
-    let counters: [(&str, &str, Get); 18] = [
+    let counters: &[(&str, &str, Get)] = &[
         (
             "signet_udp_kernel_drops_total",
             "Datagrams that the kernel dropped because the socket's buffer was full.",
@@ -110,6 +110,21 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
             "Connections that could not be opened.",
             |net| net.open_failed,
         ),
+        (
+            "signet_connections_backoffs_total",
+            "Messages not sent because no connection could be opened to their peer shortly before.",
+            |net| net.open_backoffs,
+        ),
+        (
+            "signet_call_connections_opened_total",
+            "Connections opened for one call each.",
+            |net| net.opened_for_calls,
+        ),
+        (
+            "signet_call_connections_full_total",
+            "Calls that got no connection of their own, because there are too many.",
+            |net| net.calls_shared,
+        ),
         ("signet_pings_total", "Keep-alive pings answered.", |net| {
             net.pings
         }),
@@ -140,7 +155,7 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
         ),
     ];
     for (name, help, get) in counters {
-        page.counter(name, help, sum(get));
+        page.counter(name, help, sum(*get));
     }
     page.gauge(
         "signet_connections",

@@ -1,0 +1,108 @@
+//! Peers to which no connection could be opened lately.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use sip_msg::Transport;
+
+/// Peers that are remembered, at most; those past it are tried each time.
+const PEERS_MAX: usize = 4_096;
+/// The first wait.
+const FIRST_MS: u64 = 50;
+/// After so many doublings it grows no more.
+const DOUBLINGS_MAX: u32 = 16;
+
+/// How long each of them is left alone.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    peers: HashMap<(Transport, SocketAddr), Wait>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    failures: u32,
+    until_ms: u64,
+}
+
+impl Backoff {
+    /// A connection could not be opened.
+    pub(super) fn failed(&mut self, peer: (Transport, SocketAddr), now_ms: u64, max_ms: u64) {
+        if max_ms == 0 {
+            return;
+        }
+        if self.peers.len() >= PEERS_MAX && !self.peers.contains_key(&peer) {
+            self.peers.retain(|_, wait| wait.until_ms > now_ms);
+            if self.peers.len() >= PEERS_MAX {
+                return;
+            }
+        }
+        let wait = self.peers.entry(peer).or_insert(Wait {
+            failures: 0,
+            until_ms: 0,
+        });
+        // Connections that fail together count once.
+        if wait.until_ms <= now_ms {
+            let wait_ms = (FIRST_MS << wait.failures.min(DOUBLINGS_MAX)).min(max_ms);
+            wait.failures = wait.failures.saturating_add(1);
+            wait.until_ms = now_ms.saturating_add(wait_ms);
+        }
+    }
+
+    /// A connection was opened.
+    pub(super) fn opened(&mut self, peer: (Transport, SocketAddr)) {
+        if !self.peers.is_empty() {
+            self.peers.remove(&peer);
+        }
+    }
+
+    /// Whether to leave the peer alone.
+    pub(super) fn holds(&self, peer: (Transport, SocketAddr), now_ms: u64) -> bool {
+        !self.peers.is_empty()
+            && self
+                .peers
+                .get(&peer)
+                .is_some_and(|wait| wait.until_ms > now_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(n: u32) -> (Transport, SocketAddr) {
+        let addr = SocketAddr::from((n.to_be_bytes(), 5060));
+        (Transport::Tcp, addr)
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_bound_and_ends_with_success() {
+        let mut backoff = Backoff::default();
+        let mut now_ms = 1_000;
+        for wait_ms in [50, 100, 200, 300, 300] {
+            assert!(!backoff.holds(peer(1), now_ms));
+            backoff.failed(peer(1), now_ms, 300);
+            // The same failure, of a second connection.
+            backoff.failed(peer(1), now_ms, 300);
+            assert!(backoff.holds(peer(1), now_ms + wait_ms - 1), "{wait_ms}");
+            assert!(!backoff.holds(peer(2), now_ms));
+            now_ms += wait_ms;
+        }
+        backoff.failed(peer(1), now_ms, 300);
+        backoff.opened(peer(1));
+        assert!(!backoff.holds(peer(1), now_ms));
+        backoff.failed(peer(1), now_ms, 0);
+        assert!(!backoff.holds(peer(1), now_ms), "0 is never");
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_forgets_who_may_be_tried_again() {
+        let mut backoff = Backoff::default();
+        for n in 0..2 * PEERS_MAX as u32 {
+            backoff.failed(peer(n), 0, 300);
+        }
+        assert_eq!(backoff.peers.len(), PEERS_MAX);
+        backoff.failed(peer(u32::MAX), 60, 300);
+        assert!(backoff.holds(peer(u32::MAX), 61));
+        assert_eq!(backoff.peers.len(), 1);
+    }
+}
