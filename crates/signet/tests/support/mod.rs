@@ -1,7 +1,9 @@
 //! A real `signet serve` for a test, on ports of its own, ended with the test.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod caller;
 pub mod command;
+pub mod gateway;
 pub mod openssl;
 
 use std::fs;
