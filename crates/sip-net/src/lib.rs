@@ -84,4 +84,5 @@ pub use tls::{
     RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache, TicketKeys,
     TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
 };
+pub use tls::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
 pub use waker::Waker;

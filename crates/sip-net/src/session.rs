@@ -11,10 +11,16 @@ use rustls::{CommonState, Error};
 use crate::tls::TlsVersion;
 use crate::tls::algorithms::{group_place, suite_place};
 
+#[cfg(feature = "legacy-tls")]
+pub(crate) mod openssl;
+
 /// One side of a TLS connection.
 pub(crate) enum Session {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
+    /// Either side, by the second engine.
+    #[cfg(feature = "legacy-tls")]
+    Openssl(Box<openssl::OpensslSession>),
 }
 
 /// What came of the records.
@@ -48,6 +54,10 @@ impl Session {
         output: &mut Vec<u8>,
         on_data: &mut impl FnMut(&[u8]),
     ) -> Result<Progress, Error> {
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return session.receive(input, output, on_data);
+        }
         let mut progress = Progress {
             consumed: 0,
             established: false,
@@ -105,6 +115,13 @@ impl Session {
         unread: &mut Vec<u8>,
         output: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return match outgoing {
+                Outgoing::Data(data) => session.send(data, output),
+                Outgoing::Close => session.send_close(output),
+            };
+        }
         // Answers of the session itself may come first, a key update and an
         // alert at most.
         for _ in 0..STEPS_MAX {
@@ -137,19 +154,31 @@ impl Session {
             Self::Client(conn) => {
                 take_step(conn.process_tls_records(input), outgoing, output, on_data)
             }
+            // It has no steps: `receive` and `write` are its own.
+            #[cfg(feature = "legacy-tls")]
+            Self::Openssl(_) => (0, Step::Closed),
         }
     }
 
     /// Whether the handshake was spared by one before it.
     pub(crate) fn is_resumed(&self) -> bool {
-        self.state().handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return session.is_resumed();
+        }
+        self.state()
+            .is_some_and(|state| state.handshake_kind() == Some(rustls::HandshakeKind::Resumed))
     }
 
     /// The version, and the places of suite and group in the lists of names.
     pub(crate) fn negotiated(&self) -> Option<(TlsVersion, u8, Option<u8>)> {
-        let state: &CommonState = self.state();
-        let suite = state.negotiated_cipher_suite()?;
         let place = |place: usize| u8::try_from(place).ok();
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return Some((TlsVersion::V12, place(session.suite()?)?, None));
+        }
+        let state = self.state()?;
+        let suite = state.negotiated_cipher_suite()?;
         Some((
             TlsVersion::of(state.protocol_version()?)?,
             place(suite_place(suite)?)?,
@@ -162,7 +191,11 @@ impl Session {
     /// The chain that the peer showed, in this handshake or in the one that it
     /// resumes.
     pub(crate) fn peer_certificates(&self) -> Option<&[CertificateDer<'static>]> {
-        self.state().peer_certificates()
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return session.peer_certificates();
+        }
+        self.state()?.peer_certificates()
     }
 
     /// The certificate that the peer proved to be its own; `None` until the
@@ -174,15 +207,31 @@ impl Session {
         self.peer_certificates()?.first()
     }
 
-    fn state(&self) -> &CommonState {
+    /// What a client that is the second engine's may resume it by.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn legacy_resumable(&self) -> Option<crate::sys::BoundSession> {
         match self {
-            Self::Server(conn) => conn,
-            Self::Client(conn) => conn,
+            Self::Openssl(session) => session.resumable(),
+            _ => None,
+        }
+    }
+
+    /// What rustls knows of it, where that is the engine.
+    fn state(&self) -> Option<&CommonState> {
+        match self {
+            Self::Server(conn) => Some(conn),
+            Self::Client(conn) => Some(conn),
+            #[cfg(feature = "legacy-tls")]
+            Self::Openssl(_) => None,
         }
     }
 
     fn is_handshaking(&self) -> bool {
-        self.state().is_handshaking()
+        #[cfg(feature = "legacy-tls")]
+        if let Self::Openssl(session) = self {
+            return !session.is_established();
+        }
+        self.state().is_some_and(|state| state.is_handshaking())
     }
 }
 

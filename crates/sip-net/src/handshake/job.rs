@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use mio::net::TcpStream;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::server::UnbufferedServerConnection;
 use sip_msg::ConnId;
 use socket2::SockRef;
 use wheel::TimerId;
@@ -249,10 +248,13 @@ impl Handshake {
     /// Makes the session. A client's ClientHello is ready with it.
     fn start(&mut self) -> Result<(), rustls::Error> {
         let session = match &self.side {
-            Ours::Server(side) => Session::Server(Box::new(UnbufferedServerConnection::new(
-                Arc::clone(&side.config),
-            )?)),
+            Ours::Server(side) => side.begin()?,
             Ours::Client { tls, remote, name } => {
+                #[cfg(feature = "legacy-tls")]
+                if let Some(session) = tls.begin_legacy(*remote, name, &mut self.output) {
+                    self.session = Some(session?);
+                    return Ok(());
+                }
                 let config = tls.config_for(*remote);
                 let mut session = client_session(&config, name, &mut self.output)?;
                 let offered = match hello::read(&self.output) {
@@ -304,6 +306,12 @@ impl Handshake {
             && let Some(end) = self.context.not_after_unix_s
         {
             tls.sessions_end(*remote, name, end);
+        }
+        #[cfg(feature = "legacy-tls")]
+        if let Ours::Client { tls, remote, name } = &self.side
+            && let Some(held) = session.legacy_resumable()
+        {
+            tls.keep_legacy(*remote, name, held);
         }
         let info = TlsInfo {
             version,

@@ -43,28 +43,31 @@ fn configs(version: &'static SupportedProtocolVersion) -> Configs {
 }
 
 /// One side: its session, what came for it, and what it got out of that.
-struct End {
-    session: Session,
+pub(super) struct End {
+    pub(super) session: Session,
     unread: Vec<u8>,
-    data: Vec<u8>,
-    established: bool,
-    failed: bool,
+    pub(super) data: Vec<u8>,
+    /// What it said before anything came.
+    pub(super) said: Vec<u8>,
+    pub(super) established: bool,
+    pub(super) failed: bool,
 }
 
 impl End {
-    fn new(session: Session) -> Self {
+    pub(super) fn new(session: Session) -> Self {
         Self {
             session,
             unread: Vec::new(),
             data: Vec::new(),
+            said: Vec::new(),
             established: false,
             failed: false,
         }
     }
 
     /// Takes bytes; gives what it answers.
-    fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut output = Vec::new();
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut output = std::mem::take(&mut self.said);
         if self.failed {
             return output;
         }
@@ -85,7 +88,7 @@ impl End {
         output
     }
 
-    fn send(&mut self, data: &[u8]) -> Vec<u8> {
+    pub(super) fn send(&mut self, data: &[u8]) -> Vec<u8> {
         let mut output = Vec::new();
         if self.established && !self.failed {
             self.session
@@ -108,7 +111,7 @@ fn pair(configs: &Configs) -> (End, End) {
 
 /// Lets both talk until neither has anything to say; `spoil` may change what
 /// is under way, given its number.
-fn talk(
+pub(super) fn talk(
     server: &mut End,
     client: &mut End,
     chunk: usize,

@@ -1,9 +1,15 @@
-//! System calls that the standard library does not make. The only place in
-//! the project with `unsafe`; each block bears its argument.
+//! System calls that the standard library does not make, and one call of
+//! OpenSSL's. The only place in the project with `unsafe`; each block bears its
+//! argument.
 #![allow(unsafe_code)]
 
+#[cfg(feature = "legacy-tls")]
+mod openssl;
 mod process;
 mod udp;
+
+#[cfg(feature = "legacy-tls")]
+pub(crate) use openssl::BoundSession;
 
 pub use process::{cpu_time_of, pin_thread, process_cpu_time, raise_open_files, thread_cpu_time};
 pub(crate) use udp::{Icmp, Outgoing, RecvBatch, SendBatch, receive_error, set_udp_options};

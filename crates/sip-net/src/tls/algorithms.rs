@@ -7,6 +7,9 @@ use rustls::crypto::{CryptoProvider, SupportedKxGroup};
 use rustls::{NamedGroup, SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::TlsError;
+#[cfg(feature = "legacy-tls")]
+use super::engine::LEGACY_SUITE_NAMES;
+use super::engine::TlsEngine;
 
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,9 +61,13 @@ impl TlsVersion {
     }
 }
 
+/// The suites of the modern engine.
+const MODERN_SUITES: usize = 9;
+
 /// The names of the cipher suites in IANA's registry, in the order in which
-/// they are counted.
-pub const SUITE_NAMES: [&str; 9] = [
+/// they are counted. Those of the legacy engine are the last, in a build that
+/// has it.
+pub const SUITE_NAMES: [&str; MODERN_SUITES + LEGACY_SUITES] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
     "TLS_CHACHA20_POLY1305_SHA256",
@@ -70,10 +77,20 @@ pub const SUITE_NAMES: [&str; 9] = [
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    #[cfg(feature = "legacy-tls")]
+    LEGACY_SUITE_NAMES[0],
+    #[cfg(feature = "legacy-tls")]
+    LEGACY_SUITE_NAMES[1],
 ];
 
-/// The suites, and openssl's names for them, in the order of [`SUITE_NAMES`].
-static SUITES: [(&SupportedCipherSuite, &str); SUITE_NAMES.len()] = [
+#[cfg(feature = "legacy-tls")]
+const LEGACY_SUITES: usize = LEGACY_SUITE_NAMES.len();
+#[cfg(not(feature = "legacy-tls"))]
+const LEGACY_SUITES: usize = 0;
+
+/// The suites of the modern engine, and openssl's names for them, in the order
+/// of [`SUITE_NAMES`].
+static SUITES: [(&SupportedCipherSuite, &str); MODERN_SUITES] = [
     (
         &cipher_suite::TLS13_AES_128_GCM_SHA256,
         "TLS_AES_128_GCM_SHA256",
@@ -135,6 +152,21 @@ pub(crate) fn suite_place(suite: SupportedCipherSuite) -> Option<usize> {
     SUITES
         .iter()
         .position(|(known, _)| known.suite() == suite.suite())
+}
+
+/// The same by its name.
+#[cfg(feature = "legacy-tls")]
+pub(crate) fn suite_place_named(name: &str) -> Option<usize> {
+    SUITE_NAMES.iter().position(|known| *known == name)
+}
+
+/// The engine of the suite in this place of [`SUITE_NAMES`].
+pub(super) const fn engine_at(place: usize) -> TlsEngine {
+    if place < MODERN_SUITES {
+        TlsEngine::Modern
+    } else {
+        TlsEngine::Legacy
+    }
 }
 
 /// The place of a group in [`GROUP_NAMES`].
@@ -231,7 +263,17 @@ fn suite_by_name(name: &str) -> Result<SupportedCipherSuite, TlsError> {
             iana.eq_ignore_ascii_case(name) || openssl.eq_ignore_ascii_case(name)
         })
         .map(|(_, (suite, _))| **suite)
-        .ok_or_else(|| unknown("cipher suite", name, &SUITE_NAMES))
+        .ok_or_else(|| {
+            if TlsEngine::of_suite(name) == TlsEngine::Legacy {
+                let reason = format!(
+                    "the cipher suite '{name}' is of the legacy engine alone; \
+                     leave it out, or choose that engine, for measurements only"
+                );
+                return TlsError::new(None, reason);
+            }
+            let modern = SUITE_NAMES.get(..MODERN_SUITES).unwrap_or_default();
+            unknown("cipher suite", name, modern)
+        })
 }
 
 fn group_by_name(name: &str) -> Result<&'static dyn SupportedKxGroup, TlsError> {
@@ -264,7 +306,8 @@ mod tests {
 
     #[test]
     fn every_name_stands_for_its_own_suite_and_group() {
-        for (place, name) in SUITE_NAMES.into_iter().enumerate() {
+        for (place, name) in SUITE_NAMES.into_iter().take(MODERN_SUITES).enumerate() {
+            assert_eq!(engine_at(place), TlsEngine::Modern);
             let suite = suite_by_name(name).unwrap();
             assert_eq!(suite_place(suite), Some(place));
             let ours = name.replacen("TLS_", "", 1);
@@ -295,6 +338,11 @@ mod tests {
             ..Algorithms::default()
         };
         assert!(refused(wrong).contains("TLS_AES_128_GCM_SHA256"));
+        let wrong = Algorithms {
+            suites: named(&["AES128-SHA"]),
+            ..Algorithms::default()
+        };
+        assert!(refused(wrong).contains("legacy engine"));
         let wrong = Algorithms {
             groups: named(&["P-521"]),
             ..Algorithms::default()

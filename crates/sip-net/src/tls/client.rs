@@ -12,6 +12,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::algorithms::{Algorithms, TlsVersion};
 use super::client_sessions::{AddressedSessions, ClientSessions};
+use super::engine::TlsEngine;
+#[cfg(feature = "legacy-tls")]
+use super::legacy::{LegacyClient, Pair};
 use super::verify::{KeyUsagePolicy, RevocationPolicy, ServerVerifier, Trust};
 use super::{TlsError, certified_key, read, read_secret};
 
@@ -37,10 +40,13 @@ pub enum ClientResumption {
 /// What [`ClientTls`] is made from.
 #[derive(Clone, Default)]
 pub struct ClientTlsConfig {
+    engine: TlsEngine,
     algorithms: Algorithms,
     trust: Trust,
     trusts_anyone: bool,
     identity: Option<Arc<CertifiedKey>>,
+    #[cfg(feature = "legacy-tls")]
+    legacy_identity: Option<Pair>,
     resumption: ClientResumption,
     sessions_max: Option<usize>,
 }
@@ -49,6 +55,12 @@ impl ClientTlsConfig {
     /// Nobody is trusted yet; everything may be negotiated.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Speaks by this engine. The legacy one offers its own suites alone.
+    pub fn engine(mut self, engine: TlsEngine) -> Self {
+        self.engine = engine;
+        self
     }
 
     /// Offers these versions only.
@@ -132,19 +144,28 @@ impl ClientTlsConfig {
         chain: P,
         key: P,
     ) -> Result<Self, TlsError> {
-        let (chain, key) = (chain.as_ref(), key.as_ref());
+        let (chain_file, key_file) = (chain.as_ref(), key.as_ref());
+        let (chain, key) = (read(chain_file)?, read_secret(key_file)?);
         self.identity = Some(certified_key(
-            &read(chain)?,
-            &read_secret(key)?,
-            Some(chain),
-            Some(key),
+            &chain,
+            &key,
+            Some(chain_file),
+            Some(key_file),
         )?);
+        #[cfg(feature = "legacy-tls")]
+        {
+            self.legacy_identity = Some(Pair::from_pem(&chain, &key)?);
+        }
         Ok(self)
     }
 
     /// The same from memory.
     pub fn identity_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         self.identity = Some(certified_key(chain, key, None, None)?);
+        #[cfg(feature = "legacy-tls")]
+        {
+            self.legacy_identity = Some(Pair::from_pem(chain, key)?);
+        }
         Ok(self)
     }
 
@@ -181,6 +202,8 @@ struct State {
     /// Whose the sessions are: another number, other sessions.
     identity: u64,
     base: Arc<ClientConfig>,
+    #[cfg(feature = "legacy-tls")]
+    legacy: Option<Arc<LegacyClient>>,
     by_addr: Vec<(SocketAddr, Arc<ClientConfig>)>,
 }
 
@@ -199,7 +222,7 @@ impl ClientTls {
     /// Sessions are forgotten, since they were proved by the old roots.
     pub fn reload_pem_files<P: AsRef<Path>>(&self, roots: &[P]) -> Result<(), TlsError> {
         let mut settings = (*self.state().settings).clone();
-        settings.trust.roots = rustls::RootCertStore::empty();
+        settings.trust.forget_roots();
         self.reload(settings.roots_pem_files(roots)?)
     }
 
@@ -217,9 +240,15 @@ impl ClientTls {
     /// The same with another certificate (PEM): what one of many agents shows.
     /// Cheap; its sessions are its own, within the same bound.
     pub fn with_identity_pem(&self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        #[cfg(feature = "legacy-tls")]
+        let pair = Pair::from_pem(chain, key)?;
         let key = certified_key(chain, key, None, None)?;
         let (mut base, settings) = self.parts();
-        base.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey {
+        #[cfg(feature = "legacy-tls")]
+        {
+            base.legacy = base.legacy.map(|legacy| legacy.with_identity(pair));
+        }
+        base.modern.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey {
             cert: key.cert.clone(),
             key: Arc::clone(&key.key),
             ocsp: None,
@@ -245,7 +274,7 @@ impl ClientTls {
     /// The same for handshakes that are all full ones.
     pub fn without_resumption(&self) -> Self {
         let (mut base, settings) = self.parts();
-        base.resumption = Resumption::disabled();
+        base.modern.resumption = Resumption::disabled();
         let settings = ClientTlsConfig {
             resumption: ClientResumption::Off,
             ..(*settings).clone()
@@ -316,20 +345,57 @@ impl ClientTls {
         config
     }
 
-    fn of(
-        base: ClientConfig,
-        settings: Arc<ClientTlsConfig>,
-        sessions: Arc<ClientSessions>,
-    ) -> Self {
+    /// Begins a session of the second engine with this peer, where that one is
+    /// to be used.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn begin_legacy(
+        &self,
+        addr: SocketAddr,
+        name: &ServerName<'static>,
+        output: &mut Vec<u8>,
+    ) -> Option<Result<crate::session::Session, rustls::Error>> {
+        let state = self.state();
+        let legacy = state.legacy.clone()?;
+        let (how, identity) = (state.settings.resumption, state.identity);
+        drop(state);
+        let held = (how != ClientResumption::Off)
+            .then(|| self.sessions.legacy(&(identity, name.clone(), addr)))
+            .flatten();
+        Some(legacy.begin(name, held, how, output))
+    }
+
+    /// Keeps a session of the second engine for the next connection.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn keep_legacy(
+        &self,
+        addr: SocketAddr,
+        name: &ServerName<'static>,
+        session: crate::sys::BoundSession,
+    ) {
+        let state = self.state();
+        if state.settings.resumption != ClientResumption::Off {
+            let identity = state.identity;
+            drop(state);
+            let key = (identity, name.clone(), addr);
+            self.sessions.keep_legacy(key, session);
+        }
+    }
+
+    fn of(base: Base, settings: Arc<ClientTlsConfig>, sessions: Arc<ClientSessions>) -> Self {
         Self {
             state: Mutex::new(State::new(base, settings)),
             sessions,
         }
     }
 
-    fn parts(&self) -> (ClientConfig, Arc<ClientTlsConfig>) {
+    fn parts(&self) -> (Base, Arc<ClientTlsConfig>) {
         let state = self.state();
-        ((*state.base).clone(), Arc::clone(&state.settings))
+        let base = Base {
+            modern: (*state.base).clone(),
+            #[cfg(feature = "legacy-tls")]
+            legacy: state.legacy.as_deref().cloned(),
+        };
+        (base, Arc::clone(&state.settings))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -338,26 +404,39 @@ impl ClientTls {
 }
 
 impl State {
-    fn new(base: ClientConfig, settings: Arc<ClientTlsConfig>) -> Self {
+    fn new(base: Base, settings: Arc<ClientTlsConfig>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self {
             settings,
             identity: NEXT.fetch_add(1, Ordering::Relaxed),
-            base: Arc::new(base),
+            base: Arc::new(base.modern),
+            #[cfg(feature = "legacy-tls")]
+            legacy: base.legacy.map(Arc::new),
             by_addr: Vec::new(),
         }
     }
 }
 
 /// The part that is the same for all addresses.
-fn base(settings: &ClientTlsConfig) -> Result<ClientConfig, TlsError> {
+struct Base {
+    modern: ClientConfig,
+    /// Takes the place of the other where it is.
+    #[cfg(feature = "legacy-tls")]
+    legacy: Option<LegacyClient>,
+}
+
+fn base(settings: &ClientTlsConfig) -> Result<Base, TlsError> {
     if settings.trusts_anyone && !settings.trust.roots.is_empty() {
         return Err(TlsError::new(
             None,
             "give roots, or trust anyone: both together would look safer than they are",
         ));
     }
-    let (provider, versions) = settings.algorithms.resolve()?;
+    settings.engine.check()?;
+    let (provider, versions) = match settings.engine {
+        TlsEngine::Modern => settings.algorithms.resolve()?,
+        TlsEngine::Legacy => Algorithms::default().resolve()?,
+    };
     let trust = (!settings.trusts_anyone).then(|| settings.trust.clone());
     let verifier = ServerVerifier::new(trust, &provider);
     let builder = ClientConfig::builder_with_provider(provider)
@@ -376,7 +455,18 @@ fn base(settings: &ClientTlsConfig) -> Result<ClientConfig, TlsError> {
         }
     };
     config.resumption = Resumption::disabled();
-    Ok(config)
+    Ok(Base {
+        modern: config,
+        #[cfg(feature = "legacy-tls")]
+        legacy: match settings.engine {
+            TlsEngine::Modern => None,
+            TlsEngine::Legacy => Some(LegacyClient::new(
+                &settings.algorithms,
+                (!settings.trusts_anyone).then_some(&settings.trust),
+                settings.legacy_identity.clone(),
+            )?),
+        },
+    })
 }
 
 pub(super) fn owned<S: AsRef<str>>(names: &[S]) -> Vec<String> {
@@ -393,6 +483,7 @@ impl std::fmt::Debug for ClientTls {
 impl std::fmt::Debug for ClientTlsConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientTlsConfig")
+            .field("engine", &self.engine)
             .field("algorithms", &self.algorithms)
             .field("resumption", &self.resumption)
             .finish_non_exhaustive()

@@ -23,6 +23,8 @@ struct Peer {
     group: Option<NamedGroup>,
     tls12: Option<Tls12ClientSessionValue>,
     tls13: VecDeque<Tls13ClientSessionValue>,
+    #[cfg(feature = "legacy-tls")]
+    legacy: Option<crate::sys::BoundSession>,
     /// When the first certificate of the peer's chain ends that does, in
     /// seconds since 1970: a session is no proof past it. Whatever else is
     /// asked of the certificate changes by a reload, which forgets all.
@@ -30,6 +32,14 @@ struct Peer {
 }
 
 impl Peer {
+    fn is_resumable(&self) -> bool {
+        #[cfg(feature = "legacy-tls")]
+        if self.legacy.is_some() {
+            return true;
+        }
+        self.tls12.is_some() || !self.tls13.is_empty()
+    }
+
     fn is_good(&self, now_unix_s: u64) -> bool {
         self.ends_unix_s.is_none_or(|end| now_unix_s <= end)
     }
@@ -60,9 +70,7 @@ impl ClientSessions {
     pub(crate) fn resumable_count(&self) -> usize {
         let table = self.table();
         let peers = table.peers.values();
-        peers
-            .filter(|peer| peer.tls12.is_some() || !peer.tls13.is_empty())
-            .count()
+        peers.filter(|peer| peer.is_resumable()).count()
     }
 
     #[cfg(test)]
@@ -80,6 +88,21 @@ impl ClientSessions {
 
     pub(crate) fn forget_tls12(&self, key: &Key) {
         self.read(key, |peer| peer.tls12.take());
+    }
+
+    /// Keeps a session of the second engine.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn keep_legacy(&self, key: Key, session: crate::sys::BoundSession) {
+        self.change(key, |peer| peer.legacy = Some(session));
+    }
+
+    /// The session of the second engine with this peer.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) fn legacy(&self, key: &Key) -> Option<crate::sys::BoundSession> {
+        let now = UnixTime::now().as_secs();
+        self.read(key, |peer| {
+            peer.legacy.clone().filter(|_| peer.is_good(now))
+        })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {

@@ -1,7 +1,8 @@
 //! What is known of a handshake that is done, and what is counted of all.
 
-use super::algorithms::{GROUP_NAMES, SUITE_NAMES, TlsVersion};
+use super::algorithms::{GROUP_NAMES, SUITE_NAMES, TlsVersion, engine_at};
 use super::context::Resumption;
+use super::engine::TlsEngine;
 use super::fault::{CertificateFault, HandshakeError, HandshakeFailure};
 
 /// What came of a connection's handshake.
@@ -33,7 +34,13 @@ impl TlsInfo {
             .unwrap_or("unknown")
     }
 
-    /// The name of the key-exchange group; `None` in TLS 1.2 when resumed.
+    /// The engine that spoke.
+    pub const fn engine(&self) -> TlsEngine {
+        engine_at(self.suite as usize)
+    }
+
+    /// The name of the key-exchange group; `None` in TLS 1.2 when resumed, and
+    /// where keys are exchanged by RSA encryption.
     pub fn group_name(&self) -> Option<&'static str> {
         GROUP_NAMES.get(usize::from(self.group?)).copied()
     }

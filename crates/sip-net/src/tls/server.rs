@@ -6,16 +6,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_lc_rs::digest;
 use rustls::ServerConfig;
-use rustls::server::{ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert};
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
+    UnbufferedServerConnection,
+};
 use rustls::sign::CertifiedKey;
 use webpki::EndEntityCert;
 
 use super::algorithms::{Algorithms, TlsVersion};
 use super::client::owned;
+use super::engine::TlsEngine;
+#[cfg(feature = "legacy-tls")]
+use super::legacy::{LegacyResumption, LegacyServer, Pair};
 use super::server_sessions::{Gate, SessionCache, Sessions, Ticketer};
 use super::tickets::TicketKeys;
 use super::verify::{ClientVerifier, KeyUsagePolicy, RevocationPolicy, Trust};
 use super::{TlsError, certified_key, read, read_secret};
+use crate::session::Session;
 
 /// Sessions of TLS 1.2 remembered for clients without tickets, unless told
 /// otherwise.
@@ -46,8 +53,11 @@ enum Resumes<T> {
 /// What [`ServerTls`] is made from.
 #[derive(Clone, Default)]
 pub struct ServerTlsConfig {
+    engine: TlsEngine,
     algorithms: Algorithms,
     certificates: Certificates,
+    #[cfg(feature = "legacy-tls")]
+    legacy_pairs: Vec<Pair>,
     client_auth: ClientAuth,
     trust: Trust,
     scope: String,
@@ -62,14 +72,26 @@ impl ServerTlsConfig {
         Self::default()
     }
 
+    /// Speaks by this engine. The legacy one takes its own suites alone, shows
+    /// the first certificate that has an RSA key, keeps sessions and ticket
+    /// keys of its own until the next reload, and issues no tickets where
+    /// clients are asked for certificates.
+    pub fn engine(mut self, engine: TlsEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
     /// Shows a certificate chain and signs with its key (PEM files). Several
     /// may stand side by side, for other names and with other kinds of keys:
     /// the first that bears the name asked for and has a key that the client
     /// can verify is shown; else the first with such a key.
     pub fn pair_pem_files<P: AsRef<Path>>(mut self, chain: P, key: P) -> Result<Self, TlsError> {
-        let (chain, key) = (chain.as_ref(), key.as_ref());
-        let pair = certified_key(&read(chain)?, &read_secret(key)?, Some(chain), Some(key))?;
-        self.certificates.add(pair, Some(chain))?;
+        let (chain_file, key_file) = (chain.as_ref(), key.as_ref());
+        let (chain, key) = (read(chain_file)?, read_secret(key_file)?);
+        let pair = certified_key(&chain, &key, Some(chain_file), Some(key_file))?;
+        self.certificates.add(pair, Some(chain_file))?;
+        #[cfg(feature = "legacy-tls")]
+        self.legacy_pairs.push(Pair::from_pem(&chain, &key)?);
         Ok(self)
     }
 
@@ -77,6 +99,8 @@ impl ServerTlsConfig {
     pub fn pair_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         self.certificates
             .add(certified_key(chain, key, None, None)?, None)?;
+        #[cfg(feature = "legacy-tls")]
+        self.legacy_pairs.push(Pair::from_pem(chain, key)?);
         Ok(self)
     }
 
@@ -240,6 +264,8 @@ impl ServerTls {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         ServerTlsConfig {
             certificates: Certificates::default(),
+            #[cfg(feature = "legacy-tls")]
+            legacy_pairs: Vec::new(),
             ..(*state.0).clone()
         }
     }
@@ -251,6 +277,9 @@ pub(crate) struct ServerSide {
     pub(crate) gate: Arc<Gate>,
     pub(crate) ticketer: Option<Arc<Ticketer>>,
     pub(crate) sessions: Option<Arc<Sessions>>,
+    /// Takes the place of `config` where it is.
+    #[cfg(feature = "legacy-tls")]
+    legacy: Option<LegacyServer>,
 }
 
 impl ServerSide {
@@ -261,7 +290,11 @@ impl ServerSide {
                 "a tls listener needs at least one certificate",
             ));
         }
-        let (provider, versions) = settings.algorithms.resolve()?;
+        settings.engine.check()?;
+        let (provider, versions) = match settings.engine {
+            TlsEngine::Modern => settings.algorithms.resolve()?,
+            TlsEngine::Legacy => Algorithms::default().resolve()?,
+        };
         let verifier = match settings.client_auth {
             ClientAuth::Off => None,
             _ if settings.trust.roots.is_empty() => {
@@ -281,6 +314,20 @@ impl ServerSide {
             scope: scope(&settings.scope, settings.client_auth),
             verifier: verifier.clone(),
         });
+        #[cfg(feature = "legacy-tls")]
+        let legacy = match settings.engine {
+            TlsEngine::Modern => None,
+            TlsEngine::Legacy => Some(LegacyServer::new(
+                &settings.algorithms,
+                &settings.legacy_pairs,
+                &settings.trust,
+                Arc::clone(&gate),
+                LegacyResumption {
+                    by_ticket: !matches!(settings.tickets, Resumes::Never),
+                    by_id: !matches!(settings.cache, Resumes::Never),
+                },
+            )?),
+        };
         let keys = match &settings.tickets {
             Resumes::Never => None,
             Resumes::With(keys) => Some(keys.clone()),
@@ -332,7 +379,19 @@ impl ServerSide {
             gate,
             ticketer,
             sessions,
+            #[cfg(feature = "legacy-tls")]
+            legacy,
         })
+    }
+
+    /// A session for a client that is yet to say hello.
+    pub(crate) fn begin(&self) -> Result<Session, rustls::Error> {
+        #[cfg(feature = "legacy-tls")]
+        if let Some(legacy) = &self.legacy {
+            return legacy.begin();
+        }
+        let conn = UnbufferedServerConnection::new(Arc::clone(&self.config))?;
+        Ok(Session::Server(Box::new(conn)))
     }
 }
 
@@ -421,6 +480,7 @@ impl std::fmt::Debug for ServerTls {
 impl std::fmt::Debug for ServerTlsConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ServerTlsConfig")
+            .field("engine", &self.engine)
             .field("algorithms", &self.algorithms)
             .field("client_auth", &self.client_auth)
             .field("scope", &self.scope)

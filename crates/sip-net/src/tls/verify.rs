@@ -71,6 +71,9 @@ enum Side {
 #[derive(Clone, Debug)]
 pub(crate) struct Trust {
     pub(crate) roots: RootCertStore,
+    /// The same whole, for the second engine.
+    #[cfg(feature = "legacy-tls")]
+    pub(crate) root_ders: Vec<CertificateDer<'static>>,
     pub(crate) crls: Vec<Arc<CertRevocationList<'static>>>,
     pub(crate) usage: KeyUsagePolicy,
     pub(crate) revocation: RevocationPolicy,
@@ -80,6 +83,8 @@ impl Default for Trust {
     fn default() -> Self {
         Self {
             roots: RootCertStore::empty(),
+            #[cfg(feature = "legacy-tls")]
+            root_ders: Vec::new(),
             crls: Vec::new(),
             usage: KeyUsagePolicy::default(),
             revocation: RevocationPolicy::default(),
@@ -94,11 +99,20 @@ impl Trust {
         file: Option<&std::path::Path>,
     ) -> Result<(), TlsError> {
         for root in parse_certificates(pem, file)? {
+            #[cfg(feature = "legacy-tls")]
+            self.root_ders.push(root.clone());
             self.roots
                 .add(root)
                 .map_err(|error| TlsError::new(file, error.to_string()))?;
         }
         Ok(())
+    }
+
+    /// Trusts nobody.
+    pub(crate) fn forget_roots(&mut self) {
+        self.roots = RootCertStore::empty();
+        #[cfg(feature = "legacy-tls")]
+        self.root_ders.clear();
     }
 
     pub(crate) fn add_crls(
