@@ -66,7 +66,8 @@ fn builder(method: SslMethod, algorithms: &Algorithms) -> Result<SslContextBuild
                 | SslOptions::NO_RENEGOTIATION
                 | SslOptions::CIPHER_SERVER_PREFERENCE,
         );
-        builder.set_mode(SslMode::RELEASE_BUFFERS);
+        // Our chain is what the operator gave, and nothing from the roots.
+        builder.set_mode(SslMode::RELEASE_BUFFERS | SslMode::NO_AUTO_CHAIN);
         Ok(builder)
     };
     make().map_err(TlsError::from_openssl)

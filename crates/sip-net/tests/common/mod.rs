@@ -2,6 +2,8 @@
 // Each test file uses a part of it.
 #![allow(dead_code, unreachable_pub)]
 
+#[cfg(feature = "legacy-tls")]
+pub mod libssl;
 pub mod openssl;
 
 use std::net::SocketAddr;

@@ -143,7 +143,7 @@ fn spoiled_bytes_fail_with_an_alert_and_never_panic() {
         };
         for round in 0..200 {
             let (mut server, mut client) = pair(&world);
-            let (victim, chunk) = (lot(4), [3, 50, 100_000][round % 3]);
+            let (victim, chunk) = (lot(6), [3, 50, 100_000][round % 3]);
             let mut spoil = |number: usize, bytes: &mut Vec<u8>| {
                 if number != victim || bytes.is_empty() {
                     return;
