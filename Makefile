@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help demo test lint unit musts bench bench-load tools tools-bench
+.PHONY: help demo test lint unit legacy musts bench bench-load tools tools-legacy tools-bench
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
@@ -14,15 +14,24 @@ demo:
 	$(CARGO) build --release -p signet -p signet-demo
 	target/release/signet-demo --signet target/release/signet --dir target/demo
 
-test: tools lint unit musts
+test: tools lint unit legacy musts
 
 lint:
 	$(CARGO) fmt --all -- --check
-	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) deny check licenses bans sources
 
 unit:
-	$(CARGO) test --workspace --all-features
+	$(CARGO) test --workspace
+
+# The second TLS engine. All steps by one profile and with one set of features,
+# so that OpenSSL is built once.
+LEGACY := --profile test -p sip-net -p signet-serve -p signet-load -p signet --features legacy-tls
+
+legacy: tools-legacy
+	$(CARGO) clippy $(LEGACY) --all-targets -- -D warnings
+	$(CARGO) test $(LEGACY) --lib legacy
+	$(CARGO) test $(LEGACY) --test 'legacy_*'
 
 musts:
 	$(CARGO) xtask musts
@@ -38,6 +47,9 @@ bench-load: tools-bench
 
 tools:
 	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl cargo-deny
+
+tools-legacy:
+	scripts/tools perl:perl make:make gcc:cc openssl:openssl
 
 tools-bench:
 	scripts/tools sip-tester:sipp kamailio:kamailio
