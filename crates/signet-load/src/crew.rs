@@ -16,7 +16,7 @@ use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::{Lifetime, Settings};
 use crate::tls::{Client, OWN_NAME, Tls};
 use crate::worker::{
-    CalledCounts, Final, Place, Recorder, Report, Shared, Tick, Upkeep, Worker, orders,
+    CalledCounts, Final, Place, Recorder, Report, Shared, StormCounts, Tick, Upkeep, Worker, orders,
 };
 
 /// Addresses of one worker that connections are opened from.
@@ -111,6 +111,8 @@ pub struct Ran {
     pub called: CalledCounts,
     /// The agents.
     pub upkeep: Upkeep,
+    /// The storm, where one was asked for.
+    pub storm: Option<StormCounts>,
     /// Second by second.
     pub series: Series,
     /// Messages sent again.
@@ -466,6 +468,11 @@ impl Crew {
             return Err(Failed::Run(error));
         }
         let mut ran = Ran::new(series, is_interrupted, setup_ns, own_cpu_ns, self.answering);
+        ran.storm = self
+            .shared
+            .settings
+            .storm_at
+            .map(|_| StormCounts::default());
         for (end, name) in finals.into_iter().zip(self.names) {
             let end = end
                 .ok_or_else(|| Failed::Run("a thread of the generator said nothing".to_owned()))?;
@@ -523,6 +530,7 @@ impl Ran {
             lateness: Latency::new(),
             called: CalledCounts::default(),
             upkeep: Upkeep::default(),
+            storm: None,
             series,
             retransmissions: Retransmissions::default(),
             started: 0,
@@ -548,6 +556,7 @@ impl Ran {
             causes,
             called,
             upkeep,
+            storm,
             lateness,
             handshakes,
             connects,
@@ -563,6 +572,9 @@ impl Ran {
         self.causes.merge(&causes);
         self.called.merge(&called);
         self.upkeep.merge(&upkeep);
+        if let Some(all) = &mut self.storm {
+            all.merge(&storm);
+        }
         self.lateness.merge(&lateness);
         self.handshakes.merge(&handshakes);
         self.handshakes.failed += end.handshakes_failed;

@@ -33,4 +33,4 @@ pub use settings::{Answering, Called, Close, Lifetime, Settings};
 pub use span::{Span, duration, show};
 pub use tls::{KeyKind, TlsSettings};
 pub use users::{Pattern, Users};
-pub use worker::{CalledCounts, Upkeep};
+pub use worker::{CalledCounts, StormCounts, Upkeep};

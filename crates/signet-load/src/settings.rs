@@ -136,6 +136,9 @@ pub struct Settings {
     pub jobs_max: usize,
     /// After how long a called side alone ends; `None` for when it is interrupted.
     pub answer_for: Option<Duration>,
+    /// When all agents break their connections off and open them anew, after
+    /// the beginning of the run.
+    pub storm_at: Option<Duration>,
     /// Of every choice that is drawn.
     pub seed: u64,
 }
@@ -174,6 +177,7 @@ impl Settings {
             udp_buffer_bytes: 8 * 1024 * 1024,
             jobs_max: 1 << 20,
             answer_for: None,
+            storm_at: None,
             seed: 1,
         }
     }
@@ -212,6 +216,12 @@ impl Settings {
         }
         if agents == 0 && self.lifetime == Lifetime::Agent && !udp {
             return Err("a connection per agent needs agents; write --agents N".to_owned());
+        }
+        if self.storm_at.is_some() && (self.lifetime != Lifetime::Agent || udp) {
+            return Err(
+                "a storm needs connections that agents keep; write --transport tls --connection per-agent"
+                    .to_owned(),
+            );
         }
         if self.own_ports && agents == 0 {
             return Err("a port for each agent needs agents; write --agents N".to_owned());

@@ -12,6 +12,9 @@ use sip_net::{ClientResumption, ClientTls, ClientTlsConfig, ServerTls, TlsError,
 
 use crate::users::Pattern;
 
+/// Sessions kept, each agent's own where they have their own: more than there are agents.
+const SESSIONS_MAX: usize = 1 << 20;
+
 /// The kind of key in a certificate that is made on the spot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyKind {
@@ -109,7 +112,9 @@ pub(crate) struct Client {
 
 impl Client {
     fn new(config: ClientTlsConfig, settings: &TlsSettings) -> Result<Self, TlsError> {
-        let mut config = config.resumption(settings.resume_by);
+        let mut config = config
+            .resumption(settings.resume_by)
+            .sessions_max(SESSIONS_MAX);
         if !settings.versions.is_empty() {
             config = config.versions(&settings.versions);
         }
@@ -132,11 +137,11 @@ impl Client {
         self.agent_identity.is_some()
     }
 
-    /// The same for one agent, by its number from 1: its own certificate and
-    /// its own sessions. `None` where all have one in common.
-    pub(crate) fn of_agent(&self, number: usize) -> Result<Option<Arc<ClientTls>>, TlsError> {
+    /// The same for one agent, by its number from 1: with its own sessions, and
+    /// its own certificate where they have one each.
+    pub(crate) fn of_agent(&self, number: usize) -> Result<Arc<ClientTls>, TlsError> {
         let Some((chain, key)) = &self.agent_identity else {
-            return Ok(None);
+            return Ok(Arc::new(self.resuming.with_own_sessions()));
         };
         let read = |pattern: &Pattern| {
             let path = PathBuf::from(pattern.of(number));
@@ -148,7 +153,7 @@ impl Client {
         let made = self
             .resuming
             .with_identity_pem(&read(chain)?, &read(key)?)?;
-        Ok(Some(Arc::new(made)))
+        Ok(Arc::new(made))
     }
 }
 

@@ -271,6 +271,10 @@ pub(crate) struct RegisterOptions {
     /// Remove registrations: all agents are registered before the run
     #[arg(long)]
     remove: bool,
+    /// So long after the beginning all agents break off their connections at once and open
+    /// them anew; the counters storm_* of the result tell how they came back
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    storm_at: Option<Duration>,
     #[command(flatten)]
     result: Result,
 }
@@ -422,6 +426,7 @@ impl RegisterOptions {
         };
         let mut settings = settings(Mix::only(flow), self.path, self.who)?;
         settings.register_first |= flow.needs_registration();
+        settings.storm_at = self.storm_at;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
         Ok(app::drive(settings, &self.result.output()))

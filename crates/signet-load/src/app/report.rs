@@ -97,6 +97,9 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
     for (name, count) in counters.into_iter().chain(ran.counters) {
         result.counters.insert(name.to_owned(), count);
     }
+    for (name, count) in ran.storm.iter().flat_map(|storm| storm.named()) {
+        result.counters.insert(name.to_owned(), count);
+    }
     for (name, count) in ran.upkeep.causes.ranked() {
         result.counters.insert(format!("upkeep: {name}"), count);
     }

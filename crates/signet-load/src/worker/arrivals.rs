@@ -210,10 +210,7 @@ impl Worker {
         };
         let share = self.shared.settings.tls.resume_share;
         let resumes = share > 0.0 && self.dice.share() < share;
-        let own = self
-            .identities
-            .get(number as usize)
-            .and_then(Option::as_ref);
+        let own = self.identities.get(number as usize);
         let made;
         let identity = match own {
             Some(own) if resumes => own,

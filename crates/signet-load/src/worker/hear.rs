@@ -13,7 +13,7 @@ use crate::mix::Flow;
 use crate::settings::Lifetime;
 
 /// How long until a lost connection is opened again, at least.
-const REOPEN_MS: u64 = 500;
+pub(super) const REOPEN_MS: u64 = 500;
 
 impl Worker {
     pub(super) fn hear(&mut self, what: Heard) {
@@ -220,6 +220,9 @@ impl Worker {
                 {
                     seat.is_registered = expires_s > 0;
                 }
+                if flow.is_register() {
+                    self.storm_registered(slot.seat, at_ns);
+                }
                 self.record.succeed(slot.intended_ns, at_ns);
             }
             Err(failure) => self.record.failed(flow, failure),
@@ -240,19 +243,21 @@ impl Worker {
         };
         let since_ns = std::mem::take(&mut seat.opening_since_ns);
         let (job, is_ready, wants_resumption) = (seat.job, seat.is_ready, seat.wants_resumption);
-        if let Some(info) = self.net.tls_info(flow.conn) {
-            let is_resumed = info.resumed.is_some();
+        let info = self.net.tls_info(flow.conn);
+        let has_resumed = info.is_some_and(|info| info.resumed.is_some());
+        if let Some(info) = info {
             let handshakes = &mut self.record.handshakes;
             // The first one has nothing to resume.
-            if wants_resumption && !is_resumed && handshakes.full > 0 {
+            if wants_resumption && !has_resumed && handshakes.full > 0 {
                 handshakes.resumption_refused += 1;
             }
             handshakes.cpu_ns += info.cpu_us * 1_000;
-            handshakes.done(is_resumed, since_ns, since_ns, at_ns);
+            handshakes.done(has_resumed, since_ns, since_ns, at_ns);
             self.record.note_tls(info);
         } else {
             self.record.connects.record(since_ns, since_ns, at_ns);
         }
+        self.storm_connected(number, has_resumed, at_ns);
         // What was asked for while the connection was being opened is written
         // only now.
         match job {
@@ -316,6 +321,7 @@ impl Worker {
             return;
         }
         if is_ready {
+            self.storm_try_failed(number);
             self.record.upkeep.causes.add(Failure::Other(why));
             if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
                 let after_ms = REOPEN_MS + self.dice.next() % REOPEN_MS;
@@ -329,6 +335,8 @@ impl Worker {
 
     pub(super) fn do_due(&mut self, now_ns: u64, what: Due) {
         match what {
+            Due::Storm if self.stage == Stage::Running => self.storm(now_ns),
+            Due::Storm => {}
             Due::HangUp(call) => self.hang_up(call, now_ns),
             Due::Answer(call) => self.answer(call, now_ns),
             Due::Refresh(number) => {

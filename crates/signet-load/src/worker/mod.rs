@@ -9,6 +9,7 @@ mod jobs;
 mod record;
 mod seats;
 mod setup;
+mod storm;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -31,6 +32,7 @@ use jobs::Jobs;
 pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
 use seats::Seats;
+pub use storm::StormCounts;
 
 /// Arrivals begun in one turn; past it what was received meanwhile comes first.
 const ARRIVALS_MAX: usize = 64;
@@ -192,6 +194,7 @@ enum Due {
     Answer(CallKey),
     Refresh(u32),
     Reopen(u32),
+    Storm,
 }
 
 /// What happened, and when it was seen.
@@ -238,7 +241,7 @@ pub(crate) struct Worker {
     net: Net,
     tls: Option<Client>,
     /// Each agent's own certificate and sessions, by its seat, where they have any.
-    identities: Vec<Option<Arc<ClientTls>>>,
+    identities: Vec<Arc<ClientTls>>,
     agents: UserAgents,
     outbox: Outbox,
     pacer: Option<Pacer>,
@@ -259,6 +262,8 @@ pub(crate) struct Worker {
     stage: Stage,
     setup: setup::SetUp,
     start_ns: u64,
+    /// When the storm broke out.
+    storm_ns: u64,
     stage_deadline_ns: u64,
     /// When the last arrival was over.
     end_ns: u64,
@@ -333,6 +338,7 @@ impl Worker {
             stage: Stage::SetUp,
             setup: setup::SetUp::default(),
             start_ns: u64::MAX,
+            storm_ns: 0,
             stage_deadline_ns: u64::MAX,
             end_ns: 0,
             told_ns: 0,
@@ -399,6 +405,7 @@ impl Worker {
                     self.start_ns = start_ns;
                     self.stage = Stage::Running;
                     self.cpu = [CpuTime::of_this_thread(); 2];
+                    self.plan_storm();
                 }
             }
             Stage::Running if order == orders::STOP => self.close(now_ns),

@@ -7,6 +7,8 @@ use sip_net::TlsInfo;
 
 use crate::mix::Flow;
 
+use super::StormCounts;
+
 /// What the called side saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CalledCounts {
@@ -63,6 +65,7 @@ pub(crate) struct Recorder {
     pub(crate) causes: Causes,
     pub(crate) called: CalledCounts,
     pub(crate) upkeep: Upkeep,
+    pub(crate) storm: StormCounts,
     /// From the time that an arrival was due to the time that it began.
     pub(crate) lateness: Latency,
     /// TLS handshakes, from the opening of the connection to its being up.
@@ -91,6 +94,7 @@ impl Recorder {
             causes: Causes::new(),
             called: CalledCounts::default(),
             upkeep: Upkeep::default(),
+            storm: StormCounts::default(),
             lateness: Latency::new(),
             handshakes: Handshakes::new(),
             connects: Latency::new(),

@@ -6,6 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use sip_dialog::{AgentKey, CallKey, RequestKey};
 use sip_msg::ConnId;
 
+use super::storm::Back;
+
 /// What an agent does that has its connection to itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Job {
@@ -31,6 +33,8 @@ pub(crate) struct Seat {
     pub(crate) is_ready: bool,
     /// Whether its connection is to resume an earlier session.
     pub(crate) wants_resumption: bool,
+    /// How far it is back after a storm.
+    pub(crate) back: Back,
 }
 
 /// All of a worker's.

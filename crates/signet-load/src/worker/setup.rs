@@ -69,9 +69,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads each agent's certificate, where they have one each.
+    /// Reads each agent's certificate, where they have one each; and gives each
+    /// sessions of its own, where each has a connection of its own to resume.
     fn read_identities(&mut self) -> Result<(), String> {
-        let Some(client) = self.tls.clone().filter(|client| client.is_per_agent()) else {
+        let settings = &self.shared.settings;
+        let keeps_own_sessions =
+            settings.lifetime == Lifetime::Agent && settings.tls.resume_share > 0.0;
+        let Some(client) = self
+            .tls
+            .clone()
+            .filter(|client| client.is_per_agent() || keeps_own_sessions)
+        else {
             return Ok(());
         };
         for number in 0..self.seats.len() {
@@ -285,6 +293,7 @@ impl Worker {
             (Purpose::SetUp, Err(failure)) => self.set_up_failed(slot.seat, failure),
             (_, Ok(expires_s)) => {
                 self.record.upkeep.refreshed += 1;
+                self.storm_registered(slot.seat, now_ns);
                 self.keep_fresh(slot.seat, expires_s, now_ns);
             }
             (_, Err(failure)) => {
