@@ -2,13 +2,14 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help demo test lint unit legacy musts bench bench-load tools tools-legacy tools-bench
+.PHONY: help demo test lint unit legacy musts bench bench-load bench-tls tools tools-legacy tools-bench
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
 	@echo "make bench-load   what the load generator itself reaches, beside SIPp"
+	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 
 demo:
 	$(CARGO) build --release -p signet -p signet-demo
@@ -44,6 +45,10 @@ bench: tools-bench
 bench-load: tools-bench
 	$(CARGO) build --release -p signet
 	scripts/bench-load
+
+bench-tls: tools-bench
+	$(CARGO) build --release -p signet -p signet-bench
+	target/release/signet-bench tls $(BENCH)
 
 tools:
 	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl cargo-deny

@@ -8,10 +8,15 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use sip_msg::{ConnId, ListenerId, Target, Transport};
-use sip_net::{Framing, ListenerConfig, Net, NetConfig, NetEvent, bind};
+use sip_net::{
+    ClientTls, Framing, HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent,
+    ServerTls, bind,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct FloorArguments {
@@ -27,6 +32,9 @@ pub(crate) struct FloorArguments {
     /// How long messages may gather; the default is the server's.
     #[arg(long, default_value_t = 1_000)]
     gather_us: u64,
+    /// Certificate chain, key and the next hop's authority, for `tls`.
+    #[arg(long, num_args = 3, value_names = ["CHAIN", "KEY", "ROOT"])]
+    tls: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -37,27 +45,40 @@ enum FloorMode {
     Tcp,
     /// One connection to the next hop for all that are accepted.
     TcpShared,
+    /// As `tcp`, each side decrypted and encrypted.
+    Tls,
 }
 
 /// Relays until the process is ended.
 pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
-    let transport = if arguments.mode == FloorMode::Udp {
-        Transport::Udp
-    } else {
-        Transport::Tcp
+    let transport = match arguments.mode {
+        FloorMode::Udp => Transport::Udp,
+        FloorMode::Tcp | FloorMode::TcpShared => Transport::Tcp,
+        FloorMode::Tls => Transport::Tls,
     };
     let framing = if arguments.mode == FloorMode::TcpShared {
         Framing::Sip
     } else {
         Framing::Raw
     };
-    let mut listener = ListenerConfig::new(transport, arguments.listen);
-    listener.framing = framing;
-    let mut sockets = bind(&[listener], 1).map_err(|e| e.to_string())?;
-    let config = NetConfig {
+    let mut config = NetConfig {
         gather_us: arguments.gather_us,
         ..NetConfig::default()
     };
+    let mut listener = ListenerConfig::new(transport, arguments.listen);
+    listener.framing = framing;
+    if transport == Transport::Tls {
+        let [chain, key, root] = arguments.tls.as_slice() else {
+            return Err("the mode tls needs --tls CHAIN KEY ROOT".to_owned());
+        };
+        let server = ServerTls::from_pem_files(&[(chain, key)]).map_err(|e| e.to_string())?;
+        let client = ClientTls::from_pem_files(&[root]).map_err(|e| e.to_string())?;
+        listener.tls = Some(Arc::new(server));
+        config.client_tls = Some(Arc::new(client));
+        let pool = HandshakePool::start(HandshakeConfig::default());
+        config.handshakes = Some(pool.map_err(|e| e.to_string())?);
+    }
+    let mut sockets = bind(&[listener], 1).map_err(|e| e.to_string())?;
     let mut net = Net::new(0, config, sockets.remove(0)).map_err(|e| e.to_string())?;
     let to = |remote: SocketAddr, conn: ConnId| Target {
         transport,
@@ -74,7 +95,7 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
     };
     match arguments.mode {
         FloorMode::Udp => relay_datagrams(&mut net, arguments.to, &to),
-        FloorMode::Tcp => relay_streams(&mut net, &next_hop, &to),
+        FloorMode::Tcp | FloorMode::Tls => relay_streams(&mut net, &next_hop, &to),
         FloorMode::TcpShared => relay_shared(&mut net, arguments.to, &next_hop, &to),
     }
 }

@@ -10,6 +10,7 @@ mod process;
 mod register;
 mod report;
 mod sipp;
+mod tls;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,6 +28,10 @@ struct Arguments {
 enum Command {
     /// Calls and registrations through Signet, Kamailio and the floor.
     Serve(ServeArguments),
+    /// What TLS costs: handshakes, resumption, idle connections, storms.
+    Tls(tls::TlsArguments),
+    /// The raw cost of a handshake's public-key operations, printed as JSON.
+    RawTls(tls::RawArguments),
     /// The floor: a forwarder that does not read what it relays.
     Floor(floor::FloorArguments),
     /// A load of registrations over UDP.
@@ -67,6 +72,8 @@ impl ServeArguments {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Tls(arguments) => tls::run(&arguments),
+        Command::RawTls(arguments) => tls::run_raw(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
     };

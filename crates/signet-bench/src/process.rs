@@ -32,6 +32,18 @@ impl Process {
         Ok(Self { child })
     }
 
+    /// The same with a lower claim on the core than its neighbours there.
+    pub(crate) fn start_nice(
+        core: &str,
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self, String> {
+        let mut words = vec!["-n".to_owned(), "19".to_owned(), program.to_owned()];
+        words.extend_from_slice(arguments);
+        Self::start(core, "nice", &words, log)
+    }
+
     /// The process's id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
@@ -40,6 +52,46 @@ impl Process {
     /// CPU time of the process and all its descendants, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
         family(self.id()).into_iter().map(threads_cpu_ns).sum()
+    }
+
+    /// Its memory and that of its descendants, in bytes: shared pages count in
+    /// parts, so that each counts once (`Pss` in `smaps_rollup`).
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        family(self.id()).into_iter().map(pss_bytes).sum()
+    }
+
+    /// Begins to take its CPU time.
+    pub(crate) fn stretch(&self) -> Stretch<'_> {
+        Stretch {
+            process: self,
+            begun: Instant::now(),
+            before_ns: self.cpu_ns(),
+        }
+    }
+
+    /// Its CPU time in each of so many seconds, in microseconds a second.
+    pub(crate) fn cpu_us_per_s(&self, seconds: usize) -> Vec<f64> {
+        (0..seconds)
+            .map(|_| {
+                let stretch = self.stretch();
+                std::thread::sleep(Duration::from_secs(1));
+                let (spent_ns, elapsed_s) = stretch.end();
+                spent_ns as f64 / 1_000.0 / elapsed_s
+            })
+            .collect()
+    }
+
+    /// Open files of the one of them that has the most.
+    pub(crate) fn open_files(&self) -> usize {
+        let count = |id| fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
+        family(self.id()).into_iter().map(count).max().unwrap_or(0)
+    }
+
+    /// Asks it to end in order, as from the keyboard.
+    pub(crate) fn interrupt(&self) {
+        let _ = Command::new("kill")
+            .args(["-INT", &self.id().to_string()])
+            .status();
     }
 
     /// Whether it still runs.
@@ -57,6 +109,21 @@ impl Process {
             std::thread::sleep(Duration::from_millis(20));
         }
         None
+    }
+}
+
+/// A stretch of a process's time.
+pub(crate) struct Stretch<'a> {
+    process: &'a Process,
+    begun: Instant,
+    before_ns: u64,
+}
+
+impl Stretch<'_> {
+    /// CPU time in nanoseconds and time on the clock in seconds since it began.
+    pub(crate) fn end(self) -> (u64, f64) {
+        let spent_ns = self.process.cpu_ns().saturating_sub(self.before_ns);
+        (spent_ns, self.begun.elapsed().as_secs_f64())
     }
 }
 
@@ -108,6 +175,16 @@ fn family(root: u32) -> Vec<u32> {
         next += 1;
     }
     found
+}
+
+fn pss_bytes(id: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pss:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|number| number.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1_024
 }
 
 fn threads_cpu_ns(id: u32) -> u64 {

@@ -157,7 +157,7 @@ impl Results {
     }
 }
 
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|l| {
         l.strip_prefix("model name")
@@ -167,7 +167,7 @@ fn machine() -> String {
     format!("{cores} cores, {}", model.unwrap_or("unknown"))
 }
 
-fn first_line(program: &str, arguments: &[&str]) -> String {
+pub(crate) fn first_line(program: &str, arguments: &[&str]) -> String {
     Command::new(program)
         .args(arguments)
         .output()

@@ -1,0 +1,110 @@
+//! The certificates of a bench: one authority and one certificate of each kind
+//! of key, for 127.0.0.1.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, SanType,
+};
+
+/// A kind of key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// RSA with 2,048 bits.
+    Rsa2048,
+    /// ECDSA on P-256.
+    P256,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 3] = [Self::Rsa2048, Self::P256, Self::Ed25519];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "rsa2048",
+            Self::P256 => "p256",
+            Self::Ed25519 => "ed25519",
+        }
+    }
+
+    fn generate(self) -> Result<KeyPair, rcgen::Error> {
+        match self {
+            Self::Rsa2048 => {
+                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
+            }
+            Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
+            Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+        }
+    }
+}
+
+/// Where the files are.
+pub(super) struct Certificates {
+    folder: PathBuf,
+}
+
+impl Certificates {
+    /// Makes them in this folder.
+    pub(super) fn make(folder: &Path) -> Result<Self, String> {
+        let made = Self {
+            folder: folder.to_owned(),
+        };
+        made.issue()
+            .map_err(|error| format!("cannot make certificates: {error}"))?;
+        Ok(made)
+    }
+
+    /// The authority's certificate.
+    pub(super) fn root(&self) -> String {
+        self.file("root.pem")
+    }
+
+    /// The certificate with this kind of key.
+    pub(super) fn chain(&self, kind: Kind) -> String {
+        self.file(&format!("{}.pem", kind.name()))
+    }
+
+    /// Its key.
+    pub(super) fn key(&self, kind: Kind) -> String {
+        self.file(&format!("{}.key", kind.name()))
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn issue(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let mut params = CertificateParams::default();
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "Signet bench");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let issuer = CertifiedIssuer::self_signed(params, Kind::P256.generate()?)?;
+        std::fs::write(self.root(), issuer.pem())?;
+        for kind in Kind::ALL {
+            let mut params = CertificateParams::default();
+            params
+                .distinguished_name
+                .push(DnType::CommonName, "127.0.0.1");
+            params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+            params.extended_key_usages = vec![
+                ExtendedKeyUsagePurpose::ServerAuth,
+                ExtendedKeyUsagePurpose::ClientAuth,
+            ];
+            let key = kind.generate()?;
+            let certificate = params.signed_by(&key, &issuer)?;
+            std::fs::write(self.chain(kind), certificate.pem())?;
+            let file = self.key(kind);
+            std::fs::write(&file, key.serialize_pem())?;
+            // A key that others can read is refused.
+            let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            std::fs::set_permissions(&file, own)?;
+        }
+        Ok(())
+    }
+}
