@@ -57,4 +57,4 @@ tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl
 
 tools-bench:
-	scripts/tools sip-tester:sipp kamailio:kamailio
+	scripts/tools sip-tester:sipp kamailio:kamailio kamailio-tls-modules:kamailio openssl:openssl

@@ -99,6 +99,15 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// An error where it has ended.
+    pub(crate) fn must_run(&mut self, name: &str) -> Result<(), String> {
+        if self.is_running() {
+            Ok(())
+        } else {
+            Err(format!("{name} has ended"))
+        }
+    }
+
     /// Waits for the end, at most so long; `None` when it did not come.
     pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
         let until = Instant::now() + limit;

@@ -77,6 +77,26 @@ impl Certificates {
         self.folder.join(name).display().to_string()
     }
 
+    fn make_key(&self, kind: Kind, file: &str) -> Result<KeyPair, Box<dyn std::error::Error>> {
+        if kind == Kind::Ed25519 {
+            // OpenSSL 3.0, with which Kamailio is built, does not read the
+            // newer form of PKCS #8 (RFC 5958) that the library writes for it.
+            let words = ["genpkey", "-algorithm", "ed25519", "-out", file];
+            let output = std::process::Command::new("openssl").args(words).output()?;
+            if !output.status.success() {
+                return Err(format!(
+                    "openssl genpkey: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                )
+                .into());
+            }
+            return Ok(KeyPair::from_pem(&std::fs::read_to_string(file)?)?);
+        }
+        let key = kind.generate()?;
+        std::fs::write(file, key.serialize_pem())?;
+        Ok(key)
+    }
+
     fn issue(&self) -> Result<(), Box<dyn std::error::Error>> {
         let mut params = CertificateParams::default();
         params
@@ -96,11 +116,10 @@ impl Certificates {
                 ExtendedKeyUsagePurpose::ServerAuth,
                 ExtendedKeyUsagePurpose::ClientAuth,
             ];
-            let key = kind.generate()?;
+            let file = self.key(kind);
+            let key = self.make_key(kind, &file)?;
             let certificate = params.signed_by(&key, &issuer)?;
             std::fs::write(self.chain(kind), certificate.pem())?;
-            let file = self.key(kind);
-            std::fs::write(&file, key.serialize_pem())?;
             // A key that others can read is refused.
             let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
             std::fs::set_permissions(&file, own)?;

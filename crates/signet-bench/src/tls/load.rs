@@ -11,6 +11,9 @@ use super::{Bench, Kind, ports};
 use crate::calls::LOAD_CORE;
 use crate::process::Process;
 
+/// The phones' domain.
+pub(super) const DOMAIN: &str = "bench.test";
+
 /// Calls through the server to a called side in the generator's process.
 pub(super) struct Calls {
     /// The transport to the server.
@@ -146,6 +149,8 @@ impl Bench<'_> {
             phones.count.to_string(),
             "--user".to_owned(),
             format!("{}{{n}}", phones.name),
+            "--domain".to_owned(),
+            DOMAIN.to_owned(),
             "--local".to_owned(),
             format!("127.{}.0.0/16", phones.net),
             "--setup-rate".to_owned(),

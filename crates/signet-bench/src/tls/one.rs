@@ -51,7 +51,7 @@ fn stretch(bench: &Bench<'_>, server: Server, rate: u64, repeat: usize) -> Resul
         listens: vec![Listen::Tls(Kind::P256)],
         next: "tls",
     };
-    let process = bench.start(server, &plan, false)?;
+    let mut process = bench.start(server, &plan, false)?;
     let (warm_s, seconds) = (bench.warm_s(server), bench.seconds());
     let mut load = bench.call(&Calls {
         transport: "tls",
@@ -67,6 +67,7 @@ fn stretch(bench: &Bench<'_>, server: Server, rate: u64, repeat: usize) -> Resul
     load.wait_until(warm_s + 1 + seconds)?;
     let (spent_ns, elapsed_s) = stretch.end();
     let told = load.end()?;
+    process.must_run(server.name())?;
     let calls = rate as f64 * elapsed_s * told.share_ok();
     Ok(Figure {
         case: case(rate),

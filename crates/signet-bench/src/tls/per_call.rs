@@ -99,7 +99,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
 fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), String> {
     let mut listens = vec![Listen::Tcp];
     listens.extend(Kind::ALL.map(Listen::Tls));
-    let process = bench.start(
+    let mut process = bench.start(
         server,
         &Plan {
             listens,
@@ -131,7 +131,15 @@ fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), Str
         let stretch = process.stretch();
         load.wait_until(warm_s + 1 + seconds)?;
         let (spent_ns, elapsed_s) = stretch.end();
-        let told = match load.end() {
+        let told = load.end().and_then(|told| {
+            process.must_run(server.name())?;
+            // What is the cost of a call that nobody could make?
+            if told.share_ok() < 0.5 {
+                return Err(told.remarks().join("; "));
+            }
+            Ok(told)
+        });
+        let told = match told {
             Ok(told) => told,
             // What a peer cannot do is no figure of it.
             Err(error) if server != Server::Signet => {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 
+use super::load::DOMAIN;
 use super::{Bench, Kind, ports};
 use crate::calls::SERVER_CORE;
 use crate::process::Process;
@@ -149,7 +150,7 @@ impl Bench<'_> {
             let _ = std::fs::remove_dir_all(&data);
         }
         let mut text = format!(
-            "version = 1\ndata = {:?}\nworkers = 1\nforward = \"sip:127.0.0.1:{};transport={}\"\n\n",
+            "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\nforward = \"sip:127.0.0.1:{};transport={}\"\n\n",
             data.display().to_string(),
             self.port(ports::CALLED),
             plan.next
