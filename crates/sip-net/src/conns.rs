@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sip_msg::{ConnId, Target, Transport};
 use slab::Slab;
 
+use crate::meter::{Meter, PeerNames};
 use crate::stream::Conn;
 
 /// Bits of a [`ConnId`] that are the place in the table.
@@ -38,6 +39,7 @@ pub(crate) struct Conns {
     by_call: HashMap<u64, Vec<ConnId>>,
     of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
+    pub(crate) meter: Meter,
 }
 
 impl Conns {
@@ -50,6 +52,7 @@ impl Conns {
             by_call: HashMap::new(),
             of_calls: 0,
             by_source: HashMap::new(),
+            meter: Meter::default(),
         }
     }
 
@@ -79,6 +82,7 @@ impl Conns {
         } else if let Some(peer) = peer_of(&conn) {
             self.by_peer.entry(peer).or_insert(id);
         }
+        self.meter.enter(&mut conn);
         self.table.insert(conn);
         Some(id)
     }
@@ -88,6 +92,7 @@ impl Conns {
         self.get_mut(id)?;
         self.forget_peer(id);
         let conn = self.table.try_remove(place(id))?;
+        self.meter.leave(&conn);
         if !conn.opened {
             let source = source(conn.flow.remote.ip());
             if let Some(count) = self.by_source.get_mut(&source) {
@@ -140,6 +145,23 @@ impl Conns {
     /// All of them.
     pub(crate) fn ids(&self) -> Vec<ConnId> {
         self.table.iter().map(|(_, conn)| conn.flow.conn).collect()
+    }
+
+    /// The peer of a connection has proved these names.
+    pub(crate) fn prove(&mut self, id: ConnId, domains: &[Box<str>]) {
+        if let Some(conn) = self
+            .table
+            .get_mut(place(id))
+            .filter(|conn| conn.flow.conn == id)
+        {
+            self.meter.prove(conn, domains);
+        }
+    }
+
+    /// Counts the peers with these names by them.
+    pub(crate) fn name_peers(&mut self, names: Arc<PeerNames>) {
+        let conns = self.table.iter_mut().map(|(_, conn)| conn);
+        self.meter.rename(names, conns);
     }
 
     /// The connection that may be reused for `peer`.

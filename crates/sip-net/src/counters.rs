@@ -1,6 +1,6 @@
 //! What a worker counted: plain numbers, cheap to copy.
 
-use crate::{CloseReason, HandshakeFailure, HandshakeTally};
+use crate::{CloseReason, ConnectionFigures, HandshakeFailure, HandshakeTally};
 
 /// One transport's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +87,12 @@ impl Counters {
 pub struct ListenerCounters {
     /// Connections accepted.
     pub accepted: u64,
+    /// Connections closed at once, because there are too many.
+    pub refused_total: u64,
+    /// Connections closed at once, because their source has too many.
+    pub refused_source: u64,
+    /// Connections now.
+    pub connections: ConnectionFigures,
     /// TLS handshakes completed, resumed ones included.
     pub handshakes: u64,
     /// TLS handshakes that were spared most of their cost by an earlier one.

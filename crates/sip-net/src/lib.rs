@@ -58,6 +58,7 @@ mod counters;
 pub mod dns;
 mod event;
 mod handshake;
+mod meter;
 mod net;
 mod proven;
 pub mod resolve;
@@ -76,6 +77,9 @@ pub use counters::{Counters, ListenerCounters, TransportCounters};
 pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};
 pub use event::{CloseReason, NetEvent, SendError};
 pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakePool};
+pub use meter::{
+    AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
+};
 pub use net::Net;
 pub use resolve::{Hop, Query};
 pub use tls::{

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -17,8 +18,8 @@ use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
 use crate::{
-    CloseReason, Counters, HandshakeError, HandshakeTally, ListenerCounters, NetEvent,
-    PeerIdentity, SendError, TlsInfo, clock,
+    CloseReason, ConnectionFigures, Counters, HandshakeError, HandshakeTally, ListenerCounters,
+    NetEvent, PeerCounters, PeerIdentity, PeerNames, SendError, TlsInfo, clock,
 };
 
 mod accept;
@@ -211,8 +212,31 @@ impl Net {
 
     /// What was counted for one listener.
     pub fn listener_counters(&self, listener: ListenerId) -> Option<ListenerCounters> {
-        let listener = self.listeners.get(usize::from(listener.0))?;
-        Some(listener.counters)
+        let place = usize::from(listener.0);
+        let mut counters = self.listeners.get(place)?.counters;
+        counters.connections = self.conns.meter.of_listener(place, self.shared.now_ms);
+        Some(counters)
+    }
+
+    /// The connections that were opened.
+    pub fn opened_connections(&self) -> ConnectionFigures {
+        self.conns.meter.of_opened(self.shared.now_ms)
+    }
+
+    /// What was counted for each peer with which there was anything.
+    pub fn peer_counters(&self) -> Vec<PeerCounters> {
+        self.conns.meter.peers(self.shared.now_ms)
+    }
+
+    /// Counts the peers with these names by them, and all others together.
+    /// Looks at every connection: for a start and a reload.
+    pub fn name_peers(&mut self, names: Arc<PeerNames>) {
+        self.conns.name_peers(names);
+    }
+
+    /// Bytes that wait to be written on connections.
+    pub fn queued_bytes(&self) -> usize {
+        self.shared.queued_bytes
     }
 
     /// What was counted of the TLS handshakes of connections that were opened.

@@ -62,6 +62,10 @@ pub(crate) struct Conn {
     pub(crate) was_for_call: bool,
     /// Who we are on it, where that is not whoever we are on all.
     pub(crate) client_tls: Option<Arc<ClientTls>>,
+    /// Whose it is: a place in the table of peers that are counted.
+    pub(crate) peer: u16,
+    /// When it began.
+    pub(crate) begun_at_ms: u64,
     /// What came of its handshake.
     pub(crate) tls: Option<Box<TlsInfo>>,
     /// The unfinished message.
@@ -114,6 +118,8 @@ impl Conn {
             call: None,
             was_for_call: false,
             client_tls: None,
+            peer: 0,
+            begun_at_ms: now_ms,
             tls: None,
             partial: Vec::new(),
             sealed: Vec::new(),

@@ -140,10 +140,12 @@ impl Net {
         let counters = &mut self.shared.counters;
         if self.conns.len() >= self.shared.config.connections_max.min(CONNS_MAX) {
             counters.refused_total += 1;
+            listener.counters.refused_total += 1;
             return;
         }
         if self.conns.count_from(remote.ip()) >= self.shared.config.connections_per_source_max {
             counters.refused_source += 1;
+            listener.counters.refused_source += 1;
             return;
         }
         let mut local = listener.local;
@@ -167,6 +169,7 @@ impl Net {
         let conn = Conn::new(flow, state, listener.framing, self.shared.now_ms);
         let Some(id) = self.conns.insert(conn) else {
             counters.refused_total += 1;
+            listener.counters.refused_total += 1;
             return;
         };
         counters.accepted += 1;

@@ -9,7 +9,9 @@ use super::open::register;
 use super::send::mark_dirty;
 use super::{Net, Owed};
 use crate::handshake::{Job, Side};
-use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent};
+use crate::{
+    CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, PeerIdentity,
+};
 
 impl Net {
     pub(super) fn begin_handshake(&mut self, id: ConnId, socket: TcpStream, side: Side) {
@@ -43,10 +45,8 @@ impl Net {
             if self.conns.get(id).is_none() {
                 continue;
             }
-            if handshaken.resumption_refused
-                && let Some(tally) = self.tally(id)
-            {
-                tally.resumptions_refused += 1;
+            if handshaken.resumption_refused {
+                self.tally(id, |tally| tally.resumptions_refused += 1);
             }
             let mut secured = match handshaken.result {
                 Ok(secured) => secured,
@@ -55,9 +55,13 @@ impl Net {
                     continue;
                 }
             };
-            if let Some(tally) = self.tally(id) {
-                tally.count(&secured.info);
+            if self.conns.meter.knows_names()
+                && let Some(chain) = secured.session.peer_certificates()
+                && let Some(peer) = chain.first().and_then(|der| PeerIdentity::from_der(der))
+            {
+                self.conns.prove(id, &peer.domains);
             }
+            self.tally(id, |tally| tally.count(&secured.info));
             let Some(conn) = self.conns.get_mut(id) else {
                 continue;
             };
@@ -116,21 +120,23 @@ impl Net {
         {
             *count += 1;
         }
-        if let Some(tally) = self.tally(id) {
-            tally.count_failed(&error);
-        }
+        self.tally(id, |tally| tally.count_failed(&error));
         self.owed.push_back(Owed::HandshakeFailed(id, error));
         self.drop_conn(id, reason);
     }
 
-    /// Where the handshake of a connection is counted: at its listener, if it
-    /// was accepted.
-    fn tally(&mut self, id: ConnId) -> Option<&mut HandshakeTally> {
-        let conn = self.conns.get(id)?;
-        if conn.opened {
-            return Some(&mut self.opened_tls);
+    /// Counts the handshake of a connection: at its listener, if it was
+    /// accepted, and for its peer.
+    fn tally(&mut self, id: ConnId, count: impl Fn(&mut HandshakeTally)) {
+        let Some(conn) = self.conns.get(id) else {
+            return;
+        };
+        let (listener, peer, opened) = (conn.flow.listener, conn.peer, conn.opened);
+        count(self.conns.meter.tally(peer, opened));
+        if opened {
+            count(&mut self.opened_tls);
+        } else if let Some(listener) = self.listeners.get_mut(usize::from(listener.0)) {
+            count(&mut listener.counters.tls);
         }
-        let listener = self.listeners.get_mut(usize::from(conn.flow.listener.0))?;
-        Some(&mut listener.counters.tls)
     }
 }

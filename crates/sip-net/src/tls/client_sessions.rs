@@ -29,6 +29,8 @@ struct Peer {
     /// seconds since 1970: a session is no proof past it. Whatever else is
     /// asked of the certificate changes by a reload, which forgets all.
     ends_unix_s: Option<u64>,
+    /// Whether it was of use since it was last looked at to be forgotten.
+    used: bool,
 }
 
 impl Peer {
@@ -48,8 +50,30 @@ impl Peer {
 #[derive(Default)]
 struct Table {
     peers: HashMap<Key, Peer>,
-    /// In the order in which they were first met.
+    /// In the order in which they were first met, or last spared.
     order: VecDeque<Key>,
+}
+
+impl Table {
+    /// Forgets the oldest that was of no use lately: a neighbour is called every
+    /// minute and must not go for a phone that is called once.
+    fn forget_one(&mut self) {
+        for _ in 0..=self.order.len() {
+            let Some(oldest) = self.order.pop_front() else {
+                return;
+            };
+            match self.peers.get_mut(&oldest) {
+                Some(peer) if peer.used => {
+                    peer.used = false;
+                    self.order.push_back(oldest);
+                }
+                _ => {
+                    self.peers.remove(&oldest);
+                    return;
+                }
+            }
+        }
+    }
 }
 
 /// The sessions of all identities that were made from one configuration.
@@ -112,10 +136,8 @@ impl ClientSessions {
     fn change(&self, key: Key, change: impl FnOnce(&mut Peer)) {
         let mut table = self.table();
         if !table.peers.contains_key(&key) {
-            if table.peers.len() >= self.peers_max
-                && let Some(oldest) = table.order.pop_front()
-            {
-                table.peers.remove(&oldest);
+            if table.peers.len() >= self.peers_max {
+                table.forget_one();
             }
             table.order.push_back(key.clone());
         }
@@ -160,6 +182,7 @@ impl ClientSessionStore for AddressedSessions {
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
         let now = UnixTime::now().as_secs();
         let session = self.all.read(&self.key(name), |peer| {
+            peer.used = true;
             peer.tls12.clone().filter(|_| peer.is_good(now))
         })?;
         current(|context| context.found = Some(Resumption::SessionId));
@@ -186,6 +209,7 @@ impl ClientSessionStore for AddressedSessions {
         // The latest: the server is the likeliest to have its key still.
         let now = UnixTime::now().as_secs();
         let ticket = self.all.read(&self.key(name), |peer| {
+            peer.used = true;
             peer.tls13.pop_back().filter(|_| peer.is_good(now))
         })?;
         current(|context| context.found = Some(Resumption::Psk));
@@ -241,5 +265,25 @@ mod tests {
         assert_eq!(known, [3, 4, 5]);
         all.clear();
         assert_eq!(all.len(), 0);
+    }
+
+    #[test]
+    fn a_peer_that_is_called_again_and_again_is_kept() {
+        let all = ClientSessions::new(3);
+        let name = ServerName::try_from("example.com").unwrap();
+        at(&all, 1, 1).set_kx_hint(name.clone(), NamedGroup::X25519);
+        for port in 2..=20 {
+            // Whether there is a session yet or not, it was asked for.
+            assert!(at(&all, 1, 1).tls12_session(&name).is_none());
+            at(&all, 1, port).set_kx_hint(name.clone(), NamedGroup::X25519);
+            assert!(at(&all, 1, 1).kx_hint(&name).is_some(), "{port}");
+            assert!(all.len() <= 3);
+        }
+        // When all are of use, one of them goes all the same.
+        for port in 1..=20 {
+            let _ = at(&all, 1, port).tls12_session(&name);
+        }
+        at(&all, 1, 30).set_kx_hint(name.clone(), NamedGroup::X25519);
+        assert_eq!(all.len(), 3);
     }
 }
