@@ -11,12 +11,12 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use sip_net::{HandshakePool, HandshakeTally, clock};
+use sip_net::{ClientTls, HandshakePool, ListenerCounters, PeerCounters, clock};
 
 use crate::Error;
 use crate::server::TicketReporter;
-use crate::tls_report::{self, ListenerTls, ShownTickets};
-use crate::worker::{Control, Phase};
+use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
+use crate::worker::{Control, Phase, Snapshot};
 
 /// What is asked for figures.
 pub(crate) struct Sources {
@@ -28,38 +28,106 @@ pub(crate) struct Sources {
     pub(crate) started_unix_s: u64,
     /// The listeners' names, by their number.
     pub(crate) listeners: Vec<String>,
-    /// What the TLS listeners show, by the listeners' number, and what there
-    /// is to say of session tickets.
-    pub(crate) tls: Mutex<(Vec<Option<ListenerTls>>, TicketReporter)>,
+    /// What TLS shows and takes.
+    pub(crate) tls: Mutex<ShownTls>,
+    /// What connections are opened with.
+    pub(crate) client_tls: Arc<ClientTls>,
+}
+
+/// What TLS shows and takes, as it is in service.
+#[derive(Clone)]
+pub(crate) struct ShownTls {
+    /// By the listeners' number.
+    listeners: Vec<Option<ListenerTls>>,
+    outgoing: ShownOutgoing,
+    tickets: TicketReporter,
+}
+
+impl ShownTls {
+    pub(crate) fn new(
+        (listeners, outgoing): (Vec<Option<ListenerTls>>, ShownOutgoing),
+        tickets: TicketReporter,
+    ) -> Self {
+        Self {
+            listeners,
+            outgoing,
+            tickets,
+        }
+    }
 }
 
 impl Sources {
-    pub(crate) fn set_tls(&self, shown: Vec<Option<ListenerTls>>, tickets: TicketReporter) {
-        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = (shown, tickets);
+    pub(crate) fn set_tls(
+        &self,
+        shown: (Vec<Option<ListenerTls>>, ShownOutgoing),
+        tickets: TicketReporter,
+    ) {
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = ShownTls::new(shown, tickets);
     }
 
-    fn tickets(&self) -> ShownTickets {
-        let reporter = {
-            let shown = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
-            shown.1.clone()
-        };
-        reporter.shown()
-    }
-
-    /// What the TLS listeners show, named by their real addresses.
-    fn tls(&self) -> Vec<Option<ListenerTls>> {
-        let mut shown = self
-            .tls
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .0
-            .clone();
-        for (listener, place) in shown.iter_mut().zip(&self.listeners) {
+    /// What TLS shows and takes, the listeners named by their real addresses.
+    fn tls(&self) -> ShownTls {
+        let shown = self.tls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = shown.clone();
+        for (listener, place) in shown.listeners.iter_mut().zip(&self.listeners) {
             if let Some(listener) = listener {
                 listener.place.clone_from(place);
             }
         }
         shown
+    }
+
+    /// What was counted of TLS, summed over the workers.
+    fn counted(&self, snapshots: &[Snapshot]) -> Counted {
+        let mut counted = Counted {
+            handshakes: self.handshakes.counters(),
+            sessions: self.client_tls.session_count(),
+            ..Counted::default()
+        };
+        let now_ms = clock::now_ms();
+        for snapshot in snapshots {
+            // A worker to which nothing happens reports nothing.
+            let age_ms = now_ms.saturating_sub(snapshot.at_ms);
+            for (nth, listener) in snapshot.listeners.iter().enumerate() {
+                if nth == counted.listeners.len() {
+                    counted.listeners.push(ListenerCounters::default());
+                }
+                if let Some(sum) = counted.listeners.get_mut(nth) {
+                    sum.add(listener);
+                    sum.connections
+                        .grow_older(listener.connections.open, age_ms);
+                }
+            }
+            counted.opened_tls.add(&snapshot.opened_tls);
+            counted.opened.add(&snapshot.opened);
+            counted.opened.grow_older(snapshot.opened.open, age_ms);
+            for peer in &snapshot.peers {
+                let known = counted.peers.iter().position(|sum| sum.name == peer.name);
+                let place = known.unwrap_or_else(|| {
+                    counted.peers.push(PeerCounters::new(peer.name.clone()));
+                    counted.peers.len() - 1
+                });
+                if let Some(sum) = counted.peers.get_mut(place) {
+                    sum.accepted.add(&peer.accepted);
+                    sum.opened.add(&peer.opened);
+                    let (accepted, opened) = (&peer.accepted.connections, &peer.opened.connections);
+                    sum.accepted.connections.grow_older(accepted.open, age_ms);
+                    sum.opened.connections.grow_older(opened.open, age_ms);
+                }
+            }
+        }
+        counted
+    }
+
+    fn report(&self) -> Report {
+        let shown = self.tls();
+        Report::new(&Facts {
+            listeners: &shown.listeners,
+            outgoing: &shown.outgoing,
+            tickets: &shown.tickets.shown(),
+            counted: Some(&self.counted(&self.control.snapshots())),
+            now_unix_s: clock::unix_ms() / 1_000,
+        })
     }
 }
 
@@ -75,7 +143,7 @@ pub(crate) fn bind(addr: SocketAddr) -> Result<TcpListener, Error> {
     })
 }
 
-/// Answers `/metrics`, `/tls`, `/health` and `/ready`.
+/// Answers `/metrics`, `/tls`, `/tls.json`, `/health` and `/ready`.
 pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
@@ -87,6 +155,7 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/tls", get(tls))
+        .route("/tls.json", get(tls_json))
         .route("/health", get(|| async { "ok\n" }))
         .route("/ready", get(ready))
         .with_state(sources);
@@ -104,18 +173,14 @@ async fn metrics(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
 
 /// What an auditor is told: `signet tls` prints it.
 async fn tls(State(sources): State<Arc<Sources>>) -> String {
-    let snapshots = sources.control.snapshots();
-    let listeners = page::listener_tallies(&snapshots);
-    let mut opened = HandshakeTally::default();
-    for snapshot in &snapshots {
-        opened.add(&snapshot.opened_tls);
-    }
-    tls_report::render(
-        &sources.tls(),
-        Some(&listeners),
-        Some(&opened),
-        &sources.tickets(),
-        clock::unix_ms() / 1_000,
+    sources.report().text()
+}
+
+/// The same for programs.
+async fn tls_json(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        sources.report().json(),
     )
 }
 

@@ -11,7 +11,7 @@ use sip_engine::settings::{
     self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
 };
 use sip_msg::{Limits, Transport};
-use sip_net::{DnsConfig, HandshakeConfig, NetConfig};
+use sip_net::{DnsConfig, HandshakeConfig, NetConfig, PeerNames};
 
 use crate::config::{Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, Mode};
 
@@ -66,6 +66,26 @@ pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
         }
     }
     planned
+}
+
+/// The peers that are counted each for itself: gateways, the next hop, and
+/// whoever is trusted.
+pub(crate) fn peer_names(config: &Config) -> PeerNames {
+    let mut names = PeerNames::default();
+    let gateways = config
+        .gateway_group
+        .iter()
+        .flat_map(|group| &group.gateways);
+    for gateway in gateways {
+        names.add_host(&gateway.uri.0.host);
+    }
+    if let Some(forward) = &config.forward {
+        names.add_host(&forward.0.host);
+    }
+    for peer in &config.trusted {
+        names.add_network(peer.network.addr, peer.network.prefix_len);
+    }
+    names
 }
 
 /// What the protocol is told. `bound` are the listeners' real addresses, in order.

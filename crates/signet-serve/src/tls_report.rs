@@ -1,358 +1,341 @@
 //! What a server would tell an auditor about its TLS: what it shows, what it
-//! takes, and what clients made of that.
+//! takes, and what clients and peers made of that. For people as text, for
+//! programs as JSON.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+mod figures;
+mod shown;
+mod text;
 
+use serde::Serialize;
 use sip_net::{
-    CertificateFault, GROUP_NAMES, HandshakeFailure, HandshakeTally, Resumption, SUITE_NAMES,
-    TlsVersion,
+    ConnectionFigures, HandshakeCounters, HandshakeTally, ListenerCounters, PeerCounters,
+    SideCounters,
 };
-use time::OffsetDateTime;
-use x509_parser::prelude::X509Certificate;
-use x509_parser::public_key::PublicKey;
 
-use crate::Error;
-use crate::ca::{first_pem, general_name};
-use crate::config::{ClientCertificates, ListenSecurity};
+pub(crate) use shown::{
+    ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing, ShownSecret, ShownTickets,
+};
 
-/// A listener's certificates and rules.
-#[derive(Clone, Debug)]
-pub(crate) struct ListenerTls {
-    /// Where it listens.
-    pub(crate) place: String,
-    /// Whether it accepts; else it is only where connections are opened from.
-    pub(crate) accepts: bool,
-    pub(crate) certificates: Vec<ShownCertificate>,
-    pub(crate) security: ListenSecurity,
+use crate::config::ClientCertificates;
+use figures::{Connections, Handshakes};
+
+/// What there is to tell of.
+pub(crate) struct Facts<'f> {
+    /// By the listeners' number; none where there is no TLS.
+    pub(crate) listeners: &'f [Option<ListenerTls>],
+    pub(crate) outgoing: &'f ShownOutgoing,
+    pub(crate) tickets: &'f ShownTickets,
+    /// What was counted, where a server runs.
+    pub(crate) counted: Option<&'f Counted>,
+    pub(crate) now_unix_s: u64,
 }
 
-/// Where the keys of session tickets come from; no secret is in it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ShownTickets {
-    /// The file or the database.
-    pub(crate) source: String,
-    pub(crate) is_store: bool,
-    /// How long a ticket is good.
-    pub(crate) lifetime_s: u64,
-    /// When a secret is so old that another follows it.
-    pub(crate) secret_rotation_s: Option<u64>,
-    /// The secrets in service, the newest first.
-    pub(crate) secrets: Vec<ShownSecret>,
-    /// Why the store cannot be read.
-    pub(crate) trouble: Option<String>,
-    /// Whether the secret is this process's alone, because it never could.
-    pub(crate) is_own: bool,
-    /// Times that the store was read, and could not be, and secrets made.
-    pub(crate) reads: u64,
-    pub(crate) failures: u64,
-    pub(crate) renewals: u64,
+/// What was counted, summed over the workers.
+#[derive(Default)]
+pub(crate) struct Counted {
+    /// By the listeners' number.
+    pub(crate) listeners: Vec<ListenerCounters>,
+    pub(crate) opened_tls: HandshakeTally,
+    pub(crate) opened: ConnectionFigures,
+    pub(crate) peers: Vec<PeerCounters>,
+    pub(crate) handshakes: HandshakeCounters,
+    /// Peers with which a connection of ours could resume.
+    pub(crate) sessions: usize,
 }
 
-/// A secret of session tickets by its name.
-#[derive(Clone, Debug)]
-pub(crate) struct ShownSecret {
-    pub(crate) id: String,
-    pub(crate) created_unix_s: u64,
-    pub(crate) not_after_unix_s: Option<u64>,
+/// The report.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    told_unix_s: u64,
+    /// What needs somebody's attention.
+    warnings: Vec<String>,
+    listeners: Vec<Listener>,
+    tickets: Tickets,
+    outgoing: Outgoing,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<Peer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Refused>,
 }
 
-/// A certificate that clients are shown.
-#[derive(Clone, Debug)]
-pub(crate) struct ShownCertificate {
-    pub(crate) file: PathBuf,
-    pub(crate) names: Vec<String>,
-    pub(crate) issuer: String,
-    /// The kind of its key.
-    pub(crate) key: String,
-    pub(crate) not_before_unix_s: u64,
-    pub(crate) not_after_unix_s: u64,
-    /// The certificate itself.
-    pub(crate) der: Vec<u8>,
+#[derive(Serialize)]
+struct Listener {
+    on: String,
+    certificates: Vec<Certificate>,
+    versions: Vec<&'static str>,
+    suites: Vec<String>,
+    groups: Vec<String>,
+    clients: Clients,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handshakes: Option<Handshakes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Connections>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused_connections: Option<RefusedConnections>,
 }
 
-impl ShownCertificate {
-    /// Reads the first certificate of a chain.
-    pub(crate) fn read(file: &Path) -> Result<Self, Error> {
-        let pem = std::fs::read(file).map_err(|error| Error::file("read", file, &error))?;
-        let unreadable = || {
-            Error::new(
-                format!("{} holds no certificate that can be read", file.display()),
-                "name a PEM file with the chain, the server's own certificate first",
-            )
-        };
-        let pem = first_pem(&pem).ok_or_else(unreadable)?;
-        let leaf = pem.parse_x509().map_err(|_| unreadable())?;
-        let seconds = |at: i64| u64::try_from(at).unwrap_or(0);
-        let names = match leaf.subject_alternative_name() {
-            Ok(Some(names)) => {
-                let names = names.value.general_names.iter();
-                names.filter_map(general_name).collect()
-            }
-            _ => Vec::new(),
-        };
-        let shown = Self {
-            file: file.to_owned(),
-            names,
-            issuer: leaf.issuer().to_string(),
-            key: key_kind(&leaf),
-            not_before_unix_s: seconds(leaf.validity().not_before.timestamp()),
-            not_after_unix_s: seconds(leaf.validity().not_after.timestamp()),
-            der: Vec::new(),
-        };
-        Ok(Self {
-            der: pem.contents,
-            ..shown
-        })
+#[derive(Serialize)]
+struct Certificate {
+    file: String,
+    names: Vec<String>,
+    issuer: String,
+    key: String,
+    not_before_unix_s: u64,
+    not_after_unix_s: u64,
+    days_left: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+}
+
+/// What is asked of clients.
+#[derive(Serialize)]
+struct Clients {
+    certificates: &'static str,
+    /// Empty for the data folder's own authority.
+    roots: Vec<String>,
+    key_usage: String,
+    revocation: String,
+    crls: Vec<Crl>,
+}
+
+#[derive(Serialize)]
+struct Crl {
+    file: String,
+    issuer: String,
+    revoked: usize,
+    next_update_unix_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Tickets {
+    from: &'static str,
+    #[serde(flatten)]
+    shown: ShownTickets,
+}
+
+#[derive(Serialize)]
+struct Outgoing {
+    trust: Vec<String>,
+    key_usage: String,
+    revocation: String,
+    crls: Vec<Crl>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<Certificate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    handshakes: Option<Handshakes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connections: Option<Connections>,
+    /// Peers with which the next connection could resume.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sessions: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Peer {
+    name: String,
+    /// Who opened the connections: `peer` or `us`.
+    opened_by: &'static str,
+    handshakes: Handshakes,
+    connections: Connections,
+}
+
+/// Connections closed at once.
+#[derive(Serialize)]
+struct RefusedConnections {
+    too_many: u64,
+    too_many_of_source: u64,
+}
+
+/// Handshakes that were not begun, over all listeners.
+#[derive(Serialize)]
+struct Refused {
+    handshakes: u64,
+    too_many_of_source: u64,
+    too_many_full_waiting: u64,
+    too_many_resumed_waiting: u64,
+}
+
+impl Report {
+    pub(crate) fn new(facts: &Facts<'_>) -> Self {
+        let now = facts.now_unix_s;
+        let mut warnings = Vec::new();
+        let accepting = facts
+            .listeners
+            .iter()
+            .enumerate()
+            .filter_map(|(nth, listener)| Some((nth, listener.as_ref()?)))
+            .filter(|(_, listener)| listener.accepts);
+        let listeners: Vec<Listener> = accepting
+            .map(|(nth, shown)| {
+                let counted = facts.counted.and_then(|all| all.listeners.get(nth));
+                Listener::new(shown, counted, now)
+            })
+            .collect();
+        let outgoing = Outgoing::new(facts.outgoing, facts.counted, now);
+        for listener in &listeners {
+            let certificates = listener.certificates.iter();
+            warnings.extend(certificates.filter_map(Certificate::told));
+            warnings.extend(listener.clients.crls.iter().filter_map(Crl::told));
+        }
+        warnings.extend(outgoing.identity.iter().filter_map(Certificate::told));
+        warnings.extend(outgoing.crls.iter().filter_map(Crl::told));
+        let tickets = facts.tickets;
+        if let Some(trouble) = &tickets.trouble {
+            warnings.push(format!(
+                "the store with the secrets of session tickets cannot be read: {trouble}"
+            ));
+        }
+        if tickets.is_own {
+            warnings.push(
+                "session tickets are good on this node and in this run alone, until the store can be read"
+                    .to_owned(),
+            );
+        }
+        // Several listeners may show the same.
+        warnings.sort();
+        warnings.dedup();
+        Self {
+            told_unix_s: now,
+            warnings,
+            listeners,
+            tickets: Tickets {
+                from: if tickets.is_store { "store" } else { "file" },
+                shown: tickets.clone(),
+            },
+            outgoing,
+            peers: facts.counted.map(peers).unwrap_or_default(),
+            refused: facts.counted.map(|all| Refused {
+                handshakes: all.handshakes.refused,
+                too_many_of_source: all.handshakes.refused_source,
+                too_many_full_waiting: all.handshakes.refused_full,
+                too_many_resumed_waiting: all.handshakes.refused_resumed,
+            }),
+        }
     }
 
-    /// Why its time is not now.
-    pub(crate) fn fault_at(&self, now_unix_s: u64) -> Option<String> {
-        if now_unix_s > self.not_after_unix_s {
-            Some(format!("it expired on {}", day(self.not_after_unix_s)))
-        } else if now_unix_s < self.not_before_unix_s {
-            Some(format!(
-                "it is not valid before {}",
-                day(self.not_before_unix_s)
-            ))
-        } else {
-            None
+    /// For programs.
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+impl Listener {
+    fn new(shown: &ListenerTls, counted: Option<&ListenerCounters>, now: u64) -> Self {
+        let security = &shown.security;
+        let certificates = shown.certificates.iter();
+        Self {
+            on: shown.place.clone(),
+            certificates: certificates
+                .map(|certificate| Certificate::new(certificate, now))
+                .collect(),
+            versions: security
+                .versions
+                .iter()
+                .map(|version| version.0.name())
+                .collect(),
+            suites: owned(&security.suites),
+            groups: owned(&security.groups),
+            clients: Clients {
+                certificates: match security.client_certificates {
+                    ClientCertificates::Off => "off",
+                    ClientCertificates::Optional => "optional",
+                    ClientCertificates::Required => "required",
+                },
+                roots: paths(&security.client_roots),
+                key_usage: format!("{:?}", security.client_key_usage).to_lowercase(),
+                revocation: format!("{:?}", security.revocation).to_lowercase(),
+                crls: crls(&shown.crls, now),
+            },
+            handshakes: counted.map(|counted| Handshakes::new(&counted.tls)),
+            connections: counted.map(|counted| Connections::new(&counted.connections)),
+            refused_connections: counted.map(|counted| RefusedConnections {
+                too_many: counted.refused_total,
+                too_many_of_source: counted.refused_source,
+            }),
         }
     }
 }
 
-/// The report. Without tallies it tells what is allowed, not what was used.
-/// `tallies` are the listeners' in their order, `opened` that of connections
-/// that this server opened.
-pub(crate) fn render(
-    listeners: &[Option<ListenerTls>],
-    tallies: Option<&[HandshakeTally]>,
-    opened: Option<&HandshakeTally>,
-    tickets: &ShownTickets,
-    now_unix_s: u64,
-) -> String {
-    let mut text = String::new();
-    for (nth, listener) in listeners.iter().enumerate() {
-        let Some(listener) = listener.as_ref().filter(|listener| listener.accepts) else {
-            continue;
-        };
-        let _ = writeln!(text, "{}", listener.place);
-        for certificate in &listener.certificates {
-            certificate_lines(&mut text, certificate, now_unix_s);
-        }
-        rule_lines(&mut text, &listener.security);
-        if let Some(tally) = tallies.and_then(|tallies| tallies.get(nth)) {
-            tally_lines(&mut text, tally);
-        }
-        text.push('\n');
-    }
-    if text.is_empty() {
-        text.push_str("no TLS listener\n\n");
-    }
-    ticket_lines(&mut text, tickets, now_unix_s);
-    if let Some(opened) = opened {
-        text.push_str("connections that this server opened\n");
-        tally_lines(&mut text, opened);
-        text.push('\n');
-    }
-    text
-}
-
-fn certificate_lines(text: &mut String, certificate: &ShownCertificate, now_unix_s: u64) {
-    line(text, "certificate", &certificate.file.display().to_string());
-    line(text, "  names", &or_none(&certificate.names));
-    line(text, "  issuer", &certificate.issuer);
-    line(text, "  key", &certificate.key);
-    let days_left = certificate.not_after_unix_s.saturating_sub(now_unix_s) / 86_400;
-    let state = certificate
-        .fault_at(now_unix_s)
-        .unwrap_or_else(|| format!("{days_left} days left"));
-    let validity = format!(
-        "{} to {}, {state}",
-        day(certificate.not_before_unix_s),
-        day(certificate.not_after_unix_s)
-    );
-    line(text, "  valid", &validity);
-}
-
-fn ticket_lines(text: &mut String, tickets: &ShownTickets, now_unix_s: u64) {
-    text.push_str("session tickets\n");
-    let kind = if tickets.is_store { "store" } else { "file" };
-    line(text, "secret from", &format!("{kind} {}", tickets.source));
-    for secret in &tickets.secrets {
-        let until = match secret.not_after_unix_s {
-            None => "the newest".to_owned(),
-            Some(end) => format!(
-                "opens tickets {} more",
-                span(end.saturating_sub(now_unix_s))
-            ),
-        };
-        let age = span(now_unix_s.saturating_sub(secret.created_unix_s));
-        line(
-            text,
-            "  secret",
-            &format!("{}, {age} old, {until}", secret.id),
-        );
-    }
-    if tickets.is_own {
-        line(text, "  warning", "good on this node and in this run alone");
-    }
-    if let Some(trouble) = &tickets.trouble {
-        line(
-            text,
-            "  warning",
-            &format!("the store cannot be read: {trouble}"),
-        );
-    }
-    line(text, "good for", &span(tickets.lifetime_s));
-    if let Some(rotation_s) = tickets.secret_rotation_s {
-        line(text, "new secret", &format!("every {}", span(rotation_s)));
-    }
-    text.push('\n');
-}
-
-/// A time in the largest unit of which it has two.
-fn span(seconds: u64) -> String {
-    let units = [(86_400, "days"), (3_600, "hours"), (60, "minutes")];
-    for (length, unit) in units {
-        if seconds >= 2 * length {
-            return format!("{} {unit}", seconds / length);
+impl Outgoing {
+    fn new(shown: &ShownOutgoing, counted: Option<&Counted>, now: u64) -> Self {
+        let identity = shown.identity.as_ref();
+        Self {
+            trust: paths(&shown.trust),
+            key_usage: format!("{:?}", shown.key_usage).to_lowercase(),
+            revocation: format!("{:?}", shown.revocation).to_lowercase(),
+            crls: crls(&shown.crls, now),
+            identity: identity.map(|certificate| Certificate::new(certificate, now)),
+            handshakes: counted.map(|counted| Handshakes::new(&counted.opened_tls)),
+            connections: counted.map(|counted| Connections::new(&counted.opened)),
+            sessions: counted.map(|counted| counted.sessions),
         }
     }
-    format!("{seconds} s")
 }
 
-fn rule_lines(text: &mut String, security: &ListenSecurity) {
-    let versions: Vec<&str> = (security.versions.iter())
-        .map(|version| version.0.name())
-        .collect();
-    line(text, "versions", &versions.join(", "));
-    for (nth, suite) in security.suites.iter().enumerate() {
-        line(text, if nth == 0 { "suites" } else { "" }, &suite.0);
-    }
-    line(text, "groups", &joined(&security.groups));
-    let clients = match security.client_certificates {
-        ClientCertificates::Off => "not asked for certificates".to_owned(),
-        asked => {
-            let roots: Vec<String> = (security.client_roots.iter())
-                .map(|root| root.display().to_string())
-                .collect();
-            let by = if roots.is_empty() {
-                "the data folder's own authority".to_owned()
-            } else {
-                roots.join(", ")
-            };
-            let must = if asked == ClientCertificates::Required {
-                "must show"
-            } else {
-                "may show"
-            };
-            format!(
-                "{must} a certificate of {by}; key usage {:?}, revocation lists {}, {:?}",
-                security.client_key_usage,
-                security.crls.len(),
-                security.revocation
-            )
+impl Certificate {
+    fn new(shown: &ShownCertificate, now: u64) -> Self {
+        Self {
+            file: shown.file.display().to_string(),
+            names: shown.names.clone(),
+            issuer: shown.issuer.clone(),
+            key: shown.key.clone(),
+            not_before_unix_s: shown.not_before_unix_s,
+            not_after_unix_s: shown.not_after_unix_s,
+            days_left: shown.days_left(now),
+            warning: shown.warning_at(now),
         }
-    };
-    line(text, "clients", &clients);
+    }
+
+    fn told(&self) -> Option<String> {
+        let warning = self.warning.as_ref()?;
+        Some(format!("the certificate {}: {warning}", self.file))
+    }
 }
 
-fn tally_lines(text: &mut String, tally: &HandshakeTally) {
-    let (full, resumed) = (tally.full_total(), tally.resumed_total());
-    let failed: u64 = tally.failed.iter().sum();
-    let total = full + resumed;
-    let summary = match (resumed * 1_000).checked_div(total) {
-        None => format!("none yet, {failed} failed"),
-        Some(per_mille) => format!(
-            "{total}: {full} full, {resumed} resumed ({}.{} %), {failed} failed",
-            per_mille / 10,
-            per_mille % 10
-        ),
-    };
-    line(text, "handshakes", &summary);
-    let by_version = TlsVersion::ALL.iter().enumerate().map(|(nth, version)| {
-        let count = |counts: &[u64]| counts.get(nth).copied().unwrap_or(0);
-        (version.name(), count(&tally.full) + count(&tally.resumed))
+impl Crl {
+    fn told(&self) -> Option<String> {
+        let warning = self.warning.as_ref()?;
+        Some(format!("the revocation list {}: {warning}", self.file))
+    }
+}
+
+/// Each peer by who opened the connections, where there was anything.
+fn peers(counted: &Counted) -> Vec<Peer> {
+    let unused = SideCounters::default();
+    let sides = counted.peers.iter().flat_map(|peer| {
+        [("peer", &peer.accepted), ("us", &peer.opened)].map(|(by, side)| (peer, by, side))
     });
-    used(text, "  versions", by_version);
-    used(text, "  suites", named(&SUITE_NAMES, &tally.suites));
-    used(text, "  groups", named(&GROUP_NAMES, &tally.groups));
-    let how = Resumption::ALL.map(Resumption::name);
-    used(text, "  resumed by", named(&how, &tally.resumed_by));
-    let failures = HandshakeFailure::ALL.map(HandshakeFailure::name);
-    used(text, "  failed by", named(&failures, &tally.failed));
-    let faults = CertificateFault::ALL.map(CertificateFault::name);
-    used(text, "  bad for", named(&faults, &tally.faults));
-    if tally.resumptions_refused > 0 {
-        line(
-            text,
-            "  not resumed",
-            &format!(
-                "{}, because the client's certificate is good no longer",
-                tally.resumptions_refused
-            ),
-        );
-    }
-    let mean = |sum_us: u64, count: u64| sum_us.checked_div(count).unwrap_or(0);
-    if total > 0 {
-        let cost = format!(
-            "full {} us of CPU and {} us on the clock, resumed {} and {}, on average",
-            mean(tally.full_cpu_us, full),
-            mean(tally.full_wall_us, full),
-            mean(tally.resumed_cpu_us, resumed),
-            mean(tally.resumed_wall_us, resumed),
-        );
-        line(text, "  cost", &cost);
-    }
+    sides
+        .filter(|(_, _, side)| **side != unused)
+        .map(|(peer, opened_by, side)| Peer {
+            name: peer.name.to_string(),
+            opened_by,
+            handshakes: Handshakes::new(&side.tls),
+            connections: Connections::new(&side.connections),
+        })
+        .collect()
 }
 
-fn named<'a>(names: &'a [&'a str], counts: &'a [u64]) -> impl Iterator<Item = (&'a str, u64)> {
-    names.iter().copied().zip(counts.iter().copied())
+fn crls(shown: &[ShownCrl], now: u64) -> Vec<Crl> {
+    let told = shown.iter().map(|crl| Crl {
+        file: crl.file.display().to_string(),
+        issuer: crl.issuer.clone(),
+        revoked: crl.revoked,
+        next_update_unix_s: crl.next_update_unix_s,
+        warning: crl.fault_at(now),
+    });
+    told.collect()
 }
 
-/// Those that were counted at all.
-fn used<'a>(text: &mut String, what: &str, counts: impl Iterator<Item = (&'a str, u64)>) {
-    let mut first = what;
-    for (name, count) in counts.filter(|(_, count)| *count > 0) {
-        line(text, first, &format!("{count} {name}"));
-        first = "";
-    }
+fn paths(files: &[std::path::PathBuf]) -> Vec<String> {
+    files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect()
 }
 
-fn line(text: &mut String, what: &str, value: &str) {
-    let _ = writeln!(text, "  {what:<15}{value}");
-}
-
-fn joined<T: AsRef<str>>(names: &[T]) -> String {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    names.join(", ")
-}
-
-fn or_none(names: &[String]) -> String {
-    if names.is_empty() {
-        "none: no client will believe it".to_owned()
-    } else {
-        names.join(", ")
-    }
-}
-
-fn day(unix_s: u64) -> String {
-    let date = i64::try_from(unix_s)
-        .ok()
-        .and_then(|unix_s| OffsetDateTime::from_unix_timestamp(unix_s).ok());
-    date.map_or_else(|| "?".to_owned(), |date| date.date().to_string())
-}
-
-fn key_kind(certificate: &X509Certificate<'_>) -> String {
-    const ED25519: &str = "1.3.101.112";
-    let info = certificate.public_key();
-    if info.algorithm.algorithm.to_id_string() == ED25519 {
-        return "Ed25519".to_owned();
-    }
-    match info.parsed() {
-        Ok(PublicKey::RSA(key)) => format!("RSA {}", key.key_size()),
-        Ok(PublicKey::EC(point)) => format!("ECDSA P-{}", point.key_size()),
-        _ => info.algorithm.algorithm.to_id_string(),
-    }
+fn owned<T: AsRef<str>>(names: &[T]) -> Vec<String> {
+    names.iter().map(|name| name.as_ref().to_owned()).collect()
 }

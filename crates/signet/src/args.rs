@@ -61,6 +61,9 @@ pub(crate) enum Command {
     Tls {
         #[command(flatten)]
         place: Place,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
         #[command(subcommand)]
         command: Option<TlsCommand>,
     },

@@ -37,8 +37,13 @@ fn run(args: Args) -> Result<(), Error> {
         Command::Serve(options) => serve(options.source()),
         // It has exit codes of its own.
         Command::Load { .. } => Ok(()),
-        Command::Tls { place, command } => match command {
-            None => admin::tls(&place.into()),
+        Command::Tls {
+            place,
+            json,
+            command,
+        } => match command {
+            None if json => admin::tls(&place.into(), admin::Form::Json),
+            None => admin::tls(&place.into(), admin::Form::Text),
             Some(TlsCommand::RotateSecret { forget_old }) => {
                 admin::tls_rotate_secret(&place.into(), forget_old)
             }

@@ -8,9 +8,10 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sip_net::testing::TestCa;
 use support::TestDir;
 use support::command::{fail, succeed, text};
-use support::openssl::{PATIENCE, call, page, refused, report_with, serve};
+use support::openssl::{Client, PATIENCE, call, page, refused, report_with, serve, write_pair};
 
 #[test]
 fn the_figures_of_a_listener_are_served() {
@@ -31,6 +32,9 @@ fn the_figures_of_a_listener_are_served() {
         format!("signet_tls_listener_failed_total{{{at},reason=\"incompatible\"}} 1"),
         format!("signet_tls_listener_failed_total{{{at},reason=\"refused\"}} 0"),
         "signet_tls_refused_source_total 0".to_owned(),
+        "signet_tls_peer_handshakes_total{peer=\"other\",opened_by=\"peer\",kind=\"resumed\",version=\"1.3\"} 1".to_owned(),
+        format!("signet_listener_connections{{{at}}} 0"),
+        "signet_tls_ticket_secrets_made_total 1".to_owned(),
     ];
     let until = Instant::now() + PATIENCE;
     loop {
@@ -109,4 +113,75 @@ fn report_under_way(folder: &Path, count: usize) {
         assert!(Instant::now() < until, "{line}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn the_report_has_connections_lists_and_warnings_and_a_form_for_programs() {
+    let folder = TestDir::new("tls-report");
+    let ca = TestCa::new();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("root.pem"), ca.root_pem()).unwrap();
+    std::fs::write(at("crl.pem"), ca.revoke(&[4711])).unwrap();
+    write_pair(folder.path(), "server", &ca.issue(&["example.com"]));
+    write_pair(folder.path(), "phone", &ca.issue(&["phone.example.com"]));
+    write_pair(
+        folder.path(),
+        "gone",
+        &ca.issue_between(&["gone.example.com"], 2020, 2021),
+    );
+    let security = "certificates = [{ cert = \"server.pem\", key = \"server.key\" }]\n\
+         client_certificates = \"optional\"\nclient_roots = [\"root.pem\"]\ncrls = [\"crl.pem\"]\n";
+    let more = "[tls]\nidentity = { cert = \"gone.pem\", key = \"gone.key\" }\n";
+    let server = serve(folder.path(), security, more);
+    let (cert, key) = (at("phone.pem"), at("phone.key"));
+    let shows = ["-cert", text(&cert), "-key", text(&key)];
+    let mut standing = Client::connect(server.at("tls"), &shows);
+    standing.exchange();
+    let report = report_with(folder.path(), "connections    1 open, ");
+    for line in [
+        "WARNING the certificate ",
+        "gone.pem: it expired on ",
+        "may show a certificate of ",
+        "crl.pem, of CN=",
+        ", 1 revoked, next due ",
+        "peer other, connections opened by the peer",
+        "secret from    store ",
+        " old, the newest",
+        "could resume   with 0 peers",
+    ] {
+        assert!(report.contains(line), "{line:?} is not in:\n{report}");
+    }
+
+    let config = at("signet.toml");
+    let told = succeed(&["tls", "--json", "--config", text(&config)], "");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(
+        told["from"]
+            .as_str()
+            .unwrap()
+            .starts_with("asked the running server")
+    );
+    let listener = &told["listeners"][0];
+    assert_eq!(listener["handshakes"]["full"], 1);
+    assert_eq!(
+        listener["handshakes"]["suites"]["TLS_AES_256_GCM_SHA384"],
+        1
+    );
+    assert_eq!(listener["connections"]["open"], 1);
+    assert!(listener["connections"]["bytes"].as_u64().unwrap() > 1_000);
+    assert_eq!(listener["clients"]["crls"][0]["revoked"], 1);
+    assert_eq!(told["tickets"]["secrets"].as_array().unwrap().len(), 1);
+    assert_eq!(told["peers"][0]["name"], "other");
+    assert_eq!(told["warnings"].as_array().unwrap().len(), 1);
+    drop(standing);
+
+    // Without the server, what the files say; nothing was counted.
+    let mut server = server;
+    server.process.signal("-TERM");
+    server.process.wait(Duration::from_secs(30)).unwrap();
+    let told = succeed(&["tls", "--json", "--config", text(&config)], "");
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(told["listeners"][0]["handshakes"].is_null());
+    assert_eq!(told["tickets"]["secrets"].as_array().unwrap().len(), 1);
+    assert_eq!(told["warnings"].as_array().unwrap().len(), 1);
 }

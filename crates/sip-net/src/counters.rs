@@ -102,3 +102,19 @@ pub struct ListenerCounters {
     /// TLS handshakes in every detail.
     pub tls: HandshakeTally,
 }
+
+impl ListenerCounters {
+    /// Adds another's figures: the same listener's on another worker.
+    pub fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.refused_total += other.refused_total;
+        self.refused_source += other.refused_source;
+        self.connections.add(&other.connections);
+        self.handshakes += other.handshakes;
+        self.resumed += other.resumed;
+        for (mine, theirs) in self.failed.iter_mut().zip(other.failed) {
+            *mine += theirs;
+        }
+        self.tls.add(&other.tls);
+    }
+}

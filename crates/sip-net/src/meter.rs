@@ -28,6 +28,17 @@ pub struct PeerCounters {
     pub opened: SideCounters,
 }
 
+impl PeerCounters {
+    /// Nothing counted yet.
+    pub fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            accepted: SideCounters::default(),
+            opened: SideCounters::default(),
+        }
+    }
+}
+
 /// Connections in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideCounters {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 pub use bindings::bindings;
 pub use domains::Domains;
 pub use password::PasswordFrom;
-pub use tls::{tls, tls_rotate_secret};
+pub use tls::{Form, tls, tls_rotate_secret};
 pub use users::Users;
 
 use crate::Error;

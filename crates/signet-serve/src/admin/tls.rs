@@ -18,12 +18,21 @@ use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
 use crate::store_link::store_error;
-use crate::tls_report::{self, ListenerTls};
+use crate::tls_report::{Facts, ListenerTls, Report, ShownCrl, ShownOutgoing};
 
 /// How long the running server may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// For whom a report is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
 
 /// The part of `listeners.json` that is wanted.
 #[derive(Deserialize)]
@@ -35,19 +44,25 @@ struct Running {
 /// Prints certificates, versions, suites, groups and, where the server runs
 /// and has an address for figures, what clients made of them. The first line
 /// says where it is from.
-pub fn tls(place: &Place) -> Result<(), Error> {
+pub fn tls(place: &Place, form: Form) -> Result<(), Error> {
     let config = config_of(place)?;
     let running = running(&config.data);
     if let Some(addr) = running.as_ref().and_then(|running| running.metrics) {
-        let report = ask(addr).map_err(|error| {
+        let path = match form {
+            Form::Text => "/tls",
+            Form::Json => "/tls.json",
+        };
+        let report = ask(addr, path).map_err(|error| {
             Error::new(
-                format!("the running server did not answer on http://{addr}/tls: {error}"),
+                format!("the running server did not answer on http://{addr}{path}: {error}"),
                 "look whether it is alive: its log, and /health at the same address",
             )
         })?;
-        return say(&format!(
-            "asked the running server, http://{addr}/tls\n\n{report}"
-        ));
+        return tell(
+            &format!("asked the running server, http://{addr}{path}"),
+            &report,
+            form,
+        );
     }
     let (from, why) = match (place, &running) {
         // What a server was told on its command line is written nowhere.
@@ -80,14 +95,46 @@ pub fn tls(place: &Place) -> Result<(), Error> {
                 place: listener.at.to_string(),
                 accepts: true,
                 certificates: shown_by_files(&listener.security, &config.data)?,
+                crls: ShownCrl::read_all(&listener.security.crls)?,
                 security: listener.security,
             }));
         }
     }
-    let tickets = tickets_by_config(&config.tls, &config.data);
-    let now_unix_s = clock::unix_ms() / 1_000;
-    let report = tls_report::render(&listeners, None, None, &tickets, now_unix_s);
-    say(&format!("read from {}: {why}\n\n{report}", from.display()))
+    let report = Report::new(&Facts {
+        listeners: &listeners,
+        outgoing: &ShownOutgoing::read(&config.tls)?,
+        tickets: &tickets_by_config(&config.tls, &config.data),
+        counted: None,
+        now_unix_s: clock::unix_ms() / 1_000,
+    });
+    let report = match form {
+        Form::Text => report.text(),
+        Form::Json => report.json(),
+    };
+    tell(
+        &format!("read from {}: {why}", from.display()),
+        &report,
+        form,
+    )
+}
+
+/// Says a report, and first where it is from.
+fn tell(from: &str, report: &str, form: Form) -> Result<(), Error> {
+    if form == Form::Text {
+        return say(&format!("{from}\n\n{report}"));
+    }
+    let unreadable = |error: serde_json::Error| {
+        Error::new(
+            format!("the running server's answer is no report: {error}"),
+            "look whether the server is of the same version as this program",
+        )
+    };
+    let mut report: serde_json::Value = serde_json::from_str(report).map_err(unreadable)?;
+    if let Some(fields) = report.as_object_mut() {
+        fields.insert("from".to_owned(), from.into());
+    }
+    let text = serde_json::to_string_pretty(&report).map_err(unreadable)?;
+    say(&format!("{text}\n"))
 }
 
 /// Puts a new secret of session tickets in the first place. The one before goes
@@ -158,7 +205,7 @@ fn running(data: &Path) -> Option<Running> {
 }
 
 /// The body of the answer.
-fn ask(addr: SocketAddr) -> std::io::Result<String> {
+fn ask(addr: SocketAddr, path: &str) -> std::io::Result<String> {
     // Who listens on all addresses is reached on the loopback one.
     let addr = match addr {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),
@@ -170,7 +217,7 @@ fn ask(addr: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&addr, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let request = format!("GET /tls HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
     stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;

@@ -1,14 +1,14 @@
 //! Every figure, in the text format of Prometheus, by subject: a name, a help
 //! text and where the number comes from, for each.
 
+mod connections;
 mod engine;
+mod handshakes;
 mod net;
 mod store;
 mod tls;
 
 use std::fmt::Write as _;
-
-pub(super) use tls::listener_tallies;
 
 use sip_net::CloseReason;
 
@@ -23,7 +23,9 @@ pub(super) fn render(sources: &Sources) -> String {
     engine::workers(&mut page, &snapshots);
     engine::engine(&mut page, &snapshots);
     tls::pool(&mut page, sources);
-    tls::listeners(&mut page, sources, &snapshots);
+    let counted = sources.counted(&snapshots);
+    connections::connections(&mut page, sources, &snapshots, &counted);
+    tls::shown(&mut page, &sources.tls());
     store::shared(&mut page, sources);
 
     page.gauge(

@@ -20,7 +20,7 @@ use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{Config, Domain, Fault, ListenSecurity, Tls};
 use crate::data_dir::{DataDir, refuse_readable_by_others};
 use crate::plan::PlannedListener;
-use crate::tls_report::{ListenerTls, ShownCertificate};
+use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
 use super::tickets::{Tickets, shared_secret};
 
@@ -32,6 +32,7 @@ pub(super) struct Identity {
     pub(super) client: Arc<ClientTls>,
     client_print: u64,
     shown: Vec<Option<ListenerTls>>,
+    outgoing: ShownOutgoing,
 }
 
 /// What was read for an [`Identity`], and found good.
@@ -40,6 +41,7 @@ pub(super) struct Material {
     client: ClientTlsConfig,
     client_print: u64,
     shown: Vec<Option<ListenerTls>>,
+    outgoing: ShownOutgoing,
 }
 
 impl Material {
@@ -73,6 +75,7 @@ impl Material {
                 accepts: listener.accept,
                 certificates: shown_certificates(security, &own)?,
                 security: security.clone(),
+                crls: ShownCrl::read_all(&security.crls)?,
             }));
         }
         let (client, client_print) = client_tls(&config.tls, &ca_pem)?;
@@ -82,6 +85,7 @@ impl Material {
             client,
             client_print,
             shown,
+            outgoing: ShownOutgoing::read(&config.tls)?,
         })
     }
 }
@@ -90,12 +94,7 @@ impl Identity {
     pub(super) fn new(material: Material) -> Result<Self, Error> {
         let now_unix_s = clock::unix_ms() / 1_000;
         for certificate in certificates(&material.shown) {
-            if let Some(fault) = certificate.fault_at(now_unix_s) {
-                tracing::warn!(
-                    "{}: {fault}; clients will refuse it",
-                    certificate.file.display()
-                );
-            }
+            warn_of(certificate, now_unix_s);
         }
         let listeners = material
             .listeners
@@ -109,6 +108,7 @@ impl Identity {
             client: Arc::new(client),
             client_print: material.client_print,
             shown: material.shown,
+            outgoing: material.outgoing,
         })
     }
 
@@ -121,13 +121,10 @@ impl Identity {
             .map(|certificate| certificate.der.as_slice())
             .collect();
         for certificate in certificates(&fresh.shown) {
-            let Some(fault) = certificate.fault_at(now_unix_s) else {
-                continue;
-            };
             let file = certificate.file.display();
             if held.contains(certificate.der.as_slice()) {
-                tracing::warn!("{file}: {fault}; clients will refuse it");
-            } else {
+                warn_of(certificate, now_unix_s);
+            } else if let Some(fault) = certificate.fault_at(now_unix_s) {
                 return Err(Error::new(
                     format!("the new certificate {file} cannot be used: {fault}"),
                     "put one there whose time is now; the one before stays in service",
@@ -153,12 +150,13 @@ impl Identity {
             self.client_print = fresh.client_print;
         }
         self.shown = fresh.shown;
+        self.outgoing = fresh.outgoing;
         Ok(())
     }
 
     /// What is in service, for who asks.
-    pub(super) fn shown(&self) -> Vec<Option<ListenerTls>> {
-        self.shown.clone()
+    pub(super) fn shown(&self) -> (Vec<Option<ListenerTls>>, ShownOutgoing) {
+        (self.shown.clone(), self.outgoing.clone())
     }
 }
 
@@ -344,6 +342,16 @@ fn shown_certificates(
         return Ok(vec![ShownCertificate::read(&own.certificate)?]);
     }
     Ok(given)
+}
+
+/// Tells the log of a certificate whose time is not now, or soon over.
+fn warn_of(certificate: &ShownCertificate, now_unix_s: u64) {
+    let file = certificate.file.display();
+    if let Some(fault) = certificate.fault_at(now_unix_s) {
+        tracing::warn!("{file}: {fault}; clients will refuse it");
+    } else if let Some(warning) = certificate.warning_at(now_unix_s) {
+        tracing::warn!("{file}: {warning}");
+    }
 }
 
 fn certificates(shown: &[Option<ListenerTls>]) -> impl Iterator<Item = &ShownCertificate> {

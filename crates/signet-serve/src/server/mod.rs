@@ -205,6 +205,8 @@ impl Server {
         let tickets = self.tickets.reporter(&config.tls);
         self.sources.set_tls(self.identity.shown(), tickets);
         let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
+        self.control
+            .set_peer_names(Arc::new(plan::peer_names(&config)));
         self.tracer.set(config.log.trace_sip);
         self.control.reload(Arc::new(settings));
         if let Some(first) = domains.first()

@@ -13,7 +13,7 @@ use sip_net::{
 
 use crate::config::{Config, Domain};
 use crate::data_dir::DataDir;
-use crate::metrics::Sources;
+use crate::metrics::{ShownTls, Sources};
 use crate::plan::{self, PlannedListener};
 use crate::store_link::Store;
 use crate::trace::Tracer;
@@ -78,9 +78,12 @@ impl Server {
         );
         net_config.client_tls = Some(identity.client.clone());
         net_config.handshakes = Some(handshakes.clone());
+        let peer_names = Arc::new(plan::peer_names(&config));
         let mut nets = Vec::with_capacity(workers);
         for (index, sockets) in sockets.into_iter().enumerate() {
-            nets.push(Net::new(index, net_config.clone(), sockets).map_err(thread_error)?);
+            let mut net = Net::new(index, net_config.clone(), sockets).map_err(thread_error)?;
+            net.name_peers(peer_names.clone());
+            nets.push(net);
         }
         let mailboxes: Vec<Arc<Mailbox>> = nets
             .iter()
@@ -130,7 +133,11 @@ impl Server {
             store: store.counters(),
             started_unix_s: clock::unix_ms() / 1_000,
             listeners: places(&planned, &bound),
-            tls: Mutex::new((identity.shown(), tickets.reporter(&config.tls))),
+            tls: Mutex::new(ShownTls::new(
+                identity.shown(),
+                tickets.reporter(&config.tls),
+            )),
+            client_tls: identity.client.clone(),
         });
         Ok(Self {
             source,

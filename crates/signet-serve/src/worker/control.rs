@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sip_engine::Settings;
 use sip_engine::registrar::RegistrarCounters;
 use sip_engine::shard::Counters;
+use sip_net::PeerNames;
 use sip_txn::Live;
 
 use super::Mailbox;
@@ -37,6 +38,8 @@ pub(crate) struct Figures {
 /// A worker's figures at one moment.
 #[derive(Clone, Default)]
 pub(crate) struct Snapshot {
+    /// When, by `sip_net::clock::now_ms`.
+    pub(crate) at_ms: u64,
     pub(crate) engine: Counters,
     pub(crate) transactions: sip_txn::Counters,
     pub(crate) registrar: RegistrarCounters,
@@ -51,6 +54,12 @@ pub(crate) struct Snapshot {
     pub(crate) listeners: Vec<sip_net::ListenerCounters>,
     /// TLS handshakes of connections that were opened.
     pub(crate) opened_tls: sip_net::HandshakeTally,
+    /// Connections that were opened.
+    pub(crate) opened: sip_net::ConnectionFigures,
+    /// What there was with each peer.
+    pub(crate) peers: Vec<sip_net::PeerCounters>,
+    /// Bytes that wait on connections: to be written, or for the rest of a message.
+    pub(crate) buffered_bytes: u64,
     pub(crate) own: Figures,
 }
 
@@ -60,6 +69,7 @@ pub(crate) struct Control {
     phase: AtomicU8,
     generation: AtomicU64,
     settings: Mutex<Option<Arc<Settings>>>,
+    peer_names: Mutex<Arc<PeerNames>>,
     snapshots: Vec<Mutex<Snapshot>>,
     mailboxes: Mutex<Vec<Arc<Mailbox>>>,
 }
@@ -70,6 +80,7 @@ impl Control {
             phase: AtomicU8::new(0),
             generation: AtomicU64::new(0),
             settings: Mutex::new(None),
+            peer_names: Mutex::default(),
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
             mailboxes: Mutex::default(),
         }
@@ -92,6 +103,15 @@ impl Control {
     pub(crate) fn order(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.wake_all();
+    }
+
+    /// Which peers the workers are to count by name, from the next reload on.
+    pub(crate) fn set_peer_names(&self, names: Arc<PeerNames>) {
+        *lock(&self.peer_names) = names;
+    }
+
+    pub(crate) fn peer_names(&self) -> Arc<PeerNames> {
+        lock(&self.peer_names).clone()
     }
 
     /// Gives all workers other settings.

@@ -360,6 +360,7 @@ impl Core {
                 self.parts.limits = settings.limits;
                 self.parts.retry_after_s = settings.bounds.retry_after_s;
                 self.parts.shard.reload(settings);
+                net.name_peers(control.peer_names());
             }
         }
         match control.phase() {
@@ -387,6 +388,7 @@ impl Core {
             self.is_dirty = self.parts.shard.in_flight() > 0;
             let shard = &self.parts.shard;
             let snapshot = Snapshot {
+                at_ms: now_ms,
                 engine: shard.counters().clone(),
                 transactions: *shard.transaction_counters(),
                 registrar: *shard.registrar_counters(),
@@ -399,6 +401,9 @@ impl Core {
                     .map_while(|nth| net.listener_counters(ListenerId(nth)))
                     .collect(),
                 opened_tls: *net.opened_tls(),
+                opened: net.opened_connections(),
+                peers: net.peer_counters(),
+                buffered_bytes: (net.queued_bytes() + net.kept_bytes()) as u64,
                 own: self.figures,
             };
             self.parts.control.report(self.parts.index, snapshot);

@@ -41,6 +41,15 @@ impl ConnectionFigures {
             *mine += theirs;
         }
     }
+
+    /// This many of them are older by now than when they were looked at. In
+    /// `ages` that does not show.
+    pub fn grow_older(&mut self, open: u64, by_ms: u64) {
+        self.age_ms_sum += open.saturating_mul(by_ms);
+        if open > 0 {
+            self.oldest_ms += by_ms;
+        }
+    }
 }
 
 /// When connections began.
