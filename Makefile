@@ -8,7 +8,7 @@ help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
-	@echo "make bench-load   what the load generator itself reaches, beside SIPp"
+	@echo "make bench-load   what the load generator itself reaches, beside SIPp, and what servers take at its rates"
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 
 demo:
@@ -43,7 +43,7 @@ bench: tools-bench
 	target/release/signet-bench serve $(BENCH)
 
 bench-load: tools-bench
-	$(CARGO) build --release -p signet
+	$(CARGO) build --release -p signet -p signet-bench
 	scripts/bench-load
 
 bench-tls: tools-bench

@@ -136,6 +136,7 @@ pub(crate) fn run(
                         Ok(measured) => measured,
                         Err(error) => {
                             eprintln!("{peak_name} {}: not measured: {error}", server.name());
+                            results.miss(&peak_name, server.name(), &error);
                             continue;
                         }
                     };

@@ -52,9 +52,9 @@ struct ServeArguments {
     /// Seconds of the steady stretch that is measured.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// Only the cases whose name contains this.
-    #[arg(long)]
-    only: Option<String>,
+    /// Only the cases whose name contains one of these.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Only these servers.
     #[arg(long, value_delimiter = ',', default_value = "floor,kamailio,signet")]
     servers: Vec<String>,
@@ -90,10 +90,8 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     std::fs::create_dir_all(&arguments.out)
         .map_err(|e| format!("{}: {e}", arguments.out.display()))?;
     let wanted = |case: &str| {
-        arguments
-            .only
-            .as_deref()
-            .is_none_or(|only| case.contains(only))
+        let only = &arguments.only;
+        only.is_empty() || only.iter().any(|part| case.contains(part.as_str()))
     };
     let mut results = report::Results::default();
     calls::run(arguments, &wanted, &mut results)?;

@@ -32,6 +32,15 @@ pub(crate) struct Measurement {
 #[derive(Default)]
 pub(crate) struct Results {
     rows: Vec<Measurement>,
+    missed: Vec<Missed>,
+}
+
+/// What could not be measured, and why.
+#[derive(Clone, Debug, Serialize)]
+struct Missed {
+    case: String,
+    server: String,
+    error: String,
 }
 
 #[derive(Serialize)]
@@ -43,6 +52,7 @@ struct Record<'a> {
     kernel: String,
     versions: BTreeMap<&'static str, String>,
     ratios: Vec<Ratio>,
+    not_measured: &'a [Missed],
     measurements: &'a [Measurement],
 }
 
@@ -62,6 +72,15 @@ impl Results {
         self.rows.push(row);
     }
 
+    /// Notes what could not be measured.
+    pub(crate) fn miss(&mut self, case: &str, server: &str, error: &str) {
+        self.missed.push(Missed {
+            case: case.to_owned(),
+            server: server.to_owned(),
+            error: error.to_owned(),
+        });
+    }
+
     /// Writes the measurements as an array of objects.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string_pretty(&self.rows).map_err(|e| e.to_string())?;
@@ -72,7 +91,7 @@ impl Results {
     pub(crate) fn record(&self, path: &Path) -> Result<(), String> {
         let record = Record {
             schema: 1,
-            command: "make bench".to_owned(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
             date_unix_s: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
@@ -88,6 +107,7 @@ impl Results {
                 ("sipp", first_line("sh", &["-c", "sipp -v | grep -m1 SIPp"])),
             ]),
             ratios: self.ratios(),
+            not_measured: &self.missed,
             measurements: &self.rows,
         };
         let text = serde_json::to_string_pretty(&record).map_err(|e| e.to_string())?;
