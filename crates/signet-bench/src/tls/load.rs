@@ -178,7 +178,9 @@ impl Bench<'_> {
         let _ = std::fs::remove_file(&json);
         words.extend(["--no-check-self".to_owned(), "--quiet".to_owned()]);
         words.extend(["--json".to_owned(), json.display().to_string()]);
-        let signet = self.arguments.signet.display().to_string();
+        let arguments = &self.arguments;
+        let signet = arguments.load.as_ref().unwrap_or(&arguments.signet);
+        let signet = signet.display().to_string();
         let process = if is_nice {
             Process::start_nice(LOAD_CORE, &signet, &words, &log)?
         } else {

@@ -24,9 +24,12 @@ use servers::Server;
 
 #[derive(clap::Args)]
 pub(crate) struct TlsArguments {
-    /// The server to measure, and the load.
+    /// The server to measure, and the load unless --load is another.
     #[arg(long, default_value = "target/release/signet")]
     signet: PathBuf,
+    /// Another build for the load, so that two builds of the server meet the same one.
+    #[arg(long)]
+    load: Option<PathBuf>,
     /// Where results, logs and data directories go.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
