@@ -1,5 +1,11 @@
-//! TLS handshakes on threads of their own, so that no worker waits for a
-//! private-key operation.
+//! TLS handshakes: their bounds, their turns, and threads for what is dear in
+//! them.
+//!
+//! The sockets stay with their worker, which reads and writes. What costs a
+//! private-key operation or the verification of a chain is given to a thread
+//! of the pool, so that no worker waits for it; what costs no more than a
+//! message does, a session resumed or a client's last word, the worker does
+//! itself.
 //!
 //! A storm of handshakes is met in three places. A handshake too many, of all
 //! or of one source, is refused before it is begun. The ClientHello is read
@@ -9,32 +15,26 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
 
-use mio::net::TcpStream;
-use mio::{Poll, Token};
-use rustls::pki_types::ServerName;
-use sip_msg::ConnId;
-
-use crate::conns::source;
-use crate::session::Session;
-use crate::tls::{ClientTls, HandshakeError, HandshakeFailure, ServerTls, TlsInfo};
-use crate::waker::Waker;
+use crate::tls::{HandshakeError, HandshakeFailure};
 
 mod job;
-mod worker;
+mod queue;
 
-use worker::Worker;
+pub(crate) use job::{Handshake, Side};
+pub(crate) use queue::{Away, Handshaken, Step};
+
+use queue::Queue;
 
 /// Bounds of the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct HandshakeConfig {
-    /// Threads.
+    /// Threads. Without any each worker does all of its handshakes itself: the
+    /// cheapest where nothing else is to be done meanwhile.
     pub threads: usize,
     /// Handshakes begun and not done; past it new ones are refused.
     pub handshakes_max: usize,
@@ -109,8 +109,8 @@ pub struct HandshakeCounters {
     pub cpu_us: u64,
 }
 
-/// The threads that do handshakes. Cheap to clone; they end when the last
-/// clone is dropped.
+/// The threads that compute for handshakes, and what bounds these. Cheap to
+/// clone; the threads end when the last clone is dropped.
 #[derive(Clone)]
 pub struct HandshakePool {
     inner: Arc<Inner>,
@@ -120,28 +120,21 @@ impl HandshakePool {
     /// Starts the threads.
     pub fn start(config: HandshakeConfig) -> io::Result<Self> {
         let figures = Arc::new(Figures::default());
-        let mut threads = Vec::new();
-        for index in 0..config.threads.max(1) {
-            let poll = Poll::new()?;
-            let waker = Waker::new(poll.registry(), WAKER)?;
-            let (jobs, inbox) = mpsc::channel();
-            let worker = Worker::new(poll, inbox, waker.clone(), Arc::clone(&figures), config);
-            thread::Builder::new()
-                .name(format!("handshake-{index}"))
-                .spawn(move || worker.run())?;
-            threads.push(Mailbox {
-                jobs: Mutex::new(jobs),
-                waker,
-            });
-        }
-        Ok(Self {
+        let queue = Arc::new(Queue::new(&config, Arc::clone(&figures)));
+        let pool = Self {
             inner: Arc::new(Inner {
-                threads,
-                next: AtomicUsize::new(0),
+                queue,
                 figures,
                 config,
             }),
-        })
+        };
+        for index in 0..config.threads {
+            let queue = Arc::clone(&pool.inner.queue);
+            thread::Builder::new()
+                .name(format!("handshake-{index}"))
+                .spawn(move || queue.run())?;
+        }
+        Ok(pool)
     }
 
     /// What was counted.
@@ -172,37 +165,54 @@ impl HandshakePool {
         }
     }
 
-    /// Gives a socket to the pool; no if it has too many.
-    pub(crate) fn begin(&self, job: Job) -> bool {
-        let inner = &self.inner;
-        let figures = &inner.figures;
-        if figures.under_way.fetch_add(1, Ordering::Relaxed) >= inner.config.handshakes_max as u64 {
+    /// The bounds.
+    pub(crate) fn config(&self) -> &HandshakeConfig {
+        &self.inner.config
+    }
+
+    /// Whether workers do all handshakes themselves.
+    pub(crate) fn is_without_threads(&self) -> bool {
+        self.inner.config.threads == 0
+    }
+
+    /// A place for a handshake; none if there are too many, of all or of
+    /// `source`. Handshakes that we began have no source.
+    pub(crate) fn admit(&self, source: Option<IpAddr>) -> Option<Place> {
+        let Inner {
+            figures, config, ..
+        } = &*self.inner;
+        let under_way = figures.under_way.fetch_add(1, Ordering::Relaxed);
+        let fits = under_way < config.handshakes_max as u64;
+        if !fits || source.is_some_and(|ip| !figures.enter(ip, config.per_source_max)) {
+            if fits {
+                figures.refused_source.fetch_add(1, Ordering::Relaxed);
+            }
+            figures.under_way.fetch_sub(1, Ordering::Relaxed);
             figures.count_failure(HandshakeFailure::Refused);
-            return false;
+            return None;
         }
-        let source = job.source();
-        if let Some(ip) = source
-            && !figures.enter(ip, inner.config.per_source_max)
-        {
-            figures.refused_source.fetch_add(1, Ordering::Relaxed);
-            figures.count_failure(HandshakeFailure::Refused);
-            return false;
-        }
-        let turn = inner.next.fetch_add(1, Ordering::Relaxed) % inner.threads.len().max(1);
-        if let Some(mailbox) = inner.threads.get(turn)
-            && let Ok(jobs) = mailbox.jobs.lock()
-            && jobs.send(job).is_ok()
-        {
-            drop(jobs);
-            mailbox.waker.wake();
-            return true;
-        }
-        // Its thread has ended.
-        if let Some(ip) = source {
-            figures.leave(ip);
-        }
-        figures.count_failure(HandshakeFailure::Refused);
-        false
+        Some(Place {
+            figures: Arc::clone(figures),
+            source,
+        })
+    }
+
+    /// Lets a thread do a step. Gives it back when too many wait already.
+    pub(crate) fn send(&self, step: Step) -> Result<Away, Step> {
+        self.inner.queue.push(step)
+    }
+
+    /// A worker does a step itself whose turn it is.
+    pub(crate) fn count_begun(&self, class: Class) {
+        Figures::of(&self.inner.figures.begun, class).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What a step took of a worker's processor time.
+    pub(crate) fn count_cpu(&self, cpu_ns: u64) {
+        self.inner
+            .figures
+            .cpu_ns
+            .fetch_add(cpu_ns, Ordering::Relaxed);
     }
 }
 
@@ -216,82 +226,48 @@ impl std::fmt::Debug for HandshakePool {
 
 /// What a client's handshake costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub(crate) enum Class {
     Full,
     Resumed,
 }
 
-/// A handshake to be done.
-pub(crate) struct Job {
-    pub(crate) conn: ConnId,
-    pub(crate) socket: TcpStream,
-    pub(crate) remote: SocketAddr,
-    pub(crate) side: Side,
-    pub(crate) begun: Instant,
-    pub(crate) reply: Sender<Handshaken>,
-    pub(crate) waker: Waker,
+/// A handshake's place among those under way, until it is dropped.
+pub(crate) struct Place {
+    figures: Arc<Figures>,
+    source: Option<IpAddr>,
 }
 
-impl Job {
-    /// Whose handshakes are bounded together; those that we began are not.
-    fn source(&self) -> Option<IpAddr> {
-        matches!(self.side, Side::Server(_)).then(|| source(self.remote.ip()))
+impl Place {
+    /// It succeeded.
+    pub(crate) fn count_done(&self) {
+        self.figures.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It failed.
+    pub(crate) fn count_failed(&self, error: &HandshakeError) {
+        self.figures.count_failure(error.failure);
     }
 }
 
-/// Which end of the handshake is ours.
-pub(crate) enum Side {
-    Server(Arc<ServerTls>),
-    Client {
-        tls: Arc<ClientTls>,
-        name: ServerName<'static>,
-    },
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.figures.under_way.fetch_sub(1, Ordering::Relaxed);
+        if let Some(ip) = self.source {
+            self.figures.leave(ip);
+        }
+    }
 }
-
-/// A handshake that is over.
-pub(crate) struct Handshaken {
-    pub(crate) conn: ConnId,
-    /// Whether a stored session was not taken because of its certificate.
-    pub(crate) resumption_refused: bool,
-    pub(crate) result: Result<Box<Secured>, HandshakeError>,
-}
-
-/// A connection whose handshake succeeded.
-pub(crate) struct Secured {
-    pub(crate) socket: TcpStream,
-    pub(crate) session: Session,
-    pub(crate) info: TlsInfo,
-    /// Data that came with the last message of the handshake.
-    pub(crate) plaintext: Vec<u8>,
-    /// The beginning of a record.
-    pub(crate) sealed: Vec<u8>,
-}
-
-const WAKER: Token = Token(usize::MAX);
 
 struct Inner {
-    threads: Vec<Mailbox>,
-    next: AtomicUsize,
+    queue: Arc<Queue>,
     figures: Arc<Figures>,
     config: HandshakeConfig,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for mut mailbox in self.threads.drain(..) {
-            // Without a sender the thread ends.
-            let (unused, _) = mpsc::channel();
-            if let Ok(jobs) = mailbox.jobs.get_mut() {
-                *jobs = unused;
-            }
-            mailbox.waker.wake();
-        }
+        self.queue.close();
     }
-}
-
-struct Mailbox {
-    jobs: Mutex<Sender<Job>>,
-    waker: Waker,
 }
 
 #[derive(Default)]
@@ -339,7 +315,6 @@ impl Figures {
     }
 
     fn count_failure(&self, failure: HandshakeFailure) {
-        self.under_way.fetch_sub(1, Ordering::Relaxed);
         if let Some(figure) = self.failed.get(failure as usize) {
             figure.fetch_add(1, Ordering::Relaxed);
         }

@@ -27,7 +27,7 @@ mod backoff;
 mod close;
 mod gather;
 mod open;
-mod secure;
+pub(crate) mod secure;
 mod send;
 mod turn;
 
@@ -109,6 +109,7 @@ impl Net {
                 buffers: Default::default(),
                 scratch: vec![0; READ_BYTES],
                 turn_bytes: 0,
+                turn_cost: 0,
                 queued_bytes: 0,
                 kept_bytes: 0,
             },
@@ -161,6 +162,7 @@ impl Net {
         if result.is_ok() {
             self.waker.woken();
             self.shared.turn_bytes = 0;
+            self.shared.turn_cost = 0;
             let spare = std::mem::take(&mut self.turns);
             let mut turns = std::mem::replace(&mut self.again, spare);
             for token in turns.drain(..) {

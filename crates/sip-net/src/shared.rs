@@ -22,6 +22,8 @@ pub(crate) struct Shared {
     pub(crate) scratch: Vec<u8>,
     /// Bytes read from streams in this turn.
     pub(crate) turn_bytes: usize,
+    /// What the handshakes of this turn cost, in resumptions.
+    pub(crate) turn_cost: u32,
     /// Bytes queued to be written, and bytes of unfinished messages.
     pub(crate) queued_bytes: usize,
     pub(crate) kept_bytes: usize,

@@ -10,6 +10,7 @@ use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
+use crate::net::secure::Pending;
 use crate::proven;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
@@ -27,7 +28,7 @@ const COOKIES_KEPT: usize = 16;
 pub(crate) enum State {
     /// The connection is being opened.
     Connecting,
-    /// The socket is with the handshake pool.
+    /// Its TLS handshake is under way.
     Handshaking,
     /// It carries messages.
     Open,
@@ -43,7 +44,7 @@ pub(crate) enum State {
 pub(crate) struct Conn {
     pub(crate) flow: Flow,
     pub(crate) state: State,
-    /// `None` while the handshake pool has it.
+    /// `None` until it is registered.
     pub(crate) socket: Option<TcpStream>,
     pub(crate) session: Option<Session>,
     pub(crate) framing: Framing,
@@ -66,6 +67,8 @@ pub(crate) struct Conn {
     pub(crate) peer: u16,
     /// When it began.
     pub(crate) begun_at_ms: u64,
+    /// Its handshake, while that lasts.
+    pub(crate) handshake: Option<Box<Pending>>,
     /// What came of its handshake.
     pub(crate) tls: Option<Box<TlsInfo>>,
     /// The unfinished message.
@@ -120,6 +123,7 @@ impl Conn {
             client_tls: None,
             peer: 0,
             begun_at_ms: now_ms,
+            handshake: None,
             tls: None,
             partial: Vec::new(),
             sealed: Vec::new(),
@@ -171,18 +175,20 @@ impl Conn {
         }
     }
 
-    /// Takes over what the handshake pool made.
+    /// Takes over what the handshake made: a session, the beginning of a
+    /// record, and what the socket had no room for.
     pub(crate) fn secure(
         &mut self,
-        socket: TcpStream,
         session: Session,
         info: TlsInfo,
         sealed: Vec<u8>,
+        unsent: Vec<u8>,
         shared: &mut Shared,
     ) {
-        self.socket = Some(socket);
         self.session = Some(session);
         self.tls = Some(Box::new(info));
+        shared.queued_bytes += unsent.len();
+        self.wire = unsent;
         self.keep_whole(sealed, true, shared);
     }
 
@@ -262,6 +268,28 @@ impl Conn {
             queue.drain(..self.written);
             self.written = 0;
         }
+        Ok(())
+    }
+
+    /// Writes `bytes` past the queue, and removes what was written.
+    pub(crate) fn write_out(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else {
+            return Ok(());
+        };
+        let mut written = 0;
+        while !self.blocked
+            && let Some(rest) = bytes.get(written..)
+            && !rest.is_empty()
+        {
+            match socket.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => written += len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.drain(..written);
         Ok(())
     }
 

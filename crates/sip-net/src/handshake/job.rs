@@ -1,168 +1,165 @@
-//! One handshake, from its first byte to its last.
+//! One handshake, from its first byte to its last: what came goes in, what is
+//! to be sent comes out.
 
-use std::io::{self, Read, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use mio::net::TcpStream;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
-use sip_msg::ConnId;
-use socket2::SockRef;
-use wheel::TimerId;
 
-use super::worker::{Source, micros};
-use super::{Class, HandshakeError, HandshakeFailure, Handshaken, Job, Side};
+use super::{Class, HandshakeError, HandshakeFailure};
 use crate::session::Session;
-use crate::tls::context::Context;
+use crate::sys::thread_cpu_time;
+use crate::tls::context::{self, Context};
 use crate::tls::hello::{self, Hello};
 use crate::tls::server_sessions::check_resumed;
-use crate::tls::{ClientResumption, ClientTls, Resumption, ServerSide, TlsInfo, TlsVersion};
-use crate::waker::Waker;
+use crate::tls::{
+    ClientResumption, ClientTls, Resumption, ServerSide, ServerTls, TlsInfo, TlsVersion,
+};
 
 /// Bytes of a handshake that wait for more of them; a certificate chain may
 /// be long, but not longer.
-const INPUT_MAX: usize = 96 * 1024;
-/// Reads of one socket before the others have their turn.
-const READS_MAX: usize = 8;
+pub(crate) const INPUT_MAX: usize = 96 * 1024;
 
 /// A handshake under way.
-pub(super) struct Handshake {
-    pub(super) conn: ConnId,
-    pub(super) serial: u64,
-    pub(super) socket: TcpStream,
-    pub(super) source: Source,
-    pub(super) stage: Stage,
+pub(crate) struct Handshake {
     side: Ours,
     /// `None` until its turn.
     session: Option<Session>,
-    pub(super) context: Context,
-    pub(super) reply: Sender<Handshaken>,
-    pub(super) waker: Waker,
-    pub(super) input: Vec<u8>,
-    output: Vec<u8>,
-    pub(super) plaintext: Vec<u8>,
-    pub(super) timer: TimerId,
-    pub(super) begun: Instant,
+    context: Context,
+    /// What came and is not done with.
+    pub(crate) input: Vec<u8>,
+    /// What is to be sent.
+    pub(crate) output: Vec<u8>,
+    /// Data that came with the last message of the handshake.
+    pub(crate) plaintext: Vec<u8>,
+    /// Whether it is done.
+    pub(crate) established: bool,
+    /// Whether the peer said that it sends no more.
+    pub(crate) peer_closed: bool,
+    begun: Instant,
     queued_us: u64,
-    pub(super) cpu_ns: u64,
+    cpu_ns: u64,
 }
 
-/// Where a handshake stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    /// The ClientHello is awaited.
-    Hello,
-    /// It waits for its turn.
-    Queued(Class),
-    /// It is under way.
-    Running,
-}
-
-/// Which end is ours.
-enum Ours {
-    Server(Arc<ServerSide>),
+/// Which end of the handshake is ours.
+pub(crate) enum Side {
+    Server(Arc<ServerTls>),
     Client {
         tls: Arc<ClientTls>,
-        remote: std::net::SocketAddr,
         name: ServerName<'static>,
     },
 }
 
-/// What came of driving a handshake.
-pub(super) enum Outcome {
-    Waits,
-    Again,
-    /// The ClientHello was read.
-    Queue(Class),
-    Done,
-    Cut,
-    Failed(HandshakeError),
+enum Ours {
+    Server(Arc<ServerSide>),
+    Client {
+        tls: Arc<ClientTls>,
+        remote: SocketAddr,
+        name: ServerName<'static>,
+    },
 }
 
 impl Handshake {
-    pub(super) fn new(job: Job, serial: u64) -> Self {
-        let source = job.source();
-        let (side, stage) = match job.side {
-            Side::Server(tls) => (Ours::Server(tls.side()), Stage::Hello),
-            Side::Client { tls, name } => {
-                let remote = job.remote;
-                (Ours::Client { tls, remote, name }, Stage::Running)
-            }
+    pub(crate) fn new(side: Side, remote: SocketAddr) -> Self {
+        let side = match side {
+            Side::Server(tls) => Ours::Server(tls.side()),
+            Side::Client { tls, name } => Ours::Client { tls, remote, name },
         };
         Self {
-            conn: job.conn,
-            serial,
-            socket: job.socket,
-            source,
-            stage,
             side,
             session: None,
             context: Context::default(),
-            reply: job.reply,
-            waker: job.waker,
             input: Vec::new(),
             output: Vec::new(),
             plaintext: Vec::new(),
-            timer: TimerId::NONE,
-            begun: job.begun,
+            established: false,
+            peer_closed: false,
+            begun: Instant::now(),
             queued_us: 0,
             cpu_ns: 0,
         }
     }
 
     /// Its turn has come.
-    pub(super) fn have_turn(&mut self) {
-        self.stage = Stage::Running;
+    pub(crate) fn have_turn(&mut self) {
         self.queued_us = micros(self.begun.elapsed());
     }
 
-    /// The socket is to end without a farewell, and at once.
-    pub(super) fn reset(&mut self) {
-        let _ = SockRef::from(&self.socket).set_linger(Some(Duration::ZERO));
+    /// Whether anything was computed for it.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.session.is_some()
     }
 
-    pub(super) fn drive(&mut self, scratch: &mut [u8]) -> Outcome {
-        match self.stage {
-            Stage::Hello => self.read_hello(scratch),
-            // Who goes away while waiting gives his place to another.
-            Stage::Queued(_) => match self.socket.peek(&mut [0]) {
-                Ok(1..) => Outcome::Waits,
-                Err(error) if is_passing(&error) => Outcome::Waits,
-                _ => Outcome::Cut,
-            },
-            Stage::Running => {
-                let mut context = std::mem::take(&mut self.context);
-                let outcome = context.within(|| self.run(scratch));
-                self.context = context;
-                outcome
-            }
+    /// What a client's handshake will cost, by its ClientHello; `None` until
+    /// that is whole.
+    pub(crate) fn class(&self) -> Option<Class> {
+        match hello::read(&self.input) {
+            hello::Read::More => None,
+            hello::Read::Hello(hello) if self.resumes(&hello) => Some(Class::Resumed),
+            // What may be a ClientHello costs as one.
+            hello::Read::Hello(_) | hello::Read::Other => Some(Class::Full),
         }
     }
 
-    fn read_hello(&mut self, scratch: &mut [u8]) -> Outcome {
-        for _ in 0..READS_MAX {
-            match hello::read(&self.input) {
-                hello::Read::More => {}
-                hello::Read::Hello(hello) => {
-                    let class = if self.resumes(&hello) {
-                        Class::Resumed
-                    } else {
-                        Class::Full
-                    };
-                    return Outcome::Queue(class);
-                }
-                // What may be a ClientHello costs as one.
-                hello::Read::Other => return Outcome::Queue(Class::Full),
-            }
-            match self.read(scratch) {
-                Received::Bytes => {}
-                Received::Nothing => return Outcome::Waits,
-                Received::End => return Outcome::Cut,
-            }
+    /// Whether the next step, of a handshake that was begun, computes nothing
+    /// with a key that is not shared.
+    pub(crate) fn is_light(&self) -> bool {
+        let (Ours::Server(side), Some(session)) = (&self.side, &self.session) else {
+            return false;
+        };
+        let version = session.negotiated().map(|(version, ..)| version);
+        session.is_resumed() || (version == Some(TlsVersion::V13) && side.gate.verifier.is_none())
+    }
+
+    /// Whether a stored session was not taken because of its certificate.
+    pub(crate) fn is_resumption_refused(&self) -> bool {
+        self.context.refused.is_some()
+    }
+
+    /// Takes what came, as far as it goes; gives also what that took of the
+    /// processor, in nanoseconds.
+    pub(crate) fn step(&mut self) -> (Result<(), HandshakeError>, u64) {
+        let before = thread_cpu_time().unwrap_or_default();
+        let mut context = std::mem::take(&mut self.context);
+        let result = context.within(|| self.advance());
+        self.context = context;
+        let after = thread_cpu_time().unwrap_or_default();
+        let cpu_ns = u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(0);
+        self.cpu_ns += cpu_ns;
+        (result, cpu_ns)
+    }
+
+    /// An error, with what the handshake took until then.
+    pub(crate) fn account(&self, error: HandshakeError) -> HandshakeError {
+        HandshakeError {
+            wall_us: micros(self.begun.elapsed()),
+            cpu_us: self.cpu_ns / 1_000,
+            ..error
         }
-        Outcome::Again
+    }
+
+    fn advance(&mut self) -> Result<(), HandshakeError> {
+        if self.session.is_none() {
+            self.start()
+                .map_err(|error| HandshakeError::of(&error, &[]))?;
+        }
+        let broken = HandshakeError::new(HandshakeFailure::Broken);
+        let session = self.session.as_mut().ok_or(broken)?;
+        let plaintext = &mut self.plaintext;
+        let progress = session
+            .receive(&mut self.input, &mut self.output, &mut |data| {
+                plaintext.extend_from_slice(data)
+            })
+            .map_err(|error| HandshakeError::of(&error, &self.output))?;
+        self.input.drain(..progress.consumed);
+        if self.input.len() > INPUT_MAX {
+            return Err(broken);
+        }
+        self.established |= progress.established;
+        self.peer_closed |= progress.peer_closed;
+        Ok(())
     }
 
     /// Whether a client resumes a session that we know: tickets are opened,
@@ -190,61 +187,6 @@ impl Handshake {
                 .is_some_and(|sessions| sessions.knows(hello.session_id))
     }
 
-    fn run(&mut self, scratch: &mut [u8]) -> Outcome {
-        if self.session.is_none() {
-            // For a client that went away while it waited nothing is computed.
-            if matches!(self.side, Ours::Server(_)) && matches!(self.read(scratch), Received::End) {
-                return Outcome::Cut;
-            }
-            if let Err(error) = self.start() {
-                return Outcome::Failed(HandshakeError::of(&error, &[]));
-            }
-        }
-        for _ in 0..READS_MAX {
-            let Some(session) = &mut self.session else {
-                return Outcome::Cut;
-            };
-            let plaintext = &mut self.plaintext;
-            let result = session.receive(&mut self.input, &mut self.output, &mut |data| {
-                plaintext.extend_from_slice(data)
-            });
-            let progress = match result {
-                Ok(progress) => progress,
-                Err(error) => {
-                    let error = HandshakeError::of(&error, &self.output);
-                    // The alert, as far as the socket takes it.
-                    let _ = self.write();
-                    let _ = self.socket.shutdown(std::net::Shutdown::Write);
-                    // A socket that is closed with unread bytes in it resets
-                    // the connection, and the alert may be lost with it.
-                    for _ in 0..READS_MAX {
-                        if !matches!(self.socket.read(scratch), Ok(1..)) {
-                            break;
-                        }
-                    }
-                    return Outcome::Failed(error);
-                }
-            };
-            self.input.drain(..progress.consumed);
-            if self.input.len() > INPUT_MAX {
-                return Outcome::Failed(HandshakeError::new(HandshakeFailure::Broken));
-            }
-            match self.write() {
-                Err(_) => return Outcome::Cut,
-                Ok(false) => return Outcome::Waits,
-                Ok(true) if progress.established => return Outcome::Done,
-                Ok(true) if progress.peer_closed => return Outcome::Cut,
-                Ok(true) => {}
-            }
-            match self.read(scratch) {
-                Received::Bytes => {}
-                Received::Nothing => return Outcome::Waits,
-                Received::End => return Outcome::Cut,
-            }
-        }
-        Outcome::Again
-    }
-
     /// Makes the session. A client's ClientHello is ready with it.
     fn start(&mut self) -> Result<(), rustls::Error> {
         let session = match &self.side {
@@ -261,16 +203,16 @@ impl Handshake {
                     hello::Read::Hello(hello) => !hello.ticket.is_empty(),
                     _ => false,
                 };
-                crate::tls::context::current(|context| {
+                context::current(|context| {
                     if context.found == Some(Resumption::SessionId) && offered {
                         context.found = Some(Resumption::Ticket);
                     }
                 });
-                let by_id = crate::tls::context::current(|context| context.found)
-                    == Some(Resumption::SessionId);
+                let by_id =
+                    context::current(|context| context.found) == Some(Resumption::SessionId);
                 if by_id && tls.resumption() == ClientResumption::Tickets {
                     tls.forget_tls12(*remote, name);
-                    crate::tls::context::current(|context| context.found = None);
+                    context::current(|context| context.found = None);
                     self.output.clear();
                     session = client_session(&config, name, &mut self.output)?;
                 }
@@ -282,7 +224,7 @@ impl Handshake {
     }
 
     /// What became of a handshake that is done.
-    pub(super) fn finish(&mut self) -> Result<(Session, TlsInfo), HandshakeError> {
+    pub(crate) fn finish(&mut self) -> Result<(Session, TlsInfo), HandshakeError> {
         let broken = HandshakeError::new(HandshakeFailure::Broken);
         let session = self.session.take().ok_or(broken)?;
         let (version, suite, group) = session.negotiated().ok_or(broken)?;
@@ -318,60 +260,16 @@ impl Handshake {
             suite,
             group,
             resumed,
-            wall_us: 0,
+            wall_us: micros(self.begun.elapsed()),
             queued_us: self.queued_us,
-            cpu_us: 0,
+            cpu_us: self.cpu_ns / 1_000,
         };
         Ok((session, info))
     }
-
-    fn read(&mut self, scratch: &mut [u8]) -> Received {
-        loop {
-            return match self.socket.read(scratch) {
-                Ok(0) => Received::End,
-                Ok(len) => {
-                    self.input
-                        .extend_from_slice(scratch.get(..len).unwrap_or_default());
-                    Received::Bytes
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Received::Nothing,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(_) => Received::End,
-            };
-        }
-    }
-
-    /// Writes what is to be sent; gives whether all was.
-    fn write(&mut self) -> io::Result<bool> {
-        let mut written = 0;
-        while let Some(rest) = self.output.get(written..)
-            && !rest.is_empty()
-        {
-            match self.socket.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(len) => written += len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.output.drain(..written);
-        Ok(self.output.is_empty())
-    }
 }
 
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
-}
-
-/// What came of a read.
-enum Received {
-    Bytes,
-    Nothing,
-    End,
+fn micros(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn client_session(

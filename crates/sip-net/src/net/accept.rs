@@ -12,7 +12,6 @@ use super::open::register;
 use super::{Net, Owed};
 use crate::config::{BoundListener, Framing, NetConfig};
 use crate::conns::CONNS_MAX;
-use crate::handshake::Side;
 use crate::shared::Due;
 use crate::stream::{Conn, State};
 use crate::tls::ServerTls;
@@ -176,7 +175,7 @@ impl Net {
         listener.counters.accepted += 1;
         counters.connections += 1;
         match tls {
-            Some(tls) => self.begin_handshake(id, socket, Side::Server(tls)),
+            Some(tls) => self.begin_server_handshake(id, socket, tls),
             None => {
                 if register(self.poll.registry(), &mut socket, id).is_err() {
                     self.drop_conn(id, CloseReason::Refused);

@@ -12,9 +12,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::{FIRST_CONN, Net, Owed};
 use crate::config::PEER_TIMEOUT;
 use crate::conns::{self, CONNS_MAX};
-use crate::handshake::Side;
 use crate::stream::{Conn, State};
-use crate::{ClientTls, CloseReason, SendError, sys, tls};
+use crate::{ClientTls, CloseReason, NetEvent, SendError, sys, tls};
 
 impl Net {
     /// Opens a connection of its own, whether or not there is one already.
@@ -89,7 +88,7 @@ impl Net {
     }
 
     /// A connection that is being opened is up, or is not.
-    pub(super) fn handle_connected(&mut self, id: ConnId) {
+    pub(super) fn handle_connected(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -114,17 +113,12 @@ impl Net {
         let name = tls::server_name(conn.tls_name.as_deref(), conn.flow.remote.ip());
         let own = conn.client_tls.as_ref();
         let tls = own.or(self.shared.config.client_tls.as_ref()).cloned();
-        let (Some(name), Some(tls), Some(mut socket)) = (name, tls, conn.socket.take()) else {
+        let (Some(name), Some(tls)) = (name, tls) else {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         };
         conn.state = State::Handshaking;
-        conn.deadline_ms = u64::MAX;
-        if self.poll.registry().deregister(&mut socket).is_err() {
-            self.drop_conn(id, CloseReason::Handshake);
-            return;
-        }
-        self.begin_handshake(id, socket, Side::Client { tls, name });
+        self.begin_client_handshake(id, tls, name, on_event);
     }
 
     /// A connection carries messages from now on.

@@ -1,103 +1,428 @@
-//! TLS handshakes: given to the pool, and taken back when they are over.
+//! TLS handshakes: read, computed here or by a thread of the pool, written.
 
-use std::time::Instant;
+use std::io::{self, Read};
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use mio::Token;
 use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
 use sip_msg::ConnId;
+use socket2::SockRef;
 
 use super::open::register;
 use super::send::mark_dirty;
-use super::{Net, Owed};
-use crate::handshake::{Job, Side};
+use super::turn::Ready;
+use super::{FIRST_CONN, Net, Owed};
+use crate::conns::{self, source};
+use crate::handshake::{Away, Class, Handshake, Place, Side, Step};
+use crate::stream::Conn;
+use crate::tls::{ClientTls, ServerTls};
 use crate::{
     CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, PeerIdentity,
 };
 
+/// What the handshakes of one turn may cost a worker, in resumptions. What
+/// more there is waits for the next turn, or for a thread.
+const TURN_COST: u32 = 32;
+/// What a full handshake costs, in resumptions, where the worker does it.
+const FULL_COST: u32 = 4;
+/// Reads of one socket before the others have their turn.
+const READS_MAX: usize = 8;
+
+/// A connection's handshake while it lasts.
+pub(crate) struct Pending {
+    place: Place,
+    begun: Instant,
+    /// `None` while a thread has it.
+    handshake: Option<Box<Handshake>>,
+    away: Option<Away>,
+    /// Whether the socket became readable in the meantime.
+    readable: bool,
+}
+
+/// How a handshake stands after a step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    /// More must come from the peer.
+    Waits,
+    /// A thread has it.
+    Away,
+    /// It is over, well or not.
+    Over,
+}
+
 impl Net {
-    pub(super) fn begin_handshake(&mut self, id: ConnId, socket: TcpStream, side: Side) {
-        let Some(conn) = self.conns.get(id) else {
+    /// An accepted socket begins its handshake.
+    pub(super) fn begin_server_handshake(
+        &mut self,
+        id: ConnId,
+        mut socket: TcpStream,
+        tls: Arc<ServerTls>,
+    ) {
+        let Some(remote) = self.conns.get(id).map(|conn| conn.flow.remote) else {
             return;
         };
-        let (reply, waker) = (self.handshakes.clone(), self.waker.clone());
-        let job = Job {
-            conn: id,
-            socket,
-            remote: conn.flow.remote,
-            side,
-            begun: Instant::now(),
-            reply,
-            waker,
-        };
-        let begun = match &self.shared.config.handshakes {
-            Some(pool) => pool.begin(job),
-            None => false,
-        };
-        if !begun {
-            let error = HandshakeError::new(HandshakeFailure::Refused);
-            self.handshake_failed(id, error);
+        if !self.begin_handshake(id, Side::Server(tls), Some(source(remote.ip()))) {
+            return;
+        }
+        if register(self.poll.registry(), &mut socket, id).is_err() {
+            self.drop_conn(id, CloseReason::Refused);
+        } else if let Some(conn) = self.conns.get_mut(id) {
+            conn.socket = Some(socket);
         }
     }
 
-    /// Takes back the sockets whose handshakes are over.
+    /// A connection that was opened begins its handshake.
+    pub(super) fn begin_client_handshake(
+        &mut self,
+        id: ConnId,
+        tls: Arc<ClientTls>,
+        name: ServerName<'static>,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) {
+        if self.begin_handshake(id, Side::Client { tls, name }, None) {
+            self.go_on(id, on_event);
+        }
+    }
+
+    fn begin_handshake(
+        &mut self,
+        id: ConnId,
+        side: Side,
+        source: Option<std::net::IpAddr>,
+    ) -> bool {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        let pool = self.shared.config.handshakes.as_ref();
+        let Some((pool, place)) = pool.and_then(|pool| Some((pool, pool.admit(source)?))) else {
+            self.handshake_failed(id, HandshakeError::new(HandshakeFailure::Refused));
+            return false;
+        };
+        let config = pool.config();
+        let wait_ms = match source {
+            Some(_) => config.hello_timeout_ms.min(config.timeout_ms),
+            None => config.timeout_ms,
+        };
+        conn.deadline_ms = self.shared.now_ms.saturating_add(wait_ms);
+        conn.handshake = Some(Box::new(Pending {
+            place,
+            begun: Instant::now(),
+            handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
+            away: None,
+            readable: false,
+        }));
+        conn.arm(&mut self.shared);
+        true
+    }
+
+    /// The kernel, or the turn before, says something of a socket whose
+    /// handshake is under way.
+    pub(super) fn drive_handshake(
+        &mut self,
+        id: ConnId,
+        ready: Ready,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
+        conn.ending |= ready.ending;
+        let ending = conn.ending || ready.error;
+        let unblocked = ready.writable && conn.unblock();
+        let Some(mut pending) = conn.handshake.take() else {
+            return;
+        };
+        let mut cut = false;
+        match &mut pending.handshake {
+            Some(handshake) => {
+                cut |= unblocked && conn.write_out(&mut handshake.output).is_err();
+                // For a client that went away nothing is computed.
+                cut |= ending && !handshake.is_begun();
+            }
+            None => {
+                pending.readable |= ready.readable || ending;
+                // Who goes away while waiting gives his place to another.
+                cut |= ending && pending.away.as_ref().is_some_and(Away::is_waiting);
+            }
+        }
+        let reads = pending.handshake.is_some() && (ready.readable || ending);
+        conn.handshake = Some(pending);
+        if cut {
+            self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
+        } else if reads && self.shared.turn_cost >= TURN_COST {
+            self.drive_again(id);
+        } else if reads {
+            self.read_handshake(id, on_event);
+        }
+    }
+
+    /// Takes back the handshakes that were with threads.
     pub(super) fn handle_handshakes(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
         while let Ok(handshaken) = self.handshaken.try_recv() {
             let id = handshaken.conn;
-            if self.conns.get(id).is_none() {
-                continue;
-            }
-            if handshaken.resumption_refused {
-                self.tally(id, |tally| tally.resumptions_refused += 1);
-            }
-            let mut secured = match handshaken.result {
-                Ok(secured) => secured,
-                Err(error) => {
-                    self.handshake_failed(id, error);
-                    continue;
-                }
-            };
-            if self.conns.meter.knows_names()
-                && let Some(chain) = secured.session.peer_certificates()
-                && let Some(peer) = chain.first().and_then(|der| PeerIdentity::from_der(der))
-            {
-                self.conns.prove(id, &peer.domains);
-            }
-            self.tally(id, |tally| tally.count(&secured.info));
-            let Some(conn) = self.conns.get_mut(id) else {
+            let Some(pending) = self.pending(id) else {
                 continue;
             };
-            let counters = &mut self.shared.counters;
-            let resumed = u64::from(secured.info.resumed.is_some());
-            if conn.opened {
-                counters.handshakes_out += 1;
-                counters.handshakes_out_resumed += resumed;
-            } else {
-                counters.handshakes_in += 1;
-                counters.handshakes_in_resumed += resumed;
-                let listener = usize::from(conn.flow.listener.0);
-                if let Some(listener) = self.listeners.get_mut(listener) {
-                    listener.counters.handshakes += 1;
-                    listener.counters.resumed += resumed;
-                }
+            pending.handshake = Some(handshaken.handshake);
+            pending.away = None;
+            let readable = std::mem::take(&mut pending.readable);
+            match self.take_step(id, handshaken.result, on_event) {
+                Stand::Waits if readable => self.read_handshake(id, on_event),
+                Stand::Over if readable => self.drive_again(id),
+                _ => {}
             }
-            if register(self.poll.registry(), &mut secured.socket, id).is_err() {
-                self.drop_conn(id, CloseReason::Broken);
-                continue;
-            }
-            conn.secure(
-                secured.socket,
-                secured.session,
-                secured.info,
-                secured.sealed,
-                &mut self.shared,
-            );
-            self.handle_open(id);
             self.tell(on_event);
-            if let Some(conn) = self.conns.get_mut(id) {
-                conn.take_early(&secured.plaintext, &mut self.shared, on_event);
-                if conn.unsent_bytes() > 0 {
-                    mark_dirty(conn, &mut self.dirty);
+        }
+    }
+
+    /// It took too long.
+    pub(super) fn handshake_timed_out(&mut self, id: ConnId) {
+        self.end_handshake(id, HandshakeError::new(HandshakeFailure::TimedOut));
+    }
+
+    fn pending(&mut self, id: ConnId) -> Option<&mut Pending> {
+        self.conns.get_mut(id)?.handshake.as_deref_mut()
+    }
+
+    /// Reads what came and goes on with it.
+    fn read_handshake(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) {
+        for _ in 0..READS_MAX {
+            let Some(conn) = self.conns.get_mut(id) else {
+                return;
+            };
+            let ending = conn.ending;
+            let heard = match (&mut conn.socket, conn.handshake.as_deref_mut()) {
+                (Some(socket), Some(pending)) => match &mut pending.handshake {
+                    Some(handshake) => read(socket, &mut self.shared.scratch, &mut handshake.input),
+                    None => return,
+                },
+                _ => return,
+            };
+            let more = match heard {
+                Heard::Bytes { full } => full || ending,
+                Heard::Nothing => return,
+                Heard::End => {
+                    self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
+                    return;
+                }
+            };
+            match self.go_on(id, on_event) {
+                Stand::Waits if more => {}
+                Stand::Waits => return,
+                Stand::Away => {
+                    if let Some(pending) = self.pending(id) {
+                        pending.readable |= more;
+                    }
+                    return;
+                }
+                Stand::Over => {
+                    if more {
+                        self.drive_again(id);
+                    }
+                    return;
                 }
             }
+        }
+        self.drive_again(id);
+    }
+
+    /// The next turn looks at the socket again.
+    fn drive_again(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !std::mem::replace(&mut conn.again, true)
+        {
+            self.again.push(Token(FIRST_CONN + conns::place(id)));
+        }
+    }
+
+    /// Does the next step of a handshake, or lets a thread do it.
+    fn go_on(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) -> Stand {
+        let now_ms = self.shared.now_ms;
+        let Some(conn) = self.conns.get_mut(id) else {
+            return Stand::Over;
+        };
+        let Some(pending) = conn.handshake.as_deref_mut() else {
+            return Stand::Over;
+        };
+        let Some(mut handshake) = pending.handshake.take() else {
+            return Stand::Away;
+        };
+        let Some(pool) = &self.shared.config.handshakes else {
+            self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+            return Stand::Over;
+        };
+        let class = if conn.opened || handshake.is_begun() {
+            None
+        } else {
+            let Some(class) = handshake.class() else {
+                pending.handshake = Some(handshake);
+                return Stand::Waits;
+            };
+            conn.deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
+            Some(class)
+        };
+        let light = match class {
+            Some(Class::Resumed) => self.shared.turn_cost < TURN_COST,
+            Some(Class::Full) => false,
+            None => handshake.is_light(),
+        };
+        if light || pool.is_without_threads() {
+            if let Some(class) = class {
+                handshake.have_turn();
+                pool.count_begun(class);
+            }
+            self.shared.turn_cost += if light { 1 } else { FULL_COST };
+            let (result, cpu_ns) = handshake.step();
+            pool.count_cpu(cpu_ns);
+            pending.handshake = Some(handshake);
+            return self.take_step(id, result, on_event);
+        }
+        let step = Step {
+            conn: id,
+            handshake,
+            class,
+            reply: self.handshakes.clone(),
+            waker: self.waker.clone(),
+        };
+        match pool.send(step) {
+            Ok(away) => {
+                pending.away = Some(away);
+                Stand::Away
+            }
+            Err(step) => {
+                pending.handshake = Some(step.handshake);
+                // Without a farewell, and at once.
+                if let Some(socket) = &conn.socket {
+                    let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+                }
+                self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
+                Stand::Over
+            }
+        }
+    }
+
+    /// Takes what came of a step.
+    fn take_step(
+        &mut self,
+        id: ConnId,
+        result: Result<(), HandshakeError>,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> Stand {
+        let Some(conn) = self.conns.get_mut(id) else {
+            return Stand::Over;
+        };
+        let Some(mut pending) = conn.handshake.take() else {
+            return Stand::Over;
+        };
+        let Some(handshake) = &mut pending.handshake else {
+            conn.handshake = Some(pending);
+            return Stand::Away;
+        };
+        let written = conn.write_out(&mut handshake.output);
+        let error = match (result, written) {
+            (Err(error), _) => {
+                say_farewell(conn, &mut self.shared.scratch);
+                error
+            }
+            (Ok(()), Err(_)) => HandshakeError::new(HandshakeFailure::Cut),
+            (Ok(()), Ok(())) if handshake.established => {
+                let handshake = pending.handshake.take();
+                match handshake.map(|handshake| self.complete(id, &pending, *handshake, on_event)) {
+                    Some(Err(error)) => error,
+                    _ => return Stand::Over,
+                }
+            }
+            (Ok(()), Ok(())) if handshake.peer_closed => HandshakeError::new(HandshakeFailure::Cut),
+            (Ok(()), Ok(())) => {
+                conn.handshake = Some(pending);
+                return Stand::Waits;
+            }
+        };
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.handshake = Some(pending);
+        }
+        self.end_handshake(id, error);
+        Stand::Over
+    }
+
+    /// A handshake is done: the connection carries data.
+    fn complete(
+        &mut self,
+        id: ConnId,
+        pending: &Pending,
+        mut handshake: Handshake,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> Result<(), HandshakeError> {
+        self.count_refused_resumption(id, &handshake);
+        let (session, info) = handshake
+            .finish()
+            .map_err(|error| handshake.account(error))?;
+        pending.place.count_done();
+        if self.conns.meter.knows_names()
+            && let Some(chain) = session.peer_certificates()
+            && let Some(peer) = chain.first().and_then(|der| PeerIdentity::from_der(der))
+        {
+            self.conns.prove(id, &peer.domains);
+        }
+        self.tally(id, |tally| tally.count(&info));
+        let Some(conn) = self.conns.get_mut(id) else {
+            return Ok(());
+        };
+        let counters = &mut self.shared.counters;
+        let resumed = u64::from(info.resumed.is_some());
+        if conn.opened {
+            counters.handshakes_out += 1;
+            counters.handshakes_out_resumed += resumed;
+        } else {
+            counters.handshakes_in += 1;
+            counters.handshakes_in_resumed += resumed;
+            let listener = usize::from(conn.flow.listener.0);
+            if let Some(listener) = self.listeners.get_mut(listener) {
+                listener.counters.handshakes += 1;
+                listener.counters.resumed += resumed;
+            }
+        }
+        let (sealed, unsent) = (handshake.input, handshake.output);
+        conn.secure(session, info, sealed, unsent, &mut self.shared);
+        self.handle_open(id);
+        self.tell(on_event);
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
+            if conn.unsent_bytes() > 0 {
+                mark_dirty(conn, &mut self.dirty);
+            }
+        }
+        Ok(())
+    }
+
+    /// A handshake ends without success.
+    fn end_handshake(&mut self, id: ConnId, error: HandshakeError) {
+        let Some(pending) = self
+            .conns
+            .get_mut(id)
+            .and_then(|conn| conn.handshake.take())
+        else {
+            return;
+        };
+        let mut error = HandshakeError {
+            wall_us: u64::try_from(pending.begun.elapsed().as_micros()).unwrap_or(u64::MAX),
+            ..error
+        };
+        if let Some(handshake) = &pending.handshake {
+            self.count_refused_resumption(id, handshake);
+            error = handshake.account(error);
+        }
+        pending.place.count_failed(&error);
+        drop(pending);
+        self.handshake_failed(id, error);
+    }
+
+    fn count_refused_resumption(&mut self, id: ConnId, handshake: &Handshake) {
+        if handshake.is_resumption_refused() {
+            self.tally(id, |tally| tally.resumptions_refused += 1);
         }
     }
 
@@ -137,6 +462,48 @@ impl Net {
             count(&mut self.opened_tls);
         } else if let Some(listener) = self.listeners.get_mut(usize::from(listener.0)) {
             count(&mut listener.counters.tls);
+        }
+    }
+}
+
+/// What came of a read.
+enum Heard {
+    /// As many bytes as there were, or as there was room for.
+    Bytes {
+        full: bool,
+    },
+    Nothing,
+    End,
+}
+
+fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> Heard {
+    loop {
+        return match socket.read(scratch) {
+            Ok(0) => Heard::End,
+            Ok(len) => {
+                input.extend_from_slice(scratch.get(..len).unwrap_or_default());
+                Heard::Bytes {
+                    full: len == scratch.len(),
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(_) => Heard::End,
+        };
+    }
+}
+
+/// The alert is written, as far as the socket takes it: a socket that is
+/// closed with unread bytes in it resets the connection, and the alert may be
+/// lost with it.
+fn say_farewell(conn: &mut Conn, scratch: &mut [u8]) {
+    let Some(socket) = &mut conn.socket else {
+        return;
+    };
+    let _ = socket.shutdown(Shutdown::Write);
+    for _ in 0..READS_MAX {
+        if !matches!(socket.read(scratch), Ok(1..)) {
+            break;
         }
     }
 }

@@ -17,11 +17,11 @@ const TURN_BYTES: usize = 1024 * 1024;
 #[derive(Clone, Copy)]
 pub(super) struct Ready {
     token: Token,
-    readable: bool,
-    writable: bool,
+    pub(super) readable: bool,
+    pub(super) writable: bool,
     /// The peer sends no more.
-    ending: bool,
-    error: bool,
+    pub(super) ending: bool,
+    pub(super) error: bool,
 }
 
 impl Ready {
@@ -111,8 +111,12 @@ impl Net {
         let id = conn.flow.conn;
         if conn.state == State::Connecting {
             if ready.writable || ready.error {
-                self.handle_connected(id);
+                self.handle_connected(id, on_event);
             }
+            return;
+        }
+        if conn.state == State::Handshaking {
+            self.drive_handshake(id, ready, on_event);
             return;
         }
         conn.ending |= ready.ending;
@@ -164,7 +168,11 @@ impl Net {
                     if let Some(conn) = self.conns.get_mut(id)
                         && let Some(reason) = conn.handle_timer(&mut self.shared)
                     {
-                        self.drop_conn(id, reason);
+                        if conn.state == State::Handshaking {
+                            self.handshake_timed_out(id);
+                        } else {
+                            self.drop_conn(id, reason);
+                        }
                     }
                 }
             }

@@ -91,7 +91,7 @@ impl Conn {
         Ok(more)
     }
 
-    /// Takes plaintext that the handshake pool read.
+    /// Takes plaintext that came with the handshake.
     pub(crate) fn take_early(
         &mut self,
         plaintext: &[u8],
