@@ -171,7 +171,7 @@ impl Settings {
             timers: sip_txn::Timers::default(),
             answer_timeout: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(4),
-            handshake_threads: 1,
+            handshake_threads: 0,
             handshake_timeout: Duration::from_secs(10),
             drain_timeout: None,
             udp_buffer_bytes: 8 * 1024 * 1024,

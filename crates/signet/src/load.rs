@@ -82,8 +82,9 @@ struct Path {
     /// Threads that call; one is enough for 20,000 calls a second
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
-    /// Threads that do TLS handshakes
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    /// Further threads for what is dear in TLS handshakes; without any the
+    /// threads that call do it themselves
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
     handshake_threads: u8,
     #[command(flatten)]
     tls: TlsOptions,

@@ -65,8 +65,10 @@ impl TlsVersion {
 const MODERN_SUITES: usize = 9;
 
 /// The names of the cipher suites in IANA's registry, in the order in which
-/// they are counted. Those of the legacy engine are the last, in a build that
-/// has it.
+/// they are counted and, unless told otherwise, preferred: AES-128 with
+/// SHA-256 before AES-256 with SHA-384, since processors hash with SHA-256 in
+/// hardware and a handshake hashes more than it encrypts. Those of the legacy
+/// engine are the last, in a build that has it.
 pub const SUITE_NAMES: [&str; MODERN_SUITES + LEGACY_SUITES] = [
     "TLS_AES_128_GCM_SHA256",
     "TLS_AES_256_GCM_SHA384",
@@ -174,7 +176,7 @@ pub(crate) fn group_place(group: NamedGroup) -> Option<usize> {
     GROUPS.iter().position(|(known, _)| known.name() == group)
 }
 
-/// What may be negotiated; what is left out is what the library finds best.
+/// What may be negotiated; what is left out is the order of the lists here.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Algorithms {
     pub(crate) versions: Option<Vec<TlsVersion>>,
@@ -190,7 +192,7 @@ impl Algorithms {
         let provider = if self.suites.is_none() && self.groups.is_none() {
             shared_provider()
         } else {
-            let mut provider = default_provider();
+            let mut provider = CryptoProvider::clone(&shared_provider());
             if let Some(names) = &self.suites {
                 provider.cipher_suites = all_by_name(names, "cipher suite", suite_by_name)?;
             }
@@ -238,7 +240,13 @@ impl Algorithms {
 /// The provider with everything, made once.
 pub(crate) fn shared_provider() -> Arc<CryptoProvider> {
     static SHARED: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
-    Arc::clone(SHARED.get_or_init(|| Arc::new(default_provider())))
+    Arc::clone(SHARED.get_or_init(|| {
+        Arc::new(CryptoProvider {
+            cipher_suites: SUITES.iter().map(|(suite, _)| **suite).collect(),
+            kx_groups: GROUPS.iter().map(|(group, _)| *group).collect(),
+            ..default_provider()
+        })
+    }))
 }
 
 fn all_by_name<T>(

@@ -361,6 +361,8 @@ impl ServerSide {
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_cert_resolver(Arc::new(settings.certificates.clone()));
+        // The order of the configuration counts, not that of the client.
+        config.ignore_client_order = true;
         match &ticketer {
             Some(ticketer) => {
                 config.ticketer = Arc::<Ticketer>::clone(ticketer) as Arc<dyn ProducesTickets>;
