@@ -61,6 +61,8 @@ pub struct Net {
     again: Vec<Token>,
     /// The same while they have their turn.
     turns: Vec<Token>,
+    /// Handshakes that a turn had no room for.
+    ripe: VecDeque<ConnId>,
     /// Connections with something to write.
     dirty: Vec<ConnId>,
     /// What is to be told at the next `poll`.
@@ -118,6 +120,7 @@ impl Net {
             sending: SendBatch::new(),
             again: Vec::new(),
             turns: Vec::new(),
+            ripe: VecDeque::new(),
             dirty: Vec::new(),
             owed: VecDeque::new(),
             handshaken,
@@ -163,6 +166,7 @@ impl Net {
             self.waker.woken();
             self.shared.turn_bytes = 0;
             self.shared.turn_cost = 0;
+            self.drive_ripe(on_event);
             let spare = std::mem::take(&mut self.turns);
             let mut turns = std::mem::replace(&mut self.again, spare);
             for token in turns.drain(..) {
@@ -278,7 +282,7 @@ impl Net {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {
-        if told || !self.again.is_empty() {
+        if told || !self.again.is_empty() || !self.ripe.is_empty() {
             return Some(Duration::ZERO);
         }
         let due = self.shared.wheel.next_deadline_ms();

@@ -40,6 +40,8 @@ pub(crate) struct Pending {
     away: Option<Away>,
     /// Whether the socket became readable in the meantime.
     readable: bool,
+    /// Whether it waits in the list of those that a turn had no room for.
+    ripe: bool,
 }
 
 /// How a handshake stands after a step.
@@ -113,6 +115,7 @@ impl Net {
             handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
             away: None,
             readable: false,
+            ripe: false,
         }));
         conn.arm(&mut self.shared);
         true
@@ -153,9 +156,31 @@ impl Net {
         if cut {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
         } else if reads && self.shared.turn_cost >= TURN_COST {
-            self.drive_again(id);
+            self.ripen(id);
         } else if reads {
             self.read_handshake(id, on_event);
+        }
+    }
+
+    /// Its socket is read as soon as a turn has room for what comes of it.
+    fn ripen(&mut self, id: ConnId) {
+        if let Some(pending) = self.pending(id)
+            && !std::mem::replace(&mut pending.ripe, true)
+        {
+            self.ripe.push_back(id);
+        }
+    }
+
+    /// Handshakes that the turns before had no room for.
+    pub(super) fn drive_ripe(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
+        while self.shared.turn_cost < TURN_COST
+            && let Some(id) = self.ripe.pop_front()
+        {
+            if let Some(pending) = self.pending(id) {
+                pending.ripe = false;
+                self.read_handshake(id, on_event);
+                self.tell(on_event);
+            }
         }
     }
 
@@ -171,7 +196,7 @@ impl Net {
             let readable = std::mem::take(&mut pending.readable);
             match self.take_step(id, handshaken.result, on_event) {
                 Stand::Waits if readable => self.read_handshake(id, on_event),
-                Stand::Over if readable => self.drive_again(id),
+                Stand::Over if readable => self.read_again(id),
                 _ => {}
             }
             self.tell(on_event);
@@ -220,17 +245,17 @@ impl Net {
                 }
                 Stand::Over => {
                     if more {
-                        self.drive_again(id);
+                        self.read_again(id);
                     }
                     return;
                 }
             }
         }
-        self.drive_again(id);
+        self.ripen(id);
     }
 
     /// The next turn looks at the socket again.
-    fn drive_again(&mut self, id: ConnId) {
+    fn read_again(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
             && !std::mem::replace(&mut conn.again, true)
         {
