@@ -44,9 +44,9 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Whether no thread has begun with it.
+    /// Whether it waits for the turn of its handshake.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.ticket.load(Ordering::Acquire) == WAITING
+        self.class.is_some() && self.ticket.load(Ordering::Acquire) == WAITING
     }
 }
 
