@@ -8,6 +8,7 @@ use std::time::Duration;
 use sip_msg::{Limits, ListenerId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::ws::WebSocketListener;
 use crate::{ClientTls, HandshakePool, ServerTls};
 
 /// How a byte stream is cut.
@@ -29,6 +30,8 @@ pub struct ListenerConfig {
     pub addr: SocketAddr,
     /// The certificates, for TLS.
     pub tls: Option<Arc<ServerTls>>,
+    /// What a request to upgrade must have, for WebSocket.
+    pub websocket: Option<Arc<WebSocketListener>>,
     /// How its streams are cut, those it opens included.
     pub framing: Framing,
     /// Whether it accepts connections; one that does not gives only the
@@ -43,6 +46,7 @@ impl ListenerConfig {
             transport,
             addr,
             tls: None,
+            websocket: None,
             framing: Framing::Sip,
             accept: true,
         }
@@ -54,8 +58,27 @@ impl ListenerConfig {
             transport: Transport::Tls,
             addr,
             tls: Some(tls),
+            websocket: None,
             framing: Framing::Sip,
             accept: true,
+        }
+    }
+
+    /// A WebSocket listener (RFC 7118), over TLS where `tls` is given.
+    pub fn websocket(
+        addr: SocketAddr,
+        tls: Option<Arc<ServerTls>>,
+        websocket: Arc<WebSocketListener>,
+    ) -> Self {
+        let transport = if tls.is_some() {
+            Transport::Wss
+        } else {
+            Transport::Ws
+        };
+        Self {
+            tls,
+            websocket: Some(websocket),
+            ..Self::new(transport, addr)
         }
     }
 
@@ -65,6 +88,7 @@ impl ListenerConfig {
             transport,
             addr,
             tls: None,
+            websocket: None,
             framing: Framing::Sip,
             accept: false,
         }
@@ -107,6 +131,12 @@ pub struct NetConfig {
     /// most; 0 for not at all. It begins with a fraction of that and doubles
     /// with each failure. [`crate::Net::open`] does not wait.
     pub reopen_backoff_max_ms: u64,
+    /// How long the request to make a WebSocket of a connection may take, from
+    /// when the connection, or its TLS, is up.
+    pub upgrade_timeout_ms: u64,
+    /// How long a WebSocket may be silent before it is pinged, and after that
+    /// before it is given up; 0 for never.
+    pub websocket_ping_ms: u64,
     /// How long a connection may take to be opened, the TLS handshake aside.
     pub connect_timeout_ms: u64,
     /// How long the last bytes may take to leave a connection that is closed.
@@ -137,6 +167,8 @@ impl Default for NetConfig {
             call_idle_timeout_ms: 600_000,
             call_connections_max: 50_000,
             reopen_backoff_max_ms: 0,
+            upgrade_timeout_ms: 10_000,
+            websocket_ping_ms: 30_000,
             connect_timeout_ms: 4_000,
             linger_ms: 2_000,
             udp_receive_buffer_bytes: 4 * 1024 * 1024,
@@ -246,14 +278,19 @@ fn open(config: &ListenerConfig, addr: SocketAddr, shared: bool) -> io::Result<S
     let datagrams = match config.transport {
         Transport::Udp => true,
         Transport::Tcp => false,
-        Transport::Tls if config.tls.is_some() => false,
-        Transport::Tls => {
+        Transport::Tls | Transport::Wss if config.tls.is_none() => {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "a tls listener needs a certificate",
+                "a listener with TLS needs a certificate",
             ));
         }
-        Transport::Ws | Transport::Wss => return Err(io::ErrorKind::Unsupported.into()),
+        Transport::Ws | Transport::Wss if config.websocket.is_none() => {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a WebSocket listener needs rules",
+            ));
+        }
+        Transport::Tls | Transport::Ws | Transport::Wss => false,
     };
     let (kind, protocol) = if datagrams {
         (Type::DGRAM, Protocol::UDP)

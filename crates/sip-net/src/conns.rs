@@ -218,7 +218,8 @@ fn peer_of(conn: &Conn) -> Option<Peer> {
     if flow.transport.is_secure() && !conn.opened {
         return None;
     }
-    if conn.client_tls.is_some() || conn.call.is_some() {
+    // A WebSocket is never opened from this side, so none can be looked for.
+    if conn.client_tls.is_some() || conn.call.is_some() || conn.ws.is_some() {
         return None;
     }
     Some(Peer {

@@ -1,5 +1,6 @@
 //! What a worker counted: plain numbers, cheap to copy.
 
+use crate::ws::WebSocketCounters;
 use crate::{CloseReason, ConnectionFigures, HandshakeFailure, HandshakeTally};
 
 /// One transport's traffic.
@@ -24,6 +25,12 @@ pub struct Counters {
     pub tcp: TransportCounters,
     /// TLS.
     pub tls: TransportCounters,
+    /// WebSocket.
+    pub ws: TransportCounters,
+    /// WebSocket over TLS.
+    pub wss: TransportCounters,
+    /// WebSocket connections of both kinds.
+    pub websocket: WebSocketCounters,
     /// Datagrams that the kernel dropped because the socket's buffer was full.
     pub udp_kernel_drops: u64,
     /// Datagrams dropped because the queue behind a full socket was full.
@@ -78,7 +85,11 @@ pub struct Counters {
 impl Counters {
     /// Messages received over all transports.
     pub const fn messages_in(&self) -> u64 {
-        self.udp.messages_in + self.tcp.messages_in + self.tls.messages_in
+        self.udp.messages_in
+            + self.tcp.messages_in
+            + self.tls.messages_in
+            + self.ws.messages_in
+            + self.wss.messages_in
     }
 }
 

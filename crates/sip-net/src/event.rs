@@ -42,7 +42,8 @@ pub enum NetEvent<'a> {
         /// What was wrong.
         error: FrameError,
     },
-    /// A connection was accepted; for TLS its handshake is done.
+    /// A connection was accepted; for TLS its handshake is done, for WebSocket
+    /// its upgrade.
     Accepted {
         /// Its two ends.
         flow: Flow,
@@ -115,11 +116,13 @@ pub enum CloseReason {
     Tls,
     /// Too many connections, or too many handshakes.
     Refused,
+    /// The request to make a WebSocket of it was refused, or did not come in time.
+    Upgrade,
 }
 
 impl CloseReason {
     /// All of them, in the order in which they are counted.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Peer,
         Self::Broken,
         Self::Asked,
@@ -132,6 +135,7 @@ impl CloseReason {
         Self::Handshake,
         Self::Tls,
         Self::Refused,
+        Self::Upgrade,
     ];
 }
 

@@ -71,6 +71,7 @@ pub mod testing;
 mod tls;
 mod udp;
 mod waker;
+pub mod ws;
 
 pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
 pub use counters::{Counters, ListenerCounters, TransportCounters};
@@ -90,3 +91,7 @@ pub use tls::{
 };
 pub use tls::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
 pub use waker::Waker;
+pub use ws::{
+    Origin, Origins, UpgradeRefusal, WebSocketCounters, WebSocketFault, WebSocketListener,
+    WebSocketRules,
+};

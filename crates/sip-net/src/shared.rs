@@ -64,7 +64,9 @@ impl Buffers {
 pub(crate) fn traffic(counters: &mut Counters, transport: Transport) -> &mut TransportCounters {
     match transport {
         Transport::Udp => &mut counters.udp,
-        Transport::Tcp | Transport::Ws => &mut counters.tcp,
-        Transport::Tls | Transport::Wss => &mut counters.tls,
+        Transport::Tcp => &mut counters.tcp,
+        Transport::Tls => &mut counters.tls,
+        Transport::Ws => &mut counters.ws,
+        Transport::Wss => &mut counters.wss,
     }
 }

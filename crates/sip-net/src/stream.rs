@@ -15,8 +15,10 @@ use crate::proven;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
 use crate::tls::{ClientTls, TlsInfo};
+use crate::ws::WebSocket;
 
 mod input;
+mod ws;
 
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
@@ -30,6 +32,8 @@ pub(crate) enum State {
     Connecting,
     /// Its TLS handshake is under way.
     Handshaking,
+    /// The request to make a WebSocket of it is awaited.
+    Upgrading,
     /// It carries messages.
     Open,
     /// What came cannot be framed: the owner is to answer and to close.
@@ -49,6 +53,8 @@ pub(crate) struct Conn {
     pub(crate) session: Option<Session>,
     pub(crate) framing: Framing,
     framer: Framer,
+    /// Where it is, or is to become, a WebSocket.
+    pub(crate) ws: Option<Box<WebSocket>>,
     /// Whether this side opened it.
     pub(crate) opened: bool,
     /// Whether it has ever carried messages.
@@ -94,6 +100,8 @@ pub(crate) struct Conn {
     pub(crate) ending: bool,
     /// Whether it is to be closed as soon as its messages were written.
     pub(crate) close_when_open: bool,
+    /// Whether its last word is queued, behind which it is to be closed.
+    pub(crate) is_parting: bool,
     /// Why it will be gone when the last bytes are.
     pub(crate) reason: CloseReason,
     /// When it last carried anything, and when the unfinished message began.
@@ -114,6 +122,7 @@ impl Conn {
             session: None,
             framing,
             framer: Framer::default(),
+            ws: None,
             opened: false,
             was_open: false,
             tls_name: None,
@@ -138,6 +147,7 @@ impl Conn {
             again: false,
             ending: false,
             close_when_open: false,
+            is_parting: false,
             reason: CloseReason::Asked,
             active_ms: now_ms,
             begun_ms: None,
@@ -164,7 +174,12 @@ impl Conn {
 
     /// Whether messages may be queued on it.
     pub(crate) fn takes_messages(&self) -> bool {
-        !self.close_when_open && !matches!(self.state, State::Closing | State::Lingering)
+        !self.close_when_open
+            && !matches!(
+                self.state,
+                State::Upgrading | State::Closing | State::Lingering
+            )
+            && self.ws.as_ref().is_none_or(|ws| !ws.is_closed)
     }
 
     /// Why it is closed, now that it cannot be read.
@@ -306,11 +321,12 @@ impl Conn {
                 self.close_when_open = true;
                 return Ok(());
             }
-            State::Open => self.reason = CloseReason::Asked,
+            State::Open | State::Upgrading => self.reason = CloseReason::Asked,
             State::Deaf => {}
             State::Closing | State::Lingering => return Ok(()),
         }
         self.deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
+        self.queue_close(shared)?;
         self.seal(shared)?;
         if let Some(session) = &mut self.session {
             let (before, unread) = (self.wire.len(), self.sealed.len());
@@ -396,12 +412,16 @@ impl Conn {
         Some(match self.state {
             State::Connecting => CloseReason::ConnectTimeout,
             State::Handshaking => CloseReason::Handshake,
+            State::Upgrading => CloseReason::Upgrade,
             State::Open
                 if self.begun_ms.is_some_and(|begun| {
                     begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
                 }) =>
             {
                 CloseReason::MessageTimeout
+            }
+            State::Open if self.idle_due_ms(&shared.config) > shared.now_ms => {
+                return self.ping(shared);
             }
             State::Open => CloseReason::Idle,
             State::Deaf | State::Closing | State::Lingering => self.reason,
@@ -424,16 +444,24 @@ impl Conn {
         if self.state != State::Open {
             return self.deadline_ms;
         }
+        let idle = self.idle_due_ms(config);
+        let ping = self
+            .ws
+            .as_ref()
+            .map_or(u64::MAX, |ws| ws.ping_due_ms(config.websocket_ping_ms));
+        let message = self.begun_ms.map_or(u64::MAX, |begun| {
+            begun.saturating_add(config.message_timeout_ms)
+        });
+        idle.min(message).min(ping)
+    }
+
+    fn idle_due_ms(&self, config: &NetConfig) -> u64 {
         let silence_ms = if self.was_for_call {
             config.call_idle_timeout_ms
         } else {
             config.idle_timeout_ms
         };
-        let idle = self.active_ms.saturating_add(silence_ms);
-        let message = self.begun_ms.map_or(u64::MAX, |begun| {
-            begun.saturating_add(config.message_timeout_ms)
-        });
-        idle.min(message)
+        self.active_ms.saturating_add(silence_ms)
     }
 
     /// Everything was written: tells the peer so, and goes on reading until it

@@ -16,6 +16,7 @@ use crate::shared::Due;
 use crate::stream::{Conn, State};
 use crate::tls::ServerTls;
 use crate::udp::UdpPort;
+use crate::ws::{WebSocket, WebSocketListener};
 use crate::{CloseReason, ListenerCounters, NetEvent};
 
 /// Connections accepted from one listener at a time.
@@ -28,6 +29,7 @@ pub(super) struct Listener {
     pub(super) transport: Transport,
     pub(super) framing: Framing,
     pub(super) tls: Option<Arc<ServerTls>>,
+    pub(super) websocket: Option<Arc<WebSocketListener>>,
     pub(super) port: Port,
     /// Whether it waits in the list of sockets with more to read.
     pub(super) again: bool,
@@ -73,6 +75,7 @@ impl Listener {
             transport,
             framing,
             tls: bound.config.tls,
+            websocket: bound.config.websocket,
             port,
             again: false,
             counters: ListenerCounters::default(),
@@ -165,7 +168,10 @@ impl Net {
         } else {
             State::Open
         };
-        let conn = Conn::new(flow, state, listener.framing, self.shared.now_ms);
+        let now_ms = self.shared.now_ms;
+        let mut conn = Conn::new(flow, state, listener.framing, now_ms);
+        let websocket = listener.websocket.clone();
+        conn.ws = websocket.map(|of| Box::new(WebSocket::new(of, now_ms)));
         let Some(id) = self.conns.insert(conn) else {
             counters.refused_total += 1;
             listener.counters.refused_total += 1;
@@ -181,8 +187,12 @@ impl Net {
                     self.drop_conn(id, CloseReason::Refused);
                 } else if let Some(conn) = self.conns.get_mut(id) {
                     conn.socket = Some(socket);
-                    conn.arm(&mut self.shared);
-                    self.owed.push_back(Owed::Accepted(conn.flow));
+                    if conn.ws.is_some() {
+                        conn.await_upgrade(&mut self.shared);
+                    } else {
+                        conn.arm(&mut self.shared);
+                        self.owed.push_back(Owed::Accepted(conn.flow));
+                    }
                 }
             }
         }

@@ -126,13 +126,17 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        conn.open(&mut self.shared);
-        if conn.opened {
-            self.shared.counters.opened += 1;
-            self.backoff.opened((conn.flow.transport, conn.flow.remote));
-            self.owed.push_back(Owed::Opened(conn.flow));
+        if conn.ws.is_some() {
+            conn.await_upgrade(&mut self.shared);
         } else {
-            self.owed.push_back(Owed::Accepted(conn.flow));
+            conn.open(&mut self.shared);
+            if conn.opened {
+                self.shared.counters.opened += 1;
+                self.backoff.opened((conn.flow.transport, conn.flow.remote));
+                self.owed.push_back(Owed::Opened(conn.flow));
+            } else {
+                self.owed.push_back(Owed::Accepted(conn.flow));
+            }
         }
         let result = conn.flush(&mut self.shared);
         let result = if conn.close_when_open && result.is_ok() {

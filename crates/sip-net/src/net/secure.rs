@@ -416,8 +416,12 @@ impl Net {
         self.tell(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
+            let parting = conn.is_parting;
             if conn.unsent_bytes() > 0 {
                 mark_dirty(conn, &mut self.dirty);
+            }
+            if parting {
+                self.close(id, true);
             }
         }
         Ok(())

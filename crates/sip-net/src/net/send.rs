@@ -96,7 +96,7 @@ impl Net {
         } else {
             Ok(())
         };
-        match early.and_then(|()| conn.queue(bytes, cookie, &mut self.shared)) {
+        match early.and_then(|()| conn.queue_message(bytes, cookie, &mut self.shared)) {
             Ok(()) => {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
                 mark_dirty(conn, &mut self.dirty);

@@ -136,7 +136,7 @@ impl Net {
             };
             match result {
                 Ok(more) => {
-                    let deaf = conn.state == State::Deaf;
+                    let (deaf, parting) = (conn.state == State::Deaf, conn.is_parting);
                     if more && !std::mem::replace(&mut conn.again, true) {
                         self.again.push(ready.token);
                     }
@@ -146,6 +146,9 @@ impl Net {
                     if deaf {
                         // No request of ours may choose it any more.
                         self.conns.forget_peer(id);
+                    }
+                    if parting {
+                        self.close(id, true);
                     }
                 }
                 Err(reason) => {
@@ -165,14 +168,16 @@ impl Net {
             match key {
                 Due::Accept(index) => self.accept_again(index),
                 Due::Conn(id) => {
-                    if let Some(conn) = self.conns.get_mut(id)
-                        && let Some(reason) = conn.handle_timer(&mut self.shared)
-                    {
-                        if conn.state == State::Handshaking {
+                    let Some(conn) = self.conns.get_mut(id) else {
+                        continue;
+                    };
+                    match conn.handle_timer(&mut self.shared) {
+                        Some(_) if conn.state == State::Handshaking => {
                             self.handshake_timed_out(id);
-                        } else {
-                            self.drop_conn(id, reason);
                         }
+                        Some(reason) => self.drop_conn(id, reason),
+                        None if conn.unsent_bytes() > 0 => mark_dirty(conn, &mut self.dirty),
+                        None => {}
                     }
                 }
             }

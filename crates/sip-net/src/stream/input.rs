@@ -9,6 +9,7 @@ use super::{Conn, State};
 use crate::config::Framing;
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{READ_BYTES, Shared, traffic};
+use crate::ws::Reader;
 
 /// An unfinished message up to this long is read on in the shared buffer; a
 /// longer one in a buffer of its own, so that bytes which come singly do not
@@ -25,7 +26,7 @@ impl Conn {
         let Some(socket) = &mut self.socket else {
             return Ok(false);
         };
-        if self.state != State::Open {
+        if !matches!(self.state, State::Open | State::Upgrading) {
             shared.turn_bytes += READ_BYTES;
             return drain(socket, &mut shared.scratch);
         }
@@ -50,6 +51,9 @@ impl Conn {
                 shared.turn_bytes += len;
                 traffic(&mut shared.counters, self.flow.transport).bytes_in += len as u64;
                 self.active_ms = shared.now_ms;
+                if let Some(ws) = &mut self.ws {
+                    ws.heard(shared.now_ms);
+                }
                 let more = len == room_len || self.ending;
                 if carried == kept.len() {
                     front.copy_from_slice(kept);
@@ -164,6 +168,9 @@ impl Conn {
         shared: &mut Shared,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) -> usize {
+        if self.ws.is_some() {
+            return self.take_websocket(input, shared, on_event);
+        }
         if self.state != State::Open {
             return input.len();
         }
@@ -249,6 +256,10 @@ impl Conn {
 
     pub(super) fn forget_input(&mut self, shared: &mut Shared) {
         shared.kept_bytes -= self.partial.len() + self.sealed.len();
+        if let Some(ws) = &mut self.ws {
+            shared.kept_bytes -= ws.reader.kept_bytes();
+            ws.reader = Reader::of_server();
+        }
         shared.buffers.give_back(&mut self.partial);
         shared.buffers.give_back(&mut self.sealed);
     }
