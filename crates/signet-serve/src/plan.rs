@@ -11,9 +11,11 @@ use sip_engine::settings::{
     self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
 };
 use sip_msg::{Limits, Transport};
-use sip_net::{DnsConfig, HandshakeConfig, NetConfig, PeerNames};
+use sip_net::{DnsConfig, HandshakeConfig, NetConfig, PeerNames, WebSocketRules};
 
-use crate::config::{Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, Mode};
+use crate::config::{
+    Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, ListenWebSocket, Mode,
+};
 
 /// Where a server listens, and from where it only opens connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,7 @@ pub(crate) struct PlannedListener {
     pub(crate) at: ListenAt,
     pub(crate) advertise: Option<Advertised>,
     pub(crate) security: ListenSecurity,
+    pub(crate) websocket: ListenWebSocket,
     /// Whether it accepts; one that does not lends its address to connections
     /// that are opened.
     pub(crate) accept: bool,
@@ -60,6 +63,7 @@ pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
                     at: ListenAt { transport, addr },
                     advertise: first.advertise.clone(),
                     security: ListenSecurity::default(),
+                    websocket: ListenWebSocket::default(),
                     accept: false,
                 });
             }
@@ -207,6 +211,8 @@ pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> Ne
         call_idle_timeout_ms: given.call_idle_timeout_ms,
         call_connections_max: given.call_connections_max,
         reopen_backoff_max_ms: given.reopen_backoff_max_ms,
+        upgrade_timeout_ms: given.upgrade_timeout_ms,
+        websocket_ping_ms: given.websocket_ping_ms,
         connect_timeout_ms: given.connect_timeout_ms,
         linger_ms: given.linger_ms,
         udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
@@ -267,6 +273,18 @@ pub(crate) fn limits(config: &Config) -> Limits {
     }
 }
 
+/// What the upgrades of a listener must have.
+pub(crate) fn websocket_rules(listener: &PlannedListener, domains: &[Domain]) -> WebSocketRules {
+    let advertised = listener.advertise.iter().map(|given| given.host.clone());
+    WebSocketRules {
+        path: listener.websocket.path.0.clone(),
+        origins: listener.websocket.origins(),
+        own_hosts: (domains.iter().map(|domain| domain.0.clone()))
+            .chain(advertised)
+            .collect(),
+    }
+}
+
 /// How many workers there are.
 pub(crate) fn worker_count(config: &Config) -> usize {
     if config.workers > 0 {
@@ -284,6 +302,7 @@ impl PlannedListener {
             at,
             advertise: None,
             security: ListenSecurity::default(),
+            websocket: ListenWebSocket::default(),
             accept: true,
         }
     }
@@ -293,6 +312,7 @@ impl PlannedListener {
             at: listen.on,
             advertise: listen.advertise.clone(),
             security: listen.security.clone(),
+            websocket: listen.websocket.clone(),
             accept: true,
         }
     }

@@ -38,6 +38,11 @@ pub(crate) fn of_uri(uri: &Uri<'_>, secure: bool, own: &Own) -> Lead {
     if named.is_none() && uri.has_param("transport") {
         return Lead::Nowhere;
     }
+    // RFC 7118 5.2.4 names no way to open a connection to a browser, and there
+    // is none: it is reached along the flow that it opened.
+    if named.is_some_and(Transport::is_websocket) {
+        return Lead::Nowhere;
+    }
     let host = uri.param("maddr").unwrap_or(uri.host_port.host);
     lead(host, uri.host_port.port, named, secure, own)
 }
@@ -219,6 +224,12 @@ mod tests {
             (None, None)
         );
         assert_eq!(lead_of("tel:+49123", false), (None, None));
+        for nowhere in [
+            "sip:a@b.invalid;transport=ws",
+            "sips:a@192.0.2.9;transport=ws",
+        ] {
+            assert_eq!(lead_of(nowhere, false), (None, None), "{nowhere}");
+        }
     }
 
     #[test]

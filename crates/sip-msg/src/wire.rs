@@ -42,7 +42,22 @@ impl Transport {
         }
     }
 
-    /// The value of a URI's `transport` parameter: `udp`, `tcp`, `tls`, `ws`, `wss`.
+    /// Whether each message is one of a WebSocket's (RFC 7118). Such a
+    /// connection is opened by the other side alone.
+    pub const fn is_websocket(self) -> bool {
+        matches!(self, Self::Ws | Self::Wss)
+    }
+
+    /// The value of a URI's `transport` parameter. RFC 7118 5.2.4 defines `ws`
+    /// and no other: the scheme says whether it is under TLS.
+    pub const fn uri_param(self) -> &'static str {
+        match self {
+            Self::Wss => "ws",
+            other => other.uri_name(),
+        }
+    }
+
+    /// Its name in lower case: `udp`, `tcp`, `tls`, `ws`, `wss`.
     pub const fn uri_name(self) -> &'static str {
         match self {
             Self::Udp => "udp",

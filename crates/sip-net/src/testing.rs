@@ -1,7 +1,10 @@
-//! For tests: a DNS server of our own and certificates made on the spot.
+//! For tests: a DNS server and a WebSocket client of our own, and certificates
+//! made on the spot.
 //! What cannot be done here ends the test: these are the only functions of the
 //! crate that panic.
 #![allow(clippy::expect_used)]
+
+mod websocket;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -15,6 +18,8 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
     SanType, date_time_ymd,
 };
+
+pub use websocket::{Received, WebSocketClient, upgrade_request};
 
 /// One resource record that [`DnsServer`] serves.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use sip_msg::Transport;
 use sip_net::clock;
 use sip_store::{Database, Renewal, TicketSecretStore};
 
@@ -90,7 +89,7 @@ pub fn tls(place: &Place, form: Form) -> Result<(), Error> {
     };
     let mut listeners = Vec::new();
     for listener in plan::listeners(&config) {
-        if listener.at.transport == Transport::Tls && listener.accept {
+        if listener.at.transport.is_secure() && listener.accept {
             listeners.push(Some(ListenerTls {
                 place: listener.at.to_string(),
                 accepts: true,

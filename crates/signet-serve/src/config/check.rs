@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use sip_msg::Transport;
 
 use super::{
-    ClientCertificates, Config, Fault, ListenSecurity, Revocation, TicketKeysFrom, VERSION,
+    ClientCertificates, Config, Fault, ListenSecurity, ListenWebSocket, Revocation, TicketKeysFrom,
+    VERSION,
 };
 
 impl Config {
@@ -46,7 +47,7 @@ impl Config {
                     "write another port, or drop one of the two",
                 );
             }
-            if on.transport == Transport::Tls {
+            if on.transport.is_secure() {
                 check_security(&listen.security, &format!("listen.{nth}.security"), faults);
             } else if listen.security != ListenSecurity::default() {
                 faults.add(
@@ -55,7 +56,14 @@ impl Config {
                         "{} has no certificate and no handshake",
                         on.transport.uri_name()
                     ),
-                    "listen on tls:ADDRESS:PORT, or drop it",
+                    "listen on tls:ADDRESS:PORT or wss:ADDRESS:PORT, or drop it",
+                );
+            }
+            if !on.transport.is_websocket() && listen.websocket != ListenWebSocket::default() {
+                faults.add(
+                    &format!("listen.{nth}.websocket"),
+                    &format!("{} is no WebSocket", on.transport.uri_name()),
+                    "listen on wss:ADDRESS:PORT or ws:ADDRESS:PORT, or drop it",
                 );
             }
         }

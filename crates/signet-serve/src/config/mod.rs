@@ -14,6 +14,7 @@ mod restart;
 mod sections;
 mod tls;
 mod values;
+mod websocket;
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ pub use tls::{
     SuiteName, TicketKeysFrom, Tls, VersionName,
 };
 pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
+pub use websocket::{ListenWebSocket, PageOrigin, UpgradePath};
 
 use values::{some_within, within};
 

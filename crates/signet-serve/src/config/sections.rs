@@ -10,6 +10,7 @@ use super::values::{
     Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, some_within,
     within,
 };
+use super::websocket::ListenWebSocket;
 
 /// How requests are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -46,6 +47,9 @@ pub struct Listen {
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
+    /// What a WebSocket listener takes.
+    #[serde(default)]
+    pub websocket: ListenWebSocket,
 }
 
 /// Digest authentication.
@@ -393,6 +397,12 @@ pub struct Connections {
     /// for not at all.
     #[serde(deserialize_with = "within::<_, _, 0, 60_000>")]
     pub reopen_backoff_max_ms: u64,
+    /// How long the request to make a WebSocket of a connection may take.
+    #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
+    pub upgrade_timeout_ms: u64,
+    /// How long a WebSocket may be silent before it is pinged; 0 for never.
+    #[serde(deserialize_with = "within::<_, _, 0, 3_600_000>")]
+    pub websocket_ping_ms: u64,
     /// How long a connection may take to open.
     #[serde(deserialize_with = "within::<_, _, 100, 60_000>")]
     pub connect_timeout_ms: u64,
@@ -421,6 +431,8 @@ impl Default for Connections {
             call_idle_timeout_ms: net.call_idle_timeout_ms,
             call_connections_max: net.call_connections_max,
             reopen_backoff_max_ms: 1_000,
+            upgrade_timeout_ms: net.upgrade_timeout_ms,
+            websocket_ping_ms: net.websocket_ping_ms,
             connect_timeout_ms: net.connect_timeout_ms,
             linger_ms: net.linger_ms,
             udp_receive_buffer_bytes: net.udp_receive_buffer_bytes,

@@ -27,15 +27,18 @@ impl std::str::FromStr for ListenAt {
     fn from_str(text: &str) -> Result<Self, String> {
         let fault = |what: &str| {
             format!(
-                "`{text}` is no place to listen at: {what}\nwrite TRANSPORT:ADDRESS:PORT, for example udp:0.0.0.0:5060, tcp:127.0.0.1:5060 or tls:[::]:5061"
+                "`{text}` is no place to listen at: {what}\nwrite TRANSPORT:ADDRESS:PORT, for example udp:0.0.0.0:5060, tcp:127.0.0.1:5060, tls:[::]:5061 or wss:0.0.0.0:8443"
             )
         };
         let Some((transport, rest)) = text.split_once(':') else {
             return Err(fault("it names no transport"));
         };
         let transport = match Transport::from_token(transport.as_bytes()) {
-            Some(transport @ (Transport::Udp | Transport::Tcp | Transport::Tls)) => transport,
-            _ => return Err(fault(&format!("`{transport}` is none of udp, tcp, tls"))),
+            Some(transport) => transport,
+            None => {
+                let what = format!("`{transport}` is none of udp, tcp, tls, ws, wss");
+                return Err(fault(&what));
+            }
         };
         if let Ok(addr) = rest.parse::<SocketAddr>() {
             return Ok(Self { transport, addr });
@@ -365,6 +368,10 @@ mod tests {
             "TCP:10.0.0.1".parse::<ListenAt>().unwrap().addr,
             "10.0.0.1:5060".parse().unwrap()
         );
+        assert_eq!(
+            "wss:10.0.0.1".parse::<ListenAt>().unwrap().addr,
+            "10.0.0.1:443".parse().unwrap()
+        );
         for bad in [
             "",
             "udp",
@@ -372,7 +379,7 @@ mod tests {
             "udp:localhost:5060",
             "udp:::1",
             "udp:1.2.3.4:70000",
-            "ws:1.2.3.4:80",
+            "wsx:1.2.3.4:80",
         ] {
             let error = bad.parse::<ListenAt>().unwrap_err();
             assert!(error.contains("write TRANSPORT:ADDRESS:PORT"), "{error}");

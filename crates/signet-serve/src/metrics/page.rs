@@ -7,6 +7,7 @@ mod handshakes;
 mod net;
 mod store;
 mod tls;
+mod websocket;
 
 use std::fmt::Write as _;
 
@@ -20,6 +21,7 @@ pub(super) fn render(sources: &Sources) -> String {
     let snapshots = sources.control.snapshots();
     let mut page = Page::default();
     net::net(&mut page, &snapshots);
+    websocket::websocket(&mut page, &snapshots);
     engine::workers(&mut page, &snapshots);
     engine::engine(&mut page, &snapshots);
     tls::pool(&mut page, sources);

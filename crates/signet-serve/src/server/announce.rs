@@ -105,7 +105,7 @@ fn describe(server: &Server, metrics: Option<SocketAddr>) -> String {
         "  On the phone: user alice, domain {domain} or this machine's address, proxy {}\n",
         proxy_for_phones(server, &address)
     );
-    if accepting(server).any(|(transport, _)| transport == Transport::Tls) {
+    if accepting(server).any(|(transport, _)| transport.is_secure()) {
         text += &format!(
             "    it checks the server by this authority: {}\n",
             server.data.file("ca.pem").display()
@@ -123,7 +123,8 @@ fn proxy_for_phones(server: &Server, address: &str) -> String {
     let rank = |transport: Transport| match transport {
         Transport::Tls => 0,
         Transport::Tcp => 1,
-        _ => 2,
+        Transport::Udp => 2,
+        Transport::Ws | Transport::Wss => 3,
     };
     let best = accepting(server).min_by_key(|(transport, addr)| (rank(*transport), addr.is_ipv6()));
     best.map_or_else(String::new, |(transport, addr)| {

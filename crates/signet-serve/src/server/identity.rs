@@ -10,7 +10,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sip_msg::Transport;
 use sip_net::{
     ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsError, clock,
 };
@@ -60,7 +59,7 @@ impl Material {
         let mut listeners = Vec::new();
         let mut shown = Vec::new();
         for listener in planned {
-            if listener.at.transport != Transport::Tls {
+            if !listener.at.transport.is_secure() {
                 listeners.push(None);
                 shown.push(None);
                 continue;
@@ -423,6 +422,7 @@ mod tests {
             at,
             advertise: None,
             security,
+            websocket: Default::default(),
             accept: true,
         }]
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use sip_net::clock;
+use sip_net::{WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
@@ -127,6 +127,8 @@ struct Server {
     bound: Vec<SocketAddr>,
     identity: Identity,
     tickets: Tickets,
+    /// The rules of the listeners that take WebSockets, in the order of `planned`.
+    websockets: Vec<Option<Arc<WebSocketListener>>>,
     control: Arc<Control>,
     tracer: Tracer,
     sources: Arc<Sources>,
@@ -195,6 +197,7 @@ impl Server {
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
+            listener.websocket = given.websocket.clone();
         }
         let fresh = Material::read(&config, &self.data, &domains, &planned, &self.tickets)?;
         self.identity.admits(&fresh)?;
@@ -204,6 +207,11 @@ impl Server {
         self.tickets.reloaded(&config);
         let tickets = self.tickets.reporter(&config.tls);
         self.sources.set_tls(self.identity.shown(), tickets);
+        for (listener, held) in planned.iter().zip(&self.websockets) {
+            if let Some(held) = held {
+                held.replace(plan::websocket_rules(listener, &domains));
+            }
+        }
         let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
         self.control
             .set_peer_names(Arc::new(plan::peer_names(&config)));

@@ -8,7 +8,8 @@ use sip_engine::shard::Seed;
 use sip_engine::{Location, Shard, Shared};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
-    BindError, DnsThread, HandshakePool, ListenerConfig, Net, WorkerSockets, bind, clock,
+    BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener, WorkerSockets,
+    bind, clock,
 };
 
 use crate::config::{Config, Domain};
@@ -43,7 +44,8 @@ impl Server {
         // that a user is not registered was told the truth.
         let location = Arc::new(Location::new(config.registrar.aors_max, random()?));
         let workers = plan::worker_count(&config);
-        let sockets = bind(&listener_configs(&planned, &identity), workers)
+        let websockets = websockets(&planned, &domains);
+        let sockets = bind(&listener_configs(&planned, &identity, &websockets), workers)
             .map_err(|error| bind_error(&error))?;
         let bound = bound_addresses(&planned, &sockets);
         let settings = Arc::new(plan::settings(&config, &domains, &planned, &bound));
@@ -149,6 +151,7 @@ impl Server {
             bound,
             identity,
             tickets,
+            websockets,
             control,
             tracer,
             sources,
@@ -190,13 +193,34 @@ fn places(planned: &[PlannedListener], bound: &[std::net::SocketAddr]) -> Vec<St
         .collect()
 }
 
-fn listener_configs(planned: &[PlannedListener], identity: &Identity) -> Vec<ListenerConfig> {
+/// The rules of the listeners that take WebSockets.
+fn websockets(
+    planned: &[PlannedListener],
+    domains: &[Domain],
+) -> Vec<Option<Arc<WebSocketListener>>> {
+    let rules = |listener| WebSocketListener::new(plan::websocket_rules(listener, domains));
+    planned
+        .iter()
+        .map(|listener| {
+            let is_websocket = listener.at.transport.is_websocket();
+            is_websocket.then(|| Arc::new(rules(listener)))
+        })
+        .collect()
+}
+
+fn listener_configs(
+    planned: &[PlannedListener],
+    identity: &Identity,
+    websockets: &[Option<Arc<WebSocketListener>>],
+) -> Vec<ListenerConfig> {
     planned
         .iter()
         .zip(&identity.listeners)
-        .map(|(listener, tls)| {
+        .zip(websockets)
+        .map(|((listener, tls), websocket)| {
             let mut config = ListenerConfig::new(listener.at.transport, listener.at.addr);
             config.tls = tls.clone();
+            config.websocket = websocket.clone();
             config.accept = listener.accept;
             config
         })

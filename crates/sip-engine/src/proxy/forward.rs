@@ -254,9 +254,14 @@ impl Copy<'_> {
             // procedures of [4] are applied to it, so that subsequent requests reach the same
             // SIP element." So it says its transport wherever UDP is not it.
             sender.own.write_host_port(listener, local, text);
-            if kind == Scheme::Sip && transport != Transport::Udp {
+            // For `sips` that is TLS, unless it is a WebSocket under TLS.
+            let is_told = match kind {
+                Scheme::Sip => transport != Transport::Udp,
+                Scheme::Sips => transport.is_websocket(),
+            };
+            if is_told {
                 text.extend_from_slice(b";transport=");
-                text.extend_from_slice(transport.uri_name().as_bytes());
+                text.extend_from_slice(transport.uri_param().as_bytes());
             }
             text.extend_from_slice(b";lr>\r\n");
         };

@@ -184,6 +184,15 @@ pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
         };
         return (is_udp && is_behind).then_some(flow);
     }
+    // A browser makes its address up (RFC 7118 5.2.3), and has no other way.
+    if flow.transport.is_websocket()
+        && uri
+            .transport()
+            .flatten()
+            .is_some_and(Transport::is_websocket)
+    {
+        return Some(flow);
+    }
     // Over a connection: unless the contact names a public address elsewhere.
     let is_elsewhere = ip.is_some_and(|ip| !is_private(ip)) && !is_same_host;
     let is_other_transport = uri

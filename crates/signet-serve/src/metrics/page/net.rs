@@ -40,6 +40,8 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
             ),
             ("tcp", |net| net.tcp),
             ("tls", |net| net.tls),
+            ("ws", |net| net.ws),
+            ("wss", |net| net.wss),
         ] {
             let total = snapshots
                 .iter()
