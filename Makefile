@@ -51,7 +51,7 @@ bench-tls: tools-bench
 	target/release/signet-bench tls $(BENCH)
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl

@@ -8,6 +8,8 @@ use sip_msg::header::{AuthParams, Contact, NameAddr};
 use sip_msg::{
     Edits, Framed, Framer, HeaderName, Limits, Message, ParseErrorKind, ResponseWriter, Span, Uri,
 };
+use sip_net::ws::{Item, Reader, Taken, Upgraded, upgrade};
+use sip_net::{WebSocketFault, WebSocketRules};
 
 /// Nothing panics; what validates reads alike to the most forgiving reader;
 /// every fault can be answered.
@@ -65,6 +67,51 @@ pub fn frame(data: &[u8]) {
             Some(ParseErrorKind::BodyTruncated)
         );
     }
+}
+
+/// The reader of frames keeps no more than the bound, and what it finds does not
+/// depend on how the stream was cut; nor does what becomes of an upgrade. The
+/// first byte says where to cut.
+pub fn websocket(data: &[u8]) {
+    let Some((cut, stream)) = data.split_first() else {
+        return;
+    };
+    let cut = stream.len() * usize::from(*cut) / 255;
+    assert_eq!(run_frames(stream, stream.len()), run_frames(stream, cut));
+    assert_eq!(run_upgrade(stream, stream.len()), run_upgrade(stream, cut));
+}
+
+fn run_frames(stream: &[u8], cut: usize) -> (Vec<(Item, Vec<u8>)>, Option<WebSocketFault>) {
+    const MAX: usize = 1_000;
+    let mut reader = Reader::of_server();
+    let (mut items, mut payload, mut read) = (Vec::new(), Vec::new(), 0);
+    for end in [cut, stream.len()] {
+        while read <= end {
+            match reader.next(&stream[read..end], MAX, &mut payload) {
+                Ok(Taken::More) => break,
+                Ok(Taken::Frame { len, item }) => {
+                    read += len;
+                    assert!(payload.len() <= MAX && reader.kept_bytes() <= MAX);
+                    items.push((item, payload.clone()));
+                }
+                Err(fault) => return (items, Some(fault)),
+            }
+        }
+    }
+    (items, None)
+}
+
+fn run_upgrade(stream: &[u8], cut: usize) -> (Upgraded, Vec<u8>) {
+    let (rules, local) = (WebSocketRules::default(), [127, 0, 0, 1].into());
+    let (mut scanned, mut answer) = (0, Vec::new());
+    let mut upgraded = Upgraded::More;
+    for end in [cut, stream.len()] {
+        if upgraded == Upgraded::More {
+            let unread = &stream[..end];
+            upgraded = upgrade(unread, &mut scanned, &rules, true, local, &mut answer);
+        }
+    }
+    (upgraded, answer)
 }
 
 /// Edits are those of a naive model; a message with its first Via cut is a

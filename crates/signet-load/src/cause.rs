@@ -38,6 +38,7 @@ pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'
         CloseReason::Handshake => handshake,
         CloseReason::Tls => "tls record",
         CloseReason::Refused => "too many handshakes",
+        CloseReason::Upgrade => "the connection became no WebSocket",
     }
 }
 

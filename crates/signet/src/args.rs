@@ -259,6 +259,7 @@ impl ServeOptions {
                 on,
                 advertise: None,
                 security: ListenSecurity::default(),
+                websocket: Default::default(),
             })
             .collect();
         config.authentication.required = !self.no_auth;

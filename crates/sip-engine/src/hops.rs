@@ -38,8 +38,8 @@ pub(crate) fn of_uri(uri: &Uri<'_>, secure: bool, own: &Own) -> Lead {
     if named.is_none() && uri.has_param("transport") {
         return Lead::Nowhere;
     }
-    // RFC 7118 5.2.4 names no way to open a connection to a browser, and there
-    // is none: it is reached along the flow that it opened.
+    // RFC 7118 5.1: nobody opens a WebSocket to a browser. It is reached along
+    // the flow that it opened.
     if named.is_some_and(Transport::is_websocket) {
         return Lead::Nowhere;
     }

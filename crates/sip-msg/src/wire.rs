@@ -48,7 +48,7 @@ impl Transport {
         matches!(self, Self::Ws | Self::Wss)
     }
 
-    /// The value of a URI's `transport` parameter. RFC 7118 5.2.4 defines `ws`
+    /// The value of a URI's `transport` parameter. RFC 7118 5.2.2 defines `ws`
     /// and no other: the scheme says whether it is under TLS.
     pub const fn uri_param(self) -> &'static str {
         match self {

@@ -78,9 +78,8 @@ fn messages_go_both_ways_each_in_one_of_the_websockets() {
     let mut client = beside(&mut server, || client(to));
     let flow = server.until(accepted);
     assert_eq!(flow.transport, Transport::Ws);
-    // RFC 7118 5.1: "Because the WebSocket transport preserves message
-    // boundaries, the use of the Content-Length header in SIP messages is not
-    // necessary when they are transported using the WebSocket subprotocol."
+    // RFC 7118 5.1: a message ends where the WebSocket's does, so Content-Length
+    // may be left out.
     let without = b"MESSAGE sip:a@b SIP/2.0\r\nCall-ID: 1\r\n\r\nbody";
     client.send(without);
     assert_eq!(server.message(), (flow, without.to_vec()));

@@ -5,6 +5,7 @@ pub mod caller;
 pub mod command;
 pub mod gateway;
 pub mod openssl;
+pub mod phone;
 
 use std::fs;
 use std::io::{Read, Write};

@@ -184,7 +184,7 @@ pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
         };
         return (is_udp && is_behind).then_some(flow);
     }
-    // A browser makes its address up (RFC 7118 5.2.3), and has no other way.
+    // A browser makes its address up (RFC 7118 B.1), and has no other way.
     if flow.transport.is_websocket()
         && uri
             .transport()

@@ -33,8 +33,7 @@ impl Conn {
         shared: &mut Shared,
     ) -> Result<(), CloseReason> {
         if self.ws.is_some() {
-            // RFC 7118 5.1: "Each SIP message MUST be carried within a single
-            // WebSocket message".
+            // RFC 7118 5.1: each SIP message is one WebSocket message.
             let prefix = Prefix::new(message_opcode(bytes), bytes.len());
             self.queue(prefix.bytes(), 0, shared)?;
         }

@@ -121,9 +121,8 @@ pub fn write_message(message: &[u8], mask: Option<[u8; 4]>, out: &mut Vec<u8>) {
     write_frame(message_opcode(message), message, mask, out);
 }
 
-/// RFC 7118 4.2: "If there is at least one non-UTF-8 symbol in the whole SIP
-/// message (including headers and the body), then the whole message MUST be
-/// sent within a WebSocket binary message."
+/// RFC 7118 4.2: what is UTF-8 from its first byte to its last may be a text;
+/// any other message must be binary.
 pub(crate) fn message_opcode(message: &[u8]) -> Opcode {
     if std::str::from_utf8(message).is_ok() {
         Opcode::Text

@@ -186,8 +186,7 @@ struct Accepted {
 
 impl Accepted {
     fn write(&self, answer: &mut Vec<u8>) {
-        // RFC 7118 4.1: "The 101 reply from the server MUST contain "sip" in its
-        // corresponding Sec-WebSocket-Protocol header."
+        // RFC 7118 4.1: the answer names the subprotocol `sip` too.
         let text = format!(
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Accept: {}\r\nSec-WebSocket-Protocol: {}\r\n\r\n",
@@ -237,7 +236,7 @@ fn read(
         return Err(UpgradeRefusal::Version);
     }
     // RFC 6455 4.2.1: "A |Sec-WebSocket-Key| header field with a base64-encoded
-    // value that, when decoded, is 16 bytes in length."
+    // [...] value that, when decoded, is 16 bytes in length."
     let key = fields
         .one("Sec-WebSocket-Key")?
         .filter(|key| STANDARD.decode(key).is_ok_and(|key| key.len() == 16))
@@ -247,8 +246,7 @@ fn read(
     {
         return Err(UpgradeRefusal::Origin);
     }
-    // RFC 7118 4.1: "The client MUST include the value "sip" in the
-    // Sec-WebSocket-Protocol header in its handshake request."
+    // RFC 7118 4.1: a client must offer the subprotocol `sip`.
     let protocol = fields
         .tokens("Sec-WebSocket-Protocol")
         .find(|token| token.eq_ignore_ascii_case(b"sip"))
