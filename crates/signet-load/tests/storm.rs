@@ -59,9 +59,36 @@ fn each_agent_resumes_its_own_session() {
         let mut settings = settings(Transport::Tls);
         settings.tls.versions = vec![version];
         settings.tls.resume_share = 1.0;
-        let storm = check(&drive(settings));
+        let ran = drive(settings);
+        let storm = check(&ran);
         assert_eq!(storm.resumed, AGENTS, "{version:?}");
+        // The first time they had nothing to resume: nobody refused them.
+        assert_eq!(ran.handshakes.resumption_refused, 0, "{version:?}");
     }
+}
+
+#[test]
+fn callers_in_a_crowd_resume_their_own_sessions_too() {
+    const CALLS: u64 = 200;
+    let mut settings = settings(Transport::Tls);
+    settings.mix = Mix::only(Flow::Call);
+    settings.register_first = false;
+    settings.storm_at = None;
+    settings.lifetime = Lifetime::Calls(1);
+    settings.schedule = Some(Schedule::parse("50/s for 60s").unwrap().limit(CALLS));
+    // Held, so that more calls are under way than one peer's tickets are kept for.
+    settings.hold = "200ms".parse().unwrap();
+    settings.users = Users::from_pattern("user{n}", None, CALLS as usize / 2).unwrap();
+    settings.tls.versions = vec![TlsVersion::V13];
+    settings.tls.resume_share = 1.0;
+    let ran = run(settings, &Control::new(), &mut |_| {}).unwrap();
+    assert_eq!(ran.failed, 0, "{:?}", ran.causes.ranked());
+    let handshakes = &ran.handshakes;
+    assert_eq!(
+        (handshakes.full, handshakes.resumed),
+        (CALLS / 2, CALLS / 2)
+    );
+    assert_eq!(handshakes.resumption_refused, 0);
 }
 
 #[test]

@@ -97,7 +97,9 @@ fn storm(bench: &mut Bench<'_>, case: &str, resumes: bool) -> Result<(), String>
     // The calls have begun well before it, and are warm.
     let calls_begun = Instant::now();
     let calls_told = calls.end()?;
-    wait_for_connections(&process, before + count, &mut phones)?;
+    // Once to come up, and once to come back.
+    wait_for_handshakes(bench, 2 * count as u64, &mut phones)?;
+    std::thread::sleep(Duration::from_secs(1));
     let storm_second = storm_at.saturating_duration_since(calls_begun).as_secs();
     let page = metrics(bench.port(ports::METRICS))?;
     let refused = metric(
@@ -175,25 +177,33 @@ fn restart(
 ) -> Result<(u64, u64, f64), String> {
     let begun = Instant::now();
     let process = bench.start(Server::Signet, plan, true)?;
+    let (full, resumed) = wait_for_handshakes(bench, count as u64, phones)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    drop(process);
+    Ok((full, resumed, seconds))
+}
+
+/// Waits until the server has done so many handshakes with phones; gives how
+/// many were full and how many resumed.
+fn wait_for_handshakes(
+    bench: &Bench<'_>,
+    count: u64,
+    phones: &mut super::Load,
+) -> Result<(u64, u64), String> {
     let name = "signet_tls_listener_handshakes_total";
     let listener = format!("127.0.0.1:{}\"", bench.tls_port(Kind::Rsa2048));
     let until = Instant::now() + Duration::from_secs(120);
     loop {
         let page = metrics(bench.port(ports::METRICS))?;
-        let of = |kind: &str| {
-            let label = format!("{listener},kind=\"{kind}\"");
-            metric(&page, name, &label)
-        };
+        let of = |kind: &str| metric(&page, name, &format!("{listener},kind=\"{kind}\""));
         let (full, resumed) = (of("full"), of("resumed"));
-        if full + resumed >= count as u64 {
-            let seconds = begun.elapsed().as_secs_f64();
-            drop(process);
-            return Ok((full, resumed, seconds));
+        if full + resumed >= count {
+            return Ok((full, resumed));
         }
         phones.must_run()?;
         if Instant::now() > until {
             return Err(format!(
-                "after the restart only {full} + {resumed} of {count} phones came back"
+                "only {full} full and {resumed} resumed handshakes of {count}: phones do not come back"
             ));
         }
         std::thread::sleep(Duration::from_millis(200));

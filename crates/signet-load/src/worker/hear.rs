@@ -242,13 +242,19 @@ impl Worker {
             return;
         };
         let since_ns = std::mem::take(&mut seat.opening_since_ns);
+        let was_connected = std::mem::replace(&mut seat.was_connected, true);
         let (job, is_ready, wants_resumption) = (seat.job, seat.is_ready, seat.wants_resumption);
         let info = self.net.tls_info(flow.conn);
         let has_resumed = info.is_some_and(|info| info.resumed.is_some());
         if let Some(info) = info {
             let handshakes = &mut self.record.handshakes;
-            // The first one has nothing to resume.
-            if wants_resumption && !has_resumed && handshakes.full > 0 {
+            // The first one has nothing to resume, of each agent that keeps its own sessions.
+            let has_session = if self.identities.is_empty() {
+                handshakes.full > 0
+            } else {
+                was_connected
+            };
+            if wants_resumption && !has_resumed && has_session {
                 handshakes.resumption_refused += 1;
             }
             handshakes.cpu_ns += info.cpu_us * 1_000;

@@ -33,6 +33,8 @@ pub(crate) struct Seat {
     pub(crate) is_ready: bool,
     /// Whether its connection is to resume an earlier session.
     pub(crate) wants_resumption: bool,
+    /// Whether a connection of it has been up.
+    pub(crate) was_connected: bool,
     /// How far it is back after a storm.
     pub(crate) back: Back,
 }

@@ -70,11 +70,12 @@ impl Worker {
     }
 
     /// Reads each agent's certificate, where they have one each; and gives each
-    /// sessions of its own, where each has a connection of its own to resume.
+    /// sessions of its own, where each has connections of its own to resume.
     fn read_identities(&mut self) -> Result<(), String> {
         let settings = &self.shared.settings;
-        let keeps_own_sessions =
-            settings.lifetime == Lifetime::Agent && settings.tls.resume_share > 0.0;
+        let keeps_own_sessions = settings.users.count() > 0
+            && settings.lifetime != Lifetime::One
+            && settings.tls.resume_share > 0.0;
         let Some(client) = self
             .tls
             .clone()
