@@ -2,13 +2,14 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: help demo test lint unit legacy musts bench bench-load bench-tls tools tools-legacy tools-bench
+.PHONY: tls-resumption help demo test lint unit legacy musts bench bench-load bench-tls tools tools-legacy tools-bench
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
 	@echo "make bench-load   what the load generator itself reaches, beside SIPp, and what servers take at its rates"
+	@echo "make tls-resumption   which TLS sessions resume, and where, with openssl at the other end"
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 
 demo:
@@ -49,6 +50,11 @@ bench-load: tools-bench
 bench-tls: tools-bench
 	$(CARGO) build --release -p signet -p signet-bench
 	target/release/signet-bench tls $(BENCH)
+
+# Which TLS sessions resume, and where, told by openssl from outside.
+tls-resumption: tools
+	$(CARGO) build --release -p signet
+	scripts/tls-resumption
 
 tools:
 	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium cargo-deny

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use sip_store::{Database, TicketSecretStore};
 
 use support::TestDir;
-use support::command::{Serving, succeed, text};
+use support::command::{Serving, fail, succeed, text};
 use support::openssl::{PATIENCE, call, is_resumed, report_with, serve, write_config};
 
-/// Both versions, and how each resumes. `-no_ticket` leaves TLS 1.2 its
-/// session ids.
+/// Both versions with tickets.
 const VERSIONS: [(&str, &[&str]); 2] = [("1.3", &["-tls1_3"]), ("1.2", &["-tls1_2"])];
+/// TLS 1.2 with session ids alone.
+const IDS: [&str; 2] = ["-tls1_2", "-no_ticket"];
 
 fn first(server: &Serving, with: &[&str], session: &Path) {
     let told = call(
@@ -44,7 +45,7 @@ fn stop(mut server: Serving) {
 fn sessions_resume_on_every_worker_and_are_counted() {
     let folder = TestDir::new("tls-workers");
     let server = serve(folder.path(), "", "");
-    let ids: (&str, &[&str]) = ("ids", &["-tls1_2", "-no_ticket"]);
+    let ids: (&str, &[&str]) = ("ids", &IDS);
     for (name, with) in VERSIONS.into_iter().chain([ids]) {
         let session = folder.path().join(format!("{name}.session"));
         first(&server, with, &session);
@@ -86,6 +87,9 @@ fn tickets_outlive_a_restart_and_a_kill_and_the_secret_is_shown_nowhere() {
     assert_eq!(mode(&store), 0o600);
     let secrets = secrets_of(&store);
     assert_eq!(secrets.len(), 1);
+    let by_id = folder.path().join("ids");
+    first(&server, &IDS, &by_id);
+    assert!(again(&server, &IDS, &by_id));
 
     server.process.signal("-KILL");
     server.process.wait(Duration::from_secs(30)).unwrap();
@@ -94,6 +98,8 @@ fn tickets_outlive_a_restart_and_a_kill_and_the_secret_is_shown_nowhere() {
     for (name, with) in VERSIONS {
         assert!(again(&server, with, &folder.path().join(name)), "{name}");
     }
+    // What an id names was in the memory of the process.
+    assert!(!again(&server, &IDS, &by_id));
     assert_eq!(secrets_of(&store), secrets);
     let log = fs::read_to_string(&server.log).unwrap();
     let report = report_with(folder.path(), "2 resumed");
@@ -160,10 +166,9 @@ fn nodes_on_one_store_resume_each_others_sessions() {
     }
     // Session ids of TLS 1.2 are a node's own.
     let session = folder.path().join("ids");
-    let ids = ["-tls1_2", "-no_ticket"];
-    first(&one, &ids, &session);
-    assert!(!again(&two, &ids, &session));
-    assert!(again(&one, &ids, &session));
+    first(&one, &IDS, &session);
+    assert!(!again(&two, &IDS, &session));
+    assert!(again(&one, &IDS, &session));
 }
 
 #[test]
@@ -253,6 +258,10 @@ fn nodes_with_one_secret_in_a_file_resume_each_others_sessions() {
         assert!(again(&two, with, &session), "{name}");
         assert!(!again(&stranger, with, &session), "{name}");
     }
+    // A file is its owner's to replace.
+    let config = folder.path().join("one/signet.toml");
+    let error = fail(&["tls", "rotate-secret", "--config", text(&config)], "");
+    assert!(error.contains("openssl rand -hex 32"), "{error}");
 }
 
 #[test]

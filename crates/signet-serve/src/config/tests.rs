@@ -243,6 +243,29 @@ fn paths_are_taken_from_the_files_folder() {
 }
 
 #[test]
+fn the_secret_of_session_tickets_has_one_source() {
+    for (text, expected) in [
+        (
+            "ticket_secret_file = \"a\"\n",
+            "test.toml:3:22: the secret of session tickets comes from the store",
+        ),
+        (
+            "ticket_keys = \"file\"\nticket_store = \"a\"\n",
+            "test.toml:4:16: the secret of session tickets comes from a file",
+        ),
+        ("ticket_keys = \"redis\"\n", "write one of: store, file"),
+        ("ticket_poll_s = 0\n", "write a number from 1 to 3600"),
+    ] {
+        let error = error_of(&format!("version = 1\n[tls]\n{text}"));
+        assert!(error.contains(expected), "{expected:?} is not in:\n{error}");
+    }
+    let both = "ticket_secret_file = \"a\"\nticket_keys = \"file\"\nticket_store = \"\"\n";
+    let config = parse(&format!("version = 1\n[tls]\n{both}")).unwrap();
+    assert_eq!(config.tls.ticket_secret_file, Some(PathBuf::from("a")));
+    assert_eq!(config.tls.ticket_store, None);
+}
+
+#[test]
 fn no_text_makes_the_reader_panic() {
     let text = std::fs::read_to_string(etc().join("trunk.toml")).unwrap();
     for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
