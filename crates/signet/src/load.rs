@@ -1,7 +1,7 @@
 //! `signet load`: the command line, turned into settings.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,11 +9,18 @@ use clap::{Args, Subcommand};
 use measure::{Schedule, SearchConfig, Threshold};
 use signet_load::app::{self, Output, PeakSettings};
 use signet_load::{
-    Answering, Called, Close, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Server, Settings, Span,
-    TlsSettings, Users,
+    Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span, TlsSettings,
 };
 use sip_msg::Transport;
 use sip_net::{ClientResumption, TlsVersion};
+
+mod settings;
+mod values;
+
+use settings::settings;
+use values::{
+    lifetime, masked, nanoseconds, resume_by, resume_share, share, threshold, time, tls_version,
+};
 
 /// What to load.
 #[derive(Debug, Subcommand)]
@@ -494,159 +501,6 @@ impl PeakOptions {
     }
 }
 
-/// What all loads have in common.
-fn settings(mix: Mix, path: Path, who: Who) -> std::result::Result<Settings, String> {
-    let direct = path
-        .straight
-        .then_some(path.transport.unwrap_or(Transport::Udp));
-    let server = match &path.to {
-        Some(to) => Some(Server::parse(to, path.transport)?),
-        None => None,
-    };
-    let host = server
-        .as_ref()
-        .map_or("load.test", |server| server.host.as_str());
-    let domain = who.domain.clone().unwrap_or_else(|| host.to_owned());
-    let called = match (path.called, path.pairs) {
-        (Some(called), _) => Called::Uri(called),
-        (None, Some(Pairs::Ring)) => Called::Ring,
-        (None, Some(Pairs::Random)) => Called::Random,
-        (None, None) => {
-            let user = server.as_ref().and_then(|server| server.user.clone());
-            Called::Uri(format!(
-                "sip:{}@{domain}",
-                user.unwrap_or_else(|| "service".to_owned())
-            ))
-        }
-    };
-    let pairs = called.is_pairs();
-    let mut settings = Settings::new(mix);
-    settings.users = who.users()?;
-    settings.realm = who.realm.unwrap_or_else(|| domain.clone());
-    settings.domain = domain;
-    settings.register_first = who.register_first || pairs;
-    settings.setup_rate_per_s = who.setup_rate;
-    settings.expires_s = who.expires;
-    settings.credentials_first = !who.first_unauthenticated;
-    settings.server = server;
-    settings.direct = direct;
-    settings.called = called;
-    settings.answering.listen = path.answer_here;
-    settings.answering.is_registrar = direct.is_some();
-    settings.follow_routes = path.follow_routes;
-    settings.own_ports = path.ports == Ports::Own;
-    settings.lifetime = path.connection;
-    settings.close = if path.abrupt {
-        Close::Abrupt
-    } else {
-        Close::Clean
-    };
-    settings.threads = usize::from(path.threads);
-    settings.handshake_threads = usize::from(path.handshake_threads);
-    settings.tls = TlsSettings {
-        roots: path.tls.ca,
-        trust_anyone: path.tls.trust_anyone,
-        identity: path.tls.cert.zip(path.tls.key),
-        agent_identity: path.tls.agent_cert.zip(path.tls.agent_key),
-        key: path.tls.key_type,
-        versions: path.tls.tls,
-        suites: path.tls.suite,
-        groups: path.tls.group,
-        resume_share: path.tls.resume,
-        resume_by: path.tls.resume_by,
-    };
-    settings.timers.t1_ms = path.timing.t1_ms;
-    settings.answer_timeout = path.timing.answer_timeout;
-    settings.connect_timeout = path.timing.connect_timeout;
-    settings.handshake_timeout = path.timing.handshake_timeout;
-    settings.drain_timeout = path.timing.drain_timeout;
-    settings.udp_buffer_bytes = path.timing.udp_buffer;
-    settings.local = path.local.unwrap_or_else(|| local_for(&settings));
-    Ok(settings)
-}
-
-/// Where a load comes from that says nothing of it.
-fn local_for(settings: &Settings) -> Local {
-    let loopback = Local::one(IpAddr::from([127, 0, 0, 1]));
-    let Some(server) = settings.server.as_ref().map(|server| server.addr) else {
-        return many_connections(settings).unwrap_or(loopback);
-    };
-    match (server.ip().is_loopback(), server.is_ipv4()) {
-        (true, true) => many_connections(settings).unwrap_or(loopback),
-        (true, false) => Local::one(std::net::Ipv6Addr::LOCALHOST.into()),
-        (false, _) => Local::one(route_to(server).unwrap_or(server.ip())),
-    }
-}
-
-/// One address has 28,000 ports, and each is kept for a minute after its use:
-/// a connection per call needs more.
-fn many_connections(settings: &Settings) -> Option<Local> {
-    let is_stream = settings.transport() != Some(Transport::Udp);
-    (is_stream && settings.lifetime != Lifetime::One)
-        .then(|| "127.1.0.0/16".parse().ok())
-        .flatten()
-}
-
-/// The address that this machine has towards a server elsewhere.
-fn route_to(remote: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if remote.is_ipv4() {
-        ([0, 0, 0, 0], 0).into()
-    } else {
-        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-    };
-    // Connecting a datagram socket sends nothing.
-    let socket = std::net::UdpSocket::bind(any).ok()?;
-    socket.connect(remote).ok()?;
-    socket.local_addr().ok().map(|local| local.ip())
-}
-
-impl Who {
-    fn users(&self) -> std::result::Result<Users, String> {
-        if let Some(file) = &self.users {
-            let mut users = Users::from_file(file)?;
-            if let Some(agents) = self.agents {
-                if agents > users.count() {
-                    return Err(format!(
-                        "{} has {} users, fewer than --agents {agents}",
-                        file.display(),
-                        users.count()
-                    ));
-                }
-                users.truncate(agents);
-            }
-            return Ok(users);
-        }
-        match (&self.user, self.agents) {
-            (None, None) => Ok(Users::default()),
-            (user, agents) => Users::from_pattern(
-                user.as_deref().unwrap_or("user{n}"),
-                self.password.as_deref(),
-                agents.unwrap_or(1),
-            ),
-        }
-    }
-}
-
-impl When {
-    fn schedule(&self) -> std::result::Result<Schedule, String> {
-        let bare = self.rate.trim().trim_end_matches("/s").trim();
-        let mut schedule = match bare.parse::<f64>() {
-            Ok(rate) if rate > 0.0 && rate.is_finite() => {
-                Schedule::constant(rate, nanoseconds(self.duration))
-            }
-            Ok(_) => return Err(format!("--rate {}: write a rate above 0", self.rate)),
-            Err(_) => Schedule::parse(&self.rate).map_err(|error| format!("--rate: {error}"))?,
-        };
-        if self.poisson {
-            schedule = schedule.poisson(self.seed);
-        }
-        if let Some(count) = self.count {
-            schedule = schedule.limit(count);
-        }
-        Ok(schedule)
-    }
-}
-
 impl Result {
     fn output(self) -> Output {
         Output {
@@ -668,122 +522,5 @@ fn output() -> Output {
         command: masked(command).join(" "),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Output::default()
-    }
-}
-
-/// The command line without its passwords.
-fn masked(mut command: Vec<String>) -> Vec<String> {
-    let mut is_secret = false;
-    for word in &mut command {
-        if is_secret {
-            *word = "***".to_owned();
-        } else if let Some((name, _)) = word
-            .split_once('=')
-            .filter(|(name, _)| *name == "--password")
-        {
-            *word = format!("{name}=***");
-        }
-        is_secret = word == "--password";
-    }
-    command
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn time(text: &str) -> std::result::Result<Duration, String> {
-    signet_load::duration(text)
-        .ok_or_else(|| format!("'{text}' is no time; write 500ms, 30s or 2m"))
-}
-
-fn share(text: &str) -> std::result::Result<f64, String> {
-    let (number, of) = text
-        .strip_suffix('%')
-        .map_or((text, 1.0), |number| (number, 100.0));
-    number
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .map(|number| number / of)
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| format!("'{text}' is no share; write 0, 4% or 0.04"))
-}
-
-fn resume_share(text: &str) -> std::result::Result<f64, String> {
-    match text {
-        "none" => Ok(0.0),
-        "all" => Ok(1.0),
-        other => share(other).map_err(|_| format!("'{text}' is no share; write none, all or 0.5")),
-    }
-}
-
-fn resume_by(text: &str) -> std::result::Result<ClientResumption, String> {
-    match text {
-        "any" => Ok(ClientResumption::Any),
-        "tickets" => Ok(ClientResumption::Tickets),
-        "ids" => Ok(ClientResumption::SessionIds),
-        _ => Err(format!(
-            "'{text}' is no way to resume; write any, tickets or ids"
-        )),
-    }
-}
-
-fn lifetime(text: &str) -> std::result::Result<Lifetime, String> {
-    match text {
-        "one" => Ok(Lifetime::One),
-        "per-call" => Ok(Lifetime::Calls(1)),
-        "per-agent" => Ok(Lifetime::Agent),
-        other => other
-            .strip_prefix("per-")
-            .and_then(|rest| rest.strip_suffix("-calls"))
-            .and_then(|number| number.parse().ok())
-            .filter(|calls| *calls > 0)
-            .map(Lifetime::Calls)
-            .ok_or_else(|| {
-                format!("'{text}' is no lifetime; write one, per-call, per-10-calls or per-agent")
-            }),
-    }
-}
-
-fn tls_version(text: &str) -> std::result::Result<TlsVersion, String> {
-    TlsVersion::by_name(text).map_err(|error| error.to_string())
-}
-
-fn threshold(text: &str) -> std::result::Result<Threshold, String> {
-    Threshold::parse(text).map_err(|error| error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn passwords_are_not_recorded() {
-        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(
-            masked(words("signet load call --password pw{n} --user u")).join(" "),
-            "signet load call --password *** --user u"
-        );
-        assert_eq!(
-            masked(words("x --password=pw")).join(" "),
-            "x --password=***"
-        );
-    }
-
-    #[test]
-    fn shares_and_lifetimes() {
-        assert_eq!(
-            (share("4%"), share("0.04"), share("0")),
-            (Ok(0.04), Ok(0.04), Ok(0.0))
-        );
-        assert!(share("101%").is_err() && share("x").is_err());
-        assert_eq!(
-            (resume_share("all"), resume_share("50%")),
-            (Ok(1.0), Ok(0.5))
-        );
-        assert_eq!(lifetime("per-10-calls"), Ok(Lifetime::Calls(10)));
-        assert_eq!(lifetime("per-call"), Ok(Lifetime::Calls(1)));
-        assert!(lifetime("per-0-calls").is_err());
     }
 }

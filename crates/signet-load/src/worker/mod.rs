@@ -4,33 +4,37 @@
 
 mod arrivals;
 mod called;
+mod exchange;
 mod hear;
 mod jobs;
 mod record;
+mod report;
+mod room;
 mod seats;
 mod setup;
 mod storm;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use measure::{Pacer, SecondPart};
-use sip_dialog::{CallKey, Config, Event, Live, RequestKey, UserAgents};
-use sip_msg::{ConnId, Flow as Path, Limits, ListenerId, Outbox, Target, Transport};
-use sip_net::{ClientTls, Counters, Net, NetEvent};
+use sip_dialog::{CallKey, Config, Event, RequestKey, UserAgents};
+use sip_msg::{ConnId, Flow as Path, Outbox, Transport};
+use sip_net::{ClientTls, Net};
 use wheel::Wheel;
 
-use crate::cause::{of_close, of_handshake, of_send};
 use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::dice::Dice;
 use crate::mix::Dealer;
-use crate::settings::{Close, Lifetime, Settings};
+use crate::settings::{Close, Lifetime};
 use crate::tls::Client;
 use jobs::Jobs;
 pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
+pub(crate) use report::{Final, Place, Report, Shared, Tick, orders};
+use room::{CpuTime, Room};
 use seats::Seats;
 pub use storm::StormCounts;
 
@@ -47,145 +51,6 @@ const CALLED_DRAIN: Duration = Duration::from_secs(2);
 const TELL_NS: u64 = 200 * NS_PER_MS;
 /// How long connections may take to close at the end.
 const CLOSING_NS: u64 = 2_000 * NS_PER_MS;
-
-/// What a worker is asked to do.
-pub(crate) mod orders {
-    /// Go on.
-    pub(crate) const RUN: u8 = 0;
-    /// Begin nothing more and let what is under way end.
-    pub(crate) const DRAIN: u8 = 1;
-    /// End at once.
-    pub(crate) const STOP: u8 = 2;
-}
-
-/// What all workers and the main thread have in common.
-pub(crate) struct Shared {
-    pub(crate) settings: Settings,
-    pub(crate) clock: Clock,
-    /// When the run begins; `u64::MAX` until all workers are ready.
-    pub(crate) start_ns: AtomicU64,
-    /// One of [`orders`], for those who call.
-    pub(crate) order: AtomicU8,
-    /// One of [`orders`], for those who are only called.
-    pub(crate) order_called: AtomicU8,
-}
-
-/// Which worker this is, and where its messages go.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// Among all threads.
-    pub(crate) number: usize,
-    /// Among those that do the same.
-    pub(crate) index: usize,
-    pub(crate) of: usize,
-    /// Where requests go; `None` for a called side alone.
-    pub(crate) target: Option<Target>,
-    /// Listeners from which this worker sends: the first of them and how many.
-    pub(crate) senders: u16,
-    /// The first listener of the called side, if there is one.
-    pub(crate) answering: Option<ListenerId>,
-}
-
-/// What a worker tells the main thread while it runs.
-pub(crate) enum Report {
-    /// It is ready, or as ready as it will be.
-    Ready { worker: usize, upkeep: Upkeep },
-    /// How it stands.
-    Tick(Tick),
-    /// It is over.
-    Done(Box<Final>),
-    /// It cannot go on.
-    Failed { error: String },
-}
-
-/// How a worker stands.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tick {
-    pub(crate) worker: usize,
-    pub(crate) started: u64,
-    pub(crate) ended: u64,
-    pub(crate) failed: u64,
-    pub(crate) in_flight: u64,
-    pub(crate) ready: u64,
-    pub(crate) part: Option<SecondPart>,
-    pub(crate) causes: Vec<(String, u64)>,
-    pub(crate) called: CalledCounts,
-    pub(crate) kernel_drops: u64,
-    pub(crate) late_p99_us: u64,
-}
-
-/// Everything that a worker found out.
-pub(crate) struct Final {
-    pub(crate) worker: usize,
-    pub(crate) record: Recorder,
-    pub(crate) sockets: Counters,
-    pub(crate) agents: sip_dialog::Counters,
-    pub(crate) transactions: sip_txn::Counters,
-    /// What was still alive when all had ended.
-    pub(crate) live: Live,
-    pub(crate) connections: usize,
-    /// TLS handshakes that failed on connections that were opened.
-    pub(crate) handshakes_failed: u64,
-    /// When the last arrival was over.
-    pub(crate) end_ns: u64,
-    /// CPU time during the run.
-    pub(crate) cpu_ns: u64,
-    /// Time during the run in which it was ready and had no CPU.
-    pub(crate) waited_ns: u64,
-}
-
-/// What will be under way at the same time, by the rate that is asked for.
-struct Room {
-    calls: usize,
-    clients: usize,
-    servers: usize,
-}
-
-impl Room {
-    /// More is never taken at once, however high the rate.
-    const MAX: f64 = 1_000_000.0;
-
-    fn of(settings: &Settings, place: &Place) -> Self {
-        let rate_per_s = match (&settings.schedule, &place.target) {
-            (Some(schedule), Some(_)) => schedule.rate_max_per_s() / place.of as f64,
-            _ => 0.0,
-        };
-        let lasting = |seconds: f64| (rate_per_s * seconds * 1.25).min(Self::MAX) as usize;
-        let held_s =
-            settings.hold.mean().as_secs_f64() + settings.answering.ring.mean().as_secs_f64();
-        let kept_s = settings.timers.t4_ms as f64 / 1e3;
-        let sides = if place.answering.is_some() { 2.0 } else { 1.0 };
-        Self {
-            calls: lasting(held_s * sides + 0.1),
-            clients: lasting(held_s + kept_s),
-            servers: if sides > 1.0 {
-                lasting(held_s + 2.0 * kept_s)
-            } else {
-                0
-            },
-        }
-    }
-}
-
-/// What the kernel's scheduler says of a thread.
-#[derive(Clone, Copy, Debug, Default)]
-struct CpuTime {
-    cpu_ns: u64,
-    waited_ns: u64,
-}
-
-impl CpuTime {
-    fn of_this_thread() -> Self {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let mut figures = text
-            .split_ascii_whitespace()
-            .map_while(|figure| figure.parse().ok());
-        Self {
-            cpu_ns: figures.next().unwrap_or(0),
-            waited_ns: figures.next().unwrap_or(0),
-        }
-    }
-}
 
 /// What is due at a time.
 #[derive(Clone, Copy)]
@@ -498,149 +363,6 @@ impl Worker {
                 }
                 self.net.close_all(false);
             }
-        }
-    }
-
-    /// Sends what is in the outbox, and notes when.
-    fn send(&mut self) {
-        if self.outbox.sends.is_empty() {
-            return;
-        }
-        self.net.send_outbox(&self.outbox);
-        self.outbox.clear();
-        // Before the kernel has it: what it takes to hand over a batch counts
-        // as the server's, never the other way round.
-        let now_ns = self.clock.now_ns();
-        self.net.flush();
-        for unsent in self.unsent.drain(..) {
-            match unsent {
-                Unsent::Invite(call) => {
-                    if let Some(slot) = self.jobs.call(call) {
-                        slot.sent_ns = now_ns;
-                    }
-                }
-                Unsent::Bye(call) => {
-                    if let Some(slot) = self.jobs.call(call) {
-                        slot.bye_sent_ns = now_ns;
-                    }
-                }
-                Unsent::Request(request) => {
-                    if let Some(slot) = self.jobs.request(request) {
-                        slot.sent_ns = now_ns;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Waits until something arrives or is due, and does what follows of it.
-    fn exchange(&mut self) -> Result<(), String> {
-        let wait_ns = self.wait_ns();
-        let timeout = if wait_ns >= NS_PER_MS {
-            Duration::from_millis(to_ms(wait_ns))
-        } else {
-            // The sockets wait in whole milliseconds. An arrival must not be
-            // late by one, so the rest is slept away in naps, between which the
-            // sockets are looked at.
-            if self.is_idle && wait_ns > 0 {
-                std::thread::sleep(Duration::from_nanos(wait_ns.min(NAP_NS)));
-            }
-            Duration::ZERO
-        };
-        let clock = self.clock;
-        let (agents, outbox, heard) = (&mut self.agents, &mut self.outbox, &mut self.heard);
-        let record = &mut self.record;
-        let mut is_idle = true;
-        let mut handshake = "handshake";
-        let mut deaf = Vec::new();
-        let result = self.net.poll(Some(timeout), |event| {
-            let at_ns = clock.now_ns();
-            is_idle = false;
-            let now_ms = to_ms(at_ns);
-            let mut why = None;
-            match event {
-                NetEvent::Datagram { flow, bytes } | NetEvent::Message { flow, bytes } => {
-                    let mut message = agents.spare_message();
-                    if message.fill(bytes, &Limits::default()).is_ok() {
-                        agents.handle_message(now_ms, &flow, message, outbox);
-                    } else {
-                        record.rubbish += 1;
-                    }
-                }
-                NetEvent::Opened { flow } => heard.push(Heard::Opened { at_ns, flow }),
-                // Before what failed for it, and before its end, are told.
-                NetEvent::HandshakeFailed { error, .. } => handshake = of_handshake(&error),
-                NetEvent::Closed { conn, reason } => {
-                    let named = of_close(reason, handshake);
-                    why = Some(named);
-                    heard.push(Heard::Closed { conn, why: named });
-                    agents.handle_closed(now_ms, conn, outbox);
-                }
-                NetEvent::SendFailed { cookie, error } => {
-                    why = Some(of_send(error, handshake));
-                    agents.handle_send_failed(now_ms, cookie, outbox);
-                }
-                // Nothing more can be read there: it is closed at once, so that
-                // what waits for an answer on it fails with that cause.
-                NetEvent::Malformed { flow, .. } => {
-                    record.rubbish += 1;
-                    deaf.push(flow.conn);
-                }
-                _ => {}
-            }
-            while let Some(event) = agents.poll_event() {
-                heard.push(Heard::Sip { at_ns, event, why });
-            }
-        });
-        result.map_err(|error| format!("the network failed: {error}"))?;
-        for conn in deaf {
-            self.net.close(conn, false);
-        }
-        let now_ns = self.clock.now_ns();
-        self.is_idle = is_idle;
-        let now_ms = to_ms(now_ns);
-        self.handle_timers(now_ms);
-        while let Some(event) = self.agents.poll_event() {
-            self.heard.push(Heard::Sip {
-                at_ns: now_ns,
-                event,
-                why: None,
-            });
-        }
-        let mut heard = std::mem::take(&mut self.heard);
-        for what in heard.drain(..) {
-            self.hear(what);
-        }
-        self.heard = heard;
-        self.welcome(now_ns);
-        let mut due = std::mem::take(&mut self.due);
-        self.agenda.advance(now_ms, |what| due.push(what));
-        for what in due.drain(..) {
-            self.do_due(now_ns, what);
-        }
-        self.due = due;
-        Ok(())
-    }
-
-    /// Does what is due in the transactions, and says of what is sent again
-    /// whose fault that is.
-    fn handle_timers(&mut self, now_ms: u64) {
-        let sent_again = |agents: &UserAgents| {
-            let transactions = agents.transaction_counters();
-            transactions.request_retransmitted
-                + transactions.response_retransmitted
-                + agents.counters().answers_retransmitted
-        };
-        let before = sent_again(&self.agents);
-        let due_ms = self.agents.next_deadline_ms().unwrap_or(u64::MAX);
-        self.agents.handle_timers(now_ms, &mut self.outbox);
-        let again = sent_again(&self.agents) - before;
-        // The answer may have waited here for as long as this worker was late.
-        if now_ms.saturating_sub(due_ms) > self.shared.settings.timers.t1_ms / 2 {
-            self.record.ours_late += again;
-        }
-        for _ in 0..again {
-            self.record.second.retransmitted();
         }
     }
 

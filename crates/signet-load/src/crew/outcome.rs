@@ -1,0 +1,260 @@
+//! What a run tells while it lasts, and what it found out.
+
+use std::net::SocketAddr;
+
+use measure::{Causes, Handshakes, Latency, Retransmissions, Series, SipFigures, ThreadUse};
+use sip_msg::Transport;
+
+use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep};
+
+/// How a run stands.
+#[derive(Clone, Debug)]
+pub struct Progress<'a> {
+    /// `None` while the run is prepared.
+    pub elapsed_ns: Option<u64>,
+    /// Agents that are brought up, and how many there are to be.
+    pub ready: (u64, u64),
+    /// Arrivals begun.
+    pub started: u64,
+    /// Arrivals that ended, well or not.
+    pub ended: u64,
+    /// Those that did not end well.
+    pub failed: u64,
+    /// Arrivals under way.
+    pub in_flight: u64,
+    /// Why arrivals failed.
+    pub causes: Vec<(String, u64)>,
+    /// The called side.
+    pub called: CalledCounts,
+    /// Datagrams that the kernel dropped.
+    pub kernel_drops: u64,
+    /// The worst worker's 99th percentile of how late arrivals began.
+    pub late_p99_us: u64,
+    /// Second by second.
+    pub series: &'a Series,
+    /// Where the called side of this process listens.
+    pub answering: &'a [(Transport, SocketAddr)],
+}
+
+/// Everything that a run found out.
+#[derive(Debug)]
+pub struct Ran {
+    /// RFC 6076.
+    pub figures: SipFigures,
+    /// Why arrivals failed.
+    pub causes: Causes,
+    /// TLS handshakes that this side began.
+    pub handshakes: Handshakes,
+    /// TCP connections that this side opened.
+    pub connects: Latency,
+    /// How late arrivals began.
+    pub lateness: Latency,
+    /// The called side of this process.
+    pub called: CalledCounts,
+    /// The agents.
+    pub upkeep: Upkeep,
+    /// The storm, where one was asked for.
+    pub storm: Option<StormCounts>,
+    /// Second by second.
+    pub series: Series,
+    /// Messages sent again.
+    pub retransmissions: Retransmissions,
+    /// Arrivals begun.
+    pub started: u64,
+    /// Arrivals that ended, well or not.
+    pub ended: u64,
+    /// Those that did not end well.
+    pub failed: u64,
+    /// From the first arrival to the end of the last.
+    pub duration_ns: u64,
+    /// How long it took to bring the agents up.
+    pub setup_ns: u64,
+    /// The threads and what they took.
+    pub threads: Vec<ThreadUse>,
+    /// CPU time of the whole process during the run.
+    pub own_cpu_ns: u64,
+    /// Datagrams that the kernel dropped at these sockets.
+    pub kernel_drops: u64,
+    /// Messages dropped because a queue was full.
+    pub queue_drops: u64,
+    /// Messages that were no SIP.
+    pub rubbish: u64,
+    /// What was alive when it should have been over.
+    pub leaked: Leaked,
+    /// Whether it was asked to end before its schedule did.
+    pub is_interrupted: bool,
+    /// Other counts, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Where the called side of this process listened.
+    pub answering: Vec<(Transport, SocketAddr)>,
+}
+
+/// What was alive at the end of a run: nothing, in a run without a mistake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaked {
+    /// Calls.
+    pub calls: u64,
+    /// Requests outside of dialogs.
+    pub requests: u64,
+    /// Connections.
+    pub connections: u64,
+}
+
+/// Why a run could not be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The settings contradict each other, or a file is wrong.
+    Usage(String),
+    /// The sockets, the server or the agents did not come up.
+    Run(String),
+}
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Run(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Failed {}
+
+impl Ran {
+    pub(super) fn new(
+        series: Series,
+        is_interrupted: bool,
+        setup_ns: u64,
+        own_cpu_ns: u64,
+        answering: Vec<(Transport, SocketAddr)>,
+    ) -> Self {
+        Self {
+            figures: SipFigures::new(),
+            causes: Causes::new(),
+            handshakes: Handshakes::new(),
+            connects: Latency::new(),
+            lateness: Latency::new(),
+            called: CalledCounts::default(),
+            upkeep: Upkeep::default(),
+            storm: None,
+            series,
+            retransmissions: Retransmissions::default(),
+            started: 0,
+            ended: 0,
+            failed: 0,
+            duration_ns: 0,
+            setup_ns,
+            threads: Vec::new(),
+            own_cpu_ns,
+            kernel_drops: 0,
+            queue_drops: 0,
+            rubbish: 0,
+            leaked: Leaked::default(),
+            is_interrupted,
+            counters: Vec::new(),
+            answering,
+        }
+    }
+
+    pub(super) fn take(&mut self, end: Final, name: String) {
+        let Recorder {
+            figures,
+            causes,
+            called,
+            upkeep,
+            storm,
+            lateness,
+            handshakes,
+            connects,
+            started,
+            ended,
+            failed,
+            rubbish,
+            negotiated,
+            ours_late,
+            ..
+        } = end.record;
+        self.figures.merge(&figures);
+        self.causes.merge(&causes);
+        self.called.merge(&called);
+        self.upkeep.merge(&upkeep);
+        if let Some(all) = &mut self.storm {
+            all.merge(&storm);
+        }
+        self.lateness.merge(&lateness);
+        self.handshakes.merge(&handshakes);
+        self.handshakes.failed += end.handshakes_failed;
+        self.connects.merge(&connects);
+        self.started += started;
+        self.ended += ended;
+        self.failed += failed;
+        self.rubbish += rubbish + end.agents.malformed;
+        for (name, count) in negotiated {
+            self.count(name, count);
+        }
+        self.duration_ns = self.duration_ns.max(end.end_ns);
+        self.threads.push(ThreadUse {
+            name,
+            cpu_ns: end.cpu_ns,
+            waited_for_cpu_ns: end.waited_ns,
+        });
+        self.kernel_drops += end.sockets.udp_kernel_drops;
+        self.queue_drops += end.sockets.udp_queue_drops;
+        self.leaked.calls += end.live.calls as u64;
+        self.leaked.requests += end.live.requests as u64;
+        self.leaked.connections += end.connections as u64;
+        let transactions = end.transactions;
+        let sent = transactions.request_retransmitted
+            + transactions.response_retransmitted
+            + end.agents.answers_retransmitted;
+        let ours = ours_late.min(sent);
+        // A response that comes again says that the request was not lost: its
+        // first answer was late.
+        let late = transactions.response_absorbed.min(sent - ours);
+        self.retransmissions.ours += ours;
+        self.retransmissions.late += late;
+        self.retransmissions.lost += sent - ours - late;
+        self.retransmissions.received += transactions.request_absorbed
+            + transactions.response_absorbed
+            + end.agents.acks_retransmitted;
+        for (name, count) in [
+            ("challenges", end.agents.challenges),
+            ("stray_responses", transactions.response_stray),
+            ("unknown_dialog", end.agents.unknown_dialog),
+            (
+                "no_room",
+                end.agents.full + transactions.server_full + transactions.client_full,
+            ),
+            ("connections_opened", end.sockets.opened),
+            ("connections_not_opened", end.sockets.open_failed),
+            ("connections_accepted", end.sockets.accepted),
+            ("handshakes_in", end.sockets.handshakes_in),
+            ("handshakes_out", end.sockets.handshakes_out),
+            ("handshakes_out_resumed", end.sockets.handshakes_out_resumed),
+            ("datagrams_unsendable", end.sockets.udp_unsendable),
+            ("polls", end.sockets.polls),
+            (
+                "messages_in",
+                end.sockets.udp.messages_in
+                    + end.sockets.tcp.messages_in
+                    + end.sockets.tls.messages_in,
+            ),
+            (
+                "messages_out",
+                end.sockets.udp.messages_out
+                    + end.sockets.tcp.messages_out
+                    + end.sockets.tls.messages_out,
+            ),
+            ("responses", end.agents.responses),
+            ("events_dropped", end.agents.events_dropped),
+        ] {
+            self.count(name, count);
+        }
+    }
+
+    pub(super) fn count(&mut self, name: &'static str, count: u64) {
+        match self.counters.iter_mut().find(|counter| counter.0 == name) {
+            Some(counter) => counter.1 += count,
+            None => self.counters.push((name, count)),
+        }
+    }
+}
