@@ -15,6 +15,10 @@ use crate::users::Pattern;
 /// Sessions kept, each agent's own where they have their own: more than there are agents.
 const SESSIONS_MAX: usize = 1 << 20;
 
+/// Tickets of TLS 1.3 kept of one server: each serves once, and a load with a
+/// connection per call has many under way.
+const TICKETS_MAX: usize = 4_096;
+
 /// The kind of key in a certificate that is made on the spot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyKind {
@@ -114,7 +118,8 @@ impl Client {
     fn new(config: ClientTlsConfig, settings: &TlsSettings) -> Result<Self, TlsError> {
         let mut config = config
             .resumption(settings.resume_by)
-            .sessions_max(SESSIONS_MAX);
+            .sessions_max(SESSIONS_MAX)
+            .tickets_max(TICKETS_MAX);
         if !settings.versions.is_empty() {
             config = config.versions(&settings.versions);
         }

@@ -11,7 +11,7 @@ use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::algorithms::{Algorithms, TlsVersion};
-use super::client_sessions::{AddressedSessions, ClientSessions};
+use super::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
 use super::engine::TlsEngine;
 #[cfg(feature = "legacy-tls")]
 use super::legacy::{LegacyClient, Pair};
@@ -49,6 +49,7 @@ pub struct ClientTlsConfig {
     legacy_identity: Option<Pair>,
     resumption: ClientResumption,
     sessions_max: Option<usize>,
+    tickets_max: Option<usize>,
 }
 
 impl ClientTlsConfig {
@@ -182,10 +183,20 @@ impl ClientTlsConfig {
         self
     }
 
+    /// Keeps so many tickets of TLS 1.3 of one peer. Each serves once, so
+    /// connections begun at the same time need one each.
+    pub fn tickets_max(mut self, tickets: usize) -> Self {
+        self.tickets_max = Some(tickets);
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Result<ClientTls, TlsError> {
         let base = base(&self)?;
-        let sessions = ClientSessions::new(self.sessions_max.unwrap_or(SESSIONS_MAX));
+        let sessions = ClientSessions::new(
+            self.sessions_max.unwrap_or(SESSIONS_MAX),
+            self.tickets_max.unwrap_or(TICKETS_MAX),
+        );
         Ok(ClientTls::of(base, Arc::new(self), sessions))
     }
 }

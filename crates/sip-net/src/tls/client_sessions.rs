@@ -11,8 +11,9 @@ use rustls::pki_types::{ServerName, UnixTime};
 
 use super::context::{Resumption, current};
 
-/// Tickets of TLS 1.3 kept for one peer; each serves once.
-const TICKETS_MAX: usize = 4;
+/// Tickets of TLS 1.3 kept for one peer, unless told otherwise; each serves
+/// once.
+pub(crate) const TICKETS_MAX: usize = 4;
 
 /// Whose session with whom: the number of our identity, the name that the peer
 /// proved, and its address.
@@ -80,13 +81,15 @@ impl Table {
 pub(crate) struct ClientSessions {
     table: Mutex<Table>,
     peers_max: usize,
+    tickets_max: usize,
 }
 
 impl ClientSessions {
-    pub(crate) fn new(peers_max: usize) -> Arc<Self> {
+    pub(crate) fn new(peers_max: usize, tickets_max: usize) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::default(),
             peers_max: peers_max.max(1),
+            tickets_max: tickets_max.max(1),
         })
     }
 
@@ -196,8 +199,9 @@ impl ClientSessionStore for AddressedSessions {
     fn insert_tls13_ticket(&self, name: ServerName<'static>, value: Tls13ClientSessionValue) {
         if self.keeps_tls13 {
             let key = (self.identity, name, self.addr);
+            let tickets_max = self.all.tickets_max;
             self.all.change(key, |peer| {
-                if peer.tls13.len() >= TICKETS_MAX {
+                if peer.tls13.len() >= tickets_max {
                     peer.tls13.pop_front();
                 }
                 peer.tls13.push_back(value);
@@ -241,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_belongs_to_identity_name_and_address() {
-        let all = ClientSessions::new(10);
+        let all = ClientSessions::new(10, TICKETS_MAX);
         let name = |name: &'static str| ServerName::try_from(name).unwrap();
         at(&all, 1, 5061).set_kx_hint(name("a.example"), NamedGroup::X25519);
         let hint = |identity, host, port| at(&all, identity, port).kx_hint(&name(host));
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn the_oldest_peer_is_forgotten_for_a_new_one() {
-        let all = ClientSessions::new(3);
+        let all = ClientSessions::new(3, TICKETS_MAX);
         let name = ServerName::try_from("example.com").unwrap();
         for port in 1..=5 {
             at(&all, 1, port).set_kx_hint(name.clone(), NamedGroup::X25519);
@@ -269,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_called_again_and_again_is_kept() {
-        let all = ClientSessions::new(3);
+        let all = ClientSessions::new(3, TICKETS_MAX);
         let name = ServerName::try_from("example.com").unwrap();
         at(&all, 1, 1).set_kx_hint(name.clone(), NamedGroup::X25519);
         for port in 2..=20 {
