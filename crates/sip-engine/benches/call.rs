@@ -159,6 +159,7 @@ impl Bench {
                 bound,
                 advertised_host: None,
                 advertised_port: 5060,
+                certificates_authenticate: false,
             }],
             authenticate: None,
             forward: (to == To::NextHop).then_some(forward),

@@ -141,6 +141,7 @@ impl Bench {
             bound,
             advertised_host: None,
             advertised_port: 5060,
+            certificates_authenticate: false,
         };
         let mut settings = Settings {
             domains: vec!["example.org".into()],

@@ -8,7 +8,7 @@ use sip_txn::{Responded, ServerId, response_target};
 use siphasher::sip::SipHasher13;
 
 use crate::effect::Effect;
-use crate::permit::is_peer;
+use crate::permit::is_listed;
 use crate::proxy::context::Context;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
@@ -92,10 +92,7 @@ impl Shard {
         // Who writes one message wrongly over a stream may have lost count of where
         // the next begins: a 400 of this server's own ends the connection. Not that of
         // a neighbour, which carries the calls of many, and whose framing was sound.
-        let is_trusted = || {
-            let trusted = &self.settings.trusted;
-            trusted.iter().any(|peer| is_peer(peer, flow))
-        };
+        let is_trusted = || is_listed(&self.settings, flow, self.peer.as_deref());
         if status == 400 && flow.conn.is_some() && !is_trusted() {
             close(flow, &mut out.effects);
         }

@@ -62,6 +62,7 @@ mod tests {
                 bound: "192.0.2.1:5060".parse().unwrap(),
                 advertised_host: None,
                 advertised_port: 5060,
+                certificates_authenticate: false,
             }],
             ..Settings::default()
         };

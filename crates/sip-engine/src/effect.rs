@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sip_auth::CredentialKey;
-use sip_msg::{ConnId, Outbox, Transport};
+use sip_msg::{ConnId, Flow, Outbox, Transport, VerifiedPeer};
 
 use crate::BindingChange;
 
@@ -74,6 +74,16 @@ pub enum Effect {
     /// A call has ended: close the connections that are its own
     /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
     EndCall(u64),
+    /// Tell the operator that a peer named somebody for whom it does not
+    /// speak. The shell bounds how often it does.
+    IdentityRefused {
+        /// Where the request came from.
+        flow: Flow,
+        /// What the peer proved; `None` for one that is known by its address.
+        proved: Option<Arc<VerifiedPeer>>,
+        /// The host that it named, fit to be shown.
+        claimed: Box<str>,
+    },
 }
 
 /// What came out of an input: messages in order, and effects in order.

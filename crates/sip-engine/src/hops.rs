@@ -162,6 +162,7 @@ mod tests {
             bound,
             advertised_host: None,
             advertised_port: 5060,
+            certificates_authenticate: false,
         };
         Own::new(&Settings {
             listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],

@@ -245,6 +245,7 @@ mod tests {
             bound,
             advertised_host: host.map(Into::into),
             advertised_port: bound.port(),
+            certificates_authenticate: false,
         }
     }
 

@@ -15,7 +15,9 @@
 //!    user, and [`Permit::may_bind`] compares the address-of-record once more
 //!    where the binding is made.
 //! 2. *Nobody speaks for one of our users but himself.* Outside a dialog, a
-//!    request whose From is in our domains needs the digest of just that user.
+//!    request whose From is in our domains needs the digest of just that user,
+//!    or, where the operator lets certificates stand for passwords, a
+//!    connection that was opened with the certificate of just that user.
 //!    So does one whose P-Asserted-Identity is: peers that are trusted by
 //!    configuration may assert identities, users only their own, and what a
 //!    stranger asserts is cut. It holds for every method, known or not, and a
@@ -44,28 +46,42 @@
 //!    forwarded; those of other realms pass untouched, and their challenges go
 //!    to the client: this server has no password to answer one with.
 //!
-//! What it does not promise: a trusted peer is as trustworthy as its address.
-//! Over UDP an address can be forged, which is why claim 1 makes no exception
-//! for peers, and why a peer can be bound to TLS (`secure_only`). And a party
+//! 8. *A peer that is known by its certificate speaks for whom that names.* A
+//!    [`VerifiedPeer`] comes from the verification of a certificate alone; no
+//!    header, no address and no other connection of the same address leads to
+//!    one. Its From and P-Asserted-Identity must be in the domains of the
+//!    certificate, or in those that the operator wrote down for it.
+//!
+//! What it does not promise: a peer that is trusted by its address alone is as
+//! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception
+//! for peers, and why a peer can be bound to TLS (`secure_only`) or to its
+//! certificate (`identity`). And a party
 //! of a dialog can send anything, under either side's name, to any contact that
 //! it knows the address of: the other end, which knows its dialogs by their
 //! tags, must refuse what is not of them (RFC 3261 12.2.2).
 
 mod identity;
+mod peers;
+mod refusal;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use sip_auth::{Authenticated, Check, CredentialKey, Ha1, Side, Verdict};
+use sip_auth::{Check, CredentialKey, Ha1, Side, Verdict};
 use sip_msg::header::NameAddr;
-use sip_msg::{Flow, HeaderName, Message, Method, ResponseWriter, Span, Uri};
+use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri, VerifiedPeer};
 
 use crate::own::Own;
-use crate::settings::{Inbound, TrustedPeer};
+use crate::settings::Inbound;
 use crate::token::{Origin, RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
+
+use identity::{CertifiedUser, Proof};
+use peers::Standing;
+pub(crate) use peers::is_listed;
+pub use refusal::Refusal;
+use refusal::Why;
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]
@@ -80,6 +96,8 @@ pub struct GateContext<'a> {
     pub tokens: &'a Tokens,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
+    /// Whom the sender of the message proved to be, where its connection did.
+    pub(crate) peer: Option<&'a VerifiedPeer>,
 }
 
 /// A proof that only this module makes.
@@ -91,11 +109,11 @@ pub struct Seal(());
 pub enum Permit {
     /// `--no-auth`: everybody may do everything.
     Open(Seal),
-    /// A trusted peer, by its address.
+    /// A trusted peer, by its address or by its certificate.
     Peer(Seal),
     /// A request within a dialog that this server let through before.
     Dialog(RouteToken),
-    /// A user, by digest.
+    /// A user, by digest or, where the operator wants that, by certificate.
     Authenticated(AuthenticatedUser),
     /// A stranger calling one of our users: to the location table and nowhere else.
     Inbound(Seal),
@@ -105,7 +123,7 @@ pub enum Permit {
 /// whose name it speaks.
 #[derive(Debug)]
 pub struct AuthenticatedUser {
-    proof: Authenticated,
+    proof: Proof,
     /// The address-of-record whose contacts he may change: his own in a
     /// REGISTER, empty in every other request.
     aor: Vec<u8>,
@@ -125,7 +143,10 @@ impl AuthenticatedUser {
     /// Appends the value of an Authentication-Info header for a 2xx of this
     /// server's own; false, and nothing written, where it is not configured.
     pub fn write_authentication_info(&self, out: &mut Vec<u8>) -> bool {
-        self.proof.write_authentication_info(out)
+        match &self.proof {
+            Proof::Digest(proof) => proof.write_authentication_info(out),
+            Proof::Certificate(_) => false,
+        }
     }
 }
 
@@ -216,90 +237,26 @@ pub enum Gate {
     Drop,
 }
 
-/// A request whose credentials were read and whose secret must be looked up.
+/// A request whose credentials were read, and whose user must be looked up:
+/// his secret, or, with a certificate, whether there still is such a user.
 #[derive(Debug)]
 pub struct Pending {
-    credentials: sip_auth::Pending,
+    credentials: Credentials,
     side: Side,
+}
+
+#[derive(Debug)]
+enum Credentials {
+    Digest(sip_auth::Pending),
+    Certificate(CertifiedUser),
 }
 
 impl Pending {
     /// What to look up.
     pub fn key(&self) -> CredentialKey {
-        self.credentials.key().clone()
-    }
-}
-
-/// An answer of the gate: a challenge, 403, 400, 500 or 503.
-#[derive(Debug)]
-pub struct Refusal {
-    status: u16,
-    why: Why,
-}
-
-#[derive(Debug)]
-enum Why {
-    Challenge {
-        side: Side,
-        realm: Arc<str>,
-        stale: bool,
-    },
-    Malformed(&'static str),
-    Forbidden,
-    Unavailable,
-}
-
-impl Refusal {
-    /// The status.
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Appends the whole response.
-    pub fn write(&self, cx: &GateContext<'_>, request: &Message, to_tag: &[u8], out: &mut Vec<u8>) {
-        let reason = match self.why {
-            Why::Malformed(reason) => reason,
-            _ => sip_msg::write::reason_phrase(self.status),
-        };
-        let mut writer = ResponseWriter::begin(out, request, self.status, reason, to_tag);
-        match &self.why {
-            // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with a
-            // Proxy-Authenticate header field value applicable to the proxy for the requested resource."
-            Why::Challenge { side, realm, stale } => {
-                let user_agent = request
-                    .first(HeaderName::UserAgent)
-                    .map_or(&[][..], |f| f.value);
-                cx.shared.authenticator.add_challenge(
-                    cx.now.unix_ms,
-                    *side,
-                    realm,
-                    *stale,
-                    user_agent,
-                    &mut writer,
-                );
-            }
-            Why::Unavailable => {
-                writer.number("Retry-After", u64::from(cx.settings.bounds.retry_after_s));
-            }
-            Why::Malformed(_) | Why::Forbidden => {}
-        }
-        if !cx.settings.server_header.is_empty() {
-            writer.header("Server", cx.settings.server_header.as_bytes());
-        }
-        writer.finish(&[]);
-    }
-
-    fn forbidden() -> Self {
-        Self {
-            status: 403,
-            why: Why::Forbidden,
-        }
-    }
-
-    fn malformed(reason: &'static str) -> Self {
-        Self {
-            status: 400,
-            why: Why::Malformed(reason),
+        match &self.credentials {
+            Credentials::Digest(pending) => pending.key().clone(),
+            Credentials::Certificate(user) => user.key(),
         }
     }
 }
@@ -317,13 +274,24 @@ pub fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Gate {
         return Gate::Pass(Permit::Open(Seal(())));
     }
     if is_registration(cx.own, message) {
-        return judge_credentials(cx, message, Side::Registrar);
+        return judge_user(cx, flow, message, Side::Registrar);
     }
-    if cx.settings.trusted.iter().any(|peer| is_peer(peer, flow)) {
+    let standing = peers::standing(cx, flow, message);
+    if standing == (Standing::Listed { may_relay: true }) {
         return Gate::Pass(Permit::Peer(Seal(())));
     }
     if let Some(token) = dialog_token(cx, message) {
         return Gate::Pass(Permit::Dialog(token));
+    }
+    match standing {
+        Standing::SpeaksForOthers(host) => {
+            return refuse(message, Refusal::speaks_for_others(host));
+        }
+        Standing::Listed { .. } if is_for_a_user(cx, message) => {
+            return Gate::Pass(Permit::Inbound(Seal(())));
+        }
+        Standing::Listed { .. } => return refuse(message, Refusal::forbidden()),
+        Standing::Unlisted => {}
     }
     let Ok(from) = message.from() else {
         return refuse(message, Refusal::malformed("From Header Malformed"));
@@ -333,7 +301,7 @@ pub fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Gate {
         if message.method() == Method::Ack {
             return Gate::Drop;
         }
-        return judge_credentials(cx, message, Side::Proxy);
+        return judge_user(cx, flow, message, Side::Proxy);
     }
     judge_stranger(cx, message)
 }
@@ -350,18 +318,24 @@ pub fn gate_finish(
         return Gate::Refuse(gate_unavailable(message));
     };
     let side = pending.side;
-    let proof =
-        match cx
-            .shared
-            .authenticator
-            .finish(cx.now.unix_ms, pending.credentials, answer.as_ref())
-        {
-            Verdict::Ok(proof) => proof,
-            Verdict::Challenge { stale } => return challenge(cx, message, side, stale),
-        };
+    let proof = match pending.credentials {
+        Credentials::Digest(credentials) => {
+            match cx
+                .shared
+                .authenticator
+                .finish(cx.now.unix_ms, credentials, answer.as_ref())
+            {
+                Verdict::Ok(proof) => Proof::Digest(proof),
+                Verdict::Challenge { stale } => return challenge(cx, message, side, stale),
+            }
+        }
+        Credentials::Certificate(user) if answer.is_some() => Proof::Certificate(user),
+        // He was removed: his certificate is worth what a wrong password is.
+        Credentials::Certificate(_) => return challenge(cx, message, side, false),
+    };
     let names_him = |addr: NameAddr<'_>| {
         addr.uri()
-            .is_some_and(|uri| identity::names(cx, &proof, &uri))
+            .is_some_and(|uri| identity::names(cx, proof.user(), proof.realm(), &uri))
     };
     let is_himself = message.from().is_ok_and(names_him)
         && (side == Side::Proxy || message.to().is_ok_and(names_him))
@@ -394,6 +368,18 @@ pub fn gate_unavailable(message: &Message) -> Refusal {
     }
 }
 
+/// Judges a request in the name of a user of ours: by his certificate where
+/// that stands for his password, else by his digest.
+fn judge_user(cx: &GateContext<'_>, flow: &Flow, message: &Message, side: Side) -> Gate {
+    match identity::certified_user(cx, flow, message, side) {
+        Some(user) => Gate::Lookup(Pending {
+            credentials: Credentials::Certificate(user),
+            side,
+        }),
+        None => judge_credentials(cx, message, side),
+    }
+}
+
 fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gate {
     let realm = identity::realm_of(cx, message, side);
     match cx
@@ -406,7 +392,10 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
             why: Why::Challenge { side, realm, stale },
         }),
         Check::Malformed(malformed) => Gate::Refuse(Refusal::malformed(malformed.reason)),
-        Check::Lookup(credentials) => Gate::Lookup(Pending { credentials, side }),
+        Check::Lookup(credentials) => Gate::Lookup(Pending {
+            credentials: Credentials::Digest(credentials),
+            side,
+        }),
     }
 }
 
@@ -420,9 +409,13 @@ fn challenge(cx: &GateContext<'_>, message: &Message, side: Side, stale: bool) -
 
 /// Judges a request whose From is in no domain of ours.
 fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
-    let is_for_a_user = message
-        .uri()
-        .is_ok_and(|uri| uri.user.is_some() && cx.own.is_own_uri(&uri));
+    // Who proved whom it speaks for is held to it, whoever else is let in.
+    if cx.settings.inbound != Inbound::Trusted
+        && let Some(peer) = cx.peer
+        && let Some(host) = peers::first_unproven(cx, peer, message)
+    {
+        return refuse(message, Refusal::speaks_for_others(host));
+    }
     let claims_a_user = message
         .addresses(HeaderName::PAssertedIdentity)
         .any(|identity| {
@@ -430,10 +423,22 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
                 addr.uri().is_some_and(|uri| identity::is_ours(cx, &uri))
             })
         });
-    if cx.settings.inbound == Inbound::Anyone && is_for_a_user && !claims_a_user {
+    let is_let_in = match cx.settings.inbound {
+        Inbound::Trusted => false,
+        Inbound::Proven => cx.peer.is_some(),
+        Inbound::Anyone => true,
+    };
+    if is_let_in && is_for_a_user(cx, message) && !claims_a_user {
         return Gate::Pass(Permit::Inbound(Seal(())));
     }
     refuse(message, Refusal::forbidden())
+}
+
+/// Whether a request is for one of our users.
+fn is_for_a_user(cx: &GateContext<'_>, message: &Message) -> bool {
+    message
+        .uri()
+        .is_ok_and(|uri| uri.user.is_some() && cx.own.is_own_uri(&uri))
 }
 
 /// A refusal; an ACK, which has no response, is dropped.
@@ -464,22 +469,4 @@ fn dialog_token(cx: &GateContext<'_>, message: &Message) -> Option<RouteToken> {
         None => (uri.has_param("lr").then(|| read(&uri))??, routes().last()?),
     };
     (target.is_sip() && !cx.own.is_own_uri(&target)).then_some(token)
-}
-
-/// Whether a flow is a trusted peer's.
-pub(crate) fn is_peer(peer: &TrustedPeer, flow: &Flow) -> bool {
-    let is_in_prefix = match (peer.addr.to_canonical(), flow.remote.ip().to_canonical()) {
-        (IpAddr::V4(peer_ip), IpAddr::V4(ip)) => {
-            let bits = u32::from(peer.prefix_len.min(32));
-            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            peer_ip.to_bits() & mask == ip.to_bits() & mask
-        }
-        (IpAddr::V6(peer_ip), IpAddr::V6(ip)) => {
-            let bits = u32::from(peer.prefix_len.min(128));
-            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-            peer_ip.to_bits() & mask == ip.to_bits() & mask
-        }
-        _ => false,
-    };
-    is_in_prefix && (!peer.secure_only || flow.transport.is_secure())
 }

@@ -20,7 +20,7 @@ pub struct Settings {
     pub mode: Mode,
     /// Digest authentication of users. `None` is `--no-auth`.
     pub authenticate: Option<AuthSettings>,
-    /// Peers that are trusted by their address alone: gateways and neighbours.
+    /// Peers whose requests need no credentials: gateways and neighbours.
     pub trusted: Vec<TrustedPeer>,
     /// Whether calls from foreign domains to our users are let in without proof.
     pub inbound: Inbound,
@@ -54,6 +54,9 @@ pub struct Listener {
     pub advertised_host: Option<Arc<str>>,
     /// The port that stands in Via and Record-Route.
     pub advertised_port: u16,
+    /// Whether a client's certificate with a user's SIP URI in it stands for
+    /// that user's password.
+    pub certificates_authenticate: bool,
 }
 
 /// How requests are treated.
@@ -78,15 +81,49 @@ pub struct AuthSettings {
     pub lookups_max: usize,
 }
 
-/// A peer whose requests need no credentials.
+/// A peer whose requests need no credentials: known by its address, by its
+/// certificate, or by both. One that is known by neither is nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedPeer {
-    /// Its address.
-    pub addr: IpAddr,
-    /// The length of the prefix that must match.
-    pub prefix_len: u8,
+    /// An address, and the length of the prefix that must match.
+    pub network: Option<(IpAddr, u8)>,
+    /// The domain that its certificate must prove (RFC 5922), in lower case.
+    pub identity: Option<Arc<str>>,
+    /// The domains that may stand in its From and P-Asserted-Identity, in lower
+    /// case; `*` is every domain but ours. Without it: those of its certificate
+    /// where `identity` is asked for, else any.
+    pub speaks_for: Option<Vec<Arc<str>>>,
+    /// Whether its requests may leave for others than our users: for foreign
+    /// domains and gateways.
+    pub may_relay: bool,
     /// Whether only TLS will do.
     pub secure_only: bool,
+}
+
+impl TrustedPeer {
+    /// One that is known by its address, over any transport, and whose word is
+    /// taken for anything.
+    pub const fn at(addr: IpAddr, prefix_len: u8) -> Self {
+        Self {
+            network: Some((addr, prefix_len)),
+            identity: None,
+            speaks_for: None,
+            may_relay: true,
+            secure_only: false,
+        }
+    }
+
+    /// One that is known by the domain that its certificate proves, and speaks
+    /// for the domains in it.
+    pub const fn proven(identity: Arc<str>) -> Self {
+        Self {
+            network: None,
+            identity: Some(identity),
+            speaks_for: None,
+            may_relay: true,
+            secure_only: true,
+        }
+    }
 }
 
 /// Calls from foreign domains to our users.
@@ -94,6 +131,9 @@ pub struct TrustedPeer {
 pub enum Inbound {
     /// Refused with 403 unless the peer is trusted.
     Trusted,
+    /// Let in from whoever proves by certificate that it speaks for the domain
+    /// in From (RFC 5922).
+    Proven,
     /// Let in.
     Anyone,
 }

@@ -9,7 +9,7 @@ mod spread;
 use std::sync::Arc;
 
 use sip_auth::Ha1;
-use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span};
+use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span, VerifiedPeer};
 use sip_txn::Transactions;
 use wheel::Wheel;
 
@@ -76,6 +76,8 @@ pub struct Shard {
     pub(crate) target_uri: Vec<u8>,
     pub(crate) strip: Vec<Span>,
     fired: Vec<Timer>,
+    /// Whom the sender of the message at hand proved to be.
+    pub(crate) peer: Option<Arc<VerifiedPeer>>,
     /// Whether new calls are refused, because the process is to end.
     refuses_calls: bool,
 }
@@ -113,6 +115,7 @@ impl Shard {
             target_uri: Vec::new(),
             strip: Vec::new(),
             fired: Vec::new(),
+            peer: None,
             refuses_calls: false,
             settings,
             shared,
@@ -138,7 +141,22 @@ impl Shard {
         self.pool.message()
     }
 
-    /// A message that parsed.
+    /// A message that parsed, from a connection whose peer proved by its
+    /// certificate who it is.
+    pub fn handle_message_of(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        peer: Arc<VerifiedPeer>,
+        message: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        self.peer = Some(peer);
+        self.handle_message(now, flow, message, out);
+        self.peer = None;
+    }
+
+    /// A message that parsed, from whoever.
     pub fn handle_message(
         &mut self,
         now: Now,
@@ -324,6 +342,7 @@ impl Shard {
             shared: &self.shared,
             tokens: &self.tokens,
             own: &self.own,
+            peer: self.peer.as_deref(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts};
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport, VerifiedPeer};
 
 use crate::own::Own;
 use crate::permit::{Gate, GateContext, Refusal, gate, gate_finish};
@@ -26,6 +26,8 @@ pub(crate) struct World {
     /// (user, realm) to password.
     pub(crate) users: BTreeMap<(String, String), String>,
     cnonce: u64,
+    /// Whom the sender of what is judged proved to be.
+    pub(crate) peer: Option<Arc<VerifiedPeer>>,
 }
 
 impl World {
@@ -67,6 +69,7 @@ impl World {
             now: NOW,
             users: users.into_iter().collect(),
             cnonce: 0,
+            peer: None,
         }
     }
 
@@ -84,6 +87,7 @@ impl World {
             shared: &self.shared,
             tokens: &self.tokens,
             own: &self.own,
+            peer: self.peer.as_deref(),
         }
     }
 
@@ -168,6 +172,7 @@ pub(crate) fn listener(transport: Transport, bound: &str) -> Listener {
         bound,
         advertised_host: None,
         advertised_port: bound.port(),
+        certificates_authenticate: false,
     }
 }
 

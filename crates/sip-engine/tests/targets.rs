@@ -97,11 +97,7 @@ fn who_is_not_there() {
         for (answer, status) in [(Ok(None), 404), (Err(()), 480)] {
             let mut settings = settings();
             settings.authenticate = Some(AuthSettings::default());
-            settings.trusted = vec![TrustedPeer {
-                addr: alice(transport).remote.ip(),
-                prefix_len: 32,
-                secure_only: false,
-            }];
+            settings.trusted = vec![TrustedPeer::at(alice(transport).remote.ip(), 32)];
             let mut bed = Bed::new(settings);
             let invite = request("INVITE", "sip:b%6Fb@example.org", transport);
             assert!(bed.receive(&alice(transport), &invite.text()).is_empty());
@@ -127,11 +123,7 @@ fn who_is_not_there() {
 fn the_store_that_says_nothing() {
     let mut settings = settings();
     settings.authenticate = Some(AuthSettings::default());
-    settings.trusted = vec![TrustedPeer {
-        addr: alice(Transport::Udp).remote.ip(),
-        prefix_len: 32,
-        secure_only: false,
-    }];
+    settings.trusted = vec![TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32)];
     let mut bed = Bed::new(settings);
     let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
     assert!(

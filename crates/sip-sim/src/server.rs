@@ -73,6 +73,7 @@ impl Server {
             bound: addr,
             advertised_host: None,
             advertised_port: addr.port(),
+            certificates_authenticate: false,
         };
         let settings = Arc::new(Settings {
             domains: vec![DOMAIN.into()],
@@ -230,6 +231,7 @@ impl Server {
                 Effect::Close(conn) => Consequence::Close(conn),
                 // Every flow here is a connection of its own.
                 Effect::EndCall(_) => continue,
+                Effect::IdentityRefused { .. } => continue,
             });
         }
         consequences

@@ -2,15 +2,90 @@
 
 use std::sync::Arc;
 
-use sip_auth::{Authenticated, Side};
-use sip_msg::{Message, Uri};
+use sip_auth::{Algorithm, Authenticated, CredentialKey, Side};
+use sip_msg::header::NameAddr;
+use sip_msg::{Flow, Message, Uri};
 
 use super::GateContext;
+use super::peers::is_same_user;
 use crate::Settings;
 use crate::aor::domain_of;
 
 /// The realm of a server that was given neither realm nor domain.
 const DEFAULT_REALM: &str = "signet";
+
+/// By what a user proved who he is.
+#[derive(Debug)]
+pub(super) enum Proof {
+    Digest(Authenticated),
+    Certificate(CertifiedUser),
+}
+
+impl Proof {
+    /// The user's name, unescaped.
+    pub(super) fn user(&self) -> &[u8] {
+        match self {
+            Self::Digest(proof) => proof.user(),
+            Self::Certificate(user) => &user.user,
+        }
+    }
+
+    pub(super) fn realm(&self) -> &Arc<str> {
+        match self {
+            Self::Digest(proof) => proof.realm(),
+            Self::Certificate(user) => &user.realm,
+        }
+    }
+}
+
+/// A user of ours whose own certificate was shown on the connection that a
+/// request came by: [`certified_user`] alone makes one.
+#[derive(Debug)]
+pub(super) struct CertifiedUser {
+    user: Vec<u8>,
+    realm: Arc<str>,
+}
+
+impl CertifiedUser {
+    /// What tells whether there still is such a user.
+    pub(super) fn key(&self) -> CredentialKey {
+        CredentialKey::new(&self.user, self.realm.clone(), Algorithm::Sha256)
+    }
+}
+
+/// The user in whose name a request speaks, if the certificate that its
+/// connection was opened with bears his SIP URI, and its listener takes that
+/// for his password. A domain in a certificate makes nobody a user.
+pub(super) fn certified_user(
+    cx: &GateContext<'_>,
+    flow: &Flow,
+    message: &Message,
+    side: Side,
+) -> Option<CertifiedUser> {
+    let listener = cx.settings.listeners.get(usize::from(flow.listener.0))?;
+    let peer = cx.peer.filter(|peer| peer.is_client())?;
+    if !listener.certificates_authenticate || !flow.transport.is_secure() {
+        return None;
+    }
+    let of = |addr: NameAddr<'_>, known: &Uri<'_>| {
+        addr.uri().is_some_and(|uri| is_same_user(known, &uri))
+    };
+    let uris = peer.uris().iter();
+    let known = uris
+        .filter_map(|uri| Uri::parse(uri.as_bytes()))
+        // A user is of a domain of ours, not of an address.
+        .filter(|known| known.is_sip() && cx.own.is_domain(known.host_port.host))
+        .find(|known| {
+            message.from().is_ok_and(|from| of(from, known))
+                && (side == Side::Proxy || message.to().is_ok_and(|to| of(to, known)))
+        })?;
+    let mut user = Vec::new();
+    known.write_user(&mut user);
+    Some(CertifiedUser {
+        user,
+        realm: realm_of_host(cx.settings, known.host_port.host),
+    })
+}
 
 /// Whether a URI is in our domains. The port is left aside: `example.org:5099`
 /// reads like `example.org` to whom it is shown.
@@ -19,19 +94,19 @@ pub(super) fn is_ours(cx: &GateContext<'_>, uri: &Uri<'_>) -> bool {
 }
 
 /// Whether a URI names the user whose credentials were verified.
-pub(super) fn names(cx: &GateContext<'_>, proof: &Authenticated, uri: &Uri<'_>) -> bool {
+pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<'_>) -> bool {
     let Some(user) = uri.user else {
         return false;
     };
-    if !is_ours(cx, uri) || *realm_of_host(cx.settings, uri.host_port.host) != **proof.realm() {
+    if !is_ours(cx, uri) || *realm_of_host(cx.settings, uri.host_port.host) != *realm {
         return false;
     }
     if !user.contains(&b'%') {
-        return user == proof.user();
+        return user == proven;
     }
     let mut unescaped = Vec::with_capacity(user.len());
     uri.write_user(&mut unescaped);
-    unescaped == proof.user()
+    unescaped == proven
 }
 
 /// The realm in which the sender of a request is challenged: that of the user

@@ -1,13 +1,14 @@
 //! The matrix of method, From, source, credentials and token; then one test
 //! for each claim of the module's argument.
 
+mod certificates;
 mod dialogs;
 mod hijack;
 
 use sip_msg::{Flow, HeaderName, Message, Transport};
 
 use super::*;
-use crate::settings::AuthSettings;
+use crate::settings::{AuthSettings, TrustedPeer};
 use crate::testing::{World, flow, parse, request, with_lines};
 
 /// Every method that has a name, and one that nobody knows. CANCEL never comes
@@ -497,9 +498,8 @@ fn permit(world: &World, text: &str) -> Permit {
 
 fn peer(addr: &str, prefix_len: u8, secure_only: bool) -> TrustedPeer {
     TrustedPeer {
-        addr: addr.parse().unwrap(),
-        prefix_len,
         secure_only,
+        ..TrustedPeer::at(addr.parse().unwrap(), prefix_len)
     }
 }
 

@@ -24,6 +24,9 @@ pub struct Counters {
     pub answers: [u64; 5],
     /// Challenges among them.
     pub challenges: u64,
+    /// Requests refused 403 because their sender, a peer in the list or one
+    /// with a certificate, does not speak for the domain that they name.
+    pub identities_refused: u64,
     /// Requests without a Via to answer to, and ACKs that nobody vouched for.
     pub requests_dropped: u64,
     /// ACKs to answers for which no state was kept.

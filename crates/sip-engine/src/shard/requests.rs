@@ -255,6 +255,14 @@ impl Shard {
             server,
             ..
         } = job;
+        if let Some(claimed) = refusal.claimed() {
+            self.counters.identities_refused += 1;
+            out.effects.push(Effect::IdentityRefused {
+                flow,
+                proved: self.peer.clone(),
+                claimed: claimed.into(),
+            });
+        }
         // The store's trouble may be over when the request comes again, and a
         // transaction has one final response: this one is kept.
         let kept = server.filter(|_| refusal.status() >= 500);

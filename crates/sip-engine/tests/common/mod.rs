@@ -81,6 +81,7 @@ pub fn settings() -> Settings {
             bound,
             advertised_host: None,
             advertised_port: bound.port(),
+            certificates_authenticate: false,
         }
     };
     Settings {

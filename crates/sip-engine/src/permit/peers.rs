@@ -1,0 +1,197 @@
+//! Which neighbour a request comes from, and for whom it may speak.
+
+use std::net::IpAddr;
+
+use sip_msg::{Flow, HeaderName, Message, Uri, VerifiedPeer};
+
+use super::GateContext;
+use crate::Settings;
+use crate::settings::TrustedPeer;
+
+/// What the operator's list and the peer's certificate say of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It comes from nobody in the list.
+    Unlisted,
+    /// It comes from a peer in the list, which may speak for whom it names.
+    Listed {
+        /// Whether it may leave for others than our users.
+        may_relay: bool,
+    },
+    /// It comes from a peer in the list and names this host, for which that
+    /// peer does not speak.
+    SpeaksForOthers(Box<str>),
+}
+
+/// Looks a request's sender up in the list. One address may have several
+/// entries, and one connection fit several: any that lets the request speak
+/// will do.
+pub(super) fn standing(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Standing {
+    let mut claimed = None;
+    let mut may_relay = None;
+    for entry in entries(cx.settings, flow, cx.peer) {
+        match first_claim(message, |host| speaks(cx, entry, host)) {
+            None => may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay),
+            Some(host) => claimed = Some(host),
+        }
+    }
+    match (may_relay, claimed) {
+        (Some(may_relay), _) => Standing::Listed { may_relay },
+        (None, Some(host)) => Standing::SpeaksForOthers(host),
+        (None, None) => Standing::Unlisted,
+    }
+}
+
+/// Whether a flow is one of a listed peer's.
+pub(crate) fn is_listed(settings: &Settings, flow: &Flow, peer: Option<&VerifiedPeer>) -> bool {
+    entries(settings, flow, peer).next().is_some()
+}
+
+/// The first host, among those in whose name a request speaks, that its
+/// sender's certificate does not prove; `None` where it proves them all.
+pub(super) fn first_unproven(
+    cx: &GateContext<'_>,
+    peer: &VerifiedPeer,
+    message: &Message,
+) -> Option<Box<str>> {
+    let is_user = |uri: &Uri<'_>| {
+        peer.uris()
+            .iter()
+            .filter_map(|known| Uri::parse(known.as_bytes()))
+            .any(|known| is_same_user(&known, uri))
+    };
+    claims(message).find_map(|claim| match claim {
+        Claim::Nobody => None,
+        Claim::User(uri) => {
+            let host = uri.host_port.host;
+            // Our own users are proved by their own credentials alone.
+            let proves = !cx.own.is_own_host(host) && (peer.speaks_for(host) || is_user(&uri));
+            (!proves).then(|| shown(host))
+        }
+        Claim::Unreadable => Some("".into()),
+    })
+}
+
+/// Whether two URIs name one user: the user to the letter, the host whatever
+/// its case, no scheme but `sip`.
+pub(super) fn is_same_user(known: &Uri<'_>, uri: &Uri<'_>) -> bool {
+    let (Some(_), Some(_)) = (known.user, uri.user) else {
+        return false;
+    };
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    known.write_user(&mut a);
+    uri.write_user(&mut b);
+    let bare = |uri: &Uri<'_>| {
+        let host = uri.host_port.host;
+        host.strip_suffix(b".").unwrap_or(host).to_ascii_lowercase()
+    };
+    known.is_sip() && uri.is_sip() && a == b && bare(known) == bare(uri)
+}
+
+fn entries<'c>(
+    settings: &'c Settings,
+    flow: &'c Flow,
+    peer: Option<&'c VerifiedPeer>,
+) -> impl Iterator<Item = &'c TrustedPeer> {
+    settings
+        .trusted
+        .iter()
+        .filter(move |entry| fits(entry, flow, peer))
+}
+
+/// Whether an entry is about whoever is at the other end of a flow.
+fn fits(entry: &TrustedPeer, flow: &Flow, peer: Option<&VerifiedPeer>) -> bool {
+    let proves = match &entry.identity {
+        Some(identity) => peer.is_some_and(|peer| peer.speaks_for(identity.as_bytes())),
+        // An entry that asks for nothing would be everybody's.
+        None => entry.network.is_some(),
+    };
+    let is_at = entry
+        .network
+        .is_none_or(|(addr, prefix_len)| is_in(addr, prefix_len, flow.remote.ip()));
+    proves && is_at && (!entry.secure_only || flow.transport.is_secure())
+}
+
+fn is_in(addr: IpAddr, prefix_len: u8, ip: IpAddr) -> bool {
+    match (addr.to_canonical(), ip.to_canonical()) {
+        (IpAddr::V4(addr), IpAddr::V4(ip)) => {
+            let bits = u32::from(prefix_len.min(32));
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            addr.to_bits() & mask == ip.to_bits() & mask
+        }
+        (IpAddr::V6(addr), IpAddr::V6(ip)) => {
+            let bits = u32::from(prefix_len.min(128));
+            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+            addr.to_bits() & mask == ip.to_bits() & mask
+        }
+        _ => false,
+    }
+}
+
+/// Whether the peer of an entry speaks for a host.
+fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
+    let bare = host.strip_suffix(b".").unwrap_or(host);
+    match (&entry.speaks_for, &entry.identity) {
+        (Some(names), _) => names.iter().any(|name| match &**name {
+            // Everybody is everybody else: our own are named, or not meant.
+            "*" => !cx.own.is_own_host(host),
+            name => name.as_bytes().eq_ignore_ascii_case(bare),
+        }),
+        (None, Some(_)) => cx.peer.is_some_and(|peer| peer.speaks_for(host)),
+        // Trusted by its address alone: its word is taken for anything.
+        (None, None) => true,
+    }
+}
+
+fn first_claim(message: &Message, speaks: impl Fn(&[u8]) -> bool) -> Option<Box<str>> {
+    claims(message).find_map(|claim| match claim {
+        Claim::Nobody => None,
+        Claim::User(uri) => (!speaks(uri.host_port.host)).then(|| shown(uri.host_port.host)),
+        // What cannot be read is for those to judge who are told so (400).
+        Claim::Unreadable => (!speaks(b"")).then(|| "".into()),
+    })
+}
+
+/// In whose name a request speaks.
+enum Claim<'m> {
+    /// In nobody's: a number, or whoever hides (RFC 3323).
+    Nobody,
+    User(Uri<'m>),
+    Unreadable,
+}
+
+/// From and P-Asserted-Identity.
+fn claims(message: &Message) -> impl Iterator<Item = Claim<'_>> {
+    let from = message.from().ok().map(|addr| addr.uri());
+    let asserted = message
+        .addresses(HeaderName::PAssertedIdentity)
+        .map(|identity| identity.ok().and_then(|(addr, _)| addr.uri()));
+    std::iter::once(from.flatten())
+        .chain(asserted)
+        .map(|uri| match uri {
+            None => Claim::Unreadable,
+            Some(uri) if uri.is_sip() => {
+                let host = uri.host_port.host;
+                // RFC 3323 4.1.1.3 has this in the place of a domain.
+                if host.eq_ignore_ascii_case(b"anonymous.invalid") {
+                    Claim::Nobody
+                } else {
+                    Claim::User(uri)
+                }
+            }
+            Some(uri) if uri.scheme == sip_msg::uri::Scheme::Tel => Claim::Nobody,
+            Some(_) => Claim::Unreadable,
+        })
+}
+
+/// A host as it may be logged: short, and nothing but what is printed.
+fn shown(host: &[u8]) -> Box<str> {
+    host.iter()
+        .take(255)
+        .map(|byte| match byte {
+            0x21..=0x7e => char::from(*byte),
+            _ => '?',
+        })
+        .collect::<String>()
+        .into()
+}

@@ -1,0 +1,100 @@
+//! What the gate answers to a request that it does not let through.
+
+use std::sync::Arc;
+
+use sip_auth::Side;
+use sip_msg::{HeaderName, Message, ResponseWriter};
+
+use super::GateContext;
+
+/// An answer of the gate: a challenge, 403, 400, 500 or 503.
+#[derive(Debug)]
+pub struct Refusal {
+    pub(super) status: u16,
+    pub(super) why: Why,
+}
+
+#[derive(Debug)]
+pub(super) enum Why {
+    Challenge {
+        side: Side,
+        realm: Arc<str>,
+        stale: bool,
+    },
+    Malformed(&'static str),
+    Forbidden,
+    /// Its sender does not speak for this host.
+    SpeaksForOthers(Box<str>),
+    Unavailable,
+}
+
+impl Refusal {
+    /// The status.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// The host that the request named without its sender's speaking for it,
+    /// where that is the reason.
+    pub fn claimed(&self) -> Option<&str> {
+        match &self.why {
+            Why::SpeaksForOthers(host) => Some(host),
+            _ => None,
+        }
+    }
+
+    /// Appends the whole response.
+    pub fn write(&self, cx: &GateContext<'_>, request: &Message, to_tag: &[u8], out: &mut Vec<u8>) {
+        let reason = match self.why {
+            Why::Malformed(reason) => reason,
+            _ => sip_msg::write::reason_phrase(self.status),
+        };
+        let mut writer = ResponseWriter::begin(out, request, self.status, reason, to_tag);
+        match &self.why {
+            // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with a
+            // Proxy-Authenticate header field value applicable to the proxy for the requested resource."
+            Why::Challenge { side, realm, stale } => {
+                let user_agent = request
+                    .first(HeaderName::UserAgent)
+                    .map_or(&[][..], |f| f.value);
+                cx.shared.authenticator.add_challenge(
+                    cx.now.unix_ms,
+                    *side,
+                    realm,
+                    *stale,
+                    user_agent,
+                    &mut writer,
+                );
+            }
+            Why::Unavailable => {
+                writer.number("Retry-After", u64::from(cx.settings.bounds.retry_after_s));
+            }
+            Why::Malformed(_) | Why::Forbidden | Why::SpeaksForOthers(_) => {}
+        }
+        if !cx.settings.server_header.is_empty() {
+            writer.header("Server", cx.settings.server_header.as_bytes());
+        }
+        writer.finish(&[]);
+    }
+
+    pub(super) fn forbidden() -> Self {
+        Self {
+            status: 403,
+            why: Why::Forbidden,
+        }
+    }
+
+    pub(super) fn speaks_for_others(host: Box<str>) -> Self {
+        Self {
+            status: 403,
+            why: Why::SpeaksForOthers(host),
+        }
+    }
+
+    pub(super) fn malformed(reason: &'static str) -> Self {
+        Self {
+            status: 400,
+            why: Why::Malformed(reason),
+        }
+    }
+}
