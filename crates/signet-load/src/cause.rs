@@ -39,6 +39,7 @@ pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'
         CloseReason::Tls => "tls record",
         CloseReason::Refused => "too many handshakes",
         CloseReason::Upgrade => "the connection became no WebSocket",
+        CloseReason::Certificate => "the certificate ended",
     }
 }
 

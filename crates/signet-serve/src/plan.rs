@@ -120,13 +120,22 @@ pub(crate) fn settings(
             .trusted
             .iter()
             .map(|peer| TrustedPeer {
-                addr: peer.network.addr,
-                prefix_len: peer.network.prefix_len,
+                network: peer
+                    .network
+                    .as_ref()
+                    .map(|network| (network.addr, network.prefix_len)),
+                identity: peer.identity.as_ref().map(|domain| domain.0.clone()),
+                speaks_for: peer
+                    .speaks_for
+                    .as_ref()
+                    .map(|names| names.iter().map(|name| name.0.clone()).collect()),
+                may_relay: peer.may_relay,
                 secure_only: peer.security.tls,
             })
             .collect(),
         inbound: match config.inbound {
             Inbound::Trusted => settings::Inbound::Trusted,
+            Inbound::Proven => settings::Inbound::Proven,
             Inbound::Anyone => settings::Inbound::Anyone,
         },
         routes: routes(config),
@@ -364,6 +373,7 @@ fn engine_listeners(planned: &[PlannedListener], bound: &[SocketAddr]) -> Vec<Li
                     .as_ref()
                     .and_then(|advertise| advertise.port)
                     .unwrap_or(own_port),
+                certificates_authenticate: listener.security.client_certificates_authenticate,
             }
         })
         .collect()
@@ -498,7 +508,10 @@ mod tests {
         let [peer] = settings.trusted.as_slice() else {
             panic!()
         };
-        assert_eq!((peer.prefix_len, peer.secure_only), (24, true));
+        assert_eq!(
+            (peer.network.map(|(_, len)| len), peer.secure_only),
+            (Some(24), true)
+        );
         let [group] = settings.routes.groups.as_slice() else {
             panic!()
         };

@@ -185,7 +185,10 @@ fn what_only_the_proxy_could_repeat_gets_a_transaction() {
 fn with_authentication_an_invite_keeps_state_for_its_cancel() {
     let mut settings = stateless(Transport::Udp);
     settings.authenticate = Some(AuthSettings::default());
-    settings.trusted = vec![sip_engine::settings::TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32)];
+    settings.trusted = vec![sip_engine::settings::TrustedPeer::at(
+        alice(Transport::Udp).remote.ip(),
+        32,
+    )];
     let mut bed = Bed::new(settings);
     let invite = request("INVITE", "sip:carol@example.com", Transport::Udp);
     let sent = bed.receive(&alice(Transport::Udp), &invite.text());

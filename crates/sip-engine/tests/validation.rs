@@ -195,7 +195,10 @@ fn what_cannot_be_answered_is_dropped_and_counted() {
 #[test]
 fn a_neighbours_connection_outlives_one_bad_request() {
     let mut settings = forwarding(Transport::Udp, NEXT);
-    settings.trusted = vec![sip_engine::settings::TrustedPeer::at(alice(Transport::Tcp).remote.ip(), 32)];
+    settings.trusted = vec![sip_engine::settings::TrustedPeer::at(
+        alice(Transport::Tcp).remote.ip(),
+        32,
+    )];
     let mut bed = Bed::new(settings);
     let text = request("INVITE", "sip:bob@example.com", Transport::Tcp).text();
     let answer = only(bed.receive(

@@ -9,7 +9,7 @@ use sip_msg::{Limits, ListenerId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::ws::WebSocketListener;
-use crate::{ClientTls, HandshakePool, ServerTls};
+use crate::{ClientTls, HandshakePool, PeerTls, ServerTls};
 
 /// How a byte stream is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -102,6 +102,8 @@ pub struct NetConfig {
     pub limits: Limits,
     /// How to prove the names of TLS peers; without it no TLS connection is opened.
     pub client_tls: Option<Arc<ClientTls>>,
+    /// The same for connections to names that have settings of their own.
+    pub peers: Option<PeerTls>,
     /// Where TLS handshakes run; without it TLS connections are refused.
     pub handshakes: Option<HandshakePool>,
     /// Connections; past it a new one is closed at once.
@@ -155,6 +157,7 @@ impl Default for NetConfig {
         Self {
             limits: Limits::default(),
             client_tls: None,
+            peers: None,
             handshakes: None,
             connections_max: 100_000,
             connections_per_source_max: 10_000,

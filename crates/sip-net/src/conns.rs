@@ -144,7 +144,13 @@ impl Conns {
 
     /// All of them.
     pub(crate) fn ids(&self) -> Vec<ConnId> {
-        self.table.iter().map(|(_, conn)| conn.flow.conn).collect()
+        self.ids_of(|_| true)
+    }
+
+    /// Those of which this is so.
+    pub(crate) fn ids_of(&self, is_so: impl Fn(&Conn) -> bool) -> Vec<ConnId> {
+        let conns = self.table.iter().filter(|(_, conn)| is_so(conn));
+        conns.map(|(_, conn)| conn.flow.conn).collect()
     }
 
     /// The peer of a connection has proved these names.

@@ -1,8 +1,9 @@
 //! What a worker's sockets tell their owner.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use sip_msg::{ConnId, Flow, FrameError, ListenerId};
+use sip_msg::{ConnId, Flow, FrameError, ListenerId, VerifiedPeer};
 
 use crate::HandshakeError;
 
@@ -41,6 +42,15 @@ pub enum NetEvent<'a> {
         head: &'a [u8],
         /// What was wrong.
         error: FrameError,
+    },
+    /// The peer of a TLS connection proved by its certificate who it is. Comes
+    /// before [`NetEvent::Accepted`] or [`NetEvent::Opened`], and so before
+    /// anything that the peer sends; it is so until [`NetEvent::Closed`].
+    Verified {
+        /// The connection's two ends.
+        flow: Flow,
+        /// The proof.
+        peer: Arc<VerifiedPeer>,
     },
     /// A connection was accepted; for TLS its handshake is done, for WebSocket
     /// its upgrade.
@@ -118,11 +128,14 @@ pub enum CloseReason {
     Refused,
     /// The request to make a WebSocket of it was refused, or did not come in time.
     Upgrade,
+    /// The peer's certificate ended while the connection was up, or is not
+    /// trusted any more.
+    Certificate,
 }
 
 impl CloseReason {
     /// All of them, in the order in which they are counted.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Peer,
         Self::Broken,
         Self::Asked,
@@ -136,6 +149,7 @@ impl CloseReason {
         Self::Tls,
         Self::Refused,
         Self::Upgrade,
+        Self::Certificate,
     ];
 }
 

@@ -43,7 +43,7 @@
 //! one [`ClientTls`] for all of them ([`NetConfig::client_tls`]); a connection
 //! under an identity of its own is opened by [`Net::open_as`] and then used by
 //! its number alone. [`Net::tls_info`] tells what was negotiated and whether it
-//! resumed, [`Net::peer_identity`] whom the peer speaks for (RFC 5922), and
+//! resumed, [`NetEvent::Verified`] whom the peer speaks for (RFC 5922), and
 //! [`NetEvent::HandshakeFailed`] why a handshake failed.
 //!
 //! Where sessions resume is a matter of what is shared: a [`SessionCache`]
@@ -85,9 +85,9 @@ pub use net::Net;
 pub use resolve::{Hop, Query};
 pub use tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
-    HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerIdentity, Resumption,
-    RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache, TicketKeys,
-    TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
+    HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerEntry, PeerIdentity,
+    PeerTls, Resumption, RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache,
+    TicketKeys, TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
 };
 pub use tls::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
 pub use waker::Waker;

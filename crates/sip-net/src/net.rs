@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use sip_msg::{ConnId, Flow, ListenerId};
+use sip_msg::{ConnId, Flow, ListenerId, VerifiedPeer};
 use wheel::Wheel;
 
 use crate::config::{NetConfig, WorkerSockets};
@@ -27,6 +27,7 @@ mod backoff;
 mod close;
 mod gather;
 mod open;
+mod recheck;
 pub(crate) mod secure;
 mod send;
 mod turn;
@@ -34,6 +35,7 @@ mod turn;
 use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
+use recheck::Recheck;
 use turn::Ready;
 
 const WAKER: Token = Token(usize::MAX);
@@ -71,11 +73,13 @@ pub struct Net {
     handshakes: Sender<Handshaken>,
     /// Handshakes of connections that were opened.
     opened_tls: HandshakeTally,
+    /// Connections whose certificates are looked at once more.
+    recheck: Recheck,
 }
 
 /// An event that borrows nothing.
-#[derive(Clone, Copy)]
 enum Owed {
+    Verified(Flow, Arc<VerifiedPeer>),
     Accepted(Flow),
     Opened(Flow),
     HandshakeFailed(ConnId, HandshakeError),
@@ -126,6 +130,7 @@ impl Net {
             handshaken,
             handshakes,
             opened_tls: HandshakeTally::default(),
+            recheck: Recheck::default(),
         })
     }
 
@@ -178,6 +183,7 @@ impl Net {
                 self.handle(Ready::new(event), on_event);
             }
             self.handle_timers();
+            self.recheck_some();
             self.tell(on_event);
             let messages = self.shared.counters.messages_in();
             self.gather.looked(interval, woken, messages);
@@ -282,7 +288,7 @@ impl Net {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {
-        if told || !self.again.is_empty() || !self.ripe.is_empty() {
+        if told || !self.again.is_empty() || !self.ripe.is_empty() || self.recheck.is_due() {
             return Some(Duration::ZERO);
         }
         let due = self.shared.wheel.next_deadline_ms();
@@ -298,6 +304,7 @@ impl Net {
         let any = !self.owed.is_empty();
         while let Some(owed) = self.owed.pop_front() {
             on_event(match owed {
+                Owed::Verified(flow, peer) => NetEvent::Verified { flow, peer },
                 Owed::Accepted(flow) => NetEvent::Accepted { flow },
                 Owed::Opened(flow) => NetEvent::Opened { flow },
                 Owed::HandshakeFailed(conn, error) => NetEvent::HandshakeFailed { conn, error },

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use sip_msg::{Flow, Framer};
+use sip_msg::{Flow, Framer, VerifiedPeer};
 use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
@@ -107,6 +107,8 @@ pub(crate) struct Conn {
     /// When it last carried anything, and when the unfinished message began.
     active_ms: u64,
     begun_ms: Option<u64>,
+    /// When the certificate ends that the peer proved itself by.
+    ends_ms: u64,
     /// The deadline of every state but `Open`.
     pub(crate) deadline_ms: u64,
     timer: TimerId,
@@ -151,6 +153,7 @@ impl Conn {
             reason: CloseReason::Asked,
             active_ms: now_ms,
             begun_ms: None,
+            ends_ms: u64::MAX,
             deadline_ms: u64::MAX,
             timer: TimerId::NONE,
             timer_ms: u64::MAX,
@@ -188,6 +191,16 @@ impl Conn {
             State::Deaf | State::Closing | State::Lingering => self.reason,
             _ => reason,
         }
+    }
+
+    /// It ends when what its peer proved itself by does: RFC 5280 4.1.2.5 has a
+    /// certificate valid up to notAfter, inclusive.
+    pub(crate) fn ends_with(&mut self, peer: &VerifiedPeer, now_ms: u64, unix_ms: u64) {
+        let end_ms = peer
+            .not_after_unix_s()
+            .saturating_add(1)
+            .saturating_mul(1_000);
+        self.ends_ms = now_ms.saturating_add(end_ms.saturating_sub(unix_ms));
     }
 
     /// Takes over what the handshake made: a session, the beginning of a
@@ -410,6 +423,7 @@ impl Conn {
             return None;
         }
         Some(match self.state {
+            State::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
             State::Connecting => CloseReason::ConnectTimeout,
             State::Handshaking => CloseReason::Handshake,
             State::Upgrading => CloseReason::Upgrade,
@@ -461,7 +475,7 @@ impl Conn {
         } else {
             config.idle_timeout_ms
         };
-        self.active_ms.saturating_add(silence_ms)
+        self.active_ms.saturating_add(silence_ms).min(self.ends_ms)
     }
 
     /// Everything was written: tells the peer so, and goes on reading until it

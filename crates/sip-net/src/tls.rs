@@ -22,6 +22,7 @@ mod identity;
 mod info;
 #[cfg(feature = "legacy-tls")]
 pub(crate) mod legacy;
+mod peers;
 mod server;
 pub(crate) mod server_sessions;
 mod tickets;
@@ -33,7 +34,9 @@ pub use context::Resumption;
 pub use engine::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
 pub use fault::{CertificateFault, HandshakeError, HandshakeFailure, TlsAlert};
 pub use identity::PeerIdentity;
+pub(crate) use identity::attest;
 pub use info::{HandshakeTally, TlsInfo};
+pub use peers::{PeerEntry, PeerTls};
 pub(crate) use server::ServerSide;
 pub use server::{ClientAuth, ServerTls, ServerTlsConfig};
 pub use server_sessions::SessionCache;

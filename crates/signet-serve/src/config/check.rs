@@ -30,6 +30,7 @@ impl Config {
         self.check_listeners(&mut faults);
         self.check_routes(&mut faults);
         self.check_neighbours(&mut faults);
+        self.check_peers(&mut faults);
         self.check_numbers(&mut faults);
         faults.found
     }
@@ -269,6 +270,10 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
         let idle = [
             ("client_roots", security.client_roots.is_empty()),
             ("crls", security.crls.is_empty()),
+            (
+                "client_certificates_authenticate",
+                !security.client_certificates_authenticate,
+            ),
         ];
         for (key, is_empty) in idle {
             if !is_empty {

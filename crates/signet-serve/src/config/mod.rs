@@ -10,6 +10,7 @@
 mod check;
 mod diagnose;
 mod neighbours;
+mod peers;
 mod restart;
 mod sections;
 mod tls;
@@ -22,15 +23,18 @@ use serde::Deserialize;
 
 pub use diagnose::{ConfigError, Fault};
 pub use neighbours::ConnectionUse;
+pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use sections::{
     Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen, Log,
-    LogLevel, Metrics, Mode, PeerSecurity, Proxy, Registrar, Route, Timers, Trusted,
+    LogLevel, Metrics, Mode, Proxy, Registrar, Route, Timers,
 };
 pub use tls::{
     CertificatePair, ClientCertificates, GroupName, KeyUsage, ListenSecurity, Revocation,
     SuiteName, TicketKeysFrom, Tls, VersionName,
 };
-pub use values::{Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix};
+pub use values::{
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, SpokenFor,
+};
 pub use websocket::{ListenWebSocket, PageOrigin, UpgradePath};
 
 use values::{some_within, within};
@@ -75,7 +79,7 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// Digest authentication.
     pub authentication: Authentication,
-    /// Peers that are trusted by their address.
+    /// Peers that are trusted by their address or their certificate.
     pub trusted: Vec<Trusted>,
     /// Groups of gateways.
     pub gateway_group: Vec<GatewayGroup>,
@@ -185,12 +189,9 @@ impl Config {
     }
 
     fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
-        let of_listeners = self
-            .listen
-            .iter_mut()
-            .flat_map(|listen| listen.security.paths_mut());
+        let listen = self.listen.iter_mut();
         std::iter::once(&mut self.data)
-            .chain(of_listeners)
+            .chain(listen.flat_map(|listen| listen.security.paths_mut()))
             .chain(self.tls.paths_mut())
     }
 }

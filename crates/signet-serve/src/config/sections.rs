@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use serde::Deserialize;
 
 use super::neighbours::ConnectionUse;
+use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
 use super::values::{
-    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, some_within,
-    within,
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, NumberPrefix, some_within, within,
 };
 use super::websocket::ListenWebSocket;
 
@@ -32,6 +32,8 @@ pub enum Inbound {
     /// Only from trusted peers.
     #[default]
     Trusted,
+    /// From whoever proves by certificate the domain in From.
+    Proven,
     /// From anyone.
     Anyone,
 }
@@ -103,25 +105,6 @@ impl Default for Authentication {
             lookups_max: engine.lookups_max,
         }
     }
-}
-
-/// A network whose requests need no credentials.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Trusted {
-    /// Its addresses.
-    pub network: Network,
-    /// What they must prove besides.
-    #[serde(default)]
-    pub security: PeerSecurity,
-}
-
-/// What the path from or to a peer must have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct PeerSecurity {
-    /// Whether only TLS will do.
-    pub tls: bool,
 }
 
 /// A group of gateways.

@@ -7,6 +7,7 @@ use sip_net::{
     ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, TlsError, TlsVersion,
 };
 
+use super::peers::TlsPeer;
 use super::values::within;
 
 /// What a TLS listener shows, takes and asks for. Without any certificate it
@@ -28,6 +29,8 @@ pub struct ListenSecurity {
     pub groups: Vec<GroupName>,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
+    /// Whether a certificate with a user's SIP URI stands for his password.
+    pub client_certificates_authenticate: bool,
     /// PEM files with the authorities of clients; without any, the data
     /// folder's own CA.
     pub client_roots: Vec<PathBuf>,
@@ -49,6 +52,7 @@ impl Default for ListenSecurity {
             suites: named(&DEFAULT_SUITES, SuiteName),
             groups: named(&DEFAULT_GROUPS, GroupName),
             client_certificates: ClientCertificates::default(),
+            client_certificates_authenticate: false,
             client_roots: Vec::new(),
             client_key_usage: KeyUsage::default(),
             crls: Vec::new(),
@@ -255,6 +259,14 @@ pub struct Tls {
     pub crls: Vec<PathBuf>,
     /// What is asked of these lists.
     pub revocation: Revocation,
+    /// The versions that are offered to peers.
+    pub versions: Vec<VersionName>,
+    /// The cipher suites that are offered to peers.
+    pub suites: Vec<SuiteName>,
+    /// The key-exchange groups that are offered to peers, most preferred first.
+    pub groups: Vec<GroupName>,
+    /// Names to which connections are opened otherwise.
+    pub peer: Vec<TlsPeer>,
     /// The certificate that is shown to peers which ask for one.
     pub identity: Option<CertificatePair>,
     /// Where the secret of session tickets comes from.
@@ -313,6 +325,10 @@ impl Default for Tls {
             key_usage: KeyUsage::default(),
             crls: Vec::new(),
             revocation: Revocation::default(),
+            versions: TlsVersion::ALL.map(VersionName).into(),
+            suites: named(&DEFAULT_SUITES, SuiteName),
+            groups: named(&DEFAULT_GROUPS, GroupName),
+            peer: Vec::new(),
             identity: None,
             ticket_keys: TicketKeysFrom::default(),
             ticket_store: None,
@@ -339,6 +355,7 @@ impl Tls {
             .chain(self.crls.iter_mut())
             .chain(identity.flat_map(|pair| [&mut pair.cert, &mut pair.key]))
             .chain(self.ticket_store.iter_mut())
+            .chain(self.peer.iter_mut().flat_map(TlsPeer::paths_mut))
             .chain(self.ticket_secret_file.iter_mut())
     }
 }

@@ -277,6 +277,26 @@ impl TryFrom<String> for Network {
     }
 }
 
+/// A domain that a peer speaks for, or `*` for every domain but ours.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct SpokenFor(pub Arc<str>);
+
+impl TryFrom<String> for SpokenFor {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "*" {
+            return Ok(Self(text.into()));
+        }
+        if text.starts_with("*.") {
+            return Err(format!(
+                "`{text}`: SIP has no wildcards in domains (RFC 5922 7.2)\nwrite each domain, or \"*\" for every domain but ours"
+            ));
+        }
+        text.parse().map(|domain: Domain| Self(domain.0))
+    }
+}
+
 /// The front of a telephone number: digits, with or without `+`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]

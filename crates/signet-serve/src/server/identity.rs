@@ -6,8 +6,7 @@
 //! changes everything or nothing.
 
 use std::collections::BTreeSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use sip_net::{
@@ -23,6 +22,8 @@ use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
 use super::tickets::{Tickets, shared_secret};
 
+use super::outgoing::{self, ReadPeer};
+
 /// What handshakes are made from.
 pub(super) struct Identity {
     /// One for each listener; none where it has no TLS.
@@ -30,6 +31,8 @@ pub(super) struct Identity {
     /// For connections that this server opens.
     pub(super) client: Arc<ClientTls>,
     client_print: u64,
+    /// The same for names with settings of their own.
+    pub(super) peers: outgoing::Peers,
     shown: Vec<Option<ListenerTls>>,
     outgoing: ShownOutgoing,
 }
@@ -39,6 +42,7 @@ pub(super) struct Material {
     listeners: Vec<Option<ServerTlsConfig>>,
     client: ClientTlsConfig,
     client_print: u64,
+    peers: Vec<ReadPeer>,
     shown: Vec<Option<ListenerTls>>,
     outgoing: ShownOutgoing,
 }
@@ -77,12 +81,12 @@ impl Material {
                 crls: ShownCrl::read_all(&security.crls)?,
             }));
         }
-        let (client, client_print) = client_tls(&config.tls, &ca_pem)?;
-        client.clone().build().map_err(|error| tls_error(&error))?;
+        let client = outgoing::read_all(config, &ca_pem)?;
         Ok(Self {
             listeners,
-            client,
-            client_print,
+            client: client.tls,
+            client_print: client.print,
+            peers: outgoing::read_peers(config, &ca_pem)?,
             shown,
             outgoing: ShownOutgoing::read(&config.tls)?,
         })
@@ -102,7 +106,10 @@ impl Identity {
             .collect::<Result<_, TlsError>>()
             .map_err(|error| tls_error(&error))?;
         let client = material.client.build().map_err(|error| tls_error(&error))?;
+        let mut peers = outgoing::Peers::default();
+        peers.replace(material.peers)?;
         Ok(Self {
+            peers,
             listeners,
             client: Arc::new(client),
             client_print: material.client_print,
@@ -148,6 +155,7 @@ impl Identity {
                 .map_err(|error| tls_error(&error))?;
             self.client_print = fresh.client_print;
         }
+        self.peers.replace(fresh.peers)?;
         self.shown = fresh.shown;
         self.outgoing = fresh.outgoing;
         Ok(())
@@ -215,6 +223,7 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
     {
         faults.push(fault("tls.identity".to_owned(), &error));
     }
+    outgoing::faults_of_files(config, &mut faults);
     if let Some(file) = &config.tls.ticket_secret_file
         && let Err(error) = shared_secret(file)
     {
@@ -282,40 +291,17 @@ fn listener_tls(
         .map_err(|error| crl_error(&error))
 }
 
-/// What connections are made from that this server opens, and a fingerprint
-/// of it.
-fn client_tls(given: &Tls, ca_pem: &Path) -> Result<(ClientTlsConfig, u64), Error> {
-    let mut print = DefaultHasher::new();
-    let roots: Vec<PathBuf> = std::iter::once(ca_pem.to_owned())
-        .chain(given.trust.iter().cloned())
-        .collect();
-    let mut tls = ClientTlsConfig::new()
-        .key_usage(given.key_usage.into())
-        .revocation(given.revocation.into())
-        .roots_pem_files(&roots)
-        .map_err(|error| roots_error(&error))?
-        .crl_pem_files(&given.crls)
-        .map_err(|error| crl_error(&error))?;
-    if let Some(pair) = &given.identity {
-        tls = add_identity(tls, &pair.cert, &pair.key)?;
-    }
-    let chain = given.identity.as_ref().map(|pair| &pair.cert);
-    for file in roots.iter().chain(&given.crls).chain(chain) {
-        std::fs::read(file)
-            .map_err(|error| Error::file("read", file, &error))?
-            .hash(&mut print);
-    }
-    format!("{:?} {:?}", given.key_usage, given.revocation).hash(&mut print);
-    Ok((tls, print.finish()))
-}
-
 fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {
     look_at_pair(cert, key)?;
     tls.pair_pem_files(cert, key)
         .map_err(|error| pair_error(cert, key, &error))
 }
 
-fn add_identity(tls: ClientTlsConfig, cert: &Path, key: &Path) -> Result<ClientTlsConfig, Error> {
+pub(super) fn add_identity(
+    tls: ClientTlsConfig,
+    cert: &Path,
+    key: &Path,
+) -> Result<ClientTlsConfig, Error> {
     look_at_pair(cert, key)?;
     tls.identity_pem_files(cert, key)
         .map_err(|error| pair_error(cert, key, &error))
@@ -372,21 +358,21 @@ fn pair_error(cert: &Path, key: &Path, error: &TlsError) -> Error {
     )
 }
 
-fn roots_error(error: &TlsError) -> Error {
+pub(super) fn roots_error(error: &TlsError) -> Error {
     Error::new(
         error.to_string(),
         "name a PEM file with the certificates of authorities",
     )
 }
 
-fn crl_error(error: &TlsError) -> Error {
+pub(super) fn crl_error(error: &TlsError) -> Error {
     Error::new(
         error.to_string(),
         "name a PEM file with revocation lists; of one in DER: openssl crl -inform DER -in FILE -out FILE.pem",
     )
 }
 
-fn tls_error(error: &TlsError) -> Error {
+pub(super) fn tls_error(error: &TlsError) -> Error {
     Error::new(error.to_string(), "")
 }
 

@@ -3,6 +3,7 @@
 
 mod announce;
 mod identity;
+mod outgoing;
 mod start;
 mod tickets;
 

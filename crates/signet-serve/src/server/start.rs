@@ -79,6 +79,7 @@ impl Server {
             "bounds"
         );
         net_config.client_tls = Some(identity.client.clone());
+        net_config.peers = Some(identity.peers.tls.clone());
         net_config.handshakes = Some(handshakes.clone());
         let peer_names = Arc::new(plan::peer_names(&config));
         let mut nets = Vec::with_capacity(workers);

@@ -20,11 +20,11 @@ impl Core {
         for parcel in mail.drain(..) {
             self.is_dirty = true;
             match parcel {
-                Parcel::Message { flow, message } => {
-                    self.parts
-                        .shard
-                        .handle_message(self.now, &flow, message, &mut self.outputs);
-                }
+                Parcel::Message {
+                    flow,
+                    peer,
+                    message,
+                } => self.give(flow, peer, message),
                 Parcel::Send {
                     to,
                     bytes,
@@ -103,7 +103,7 @@ impl Core {
             for parcel in left.drain(..) {
                 self.figures.handover_refused += 1;
                 match parcel {
-                    Parcel::Message { flow, message } => self.refuse(net, &flow, &message),
+                    Parcel::Message { flow, message, .. } => self.refuse(net, &flow, &message),
                     Parcel::Send { cookie, bytes, .. } => {
                         self.recycle(bytes);
                         if cookie != 0 {

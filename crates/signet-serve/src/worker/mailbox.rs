@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sip_msg::{ConnId, Flow, Message, Target};
+use sip_msg::{ConnId, Flow, Message, Target, VerifiedPeer};
 use sip_net::Waker;
 
 /// Something for another worker.
@@ -13,6 +13,8 @@ pub(crate) enum Parcel {
     Message {
         /// Where it came from.
         flow: Flow,
+        /// Whom its sender proved to be.
+        peer: Option<Arc<VerifiedPeer>>,
         /// The message.
         message: Box<Message>,
     },

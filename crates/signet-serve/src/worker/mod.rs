@@ -9,6 +9,7 @@ mod control;
 mod foreign;
 mod handover;
 mod mailbox;
+mod peers;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Outbox};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
 use sip_net::{DnsClient, Net, NetEvent, clock};
 
 use crate::trace::{Direction, Tracer};
@@ -25,6 +26,7 @@ use crate::trace::{Direction, Tracer};
 pub(crate) use control::{Control, Figures, Phase, Snapshot};
 use foreign::ForeignSends;
 pub(crate) use mailbox::{Mailbox, Parcel};
+use peers::Peers;
 
 /// While there is traffic timers are looked at this often, not each time that
 /// one is due: they are set in tens and hundreds of milliseconds.
@@ -71,6 +73,7 @@ struct Core {
     spare_buffers: Vec<Vec<u8>>,
     spare_effects: Vec<Effect>,
     foreign: ForeignSends,
+    peers: Peers,
     timers_ran_ms: u64,
     snapshot_ms: u64,
     is_dirty: bool,
@@ -101,6 +104,7 @@ impl Worker {
             spare_buffers: Vec::new(),
             spare_effects: Vec::new(),
             foreign: ForeignSends::default(),
+            peers: Peers::default(),
             timers_ran_ms: 0,
             snapshot_ms: 0,
             is_dirty: true,
@@ -202,7 +206,11 @@ impl Core {
                     &mut self.outputs,
                 );
             }
-            NetEvent::Closed { conn, .. } => self.ended.push(conn),
+            NetEvent::Verified { flow, peer } => self.peers.verified(flow.conn, peer),
+            NetEvent::Closed { conn, .. } => {
+                self.peers.ended(conn);
+                self.ended.push(conn);
+            }
             NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
             NetEvent::Accepted { .. }
             | NetEvent::Opened { .. }
@@ -227,13 +235,26 @@ impl Core {
             if owner != self.parts.index
                 && let Some(batch) = self.batches.get_mut(owner)
             {
-                batch.push(Parcel::Message { flow, message });
+                let peer = self.peers.of(&flow);
+                batch.push(Parcel::Message {
+                    flow,
+                    peer,
+                    message,
+                });
                 return;
             }
         }
-        self.parts
-            .shard
-            .handle_message(self.now, &flow, message, &mut self.outputs);
+        let peer = self.peers.of(&flow);
+        self.give(flow, peer, message);
+    }
+
+    /// Gives a message to the shard, with the proof of who sent it.
+    fn give(&mut self, flow: Flow, peer: Option<Arc<VerifiedPeer>>, message: Box<Message>) {
+        let (now, shard, out) = (self.now, &mut self.parts.shard, &mut self.outputs);
+        match peer {
+            Some(peer) => shard.handle_message_of(now, &flow, peer, message, out),
+            None => shard.handle_message(now, &flow, message, out),
+        }
     }
 
     /// Bad news is told after the messages that came before it.
@@ -346,6 +367,14 @@ impl Core {
             }
             Effect::Close(conn) => self.closes.push(conn),
             Effect::EndCall(call) => self.ended_calls.push(call),
+            Effect::IdentityRefused {
+                flow,
+                proved,
+                claimed,
+            } => {
+                self.peers
+                    .log_refused(now.mono_ms, &flow, proved.as_deref(), &claimed);
+            }
         }
     }
 
@@ -361,6 +390,8 @@ impl Core {
                 self.parts.retry_after_s = settings.bounds.retry_after_s;
                 self.parts.shard.reload(settings);
                 net.name_peers(control.peer_names());
+                // Whom we trust may have changed with it.
+                net.recheck_peers();
             }
         }
         match control.phase() {

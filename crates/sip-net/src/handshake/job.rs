@@ -7,10 +7,12 @@ use std::time::Instant;
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
+use sip_msg::VerifiedPeer;
 
 use super::{Class, HandshakeError, HandshakeFailure};
 use crate::session::Session;
 use crate::sys::thread_cpu_time;
+use crate::tls::attest;
 use crate::tls::context::{self, Context};
 use crate::tls::hello::{self, Hello};
 use crate::tls::server_sessions::check_resumed;
@@ -265,6 +267,15 @@ impl Handshake {
             cpu_us: self.cpu_ns / 1_000,
         };
         Ok((session, info))
+    }
+
+    /// Whom the peer proved to be; nobody where no certificate was verified.
+    pub(crate) fn verified_peer(&self, session: &Session) -> Option<Arc<VerifiedPeer>> {
+        self.context.not_after_unix_s?;
+        attest(
+            session.peer_certificates()?,
+            matches!(self.side, Ours::Server(_)),
+        )
     }
 }
 

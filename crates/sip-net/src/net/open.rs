@@ -110,15 +110,36 @@ impl Net {
             self.handle_open(id);
             return;
         }
-        let name = tls::server_name(conn.tls_name.as_deref(), conn.flow.remote.ip());
-        let own = conn.client_tls.as_ref();
-        let tls = own.or(self.shared.config.client_tls.as_ref()).cloned();
-        let (Some(name), Some(tls)) = (name, tls) else {
+        let made_from = self.conns.get(id).and_then(|conn| {
+            let (tls, expect) = self.client_tls_of(conn)?;
+            let name = expect.as_deref().or(conn.tls_name.as_deref());
+            Some((tls::server_name(name, conn.flow.remote.ip())?, tls))
+        });
+        let (Some((name, tls)), Some(conn)) = (made_from, self.conns.get_mut(id)) else {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         };
         conn.state = State::Handshaking;
         self.begin_client_handshake(id, tls, name, on_event);
+    }
+
+    /// What the handshake of a connection that is opened is made from, and the
+    /// name that its peer must bear where that is not the one that was called:
+    /// the connection's own, that of the name, or that of all.
+    pub(super) fn client_tls_of(&self, conn: &Conn) -> Option<(Arc<ClientTls>, Option<Arc<str>>)> {
+        if let Some(own) = &conn.client_tls {
+            return Some((Arc::clone(own), None));
+        }
+        let config = &self.shared.config;
+        let by_name = match (&config.peers, conn.tls_name.as_deref()) {
+            (Some(peers), Some(name)) => peers.find(name),
+            (Some(peers), None) => peers.find(&conn.flow.remote.ip().to_string()),
+            _ => None,
+        };
+        match by_name {
+            Some(entry) => Some((entry.tls, entry.expect)),
+            None => Some((config.client_tls.clone()?, None)),
+        }
     }
 
     /// A connection carries messages from now on.

@@ -19,9 +19,7 @@ use crate::conns::{self, source};
 use crate::handshake::{Away, Class, Handshake, Place, Side, Step};
 use crate::stream::Conn;
 use crate::tls::{ClientTls, ServerTls};
-use crate::{
-    CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, PeerIdentity,
-};
+use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, clock};
 
 /// What the handshakes of one turn may cost a worker, in resumptions. What
 /// more there is waits for the next turn, or for a thread.
@@ -386,11 +384,11 @@ impl Net {
             .finish()
             .map_err(|error| handshake.account(error))?;
         pending.place.count_done();
+        let peer = handshake.verified_peer(&session);
         if self.conns.meter.knows_names()
-            && let Some(chain) = session.peer_certificates()
-            && let Some(peer) = chain.first().and_then(|der| PeerIdentity::from_der(der))
+            && let Some(peer) = &peer
         {
-            self.conns.prove(id, &peer.domains);
+            self.conns.prove(id, peer.domains());
         }
         self.tally(id, |tally| tally.count(&info));
         let Some(conn) = self.conns.get_mut(id) else {
@@ -409,6 +407,11 @@ impl Net {
                 listener.counters.handshakes += 1;
                 listener.counters.resumed += resumed;
             }
+        }
+        if let Some(peer) = peer {
+            conn.ends_with(&peer, self.shared.now_ms, clock::unix_ms());
+            self.recheck.secured(id, &info, self.shared.now_ms);
+            self.owed.push_back(Owed::Verified(conn.flow, peer));
         }
         let (sealed, unsent) = (handshake.input, handshake.output);
         conn.secure(session, info, sealed, unsent, &mut self.shared);

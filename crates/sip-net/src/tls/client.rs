@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::ClientConfig;
 use rustls::client::{Resumption, Tls12Resumption};
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use super::algorithms::{Algorithms, TlsVersion};
@@ -15,6 +15,7 @@ use super::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
 use super::engine::TlsEngine;
 #[cfg(feature = "legacy-tls")]
 use super::legacy::{LegacyClient, Pair};
+use super::fault::CertificateFault;
 use super::verify::{KeyUsagePolicy, RevocationPolicy, ServerVerifier, Trust};
 use super::{TlsError, certified_key, read, read_secret};
 
@@ -313,6 +314,20 @@ impl ClientTls {
     pub(crate) fn forget_tls12(&self, addr: SocketAddr, name: &ServerName<'static>) {
         let identity = self.state().identity;
         self.sessions.forget_tls12(&(identity, name.clone(), addr));
+    }
+
+    /// Verifies the chain of a server again, by what is in service now. Its
+    /// name was looked at when the connection was made.
+    pub(crate) fn check_server(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateFault> {
+        let settings = Arc::clone(&self.state().settings);
+        if settings.trusts_anyone {
+            return Ok(());
+        }
+        settings.trust.check_server(chain, now)
     }
 
     /// Sessions with this peer are good until its certificate ends.

@@ -184,11 +184,15 @@ impl ClientSessionStore for AddressedSessions {
 
     fn tls12_session(&self, name: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
         let now = UnixTime::now().as_secs();
-        let session = self.all.read(&self.key(name), |peer| {
+        let (session, end) = self.all.read(&self.key(name), |peer| {
             peer.used = true;
-            peer.tls12.clone().filter(|_| peer.is_good(now))
+            let session = peer.tls12.clone().filter(|_| peer.is_good(now))?;
+            Some((session, peer.ends_unix_s))
         })?;
-        current(|context| context.found = Some(Resumption::SessionId));
+        current(|context| {
+            context.found = Some(Resumption::SessionId);
+            context.not_after_unix_s = end;
+        });
         Some(session)
     }
 
@@ -212,11 +216,15 @@ impl ClientSessionStore for AddressedSessions {
     fn take_tls13_ticket(&self, name: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
         // The latest: the server is the likeliest to have its key still.
         let now = UnixTime::now().as_secs();
-        let ticket = self.all.read(&self.key(name), |peer| {
+        let (ticket, end) = self.all.read(&self.key(name), |peer| {
             peer.used = true;
-            peer.tls13.pop_back().filter(|_| peer.is_good(now))
+            let ticket = peer.tls13.pop_back().filter(|_| peer.is_good(now))?;
+            Some((ticket, peer.ends_unix_s))
         })?;
-        current(|context| context.found = Some(Resumption::Psk));
+        current(|context| {
+            context.found = Some(Resumption::Psk);
+            context.not_after_unix_s = end;
+        });
         Some(ticket)
     }
 }

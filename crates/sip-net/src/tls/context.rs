@@ -41,7 +41,8 @@ pub(crate) struct Context {
     /// The chain of the peer, once it was verified, in this handshake or again
     /// for a session that is resumed.
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    /// When the first certificate of the chain ends, in seconds since 1970.
+    /// When the first certificate of the chain ends, in seconds since 1970;
+    /// `None` where no chain was verified.
     pub(crate) not_after_unix_s: Option<u64>,
     /// How the stored session was found, where one was.
     pub(crate) found: Option<Resumption>,

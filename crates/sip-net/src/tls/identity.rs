@@ -1,6 +1,9 @@
 //! Whom a certificate speaks for (RFC 5922).
 
+use std::sync::Arc;
+
 use rustls::pki_types::CertificateDer;
+use sip_msg::VerifiedPeer;
 use webpki::EndEntityCert;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -54,6 +57,22 @@ impl PeerIdentity {
             .iter()
             .any(|known| known.eq_ignore_ascii_case(domain))
     }
+}
+
+/// Whom a chain proves that was verified in the handshake that just ended, or
+/// again for the session that it resumed. To be called for no other.
+pub(crate) fn attest(chain: &[CertificateDer<'_>], is_client: bool) -> Option<Arc<VerifiedPeer>> {
+    let (leaf, above) = chain.split_first()?;
+    let identity = PeerIdentity::from_der(leaf)?;
+    let ends = above.iter().filter_map(|above| not_after_unix_s(above));
+    #[expect(clippy::disallowed_methods, reason = "this is the one place")]
+    let peer = VerifiedPeer::attest(
+        identity.domains,
+        identity.uris,
+        ends.fold(identity.not_after_unix_s, u64::min),
+        is_client,
+    );
+    Some(Arc::new(peer))
 }
 
 /// Whether a certificate that was verified bears `domain`, in the order of

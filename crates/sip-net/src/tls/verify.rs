@@ -186,6 +186,19 @@ impl Trust {
         self.verify_leaf(end_entity)
     }
 
+    /// Verifies the chain of a server whose connection is up.
+    pub(crate) fn check_server(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateFault> {
+        let (end_entity, above) = chain.split_first().ok_or(CertificateFault::Missing)?;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let algorithms = provider.signature_verification_algorithms;
+        self.verify(end_entity, above, now, Side::Server, &algorithms)
+            .map(|_| ())
+    }
+
     /// Gives the end of the certificate's validity, in seconds since 1970.
     fn verify_leaf(&self, end_entity: &CertificateDer<'_>) -> Result<u64, CertificateFault> {
         let (_, certificate) =

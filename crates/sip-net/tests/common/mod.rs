@@ -7,9 +7,10 @@ pub mod libssl;
 pub mod openssl;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
+use sip_msg::{ConnId, Flow, ListenerId, Target, Transport, VerifiedPeer};
 use sip_net::{
     ClientTls, CloseReason, HandshakeConfig, HandshakeError, HandshakePool, ListenerConfig, Net,
     NetConfig, NetEvent, PeerIdentity, SendError, ServerTls, bind,
@@ -22,6 +23,7 @@ pub enum Seen {
     Message(Flow, Vec<u8>),
     Data(Flow, Vec<u8>),
     Malformed(Flow, Vec<u8>),
+    Verified(Flow, Arc<VerifiedPeer>),
     Accepted(Flow),
     Opened(Flow),
     HandshakeFailed(ConnId, HandshakeError),
@@ -129,6 +131,13 @@ pub fn opened(seen: &Seen) -> Option<Flow> {
     }
 }
 
+pub fn verified(seen: &Seen) -> Option<Arc<VerifiedPeer>> {
+    match seen {
+        Seen::Verified(_, peer) => Some(Arc::clone(peer)),
+        _ => None,
+    }
+}
+
 pub fn handshake_failed(seen: &Seen) -> Option<HandshakeError> {
     match seen {
         Seen::HandshakeFailed(_, error) => Some(*error),
@@ -210,6 +219,7 @@ fn copy(event: NetEvent<'_>) -> Seen {
         NetEvent::Message { flow, bytes } => Seen::Message(flow, bytes.to_vec()),
         NetEvent::Data { flow, bytes } => Seen::Data(flow, bytes.to_vec()),
         NetEvent::Malformed { flow, head, .. } => Seen::Malformed(flow, head.to_vec()),
+        NetEvent::Verified { flow, peer } => Seen::Verified(flow, peer),
         NetEvent::Accepted { flow } => Seen::Accepted(flow),
         NetEvent::Opened { flow } => Seen::Opened(flow),
         NetEvent::HandshakeFailed { conn, error } => Seen::HandshakeFailed(conn, error),

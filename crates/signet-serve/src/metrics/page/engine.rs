@@ -41,13 +41,18 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 38] = [
+    let counters: [(&str, &str, Get); 39] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
         ("signet_responses_total", "Responses that parsed.", |of| {
             of.engine.responses
         }),
+        (
+            "signet_identities_refused_total",
+            "Requests whose sender does not speak for the domain that they name (403).",
+            |of| of.engine.identities_refused,
+        ),
         (
             "signet_malformed_total",
             "Messages that did not parse, or that no element may trust.",

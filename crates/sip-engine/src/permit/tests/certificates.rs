@@ -280,12 +280,7 @@ fn a_users_certificate_is_no_password_unless_the_listener_takes_it() {
             (&["example.org"], ALICE, alice, "401"),
             (&["sip:example.org"], ALICE, alice, "401"),
             (&["mailto:alice@example.org"], ALICE, alice, "401"),
-            (
-                &["sip:alice@example.org@example.org"],
-                ALICE,
-                alice,
-                "401",
-            ),
+            (&["sip:alice@example.org@example.org"], ALICE, alice, "401"),
             // Who was removed is nobody, whatever his certificate says.
             (
                 &["sip:dave@example.org"],
@@ -325,11 +320,7 @@ fn a_users_certificate_is_no_password_unless_the_listener_takes_it() {
     assert!(!permit.may_bind(b"sip:bob@example.org"));
     // Not over another transport, and not from a server that we called.
     assert_eq!(
-        judged(
-            &world,
-            &flow(Transport::Tcp, "192.0.2.9:5060"),
-            &register
-        ),
+        judged(&world, &flow(Transport::Tcp, "192.0.2.9:5060"), &register),
         "401"
     );
     world.peer = proved(&["sip:alice@example.org"], false);

@@ -1,0 +1,153 @@
+//! What TLS connections are made from that this server opens: to all, and to
+//! the names that have settings of their own.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sip_net::{ClientTlsConfig, PeerEntry, PeerTls};
+
+use crate::Error;
+use crate::config::{CertificatePair, Config, Fault, ShownIdentity, TlsPeer};
+
+use super::identity::{add_identity, crl_error, roots_error, tls_error};
+
+/// What was read for one set of names, and found good.
+pub(super) struct Read {
+    pub(super) tls: ClientTlsConfig,
+    /// A fingerprint of the settings and of the files.
+    pub(super) print: u64,
+}
+
+/// The names with settings of their own, as they were read.
+pub(super) struct ReadPeer {
+    names: Vec<String>,
+    expect: Option<Arc<str>>,
+    read: Read,
+}
+
+/// For all names that have no settings of their own.
+pub(super) fn read_all(config: &Config, ca_pem: &Path) -> Result<Read, Error> {
+    read(config, &TlsPeer::default(), ca_pem)
+}
+
+/// For the others.
+pub(super) fn read_peers(config: &Config, ca_pem: &Path) -> Result<Vec<ReadPeer>, Error> {
+    let peers = config.tls.peer.iter().map(|peer| {
+        Ok(ReadPeer {
+            names: peer.names.iter().map(ToString::to_string).collect(),
+            expect: peer.expect.as_ref().map(|name| name.0.clone()),
+            read: read(config, peer, ca_pem)?,
+        })
+    });
+    peers.collect()
+}
+
+fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
+    let all = &config.tls;
+    let mut print = DefaultHasher::new();
+    let roots: Vec<PathBuf> = if peer.server_roots.is_empty() {
+        let own = std::iter::once(ca_pem.to_owned());
+        own.chain(all.trust.iter().cloned()).collect()
+    } else {
+        peer.server_roots.clone()
+    };
+    let crls = if peer.server_crls.is_empty() {
+        &all.crls
+    } else {
+        &peer.server_crls
+    };
+    let mut tls = peer
+        .offering(all)
+        .key_usage(all.key_usage.into())
+        .revocation(all.revocation.into())
+        .roots_pem_files(&roots)
+        .map_err(|error| roots_error(&error))?
+        .crl_pem_files(crls)
+        .map_err(|error| crl_error(&error))?;
+    let pair: Option<&CertificatePair> = match &peer.identity {
+        None => all.identity.as_ref(),
+        Some(ShownIdentity::Pair(pair)) => Some(pair),
+        Some(ShownIdentity::None) => None,
+    };
+    if let Some(pair) = pair {
+        tls = add_identity(tls, &pair.cert, &pair.key)?;
+    }
+    for file in roots.iter().chain(crls).chain(pair.map(|pair| &pair.cert)) {
+        std::fs::read(file)
+            .map_err(|error| Error::file("read", file, &error))?
+            .hash(&mut print);
+    }
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {peer:?}",
+        all.key_usage, all.revocation, all.versions, all.suites, all.groups
+    )
+    .hash(&mut print);
+    // What cannot be used is to be known before anything is replaced.
+    tls.clone().build().map_err(|error| tls_error(&error))?;
+    Ok(Read {
+        tls,
+        print: print.finish(),
+    })
+}
+
+/// The names with settings of their own that are in service.
+#[derive(Default)]
+pub(super) struct Peers {
+    pub(super) tls: PeerTls,
+    held: Vec<(u64, PeerEntry)>,
+}
+
+impl Peers {
+    /// Takes over what was read. Where nothing has changed the sessions stay.
+    pub(super) fn replace(&mut self, fresh: Vec<ReadPeer>) -> Result<(), Error> {
+        let mut held = Vec::new();
+        let mut by_name = Vec::new();
+        for peer in fresh {
+            let print = peer.read.print;
+            let before = self.held.iter().find(|(known, _)| *known == print);
+            let tls = match before {
+                Some((_, entry)) => Arc::clone(&entry.tls),
+                None => Arc::new(peer.read.tls.build().map_err(|error| tls_error(&error))?),
+            };
+            let entry = PeerEntry {
+                tls,
+                expect: peer.expect,
+            };
+            by_name.extend(peer.names.into_iter().map(|name| (name, entry.clone())));
+            held.push((print, entry));
+        }
+        self.tls.replace(by_name);
+        self.held = held;
+        Ok(())
+    }
+}
+
+/// What is wrong with the files that the names' own settings name.
+pub(super) fn faults_of_files(config: &Config, faults: &mut Vec<Fault>) {
+    let fault = |at: String, error: &Error| Fault {
+        at,
+        what: error.what().to_owned(),
+        remedy: error.remedy().to_owned(),
+    };
+    for (nth, peer) in config.tls.peer.iter().enumerate() {
+        let at = format!("tls.peer.{nth}");
+        for (nth, file) in peer.server_roots.iter().enumerate() {
+            if let Err(error) = ClientTlsConfig::new().roots_pem_files(&[file]) {
+                let at = format!("{at}.server_roots.{nth}");
+                faults.push(fault(at, &roots_error(&error)));
+            }
+        }
+        for (nth, file) in peer.server_crls.iter().enumerate() {
+            if let Err(error) = ClientTlsConfig::new().crl_pem_files(&[file]) {
+                let at = format!("{at}.server_crls.{nth}");
+                faults.push(fault(at, &crl_error(&error)));
+            }
+        }
+        if let Some(ShownIdentity::Pair(pair)) = &peer.identity
+            && let Err(error) = add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key)
+        {
+            faults.push(fault(format!("{at}.identity"), &error));
+        }
+    }
+}
