@@ -15,7 +15,7 @@ use sip_net::{
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
-use crate::config::{Config, Domain, Fault, ListenSecurity, Tls};
+use crate::config::{Config, Domain, Fault, ListenSecurity};
 use crate::data_dir::{DataDir, refuse_readable_by_others};
 use crate::plan::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};

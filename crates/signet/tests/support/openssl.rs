@@ -88,6 +88,32 @@ impl Client {
         assert!(self.told().contains("SIP/2.0 200"), "{}", self.told());
     }
 
+    /// Sends a request and waits for its own answer; the status of that.
+    pub fn ask(&mut self, request: &str) -> u16 {
+        let call_id = field(request, "Call-ID: ").expect("a request has a Call-ID");
+        let input = self.input.as_mut().unwrap();
+        input.write_all(request.as_bytes()).unwrap();
+        input.flush().unwrap();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let told = self.told();
+            let status = told.split("SIP/2.0 ").skip(1).find_map(|answer| {
+                let status: u16 = answer.get(..3)?.parse().ok()?;
+                (status >= 200 && field(answer, "Call-ID: ") == Some(call_id)).then_some(status)
+            });
+            if let Some(status) = status {
+                return status;
+            }
+            assert!(Instant::now() < until, "no answer to {call_id} in:\n{told}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Whether the process has ended, because the connection did.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
     /// Ends it; what it said. Waits until the process is gone.
     pub fn end(mut self) -> String {
         drop(self.input.take());
@@ -110,6 +136,11 @@ impl Drop for Client {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The value of a line that begins like this.
+fn field<'t>(message: &'t str, name: &str) -> Option<&'t str> {
+    message.lines().find_map(|line| line.strip_prefix(name))
 }
 
 /// One whole connection with an OPTIONS on it; what openssl said.
@@ -205,4 +236,27 @@ pub fn page(folder: &Path, path: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
+}
+
+/// What a counter says at `/metrics`; its name may have labels.
+pub fn figure(folder: &Path, name: &str) -> u64 {
+    let page = page(folder, "/metrics");
+    let value = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
+    page.lines().find_map(value).unwrap_or(0)
+}
+
+/// Waits until a counter says this: a worker reports its figures now and then.
+pub fn wait_for_figure(folder: &Path, name: &str, expected: u64) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let found = figure(folder, name);
+        if found == expected {
+            return;
+        }
+        assert!(
+            Instant::now() < until,
+            "{name} is {found} and not {expected}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
