@@ -246,6 +246,10 @@ pub struct Pending {
 }
 
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and boxing it would allocate"
+)]
 enum Credentials {
     Digest(sip_auth::Pending),
     Certificate(CertifiedUser),
