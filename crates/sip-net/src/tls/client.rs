@@ -13,9 +13,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use super::algorithms::{Algorithms, TlsVersion};
 use super::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
 use super::engine::TlsEngine;
+use super::fault::CertificateFault;
 #[cfg(feature = "legacy-tls")]
 use super::legacy::{LegacyClient, Pair};
-use super::fault::CertificateFault;
 use super::verify::{KeyUsagePolicy, RevocationPolicy, ServerVerifier, Trust};
 use super::{TlsError, certified_key, read, read_secret};
 
