@@ -87,7 +87,12 @@ pub(crate) fn peer_names(config: &Config) -> PeerNames {
         names.add_host(&forward.0.host);
     }
     for peer in &config.trusted {
-        names.add_network(peer.network.addr, peer.network.prefix_len);
+        if let Some(identity) = &peer.identity {
+            names.add_host(&identity.0);
+        }
+        if let Some(network) = &peer.network {
+            names.add_network(network.addr, network.prefix_len);
+        }
     }
     names
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sip_net::testing::TestCa;
 use support::TestDir;
 use support::command::Serving;
-use support::openssl::{PATIENCE, report_with, serve, wait_for_figure, write_config, write_pair};
+use support::openssl::{PATIENCE, report_with, serve, write_config, write_pair};
 use support::{options, unique};
 
 /// A TLS server that wants certificates; it ends with this value.
