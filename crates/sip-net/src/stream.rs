@@ -466,7 +466,7 @@ impl Conn {
         let message = self.begun_ms.map_or(u64::MAX, |begun| {
             begun.saturating_add(config.message_timeout_ms)
         });
-        idle.min(message).min(ping)
+        idle.min(message).min(ping).min(self.ends_ms)
     }
 
     fn idle_due_ms(&self, config: &NetConfig) -> u64 {
@@ -475,7 +475,7 @@ impl Conn {
         } else {
             config.idle_timeout_ms
         };
-        self.active_ms.saturating_add(silence_ms).min(self.ends_ms)
+        self.active_ms.saturating_add(silence_ms)
     }
 
     /// Everything was written: tells the peer so, and goes on reading until it
