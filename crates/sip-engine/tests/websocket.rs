@@ -21,6 +21,7 @@ fn with_websockets() -> Settings {
             bound,
             advertised_host: None,
             advertised_port: bound.port(),
+            certificates_authenticate: false,
         });
     }
     settings
