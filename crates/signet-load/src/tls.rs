@@ -8,7 +8,10 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     SanType, SignatureAlgorithm,
 };
-use sip_net::{ClientResumption, ClientTls, ClientTlsConfig, ServerTls, TlsError, TlsVersion};
+use sip_net::{
+    ClientResumption, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError,
+    TlsVersion,
+};
 
 use crate::users::Pattern;
 
@@ -62,8 +65,12 @@ pub struct TlsSettings {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// Patterns of the files with each agent's own certificate chain and key.
     pub agent_identity: Option<(Pattern, Pattern)>,
-    /// The key of a certificate that is made on the spot.
-    pub key: KeyKind,
+    /// The key of a certificate that is made on the spot; where nothing is
+    /// said, one that the engine can use.
+    pub key: Option<KeyKind>,
+    /// Which library speaks; a suite that only the other has asks for that one
+    /// as well.
+    pub engine: TlsEngine,
     /// Versions offered; all where there is none.
     pub versions: Vec<TlsVersion>,
     /// Cipher suites offered, in this order; all where there is none.
@@ -83,13 +90,44 @@ impl Default for TlsSettings {
             trust_anyone: false,
             identity: None,
             agent_identity: None,
-            key: KeyKind::default(),
+            key: None,
+            engine: TlsEngine::default(),
             versions: Vec::new(),
             suites: Vec::new(),
             groups: Vec::new(),
             resume_share: 0.0,
             resume_by: ClientResumption::Any,
         }
+    }
+}
+
+impl TlsSettings {
+    /// The engine that is asked for, by its name or by that of a suite.
+    pub fn engine(&self) -> TlsEngine {
+        let by_suite =
+            (self.suites.iter()).any(|suite| TlsEngine::of_suite(suite) == TlsEngine::Legacy);
+        if by_suite {
+            TlsEngine::Legacy
+        } else {
+            self.engine
+        }
+    }
+
+    fn key_kind(&self) -> KeyKind {
+        self.key.unwrap_or(match self.engine() {
+            TlsEngine::Modern => KeyKind::default(),
+            TlsEngine::Legacy => KeyKind::Rsa2048,
+        })
+    }
+
+    /// What the called side takes. The legacy engine alone is told which suites:
+    /// what the other takes is what is best.
+    fn called_side(&self) -> ServerTlsConfig {
+        let config = ServerTlsConfig::new().engine(self.engine());
+        if self.engine() == TlsEngine::Legacy && !self.suites.is_empty() {
+            return config.suites(&self.suites);
+        }
+        config
     }
 }
 
@@ -117,6 +155,7 @@ pub(crate) struct Client {
 impl Client {
     fn new(config: ClientTlsConfig, settings: &TlsSettings) -> Result<Self, TlsError> {
         let mut config = config
+            .engine(settings.engine())
             .resumption(settings.resume_by)
             .sessions_max(SESSIONS_MAX)
             .tickets_max(TICKETS_MAX);
@@ -173,7 +212,7 @@ impl Tls {
         let mut tls = Self::default();
         let wrong = |error: TlsError| error.to_string();
         if is_direct {
-            let made = Made::new(settings.key)
+            let made = Made::new(settings.key_kind())
                 .map_err(|error| format!("cannot make a certificate: {error}"))?;
             let roots = [made.root.as_bytes()];
             let config = ClientTlsConfig::new().roots_pem(&roots).map_err(wrong)?;
@@ -182,8 +221,11 @@ impl Tls {
                 ..settings.clone()
             };
             tls.client = Some(Client::new(config, &settings).map_err(wrong)?);
-            let pair = [(made.chain.as_bytes(), made.key.as_bytes())];
-            tls.server = Some(Arc::new(ServerTls::from_pem(&pair).map_err(wrong)?));
+            let server = settings
+                .called_side()
+                .pair_pem(made.chain.as_bytes(), made.key.as_bytes())
+                .and_then(ServerTlsConfig::build);
+            tls.server = Some(Arc::new(server.map_err(wrong)?));
             return Ok(tls);
         }
         if is_client {
@@ -204,8 +246,11 @@ impl Tls {
             let Some((chain, key)) = &settings.identity else {
                 return Err("a called side with TLS needs a certificate; write --cert FILE --key FILE (signet ca issue NAME makes them)".to_owned());
             };
-            let server = ServerTls::from_pem_files(&[(chain, key)]).map_err(wrong)?;
-            tls.server = Some(Arc::new(server));
+            let server = settings
+                .called_side()
+                .pair_pem_files(chain, key)
+                .and_then(ServerTlsConfig::build);
+            tls.server = Some(Arc::new(server.map_err(wrong)?));
         }
         Ok(tls)
     }
@@ -262,7 +307,7 @@ mod tests {
     fn every_kind_of_key_can_be_made_and_served() {
         for key in [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519] {
             let settings = TlsSettings {
-                key,
+                key: Some(key),
                 ..TlsSettings::default()
             };
             let tls = Tls::new(&settings, true, true, true).unwrap();

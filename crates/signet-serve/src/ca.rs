@@ -30,6 +30,29 @@ pub struct Ca {
     issuer: Issuer<'static, KeyPair>,
 }
 
+/// The kind of key in a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyKind {
+    /// ECDSA on P-256.
+    #[default]
+    P256,
+    /// RSA with 2,048 bits, for phones that know nothing else and for suites
+    /// that exchange keys by it.
+    Rsa2048,
+}
+
+impl std::str::FromStr for KeyKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.to_ascii_lowercase().as_str() {
+            "p256" | "p-256" => Ok(Self::P256),
+            "rsa2048" | "rsa-2048" => Ok(Self::Rsa2048),
+            _ => Err(format!("there is no key '{text}'; write p256 or rsa2048")),
+        }
+    }
+}
+
 /// A certificate and its key, as files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issued {
@@ -116,6 +139,16 @@ impl Ca {
     /// Issues a certificate for these host names and addresses to
     /// `stem.pem` and `stem.key`.
     pub fn issue(&self, names: &[String], stem: &Path) -> Result<Issued, Error> {
+        self.issue_with(names, stem, KeyKind::P256)
+    }
+
+    /// The same with this kind of key.
+    pub fn issue_with(
+        &self,
+        names: &[String],
+        stem: &Path,
+        kind: KeyKind,
+    ) -> Result<Issued, Error> {
         let mut seen = BTreeSet::new();
         let names: Vec<String> = names
             .iter()
@@ -142,12 +175,23 @@ impl Ca {
             }
         }
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        if kind == KeyKind::Rsa2048 {
+            // RFC 5280 4.2.1.3: asserted when the key "is used for enciphering
+            // private or secret keys", as by exchanges of keys by RSA.
+            params.key_usages.push(KeyUsagePurpose::KeyEncipherment);
+        }
         params.extended_key_usages = vec![
             ExtendedKeyUsagePurpose::ServerAuth,
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         params.use_authority_key_identifier_extension = true;
-        let key = KeyPair::generate().map_err(|error| made("a key", &error))?;
+        let key = match kind {
+            KeyKind::P256 => KeyPair::generate(),
+            KeyKind::Rsa2048 => {
+                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, rcgen::RsaKeySize::_2048)
+            }
+        };
+        let key = key.map_err(|error| made("a key", &error))?;
         let certificate = params
             .signed_by(&key, &self.issuer)
             .map_err(|error| made("a certificate", &error))?;

@@ -9,7 +9,7 @@ mod text;
 use serde::Serialize;
 use sip_net::{
     ConnectionFigures, HandshakeCounters, HandshakeTally, ListenerCounters, PeerCounters,
-    SideCounters,
+    SideCounters, TlsEngine, TlsVersion,
 };
 
 pub(crate) use shown::{
@@ -61,6 +61,7 @@ pub(crate) struct Report {
 #[derive(Serialize)]
 struct Listener {
     on: String,
+    engine: &'static str,
     certificates: Vec<Certificate>,
     versions: Vec<&'static str>,
     suites: Vec<String>,
@@ -178,6 +179,9 @@ impl Report {
             let certificates = listener.certificates.iter();
             warnings.extend(certificates.filter_map(Certificate::told));
             warnings.extend(listener.clients.crls.iter().filter_map(Crl::told));
+            if listener.engine == "legacy" {
+                warnings.push(format!("{}: {}", listener.on, sip_net::LEGACY_WARNING));
+            }
         }
         warnings.extend(outgoing.identity.iter().filter_map(Certificate::told));
         warnings.extend(outgoing.crls.iter().filter_map(Crl::told));
@@ -225,18 +229,26 @@ impl Listener {
     fn new(shown: &ListenerTls, counted: Option<&ListenerCounters>, now: u64) -> Self {
         let security = &shown.security;
         let certificates = shown.certificates.iter();
+        let is_legacy = security.tls_engine() == TlsEngine::Legacy;
         Self {
             on: shown.place.clone(),
             certificates: certificates
                 .map(|certificate| Certificate::new(certificate, now))
                 .collect(),
-            versions: security
-                .versions
-                .iter()
-                .map(|version| version.0.name())
-                .collect(),
-            suites: owned(&security.suites),
-            groups: owned(&security.groups),
+            engine: if is_legacy { "legacy" } else { "modern" },
+            versions: if is_legacy {
+                vec![TlsVersion::V12.name()]
+            } else {
+                (security.versions.iter())
+                    .map(|version| version.0.name())
+                    .collect()
+            },
+            suites: owned(&security.tls_suites()),
+            groups: if is_legacy {
+                Vec::new()
+            } else {
+                owned(&security.groups)
+            },
             clients: Clients {
                 certificates: match security.client_certificates {
                     ClientCertificates::Off => "off",

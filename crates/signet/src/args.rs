@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
+use signet_serve::ca::KeyKind;
 use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
 use signet_serve::{Overrides, Source, admin};
 
@@ -213,6 +214,9 @@ pub(crate) enum CaCommand {
         /// Where to write: OUT.pem and OUT.key; the first name if left out
         #[arg(long, value_name = "OUT")]
         out: Option<PathBuf>,
+        /// Its key: p256 or rsa2048
+        #[arg(long, value_name = "KIND", default_value = "p256")]
+        key_type: KeyKind,
     },
 }
 
@@ -257,6 +261,7 @@ impl ServeOptions {
             .into_iter()
             .map(|on| Listen {
                 on,
+                name: None,
                 advertise: None,
                 security: ListenSecurity::default(),
                 websocket: Default::default(),

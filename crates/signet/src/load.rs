@@ -12,14 +12,15 @@ use signet_load::{
     Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span, TlsSettings,
 };
 use sip_msg::Transport;
-use sip_net::{ClientResumption, TlsVersion};
+use sip_net::{ClientResumption, TlsEngine};
 
 mod settings;
 mod values;
 
 use settings::settings;
 use values::{
-    lifetime, masked, nanoseconds, resume_by, resume_share, share, threshold, time, tls_version,
+    TlsOffer, lifetime, masked, nanoseconds, offered, resume_by, resume_share, share, threshold,
+    time, tls_offer,
 };
 
 /// What to load.
@@ -120,13 +121,13 @@ struct TlsOptions {
     /// Their private keys: 'agents/{n}.key'
     #[arg(long, value_name = "PATTERN", requires = "agent_cert", value_parser = Pattern::parse)]
     agent_key: Option<Pattern>,
-    /// The key of the certificate that --self makes: p256, rsa2048, rsa3072, ed25519
-    #[arg(long, value_name = "KIND", default_value = "p256")]
-    key_type: KeyKind,
-    /// Versions: 1.2, 1.3, or both
-    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_version)]
-    tls: Vec<TlsVersion>,
-    /// Cipher suites by their registered names, the best first
+    /// The key of the certificate that --self makes: p256, rsa2048, rsa3072, ed25519 [default: p256, with --tls legacy rsa2048]
+    #[arg(long, value_name = "KIND")]
+    key_type: Option<KeyKind>,
+    /// Versions: 1.2, 1.3, or both; or legacy, the suites of RFC 3261 in TLS 1.2, to measure with
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_offer)]
+    tls: Vec<TlsOffer>,
+    /// Cipher suites by their registered names, the best first; those of RFC 3261 as with --tls legacy
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     suite: Vec<String>,
     /// Key-exchange groups, the best first: X25519, P-256, P-384, X25519MLKEM768
@@ -307,6 +308,12 @@ pub(crate) struct AnswerOptions {
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// legacy: take the suites of RFC 3261 and nothing else, to measure with
+    #[arg(long, value_name = "legacy", value_parser = tls_offer)]
+    tls: Option<TlsOffer>,
+    /// Which of them
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    suite: Vec<String>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -443,6 +450,16 @@ impl RegisterOptions {
 
 impl AnswerOptions {
     fn run(self) -> std::result::Result<u8, String> {
+        let (versions, engine) = offered(self.tls.as_slice())?;
+        let tls = TlsSettings {
+            identity: self.cert.zip(self.key),
+            engine,
+            suites: self.suite,
+            ..TlsSettings::default()
+        };
+        if !versions.is_empty() || (!tls.suites.is_empty() && tls.engine() == TlsEngine::Modern) {
+            return Err("the called side takes every version and suite that is any good; write --tls legacy, with one of its suites if you like, or drop it".to_owned());
+        }
         let settings = Settings {
             answering: Answering {
                 listen: self.listen,
@@ -450,10 +467,7 @@ impl AnswerOptions {
                 reject: self.reject,
                 is_registrar: self.registrar,
             },
-            tls: TlsSettings {
-                identity: self.cert.zip(self.key),
-                ..TlsSettings::default()
-            },
+            tls,
             threads: usize::from(self.threads),
             answer_for: self.duration,
             ..Settings::new(Mix::only(Flow::Call))

@@ -51,9 +51,11 @@ fn run(args: Args) -> Result<(), Error> {
         Command::Check { file } => admin::check(&file),
         Command::Ca { place, command } => match command {
             CaCommand::Init => admin::ca_init(&place.into()),
-            CaCommand::Issue { names, out } => {
-                admin::ca_issue(&place.into(), &names, out.as_deref())
-            }
+            CaCommand::Issue {
+                names,
+                out,
+                key_type,
+            } => admin::ca_issue(&place.into(), &names, out.as_deref(), key_type),
         },
         Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
         Command::Domain { place, command } => {

@@ -146,6 +146,7 @@ pub fn describe(settings: &Settings) -> Value {
         "t1_ms": settings.timers.t1_ms,
         "seed": settings.seed,
         "tls": {
+            "engine": format!("{:?}", tls.engine()).to_lowercase(),
             "versions": versions,
             "suites": tls.suites,
             "groups": tls.groups,

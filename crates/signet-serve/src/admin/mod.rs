@@ -17,8 +17,10 @@ pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use users::Users;
 
+use sip_net::TlsEngine;
+
 use crate::Error;
-use crate::ca::Ca;
+use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::server::faults_of_files;
@@ -90,6 +92,15 @@ impl Place {
 pub fn check(path: &Path) -> Result<(), Error> {
     let config = Config::from_file(path)?;
     Config::told_in_place(path, faults_of_files(&config))?;
+    for listen in &config.listen {
+        if listen.security.tls_engine() == TlsEngine::Legacy {
+            say(&format!(
+                "warning: {}: {}\n",
+                listen.on,
+                sip_net::LEGACY_WARNING
+            ))?;
+        }
+    }
     say(&format!("{}: good\n", path.display()))
 }
 
@@ -105,7 +116,12 @@ pub fn ca_init(place: &Place) -> Result<(), Error> {
 }
 
 /// Issues a certificate by the authority of a data folder.
-pub fn ca_issue(place: &Place, names: &[String], out: Option<&Path>) -> Result<(), Error> {
+pub fn ca_issue(
+    place: &Place,
+    names: &[String],
+    out: Option<&Path>,
+    kind: KeyKind,
+) -> Result<(), Error> {
     let opened = place.open()?;
     let ca = Ca::open_or_init(&opened.data)?;
     let stem = match (out, names.first()) {
@@ -118,7 +134,7 @@ pub fn ca_issue(place: &Place, names: &[String], out: Option<&Path>) -> Result<(
             ));
         }
     };
-    let issued = ca.issue(names, &stem)?;
+    let issued = ca.issue_with(names, &stem, kind)?;
     say(&format!(
         "{}\n{}\n",
         issued.certificate.display(),

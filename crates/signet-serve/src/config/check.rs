@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sip_msg::Transport;
+use sip_net::TlsEngine;
 
 use super::{
-    ClientCertificates, Config, Fault, ListenSecurity, ListenWebSocket, Revocation, TicketKeysFrom,
-    VERSION,
+    ClientCertificates, Config, EngineName, Fault, Listen, ListenSecurity, ListenWebSocket,
+    Revocation, TicketKeysFrom, VERSION,
 };
+
+/// The name of listeners that offer weak suites.
+const LEGACY: &str = "legacy";
 
 impl Config {
     /// Everything that is wrong between the parts. A file must give its version.
@@ -49,7 +53,10 @@ impl Config {
                 );
             }
             if on.transport.is_secure() {
-                check_security(&listen.security, &format!("listen.{nth}.security"), faults);
+                let at = format!("listen.{nth}.security");
+                if check_engine(listen, &at, faults) {
+                    check_security(&listen.security, &at, faults);
+                }
             } else if listen.security != ListenSecurity::default() {
                 faults.add(
                     &format!("listen.{nth}.security"),
@@ -247,6 +254,39 @@ impl Config {
     }
 }
 
+/// Weak suites are offered by name only, and only by a build that has them.
+/// Gives whether the rest is to be looked at.
+fn check_engine(listen: &Listen, at: &str, faults: &mut Faults) -> bool {
+    if listen.security.tls_engine() == TlsEngine::Modern {
+        return true;
+    }
+    let key = if listen.security.engine == EngineName::Legacy {
+        "engine"
+    } else {
+        "suites"
+    };
+    let at = format!("{at}.{key}");
+    if listen.name.as_deref() != Some(LEGACY) {
+        faults.add(
+            &at,
+            &format!(
+                "only a listener named `{LEGACY}` may have this: {}",
+                sip_net::LEGACY_WARNING
+            ),
+            "drop it; or, to measure, write name = \"legacy\" beside `on`",
+        );
+    }
+    if !TlsEngine::Legacy.is_here() {
+        faults.add(
+            &at,
+            "this build has no legacy TLS, only one with the feature `legacy-tls`",
+            "drop it; or, to measure, build with: cargo build --release -p signet --features legacy-tls",
+        );
+        return false;
+    }
+    true
+}
+
 fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
     if security.certificate.is_some() != security.key.is_some() {
         faults.add(
@@ -257,9 +297,12 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
     }
     if let Err(error) = security.check_algorithms() {
         let (what, remedy) = error.reason.split_once("; ").unwrap_or((&error.reason, ""));
-        let key = if security.versions.is_empty() || what.starts_with("no cipher suite fits") {
+        let key = if security.versions.is_empty()
+            || what.starts_with("no cipher suite fits")
+            || what.starts_with("the legacy suites are suites of")
+        {
             "versions"
-        } else if security.suites.is_empty() {
+        } else if security.suites.is_empty() || security.tls_engine() == TlsEngine::Legacy {
             "suites"
         } else {
             "groups"

@@ -29,8 +29,8 @@ pub use sections::{
     LogLevel, Metrics, Mode, Proxy, Registrar, Route, Timers,
 };
 pub use tls::{
-    CertificatePair, ClientCertificates, GroupName, KeyUsage, ListenSecurity, Revocation,
-    SuiteName, TicketKeysFrom, Tls, VersionName,
+    CertificatePair, ClientCertificates, EngineName, GroupName, KeyUsage, ListenSecurity,
+    Revocation, SuiteName, TicketKeysFrom, Tls, VersionName,
 };
 pub use values::{
     Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, SpokenFor,

@@ -44,6 +44,9 @@ pub enum Inbound {
 pub struct Listen {
     /// Where.
     pub on: ListenAt,
+    /// What it is called. One that offers the suites of the legacy engine must
+    /// be called `legacy`.
+    pub name: Option<String>,
     /// The host and port that stand in Via and Record-Route.
     pub advertise: Option<Advertised>,
     /// The listener's own security.

@@ -318,3 +318,67 @@ fn what_a_tls_listener_cannot_do_is_pointed_at() {
     assert_eq!(pairs.len(), 2);
     assert_eq!(pairs[1].0, ".certificates.0");
 }
+
+/// A listener, with these lines in its table and in its security's.
+fn legacy_listener(table: &str, security: &str) -> String {
+    format!(
+        "version = 1\n[[listen]]\non = \"tls:127.0.0.1:5061\"\n{table}\n[listen.security]\n{security}\n"
+    )
+}
+
+const LEGACY_WAYS: [(&str, &str); 3] = [
+    ("engine", "engine = \"legacy\""),
+    ("suites", "suites = [\"TLS_RSA_WITH_3DES_EDE_CBC_SHA\"]"),
+    ("suites", "suites = [\"AES128-SHA\"]"),
+];
+
+#[test]
+fn weak_suites_are_refused_on_any_listener_but_one_named_legacy() {
+    for (key, line) in LEGACY_WAYS {
+        for name in ["", "name = \"phones\""] {
+            let error = error_of(&legacy_listener(name, line));
+            // Its line in the file, what it is worth, and what to write.
+            assert!(error.contains("test.toml:6:"), "{error}");
+            assert!(error.contains(&format!("6 | {key} = ")), "{error}");
+            assert!(error.contains("Sweet32"), "{error}");
+            assert!(error.contains("name = \"legacy\""), "{error}");
+        }
+    }
+}
+
+#[cfg(not(feature = "legacy-tls"))]
+#[test]
+fn a_build_without_the_legacy_engine_names_the_feature() {
+    for (_, line) in LEGACY_WAYS {
+        let error = error_of(&legacy_listener("name = \"legacy\"", line));
+        assert!(error.contains("feature `legacy-tls`"), "{error}");
+        assert!(error.contains("--features legacy-tls"), "{error}");
+        assert!(!error.contains("Sweet32"), "{error}");
+    }
+}
+
+#[cfg(feature = "legacy-tls")]
+#[test]
+fn a_listener_named_legacy_offers_what_the_legacy_engine_has() {
+    for (_, line) in LEGACY_WAYS {
+        let config = parse(&legacy_listener("name = \"legacy\"", line)).unwrap();
+        let security = &config.listen[0].security;
+        assert_eq!(security.tls_engine(), sip_net::TlsEngine::Legacy);
+        let suites = security.tls_suites();
+        let all = line.starts_with("engine");
+        assert_eq!(suites.len(), if all { 2 } else { 1 }, "{suites:?}");
+    }
+    for (line, what) in [
+        (
+            "engine = \"legacy\"\nversions = [\"1.3\"]",
+            "security.versions",
+        ),
+        (
+            "suites = [\"AES128-SHA\", \"TLS_AES_128_GCM_SHA256\"]",
+            "suites",
+        ),
+    ] {
+        let error = error_of(&legacy_listener("name = \"legacy\"", line));
+        assert!(error.contains(&format!("| {what} = ")), "{error}");
+    }
+}

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use sip_net::{
-    ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, TlsError, TlsVersion,
+    ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, ServerTlsConfig, TlsEngine,
+    TlsError, TlsVersion,
 };
 
 use super::peers::TlsPeer;
@@ -21,6 +22,8 @@ pub struct ListenSecurity {
     pub key: Option<PathBuf>,
     /// Further certificates beside it: of another kind, for another name.
     pub certificates: Vec<CertificatePair>,
+    /// Which library speaks: see [`ListenSecurity::tls_engine`].
+    pub engine: EngineName,
     /// The versions that are taken.
     pub versions: Vec<VersionName>,
     /// The cipher suites that are taken.
@@ -48,6 +51,7 @@ impl Default for ListenSecurity {
             certificate: None,
             key: None,
             certificates: Vec::new(),
+            engine: EngineName::default(),
             versions: TlsVersion::ALL.map(VersionName).into(),
             suites: named(&DEFAULT_SUITES, SuiteName),
             groups: named(&DEFAULT_GROUPS, GroupName),
@@ -78,10 +82,44 @@ impl ListenSecurity {
     /// Whether versions, suites and groups leave something to agree on.
     pub(crate) fn check_algorithms(&self) -> Result<(), TlsError> {
         let config = ClientTlsConfig::new()
+            .engine(self.tls_engine())
             .versions(&self.tls_versions())
-            .suites(&self.suites)
+            .suites(&self.tls_suites())
             .groups(&self.groups);
         config.build().map(|_| ())
+    }
+
+    /// A listener's configuration with what is not a file.
+    pub(crate) fn server_tls(&self) -> ServerTlsConfig {
+        ServerTlsConfig::new()
+            .engine(self.tls_engine())
+            .versions(&self.tls_versions())
+            .suites(&self.tls_suites())
+            .groups(&self.groups)
+    }
+
+    /// The engine that is asked for, by its name or by that of a suite.
+    pub fn tls_engine(&self) -> TlsEngine {
+        let by_suite = self
+            .suites
+            .iter()
+            .any(|suite| TlsEngine::of_suite(&suite.0) == TlsEngine::Legacy);
+        if by_suite || self.engine == EngineName::Legacy {
+            TlsEngine::Legacy
+        } else {
+            TlsEngine::Modern
+        }
+    }
+
+    /// The suites that are taken: where the legacy engine is asked for and no
+    /// suite is, all that it has.
+    pub fn tls_suites(&self) -> Vec<&str> {
+        let defaults = self.suites.iter().map(AsRef::as_ref).eq(DEFAULT_SUITES);
+        if self.tls_engine() == TlsEngine::Legacy && defaults {
+            sip_net::LEGACY_SUITE_NAMES.to_vec()
+        } else {
+            self.suites.iter().map(AsRef::as_ref).collect()
+        }
     }
 
     pub(crate) fn tls_versions(&self) -> Vec<TlsVersion> {
@@ -96,6 +134,17 @@ impl ListenSecurity {
             .chain(self.client_roots.iter_mut())
             .chain(self.crls.iter_mut())
     }
+}
+
+/// Which library speaks TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineName {
+    /// rustls.
+    #[default]
+    Modern,
+    /// OpenSSL with the suites of RFC 3261 26.2.1, for measurements.
+    Legacy,
 }
 
 /// A certificate and its key.
@@ -194,6 +243,10 @@ pub struct SuiteName(pub String);
 impl TryFrom<String> for SuiteName {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
+        // Where they may stand is another question, which the listener answers.
+        if TlsEngine::of_suite(&text) == TlsEngine::Legacy {
+            return Ok(Self(text));
+        }
         match ClientTlsConfig::new().suites(&[&text]).build() {
             Ok(_) => Ok(Self(text)),
             Err(error) => Err(in_two_lines(error)),
@@ -397,6 +450,7 @@ mod tests {
         let given = ListenSecurity::default();
         given.check_algorithms().unwrap();
         let mut suites: Vec<_> = sip_net::SUITE_NAMES.to_vec();
+        suites.retain(|name| TlsEngine::of_suite(name) == TlsEngine::Modern);
         suites.sort_unstable();
         let mut ours = DEFAULT_SUITES.to_vec();
         ours.sort_unstable();

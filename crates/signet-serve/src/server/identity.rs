@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sip_net::{
-    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsError, clock,
+    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError, clock,
 };
 
 use crate::Error;
@@ -99,6 +99,7 @@ impl Identity {
         for certificate in certificates(&material.shown) {
             warn_of(certificate, now_unix_s);
         }
+        warn_of_legacy(&material.shown);
         let listeners = material
             .listeners
             .into_iter()
@@ -158,6 +159,7 @@ impl Identity {
         self.peers.replace(fresh.peers)?;
         self.shown = fresh.shown;
         self.outgoing = fresh.outgoing;
+        warn_of_legacy(&self.shown);
         Ok(())
     }
 
@@ -193,6 +195,9 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
                     remedy: "name one whose time is now".to_owned(),
                 });
             }
+        }
+        if let Err(error) = check_legacy(security) {
+            faults.push(fault(at.clone(), &error));
         }
         for (nth, file) in security.client_roots.iter().enumerate() {
             if let Err(error) = ServerTlsConfig::new().client_roots_pem_files(&[file]) {
@@ -259,10 +264,7 @@ fn listener_tls(
     own: &Issued,
     ca_pem: &Path,
 ) -> Result<ServerTlsConfig, Error> {
-    let mut tls = ServerTlsConfig::new()
-        .versions(&security.tls_versions())
-        .suites(&security.suites)
-        .groups(&security.groups);
+    let mut tls = security.server_tls();
     let mut has_pair = false;
     for (_, cert, key) in security.pairs() {
         tls = add_pair(tls, cert, key)?;
@@ -289,6 +291,41 @@ fn listener_tls(
         .map_err(|error| roots_error(&error))?;
     tls.crl_pem_files(&security.crls)
         .map_err(|error| crl_error(&error))
+}
+
+/// Whether a listener of the legacy engine has a certificate that fits, as far
+/// as its files can be read.
+fn check_legacy(security: &ListenSecurity) -> Result<(), Error> {
+    if security.tls_engine() == TlsEngine::Modern {
+        return Ok(());
+    }
+    let mut tls = security.server_tls();
+    let mut has_pair = false;
+    for (_, cert, key) in security.pairs() {
+        tls = match add_pair(tls, cert, key) {
+            Ok(tls) => tls,
+            // That is told in its own place.
+            Err(_) => return Ok(()),
+        };
+        has_pair = true;
+    }
+    if !has_pair {
+        let error = Error::new(
+            "the legacy suites need a certificate with an RSA key, and the data folder's own has another",
+            "issue one: signet ca issue --key-type rsa2048 NAME; then write certificate = \"NAME.pem\", key = \"NAME.key\"",
+        );
+        return Err(error);
+    }
+    tls.build().map(|_| ()).map_err(|error| tls_error(&error))
+}
+
+/// Says what weak suites are worth, where they are offered.
+fn warn_of_legacy(shown: &[Option<ListenerTls>]) {
+    for listener in shown.iter().flatten() {
+        if listener.security.tls_engine() == TlsEngine::Legacy {
+            tracing::warn!("{}: {}", listener.place, sip_net::LEGACY_WARNING);
+        }
+    }
 }
 
 fn add_pair(tls: ServerTlsConfig, cert: &Path, key: &Path) -> Result<ServerTlsConfig, Error> {

@@ -41,11 +41,16 @@ fn listener_lines(text: &mut String, listener: &Listener) {
     for certificate in &listener.certificates {
         certificate_lines(text, "certificate", certificate);
     }
+    if listener.engine == "legacy" {
+        line(text, "engine", "legacy: for measurements only");
+    }
     line(text, "versions", &listener.versions.join(", "));
     for (nth, suite) in listener.suites.iter().enumerate() {
         line(text, if nth == 0 { "suites" } else { "" }, suite);
     }
-    line(text, "groups", &listener.groups.join(", "));
+    if !listener.groups.is_empty() {
+        line(text, "groups", &listener.groups.join(", "));
+    }
     client_lines(text, &listener.clients);
     if let Some(handshakes) = &listener.handshakes {
         handshake_lines(text, handshakes);

@@ -6,7 +6,7 @@ use measure::Schedule;
 use signet_load::{Called, Close, Lifetime, Local, Mix, Server, Settings, TlsSettings, Users};
 use sip_msg::Transport;
 
-use super::values::nanoseconds;
+use super::values::{nanoseconds, offered};
 use super::{Pairs, Path, Ports, When, Who};
 
 /// What all loads have in common.
@@ -58,13 +58,15 @@ pub(super) fn settings(mix: Mix, path: Path, who: Who) -> Result<Settings, Strin
     };
     settings.threads = usize::from(path.threads);
     settings.handshake_threads = usize::from(path.handshake_threads);
+    let (versions, engine) = offered(&path.tls.tls)?;
     settings.tls = TlsSettings {
         roots: path.tls.ca,
         trust_anyone: path.tls.trust_anyone,
         identity: path.tls.cert.zip(path.tls.key),
         agent_identity: path.tls.agent_cert.zip(path.tls.agent_key),
         key: path.tls.key_type,
-        versions: path.tls.tls,
+        engine,
+        versions,
         suites: path.tls.suite,
         groups: path.tls.group,
         resume_share: path.tls.resume,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Threshold;
 use signet_load::Lifetime;
-use sip_net::{ClientResumption, TlsVersion};
+use sip_net::{ClientResumption, TlsEngine, TlsVersion};
 
 /// The command line without its passwords.
 pub(super) fn masked(mut command: Vec<String>) -> Vec<String> {
@@ -81,8 +81,38 @@ pub(super) fn lifetime(text: &str) -> Result<Lifetime, String> {
     }
 }
 
-pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
-    TlsVersion::by_name(text).map_err(|error| error.to_string())
+/// What is offered by `--tls`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TlsOffer {
+    Version(TlsVersion),
+    Legacy,
+}
+
+/// The versions that are offered, and by which engine.
+pub(super) fn offered(offers: &[TlsOffer]) -> Result<(Vec<TlsVersion>, TlsEngine), String> {
+    let versions: Vec<TlsVersion> = offers
+        .iter()
+        .filter_map(|offer| match offer {
+            TlsOffer::Version(version) => Some(*version),
+            TlsOffer::Legacy => None,
+        })
+        .collect();
+    if versions.len() == offers.len() {
+        return Ok((versions, TlsEngine::Modern));
+    }
+    if versions.is_empty() {
+        return Ok((versions, TlsEngine::Legacy));
+    }
+    Err("--tls legacy is another engine, with suites of its own; write legacy alone, or versions alone".to_owned())
+}
+
+pub(super) fn tls_offer(text: &str) -> Result<TlsOffer, String> {
+    if text == "legacy" {
+        return Ok(TlsOffer::Legacy);
+    }
+    TlsVersion::by_name(text)
+        .map(TlsOffer::Version)
+        .map_err(|error| format!("{error}; or legacy"))
 }
 
 pub(super) fn threshold(text: &str) -> Result<Threshold, String> {
@@ -120,5 +150,20 @@ mod tests {
         assert_eq!(lifetime("per-10-calls"), Ok(Lifetime::Calls(10)));
         assert_eq!(lifetime("per-call"), Ok(Lifetime::Calls(1)));
         assert!(lifetime("per-0-calls").is_err());
+    }
+
+    #[test]
+    fn the_legacy_engine_is_asked_for_alone() {
+        let asked = |text: &str| {
+            let offers: Result<Vec<_>, String> = text.split(',').map(tls_offer).collect();
+            offered(&offers?)
+        };
+        assert_eq!(asked("legacy"), Ok((vec![], TlsEngine::Legacy)));
+        assert_eq!(
+            asked("1.2,1.3"),
+            Ok((TlsVersion::ALL.to_vec(), TlsEngine::Modern))
+        );
+        assert!(asked("legacy,1.3").is_err());
+        assert!(asked("1.1").unwrap_err().contains("or legacy"));
     }
 }

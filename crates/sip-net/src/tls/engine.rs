@@ -56,7 +56,7 @@ impl TlsEngine {
         }
         Err(TlsError::new(
             None,
-            "this build has no legacy TLS; build it with `cargo build --features legacy-tls`, \
+            "this build has no legacy TLS; build it with `cargo build --release -p signet --features legacy-tls`, \
              for measurements only",
         ))
     }
