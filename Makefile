@@ -7,6 +7,7 @@ CARGO ?= cargo
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
+	@echo "make legacy  the second TLS engine, which a build has on request only (make test does it too)"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
 	@echo "make bench-load   what the load generator itself reaches, beside SIPp, and what servers take at its rates"
 	@echo "make tls-resumption   which TLS sessions resume, and where, with openssl at the other end"
@@ -32,7 +33,7 @@ LEGACY := --profile test -p sip-net -p signet-serve -p signet-load -p signet --f
 
 legacy: tools-legacy
 	$(CARGO) clippy $(LEGACY) --all-targets -- -D warnings
-	$(CARGO) test $(LEGACY) --lib legacy
+	$(CARGO) test $(LEGACY) --lib -- legacy openssl
 	$(CARGO) test $(LEGACY) --test 'legacy_*'
 
 musts:

@@ -193,7 +193,7 @@ impl OpensslSession {
     }
 
     pub(super) fn is_resumed(&self) -> bool {
-        self.established && self.stream.ssl().session_reused()
+        self.stream.ssl().session_reused()
     }
 
     /// The place of the suite in the list of names.
