@@ -36,7 +36,7 @@ struct Bar {
     limit: f64,
     /// `at most`, `less than`, or `at least`.
     relation: &'static str,
-    /// `met`, `missed` or `not measured`.
+    /// `met`, `missed`, `not measured`, or `no verdict` where it was to be quick.
     verdict: &'static str,
     /// What speaks against the figure: failed calls, doubts of the generator.
     remarks: Vec<String>,
@@ -136,6 +136,8 @@ impl Record {
         };
         let verdict = match value {
             None => "not measured",
+            // A bar is for whole sizes: few phones say nothing of many.
+            Some(_) if self.is_quick => "no verdict",
             // A figure that is no number meets nothing.
             Some(value) if holds(value, limit) => "met",
             Some(_) => "missed",
@@ -306,8 +308,18 @@ mod tests {
     }
 
     #[test]
-    fn a_bar_is_met_missed_or_not_measured() {
+    fn a_quick_run_has_no_verdict() {
         let mut record = Record::new(true);
+        for value in [Some(0.0), Some(2.0), None] {
+            record.bar(("c", "w"), value, (Relation::AtMost, 1.0), &[]);
+        }
+        let verdicts: Vec<&str> = record.bars.iter().map(|bar| bar.verdict).collect();
+        assert_eq!(verdicts, ["no verdict", "no verdict", "not measured"]);
+    }
+
+    #[test]
+    fn a_bar_is_met_missed_or_not_measured() {
+        let mut record = Record::new(false);
         for (value, limit) in [
             (Some(1.0), (Relation::AtMost, 1.0)),
             (Some(1.0), (Relation::LessThan, 1.0)),
