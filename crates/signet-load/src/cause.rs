@@ -17,6 +17,8 @@ pub(crate) const fn of_send(error: SendError, handshake: &'static str) -> &'stat
         SendError::Gone => "closed",
         SendError::Closed(reason) => of_close(reason, handshake),
         SendError::Full => "queue full",
+        SendError::NoLocalPort => "no local port",
+        SendError::Lost => "lost",
         SendError::Unsendable => "unsendable",
         SendError::Unreachable => "unreachable",
         SendError::NoListener => "no socket",
@@ -40,6 +42,7 @@ pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'
         CloseReason::Refused => "too many handshakes",
         CloseReason::Upgrade => "the connection became no WebSocket",
         CloseReason::Certificate => "the certificate ended",
+        CloseReason::Evicted => "made room",
     }
 }
 

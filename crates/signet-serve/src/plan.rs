@@ -227,6 +227,8 @@ pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> Ne
         reopen_backoff_max_ms: given.reopen_backoff_max_ms,
         upgrade_timeout_ms: given.upgrade_timeout_ms,
         websocket_ping_ms: given.websocket_ping_ms,
+        // As long as a client transaction waits without a response (timers B and F).
+        answer_timeout_ms: config.timers.t1_ms.saturating_mul(64),
         connect_timeout_ms: given.connect_timeout_ms,
         linger_ms: given.linger_ms,
         udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,

@@ -137,7 +137,8 @@ pub(crate) fn failure(error: SendError) -> Option<SendFailure> {
     Some(match error {
         SendError::Gone => SendFailure::Connect,
         SendError::Closed(reason) => closed(reason),
-        SendError::Full => SendFailure::Full,
+        SendError::Full | SendError::NoLocalPort => SendFailure::Full,
+        SendError::Lost => SendFailure::Closed,
         SendError::Unsendable | SendError::NoListener => SendFailure::Refused,
         // A hint that anybody can forge, and SIPp does not hear: the call ends
         // by its timers.

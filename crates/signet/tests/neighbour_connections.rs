@@ -32,6 +32,18 @@ fn serve(folder: &TestDir, ca: &TestCa, gateway: &Gateway, policy: &str, more: &
     Serving::start(folder.path(), &at("data"), &["--config", text(&config)])
 }
 
+/// The same with two gateways, the second for when the first fails. Timers B
+/// and F are far longer than a test may take.
+fn serve_two(folder: &TestDir, ca: &TestCa, gateways: [&Gateway; 2]) -> Serving {
+    let policy = format!(
+        "priority = 0 }}, {{ uri = \"{}\", priority = 1",
+        gateways[1].uri()
+    );
+    let transport = gateways[0].transport.uri_name();
+    let more = format!("[timers]\nt1_ms = 4000\n[[listen]]\non = \"{transport}:127.0.0.1:0\"\n");
+    serve(folder, ca, gateways[0], &policy, &more)
+}
+
 fn callers(server: &Serving, count: usize) -> Vec<Caller> {
     let new = |_| Caller::new(server.at("udp"), "sip:bob@elsewhere.example");
     (0..count).map(new).collect()
@@ -116,4 +128,38 @@ fn calls_are_spread_over_several_connections_that_are_kept() {
             assert!(came.iter().all(|(_, conn)| *conn == came[0].1), "{came:?}");
         }
     }
+}
+
+#[test]
+fn a_call_on_a_connection_that_dies_goes_to_the_next_gateway_at_once() {
+    for transport in [Transport::Tcp, Transport::Tls] {
+        for habit in [Habit::Closes, Habit::Resets] {
+            let folder = TestDir::new("dies");
+            let ca = TestCa::new();
+            let first = Gateway::start(transport, &ca, habit);
+            let second = Gateway::start(transport, &ca, Habit::Answers);
+            let server = serve_two(&folder, &ca, [&first, &second]);
+            for call in &mut callers(&server, 2) {
+                assert_eq!(call.invite(), 200, "{habit:?}");
+                call.ack();
+                assert_eq!(call.bye(), 200);
+            }
+            second.wait_for(|record| is_complete(record, 2));
+            assert!(!first.record().calls.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_call_may_be_answered_over_another_connection_than_it_went_out_by() {
+    let folder = TestDir::new("another");
+    let ca = TestCa::new();
+    let first = Gateway::start(Transport::Tcp, &ca, Habit::AnswersOverAnother);
+    let second = Gateway::start(Transport::Tcp, &ca, Habit::Answers);
+    let server = serve_two(&folder, &ca, [&first, &second]);
+    let mut call = callers(&server, 1).remove(0);
+    assert_eq!(call.invite(), 200);
+    call.ack();
+    first.wait_for(|record| record.calls.values().any(|came| came.len() == 2));
+    assert!(second.record().calls.is_empty());
 }

@@ -71,6 +71,14 @@ pub enum Effect {
     },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
+    /// A registered contact relies on this connection for so long: keep it
+    /// longer than others, where there are too many.
+    KeepFor {
+        /// The connection.
+        conn: ConnId,
+        /// For how long from now.
+        for_ms: u64,
+    },
     /// A call has ended: close the connections that are its own
     /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
     EndCall(u64),

@@ -302,6 +302,8 @@ impl Registrar {
                 self.entries.clear();
                 cx.location
                     .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
+                out.effects
+                    .extend(kept_flow(&self.entries, &registration.flow, cx.now));
                 writer.write_ok(&self.entries, &mut out.outbox.bytes)
             }
             Err(refused) => {
@@ -332,4 +334,18 @@ impl Registrar {
             start,
         }
     }
+}
+
+/// For how long contacts rely on the connection that a REGISTER came over.
+fn kept_flow(entries: &[Entry], flow: &Flow, now: Now) -> Option<Effect> {
+    let last_ms = entries
+        .iter()
+        .map(|entry| &entry.binding)
+        .filter(|binding| binding.flow.is_some_and(|kept| kept.conn == flow.conn))
+        .map(|binding| binding.expires_unix_ms)
+        .max()?;
+    flow.conn.is_some().then(|| Effect::KeepFor {
+        conn: flow.conn,
+        for_ms: last_ms.saturating_sub(now.unix_ms),
+    })
 }

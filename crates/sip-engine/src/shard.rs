@@ -259,8 +259,17 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// A connection has ended. What waits for an answer over it goes on
-    /// waiting: the peer may answer over another.
+    /// A message with that cookie was sent, and then its connection ended: a
+    /// request that has no response yet goes to the next hop.
+    pub fn handle_send_lost(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
+        self.txns
+            .handle_connection_lost(now.mono_ms, cookie, &mut out.outbox);
+        self.drain(now, out);
+    }
+
+    /// A connection has ended. What was sent over it and has no response is
+    /// told by [`Shard::handle_send_lost`]; what rings goes on waiting, since
+    /// the peer may answer over another.
     pub fn handle_closed(&mut self, now: Now, conn: ConnId, out: &mut Outputs) {
         let _ = conn;
         self.counters.connections_closed += 1;

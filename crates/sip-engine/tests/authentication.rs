@@ -183,6 +183,15 @@ fn a_phone_registers_and_is_called_on_its_own_way() {
     for transport in TRANSPORTS {
         let mut bed = server();
         let bob = register_bob(&mut bed, transport);
+        // The connection is to be kept for as long as the contact is bound to it.
+        match transport {
+            Transport::Udp => assert_eq!(bed.kept, []),
+            _ => assert!(
+                matches!(bed.kept[..], [(conn, 1_000..=3_600_000)] if conn == bob.conn),
+                "{:?}",
+                bed.kept
+            ),
+        }
         let (to_bob, _) = call(&mut bed, transport);
         assert_eq!(
             (to_bob.to.remote, to_bob.to.conn, to_bob.to.transport),

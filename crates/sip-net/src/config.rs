@@ -106,7 +106,8 @@ pub struct NetConfig {
     pub peers: Option<PeerTls>,
     /// Where TLS handshakes run; without it TLS connections are refused.
     pub handshakes: Option<HandshakePool>,
-    /// Connections; past it a new one is closed at once.
+    /// Connections; past it a new one takes the place of the least useful one
+    /// or, where all are in use, is closed at once.
     pub connections_max: usize,
     /// Connections accepted from one source (an IPv4 address, an IPv6 /64).
     pub connections_per_source_max: usize,
@@ -139,6 +140,12 @@ pub struct NetConfig {
     /// How long a WebSocket may be silent before it is pinged, and after that
     /// before it is given up; 0 for never.
     pub websocket_ping_ms: u64,
+    /// How long the cookie of a message that was written is remembered: if its
+    /// connection ends before, [`crate::SendError::Lost`] tells so. 0 for not at all.
+    pub answer_timeout_ms: u64,
+    /// Past `connections_max` the least useful connection gives its place to a
+    /// new one, if it has carried no message for this long.
+    pub evict_after_ms: u64,
     /// How long a connection may take to be opened, the TLS handshake aside.
     pub connect_timeout_ms: u64,
     /// How long the last bytes may take to leave a connection that is closed.
@@ -172,6 +179,8 @@ impl Default for NetConfig {
             reopen_backoff_max_ms: 0,
             upgrade_timeout_ms: 10_000,
             websocket_ping_ms: 30_000,
+            answer_timeout_ms: 0,
+            evict_after_ms: 2_000,
             connect_timeout_ms: 4_000,
             linger_ms: 2_000,
             udp_receive_buffer_bytes: 4 * 1024 * 1024,

@@ -9,6 +9,7 @@ use sip_msg::{ConnId, Target, Transport};
 use slab::Slab;
 
 use crate::meter::{Meter, PeerNames};
+use crate::ranks::{Class, Ranks};
 use crate::stream::Conn;
 
 /// Bits of a [`ConnId`] that are the place in the table.
@@ -40,6 +41,7 @@ pub(crate) struct Conns {
     of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
     pub(crate) meter: Meter,
+    ranks: Ranks,
 }
 
 impl Conns {
@@ -53,6 +55,7 @@ impl Conns {
             of_calls: 0,
             by_source: HashMap::new(),
             meter: Meter::default(),
+            ranks: Ranks::default(),
         }
     }
 
@@ -91,6 +94,7 @@ impl Conns {
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.get_mut(id)?;
         self.forget_peer(id);
+        self.ranks.take_out(&mut self.table, place(id));
         let conn = self.table.try_remove(place(id))?;
         self.meter.leave(&conn);
         if !conn.opened {
@@ -135,6 +139,19 @@ impl Conns {
         self.table
             .get_mut(place(id))
             .filter(|conn| conn.flow.conn == id)
+    }
+
+    /// Puts a connection that is up behind those that were used before it.
+    pub(crate) fn used(&mut self, id: ConnId) {
+        if self.get(id).is_some_and(|conn| !conn.asked_for) {
+            self.ranks.put(&mut self.table, place(id));
+        }
+    }
+
+    /// A connection that may be given up for another, and what it was good for.
+    pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
+        let (place, class) = self.ranks.least_useful(&mut self.table, now_ms, quiet_ms)?;
+        Some((self.table.get(place)?.flow.conn, class))
     }
 
     /// The connection in a place of the table.

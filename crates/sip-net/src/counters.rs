@@ -58,6 +58,20 @@ pub struct Counters {
     /// Messages not sent because opening a connection to their peer failed
     /// shortly before.
     pub open_backoffs: u64,
+    /// Connections not opened because no local port was left.
+    pub no_local_port: u64,
+    /// Connections closed to make room: they had never carried a message.
+    pub evicted_unused: u64,
+    /// The same, of those that were idle.
+    pub evicted_idle: u64,
+    /// The same, of those that a registered contact or a call relied on.
+    pub evicted_bound: u64,
+    /// Messages that were written to a connection which ended soon after; some
+    /// were answered before.
+    pub lost: u64,
+    /// Messages written and not remembered so long, because one connection had
+    /// too many of them.
+    pub lost_forgotten: u64,
     /// Connections opened for one call each.
     pub opened_for_calls: u64,
     /// Calls that got no connection of their own, because there are too many.

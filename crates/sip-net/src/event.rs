@@ -131,11 +131,13 @@ pub enum CloseReason {
     /// The peer's certificate ended while the connection was up, or is not
     /// trusted any more.
     Certificate,
+    /// It was the least useful when another needed its place.
+    Evicted,
 }
 
 impl CloseReason {
     /// All of them, in the order in which they are counted.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Peer,
         Self::Broken,
         Self::Asked,
@@ -150,6 +152,7 @@ impl CloseReason {
         Self::Refused,
         Self::Upgrade,
         Self::Certificate,
+        Self::Evicted,
     ];
 }
 
@@ -160,8 +163,14 @@ pub enum SendError {
     Gone,
     /// The connection was closed before the message was written.
     Closed(CloseReason),
+    /// The message was written, and then its connection ended: it may have
+    /// arrived or not, and an answer comes over another connection or never
+    /// ([`crate::NetConfig::answer_timeout_ms`]).
+    Lost,
     /// A queue or the table of connections is full.
     Full,
+    /// All local ports towards that peer are taken: the limit is on this side.
+    NoLocalPort,
     /// The kernel refused to send it: no route, too long, no permission.
     Unsendable,
     /// An ICMP message with the beginning of this datagram in it says that

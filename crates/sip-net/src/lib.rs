@@ -61,6 +61,7 @@ mod handshake;
 mod meter;
 mod net;
 mod proven;
+mod ranks;
 pub mod resolve;
 mod session;
 mod shared;

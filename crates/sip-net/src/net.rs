@@ -26,6 +26,7 @@ mod accept;
 mod backoff;
 mod close;
 mod gather;
+mod limit;
 mod open;
 mod recheck;
 pub(crate) mod secure;

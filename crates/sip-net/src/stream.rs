@@ -1,6 +1,5 @@
 //! One stream connection: its state, its deadlines and what it writes.
 
-use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -12,18 +11,22 @@ use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
 use crate::net::secure::Pending;
 use crate::proven;
+use crate::ranks::Rank;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
 use crate::tls::{ClientTls, TlsInfo};
 use crate::ws::WebSocket;
 
+mod cookies;
 mod input;
+mod usefulness;
 mod ws;
+
+use cookies::Cookies;
+pub(crate) use usefulness::Usefulness;
 
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
-/// Room for cookies that a connection keeps when all is written.
-const COOKIES_KEPT: usize = 16;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,9 @@ pub(crate) struct Conn {
     pub(crate) ws: Option<Box<WebSocket>>,
     /// Whether this side opened it.
     pub(crate) opened: bool,
+    /// Whether the owner asked for this very connection: nothing but he closes
+    /// it to make room.
+    pub(crate) asked_for: bool,
     /// Whether it has ever carried messages.
     pub(crate) was_open: bool,
     /// The name under which it was opened.
@@ -86,10 +92,15 @@ pub(crate) struct Conn {
     wire: Vec<u8>,
     /// How much of the one that goes to the socket was written.
     written: usize,
-    /// Bytes ever queued, and for each message with a cookie where it ends.
+    /// Bytes ever queued, ever written, and how many had been queued when all
+    /// was written.
     queued_total: u64,
     written_total: u64,
-    cookies: VecDeque<(u64, u64)>,
+    emptied_total: u64,
+    cookies: Cookies,
+    /// Its place among those that may have to give theirs up.
+    pub(crate) rank: Rank,
+    pub(crate) usefulness: Usefulness,
     /// Whether the socket was full when last written to.
     blocked: bool,
     /// Whether it waits in the list of connections to be flushed.
@@ -126,6 +137,7 @@ impl Conn {
             framer: Framer::default(),
             ws: None,
             opened: false,
+            asked_for: false,
             was_open: false,
             tls_name: None,
             lane: 0,
@@ -143,7 +155,10 @@ impl Conn {
             written: 0,
             queued_total: 0,
             written_total: 0,
-            cookies: VecDeque::new(),
+            emptied_total: 0,
+            cookies: Cookies::default(),
+            rank: Rank::default(),
+            usefulness: Usefulness::default(),
             blocked: false,
             dirty: false,
             again: false,
@@ -238,8 +253,16 @@ impl Conn {
         self.plain.extend_from_slice(bytes);
         shared.queued_bytes = all;
         self.queued_total += bytes.len() as u64;
+        self.usefulness.carried(bytes, shared.now_ms);
         if cookie != 0 {
-            self.cookies.push_back((self.queued_total, cookie));
+            let written = self.whole_total();
+            let forgotten = self.cookies.push(
+                (self.queued_total, cookie),
+                written,
+                shared.now_ms,
+                shared.config.answer_timeout_ms,
+            );
+            shared.counters.lost_forgotten += forgotten;
         }
         Ok(())
     }
@@ -286,8 +309,10 @@ impl Conn {
             shared.buffers.give_back(queue);
             self.written = 0;
             if self.unsent_bytes() == 0 {
-                self.cookies.clear();
-                self.cookies.shrink_to(COOKIES_KEPT);
+                self.emptied_total = self.queued_total;
+                if shared.config.answer_timeout_ms == 0 {
+                    self.cookies.clear();
+                }
                 if self.state == State::Closing {
                     self.begin_to_linger(shared);
                 }
@@ -328,13 +353,17 @@ impl Conn {
 
     /// Begins to close: what is queued is written first, then the notice that
     /// nothing more comes.
-    pub(crate) fn begin_to_close(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
+    pub(crate) fn begin_to_close(
+        &mut self,
+        reason: CloseReason,
+        shared: &mut Shared,
+    ) -> Result<(), CloseReason> {
         match self.state {
             State::Connecting | State::Handshaking => {
                 self.close_when_open = true;
                 return Ok(());
             }
-            State::Open | State::Upgrading => self.reason = CloseReason::Asked,
+            State::Open | State::Upgrading => self.reason = reason,
             State::Deaf => {}
             State::Closing | State::Lingering => return Ok(()),
         }
@@ -359,19 +388,40 @@ impl Conn {
         (self.plain.len() + self.wire.len()).saturating_sub(self.written)
     }
 
-    /// The cookies of the messages that were not wholly written.
-    pub(crate) fn unsent_cookies(&mut self) -> impl Iterator<Item = u64> + '_ {
+    /// The cookies of the messages that were not wholly written and, with true,
+    /// of those that were and have no answer yet, as far as is known.
+    pub(crate) fn open_cookies(
+        &mut self,
+        shared: &Shared,
+    ) -> impl Iterator<Item = (u64, bool)> + '_ {
+        let written = self.whole_total();
+        let remember_ms = shared.config.answer_timeout_ms;
+        self.cookies.drain(written, shared.now_ms, remember_ms)
+    }
+
+    /// How many of the bytes that were queued are surely written.
+    fn whole_total(&self) -> u64 {
         // Records do not tell where in them a message ends: while one of them
         // is unwritten, so are all messages of the flush.
-        let written = if self.session.is_some() {
-            0
+        if self.session.is_some() {
+            self.emptied_total
         } else {
             self.written_total
-        };
-        self.cookies
-            .drain(..)
-            .filter(move |(end, _)| *end > written)
-            .map(|(_, cookie)| cookie)
+        }
+    }
+
+    /// Says goodbye as far as the socket takes it at once: the connection is
+    /// dropped right after.
+    pub(crate) fn say_goodbye(&mut self, shared: &mut Shared) {
+        if self.state == State::Open
+            && let Some(session) = &mut self.session
+        {
+            let (before, unread) = (self.wire.len(), self.sealed.len());
+            let _ = session.send_close(&mut self.sealed, &mut self.wire);
+            shared.kept_bytes -= unread - self.sealed.len();
+            shared.queued_bytes += self.wire.len() - before;
+            let _ = self.write(shared);
+        }
     }
 
     /// Gives back what it held of the shared things.

@@ -357,7 +357,7 @@ fn a_silent_connection_is_closed() {
 }
 
 #[test]
-fn too_many_connections_are_closed_at_once() {
+fn too_many_connections_of_one_source_are_closed_at_once() {
     let config = NetConfig {
         connections_max: 3,
         connections_per_source_max: 2,
@@ -374,15 +374,12 @@ fn too_many_connections_are_closed_at_once() {
     }
     assert_eq!(third.read(&mut [0; 1]).unwrap_or(0), 0);
     assert_eq!(server.net.connection_count(), 2);
-    // Connections that this side opens count in all, not for a source.
+    // Connections that this side opens count in all, not for a source. Those that
+    // were asked for close no others (tests/limits.rs has what does).
     let there = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = to(Transport::Tcp, there.local_addr().unwrap());
     server.net.open(&target).unwrap();
     assert_eq!(server.net.open(&target), Err(SendError::Full));
-    let _fourth = TcpStream::connect(server.addr()).unwrap();
-    while server.net.counters().refused_total == 0 {
-        server.turn();
-    }
 }
 
 #[test]
@@ -501,4 +498,43 @@ fn a_stream_that_never_stops_leaves_turns_to_others() {
     }
     assert_eq!(received, len);
     drop(writer.join().unwrap());
+}
+
+#[test]
+fn what_was_written_and_has_no_answer_is_lost_with_its_connection() {
+    for (answer_timeout_ms, lost) in [(60_000, true), (0, false)] {
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = NetConfig {
+            answer_timeout_ms,
+            ..NetConfig::default()
+        };
+        let mut client = server(config);
+        let target = to(Transport::Tcp, peer.local_addr().unwrap());
+        for cookie in [0, 7, 8] {
+            client.net.send(&target, &request("x"), cookie);
+        }
+        client.until(opened);
+        let (mut socket, _) = peer.accept().unwrap();
+        socket
+            .read_exact(&mut vec![0; 3 * request("x").len()])
+            .unwrap();
+        drop(socket);
+        assert_eq!(client.until(closed), CloseReason::Peer);
+        client.turn();
+        let told: Vec<_> = client.seen.iter().filter_map(send_failed).collect();
+        let expected = [(7, SendError::Lost), (8, SendError::Lost)];
+        assert_eq!(told, if lost { &expected[..] } else { &[] });
+        assert_eq!(client.net.counters().lost, told.len() as u64);
+    }
+}
+
+#[test]
+fn an_address_that_is_not_ours_is_not_taken_for_a_peer_that_refuses() {
+    // TEST-NET-1: nobody here has it.
+    let elsewhere = ListenerConfig::outbound(Transport::Tcp, any_port("192.0.2.77"));
+    let mut client = Bench::new(&[elsewhere], NetConfig::default());
+    let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = to(Transport::Tcp, peer.local_addr().unwrap());
+    assert_eq!(client.net.open(&target), Err(SendError::Unsendable));
+    assert_eq!(client.net.counters().open_failed, 1);
 }

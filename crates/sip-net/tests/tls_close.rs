@@ -8,13 +8,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use common::{any_port, closed, named, opened, request, tls_client, to};
+use common::openssl::Openssl;
+use common::{Bench, any_port, closed, message, named, opened, request, tls_client, to};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use sip_msg::{Target, Transport};
 use sip_net::testing::TestCa;
-use sip_net::{ClientTls, CloseReason};
+use sip_net::{
+    ClientTls, CloseReason, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig, ServerTls,
+};
 
 /// How a connection ended, as its peer saw it.
 #[derive(Debug, PartialEq, Eq)]
@@ -124,4 +127,68 @@ fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
     assert_eq!(client.until(closed), CloseReason::Asked);
     client.turn();
     assert!(!client.seen.iter().any(|seen| closed(seen).is_some()));
+}
+
+/// A TLS server, and openssl that has sent it a request in that version.
+fn with_openssl(version: &str, config: NetConfig) -> (Bench, Openssl) {
+    let (chain, key) = TestCa::new().issue(&["example.com"]);
+    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+    let config = NetConfig {
+        handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+        ..config
+    };
+    let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::new(tls));
+    let mut server = Bench::new(&[listener], config);
+    let addr = server.addr().to_string();
+    let mut client = Openssl::start(&["s_client", "-connect", &addr, version]);
+    client.write(&request("x"));
+    let (flow, _) = server.until(message);
+    let answer = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
+    server.net.send(&Target::back(&flow), answer, 0);
+    server.net.flush();
+    (server, client)
+}
+
+/// openssl tells a farewell ("closed") from a cut ("errno", "unexpected eof").
+fn assert_farewell(server: &mut Bench, client: &mut Openssl) {
+    let patience = std::time::Instant::now();
+    while !client.over {
+        assert!(patience.elapsed().as_secs() < 30, "{}", client.output);
+        server.turn();
+        client.read();
+    }
+    let told = &client.output;
+    assert!(told.contains("\nclosed\n"), "{told}");
+    assert!(
+        !told.contains("errno") && !told.contains("unexpected eof"),
+        "{told}"
+    );
+}
+
+#[test]
+fn an_idle_connection_ends_with_a_farewell() {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let config = NetConfig {
+            idle_timeout_ms: 200,
+            ..NetConfig::default()
+        };
+        let (mut server, mut client) = with_openssl(version, config);
+        assert_farewell(&mut server, &mut client);
+        assert_eq!(server.until(closed), CloseReason::Idle);
+    }
+}
+
+#[test]
+fn one_that_makes_room_for_another_ends_with_a_farewell() {
+    for version in ["-tls1_2", "-tls1_3"] {
+        let config = NetConfig {
+            connections_max: 1,
+            evict_after_ms: 0,
+            ..NetConfig::default()
+        };
+        let (mut server, mut client) = with_openssl(version, config);
+        let _newer = TcpStream::connect(server.addr()).unwrap();
+        assert_eq!(server.until(closed), CloseReason::Evicted);
+        assert_farewell(&mut server, &mut client);
+    }
 }

@@ -232,6 +232,8 @@ impl Server {
                 // Every flow here is a connection of its own.
                 Effect::EndCall(_) => continue,
                 Effect::IdentityRefused { .. } => continue,
+                // There is room for all.
+                Effect::KeepFor { .. } => continue,
             });
         }
         consequences

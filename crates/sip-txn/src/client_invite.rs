@@ -47,7 +47,10 @@ pub(crate) const fn step(state: State, event: Event) -> (State, &'static [Action
 
         // RFC 3261 17.1.4: "The client transaction SHOULD inform the TU that a transport failure has
         // occurred, and the client transaction SHOULD transition directly to the "Terminated" state."
-        (State::Calling, Event::TransportError) => (
+        // A connection that ends before any response is such a failure. Once there was a
+        // provisional one the peer has the request, and may answer over another connection
+        // (RFC 3261 18.2.2): from then on timer C decides.
+        (State::Calling, Event::TransportError | Event::ConnectionLost) => (
             State::Terminated,
             &[Stop(Timer::A), Stop(Timer::B), Inform(Notice::Failed)],
         ),

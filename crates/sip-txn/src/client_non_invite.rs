@@ -47,7 +47,10 @@ pub(crate) const fn step(state: State, event: Event) -> (State, &'static [Action
 
         // RFC 3261 17.1.4: "The client transaction SHOULD inform the TU that a transport failure has
         // occurred, and the client transaction SHOULD transition directly to the "Terminated" state."
-        (State::Trying | State::Proceeding, Event::TransportError) => (
+        (State::Trying | State::Proceeding, Event::TransportError)
+        // A connection that ends before any response is such a failure; after a provisional
+        // one the final one may come over another connection (RFC 3261 18.2.2).
+        | (State::Trying, Event::ConnectionLost) => (
             State::Terminated,
             &[Stop(Timer::E), Stop(Timer::F), Inform(Notice::Failed)],
         ),

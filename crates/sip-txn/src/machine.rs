@@ -76,6 +76,8 @@ pub(crate) enum ClientEvent {
     Timer(Timer),
     /// A message could not be sent.
     TransportError,
+    /// A message was sent, and then its connection ended.
+    ConnectionLost,
 }
 
 impl ClientEvent {

@@ -22,6 +22,7 @@ use wheel::Wheel;
 ///   [`handle_response`](Self::handle_response), [`cancel`](Self::cancel),
 ///   [`release_client`](Self::release_client), and getters.
 /// - **Both**: [`handle_send_failed`](Self::handle_send_failed),
+///   [`handle_connection_lost`](Self::handle_connection_lost),
 ///   [`handle_timers`](Self::handle_timers), and then, until each gives `None`
 ///   or the outbox is empty, [`poll_event`](Self::poll_event) and the sending.
 ///
@@ -89,6 +90,17 @@ impl Transactions {
             }
             None => Default::default(),
         };
+    }
+
+    /// Takes back the cookie of a message that was sent over a connection which
+    /// has ended since: a request without any response has failed
+    /// (RFC 3261 17.1.4), everything else goes on.
+    pub fn handle_connection_lost(&mut self, now_ms: u64, cookie: u64, out: &mut Outbox) {
+        if Self::is_cookie(cookie)
+            && let Some(Side::Client(id)) = Side::from_cookie(cookie)
+        {
+            self.run_client(now_ms, id, ClientEvent::ConnectionLost, None, out);
+        }
     }
 
     /// Does what is due.

@@ -34,11 +34,18 @@ impl Core {
                     net.send(&to, &bytes, self.foreign.cookie(from, cookie));
                     self.recycle(bytes);
                 }
-                Parcel::SendFailed { cookie } => {
-                    self.parts
-                        .shard
-                        .handle_send_failed(self.now, cookie, &mut self.outputs)
+                Parcel::SendFailed {
+                    cookie,
+                    was_written,
+                } => {
+                    let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+                    if was_written {
+                        shard.handle_send_lost(self.now, cookie, out);
+                    } else {
+                        shard.handle_send_failed(self.now, cookie, out);
+                    }
                 }
+                Parcel::KeepFor { conn, for_ms } => net.keep_for(conn, for_ms),
                 Parcel::Close(conn) => net.close(conn, true),
             }
         }
@@ -111,7 +118,7 @@ impl Core {
                         }
                     }
                     // Timers end what these were to end sooner.
-                    Parcel::SendFailed { .. } | Parcel::Close(_) => {}
+                    Parcel::SendFailed { .. } | Parcel::Close(_) | Parcel::KeepFor { .. } => {}
                 }
             }
             if let Some(batch) = self.batches.get_mut(worker) {

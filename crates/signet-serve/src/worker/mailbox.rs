@@ -29,11 +29,20 @@ pub(crate) enum Parcel {
         /// The cookie that the shard gave.
         cookie: u64,
     },
-    /// A message that the shard of that worker had sent through this one was
-    /// not sent.
+    /// A message that the shard of that worker had sent through this one did
+    /// not arrive, as far as is known.
     SendFailed {
         /// The cookie that the shard gave.
         cookie: u64,
+        /// Whether it was sent, and its connection ended before an answer.
+        was_written: bool,
+    },
+    /// A contact relies on a connection of that worker for so long.
+    KeepFor {
+        /// The connection.
+        conn: ConnId,
+        /// For how long.
+        for_ms: u64,
     },
     /// A connection of that worker is to be closed.
     Close(ConnId),
@@ -102,13 +111,16 @@ mod tests {
 
     fn failed(cookies: std::ops::Range<u64>) -> Vec<Parcel> {
         cookies
-            .map(|cookie| Parcel::SendFailed { cookie })
+            .map(|cookie| Parcel::SendFailed {
+                cookie,
+                was_written: false,
+            })
             .collect()
     }
 
     fn cookies(parcels: &VecDeque<Parcel>) -> Vec<u64> {
         let cookie = |parcel: &Parcel| match parcel {
-            Parcel::SendFailed { cookie } => *cookie,
+            Parcel::SendFailed { cookie, .. } => *cookie,
             _ => panic!("another parcel"),
         };
         parcels.iter().map(cookie).collect()

@@ -19,7 +19,7 @@ use std::time::Duration;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
-use sip_net::{DnsClient, Net, NetEvent, clock};
+use sip_net::{DnsClient, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
 
@@ -64,8 +64,10 @@ struct Core {
     now_is_fresh: bool,
     outputs: Outputs,
     closes: Vec<ConnId>,
+    kept: Vec<(ConnId, u64)>,
     ended_calls: Vec<u64>,
     failed: Vec<u64>,
+    lost: Vec<u64>,
     ended: Vec<ConnId>,
     mail: VecDeque<Parcel>,
     /// A batch for each worker; its own stays empty.
@@ -96,8 +98,10 @@ impl Worker {
             now_is_fresh: false,
             outputs: Outputs::default(),
             closes: Vec::new(),
+            kept: Vec::new(),
             ended_calls: Vec::new(),
             failed: Vec::new(),
+            lost: Vec::new(),
             ended: Vec::new(),
             mail: VecDeque::new(),
             batches: (0..workers).map(|_| Vec::new()).collect(),
@@ -211,6 +215,10 @@ impl Core {
                 self.peers.ended(conn);
                 self.ended.push(conn);
             }
+            NetEvent::SendFailed {
+                cookie,
+                error: SendError::Lost,
+            } => self.lost.push(cookie),
             NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
             NetEvent::Accepted { .. }
             | NetEvent::Opened { .. }
@@ -267,7 +275,26 @@ impl Core {
             } else if let Some((worker, cookie)) = self.foreign.origin(cookie)
                 && let Some(batch) = self.batches.get_mut(worker)
             {
-                batch.push(Parcel::SendFailed { cookie });
+                let was_written = false;
+                batch.push(Parcel::SendFailed {
+                    cookie,
+                    was_written,
+                });
+            }
+        }
+        for cookie in self.lost.drain(..) {
+            if !ForeignSends::is_foreign(cookie) {
+                self.parts
+                    .shard
+                    .handle_send_lost(self.now, cookie, &mut self.outputs);
+            } else if let Some((worker, cookie)) = self.foreign.origin(cookie)
+                && let Some(batch) = self.batches.get_mut(worker)
+            {
+                let was_written = true;
+                batch.push(Parcel::SendFailed {
+                    cookie,
+                    was_written,
+                });
             }
         }
         for conn in self.ended.drain(..) {
@@ -330,6 +357,15 @@ impl Core {
                 _ => net.close(conn, true),
             }
         }
+        for (conn, for_ms) in self.kept.drain(..) {
+            let owner = conn.worker();
+            match self.batches.get_mut(owner) {
+                Some(batch) if owner != self.parts.index => {
+                    batch.push(Parcel::KeepFor { conn, for_ms });
+                }
+                _ => net.keep_for(conn, for_ms),
+            }
+        }
         for call in self.ended_calls.drain(..) {
             net.end_call(call);
         }
@@ -366,6 +402,7 @@ impl Core {
                 }
             }
             Effect::Close(conn) => self.closes.push(conn),
+            Effect::KeepFor { conn, for_ms } => self.kept.push((conn, for_ms)),
             Effect::EndCall(call) => self.ended_calls.push(call),
             Effect::IdentityRefused {
                 flow,

@@ -44,7 +44,7 @@ pub enum Habit {
 /// A gateway that ends with this value.
 pub struct Gateway {
     pub addr: SocketAddr,
-    transport: Transport,
+    pub transport: Transport,
     record: Arc<Mutex<Record>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

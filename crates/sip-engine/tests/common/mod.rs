@@ -25,6 +25,8 @@ pub struct Bed {
     pub location: Arc<Location>,
     pub now: Now,
     pub effects: Vec<Effect>,
+    /// Connections that contacts rely on, and for how long.
+    pub kept: Vec<(ConnId, u64)>,
     out: Outputs,
 }
 
@@ -159,6 +161,7 @@ impl Bed {
                 unix_ms: STARTED_UNIX_MS,
             },
             effects: Vec::new(),
+            kept: Vec::new(),
             out: Outputs::default(),
         }
     }
@@ -260,7 +263,13 @@ impl Bed {
                 }
             })
             .collect();
-        self.effects.append(&mut self.out.effects);
+        for effect in self.out.effects.drain(..) {
+            match effect {
+                // No question: nobody answers it.
+                Effect::KeepFor { conn, for_ms } => self.kept.push((conn, for_ms)),
+                other => self.effects.push(other),
+            }
+        }
         self.out.clear();
         sent
     }

@@ -11,7 +11,6 @@ use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use super::open::register;
 use super::{Net, Owed};
 use crate::config::{BoundListener, Framing, NetConfig};
-use crate::conns::CONNS_MAX;
 use crate::shared::Due;
 use crate::stream::{Conn, State};
 use crate::tls::ServerTls;
@@ -136,20 +135,24 @@ impl Net {
 
     /// Takes an accepted socket in, or closes it at once.
     fn admit(&mut self, index: usize, mut socket: TcpStream, remote: SocketAddr) {
+        if self.conns.count_from(remote.ip()) >= self.shared.config.connections_per_source_max {
+            self.shared.counters.refused_source += 1;
+            if let Some(listener) = self.listeners.get_mut(index) {
+                listener.counters.refused_source += 1;
+            }
+            return;
+        }
+        if !self.make_room() {
+            self.shared.counters.refused_total += 1;
+            if let Some(listener) = self.listeners.get_mut(index) {
+                listener.counters.refused_total += 1;
+            }
+            return;
+        }
         let Some(listener) = self.listeners.get_mut(index) else {
             return;
         };
         let counters = &mut self.shared.counters;
-        if self.conns.len() >= self.shared.config.connections_max.min(CONNS_MAX) {
-            counters.refused_total += 1;
-            listener.counters.refused_total += 1;
-            return;
-        }
-        if self.conns.count_from(remote.ip()) >= self.shared.config.connections_per_source_max {
-            counters.refused_source += 1;
-            listener.counters.refused_source += 1;
-            return;
-        }
         let mut local = listener.local;
         if local.ip().is_unspecified() {
             local = socket.local_addr().unwrap_or(local);
@@ -193,6 +196,7 @@ impl Net {
                         conn.arm(&mut self.shared);
                         self.owed.push_back(Owed::Accepted(conn.flow));
                     }
+                    self.conns.used(id);
                 }
             }
         }

@@ -25,7 +25,7 @@ impl Net {
                 CloseReason::Asked
             };
             self.drop_conn(id, reason);
-        } else if let Err(reason) = conn.begin_to_close(&mut self.shared) {
+        } else if let Err(reason) = conn.begin_to_close(CloseReason::Asked, &mut self.shared) {
             self.drop_conn(id, reason);
         }
     }
@@ -57,6 +57,16 @@ impl Net {
         }
     }
 
+    /// Closes a connection that was silent for too long, politely.
+    pub(super) fn close_idle(&mut self, id: ConnId) {
+        self.conns.forget_peer(id);
+        if let Some(conn) = self.conns.get_mut(id)
+            && let Err(reason) = conn.begin_to_close(CloseReason::Idle, &mut self.shared)
+        {
+            self.drop_conn(id, reason);
+        }
+    }
+
     /// A connection is gone.
     pub(super) fn drop_conn(&mut self, id: ConnId, reason: CloseReason) {
         let Some(mut conn) = self.conns.remove(id) else {
@@ -75,9 +85,17 @@ impl Net {
                 self.backoff.failed(peer, self.shared.now_ms, max_ms);
             }
         }
-        for cookie in conn.unsent_cookies() {
-            owe_failure(&mut self.owed, cookie, SendError::Closed(reason));
+        let mut lost = 0;
+        for (cookie, was_written) in conn.open_cookies(&self.shared) {
+            let error = if was_written {
+                lost += 1;
+                SendError::Lost
+            } else {
+                SendError::Closed(reason)
+            };
+            owe_failure(&mut self.owed, cookie, error);
         }
+        self.shared.counters.lost += lost;
         conn.release(&mut self.shared);
         self.owed.push_back(Owed::Closed(id, reason));
     }

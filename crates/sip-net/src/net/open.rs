@@ -11,29 +11,36 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{FIRST_CONN, Net, Owed};
 use crate::config::PEER_TIMEOUT;
-use crate::conns::{self, CONNS_MAX};
+use crate::conns;
 use crate::stream::{Conn, State};
 use crate::{ClientTls, CloseReason, NetEvent, SendError, sys, tls};
+
+/// Why a connection is opened.
+pub(super) enum Wish<'a> {
+    /// The owner asked for it, perhaps under an identity of its own.
+    Asked(Option<&'a Arc<ClientTls>>),
+    /// There is something to send, perhaps of a call that is to have its own.
+    ToSend { call: Option<u64> },
+}
 
 impl Net {
     /// Opens a connection of its own, whether or not there is one already.
     /// Messages sent on it wait until it is up.
     pub fn open(&mut self, to: &Target) -> Result<ConnId, SendError> {
-        self.open_with(to, None, None)
+        self.open_with(to, Wish::Asked(None))
     }
 
     /// The same over TLS under an identity and with options of its own. Only
     /// what names the connection is sent on it.
     pub fn open_as(&mut self, to: &Target, tls: &Arc<ClientTls>) -> Result<ConnId, SendError> {
-        self.open_with(to, Some(tls), None)
+        self.open_with(to, Wish::Asked(Some(tls)))
     }
 
-    pub(super) fn open_with(
-        &mut self,
-        to: &Target,
-        tls: Option<&Arc<ClientTls>>,
-        call: Option<u64>,
-    ) -> Result<ConnId, SendError> {
+    pub(super) fn open_with(&mut self, to: &Target, wish: Wish<'_>) -> Result<ConnId, SendError> {
+        let (tls, call, asked_for) = match wish {
+            Wish::Asked(tls) => (tls, None, true),
+            Wish::ToSend { call } => (None, call, false),
+        };
         let index = usize::from(to.listener.0);
         let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
         if !matches!(to.transport, Transport::Tcp | Transport::Tls) {
@@ -45,16 +52,22 @@ impl Net {
         {
             return Err(SendError::NoListener);
         }
-        if self.conns.len() >= self.shared.config.connections_max.min(CONNS_MAX) {
+        let (framing, local) = (listener.framing, listener.local);
+        let has_room = match wish {
+            Wish::Asked(_) => self.has_room(),
+            Wish::ToSend { .. } => self.make_room(),
+        };
+        if !has_room {
             return Err(SendError::Full);
         }
-        let framing = listener.framing;
-        let mut socket = connect(to.remote, listener.local).map_err(|_| {
+        let mut socket = connect(to.remote, local).map_err(|step| {
             self.shared.counters.open_failed += 1;
-            SendError::Closed(CloseReason::ConnectFailed)
+            let cause = step.cause();
+            self.shared.counters.no_local_port += u64::from(cause == SendError::NoLocalPort);
+            cause
         })?;
         // The kernel chose it when the connection was begun.
-        let local = socket.local_addr().unwrap_or(listener.local);
+        let local = socket.local_addr().unwrap_or(local);
         let flow = Flow {
             transport: to.transport,
             listener: to.listener,
@@ -65,6 +78,7 @@ impl Net {
         let now_ms = self.shared.now_ms;
         let mut conn = Conn::new(flow, State::Connecting, framing, now_ms);
         conn.opened = true;
+        conn.asked_for = asked_for;
         conn.client_tls = tls.filter(|_| to.transport.is_secure()).cloned();
         conn.tls_name = to.tls_name.clone().filter(|_| to.transport.is_secure());
         if let Lane::Nth(lane) = to.lane {
@@ -161,10 +175,11 @@ impl Net {
         }
         let result = conn.flush(&mut self.shared);
         let result = if conn.close_when_open && result.is_ok() {
-            conn.begin_to_close(&mut self.shared)
+            conn.begin_to_close(CloseReason::Asked, &mut self.shared)
         } else {
             result
         };
+        self.conns.used(id);
         if let Err(reason) = result {
             self.drop_conn(id, reason);
         }
@@ -178,23 +193,85 @@ pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) 
     registry.register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 
+/// The step at which a connection failed that could not even be begun.
+enum Step {
+    Socket(io::Error),
+    Bind,
+    Connect(io::Error),
+}
+
+impl Step {
+    fn cause(&self) -> SendError {
+        match self {
+            // No file descriptor, or no memory.
+            Self::Socket(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+                ) =>
+            {
+                SendError::Full
+            }
+            // The address of the listener is not, or no longer, this machine's.
+            Self::Bind => SendError::Unsendable,
+            // The port is chosen at this step, so that one port serves many
+            // peers; connect(2) says EADDRNOTAVAIL when all towards this one are taken.
+            Self::Connect(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EADDRNOTAVAIL | libc::EADDRINUSE | libc::EAGAIN)
+                ) =>
+            {
+                SendError::NoLocalPort
+            }
+            Self::Socket(_) | Self::Connect(_) => SendError::Closed(CloseReason::ConnectFailed),
+        }
+    }
+}
+
 /// Begins to connect, from the listener's address where it has one.
-fn connect(remote: SocketAddr, local: SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(
-        Domain::for_address(remote),
-        Type::STREAM.nonblocking(),
-        Some(Protocol::TCP),
-    )?;
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(PEER_TIMEOUT))?;
+fn connect(remote: SocketAddr, local: SocketAddr) -> Result<TcpStream, Step> {
+    let new = || {
+        let kind = Type::STREAM.nonblocking();
+        let socket = Socket::new(Domain::for_address(remote), kind, Some(Protocol::TCP))?;
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_user_timeout(Some(PEER_TIMEOUT))?;
+        Ok(socket)
+    };
+    let socket = new().map_err(Step::Socket)?;
     if !local.ip().is_unspecified() && local.is_ipv4() == remote.is_ipv4() {
-        sys::set_bind_address_no_port(std::os::fd::AsRawFd::as_raw_fd(&socket))?;
-        socket.bind(&SocketAddr::new(local.ip(), 0).into())?;
+        sys::set_bind_address_no_port(std::os::fd::AsRawFd::as_raw_fd(&socket))
+            .and_then(|()| socket.bind(&SocketAddr::new(local.ip(), 0).into()))
+            .map_err(|_| Step::Bind)?;
     }
     match socket.connect(&remote.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
-        Err(error) => return Err(error),
+        Err(error) => return Err(Step::Connect(error)),
     }
     Ok(TcpStream::from_std(socket.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_this_side_is_told_from_a_refusal() {
+        let of = |code| io::Error::from_raw_os_error(code);
+        let refused = SendError::Closed(CloseReason::ConnectFailed);
+        for (step, cause) in [
+            (
+                Step::Connect(of(libc::EADDRNOTAVAIL)),
+                SendError::NoLocalPort,
+            ),
+            (Step::Connect(of(libc::ECONNREFUSED)), refused),
+            (Step::Connect(of(libc::ENETUNREACH)), refused),
+            (Step::Socket(of(libc::EMFILE)), SendError::Full),
+            (Step::Socket(of(libc::EAFNOSUPPORT)), refused),
+            (Step::Bind, SendError::Unsendable),
+        ] {
+            assert_eq!(step.cause(), cause);
+        }
+    }
 }

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 
 use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
 
+use super::open::Wish;
 use super::{Net, Owed, Port};
 use crate::conns::Peer;
 use crate::shared::traffic;
-use crate::stream::Conn;
+use crate::stream::{Conn, State};
 use crate::{CloseReason, SendError};
 
 /// Bytes queued on a connection before they are written without being asked to.
@@ -100,6 +101,9 @@ impl Net {
             Ok(()) => {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
                 mark_dirty(conn, &mut self.dirty);
+                if conn.state == State::Open {
+                    self.conns.used(id);
+                }
                 Ok(())
             }
             Err(reason) => {
@@ -152,7 +156,8 @@ impl Net {
             self.shared.counters.open_backoffs += 1;
             return Err(SendError::Closed(CloseReason::ConnectFailed));
         }
-        self.open_with(to, None, if opens_for_call { call } else { None })
+        let call = call.filter(|_| opens_for_call);
+        self.open_with(to, Wish::ToSend { call })
     }
 }
 

@@ -5,9 +5,9 @@ use mio::event::Event;
 
 use super::send::{mark_dirty, owe_failure};
 use super::{FIRST_CONN, Net, Port, WAKER};
-use crate::NetEvent;
 use crate::shared::Due;
 use crate::stream::State;
+use crate::{CloseReason, NetEvent};
 
 /// Bytes read from streams in one turn; past it the other streams wait for the
 /// next, so that what comes of them is sent first.
@@ -143,6 +143,9 @@ impl Net {
                     if conn.unsent_bytes() > 0 {
                         mark_dirty(conn, &mut self.dirty);
                     }
+                    if conn.usefulness.has_moved {
+                        self.conns.used(id);
+                    }
                     if deaf {
                         // No request of ours may choose it any more.
                         self.conns.forget_peer(id);
@@ -175,6 +178,7 @@ impl Net {
                         Some(_) if conn.state == State::Handshaking => {
                             self.handshake_timed_out(id);
                         }
+                        Some(CloseReason::Idle) if conn.state == State::Open => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
                         None if conn.unsent_bytes() > 0 => mark_dirty(conn, &mut self.dirty),
                         None => {}

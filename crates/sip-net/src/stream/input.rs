@@ -197,6 +197,7 @@ impl Conn {
                 }
                 Ok(Framed::Message { len }) => {
                     if let Some(bytes) = rest.get(..len) {
+                        self.usefulness.carried(bytes, shared.now_ms);
                         traffic(&mut shared.counters, flow.transport).messages_in += 1;
                         on_event(NetEvent::Message { flow, bytes });
                     }

@@ -118,6 +118,36 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
             |net| net.open_backoffs,
         ),
         (
+            "signet_connections_no_local_port_total",
+            "Connections not opened because all local ports to that peer are taken.",
+            |net| net.no_local_port,
+        ),
+        (
+            "signet_connections_evicted_unused_total",
+            "Connections closed to make room that had never carried a message.",
+            |net| net.evicted_unused,
+        ),
+        (
+            "signet_connections_evicted_idle_total",
+            "Idle connections closed to make room.",
+            |net| net.evicted_idle,
+        ),
+        (
+            "signet_connections_evicted_bound_total",
+            "Connections closed to make room that a registered contact or a call relied on.",
+            |net| net.evicted_bound,
+        ),
+        (
+            "signet_connections_lost_messages_total",
+            "Messages written to a connection that ended soon after, answered ones included.",
+            |net| net.lost,
+        ),
+        (
+            "signet_connections_lost_forgotten_total",
+            "Messages written and not remembered until their answer, because there were too many.",
+            |net| net.lost_forgotten,
+        ),
+        (
             "signet_call_connections_opened_total",
             "Connections opened for one call each.",
             |net| net.opened_for_calls,

@@ -1,0 +1,49 @@
+//! What happens when there are too many connections.
+
+use sip_msg::ConnId;
+
+use super::Net;
+use crate::CloseReason;
+use crate::conns::CONNS_MAX;
+use crate::ranks::Class;
+
+impl Net {
+    /// A registered contact relies on a connection for so long: others are
+    /// closed before it where one must make room.
+    pub fn keep_for(&mut self, id: ConnId, for_ms: u64) {
+        let until_ms = self.shared.now_ms.saturating_add(for_ms);
+        if let Some(conn) = self.conns.get_mut(id) {
+            let until = &mut conn.usefulness.bound_until_ms;
+            *until = until_ms.max(*until);
+            self.conns.used(id);
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.conns.len() < self.shared.config.connections_max.min(CONNS_MAX)
+    }
+
+    /// Sees to it that there is room for one more connection: if need be the
+    /// least useful one is closed. Whether there is.
+    pub(super) fn make_room(&mut self) -> bool {
+        if self.has_room() {
+            return true;
+        }
+        let config = &self.shared.config;
+        let (now_ms, quiet_ms) = (self.shared.now_ms, config.evict_after_ms);
+        let Some((id, class)) = self.conns.least_useful(now_ms, quiet_ms) else {
+            return false;
+        };
+        if let Some(conn) = self.conns.get_mut(id) {
+            let counters = &mut self.shared.counters;
+            *match class {
+                _ if !conn.usefulness.has_carried => &mut counters.evicted_unused,
+                Class::Idle | Class::Busy => &mut counters.evicted_idle,
+                Class::Bound | Class::BoundBusy => &mut counters.evicted_bound,
+            } += 1;
+            conn.say_goodbye(&mut self.shared);
+        }
+        self.drop_conn(id, CloseReason::Evicted);
+        true
+    }
+}

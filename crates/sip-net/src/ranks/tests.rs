@@ -1,0 +1,152 @@
+use std::net::SocketAddr;
+
+use sip_msg::{ConnId, Flow, ListenerId, Transport};
+
+use super::*;
+use crate::config::Framing;
+
+const QUIET_MS: u64 = 10;
+
+#[derive(Default)]
+struct Table {
+    conns: Slab<Conn>,
+    ranks: Ranks,
+}
+
+impl Table {
+    /// A connection that carried a message then, or never.
+    fn add(&mut self, carried_ms: Option<u64>) -> usize {
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener: ListenerId(0),
+            local: nobody,
+            remote: nobody,
+            conn: ConnId::NONE,
+        };
+        let place = self
+            .conns
+            .insert(Conn::new(flow, State::Open, Framing::Sip, 0));
+        match carried_ms {
+            Some(now_ms) => self.carry(place, "SIP/2.0 200 OK", now_ms),
+            None => self.ranks.put(&mut self.conns, place),
+        }
+        place
+    }
+
+    fn carry(&mut self, place: usize, message: &str, now_ms: u64) {
+        let conn = &mut self.conns[place];
+        conn.usefulness.carried(message.as_bytes(), now_ms);
+        self.ranks.put(&mut self.conns, place);
+    }
+
+    fn bind(&mut self, place: usize, until_ms: u64) {
+        self.conns[place].usefulness.bound_until_ms = until_ms;
+        self.ranks.put(&mut self.conns, place);
+    }
+
+    fn least(&mut self, now_ms: u64) -> Option<(usize, Class)> {
+        self.ranks.least_useful(&mut self.conns, now_ms, QUIET_MS)
+    }
+
+    /// The order in which all of them go.
+    fn order(&mut self, now_ms: u64) -> Vec<usize> {
+        let mut order = Vec::new();
+        while let Some((place, _)) = self.least(now_ms) {
+            self.ranks.take_out(&mut self.conns, place);
+            self.conns.remove(place);
+            order.push(place);
+        }
+        order
+    }
+}
+
+#[test]
+fn the_one_used_least_lately_goes_first() {
+    let mut table = Table::default();
+    let [a, b, c, d] = [1, 2, 3, 4].map(|ms| table.add(Some(ms)));
+    table.carry(b, "SIP/2.0 200 OK", 5);
+    table.carry(a, "SIP/2.0 200 OK", 6);
+    assert_eq!(table.order(100), [c, d, b, a]);
+    assert_eq!(table.least(100), None);
+}
+
+#[test]
+fn one_that_was_used_a_moment_ago_stays_unless_it_was_never_used() {
+    let mut table = Table::default();
+    let used = table.add(Some(95));
+    assert_eq!(table.least(100), None);
+    assert_eq!(table.least(95 + QUIET_MS), Some((used, Class::Idle)));
+    table.conns[used].usefulness.carried_ms = 95;
+    let never = table.add(None);
+    table.ranks.take_out(&mut table.conns, used);
+    assert_eq!(table.least(0), Some((never, Class::Idle)));
+}
+
+#[test]
+fn what_is_relied_on_goes_last_and_what_is_under_way_not_at_all() {
+    let mut table = Table::default();
+    let [bound, busy, both, idle] = [1, 2, 3, 4].map(|ms| table.add(Some(ms)));
+    table.bind(bound, u64::MAX);
+    table.bind(both, u64::MAX);
+    table.carry(busy, "INVITE sip:a SIP/2.0", 5);
+    table.carry(both, "INVITE sip:a SIP/2.0", 5);
+    assert_eq!(table.order(100), [idle, bound]);
+    assert!(table.conns.contains(busy) && table.conns.contains(both));
+    // Long after any transaction its request is taken for forgotten.
+    let stale_ms = 5 + STALE_MS;
+    assert_eq!(table.least(stale_ms - 1), None);
+    assert_eq!(table.order(stale_ms), [busy, both]);
+}
+
+#[test]
+fn a_contact_that_has_expired_protects_no_more() {
+    let mut table = Table::default();
+    let expired = table.add(Some(1));
+    let bound = table.add(Some(2));
+    let idle = table.add(Some(3));
+    table.bind(expired, 50);
+    table.bind(bound, u64::MAX);
+    assert_eq!(table.least(100), Some((idle, Class::Idle)));
+    table.ranks.take_out(&mut table.conns, idle);
+    table.conns.remove(idle);
+    // The first of the bound ones is moved before any bound one is given up.
+    assert_eq!(table.order(100), [expired, bound]);
+}
+
+#[test]
+fn one_that_is_closing_is_passed_over() {
+    let mut table = Table::default();
+    let (closing, open) = (table.add(Some(1)), table.add(Some(2)));
+    table.conns[closing].state = State::Closing;
+    assert_eq!(table.order(100), [open]);
+}
+
+#[test]
+fn the_lists_stay_whole_whatever_happens() {
+    let mut table = Table::default();
+    let mut seed = 12_345u32;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) as usize % below
+    };
+    for now_ms in 0..5_000 {
+        let places: Vec<usize> = table.conns.iter().map(|(place, _)| place).collect();
+        let any = (!places.is_empty()).then(|| places[random(places.len())]);
+        match (random(5), any) {
+            (0 | 1, _) => {
+                table.add(Some(now_ms));
+            }
+            (2, Some(place)) => table.carry(place, "BYE sip:a SIP/2.0", now_ms),
+            (3, Some(place)) => table.bind(place, now_ms + 5),
+            (4, Some(place)) => {
+                table.ranks.take_out(&mut table.conns, place);
+                table.conns.remove(place);
+            }
+            _ => {}
+        }
+    }
+    let left = table.conns.len();
+    assert!(left > 100, "{left}");
+    assert_eq!(table.order(u64::MAX).len(), left);
+}
