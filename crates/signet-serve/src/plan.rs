@@ -203,20 +203,40 @@ pub(crate) fn auth_config(config: &Config) -> AuthConfig {
     }
 }
 
-/// Files that are open beside connections: sockets, database, logs.
-const OTHER_FILES: u64 = 512;
+/// Files that the process has open beside sockets: the database with its log and
+/// its index, once for each thread of the store, standard streams, the lock.
+const STORE_FILES: u64 = 32;
+/// Files of each worker: its poll, its waker, its ways to the store and the
+/// resolver, and one connection that is accepted in order to be refused.
+const WORKER_FILES: u64 = 8;
+/// What is kept for those who ask for figures, for the resolver, and for
+/// certificates and lists while they are read again.
+const RESERVE_FILES: u64 = 128;
 
-/// The bounds of one worker's sockets. Connections are bounded by the files
-/// that the process may open as well: what is past the bound is refused and
-/// counted, and the database still finds a file to open.
-pub(crate) fn net_config(config: &Config, workers: usize, open_files: u64) -> NetConfig {
+/// How many connections each worker may have: what the limit of open files
+/// leaves after listeners, database and a reserve. What is past it makes room
+/// or is refused, and the database still finds a file to open.
+pub(crate) fn connections_room(
+    planned: &[PlannedListener],
+    workers: usize,
+    open_files: u64,
+) -> usize {
+    let workers = workers.max(1) as u64;
+    let listeners = planned.len() as u64;
+    let others = STORE_FILES + RESERVE_FILES + workers * (WORKER_FILES + listeners);
+    let share = open_files.saturating_sub(others).max(64) / workers;
+    usize::try_from(share).unwrap_or(usize::MAX).min(CONNECTIONS_MOST)
+}
+
+/// More than one worker can name.
+const CONNECTIONS_MOST: usize = 1_000_000;
+
+/// The bounds of one worker's sockets, with room for so many connections.
+pub(crate) fn net_config(config: &Config, room: usize) -> NetConfig {
     let given = &config.connections;
-    let share = open_files.saturating_sub(OTHER_FILES).max(64) / workers.max(1) as u64;
     NetConfig {
         limits: limits(config),
-        connections_max: given
-            .connections_max
-            .min(usize::try_from(share).unwrap_or(usize::MAX)),
+        connections_max: given.connections_max.map_or(room, |max| max.min(room)),
         connections_per_source_max: given.connections_per_source_max,
         write_queue_bytes_max: given.write_queue_bytes_max,
         udp_queue_max: given.udp_queue_max,
@@ -481,15 +501,21 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_the_rest() {
-        let of = |max: usize, workers, open_files| {
+        let of = |max: Option<usize>, workers, open_files| {
             let mut config = Config::default();
             config.connections.connections_max = max;
-            net_config(&config, workers, open_files).connections_max
+            let planned = vec![PlannedListener::at(usual_places()[0]); 6];
+            let room = connections_room(&planned, workers, open_files);
+            net_config(&config, room).connections_max
         };
-        assert_eq!(of(100_000, 2, 20_000), 9_744);
-        assert_eq!(of(5_000, 2, 20_000), 5_000);
-        assert_eq!(of(100_000, 2, 256), 32);
-        assert_eq!(of(100_000, 1, u64::MAX), 100_000);
+        // 160 and 14 for each worker stay for the rest.
+        assert_eq!(of(None, 2, 20_000), (20_000 - 188) / 2);
+        assert_eq!(of(None, 1, 1_024), 1_024 - 174);
+        assert_eq!(of(Some(100_000), 2, 20_000), (20_000 - 188) / 2);
+        assert_eq!(of(Some(5_000), 2, 20_000), 5_000);
+        assert_eq!(of(None, 2, 256), 34);
+        assert_eq!(of(None, 2, 10), 32);
+        assert_eq!(of(None, 1, u64::MAX), CONNECTIONS_MOST);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use sip_msg::{Limits, ListenerId, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::ws::WebSocketListener;
-use crate::{ClientTls, HandshakePool, PeerTls, ServerTls};
+use crate::{Aliases, ClientTls, HandshakePool, PeerTls, ServerTls};
 
 /// How a byte stream is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -146,6 +146,9 @@ pub struct NetConfig {
     /// Past `connections_max` the least useful connection gives its place to a
     /// new one, if it has carried no message for this long.
     pub evict_after_ms: u64,
+    /// Where connections are noted that their peers want to be reached by
+    /// (RFC 5923), shared by all workers; without it there are none.
+    pub aliases: Option<Arc<Aliases>>,
     /// How long a connection may take to be opened, the TLS handshake aside.
     pub connect_timeout_ms: u64,
     /// How long the last bytes may take to leave a connection that is closed.
@@ -180,6 +183,7 @@ impl Default for NetConfig {
             upgrade_timeout_ms: 10_000,
             websocket_ping_ms: 30_000,
             answer_timeout_ms: 0,
+            aliases: None,
             evict_after_ms: 2_000,
             connect_timeout_ms: 4_000,
             linger_ms: 2_000,

@@ -72,6 +72,14 @@ pub struct Counters {
     /// Messages written and not remembered so long, because one connection had
     /// too many of them.
     pub lost_forgotten: u64,
+    /// Connections noted as ways to the peers that opened them (RFC 5923).
+    pub aliases_granted: u64,
+    /// Not noted, because the peer has proved no identity.
+    pub aliases_unproven: u64,
+    /// Not noted, because the Via has a name that the peer has not proved.
+    pub aliases_other_name: u64,
+    /// Not noted, because there are too many.
+    pub aliases_full: u64,
     /// Connections opened for one call each.
     pub opened_for_calls: u64,
     /// Calls that got no connection of their own, because there are too many.

@@ -51,6 +51,7 @@
 //! restarts and nodes. A session is bound to the certificate that the client
 //! proved: at every resumption it is verified anew, by the policy of the day.
 
+mod alias;
 pub mod clock;
 mod config;
 mod conns;
@@ -74,6 +75,7 @@ mod udp;
 mod waker;
 pub mod ws;
 
+pub use alias::{AliasRefused, Aliases};
 pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, bind};
 pub use counters::{Counters, ListenerCounters, TransportCounters};
 pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};

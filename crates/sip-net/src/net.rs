@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod accept;
+mod alias;
 mod backoff;
 mod close;
 mod gather;

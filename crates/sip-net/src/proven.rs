@@ -1,29 +1,57 @@
-//! Names that a TLS peer has proved beside the one that it was called by.
+//! What a TLS peer has proved, as a value that only a handshake can make.
 
 use std::net::IpAddr;
 
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{CertificateDer, ServerName};
 use webpki::EndEntityCert;
 
 use crate::session::Session;
 use crate::tls::PeerIdentity;
 
-/// Whether the certificate that the peer of `session` proved bears `name`: a
-/// domain that it speaks for (RFC 5922), or an address in it. A session that
-/// is not established has proved nothing.
-pub(crate) fn bears(session: &Session, name: &str) -> bool {
-    let Some(certificate) = session.proven_certificate() else {
-        return false;
-    };
-    let bare = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'))
-        .unwrap_or(name);
-    match bare.parse::<IpAddr>() {
-        Ok(ip) => EndEntityCert::try_from(certificate).is_ok_and(|certificate| {
-            let ip = ServerName::IpAddress(ip.into());
-            certificate.verify_is_valid_for_subject_name(&ip).is_ok()
-        }),
-        Err(_) => PeerIdentity::from_der(certificate).is_some_and(|peer| peer.speaks_for(name)),
+/// Proof that the peer of a connection has the private key of this certificate,
+/// and that its chain was verified. There is no other way to one than
+/// [`Proven::by`].
+#[derive(Debug)]
+pub(crate) struct Proven {
+    certificate: CertificateDer<'static>,
+    identity: PeerIdentity,
+}
+
+impl Proven {
+    /// What the peer of `session` has proved; `None` until its handshake is
+    /// done, and where it showed no certificate.
+    pub(crate) fn by(session: &Session) -> Option<Self> {
+        let certificate = session.proven_certificate()?.clone();
+        let identity = PeerIdentity::from_der(&certificate)?;
+        Some(Self {
+            certificate,
+            identity,
+        })
     }
+
+    /// Whether the certificate bears `name`: a domain that its owner speaks for
+    /// (RFC 5922), or an address in it.
+    pub(crate) fn bears(&self, name: &str) -> bool {
+        match address(name) {
+            Some(ip) => EndEntityCert::try_from(&self.certificate).is_ok_and(|certificate| {
+                let ip = ServerName::IpAddress(ip.into());
+                certificate.verify_is_valid_for_subject_name(&ip).is_ok()
+            }),
+            None => self.identity.speaks_for(name),
+        }
+    }
+
+    /// Whether the certificate is still good then.
+    pub(crate) const fn is_good_at(&self, unix_s: u64) -> bool {
+        unix_s <= self.identity.not_after_unix_s
+    }
+}
+
+/// The address that a host in a URI or a Via is, with brackets or without.
+pub(crate) fn address(host: &str) -> Option<IpAddr> {
+    host.strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host)
+        .parse()
+        .ok()
 }

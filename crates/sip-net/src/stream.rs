@@ -1,6 +1,7 @@
 //! One stream connection: its state, its deadlines and what it writes.
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
@@ -10,7 +11,7 @@ use wheel::TimerId;
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
 use crate::net::secure::Pending;
-use crate::proven;
+use crate::proven::Proven;
 use crate::ranks::Rank;
 use crate::session::Session;
 use crate::shared::{Due, Shared, traffic};
@@ -60,6 +61,9 @@ pub(crate) struct Conn {
     pub(crate) ws: Option<Box<WebSocket>>,
     /// Whether this side opened it.
     pub(crate) opened: bool,
+    /// Where its peer is reached by it, and whether the peer has ever asked for that.
+    pub(crate) alias: Option<Box<SocketAddr>>,
+    pub(crate) has_asked_alias: bool,
     /// Whether the owner asked for this very connection: nothing but he closes
     /// it to make room.
     pub(crate) asked_for: bool,
@@ -137,6 +141,8 @@ impl Conn {
             framer: Framer::default(),
             ws: None,
             opened: false,
+            alias: None,
+            has_asked_alias: false,
             asked_for: false,
             was_open: false,
             tls_name: None,
@@ -186,8 +192,8 @@ impl Conn {
     /// Whether the certificate that the peer proved bears `name` too. The name
     /// that the connection was opened under is not asked for here.
     pub(crate) fn peer_bears(&self, name: Option<&str>) -> bool {
-        let session = self.session.as_ref();
-        name.is_some_and(|name| session.is_some_and(|session| proven::bears(session, name)))
+        let proven = self.session.as_ref().and_then(Proven::by);
+        proven.is_some_and(|proven| name.is_some_and(|name| proven.bears(name)))
     }
 
     /// Whether messages may be queued on it.

@@ -355,9 +355,12 @@ impl Default for Bounds {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Connections {
-    /// Connections.
-    #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
-    pub connections_max: usize,
+    /// Connections; without it what the limit of open files leaves.
+    #[serde(deserialize_with = "some_within::<_, _, 1, 1_000_000>")]
+    pub connections_max: Option<usize>,
+    /// Whether a neighbour may be reached by a connection that it opened, where
+    /// its certificate proves who it is (RFC 5923).
+    pub alias: bool,
     /// Connections from one source: an IPv4 address, an IPv6 /64.
     #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
     pub connections_per_source_max: usize,
@@ -408,7 +411,8 @@ impl Default for Connections {
     fn default() -> Self {
         let net = sip_net::NetConfig::default();
         Self {
-            connections_max: net.connections_max,
+            connections_max: None,
+            alias: true,
             connections_per_source_max: net.connections_per_source_max,
             write_queue_bytes_max: net.write_queue_bytes_max,
             udp_queue_max: net.udp_queue_max,

@@ -8,8 +8,8 @@ use sip_engine::shard::Seed;
 use sip_engine::{Location, Shard, Shared};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
-    BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener, WorkerSockets,
-    bind, clock,
+    Aliases, BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener,
+    WorkerSockets, bind, clock,
 };
 
 use crate::config::{Config, Domain};
@@ -24,6 +24,9 @@ use crate::{Error, log, random_bytes, system};
 use super::identity::{Identity, Material};
 use super::tickets::Tickets;
 use super::{Server, Source};
+
+/// Neighbours that are reached by connections which they opened.
+const ALIASES_MAX: usize = 4_096;
 
 impl Server {
     pub(super) fn start(source: Source, config: Config) -> Result<Self, Error> {
@@ -71,7 +74,13 @@ impl Server {
         let tracer = Tracer::start(config.log.trace_sip).map_err(thread_error)?;
         let control = Arc::new(Control::new(workers));
 
-        let mut net_config = plan::net_config(&config, workers, open_files);
+        let room = plan::connections_room(&planned, workers, open_files);
+        let mut net_config = plan::net_config(&config, room);
+        if let Some(asked) = config.connections.connections_max.filter(|max| *max > room) {
+            tracing::warn!(
+                "connections.connections_max is {asked}, and {open_files} open files leave room for {room} of each worker: raise the limit (ulimit -n, or LimitNOFILE in systemd), or write a smaller number"
+            );
+        }
         tracing::info!(
             workers,
             open_files,
@@ -81,6 +90,11 @@ impl Server {
         net_config.client_tls = Some(identity.client.clone());
         net_config.peers = Some(identity.peers.tls.clone());
         net_config.handshakes = Some(handshakes.clone());
+        let aliases = config
+            .connections
+            .alias
+            .then(|| Arc::new(Aliases::new(ALIASES_MAX)));
+        net_config.aliases.clone_from(&aliases);
         let peer_names = Arc::new(plan::peer_names(&config));
         let mut nets = Vec::with_capacity(workers);
         for (index, sockets) in sockets.into_iter().enumerate() {
@@ -108,6 +122,7 @@ impl Server {
                 control: control.clone(),
                 tracer: tracer.clone(),
                 retry_after_s: settings.bounds.retry_after_s,
+                aliases: aliases.clone(),
             };
             let pin = config.pin;
             let thread = std::thread::Builder::new()

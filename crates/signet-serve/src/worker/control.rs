@@ -33,6 +33,8 @@ pub(crate) struct Figures {
     pub(crate) store_refused: u64,
     /// Questions that the resolver did not take.
     pub(crate) dns_refused: u64,
+    /// Requests sent by a connection that their neighbour had opened.
+    pub(crate) aliases_used: u64,
 }
 
 /// A worker's figures at one moment.

@@ -55,6 +55,11 @@ impl Core {
     /// Sends what the shard wants sent, or gives it to the worker that can.
     pub(super) fn send(&mut self, net: &mut Net) {
         let mut outbox = std::mem::take(&mut self.outputs.outbox);
+        if let Some(aliases) = &self.parts.aliases {
+            let now_unix_s = self.now.unix_ms / 1_000;
+            self.figures.aliases_used +=
+                super::alias::name_connections(aliases, &mut outbox, now_unix_s);
+        }
         if self.is_traced {
             self.trace_out(&outbox);
         }

@@ -5,6 +5,7 @@
 //! store and the resolver what the shard wants to know; sends. It blocks
 //! nowhere but in that wait, and a turn reads the clock once.
 
+mod alias;
 mod control;
 mod foreign;
 mod handover;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
-use sip_net::{DnsClient, Net, NetEvent, SendError, clock};
+use sip_net::{Aliases, DnsClient, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
 
@@ -55,6 +56,8 @@ pub(crate) struct Parts {
     pub(crate) control: Arc<Control>,
     pub(crate) tracer: Tracer,
     pub(crate) retry_after_s: u32,
+    /// Connections by which neighbours want to be reached.
+    pub(crate) aliases: Option<Arc<Aliases>>,
 }
 
 /// Everything of a worker but its sockets, which call into it.
@@ -64,6 +67,7 @@ struct Core {
     now_is_fresh: bool,
     outputs: Outputs,
     closes: Vec<ConnId>,
+    claims: Vec<alias::Claim>,
     kept: Vec<(ConnId, u64)>,
     ended_calls: Vec<u64>,
     failed: Vec<u64>,
@@ -98,6 +102,7 @@ impl Worker {
             now_is_fresh: false,
             outputs: Outputs::default(),
             closes: Vec::new(),
+            claims: Vec::new(),
             kept: Vec::new(),
             ended_calls: Vec::new(),
             failed: Vec::new(),
@@ -237,6 +242,9 @@ impl Core {
                 .handle_malformed(self.now, &flow, message, &error, &mut self.outputs);
             return;
         }
+        if self.parts.aliases.is_some() {
+            self.claims.extend(alias::Claim::read(&flow, &message));
+        }
         let workers = self.batches.len();
         if workers > 1 {
             let owner = shard_of(&message, workers, &self.parts.shard_key);
@@ -348,6 +356,9 @@ impl Core {
                 self.carry_out(effect);
             }
             self.spare_effects = effects;
+        }
+        for claim in self.claims.drain(..) {
+            claim.settle(net);
         }
         self.send(net);
         for conn in self.closes.drain(..) {

@@ -14,7 +14,7 @@ impl Net {
     /// Closes a connection, now or after what is queued on it was written. In
     /// the second case a TLS peer is told so (close_notify).
     pub fn close(&mut self, id: ConnId, after_flush: bool) {
-        self.conns.forget_peer(id);
+        self.forget(id);
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Net {
 
     /// Closes a connection that was silent for too long, politely.
     pub(super) fn close_idle(&mut self, id: ConnId) {
-        self.conns.forget_peer(id);
+        self.forget(id);
         if let Some(conn) = self.conns.get_mut(id)
             && let Err(reason) = conn.begin_to_close(CloseReason::Idle, &mut self.shared)
         {
@@ -69,6 +69,7 @@ impl Net {
 
     /// A connection is gone.
     pub(super) fn drop_conn(&mut self, id: ConnId, reason: CloseReason) {
+        self.forget(id);
         let Some(mut conn) = self.conns.remove(id) else {
             return;
         };

@@ -148,7 +148,7 @@ impl Net {
                     }
                     if deaf {
                         // No request of ours may choose it any more.
-                        self.conns.forget_peer(id);
+                        self.forget(id);
                     }
                     if parting {
                         self.close(id, true);

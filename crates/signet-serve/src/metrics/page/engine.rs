@@ -6,7 +6,7 @@ use crate::worker::Snapshot;
 
 pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 4] = [
+    let counters: &[(&str, &str, Get)] = &[
         (
             "signet_handed_over_total",
             "Messages handed from one worker to another.",
@@ -26,6 +26,11 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_dns_refused_total",
             "Questions that the resolver did not take.",
             |of| of.own.dns_refused,
+        ),
+        (
+            "signet_aliases_used_total",
+            "Messages sent by a connection that their neighbour had opened (RFC 5923).",
+            |of| of.own.aliases_used,
         ),
     ];
     for (name, help, get) in counters {

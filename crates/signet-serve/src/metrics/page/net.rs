@@ -148,6 +148,26 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
             |net| net.lost_forgotten,
         ),
         (
+            "signet_aliases_granted_total",
+            "Connections noted as ways to the neighbours that opened them (RFC 5923).",
+            |net| net.aliases_granted,
+        ),
+        (
+            "signet_aliases_refused_unproven_total",
+            "Wishes for that of peers that have proved no identity.",
+            |net| net.aliases_unproven,
+        ),
+        (
+            "signet_aliases_refused_name_total",
+            "Wishes for that under a name that the peer has not proved.",
+            |net| net.aliases_other_name,
+        ),
+        (
+            "signet_aliases_full_total",
+            "Wishes for that past the bound.",
+            |net| net.aliases_full,
+        ),
+        (
             "signet_call_connections_opened_total",
             "Connections opened for one call each.",
             |net| net.opened_for_calls,
