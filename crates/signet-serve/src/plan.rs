@@ -225,7 +225,9 @@ pub(crate) fn connections_room(
     let listeners = planned.len() as u64;
     let others = STORE_FILES + RESERVE_FILES + workers * (WORKER_FILES + listeners);
     let share = open_files.saturating_sub(others).max(64) / workers;
-    usize::try_from(share).unwrap_or(usize::MAX).min(CONNECTIONS_MOST)
+    usize::try_from(share)
+        .unwrap_or(usize::MAX)
+        .min(CONNECTIONS_MOST)
 }
 
 /// More than one worker can name.

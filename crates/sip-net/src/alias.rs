@@ -68,7 +68,8 @@ impl Aliases {
             return None;
         };
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        let is_it = |alias: &&Alias| alias.proven.is_good_at(now_unix_s) && alias.proven.bears(name);
+        let is_it =
+            |alias: &&Alias| alias.proven.is_good_at(now_unix_s) && alias.proven.bears(name);
         // The newest: the one before it may be dead, and nobody knows yet.
         let found = table.get(&to.remote)?.iter().rev().find(is_it)?;
         Some(found.conn)

@@ -137,7 +137,7 @@ impl Ranks {
                     continue;
                 };
                 let conn = conns.get_mut(place)?;
-                if conn.state != State::Open {
+                if !matches!(conn.state, State::Open | State::Upgrading) {
                     self.take_out(conns, place);
                     continue 'again;
                 }

@@ -259,7 +259,6 @@ impl Conn {
         self.plain.extend_from_slice(bytes);
         shared.queued_bytes = all;
         self.queued_total += bytes.len() as u64;
-        self.usefulness.carried(bytes, shared.now_ms);
         if cookie != 0 {
             let written = self.whole_total();
             let forgotten = self.cookies.push(

@@ -105,19 +105,41 @@ fn a_neighbour_that_proved_its_name_is_reached_by_its_own_connection() {
     let target = named("127.0.0.1:5071".parse().unwrap(), "gw.example.net");
     let find = |target: &Target, unix_s| world.aliases.find(target, unix_s);
     assert_eq!(find(&target, END_UNIX_S), Some(flow.conn));
-    assert_eq!(find(&target, END_UNIX_S + 1), None, "its certificate has ended");
+    assert_eq!(
+        find(&target, END_UNIX_S + 1),
+        None,
+        "its certificate has ended"
+    );
     for other in [
-        Target { transport: Transport::Tcp, ..target.clone() },
-        Target { tls_name: None, ..target.clone() },
-        Target { may_open: false, ..target.clone() },
-        Target { lane: Lane::Nth(1), ..target.clone() },
-        Target { conn: ConnId(1), ..target.clone() },
+        Target {
+            transport: Transport::Tcp,
+            ..target.clone()
+        },
+        Target {
+            tls_name: None,
+            ..target.clone()
+        },
+        Target {
+            may_open: false,
+            ..target.clone()
+        },
+        Target {
+            lane: Lane::Nth(1),
+            ..target.clone()
+        },
+        Target {
+            conn: ConnId(1),
+            ..target.clone()
+        },
     ] {
         assert_eq!(find(&other, NOW_UNIX_S), None, "{other:?}");
     }
 
     // What is sent there arrives, and no connection is opened.
-    let to_it = Target { conn: flow.conn, ..target };
+    let to_it = Target {
+        conn: flow.conn,
+        ..target
+    };
     world.server.net.send(&to_it, &request("call"), 0);
     world.server.net.flush();
     assert_eq!(world.peers[0].message().1, request("call"));
@@ -161,11 +183,18 @@ fn nobody_takes_the_requests_of_another() {
     ] {
         let flow = world.neighbour(names);
         let net = &mut world.server.net;
-        assert_eq!(net.alias(flow.conn, host, Some(5071)), Err(refused), "{host}");
+        assert_eq!(
+            net.alias(flow.conn, host, Some(5071)),
+            Err(refused),
+            "{host}"
+        );
         assert!(world.aliases.is_empty());
     }
     let counters = world.server.net.counters();
-    assert_eq!((counters.aliases_unproven, counters.aliases_other_name), (2, 6));
+    assert_eq!(
+        (counters.aliases_unproven, counters.aliases_other_name),
+        (2, 6)
+    );
 
     // Its own address may be claimed by anybody who proved something; it is
     // found only under what was proved.
@@ -181,8 +210,10 @@ fn nobody_takes_the_requests_of_another() {
         let rightful = world.neighbour(&["gw.example.net"]);
         let other = world.neighbour(&["evil.example.net"]);
         let net = &mut world.server.net;
-        net.alias(rightful.conn, "gw.example.net", Some(5071)).unwrap();
-        net.alias(other.conn, "evil.example.net", Some(5071)).unwrap();
+        net.alias(rightful.conn, "gw.example.net", Some(5071))
+            .unwrap();
+        net.alias(other.conn, "evil.example.net", Some(5071))
+            .unwrap();
         assert_eq!(world.find("gw.example.net", 5071), Some(rightful.conn));
     }
 

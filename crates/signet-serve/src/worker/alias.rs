@@ -82,12 +82,27 @@ mod tests {
     fn only_the_first_via_of_a_request_over_tls_counts() {
         let gw = Some(("gw.example.net".to_owned(), Some(5071)));
         for (via, expected) in [
-            ("SIP/2.0/TLS gw.example.net:5071;branch=z9hG4bK1;alias", gw.clone()),
-            ("SIP/2.0/TLS gw.example.net:5071 ; ALIAS ;branch=z9hG4bK1", gw),
-            ("SIP/2.0/TLS gw.example.net;alias;branch=z9hG4bK1", Some(("gw.example.net".to_owned(), None))),
+            (
+                "SIP/2.0/TLS gw.example.net:5071;branch=z9hG4bK1;alias",
+                gw.clone(),
+            ),
+            (
+                "SIP/2.0/TLS gw.example.net:5071 ; ALIAS ;branch=z9hG4bK1",
+                gw,
+            ),
+            (
+                "SIP/2.0/TLS gw.example.net;alias;branch=z9hG4bK1",
+                Some(("gw.example.net".to_owned(), None)),
+            ),
             ("SIP/2.0/TLS gw.example.net:5071;branch=z9hG4bKalias", None),
-            ("SIP/2.0/TLS gw.example.net:5071;branch=z9hG4bK1;aliased", None),
-            ("SIP/2.0/TLS a:1;branch=z9hG4bK1, SIP/2.0/TLS gw:5071;branch=z9hG4bK2;alias", None),
+            (
+                "SIP/2.0/TLS gw.example.net:5071;branch=z9hG4bK1;aliased",
+                None,
+            ),
+            (
+                "SIP/2.0/TLS a:1;branch=z9hG4bK1, SIP/2.0/TLS gw:5071;branch=z9hG4bK2;alias",
+                None,
+            ),
         ] {
             assert_eq!(claim(Transport::Tls, via), expected, "{via}");
             assert_eq!(claim(Transport::Tcp, via), None);

@@ -14,12 +14,7 @@ impl Net {
     /// The peer of a connection has asked by `alias` in a Via, whose sent-by
     /// this is, that requests to it come over this connection. The first time
     /// counts; without [`crate::NetConfig::aliases`] nothing is done.
-    pub fn alias(
-        &mut self,
-        id: ConnId,
-        host: &str,
-        port: Option<u16>,
-    ) -> Result<(), AliasRefused> {
+    pub fn alias(&mut self, id: ConnId, host: &str, port: Option<u16>) -> Result<(), AliasRefused> {
         let Some(aliases) = self.shared.config.aliases.as_ref().map(Arc::clone) else {
             return Ok(());
         };
@@ -30,9 +25,8 @@ impl Net {
             return Ok(());
         }
         // RFC 5923 5: "the identity of the peer" is what TLS has shown; plain TCP shows none.
-        let is_fit = conn.flow.transport == Transport::Tls
-            && !conn.opened
-            && conn.state == State::Open;
+        let is_fit =
+            conn.flow.transport == Transport::Tls && !conn.opened && conn.state == State::Open;
         let remote = conn.flow.remote;
         let granted = match (is_fit, conn.session.as_ref().and_then(Proven::by)) {
             (false, _) => Err(AliasRefused::Unfit),
@@ -61,9 +55,7 @@ impl Net {
             }
             Err(refused) => {
                 *match refused {
-                    AliasRefused::Unfit | AliasRefused::Unproven => {
-                        &mut counters.aliases_unproven
-                    }
+                    AliasRefused::Unfit | AliasRefused::Unproven => &mut counters.aliases_unproven,
                     AliasRefused::OtherName => &mut counters.aliases_other_name,
                     AliasRefused::Full => &mut counters.aliases_full,
                 } += 1;

@@ -32,6 +32,7 @@ impl Conn {
         cookie: u64,
         shared: &mut Shared,
     ) -> Result<(), CloseReason> {
+        self.usefulness.carried(bytes, shared.now_ms);
         if self.ws.is_some() {
             // RFC 7118 5.1: each SIP message is one WebSocket message.
             let prefix = Prefix::new(message_opcode(bytes), bytes.len());
@@ -161,6 +162,7 @@ impl Conn {
             }
             Item::Message if payload.iter().all(|byte| b"\r\n".contains(byte)) => {}
             Item::Message => {
+                self.usefulness.carried(payload, shared.now_ms);
                 traffic(&mut shared.counters, flow.transport).messages_in += 1;
                 on_event(NetEvent::Message {
                     flow,
