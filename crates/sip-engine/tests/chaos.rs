@@ -277,7 +277,10 @@ impl Run {
                 Effect::FindCredential { park, .. } => self.parks.push((park, true)),
                 Effect::Resolve { park, .. } => self.parks.push((park, false)),
                 Effect::SaveBindings { .. } => panic!("nobody registers here"),
-                Effect::Close(_) | Effect::EndCall(_) | Effect::KeepFor { .. } | Effect::IdentityRefused { .. } => {}
+                Effect::Close(_)
+                | Effect::EndCall(_)
+                | Effect::KeepFor { .. }
+                | Effect::IdentityRefused { .. } => {}
             }
         }
     }
