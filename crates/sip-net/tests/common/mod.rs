@@ -5,6 +5,7 @@
 #[cfg(feature = "legacy-tls")]
 pub mod libssl;
 pub mod openssl;
+pub mod shown;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
