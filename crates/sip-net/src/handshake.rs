@@ -59,7 +59,9 @@ impl Default for HandshakeConfig {
     fn default() -> Self {
         Self {
             threads: 1,
-            handshakes_max: 4_096,
+            // Ten thousand phones may come back at once; until it is its turn
+            // each holds a kilobyte.
+            handshakes_max: 16_384,
             per_source_max: 2_048,
             full_queue_max: 2_048,
             resumed_queue_max: 4_096,

@@ -366,8 +366,9 @@ impl ServerSide {
         match &ticketer {
             Some(ticketer) => {
                 config.ticketer = Arc::<Ticketer>::clone(ticketer) as Arc<dyn ProducesTickets>;
-                // Each resumption brings a new one.
-                config.send_tls13_tickets = 1;
+                // Each serves once, and each resumption brings new ones. An
+                // attempt that fails has used one up.
+                config.send_tls13_tickets = 2;
             }
             // Without it the library would keep tickets of TLS 1.3 in the cache.
             None => config.send_tls13_tickets = 0,
