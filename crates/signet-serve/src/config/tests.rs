@@ -369,10 +369,7 @@ fn a_listener_named_legacy_offers_what_the_legacy_engine_has() {
         assert_eq!(suites.len(), if all { 2 } else { 1 }, "{suites:?}");
     }
     for (line, what) in [
-        (
-            "engine = \"legacy\"\nversions = [\"1.3\"]",
-            "security.versions",
-        ),
+        ("engine = \"legacy\"\nversions = [\"1.3\"]", "versions"),
         (
             "suites = [\"AES128-SHA\", \"TLS_AES_128_GCM_SHA256\"]",
             "suites",
