@@ -1,6 +1,6 @@
 //! In which order connections give up their places, when there are too many.
 //!
-//! Each connection hangs in one of four lists, the one that carried a message
+//! Each connection hangs in one of five lists, the one that carried a message
 //! least lately in front. To move one to the end, to take one out and to find
 //! the least useful one take constant time each.
 
@@ -11,7 +11,7 @@ use crate::stream::{Conn, State};
 /// No place.
 const NIL: u32 = u32::MAX;
 /// Lists: for each class of use one.
-const LISTS: usize = 4;
+const LISTS: usize = 5;
 /// Requests that have no answer after so long will have none: timer C
 /// (RFC 3261 16.6) and the time that the last messages take.
 const STALE_MS: u64 = 240_000;
@@ -37,6 +37,8 @@ impl Default for Rank {
 /// What a connection is good for, the least useful first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
+    /// It has never carried a message.
+    Unused,
     /// Nobody relies on it, and nothing is under way.
     Idle,
     /// Nobody relies on it, and requests are under way.
@@ -124,6 +126,7 @@ impl Ranks {
         quiet_ms: u64,
     ) -> Option<(usize, Class)> {
         let orders = [
+            (Class::Unused, 0),
             (Class::Idle, quiet_ms),
             (Class::Busy, quiet_ms.max(STALE_MS)),
             (Class::Bound, quiet_ms),
@@ -148,8 +151,7 @@ impl Ranks {
                     self.put(conns, place);
                     continue 'again;
                 }
-                let use_of = &conn.usefulness;
-                if !use_of.has_carried || use_of.carried_ms.saturating_add(quiet_ms) <= now_ms {
+                if conn.usefulness.carried_ms.saturating_add(quiet_ms) <= now_ms {
                     return Some((place, class));
                 }
             }
@@ -170,6 +172,7 @@ fn rank(conns: &mut Slab<Conn>, place: u32) -> Option<&mut Rank> {
 const fn class_of(conn: &Conn) -> Class {
     let is_bound = conn.call.is_some() || conn.usefulness.bound_until_ms > 0;
     match (is_bound, conn.usefulness.unanswered > 0) {
+        (false, false) if !conn.usefulness.has_carried => Class::Unused,
         (false, false) => Class::Idle,
         (false, true) => Class::Busy,
         (true, false) => Class::Bound,

@@ -70,14 +70,15 @@ fn the_least_useful_idle_connection_makes_room() {
     let (_bound_stream, bound) = phone(&mut server, true);
     let (mut first_stream, first) = phone(&mut server, true);
     let (mut second_stream, second) = phone(&mut server, true);
-    let mut newer = Vec::new();
     let (mut silent_stream, silent) = phone(&mut server, false);
     server.net.keep_for(bound.conn, HOUR_MS);
-    // Whoever used its connection least lately, and of the new ones none.
+    let mut newer = Vec::new();
+    // The one that was never used, though it is the newest; then those that
+    // were used least lately; of the newer ones none.
     for (expected, stream) in [
+        (silent, &mut silent_stream),
         (first, &mut first_stream),
         (second, &mut second_stream),
-        (silent, &mut silent_stream),
     ] {
         newer.push(phone(&mut server, true));
         assert_eq!(evicted(&mut server), expected.conn);
@@ -86,7 +87,7 @@ fn the_least_useful_idle_connection_makes_room() {
     assert_eq!(server.net.connection_count(), 4);
     let counters = server.net.counters();
     assert_eq!(counters.refused_total, 0);
-    assert_eq!(counters.evicted_unused, 1);
+    assert_eq!((counters.evicted_unused, counters.evicted_idle), (1, 2));
     assert_eq!(counters.evicted_bound, 0);
 }
 
@@ -157,12 +158,17 @@ fn a_flood_of_silent_connections_does_not_shut_a_registered_phone_out() {
     let mut server = server(8, 2_000);
     let (mut stream, flow) = phone(&mut server, true);
     server.net.keep_for(flow.conn, HOUR_MS);
+    // Nor one that is not registered, while it is in use.
+    let (mut other_stream, other) = phone(&mut server, true);
     let mut flood = Vec::new();
     for _ in 0..100 {
         flood.push(phone(&mut server, false));
+        other_stream.write_all(&request("in use")).unwrap();
+        assert_eq!(server.message().0, other);
+        answer(&mut server, &other);
     }
     let counters = server.net.counters();
-    assert_eq!((counters.evicted_unused, counters.refused_total), (93, 0));
+    assert_eq!((counters.evicted_unused, counters.refused_total), (94, 0));
     // It is still there, and a newcomer gets in too.
     stream.write_all(&request("still")).unwrap();
     assert_eq!(server.message(), (flow, request("still")));

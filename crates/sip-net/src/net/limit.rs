@@ -37,7 +37,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id) {
             let counters = &mut self.shared.counters;
             *match class {
-                _ if !conn.usefulness.has_carried => &mut counters.evicted_unused,
+                Class::Unused => &mut counters.evicted_unused,
                 Class::Idle | Class::Busy => &mut counters.evicted_idle,
                 Class::Bound | Class::BoundBusy => &mut counters.evicted_bound,
             } += 1;

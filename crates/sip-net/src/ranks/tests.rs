@@ -72,15 +72,18 @@ fn the_one_used_least_lately_goes_first() {
 }
 
 #[test]
-fn one_that_was_used_a_moment_ago_stays_unless_it_was_never_used() {
+fn one_that_was_used_a_moment_ago_stays_and_hides_none_that_was_never_used() {
     let mut table = Table::default();
     let used = table.add(Some(95));
     assert_eq!(table.least(100), None);
     assert_eq!(table.least(95 + QUIET_MS), Some((used, Class::Idle)));
-    table.conns[used].usefulness.carried_ms = 95;
-    let never = table.add(None);
-    table.ranks.take_out(&mut table.conns, used);
-    assert_eq!(table.least(0), Some((never, Class::Idle)));
+    let never = [table.add(None), table.add(None)];
+    assert_eq!(table.least(0), Some((never[0], Class::Unused)));
+    assert_eq!(table.order(100), never);
+    // With its first message it is one like the others.
+    let late = table.add(None);
+    table.carry(late, "SIP/2.0 200 OK", 96);
+    assert_eq!(table.order(200), [used, late]);
 }
 
 #[test]
