@@ -11,11 +11,15 @@ use sip_engine::settings::{
     self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
 };
 use sip_msg::{Limits, Transport};
-use sip_net::{DnsConfig, HandshakeConfig, NetConfig, PeerNames, WebSocketRules};
+use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
 use crate::config::{
     Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, ListenWebSocket, Mode,
 };
+
+mod net;
+
+pub(crate) use net::{connections_room, handshake_config, net_config};
 
 /// Where a server listens, and from where it only opens connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,75 +204,6 @@ pub(crate) fn auth_config(config: &Config) -> AuthConfig {
         nonce_lifetime_ms: given.nonce_lifetime_s.saturating_mul(1_000),
         replay_entries_max: given.replay_entries_max,
         ..AuthConfig::default()
-    }
-}
-
-/// Files that the process has open beside sockets: the database with its log and
-/// its index, once for each thread of the store, standard streams, the lock.
-const STORE_FILES: u64 = 32;
-/// Files of each worker: its poll, its waker, its ways to the store and the
-/// resolver, and one connection that is accepted in order to be refused.
-const WORKER_FILES: u64 = 8;
-/// What is kept for those who ask for figures, for the resolver, and for
-/// certificates and lists while they are read again.
-const RESERVE_FILES: u64 = 128;
-
-/// How many connections each worker may have: what the limit of open files
-/// leaves after listeners, database and a reserve. What is past it makes room
-/// or is refused, and the database still finds a file to open.
-pub(crate) fn connections_room(
-    planned: &[PlannedListener],
-    workers: usize,
-    open_files: u64,
-) -> usize {
-    let workers = workers.max(1) as u64;
-    let listeners = planned.len() as u64;
-    let others = STORE_FILES + RESERVE_FILES + workers * (WORKER_FILES + listeners);
-    let share = open_files.saturating_sub(others).max(64) / workers;
-    usize::try_from(share)
-        .unwrap_or(usize::MAX)
-        .min(CONNECTIONS_MOST)
-}
-
-/// More than one worker can name.
-const CONNECTIONS_MOST: usize = 1_000_000;
-
-/// The bounds of one worker's sockets, with room for so many connections.
-pub(crate) fn net_config(config: &Config, room: usize) -> NetConfig {
-    let given = &config.connections;
-    NetConfig {
-        limits: limits(config),
-        connections_max: given.connections_max.map_or(room, |max| max.min(room)),
-        connections_per_source_max: given.connections_per_source_max,
-        write_queue_bytes_max: given.write_queue_bytes_max,
-        udp_queue_max: given.udp_queue_max,
-        message_timeout_ms: given.message_timeout_ms,
-        idle_timeout_ms: given.idle_timeout_ms,
-        call_idle_timeout_ms: given.call_idle_timeout_ms,
-        call_connections_max: given.call_connections_max,
-        reopen_backoff_max_ms: given.reopen_backoff_max_ms,
-        upgrade_timeout_ms: given.upgrade_timeout_ms,
-        websocket_ping_ms: given.websocket_ping_ms,
-        // As long as a client transaction waits without a response (timers B and F).
-        answer_timeout_ms: config.timers.t1_ms.saturating_mul(64),
-        connect_timeout_ms: given.connect_timeout_ms,
-        linger_ms: given.linger_ms,
-        udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
-        gather_us: given.gather_us,
-        ..NetConfig::default()
-    }
-}
-
-pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
-    HandshakeConfig {
-        threads: config.tls.handshake_threads,
-        handshakes_max: config.tls.handshakes_max,
-        per_source_max: config.tls.handshakes_per_source_max,
-        full_queue_max: config.tls.full_waiting_max,
-        resumed_queue_max: config.tls.resumed_waiting_max,
-        full_per_s_max: config.tls.full_per_s_max,
-        hello_timeout_ms: config.tls.hello_timeout_ms,
-        timeout_ms: config.tls.handshake_timeout_ms,
     }
 }
 
@@ -499,25 +434,6 @@ mod tests {
                 .all(|listener| listener.advertised_port == 5070),
             "{listeners:?}"
         );
-    }
-
-    #[test]
-    fn connections_leave_files_for_the_rest() {
-        let of = |max: Option<usize>, workers, open_files| {
-            let mut config = Config::default();
-            config.connections.connections_max = max;
-            let planned = vec![PlannedListener::at(usual_places()[0]); 6];
-            let room = connections_room(&planned, workers, open_files);
-            net_config(&config, room).connections_max
-        };
-        // 160 and 14 for each worker stay for the rest.
-        assert_eq!(of(None, 2, 20_000), (20_000 - 188) / 2);
-        assert_eq!(of(None, 1, 1_024), 1_024 - 174);
-        assert_eq!(of(Some(100_000), 2, 20_000), (20_000 - 188) / 2);
-        assert_eq!(of(Some(5_000), 2, 20_000), 5_000);
-        assert_eq!(of(None, 2, 256), 34);
-        assert_eq!(of(None, 2, 10), 32);
-        assert_eq!(of(None, 1, u64::MAX), CONNECTIONS_MOST);
     }
 
     #[test]

@@ -14,11 +14,13 @@ use crate::net::secure::Pending;
 use crate::proven::Proven;
 use crate::ranks::Rank;
 use crate::session::Session;
-use crate::shared::{Due, Shared, traffic};
+use crate::shared::{Shared, traffic};
 use crate::tls::{ClientTls, TlsInfo};
 use crate::ws::WebSocket;
 
+mod closing;
 mod cookies;
+mod deadlines;
 mod input;
 mod usefulness;
 mod ws;
@@ -356,38 +358,6 @@ impl Conn {
         std::mem::replace(&mut self.blocked, false)
     }
 
-    /// Begins to close: what is queued is written first, then the notice that
-    /// nothing more comes.
-    pub(crate) fn begin_to_close(
-        &mut self,
-        reason: CloseReason,
-        shared: &mut Shared,
-    ) -> Result<(), CloseReason> {
-        match self.state {
-            State::Connecting | State::Handshaking => {
-                self.close_when_open = true;
-                return Ok(());
-            }
-            State::Open | State::Upgrading => self.reason = reason,
-            State::Deaf => {}
-            State::Closing | State::Lingering => return Ok(()),
-        }
-        self.deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
-        self.queue_close(shared)?;
-        self.seal(shared)?;
-        if let Some(session) = &mut self.session {
-            let (before, unread) = (self.wire.len(), self.sealed.len());
-            // Without it the peer sees a cut, which is all that is lost.
-            let _ = session.send_close(&mut self.sealed, &mut self.wire);
-            shared.kept_bytes -= unread - self.sealed.len();
-            shared.queued_bytes += self.wire.len() - before;
-        }
-        self.forget_input(shared);
-        self.state = State::Closing;
-        self.arm(shared);
-        self.flush(shared)
-    }
-
     /// Bytes that wait to be written.
     pub(crate) fn unsent_bytes(&self) -> usize {
         (self.plain.len() + self.wire.len()).saturating_sub(self.written)
@@ -412,20 +382,6 @@ impl Conn {
             self.emptied_total
         } else {
             self.written_total
-        }
-    }
-
-    /// Says goodbye as far as the socket takes it at once: the connection is
-    /// dropped right after.
-    pub(crate) fn say_goodbye(&mut self, shared: &mut Shared) {
-        if self.state == State::Open
-            && let Some(session) = &mut self.session
-        {
-            let (before, unread) = (self.wire.len(), self.sealed.len());
-            let _ = session.send_close(&mut self.sealed, &mut self.wire);
-            shared.kept_bytes -= unread - self.sealed.len();
-            shared.queued_bytes += self.wire.len() - before;
-            let _ = self.write(shared);
         }
     }
 
@@ -459,71 +415,6 @@ impl Conn {
         Ok(())
     }
 
-    /// No message is read any more; unless the owner closes first, the
-    /// deadline does.
-    fn turn_deaf(&mut self, reason: CloseReason, deadline_ms: u64) {
-        self.state = State::Deaf;
-        self.reason = reason;
-        self.begun_ms = None;
-        self.deadline_ms = deadline_ms;
-    }
-
-    /// The deadline was reached, or an earlier one that has moved since: gives
-    /// the reason to close, or starts the timer anew.
-    pub(crate) fn handle_timer(&mut self, shared: &mut Shared) -> Option<CloseReason> {
-        self.timer = TimerId::NONE;
-        self.timer_ms = u64::MAX;
-        if shared.now_ms < self.deadline(&shared.config) {
-            self.arm(shared);
-            return None;
-        }
-        Some(match self.state {
-            State::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
-            State::Connecting => CloseReason::ConnectTimeout,
-            State::Handshaking => CloseReason::Handshake,
-            State::Upgrading => CloseReason::Upgrade,
-            State::Open
-                if self.begun_ms.is_some_and(|begun| {
-                    begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
-                }) =>
-            {
-                CloseReason::MessageTimeout
-            }
-            State::Open if self.idle_due_ms(&shared.config) > shared.now_ms => {
-                return self.ping(shared);
-            }
-            State::Open => CloseReason::Idle,
-            State::Deaf | State::Closing | State::Lingering => self.reason,
-        })
-    }
-
-    /// Starts the timer, unless one runs that ends before the deadline.
-    pub(crate) fn arm(&mut self, shared: &mut Shared) {
-        // Deadlines move with every message; the timer does not: it finds out
-        // when it fires.
-        let deadline = self.deadline(&shared.config);
-        if deadline < self.timer_ms {
-            shared.wheel.cancel(self.timer);
-            self.timer = shared.wheel.start(deadline, Due::Conn(self.flow.conn));
-            self.timer_ms = deadline;
-        }
-    }
-
-    fn deadline(&self, config: &NetConfig) -> u64 {
-        if self.state != State::Open {
-            return self.deadline_ms;
-        }
-        let idle = self.idle_due_ms(config);
-        let ping = self
-            .ws
-            .as_ref()
-            .map_or(u64::MAX, |ws| ws.ping_due_ms(config.websocket_ping_ms));
-        let message = self.begun_ms.map_or(u64::MAX, |begun| {
-            begun.saturating_add(config.message_timeout_ms)
-        });
-        idle.min(message).min(ping).min(self.ends_ms)
-    }
-
     fn idle_due_ms(&self, config: &NetConfig) -> u64 {
         let silence_ms = if self.was_for_call {
             config.call_idle_timeout_ms
@@ -531,18 +422,5 @@ impl Conn {
             config.idle_timeout_ms
         };
         self.active_ms.saturating_add(silence_ms)
-    }
-
-    /// Everything was written: tells the peer so, and goes on reading until it
-    /// closes too, because a socket that is closed with unread bytes in it
-    /// resets the connection, and the last answer may be lost with it.
-    fn begin_to_linger(&mut self, shared: &mut Shared) {
-        self.state = State::Lingering;
-        if let Some(socket) = &self.socket
-            && socket.shutdown(std::net::Shutdown::Write).is_err()
-        {
-            self.deadline_ms = shared.now_ms;
-        }
-        self.arm(shared);
     }
 }

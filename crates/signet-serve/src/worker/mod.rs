@@ -6,6 +6,7 @@
 //! nowhere but in that wait, and a turn reads the clock once.
 
 mod alias;
+mod bad_news;
 mod control;
 mod foreign;
 mod handover;
@@ -270,45 +271,6 @@ impl Core {
         match peer {
             Some(peer) => shard.handle_message_of(now, &flow, peer, message, out),
             None => shard.handle_message(now, &flow, message, out),
-        }
-    }
-
-    /// Bad news is told after the messages that came before it.
-    fn take_bad_news(&mut self) {
-        for cookie in self.failed.drain(..) {
-            if !ForeignSends::is_foreign(cookie) {
-                self.parts
-                    .shard
-                    .handle_send_failed(self.now, cookie, &mut self.outputs);
-            } else if let Some((worker, cookie)) = self.foreign.origin(cookie)
-                && let Some(batch) = self.batches.get_mut(worker)
-            {
-                let was_written = false;
-                batch.push(Parcel::SendFailed {
-                    cookie,
-                    was_written,
-                });
-            }
-        }
-        for cookie in self.lost.drain(..) {
-            if !ForeignSends::is_foreign(cookie) {
-                self.parts
-                    .shard
-                    .handle_send_lost(self.now, cookie, &mut self.outputs);
-            } else if let Some((worker, cookie)) = self.foreign.origin(cookie)
-                && let Some(batch) = self.batches.get_mut(worker)
-            {
-                let was_written = true;
-                batch.push(Parcel::SendFailed {
-                    cookie,
-                    was_written,
-                });
-            }
-        }
-        for conn in self.ended.drain(..) {
-            self.parts
-                .shard
-                .handle_closed(self.now, conn, &mut self.outputs);
         }
     }
 
