@@ -1,5 +1,5 @@
 //! Two baresips register with a password and call each other, over UDP, TCP
-//! and TLS. They run in a network namespace of the test's own, because
+//! and TLS, and by their certificates alone. They run in a network namespace of the test's own, because
 //! baresip wants an address that is not the loopback's.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,6 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use sip_net::testing::TestCa;
 use support::{ADDRESS, Running, TestDir, add_user, have, in_namespace, signet};
 
 const DOMAIN: &str = "example.test";
@@ -62,18 +63,62 @@ fn call(transport: &str, port: u16) {
     });
     add_user(&data, "alice", DOMAIN, "alice-secret");
     add_user(&data, "bob", DOMAIN, "bob-secret");
+    phones_call(folder.path(), &data, (transport, port), "secret", "");
+}
+
+/// Without a good certificate nobody connects; with it a phone registers and
+/// calls, and needs no password: the one that it has is wrong.
+#[test]
+fn call_over_tls_with_certificates() {
+    in_namespace("call_over_tls_with_certificates", call_with_certificates);
+}
+
+fn call_with_certificates() {
+    if !have("baresip") {
+        return;
+    }
+    let folder = TestDir::new("baresip-certificates");
+    let at = folder.path();
+    let data = at.join("data");
+    let ca = TestCa::new();
+    fs::write(at.join("phones.pem"), ca.root_pem()).unwrap();
+    for name in ["alice", "bob"] {
+        // baresip wants certificate and key in one file.
+        let (chain, key) = ca.issue(&[&format!("sip:{name}@{DOMAIN}")]);
+        fs::write(at.join(format!("{name}.pem")), chain + &key).unwrap();
+    }
+    let config = at.join("signet.toml");
+    let text = format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
+         [[listen]]\non = \"tcp:{ADDRESS}:5060\"\n[[listen]]\non = \"tls:{ADDRESS}:5061\"\n\
+         [listen.security]\nclient_certificates = \"required\"\nclient_roots = [\"phones.pem\"]\n\
+         client_certificates_authenticate = true\n"
+    );
+    fs::write(&config, text).unwrap();
+    let config = config.display().to_string();
+    let log = at.join("signet.log");
+    let _server = Running::start(signet(), &["serve", "--config", &config], &log);
+    wait_for("the server's TCP port", || {
+        TcpStream::connect((ADDRESS, 5060)).is_ok()
+    });
+    add_user(&data, "alice", DOMAIN, "alice-secret");
+    add_user(&data, "bob", DOMAIN, "bob-secret");
+    let more = format!("sip_certificate {}/NAME.pem\n", at.display());
+    phones_call(at, &data, ("tls", 5061), "wrong", &more);
+}
+
+/// Lets alice call bob; `more` is for their configurations, with NAME for whose
+/// it is.
+fn phones_call(folder: &Path, data: &Path, server: (&str, u16), password: &str, more: &str) {
     let ca = data.join("ca.pem");
     assert!(ca.exists(), "{} is not there", ca.display());
-
-    let mut bob = Phone::start(folder.path(), "bob", 5966, &ca, (transport, port), "auto");
-    let mut alice = Phone::start(
-        folder.path(),
-        "alice",
-        5976,
-        &ca,
-        (transport, port),
-        "manual",
-    );
+    let start = |name: &str, port, answer| {
+        let password = format!("{name}-{password}");
+        let more = more.replace("NAME", name);
+        Phone::start(folder, (name, &password), port, &ca, server, answer, &more)
+    };
+    let mut bob = start("bob", 5966, "auto");
+    let mut alice = start("alice", 5976, "manual");
     for phone in [&mut bob, &mut alice] {
         let name = phone.name.clone();
         wait_for(&format!("{name}'s registration"), || phone.registered());
@@ -97,11 +142,12 @@ struct Phone {
 impl Phone {
     fn start(
         folder: &Path,
-        name: &str,
+        (name, password): (&str, &str),
         port: u16,
         ca: &Path,
         (transport, server_port): (&str, u16),
         answer: &str,
+        more: &str,
     ) -> Self {
         let home = folder.join(name);
         fs::create_dir_all(&home).unwrap();
@@ -111,14 +157,14 @@ impl Phone {
              audio_source aubridge,{name}\naudio_player aubridge,{name}\nrtp_ports {}-{}\n\
              module_path /usr/lib/baresip/modules\nmodule g711.so\nmodule aubridge.so\n\
              module_tmp uuid.so\nmodule_tmp account.so\nmodule_app menu.so\nmodule_app ctrl_tcp.so\n\
-             ctrl_tcp_listen 127.0.0.1:{control}\n",
+             ctrl_tcp_listen 127.0.0.1:{control}\n{more}",
             ca.display(),
             port + 10_000,
             port + 10_008,
         );
         fs::write(home.join("config"), config).unwrap();
         let account = format!(
-            "<sip:{name}@{DOMAIN};transport={transport}>;auth_user={name};auth_pass={name}-secret;\
+            "<sip:{name}@{DOMAIN};transport={transport}>;auth_user={name};auth_pass={password};\
              outbound=\"sip:{ADDRESS}:{server_port};transport={transport}\";regint=60;answermode={answer}\n"
         );
         fs::write(home.join("accounts"), account).unwrap();

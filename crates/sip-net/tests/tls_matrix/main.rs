@@ -165,7 +165,7 @@ fn client_shows(row: &Row, version: TlsVersion) {
         if let Some(peer) = server.seen.iter().find_map(common::verified) {
             *proved = Some(peer.domains().iter().map(ToString::to_string).collect());
         }
-        let flow = server.seen.iter().find_map(|seen| message(seen))?.0;
+        let flow = server.seen.iter().find_map(message)?.0;
         server.seen.clear();
         server
             .net
