@@ -58,7 +58,7 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio kamailio-tls-modules:kamailio cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl
