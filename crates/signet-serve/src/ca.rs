@@ -136,8 +136,8 @@ impl Ca {
         &self.pem
     }
 
-    /// Issues a certificate for these host names and addresses to
-    /// `stem.pem` and `stem.key`.
+    /// Issues a certificate for these host names, addresses and users (as
+    /// `sip:USER@DOMAIN`) to `stem.pem` and `stem.key`.
     pub fn issue(&self, names: &[String], stem: &Path) -> Result<Issued, Error> {
         self.issue_with(names, stem, KeyKind::P256)
     }
@@ -169,6 +169,7 @@ impl Ca {
             params.subject_alt_names.push(alt_name(name)?);
             // RFC 5922 7.1: a SIP domain is named by a URI as well.
             if name.parse::<IpAddr>().is_err()
+                && user_and_domain(name).is_none()
                 && let Ok(uri) = Ia5String::try_from(format!("sip:{name}"))
             {
                 params.subject_alt_names.push(SanType::URI(uri));
@@ -292,6 +293,21 @@ fn alt_name(name: &str) -> Result<SanType, Error> {
     if let Ok(ip) = name.parse::<IpAddr>() {
         return Ok(SanType::IpAddress(ip));
     }
+    if let Some((user, domain)) = user_and_domain(name) {
+        // What RFC 3261 25.1 has as unreserved, or lets stand in a user.
+        let is_user = !user.is_empty()
+            && user
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,".contains(&byte));
+        let is_domain = domain.parse::<crate::config::Domain>().is_ok();
+        return match Ia5String::try_from(name) {
+            Ok(uri) if is_user && is_domain => Ok(SanType::URI(uri)),
+            _ => Err(Error::new(
+                format!("`{name}` names no user"),
+                "write it as sip:USER@DOMAIN, for example sip:alice@example.com",
+            )),
+        };
+    }
     let domain: Result<crate::config::Domain, String> = name.parse();
     match domain
         .ok()
@@ -305,8 +321,17 @@ fn alt_name(name: &str) -> Result<SanType, Error> {
     }
 }
 
-/// Lower case, and an address without brackets and in its shortest form.
+/// The parts of `sip:USER@DOMAIN`.
+fn user_and_domain(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix("sip:")?.rsplit_once('@')
+}
+
+/// Lower case, but for users; and an address without brackets and in its
+/// shortest form.
 fn canonical_name(name: &str) -> String {
+    if let Some((user, domain)) = user_and_domain(name) {
+        return format!("sip:{user}@{}", domain.to_ascii_lowercase());
+    }
     let bare = name.trim_start_matches('[').trim_end_matches(']');
     bare.parse::<IpAddr>().map_or_else(
         |_| bare.trim_end_matches('.').to_ascii_lowercase(),
@@ -407,6 +432,28 @@ mod tests {
             ca.issue(&names(&["not a name"]), &data.file("none"))
                 .is_err()
         );
+    }
+
+    #[test]
+    fn a_users_certificate_bears_his_uri_and_no_domain() {
+        let temp = TempDir::new("ca-user");
+        let data = DataDir::open(temp.path()).unwrap();
+        let ca = Ca::init(&data).unwrap();
+        let stem = data.file("alice");
+        let issued = ca.issue(&names(&["sip:Alice@Example.COM"]), &stem).unwrap();
+        let pem = std::fs::read(&issued.certificate).unwrap();
+        let leaf = first_pem(&pem).unwrap();
+        let peer = sip_net::PeerIdentity::from_der(&leaf.contents).unwrap();
+        assert_eq!(*peer.uris, ["sip:Alice@example.com".into()]);
+        assert!(peer.domains.is_empty());
+        for bad in [
+            "sip:@example.com",
+            "sip:a b@example.com",
+            "sip:a@b@c.com",
+            "sip:a@",
+        ] {
+            assert!(ca.issue(&names(&[bad]), &stem).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -208,7 +208,7 @@ pub(crate) enum CaCommand {
     Init,
     /// Issue a certificate
     Issue {
-        /// Host names and addresses that it is to bear
+        /// Host names and addresses that it is to bear; or a user: sip:USER@DOMAIN
         #[arg(required = true)]
         names: Vec<String>,
         /// Where to write: OUT.pem and OUT.key; the first name if left out
