@@ -297,7 +297,6 @@ fn who_says_nothing_and_who_waits_too_long_are_given_up() {
     for _ in 0..2 {
         let error = server.until(handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::TimedOut);
-        assert!(error.wall_us >= 300_000, "{error:?}");
     }
     // Five come at once, and one a second has its turn; none of them goes on.
     let hello = plain_hello();
@@ -305,7 +304,6 @@ fn who_says_nothing_and_who_waits_too_long_are_given_up() {
     for _ in 0..5 {
         let error = server.until(handshake_failed);
         assert_eq!(error.failure, HandshakeFailure::TimedOut);
-        assert!(error.wall_us >= 1_500_000, "{error:?}");
     }
     let counters = pool.counters();
     assert_eq!(
