@@ -58,10 +58,10 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio kamailio-tls-modules:kamailio cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl
 
 tools-bench:
-	scripts/tools sip-tester:sipp kamailio:kamailio kamailio-tls-modules:kamailio openssl:openssl
+	scripts/tools sip-tester:sipp kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" openssl:openssl
