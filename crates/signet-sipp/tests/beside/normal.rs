@@ -36,7 +36,23 @@ pub(crate) fn received(log: &Path, names: &Names) -> Vec<String> {
 }
 
 fn normal(message: &str, names: &Names) -> String {
-    let mut text = message.to_owned();
+    let method = message.split(' ').next().unwrap_or_default();
+    let lines: Vec<String> = message
+        .split_inclusive('\n')
+        .map(|line| match line.split_once(':') {
+            Some((name @ ("Authorization" | "Proxy-Authorization"), value)) => {
+                format!("{name}: {}\r\n", credentials(value, method, names))
+            }
+            _ => media(&numbers(line, names)),
+        })
+        .collect();
+    // With a socket of its own for each call, a port is nobody's.
+    own_ports(&lines.concat())
+}
+
+/// Names for the numbers that differ from run to run.
+fn numbers(text: &str, names: &Names) -> String {
+    let mut text = text.to_owned();
     for (number, name) in [
         (names.caller_pid, "{caller pid}"),
         (names.callee_pid, "{callee pid}"),
@@ -47,18 +63,7 @@ fn normal(message: &str, names: &Names) -> String {
     ] {
         text = replace_number(&text, number, name);
     }
-    let method = text.split(' ').next().unwrap_or_default().to_owned();
-    let lines: Vec<String> = text
-        .split_inclusive('\n')
-        .map(|line| match line.split_once(':') {
-            Some((name @ ("Authorization" | "Proxy-Authorization"), value)) => {
-                format!("{name}: {}\r\n", credentials(value, &method, names))
-            }
-            _ => media(line),
-        })
-        .collect();
-    // With a socket of its own for each call, a port is nobody's.
-    own_ports(&lines.concat())
+    text
 }
 
 /// A number that stands by itself.
@@ -109,7 +114,8 @@ fn own_ports(text: &str) -> String {
 }
 
 /// The parameters of credentials in the order of their names; the response is
-/// computed again and told as right or wrong, since the cnonce is random.
+/// computed again and told as right or wrong, since the cnonce is random. Nothing
+/// else in it is a number of the run, though its digits may look like one.
 fn credentials(value: &str, method: &str, names: &Names) -> String {
     let value = value.trim().strip_prefix("Digest ").unwrap();
     let mut parameters: Vec<(String, String)> = value
@@ -132,7 +138,7 @@ fn credentials(value: &str, method: &str, names: &Names) -> String {
         "ben" => "two",
         other => panic!("who is {other}?"),
     };
-    let uri = get("uri").replace("{callee port}", &names.callee_port.to_string());
+    let uri = get("uri");
     let ha1 = md5(&format!("{user}:{}:{password}", get("realm")));
     let ha2 = md5(&format!("{method}:{uri}"));
     let expected = if get("qop").is_empty() {
@@ -146,6 +152,7 @@ fn credentials(value: &str, method: &str, names: &Names) -> String {
         .map(|(name, value)| match name.as_str() {
             "cnonce" => "cnonce={random}".to_owned(),
             "response" if *value == expected => "response={right}".to_owned(),
+            "uri" => format!("uri={}", numbers(value, names)),
             _ => format!("{name}={value}"),
         })
         .collect();
