@@ -2,7 +2,6 @@
 // Not every test needs all of it, and what goes wrong here ends a test.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
