@@ -128,7 +128,6 @@ impl Crew {
                     // All of a load comes from one place, and none of it is to be paced.
                     per_source_max: HANDSHAKES_MAX,
                     full_queue_max: HANDSHAKES_MAX,
-                    resumed_queue_max: HANDSHAKES_MAX,
                     full_per_s_max: 0,
                     hello_timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
                         .unwrap_or(u64::MAX),

@@ -155,7 +155,6 @@ struct Refused {
     handshakes: u64,
     too_many_of_source: u64,
     too_many_full_waiting: u64,
-    too_many_resumed_waiting: u64,
 }
 
 impl Report {
@@ -214,7 +213,6 @@ impl Report {
                 handshakes: all.handshakes.refused,
                 too_many_of_source: all.handshakes.refused_source,
                 too_many_full_waiting: all.handshakes.refused_full,
-                too_many_resumed_waiting: all.handshakes.refused_resumed,
             }),
         }
     }

@@ -370,7 +370,6 @@ fn net_config(args: &Args) -> Result<NetConfig, Refusal> {
             handshakes_max: args.sockets_max,
             per_source_max: args.sockets_max,
             full_queue_max: args.sockets_max,
-            resumed_queue_max: args.sockets_max,
             ..HandshakeConfig::default()
         };
         let pool = HandshakePool::start(handshakes)

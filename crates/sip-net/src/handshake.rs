@@ -8,10 +8,11 @@
 //! itself.
 //!
 //! A storm of handshakes is met in three places. A handshake too many, of all
-//! or of one source, is refused before it is begun. The ClientHello is read
-//! before anything is computed: one that resumes a session that we know has
-//! its turn first, since it costs a tenth of a full one. Full handshakes wait
-//! in a queue of their own, as long as its bound allows.
+//! or of one source, is refused before it is begun. A worker reads as many
+//! hellos in a turn as that has room for, and resumes the sessions that it
+//! knows. Full handshakes it does itself while they take a small part of its
+//! time and their keys are quick; the others wait in a queue for a thread, as
+//! long as its bound allows.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,7 +26,7 @@ use crate::tls::{HandshakeError, HandshakeFailure};
 mod job;
 mod queue;
 
-pub(crate) use job::{Handshake, Side};
+pub(crate) use job::{Handshake, Side, Weight};
 pub(crate) use queue::{Away, Handshaken, Step};
 
 use queue::Queue;
@@ -42,10 +43,8 @@ pub struct HandshakeConfig {
     /// IPv6 /64).
     pub per_source_max: usize,
     /// Clients whose ClientHello was read and that resume nothing, waiting for
-    /// their turn; past it they are refused.
+    /// a thread; past it they are refused.
     pub full_queue_max: usize,
-    /// The same for those that resume a session.
-    pub resumed_queue_max: usize,
     /// Full handshakes with clients begun in a second; 0 for as many as the
     /// threads can do.
     pub full_per_s_max: u32,
@@ -64,7 +63,6 @@ impl Default for HandshakeConfig {
             handshakes_max: 16_384,
             per_source_max: 2_048,
             full_queue_max: 2_048,
-            resumed_queue_max: 4_096,
             full_per_s_max: 0,
             hello_timeout_ms: 5_000,
             timeout_ms: 10_000,
@@ -77,12 +75,14 @@ impl Default for HandshakeConfig {
 pub struct HandshakeCounters {
     /// Handshakes under way.
     pub under_way: u64,
-    /// Clients waiting for the turn of their full handshake.
+    /// Clients whose full handshake waits for a thread.
     pub full_waiting: u64,
-    /// Clients waiting for the turn of their resumption.
-    pub resumed_waiting: u64,
+    /// Sockets with handshakes that the turns of workers had no room for.
+    pub unread: u64,
     /// Full handshakes with clients that had their turn.
     pub full_begun: u64,
+    /// Of these, handshakes that the workers began themselves.
+    pub full_on_workers: u64,
     /// Resumptions, as the ClientHello promised, that had their turn.
     pub resumed_begun: u64,
     /// Handshakes done.
@@ -93,8 +93,6 @@ pub struct HandshakeCounters {
     pub refused_source: u64,
     /// Of these, because too many full handshakes waited.
     pub refused_full: u64,
-    /// Of these, because too many resumptions waited.
-    pub refused_resumed: u64,
     /// Handshakes that took too long.
     pub timed_out: u64,
     /// Connections that ended before the handshake did.
@@ -143,20 +141,19 @@ impl HandshakePool {
     pub fn counters(&self) -> HandshakeCounters {
         let figures = &self.inner.figures;
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        let class = |of: &[AtomicU64; 2], class: Class| of.get(class as usize).map_or(0, read);
         let failed =
             |failure: HandshakeFailure| figures.failed.get(failure as usize).map_or(0, read);
         HandshakeCounters {
             under_way: read(&figures.under_way),
-            full_waiting: class(&figures.waiting, Class::Full),
-            resumed_waiting: class(&figures.waiting, Class::Resumed),
-            full_begun: class(&figures.begun, Class::Full),
-            resumed_begun: class(&figures.begun, Class::Resumed),
+            full_waiting: read(&figures.full_waiting),
+            unread: read(&figures.unread),
+            full_begun: read(figures.begun(Class::Full)),
+            full_on_workers: read(&figures.full_on_workers),
+            resumed_begun: read(figures.begun(Class::Resumed)),
             done: read(&figures.done),
             refused: failed(HandshakeFailure::Refused),
             refused_source: read(&figures.refused_source),
-            refused_full: class(&figures.refused, Class::Full),
-            refused_resumed: class(&figures.refused, Class::Resumed),
+            refused_full: read(&figures.refused_full),
             timed_out: failed(HandshakeFailure::TimedOut),
             cut: failed(HandshakeFailure::Cut),
             bad_certificate: failed(HandshakeFailure::BadCertificate),
@@ -204,9 +201,30 @@ impl HandshakePool {
         self.inner.queue.push(step)
     }
 
+    /// Whether a full handshake that begins now would have to wait: for others
+    /// before it, or for its time.
+    pub(crate) fn must_wait(&self) -> bool {
+        let waiting = self.inner.figures.full_waiting.load(Ordering::Relaxed);
+        self.inner.config.full_per_s_max > 0 || waiting > 0
+    }
+
     /// A worker does a step itself whose turn it is.
     pub(crate) fn count_begun(&self, class: Class) {
-        Figures::of(&self.inner.figures.begun, class).fetch_add(1, Ordering::Relaxed);
+        let figures = &self.inner.figures;
+        figures.begun(class).fetch_add(1, Ordering::Relaxed);
+        if class == Class::Full {
+            figures.full_on_workers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A socket more stays unread until a turn has room.
+    pub(crate) fn count_unread(&self) {
+        self.inner.figures.unread.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A turn has room for one of them.
+    pub(crate) fn count_read(&self) {
+        self.inner.figures.unread.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// What a step took of a worker's processor time.
@@ -279,10 +297,12 @@ struct Figures {
     refused_source: AtomicU64,
     cpu_ns: AtomicU64,
     failed: [AtomicU64; HandshakeFailure::ALL.len()],
-    // By class, in the order of `Class`.
-    waiting: [AtomicU64; 2],
-    begun: [AtomicU64; 2],
-    refused: [AtomicU64; 2],
+    full_begun: AtomicU64,
+    full_on_workers: AtomicU64,
+    resumed_begun: AtomicU64,
+    full_waiting: AtomicU64,
+    refused_full: AtomicU64,
+    unread: AtomicU64,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
@@ -322,11 +342,10 @@ impl Figures {
         }
     }
 
-    fn of(figures: &[AtomicU64; 2], class: Class) -> &AtomicU64 {
-        let [full, resumed] = figures;
+    fn begun(&self, class: Class) -> &AtomicU64 {
         match class {
-            Class::Full => full,
-            Class::Resumed => resumed,
+            Class::Full => &self.full_begun,
+            Class::Resumed => &self.resumed_begun,
         }
     }
 }

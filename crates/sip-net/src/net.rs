@@ -32,12 +32,14 @@ mod open;
 mod recheck;
 pub(crate) mod secure;
 mod send;
+mod share;
 mod turn;
 
 use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
 use recheck::Recheck;
+use share::Share;
 use turn::Ready;
 
 const WAKER: Token = Token(usize::MAX);
@@ -67,6 +69,8 @@ pub struct Net {
     turns: Vec<Token>,
     /// Handshakes that a turn had no room for.
     ripe: VecDeque<ConnId>,
+    /// For full handshakes that the worker does itself.
+    share: Share,
     /// Connections with something to write.
     dirty: Vec<ConnId>,
     /// What is to be told at the next `poll`.
@@ -127,6 +131,7 @@ impl Net {
             again: Vec::new(),
             turns: Vec::new(),
             ripe: VecDeque::new(),
+            share: Share::new(now_ms),
             dirty: Vec::new(),
             owed: VecDeque::new(),
             handshaken,

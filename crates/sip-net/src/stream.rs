@@ -31,6 +31,10 @@ pub(crate) use usefulness::Usefulness;
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
 
+/// How long what may wait is held back, so that it can go out with something
+/// else: an answer mostly comes sooner.
+const HOLD_MS: u64 = 100;
+
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -103,6 +107,9 @@ pub(crate) struct Conn {
     queued_total: u64,
     written_total: u64,
     emptied_total: u64,
+    /// Until when nothing that is queued need be written; `u64::MAX` when
+    /// something must.
+    held_until_ms: u64,
     cookies: Cookies,
     /// Its place among those that may have to give theirs up.
     pub(crate) rank: Rank,
@@ -164,6 +171,7 @@ impl Conn {
             queued_total: 0,
             written_total: 0,
             emptied_total: 0,
+            held_until_ms: u64::MAX,
             cookies: Cookies::default(),
             rank: Rank::default(),
             usefulness: Usefulness::default(),
@@ -243,6 +251,18 @@ impl Conn {
         self.keep_whole(sealed, true, shared);
     }
 
+    /// What is queued may wait a while for something to be written with it.
+    pub(crate) fn hold(&mut self, shared: &Shared) {
+        if self.unsent_bytes() > 0 {
+            self.held_until_ms = shared.now_ms.saturating_add(HOLD_MS);
+        }
+    }
+
+    /// Whether anything that is queued is to be written now.
+    pub(crate) fn is_to_be_flushed(&self) -> bool {
+        self.unsent_bytes() > 0 && self.held_until_ms == u64::MAX
+    }
+
     /// Appends a message to what is to be written.
     pub(crate) fn queue(
         &mut self,
@@ -258,6 +278,7 @@ impl Conn {
         if self.plain.capacity() == 0 {
             self.plain = shared.buffers.take();
         }
+        self.held_until_ms = u64::MAX;
         self.plain.extend_from_slice(bytes);
         shared.queued_bytes = all;
         self.queued_total += bytes.len() as u64;
@@ -279,6 +300,7 @@ impl Conn {
         if matches!(self.state, State::Connecting | State::Handshaking) || self.blocked {
             return Ok(());
         }
+        self.held_until_ms = u64::MAX;
         self.seal(shared)?;
         self.write(shared)
     }

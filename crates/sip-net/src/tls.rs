@@ -12,6 +12,7 @@ use rustls::sign::CertifiedKey;
 use zeroize::{Zeroize, Zeroizing};
 
 pub(crate) mod algorithms;
+mod certificates;
 mod client;
 mod client_sessions;
 pub(crate) mod context;

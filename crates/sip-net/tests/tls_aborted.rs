@@ -113,7 +113,7 @@ impl World {
         assert_eq!(self.server.net.kept_bytes(), 0, "{what}");
         assert!(!self.server.net.has_unsent(), "{what}");
         let now = self.pool.counters();
-        assert_eq!((now.full_waiting, now.resumed_waiting), (0, 0), "{what}");
+        assert_eq!((now.full_waiting, now.unread), (0, 0), "{what}");
     }
 }
 

@@ -9,11 +9,28 @@ use super::{Bench, Kind, Server};
 
 const WHAT: &str = "cpu_us_per_call";
 const RAW: &str = "cpu_us_per_handshake";
-/// The same for all, so that each is held against the same call over TCP. At
-/// this rate full handshakes with RSA keep the server's core about half busy.
-const RATE: u64 = 700;
+/// Calls a second, the same for all cases, so that each is held against the
+/// same call over TCP. At the first full handshakes with RSA keep the server's
+/// core about a third busy, and Kamailio's nearly wholly; at the second Signet's
+/// two thirds.
+const RATES: [u64; 2] = [700, 1_400];
 /// Seconds before each stretch, on a server that is warm.
 const SETTLE_S: u64 = 1;
+
+impl Server {
+    /// The rates at which its connections per call are measured.
+    fn rates(self) -> &'static [u64] {
+        match self {
+            Self::Signet => &RATES,
+            Self::Floor | Self::Kamailio => RATES.get(..1).unwrap_or_default(),
+        }
+    }
+}
+
+/// What a figure of a case at a rate is called.
+fn named(case: &str, rate: u64) -> String {
+    format!("{case}-{rate}")
+}
 
 /// A handshake.
 struct Case {
@@ -90,7 +107,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
             });
         }
         for server in bench.order(&[Server::Kamailio, Server::Signet], repeat) {
-            round(bench, server, repeat)?;
+            for rate in server.rates() {
+                round(bench, server, *rate, repeat)?;
+            }
         }
     }
     bars(bench);
@@ -99,7 +118,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
 
 /// All cases, one after the other on the same server, which stays as busy with
 /// the ends of calls all the while.
-fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), String> {
+fn round(bench: &mut Bench<'_>, server: Server, rate: u64, repeat: usize) -> Result<(), String> {
     let mut listens = vec![Listen::Tcp];
     listens.extend(Kind::ALL.map(Listen::Tls));
     let mut process = bench.start(
@@ -126,7 +145,7 @@ fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), Str
             port,
             answers: "tcp",
             connection: "per-call",
-            rate: RATE,
+            rate,
             seconds: warm_s + seconds + 1,
             more: case.options.iter().map(|&word| word.to_owned()).collect(),
         })?;
@@ -146,17 +165,21 @@ fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), Str
             Ok(told) => told,
             // What a peer cannot do is no figure of it.
             Err(error) if server != Server::Signet => {
-                eprintln!("{} {}: not measured: {error}", case.name, server.name());
+                eprintln!(
+                    "{} {}: not measured: {error}",
+                    named(case.name, rate),
+                    server.name()
+                );
                 continue;
             }
-            Err(error) => return Err(format!("{}: {error}", case.name)),
+            Err(error) => return Err(format!("{}: {error}", named(case.name, rate))),
         };
-        let calls = RATE as f64 * elapsed_s * told.share_ok();
+        let calls = rate as f64 * elapsed_s * told.share_ok();
         let handshakes = (told.handshakes_full + told.handshakes_resumed).max(1) as f64;
         let resumed_percent = told.handshakes_resumed as f64 * 100.0 / handshakes;
         let mut figure = |what: &'static str, value: f64, load| {
             bench.record.add(Figure {
-                case: case.name.to_owned(),
+                case: named(case.name, rate),
                 server: server.name(),
                 what,
                 value,
@@ -175,32 +198,43 @@ fn round(bench: &mut Bench<'_>, server: Server, repeat: usize) -> Result<(), Str
 }
 
 /// What TLS adds to a call.
-fn added(bench: &Bench<'_>, case: &str) -> Option<f64> {
-    let of = |case| bench.record.median(case, Server::Signet.name(), WHAT);
+fn added(bench: &Bench<'_>, server: Server, case: &str, rate: u64) -> Option<f64> {
+    let of = |case| bench.record.median(&named(case, rate), server.name(), WHAT);
     Some(of(case)? - of(TCP)?)
 }
 
 fn bars(bench: &mut Bench<'_>) {
     for server in [Server::Kamailio, Server::Signet] {
-        for case in CASES.iter().filter(|case| case.kind.is_some()) {
-            let of = |case| bench.record.median(case, server.name(), WHAT);
-            if let (Some(tls), Some(tcp)) = (of(case.name), of(TCP)) {
-                bench.record.add(Figure {
-                    case: case.name.to_owned(),
-                    server: server.name(),
-                    what: "added_to_tcp_us",
-                    value: tls - tcp,
-                    repeat: 0,
-                    load: None,
-                });
+        for &rate in server.rates() {
+            for case in CASES.iter().filter(|case| case.kind.is_some()) {
+                if let Some(value) = added(bench, server, case.name, rate) {
+                    bench.record.add(Figure {
+                        case: named(case.name, rate),
+                        server: server.name(),
+                        what: "added_to_tcp_us",
+                        value,
+                        repeat: 0,
+                        load: None,
+                    });
+                }
             }
         }
     }
+    for rate in RATES {
+        bars_at(bench, rate);
+    }
+}
+
+fn bars_at(bench: &mut Bench<'_>, rate: u64) {
+    let tcp = named(TCP, rate);
     for (kind, limit) in [(Kind::Rsa2048, 1.3), (Kind::P256, 2.5)] {
         let case = format!("tls13-full-{}", kind.name());
         let raw_case = format!("raw-{}", kind.name());
         let raw = bench.record.median(&raw_case, "raw", RAW);
-        let ratio = added(bench, &case).zip(raw).map(|(added, raw)| added / raw);
+        let ratio = added(bench, Server::Signet, &case, rate)
+            .zip(raw)
+            .map(|(added, raw)| added / raw);
+        let case = named(&case, rate);
         bench.record.bar(
             (
                 &case,
@@ -208,22 +242,23 @@ fn bars(bench: &mut Bench<'_>) {
             ),
             ratio,
             (Relation::AtMost, limit),
-            &[&case, TCP],
+            &[&case, &tcp],
         );
     }
     for case in ["tls12-resumed-id", "tls12-resumed-ticket"] {
         let full = "tls12-full-rsa2048";
-        let ratio = added(bench, case)
-            .zip(added(bench, full))
+        let ratio = added(bench, Server::Signet, case, rate)
+            .zip(added(bench, Server::Signet, full, rate))
             .map(|(resumed, full)| resumed / full);
+        let (case, full) = (named(case, rate), named(full, rate));
         bench.record.bar(
             (
-                case,
+                &case,
                 "what TLS adds to a call over TCP, resumed over full with RSA-2048",
             ),
             ratio,
             (Relation::AtMost, 1.0 / 8.0),
-            &[case, full, TCP],
+            &[&case, &full, &tcp],
         );
     }
 }

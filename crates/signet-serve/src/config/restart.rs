@@ -104,11 +104,6 @@ impl Config {
             &old.full_waiting_max,
         );
         keep.one(
-            "tls.resumed_waiting_max",
-            &mut new.resumed_waiting_max,
-            &old.resumed_waiting_max,
-        );
-        keep.one(
             "tls.full_per_s_max",
             &mut new.full_per_s_max,
             &old.full_per_s_max,

@@ -342,7 +342,7 @@ pub struct Tls {
     /// ticket is good for.
     #[serde(deserialize_with = "within::<_, _, 60, 604_800>")]
     pub ticket_rotation_s: u64,
-    /// Threads that do handshakes.
+    /// Threads that compute for handshakes.
     #[serde(deserialize_with = "within::<_, _, 1, 64>")]
     pub handshake_threads: usize,
     /// Handshakes under way.
@@ -355,9 +355,6 @@ pub struct Tls {
     /// Clients that resume nothing, waiting for their turn.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub full_waiting_max: usize,
-    /// Clients that resume a session, waiting for their turn.
-    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
-    pub resumed_waiting_max: usize,
     /// Full handshakes with clients begun in a second; 0 for as many as the
     /// threads can do.
     #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
@@ -393,7 +390,6 @@ impl Default for Tls {
             handshakes_max: pool.handshakes_max,
             handshakes_per_source_max: pool.per_source_max,
             full_waiting_max: pool.full_queue_max,
-            resumed_waiting_max: pool.resumed_queue_max,
             full_per_s_max: pool.full_per_s_max,
             hello_timeout_ms: pool.hello_timeout_ms,
             handshake_timeout_ms: pool.timeout_ms,

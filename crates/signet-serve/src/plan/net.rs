@@ -67,7 +67,6 @@ pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
         handshakes_max: config.tls.handshakes_max,
         per_source_max: config.tls.handshakes_per_source_max,
         full_queue_max: config.tls.full_waiting_max,
-        resumed_queue_max: config.tls.resumed_waiting_max,
         full_per_s_max: config.tls.full_per_s_max,
         hello_timeout_ms: config.tls.hello_timeout_ms,
         timeout_ms: config.tls.handshake_timeout_ms,

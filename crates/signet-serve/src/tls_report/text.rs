@@ -199,11 +199,8 @@ fn refused_lines(text: &mut String, refused: &Refused) {
         return;
     }
     let told = format!(
-        "{}: {} too many of their source, {} too many full ones waiting, {} too many resumptions waiting",
-        refused.handshakes,
-        refused.too_many_of_source,
-        refused.too_many_full_waiting,
-        refused.too_many_resumed_waiting
+        "{}: {} too many of their source, {} too many full ones waiting",
+        refused.handshakes, refused.too_many_of_source, refused.too_many_full_waiting
     );
     text.push_str("handshakes not begun\n");
     line(text, "refused", &told);

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::ServerName;
@@ -40,6 +40,8 @@ pub(crate) struct Handshake {
     pub(crate) established: bool,
     /// Whether the peer said that it sends no more.
     pub(crate) peer_closed: bool,
+    /// Whether our signature costs little.
+    signs_quickly: bool,
     begun: Instant,
     queued_us: u64,
     cpu_ns: u64,
@@ -52,6 +54,18 @@ pub(crate) enum Side {
         tls: Arc<ClientTls>,
         name: ServerName<'static>,
     },
+}
+
+/// What a step costs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// No more than a message does: nothing is computed with a key that is not
+    /// shared.
+    Light,
+    /// As much as a few messages: an agreement, a signature on a short curve.
+    Middling,
+    /// More, or as much as the peer likes: RSA, a chain to be verified.
+    Heavy,
 }
 
 enum Ours {
@@ -78,6 +92,7 @@ impl Handshake {
             plaintext: Vec::new(),
             established: false,
             peer_closed: false,
+            signs_quickly: false,
             begun: Instant::now(),
             queued_us: 0,
             cpu_ns: 0,
@@ -94,25 +109,42 @@ impl Handshake {
         self.session.is_some()
     }
 
-    /// What a client's handshake will cost, by its ClientHello; `None` until
-    /// that is whole.
-    pub(crate) fn class(&self) -> Option<Class> {
-        match hello::read(&self.input) {
-            hello::Read::More => None,
-            hello::Read::Hello(hello) if self.resumes(&hello) => Some(Class::Resumed),
+    /// Whether a client's handshake resumes a session, by its ClientHello;
+    /// `None` until that is whole.
+    pub(crate) fn class(&mut self) -> Option<Class> {
+        let hello = match hello::read(&self.input) {
+            hello::Read::More => return None,
+            hello::Read::Hello(hello) => hello,
             // What may be a ClientHello costs as one.
-            hello::Read::Hello(_) | hello::Read::Other => Some(Class::Full),
+            hello::Read::Other => return Some(Class::Full),
+        };
+        if self.resumes(&hello) {
+            return Some(Class::Resumed);
         }
+        self.signs_quickly = matches!(&self.side, Ours::Server(side) if side.signs_quickly(&hello));
+        Some(Class::Full)
     }
 
-    /// Whether the next step, of a handshake that was begun, computes nothing
-    /// with a key that is not shared.
-    pub(crate) fn is_light(&self) -> bool {
-        let (Ours::Server(side), Some(session)) = (&self.side, &self.session) else {
-            return false;
+    /// What the next step costs, the first one of this class.
+    pub(crate) fn weight(&self, class: Option<Class>) -> Weight {
+        let Ours::Server(side) = &self.side else {
+            return Weight::Heavy;
         };
-        let version = session.negotiated().map(|(version, ..)| version);
-        session.is_resumed() || (version == Some(TlsVersion::V13) && side.gate.verifier.is_none())
+        let verifies = side.gate.verifier.is_some();
+        let is_light = match (&self.session, class) {
+            (None, class) => class == Some(Class::Resumed),
+            (Some(session), _) => {
+                let version = session.negotiated().map(|(version, ..)| version);
+                session.is_resumed() || (version == Some(TlsVersion::V13) && !verifies)
+            }
+        };
+        if is_light {
+            Weight::Light
+        } else if self.signs_quickly && (self.session.is_none() || !verifies) {
+            Weight::Middling
+        } else {
+            Weight::Heavy
+        }
     }
 
     /// Whether a stored session was not taken because of its certificate.
@@ -121,16 +153,34 @@ impl Handshake {
     }
 
     /// Takes what came, as far as it goes; gives also what that took of the
-    /// processor, in nanoseconds.
+    /// processor, in nanoseconds, by the thread's own clock.
     pub(crate) fn step(&mut self) -> (Result<(), HandshakeError>, u64) {
-        let before = thread_cpu_time().unwrap_or_default();
+        let now = || thread_cpu_time().unwrap_or_default();
+        let before = now();
+        let result = self.take();
+        (result, self.spent(now().saturating_sub(before)))
+    }
+
+    /// The same by the clock on the wall, which is read without a system call.
+    /// For steps so short that the kernel hardly ever takes the processor away
+    /// meanwhile.
+    pub(crate) fn short_step(&mut self) -> (Result<(), HandshakeError>, u64) {
+        let before = Instant::now();
+        let result = self.take();
+        (result, self.spent(before.elapsed()))
+    }
+
+    fn take(&mut self) -> Result<(), HandshakeError> {
         let mut context = std::mem::take(&mut self.context);
         let result = context.within(|| self.advance());
         self.context = context;
-        let after = thread_cpu_time().unwrap_or_default();
-        let cpu_ns = u64::try_from(after.saturating_sub(before).as_nanos()).unwrap_or(0);
+        result
+    }
+
+    fn spent(&mut self, time: Duration) -> u64 {
+        let cpu_ns = u64::try_from(time.as_nanos()).unwrap_or(0);
         self.cpu_ns += cpu_ns;
-        (result, cpu_ns)
+        cpu_ns
     }
 
     /// An error, with what the handshake took until then.
@@ -279,7 +329,7 @@ impl Handshake {
     }
 }
 
-fn micros(time: std::time::Duration) -> u64 {
+fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 

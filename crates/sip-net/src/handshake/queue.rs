@@ -8,22 +8,17 @@ use std::time::{Duration, Instant};
 
 use sip_msg::ConnId;
 
-use super::{Class, Figures, Handshake, HandshakeConfig};
+use super::{Figures, Handshake, HandshakeConfig};
 use crate::tls::HandshakeError;
 use crate::waker::Waker;
-
-/// Resumptions that have their turn before a full handshake has, while both
-/// wait. Some full ones are among them however many resume, since a session
-/// can be resumed by whoever recorded it.
-const RESUMED_MAX: usize = 8;
 
 /// A step to be done, and where its result goes.
 pub(crate) struct Step {
     pub(crate) conn: ConnId,
     pub(crate) handshake: Box<Handshake>,
-    /// What it waits for: the turn of a client's handshake; `None` for one
-    /// that had its turn.
-    pub(crate) class: Option<Class>,
+    /// Whether it waits for the turn of a client's full handshake, which has
+    /// not had it.
+    pub(crate) is_first: bool,
     pub(crate) reply: Sender<Handshaken>,
     pub(crate) waker: Waker,
 }
@@ -39,23 +34,21 @@ pub(crate) struct Handshaken {
 /// in the queue, unless a thread has it already.
 pub(crate) struct Away {
     ticket: Arc<AtomicU8>,
-    class: Option<Class>,
+    is_first: bool,
     figures: Arc<Figures>,
 }
 
 impl Away {
     /// Whether it waits for the turn of its handshake.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.class.is_some() && self.ticket.load(Ordering::Acquire) == WAITING
+        self.is_first && self.ticket.load(Ordering::Acquire) == WAITING
     }
 }
 
 impl Drop for Away {
     fn drop(&mut self) {
-        if change(&self.ticket, GONE)
-            && let Some(class) = self.class
-        {
-            Figures::of(&self.figures.waiting, class).fetch_sub(1, Ordering::Relaxed);
+        if change(&self.ticket, GONE) && self.is_first {
+            self.figures.full_waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -78,18 +71,14 @@ pub(super) struct Queue {
     come: Condvar,
     figures: Arc<Figures>,
     full_max: usize,
-    resumed_max: usize,
 }
 
 struct Waiting {
     /// Of handshakes that had their turn: the sooner they are done the sooner
     /// their places are free.
     begun: Line,
-    resumed: Line,
-    full: Line,
+    first: Line,
     pace: Pace,
-    /// Resumptions since the last full handshake.
-    resumed_since: usize,
     closed: bool,
 }
 
@@ -107,42 +96,39 @@ impl Queue {
         Self {
             waiting: Mutex::new(Waiting {
                 begun: Line::new(),
-                resumed: Line::new(),
-                full: Line::new(),
+                first: Line::new(),
                 pace: Pace::new(config.full_per_s_max),
-                resumed_since: 0,
                 closed: false,
             }),
             come: Condvar::new(),
             figures,
             full_max: config.full_queue_max,
-            resumed_max: config.resumed_queue_max,
         }
     }
 
     pub(super) fn push(&self, step: Step) -> Result<Away, Step> {
-        let class = step.class;
-        let max = match class {
-            Some(Class::Full) => self.full_max,
-            Some(Class::Resumed) => self.resumed_max,
-            None => usize::MAX,
-        };
-        if let Some(class) = class {
-            let waiting = Figures::of(&self.figures.waiting, class);
+        let is_first = step.is_first;
+        let max = if is_first { self.full_max } else { usize::MAX };
+        if is_first {
+            let waiting = &self.figures.full_waiting;
             if waiting.fetch_add(1, Ordering::Relaxed) >= max as u64 {
                 waiting.fetch_sub(1, Ordering::Relaxed);
-                Figures::of(&self.figures.refused, class).fetch_add(1, Ordering::Relaxed);
+                self.figures.refused_full.fetch_add(1, Ordering::Relaxed);
                 return Err(step);
             }
         }
         let ticket = Arc::new(AtomicU8::new(WAITING));
         let away = Away {
             ticket: Arc::clone(&ticket),
-            class,
+            is_first,
             figures: Arc::clone(&self.figures),
         };
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = waiting.line(class);
+        let line = if is_first {
+            &mut waiting.first
+        } else {
+            &mut waiting.begun
+        };
         // Those that went away while they waited left their places behind,
         // but no more of them than there may be others.
         if line.len() > max.saturating_mul(2).saturating_add(64) {
@@ -211,14 +197,6 @@ impl Queue {
 }
 
 impl Waiting {
-    fn line(&mut self, class: Option<Class>) -> &mut Line {
-        match class {
-            None => &mut self.begun,
-            Some(Class::Resumed) => &mut self.resumed,
-            Some(Class::Full) => &mut self.full,
-        }
-    }
-
     /// Whose turn it is.
     fn turn(&mut self, now: Instant, figures: &Figures) -> Turn {
         if self.closed {
@@ -228,26 +206,15 @@ impl Waiting {
             return Turn::Do(Box::new(step));
         }
         let pause = self.pace.wait(now);
-        let full_first =
-            self.resumed_since >= RESUMED_MAX && pause.is_zero() && !self.full.is_empty();
-        if !full_first && let Some(step) = take(&mut self.resumed) {
-            self.resumed_since += 1;
-            begin(figures, Class::Resumed);
-            return Turn::Do(Box::new(step));
-        }
-        self.resumed_since = 0;
         if pause.is_zero()
-            && let Some(step) = take(&mut self.full)
+            && let Some(step) = take(&mut self.first)
         {
             self.pace.take(now);
-            begin(figures, Class::Full);
+            figures.full_waiting.fetch_sub(1, Ordering::Relaxed);
+            figures.full_begun.fetch_add(1, Ordering::Relaxed);
             return Turn::Do(Box::new(step));
         }
-        if let Some(step) = take(&mut self.resumed) {
-            begin(figures, Class::Resumed);
-            return Turn::Do(Box::new(step));
-        }
-        Turn::Wait((!self.full.is_empty()).then_some(pause))
+        Turn::Wait((!self.first.is_empty()).then_some(pause))
     }
 }
 
@@ -260,11 +227,6 @@ fn take(line: &mut Line) -> Option<Step> {
         }
     }
     None
-}
-
-fn begin(figures: &Figures, class: Class) {
-    Figures::of(&figures.waiting, class).fetch_sub(1, Ordering::Relaxed);
-    Figures::of(&figures.begun, class).fetch_add(1, Ordering::Relaxed);
 }
 
 /// How fast full handshakes are begun.

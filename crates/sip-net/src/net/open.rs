@@ -173,7 +173,11 @@ impl Net {
                 self.owed.push_back(Owed::Accepted(conn.flow));
             }
         }
-        let result = conn.flush(&mut self.shared);
+        let result = if conn.is_to_be_flushed() {
+            conn.flush(&mut self.shared)
+        } else {
+            Ok(())
+        };
         let result = if conn.close_when_open && result.is_ok() {
             conn.begin_to_close(CloseReason::Asked, &mut self.shared)
         } else {

@@ -16,9 +16,9 @@ use super::send::mark_dirty;
 use super::turn::Ready;
 use super::{FIRST_CONN, Net, Owed};
 use crate::conns::{self, source};
-use crate::handshake::{Away, Class, Handshake, Place, Side, Step};
+use crate::handshake::{Away, Handshake, Place, Side, Step, Weight};
 use crate::stream::Conn;
-use crate::tls::{ClientTls, ServerTls};
+use crate::tls::{ClientTls, ServerTls, TlsVersion};
 use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, clock};
 
 /// What the handshakes of one turn may cost a worker, in resumptions. What
@@ -26,6 +26,8 @@ use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEv
 const TURN_COST: u32 = 32;
 /// What a full handshake costs, in resumptions, where the worker does it.
 const FULL_COST: u32 = 4;
+/// Room for what a handshake writes at a time, a chain of usual length in it.
+const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
 
@@ -166,6 +168,9 @@ impl Net {
             && !std::mem::replace(&mut pending.ripe, true)
         {
             self.ripe.push_back(id);
+            if let Some(pool) = &self.shared.config.handshakes {
+                pool.count_unread();
+            }
         }
     }
 
@@ -174,6 +179,9 @@ impl Net {
         while self.shared.turn_cost < TURN_COST
             && let Some(id) = self.ripe.pop_front()
         {
+            if let Some(pool) = &self.shared.config.handshakes {
+                pool.count_read();
+            }
             if let Some(pending) = self.pending(id) {
                 pending.ripe = false;
                 self.read_handshake(id, on_event);
@@ -287,18 +295,29 @@ impl Net {
             conn.deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
             Some(class)
         };
-        let light = match class {
-            Some(Class::Resumed) => self.shared.turn_cost < TURN_COST,
-            Some(Class::Full) => false,
-            None => handshake.is_light(),
+        let weight = handshake.weight(class);
+        let has_room = self.shared.turn_cost < TURN_COST;
+        let does_it = match weight {
+            Weight::Light => true,
+            Weight::Middling => has_room && !pool.must_wait() && self.share.is_left(now_ms),
+            Weight::Heavy => false,
         };
-        if light || pool.is_without_threads() {
+        if does_it || pool.is_without_threads() {
             if let Some(class) = class {
                 handshake.have_turn();
                 pool.count_begun(class);
             }
-            self.shared.turn_cost += if light { 1 } else { FULL_COST };
-            let (result, cpu_ns) = handshake.step();
+            if handshake.output.capacity() == 0 {
+                handshake.output = self.shared.buffers.take();
+                handshake.output.reserve(FLIGHT_BYTES);
+            }
+            let (result, cpu_ns) = handshake.short_step();
+            self.shared.turn_cost += if weight == Weight::Light {
+                1
+            } else {
+                self.share.spend(cpu_ns);
+                FULL_COST
+            };
             pool.count_cpu(cpu_ns);
             pending.handshake = Some(handshake);
             return self.take_step(id, result, on_event);
@@ -306,7 +325,7 @@ impl Net {
         let step = Step {
             conn: id,
             handshake,
-            class,
+            is_first: class.is_some(),
             reply: self.handshakes.clone(),
             waker: self.waker.clone(),
         };
@@ -344,7 +363,15 @@ impl Net {
             conn.handshake = Some(pending);
             return Stand::Away;
         };
-        let written = conn.write_out(&mut handshake.output);
+        // The last flight goes out with the first message, if there is one.
+        let written = if result.is_ok() && handshake.established {
+            Ok(())
+        } else {
+            conn.write_out(&mut handshake.output)
+        };
+        if handshake.output.is_empty() {
+            self.shared.buffers.give_back(&mut handshake.output);
+        }
         let error = match (result, written) {
             (Err(error), _) => {
                 say_farewell(conn, &mut self.shared.scratch);
@@ -413,14 +440,19 @@ impl Net {
             self.recheck.secured(id, &info, self.shared.now_ms);
             self.owed.push_back(Owed::Verified(conn.flow, peer));
         }
+        // In TLS 1.3 a server's last flight holds only tickets.
+        let may_wait = !conn.opened && info.version == TlsVersion::V13;
         let (sealed, unsent) = (handshake.input, handshake.output);
         conn.secure(session, info, sealed, unsent, &mut self.shared);
+        if may_wait {
+            conn.hold(&self.shared);
+        }
         self.handle_open(id);
         self.tell(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
             let parting = conn.is_parting;
-            if conn.unsent_bytes() > 0 {
+            if conn.is_to_be_flushed() {
                 mark_dirty(conn, &mut self.dirty);
             }
             if parting {

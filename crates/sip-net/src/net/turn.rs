@@ -140,7 +140,7 @@ impl Net {
                     if more && !std::mem::replace(&mut conn.again, true) {
                         self.again.push(ready.token);
                     }
-                    if conn.unsent_bytes() > 0 {
+                    if conn.is_to_be_flushed() {
                         mark_dirty(conn, &mut self.dirty);
                     }
                     if conn.usefulness.has_moved {
@@ -180,7 +180,7 @@ impl Net {
                         }
                         Some(CloseReason::Idle) if conn.state == State::Open => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
-                        None if conn.unsent_bytes() > 0 => mark_dirty(conn, &mut self.dirty),
+                        None if conn.is_to_be_flushed() => mark_dirty(conn, &mut self.dirty),
                         None => {}
                     }
                 }

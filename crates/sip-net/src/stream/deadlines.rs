@@ -17,6 +17,11 @@ impl Conn {
             self.arm(shared);
             return None;
         }
+        if self.held_until_ms <= shared.now_ms {
+            self.held_until_ms = u64::MAX;
+            self.arm(shared);
+            return None;
+        }
         Some(match self.state {
             State::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
             State::Connecting => CloseReason::ConnectTimeout,
@@ -61,6 +66,9 @@ impl Conn {
         let message = self.begun_ms.map_or(u64::MAX, |begun| {
             begun.saturating_add(config.message_timeout_ms)
         });
-        idle.min(message).min(ping).min(self.ends_ms)
+        idle.min(message)
+            .min(ping)
+            .min(self.ends_ms)
+            .min(self.held_until_ms)
     }
 }

@@ -127,7 +127,10 @@ impl Conn {
         let result = session.receive(input, &mut output, &mut |data| {
             self.take_data(data, shared, on_event)
         });
-        shared.queued_bytes += output.len() - before;
+        if output.len() > before {
+            shared.queued_bytes += output.len() - before;
+            self.held_until_ms = u64::MAX;
+        }
         self.wire = output;
         self.session = Some(session);
         match result {

@@ -1,7 +1,10 @@
-//! A ClientHello read for what it offers to resume, before anything is
-//! computed for it (RFC 5246 7.4.1.2, RFC 8446 4.1.2).
+//! A ClientHello read for what it will cost, before anything is computed for
+//! it (RFC 5246 7.4.1.2, RFC 8446 4.1.2).
 
-/// What a ClientHello offers to resume. Empty where it offers nothing.
+use rustls::SignatureScheme;
+
+/// What a ClientHello offers to resume, and which signature it asks for. Empty
+/// where it says nothing.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hello<'a> {
     /// The session id; in TLS 1.3 it means nothing.
@@ -11,6 +14,10 @@ pub(crate) struct Hello<'a> {
     /// The identities of the pre-shared keys, one after the other, each with
     /// its length before it and its age behind it (RFC 8446 4.2.11).
     psks: &'a [u8],
+    /// The host's name (RFC 6066 3).
+    pub(crate) server_name: &'a [u8],
+    /// The signatures that it verifies, two bytes each (RFC 8446 4.2.3).
+    schemes: &'a [u8],
 }
 
 /// What the beginning of a connection is.
@@ -26,6 +33,8 @@ pub(crate) enum Read<'a> {
 
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
+const SERVER_NAME: u16 = 0;
+const SIGNATURE_ALGORITHMS: u16 = 13;
 const SESSION_TICKET: u16 = 35;
 const PRE_SHARED_KEY: u16 = 41;
 /// RFC 8446 5.1: "The length MUST NOT exceed 2^14 bytes."
@@ -74,16 +83,34 @@ fn hello(record: &[u8]) -> Option<Hello<'_>> {
     while !extensions.0.is_empty() {
         let kind = extensions.number(2)?;
         let data = extensions.vector(2)?;
-        if kind == usize::from(SESSION_TICKET) {
-            hello.ticket = data;
-        } else if kind == usize::from(PRE_SHARED_KEY) {
-            hello.psks = Cursor(data).vector(2)?;
+        match u16::try_from(kind) {
+            Ok(SERVER_NAME) => hello.server_name = host_name(data).unwrap_or_default(),
+            Ok(SIGNATURE_ALGORITHMS) => hello.schemes = Cursor(data).vector(2)?,
+            Ok(SESSION_TICKET) => hello.ticket = data,
+            Ok(PRE_SHARED_KEY) => hello.psks = Cursor(data).vector(2)?,
+            _ => {}
         }
     }
     Some(hello)
 }
 
+/// The first name of a list, if it is that of a host.
+fn host_name(data: &[u8]) -> Option<&[u8]> {
+    let mut names = Cursor(Cursor(data).vector(2)?);
+    let kind = names.number(1)?;
+    let name = names.vector(2)?;
+    (kind == 0).then_some(name)
+}
+
 impl<'a> Hello<'a> {
+    /// The signatures that the client verifies.
+    pub(crate) fn schemes(&self) -> impl Iterator<Item = SignatureScheme> + use<'a> {
+        let (pairs, _) = self.schemes.as_chunks();
+        pairs
+            .iter()
+            .map(|scheme| SignatureScheme::from(u16::from_be_bytes(*scheme)))
+    }
+
     /// The identities of the pre-shared keys.
     pub(crate) fn psks(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut at = Cursor(self.psks);
@@ -168,7 +195,8 @@ mod tests {
         let bytes = record(
             b"id",
             &[
-                (0, vec![1, 2, 3]),
+                (0, b"\0\x07\0\0\x04name".to_vec()),
+                (13, vec![0, 4, 4, 3, 8, 7]),
                 (35, b"ticket".to_vec()),
                 (41, psk(&[b"one", b"two"])),
             ],
@@ -181,6 +209,12 @@ mod tests {
             (&b"id"[..], &b"ticket"[..])
         );
         assert!(hello.psks().eq([&b"one"[..], b"two"]));
+        assert_eq!(hello.server_name, b"name");
+        let schemes = [
+            SignatureScheme::ECDSA_NISTP256_SHA256,
+            SignatureScheme::ED25519,
+        ];
+        assert!(hello.schemes().eq(schemes));
         let nothing = record(b"", &[]);
         assert_eq!(read(&nothing), Read::Hello(Hello::default()));
     }

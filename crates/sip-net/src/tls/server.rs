@@ -1,21 +1,17 @@
 //! The connections that we accept: who we are, what we take, whom we believe.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use aws_lc_rs::digest;
 use rustls::ServerConfig;
-use rustls::server::{
-    ClientHello, NoServerSessionStorage, ProducesTickets, ResolvesServerCert,
-    UnbufferedServerConnection,
-};
-use rustls::sign::CertifiedKey;
-use webpki::EndEntityCert;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, UnbufferedServerConnection};
 
 use super::algorithms::{Algorithms, TlsVersion};
+use super::certificates::Certificates;
 use super::client::owned;
 use super::engine::TlsEngine;
+use super::hello::Hello;
 #[cfg(feature = "legacy-tls")]
 use super::legacy::{LegacyResumption, LegacyServer, Pair};
 use super::server_sessions::{Gate, SessionCache, Sessions, Ticketer};
@@ -274,6 +270,7 @@ impl ServerTls {
 /// What a handshake of a listener is made from.
 pub(crate) struct ServerSide {
     pub(crate) config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) ticketer: Option<Arc<Ticketer>>,
     pub(crate) sessions: Option<Arc<Sessions>>,
@@ -284,7 +281,7 @@ pub(crate) struct ServerSide {
 
 impl ServerSide {
     fn new(settings: &ServerTlsConfig, before: Option<&Self>) -> Result<Self, TlsError> {
-        if settings.certificates.all.is_empty() {
+        if settings.certificates.is_empty() {
             return Err(TlsError::new(
                 None,
                 "a tls listener needs at least one certificate",
@@ -360,7 +357,8 @@ impl ServerSide {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        let mut config = builder.with_cert_resolver(Arc::new(settings.certificates.clone()));
+        let certificates = Arc::new(settings.certificates.clone());
+        let mut config = builder.with_cert_resolver(Arc::<Certificates>::clone(&certificates));
         // The order of the configuration counts, not that of the client.
         config.ignore_client_order = true;
         match &ticketer {
@@ -379,6 +377,7 @@ impl ServerSide {
         };
         Ok(Self {
             config: Arc::new(config),
+            certificates,
             gate,
             ticketer,
             sessions,
@@ -395,6 +394,15 @@ impl ServerSide {
         }
         let conn = UnbufferedServerConnection::new(Arc::clone(&self.config))?;
         Ok(Session::Server(Box::new(conn)))
+    }
+
+    /// Whether the signature for this client costs little.
+    pub(crate) fn signs_quickly(&self, hello: &Hello<'_>) -> bool {
+        #[cfg(feature = "legacy-tls")]
+        if self.legacy.is_some() {
+            return false;
+        }
+        self.certificates.signs_quickly(hello)
     }
 }
 
@@ -421,55 +429,6 @@ impl ServerTlsConfig {
             self = self.pair_pem(chain, key)?;
         }
         Ok(self)
-    }
-}
-
-/// Certificates by the names in them.
-#[derive(Clone, Debug, Default)]
-struct Certificates {
-    all: Vec<Arc<CertifiedKey>>,
-    /// Places in `all`: one name may have certificates of several kinds.
-    by_name: HashMap<String, Vec<usize>>,
-}
-
-impl Certificates {
-    fn add(&mut self, pair: Arc<CertifiedKey>, file: Option<&Path>) -> Result<(), TlsError> {
-        let leaf = pair
-            .end_entity_cert()
-            .map_err(|error| TlsError::new(file, error.to_string()))?;
-        let names: Vec<String> = EndEntityCert::try_from(leaf)
-            .map_err(|error| {
-                TlsError::new(file, format!("no certificate that can be read: {error}"))
-            })?
-            .valid_dns_names()
-            .map(str::to_ascii_lowercase)
-            .collect();
-        for name in names {
-            self.by_name.entry(name).or_default().push(self.all.len());
-        }
-        self.all.push(pair);
-        Ok(())
-    }
-}
-
-impl ResolvesServerCert for Certificates {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        let fits =
-            |key: &&Arc<CertifiedKey>| key.key.choose_scheme(hello.signature_schemes()).is_some();
-        let named = hello
-            .server_name()
-            .and_then(|name| self.by_name.get(&name.to_ascii_lowercase()));
-        let mut named = named
-            .into_iter()
-            .flatten()
-            .filter_map(|place| self.all.get(*place));
-        named
-            .find(fits)
-            .or_else(|| self.all.iter().find(fits))
-            // With one that does not fit the library finds nothing in common
-            // and says so; with none it would say that access is denied.
-            .or_else(|| self.all.first())
-            .cloned()
     }
 }
 

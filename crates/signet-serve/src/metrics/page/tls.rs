@@ -38,38 +38,39 @@ pub(super) fn pool(page: &mut Page, sources: &Sources) {
             handshakes.refused_source,
         ),
         (
+            "signet_tls_full_begun_total",
+            "Full TLS handshakes with clients that had their turn.",
+            handshakes.full_begun,
+        ),
+        (
+            "signet_tls_full_on_workers_total",
+            "Of these, handshakes that workers began themselves.",
+            handshakes.full_on_workers,
+        ),
+        (
             "signet_tls_refused_full_total",
             "TLS handshakes refused, because too many full ones waited.",
             handshakes.refused_full,
-        ),
-        (
-            "signet_tls_refused_resumed_total",
-            "TLS handshakes refused, because too many resumptions waited.",
-            handshakes.refused_resumed,
         ),
     ] {
         page.counter(name, help, value);
     }
     page.gauge(
         "signet_tls_full_waiting",
-        "Clients waiting for the turn of their full TLS handshake.",
+        "Clients whose full TLS handshake waits for a thread.",
         handshakes.full_waiting,
     );
     page.gauge(
-        "signet_tls_resumed_waiting",
-        "Clients waiting for the turn of their TLS resumption.",
-        handshakes.resumed_waiting,
+        "signet_tls_unread",
+        "Sockets with TLS handshakes that the turns of workers had no room for.",
+        handshakes.unread,
     );
     page.head(
-        "signet_tls_threads_cpu_seconds_total",
-        "CPU time of the threads that do TLS handshakes.",
+        "signet_tls_cpu_seconds_total",
+        "CPU time of TLS handshakes, on workers and on threads.",
         "counter",
     );
-    page.sample_us(
-        "signet_tls_threads_cpu_seconds_total",
-        &[],
-        handshakes.cpu_us,
-    );
+    page.sample_us("signet_tls_cpu_seconds_total", &[], handshakes.cpu_us);
 }
 
 pub(super) fn shown(page: &mut Page, shown: &ShownTls) {

@@ -1,0 +1,258 @@
+//! Who computes for a handshake, and when its last flight leaves.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Bench, any_port, message, request};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use sip_msg::Target;
+use sip_net::testing::{KeyKind, TestCa};
+use sip_net::{
+    ClientAuth, HandshakeConfig, HandshakeCounters, HandshakePool, ListenerConfig, NetConfig,
+    ServerTlsConfig, TlsVersion,
+};
+
+/// A server and the threads that may compute for it.
+struct Server {
+    bench: Bench,
+    pool: HandshakePool,
+}
+
+impl Server {
+    fn new(kinds: &[KeyKind], auth: ClientAuth, handshakes: HandshakeConfig) -> Self {
+        let ca = TestCa::new();
+        let mut tls = ServerTlsConfig::new().client_auth(auth);
+        if auth != ClientAuth::Off {
+            tls = tls.client_roots_pem(&[ca.root_pem().as_bytes()]).unwrap();
+        }
+        for kind in kinds {
+            let (chain, key) = ca.issue_with(&["example.com"], *kind);
+            tls = tls.pair_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+        }
+        let pool = HandshakePool::start(handshakes).unwrap();
+        let config = NetConfig {
+            handshakes: Some(pool.clone()),
+            ..NetConfig::default()
+        };
+        let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::new(tls.build().unwrap()));
+        Self {
+            bench: Bench::new(&[listener], config),
+            pool,
+        }
+    }
+
+    fn until(&mut self, done: impl Fn(HandshakeCounters) -> bool) -> HandshakeCounters {
+        let patience = Instant::now();
+        loop {
+            let now = self.pool.counters();
+            if done(now) {
+                return now;
+            }
+            assert!(patience.elapsed() < Duration::from_secs(30), "{now:?}");
+            self.bench.turn();
+        }
+    }
+}
+
+/// Believes every server, and verifies signatures by these schemes only.
+#[derive(Debug)]
+struct Verifies(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Verifies {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+const SCHEMES: [SignatureScheme; 3] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+];
+
+fn client(schemes: &[SignatureScheme], version: TlsVersion) -> ClientConnection {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let version = match version {
+        TlsVersion::V12 => &rustls::version::TLS12,
+        TlsVersion::V13 => &rustls::version::TLS13,
+    };
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifies(schemes.to_vec())))
+        .with_no_client_auth();
+    ClientConnection::new(Arc::new(config), "example.com".try_into().unwrap()).unwrap()
+}
+
+/// A client that said hello and waits.
+fn begin(addr: SocketAddr, mut tls: ClientConnection) -> (TcpStream, ClientConnection) {
+    let mut socket = TcpStream::connect(addr).unwrap();
+    while tls.wants_write() {
+        tls.write_tls(&mut socket).unwrap();
+    }
+    (socket, tls)
+}
+
+/// Ends the handshake from another thread while the server turns.
+fn complete(
+    server: &mut Server,
+    begun: (TcpStream, ClientConnection),
+) -> (TcpStream, ClientConnection) {
+    let (mut socket, mut tls) = begun;
+    let thread = std::thread::spawn(move || {
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).unwrap();
+        }
+        (socket, tls)
+    });
+    while !thread.is_finished() {
+        server.bench.turn();
+    }
+    thread.join().unwrap()
+}
+
+#[test]
+fn a_worker_signs_itself_what_is_signed_quickly() {
+    let rsa_only = &SCHEMES[2..];
+    for (kinds, schemes, on_worker) in [
+        (&[KeyKind::P256][..], &SCHEMES[..], true),
+        (&[KeyKind::Ed25519], &SCHEMES, true),
+        (&[KeyKind::Rsa2048], &SCHEMES, false),
+        (&[KeyKind::P256, KeyKind::Rsa2048], &SCHEMES, true),
+        (&[KeyKind::P256, KeyKind::Rsa2048], rsa_only, false),
+        (&[KeyKind::Rsa2048, KeyKind::P256], &SCHEMES, false),
+    ] {
+        for version in TlsVersion::ALL {
+            let mut server = Server::new(kinds, ClientAuth::Off, HandshakeConfig::default());
+            let begun = begin(server.bench.addr(), client(schemes, version));
+            complete(&mut server, begun);
+            let now = server.until(|now| now.done == 1);
+            assert_eq!(
+                (now.full_begun, now.full_on_workers),
+                (1, u64::from(on_worker)),
+                "{kinds:?} {version:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_flood_takes_no_more_of_a_worker_than_its_share() {
+    // One thread, and more handshakes at once than a worker's share pays for.
+    let mut server = Server::new(
+        &[KeyKind::P256],
+        ClientAuth::Off,
+        HandshakeConfig::default(),
+    );
+    let addr = server.bench.addr();
+    let flood: Vec<_> = (0..400)
+        .map(|_| begin(addr, client(&SCHEMES, TlsVersion::V13)))
+        .collect();
+    let now = server.until(|now| now.full_begun == 400);
+    assert!(
+        (1..400).contains(&now.full_on_workers),
+        "{} of 400 on the worker",
+        now.full_on_workers
+    );
+    for begun in flood {
+        complete(&mut server, begun);
+    }
+    let now = server.until(|now| now.done == 400);
+    assert_eq!((now.refused, now.full_waiting, now.unread), (0, 0, 0));
+}
+
+#[test]
+fn paced_handshakes_are_left_to_the_thread_that_counts_them() {
+    let config = HandshakeConfig {
+        full_per_s_max: 1_000,
+        ..HandshakeConfig::default()
+    };
+    let mut server = Server::new(&[KeyKind::P256], ClientAuth::Off, config);
+    let begun = begin(server.bench.addr(), client(&SCHEMES, TlsVersion::V13));
+    complete(&mut server, begun);
+    let now = server.until(|now| now.done == 1);
+    assert_eq!((now.full_begun, now.full_on_workers), (1, 0));
+}
+
+#[test]
+fn tickets_leave_with_the_first_data_and_soon_without_any() {
+    let mut server = Server::new(
+        &[KeyKind::P256],
+        ClientAuth::Off,
+        HandshakeConfig::default(),
+    );
+    let addr = server.bench.addr();
+    let (mut socket, mut tls) =
+        complete(&mut server, begin(addr, client(&SCHEMES, TlsVersion::V13)));
+    tls.writer().write_all(&request("x")).unwrap();
+    while tls.wants_write() {
+        tls.write_tls(&mut socket).unwrap();
+    }
+    let (flow, _) = server.bench.until(message);
+    server
+        .bench
+        .net
+        .send(&Target::back(&flow), &request("y"), 0);
+    server.bench.net.flush();
+    // One write on their side: one read has all of it.
+    let mut heard = vec![0; 16_384];
+    let len = socket.read(&mut heard).unwrap();
+    tls.read_tls(&mut &heard[..len]).unwrap();
+    let state = tls.process_new_packets().unwrap();
+    assert_eq!(tls.tls13_tickets_received(), 2);
+    assert_eq!(state.plaintext_bytes_to_read(), request("y").len());
+
+    // Who says nothing and hears nothing gets them too.
+    let (mut socket, mut tls) =
+        complete(&mut server, begin(addr, client(&SCHEMES, TlsVersion::V13)));
+    let thread = std::thread::spawn(move || {
+        while tls.tls13_tickets_received() < 2 {
+            assert_ne!(tls.read_tls(&mut socket).unwrap(), 0);
+            tls.process_new_packets().unwrap();
+        }
+    });
+    let patience = Instant::now();
+    while !thread.is_finished() {
+        assert!(patience.elapsed() < Duration::from_secs(30));
+        server.bench.turn();
+    }
+    thread.join().unwrap();
+    assert!(!server.bench.net.has_unsent());
+}
