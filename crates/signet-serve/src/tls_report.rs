@@ -13,10 +13,9 @@ use sip_net::{
 };
 
 pub(crate) use shown::{
-    ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing, ShownSecret, ShownTickets,
+    ListenerTls, ShownCalled, ShownCertificate, ShownCrl, ShownOutgoing, ShownSecret, ShownTickets,
 };
 
-use crate::config::ClientCertificates;
 use figures::{Connections, Handshakes};
 
 /// What there is to tell of.
@@ -92,11 +91,19 @@ struct Certificate {
 #[derive(Serialize)]
 struct Clients {
     certificates: &'static str,
+    /// Networks whose clients are asked otherwise.
+    of: Vec<ClientsOf>,
     /// Empty for the data folder's own authority.
     roots: Vec<String>,
     key_usage: String,
     revocation: String,
     crls: Vec<Crl>,
+}
+
+#[derive(Serialize)]
+struct ClientsOf {
+    network: String,
+    certificates: &'static str,
 }
 
 #[derive(Serialize)]
@@ -124,6 +131,9 @@ struct Outgoing {
     crls: Vec<Crl>,
     #[serde(skip_serializing_if = "Option::is_none")]
     identity: Option<Certificate>,
+    /// The names with settings of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    called: Vec<Called>,
     #[serde(skip_serializing_if = "Option::is_none")]
     handshakes: Option<Handshakes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -131,6 +141,27 @@ struct Outgoing {
     /// Peers with which the next connection could resume.
     #[serde(skip_serializing_if = "Option::is_none")]
     sessions: Option<usize>,
+}
+
+/// Names that are called otherwise. What is not there is as for all.
+#[derive(Serialize)]
+struct Called {
+    names: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expect: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trust: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    crls: Vec<Crl>,
+    /// `null` where nothing is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<Option<Certificate>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    versions: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suites: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<String>>,
 }
 
 #[derive(Serialize)]
@@ -184,6 +215,11 @@ impl Report {
         }
         warnings.extend(outgoing.identity.iter().filter_map(Certificate::told));
         warnings.extend(outgoing.crls.iter().filter_map(Crl::told));
+        for called in &outgoing.called {
+            let identity = called.identity.iter().flatten();
+            warnings.extend(identity.filter_map(Certificate::told));
+            warnings.extend(called.crls.iter().filter_map(Crl::told));
+        }
         let tickets = facts.tickets;
         if let Some(trouble) = &tickets.trouble {
             warnings.push(format!(
@@ -248,11 +284,13 @@ impl Listener {
                 owned(&security.groups)
             },
             clients: Clients {
-                certificates: match security.client_certificates {
-                    ClientCertificates::Off => "off",
-                    ClientCertificates::Optional => "optional",
-                    ClientCertificates::Required => "required",
-                },
+                certificates: security.client_certificates.name(),
+                of: (security.clients.iter())
+                    .map(|clients| ClientsOf {
+                        network: clients.network.to_string(),
+                        certificates: clients.certificates.name(),
+                    })
+                    .collect(),
                 roots: paths(&security.client_roots),
                 key_usage: format!("{:?}", security.client_key_usage).to_lowercase(),
                 revocation: format!("{:?}", security.revocation).to_lowercase(),
@@ -277,9 +315,31 @@ impl Outgoing {
             revocation: format!("{:?}", shown.revocation).to_lowercase(),
             crls: crls(&shown.crls, now),
             identity: identity.map(|certificate| Certificate::new(certificate, now)),
+            called: (shown.called.iter())
+                .map(|called| Called::new(called, now))
+                .collect(),
             handshakes: counted.map(|counted| Handshakes::new(&counted.opened_tls)),
             connections: counted.map(|counted| Connections::new(&counted.opened)),
             sessions: counted.map(|counted| counted.sessions),
+        }
+    }
+}
+
+impl Called {
+    fn new(shown: &ShownCalled, now: u64) -> Self {
+        let identity = shown.identity.as_ref();
+        Self {
+            names: shown.names.clone(),
+            expect: shown.expect.clone(),
+            trust: paths(&shown.roots),
+            crls: crls(&shown.crls, now),
+            identity: identity.map(|identity| {
+                let certificate = identity.as_ref();
+                certificate.map(|certificate| Certificate::new(certificate, now))
+            }),
+            versions: shown.versions.clone(),
+            suites: shown.suites.clone(),
+            groups: shown.groups.clone(),
         }
     }
 }

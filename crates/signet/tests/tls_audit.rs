@@ -138,7 +138,15 @@ fn the_report_has_connections_lists_and_warnings_and_a_form_for_programs() {
     );
     let security = "certificates = [{ cert = \"server.pem\", key = \"server.key\" }]\n\
          client_certificates = \"optional\"\nclient_roots = [\"root.pem\"]\ncrls = [\"crl.pem\"]\n";
-    let more = "[tls]\nidentity = { cert = \"gone.pem\", key = \"gone.key\" }\n";
+    write_pair(
+        folder.path(),
+        "trunk",
+        &ca.issue_between(&["trunk.example.com"], 2020, 2021),
+    );
+    let more = "[tls]\nidentity = { cert = \"gone.pem\", key = \"gone.key\" }\n\
+         [[tls.peer]]\nnames = [\"carrier.example.net\"]\nexpect = \"example.net\"\n\
+         identity = { cert = \"trunk.pem\", key = \"trunk.key\" }\nversions = [\"1.3\"]\n\
+         [[tls.peer]]\nnames = [\"silent.example.net\"]\nidentity = \"none\"\n";
     let server = serve(folder.path(), security, more);
     let (cert, key) = (at("phone.pem"), at("phone.key"));
     let suite = ["-ciphersuites", "TLS_AES_256_GCM_SHA384"];
@@ -156,6 +164,10 @@ fn the_report_has_connections_lists_and_warnings_and_a_form_for_programs() {
         "secret from    store ",
         " old, the newest",
         "could resume   with 0 peers",
+        "trunk.pem: it expired on ",
+        "called         carrier.example.net; must prove example.net\n    shows        ",
+        "    versions     1.3\n",
+        "called         silent.example.net\n    shows        no certificate\n",
     ] {
         assert!(report.contains(line), "{line:?} is not in:\n{report}");
     }
@@ -180,7 +192,12 @@ fn the_report_has_connections_lists_and_warnings_and_a_form_for_programs() {
     assert_eq!(listener["clients"]["crls"][0]["revoked"], 1);
     assert_eq!(told["tickets"]["secrets"].as_array().unwrap().len(), 1);
     assert_eq!(told["peers"][0]["name"], "other");
-    assert_eq!(told["warnings"].as_array().unwrap().len(), 1);
+    assert_eq!(told["warnings"].as_array().unwrap().len(), 2);
+    let called = &told["outgoing"]["called"];
+    assert_eq!(called[0]["names"][0], "carrier.example.net");
+    assert_eq!(called[0]["identity"]["names"][0], "trunk.example.com");
+    assert_eq!(called[0]["versions"][0], "1.3");
+    assert!(called[1]["identity"].is_null() && called[1]["suites"].is_null());
     drop(standing);
 
     // Without the server, what the files say; nothing was counted.
@@ -191,5 +208,5 @@ fn the_report_has_connections_lists_and_warnings_and_a_form_for_programs() {
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
     assert!(told["listeners"][0]["handshakes"].is_null());
     assert_eq!(told["tickets"]["secrets"].as_array().unwrap().len(), 1);
-    assert_eq!(told["warnings"].as_array().unwrap().len(), 1);
+    assert_eq!(told["warnings"].as_array().unwrap().len(), 2);
 }

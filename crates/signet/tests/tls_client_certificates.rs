@@ -126,6 +126,48 @@ fn optional_lets_in_who_shows_none_but_nobody_with_a_bad_one() {
 }
 
 #[test]
+fn some_networks_are_asked_otherwise() {
+    let folder = TestDir::new("tls-by-network");
+    let ca = TestCa::new();
+    fs::write(folder.path().join("phones.pem"), ca.root_pem()).unwrap();
+    write_pair(folder.path(), "trunk", &ca.issue(&["trunk.example.com"]));
+    let security = "client_roots = [\"phones.pem\"]\n\
+         clients = [{ network = \"127.0.0.2\", certificates = \"required\" }, \
+         { network = \"127.0.0.0/24\", certificates = \"off\" }]\n";
+    let server = serve(folder.path(), security, "");
+    let trunk = showing(folder.path(), "trunk");
+    let from_trunk = ["-bind", "127.0.0.2:0"];
+    for version in ["-tls1_2", "-tls1_3"] {
+        let session = folder.path().join(version);
+        call(server.at("tls"), &[version, "-sess_out", text(&session)]);
+        let told = refused(
+            server.at("tls"),
+            &with(&[version], &from_trunk.map(str::to_owned)),
+        );
+        assert!(
+            told.contains("alert certificate required"),
+            "{version}:\n{told}"
+        );
+        // A session made without a certificate is none where one is asked for.
+        let stolen = [version, "-sess_in", text(&session), "-bind", "127.0.0.2:0"];
+        let told = refused(server.at("tls"), &stolen);
+        assert!(!is_resumed(&told), "{version}:\n{told}");
+        let told = call(server.at("tls"), &[version, "-sess_in", text(&session)]);
+        assert!(is_resumed(&told), "{version}:\n{told}");
+        let good = [version, "-bind", "127.0.0.2:0"];
+        call(server.at("tls"), &with(&good, &trunk));
+    }
+    let report = report_with(folder.path(), "4 missing");
+    for line in [
+        "of 127.0.0.2/32: must show a certificate of",
+        "of 127.0.0.0/24: not asked for certificates",
+        "clients        not asked for certificates",
+    ] {
+        assert!(report.contains(line), "{line} is not in:\n{report}");
+    }
+}
+
+#[test]
 fn without_roots_the_folders_own_authority_certifies_clients() {
     let folder = TestDir::new("tls-own-authority");
     let server = serve(folder.path(), "client_certificates = \"required\"\n", "");

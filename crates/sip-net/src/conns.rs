@@ -154,11 +154,6 @@ impl Conns {
         Some((self.table.get(place)?.flow.conn, class))
     }
 
-    /// The connection in a place of the table.
-    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Conn> {
-        self.table.get_mut(place)
-    }
-
     /// All of them.
     pub(crate) fn ids(&self) -> Vec<ConnId> {
         self.ids_of(|_| true)
@@ -229,7 +224,7 @@ impl Conns {
 }
 
 /// The place of a connection in the table.
-pub(crate) fn place(id: ConnId) -> usize {
+fn place(id: ConnId) -> usize {
     (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }
 

@@ -43,8 +43,6 @@ use share::Share;
 use turn::Ready;
 
 const WAKER: Token = Token(usize::MAX);
-/// Tokens below this are listeners, those from it on are connections.
-const FIRST_CONN: usize = 1 << 16;
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
 /// The tick of the connections' deadlines.
@@ -67,6 +65,8 @@ pub struct Net {
     again: Vec<Token>,
     /// The same while they have their turn.
     turns: Vec<Token>,
+    /// Handshakes of this turn, which come after what is on open connections.
+    shaking: Vec<Ready>,
     /// Handshakes that a turn had no room for.
     ripe: VecDeque<ConnId>,
     /// For full handshakes that the worker does itself.
@@ -130,6 +130,7 @@ impl Net {
             sending: SendBatch::new(),
             again: Vec::new(),
             turns: Vec::new(),
+            shaking: Vec::new(),
             ripe: VecDeque::new(),
             share: Share::new(now_ms),
             dirty: Vec::new(),
@@ -178,7 +179,6 @@ impl Net {
             self.waker.woken();
             self.shared.turn_bytes = 0;
             self.shared.turn_cost = 0;
-            self.drive_ripe(on_event);
             let spare = std::mem::take(&mut self.turns);
             let mut turns = std::mem::replace(&mut self.again, spare);
             for token in turns.drain(..) {
@@ -186,9 +186,22 @@ impl Net {
                 self.handle(Ready::more(token), on_event);
             }
             self.turns = turns;
+            // Calls first. Handshakes behind them and in a row: each finds the
+            // code of the one before it in the caches.
+            let mut shaking = std::mem::take(&mut self.shaking);
             for event in &events {
-                self.handle(Ready::new(event), on_event);
+                let ready = Ready::new(event);
+                if self.is_handshaking(&ready) {
+                    shaking.push(ready);
+                } else {
+                    self.handle(ready, on_event);
+                }
             }
+            self.drive_ripe(on_event);
+            for ready in shaking.drain(..) {
+                self.handle(ready, on_event);
+            }
+            self.shaking = shaking;
             self.handle_timers();
             self.recheck_some();
             self.tell(on_event);

@@ -26,6 +26,7 @@ pub(crate) mod legacy;
 mod peers;
 mod server;
 pub(crate) mod server_sessions;
+mod sides;
 mod tickets;
 mod verify;
 

@@ -9,7 +9,10 @@ use std::net::TcpStream;
 
 use common::*;
 use sip_msg::{Flow, Target, Transport};
-use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
+use sip_net::testing::TestCa;
+use sip_net::{
+    CloseReason, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig, SendError, ServerTls,
+};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -173,4 +176,40 @@ fn a_flood_of_silent_connections_does_not_shut_a_registered_phone_out() {
     stream.write_all(&request("still")).unwrap();
     assert_eq!(server.message(), (flow, request("still")));
     phone(&mut server, true);
+}
+
+#[test]
+fn what_was_said_of_an_evicted_connection_is_not_said_of_its_successor() {
+    let ca = TestCa::new();
+    let (chain, key) = ca.issue(&["example.com"]);
+    let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
+    let config = NetConfig {
+        connections_max: 1,
+        evict_after_ms: 0,
+        handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
+        ..NetConfig::default()
+    };
+    let listeners = [
+        ListenerConfig::tls(any_port("127.0.0.1"), std::sync::Arc::new(tls)),
+        ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1")),
+    ];
+    let mut server = Bench::new(&listeners, config);
+    let plain = server.net.local_addr(sip_msg::ListenerId(1)).unwrap();
+    let mut old = TcpStream::connect(plain).unwrap();
+    let flow = server.until(accepted);
+    old.write_all(&request("x")).unwrap();
+    assert_eq!(server.message().0, flow);
+    answer(&mut server, &flow);
+
+    // In one turn: a new one comes, takes the old one's place, and the old one
+    // says goodbye.
+    let new = TcpStream::connect(server.addr()).unwrap();
+    old.shutdown(std::net::Shutdown::Both).unwrap();
+    assert_eq!(evicted(&mut server), flow.conn);
+    for _ in 0..20 {
+        server.turn();
+    }
+    assert_eq!(server.net.connection_count(), 1);
+    assert_eq!(server.net.counters().handshakes_failed, 0);
+    drop(new);
 }

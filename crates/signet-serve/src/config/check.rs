@@ -6,8 +6,8 @@ use sip_msg::Transport;
 use sip_net::TlsEngine;
 
 use super::{
-    ClientCertificates, Config, EngineName, Fault, Listen, ListenSecurity, ListenWebSocket,
-    Revocation, TicketKeysFrom, VERSION,
+    Config, EngineName, Fault, Listen, ListenSecurity, ListenWebSocket, Revocation, TicketKeysFrom,
+    VERSION,
 };
 
 /// The name of listeners that offer weak suites.
@@ -309,7 +309,7 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
         };
         faults.add(&format!("{at}.{key}"), what, remedy);
     }
-    if security.client_certificates == ClientCertificates::Off {
+    if !security.asks_for_certificates() {
         let idle = [
             ("client_roots", security.client_roots.is_empty()),
             ("crls", security.crls.is_empty()),

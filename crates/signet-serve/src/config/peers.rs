@@ -130,9 +130,7 @@ impl<'de> Deserialize<'de> for ShownIdentity {
 
 impl Config {
     pub(super) fn check_peers(&self, faults: &mut Faults) {
-        let asks = |listen: &super::Listen| {
-            listen.security.client_certificates != super::ClientCertificates::Off
-        };
+        let asks = |listen: &super::Listen| listen.security.asks_for_certificates();
         for (nth, peer) in self.trusted.iter().enumerate() {
             let at = format!("trusted.{nth}");
             if peer.network.is_none() && peer.identity.is_none() {

@@ -9,7 +9,7 @@ use sip_net::{
 };
 
 use super::peers::TlsPeer;
-use super::values::within;
+use super::values::{Network, within};
 
 /// What a TLS listener shows, takes and asks for. Without any certificate it
 /// shows that of the data folder's own CA.
@@ -32,6 +32,8 @@ pub struct ListenSecurity {
     pub groups: Vec<GroupName>,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
+    /// Networks whose clients are asked otherwise; the first that fits counts.
+    pub clients: Vec<ClientsOf>,
     /// Whether a certificate with a user's SIP URI stands for his password.
     pub client_certificates_authenticate: bool,
     /// PEM files with the authorities of clients; without any, the data
@@ -56,6 +58,7 @@ impl Default for ListenSecurity {
             suites: named(&DEFAULT_SUITES, SuiteName),
             groups: named(&DEFAULT_GROUPS, GroupName),
             client_certificates: ClientCertificates::default(),
+            clients: Vec::new(),
             client_certificates_authenticate: false,
             client_roots: Vec::new(),
             client_key_usage: KeyUsage::default(),
@@ -77,6 +80,14 @@ impl ListenSecurity {
             (place, pair.cert.as_path(), pair.key.as_path())
         });
         first.into_iter().chain(others)
+    }
+
+    /// Whether any client is asked for a certificate.
+    pub fn asks_for_certificates(&self) -> bool {
+        let others = self.clients.iter().map(|clients| clients.certificates);
+        std::iter::once(self.client_certificates)
+            .chain(others)
+            .any(|asks| asks != ClientCertificates::Off)
     }
 
     /// Whether versions, suites and groups leave something to agree on.
@@ -136,6 +147,16 @@ impl ListenSecurity {
     }
 }
 
+/// A network whose clients are asked otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientsOf {
+    /// Where they come from.
+    pub network: Network,
+    /// Whether they show certificates.
+    pub certificates: ClientCertificates,
+}
+
 /// Which library speaks TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -168,6 +189,17 @@ pub enum ClientCertificates {
     Optional,
     /// Without a good one there is no connection.
     Required,
+}
+
+impl ClientCertificates {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Optional => "optional",
+            Self::Required => "required",
+        }
+    }
 }
 
 impl From<ClientCertificates> for ClientAuth {

@@ -270,6 +270,12 @@ impl std::str::FromStr for Network {
     }
 }
 
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.addr, self.prefix_len)
+    }
+}
+
 impl TryFrom<String> for Network {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {

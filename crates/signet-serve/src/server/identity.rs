@@ -9,9 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use sip_net::{
-    ClientAuth, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError, clock,
-};
+use sip_net::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError, clock};
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
@@ -273,9 +271,12 @@ fn listener_tls(
     if !has_pair {
         tls = add_pair(tls, &own.certificate, &own.key)?;
     }
-    let auth = ClientAuth::from(security.client_certificates);
-    if auth == ClientAuth::Off {
+    if !security.asks_for_certificates() {
         return Ok(tls);
+    }
+    for clients in &security.clients {
+        let (network, asks) = (clients.network, clients.certificates);
+        tls = tls.client_auth_of(network.addr, network.prefix_len, asks.into());
     }
     let own_root = [ca_pem.to_owned()];
     let roots = if security.client_roots.is_empty() {
@@ -284,7 +285,7 @@ fn listener_tls(
         &security.client_roots
     };
     let tls = tls
-        .client_auth(auth)
+        .client_auth(security.client_certificates.into())
         .key_usage(security.client_key_usage.into())
         .revocation(security.revocation.into())
         .client_roots_pem_files(roots)

@@ -10,7 +10,7 @@ use x509_parser::public_key::PublicKey;
 use super::text::day;
 use crate::Error;
 use crate::ca::{first_pem, general_name};
-use crate::config::{KeyUsage, ListenSecurity, Revocation, Tls};
+use crate::config::{KeyUsage, ListenSecurity, Revocation, ShownIdentity, Tls, TlsPeer};
 
 /// Days before the end of a certificate at which it is worth a warning.
 const CERTIFICATE_DAYS_MIN: u64 = 14;
@@ -38,6 +38,46 @@ pub(crate) struct ShownOutgoing {
     pub(crate) crls: Vec<ShownCrl>,
     /// What is shown to peers that ask.
     pub(crate) identity: Option<ShownCertificate>,
+    /// The names with settings of their own.
+    pub(crate) called: Vec<ShownCalled>,
+}
+
+/// Names that are called with settings of their own. What is not said is as
+/// for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShownCalled {
+    pub(crate) names: Vec<String>,
+    /// The name that the certificate must bear.
+    pub(crate) expect: Option<String>,
+    /// The only authorities.
+    pub(crate) roots: Vec<PathBuf>,
+    pub(crate) crls: Vec<ShownCrl>,
+    /// What is shown; `Some(None)` for nothing.
+    pub(crate) identity: Option<Option<ShownCertificate>>,
+    pub(crate) versions: Option<Vec<&'static str>>,
+    pub(crate) suites: Option<Vec<String>>,
+    pub(crate) groups: Option<Vec<String>>,
+}
+
+impl ShownCalled {
+    fn read(given: &TlsPeer) -> Result<Self, Error> {
+        let identity = match &given.identity {
+            None => None,
+            Some(ShownIdentity::None) => Some(None),
+            Some(ShownIdentity::Pair(pair)) => Some(Some(ShownCertificate::read(&pair.cert)?)),
+        };
+        let versions = given.versions.as_ref();
+        Ok(Self {
+            names: given.names.iter().map(ToString::to_string).collect(),
+            expect: given.expect.as_ref().map(ToString::to_string),
+            roots: given.server_roots.clone(),
+            crls: ShownCrl::read_all(&given.server_crls)?,
+            identity,
+            versions: versions.map(|all| all.iter().map(|version| version.0.name()).collect()),
+            suites: given.suites.as_deref().map(super::owned),
+            groups: given.groups.as_deref().map(super::owned),
+        })
+    }
 }
 
 impl ShownOutgoing {
@@ -51,6 +91,9 @@ impl ShownOutgoing {
             identity: identity
                 .map(|pair| ShownCertificate::read(&pair.cert))
                 .transpose()?,
+            called: (given.peer.iter())
+                .map(ShownCalled::read)
+                .collect::<Result<_, _>>()?,
         })
     }
 }

@@ -6,7 +6,9 @@ use std::fmt::Write as _;
 use time::OffsetDateTime;
 
 use super::figures::{Connections, Handshakes};
-use super::{Certificate, Clients, Crl, Listener, Outgoing, Peer, Refused, Report, Tickets};
+use super::{
+    Called, Certificate, Clients, Crl, Listener, Outgoing, Peer, Refused, Report, Tickets,
+};
 
 impl Report {
     /// For people.
@@ -88,24 +90,27 @@ fn certificate_lines(text: &mut String, what: &str, certificate: &Certificate) {
 }
 
 fn client_lines(text: &mut String, clients: &Clients) {
-    let must = match clients.certificates {
-        "required" => "must show",
-        "optional" => "may show",
-        _ => {
-            line(text, "clients", "not asked for certificates");
-            return;
-        }
-    };
     let by = if clients.roots.is_empty() {
         "the data folder's own authority".to_owned()
     } else {
         clients.roots.join(", ")
     };
-    let rules = format!(
-        "{must} a certificate of {by}; key usage {}, revocation {}",
-        clients.key_usage, clients.revocation
-    );
-    line(text, "clients", &rules);
+    let asked = |certificates| {
+        let must = match certificates {
+            "required" => "must show",
+            "optional" => "may show",
+            _ => return "not asked for certificates".to_owned(),
+        };
+        format!(
+            "{must} a certificate of {by}; key usage {}, revocation {}",
+            clients.key_usage, clients.revocation
+        )
+    };
+    for of in &clients.of {
+        let told = format!("of {}: {}", of.network, asked(of.certificates));
+        line(text, "clients", &told);
+    }
+    line(text, "clients", &asked(clients.certificates));
     crl_lines(text, &clients.crls);
 }
 
@@ -171,6 +176,9 @@ fn outgoing_lines(text: &mut String, outgoing: &Outgoing) {
         Some(identity) => certificate_lines(text, "shows", identity),
         None => line(text, "shows", "no certificate"),
     }
+    for called in &outgoing.called {
+        called_lines(text, called);
+    }
     if let Some(handshakes) = &outgoing.handshakes {
         handshake_lines(text, handshakes);
     }
@@ -181,6 +189,35 @@ fn outgoing_lines(text: &mut String, outgoing: &Outgoing) {
         line(text, "could resume", &format!("with {sessions} peers"));
     }
     text.push('\n');
+}
+
+fn called_lines(text: &mut String, called: &Called) {
+    let mut names = called.names.join(", ");
+    if let Some(expect) = &called.expect {
+        let _ = write!(names, "; must prove {expect}");
+    }
+    line(text, "called", &names);
+    if !called.trust.is_empty() {
+        line(text, "  trusts", &called.trust.join(", "));
+    }
+    crl_lines(text, &called.crls);
+    match &called.identity {
+        None => {}
+        Some(None) => line(text, "  shows", "no certificate"),
+        Some(Some(identity)) => certificate_lines(text, "  shows", identity),
+    }
+    let versions = called.versions.as_deref().map(|names| names.join(", "));
+    let suites = called.suites.as_deref().map(|names| names.join(", "));
+    let groups = called.groups.as_deref().map(|names| names.join(", "));
+    for (what, names) in [
+        ("  versions", versions),
+        ("  suites", suites),
+        ("  groups", groups),
+    ] {
+        if let Some(names) = names {
+            line(text, what, &names);
+        }
+    }
 }
 
 fn peer_lines(text: &mut String, peer: &Peer) {

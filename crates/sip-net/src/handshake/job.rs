@@ -80,7 +80,7 @@ enum Ours {
 impl Handshake {
     pub(crate) fn new(side: Side, remote: SocketAddr) -> Self {
         let side = match side {
-            Side::Server(tls) => Ours::Server(tls.side()),
+            Side::Server(tls) => Ours::Server(tls.side(remote.ip())),
             Side::Client { tls, name } => Ours::Client { tls, remote, name },
         };
         Self {

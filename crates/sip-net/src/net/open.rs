@@ -5,13 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use mio::{Interest, Registry, Token};
+use mio::{Interest, Registry};
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{FIRST_CONN, Net, Owed};
+use super::{Net, Owed, turn};
 use crate::config::PEER_TIMEOUT;
-use crate::conns;
 use crate::stream::{Conn, State};
 use crate::{ClientTls, CloseReason, NetEvent, SendError, sys, tls};
 
@@ -193,7 +192,7 @@ impl Net {
 pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) -> io::Result<()> {
     // Both at once and for good: with edge-triggered events that costs no
     // wake-up, and never a call to change it.
-    let token = Token(FIRST_CONN + conns::place(id));
+    let token = turn::token(id);
     registry.register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 

@@ -78,7 +78,7 @@ impl Net {
             return Some(tls.check_server(chain, UnixTime::now()));
         }
         let listener = self.listeners.get(usize::from(conn.flow.listener.0))?;
-        let side = listener.tls.as_ref()?.side();
+        let side = listener.tls.as_ref()?.side(conn.flow.remote.ip());
         // A listener that asks for no certificates any more trusts nobody by one.
         let Some(verifier) = &side.gate.verifier else {
             return Some(Err(CertificateFault::Other));

@@ -5,21 +5,21 @@ use std::net::Shutdown;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::Token;
 use mio::net::TcpStream;
 use rustls::pki_types::ServerName;
 use sip_msg::ConnId;
 use socket2::SockRef;
 
+use super::Net;
 use super::open::register;
-use super::send::mark_dirty;
-use super::turn::Ready;
-use super::{FIRST_CONN, Net, Owed};
-use crate::conns::{self, source};
+use super::turn::{self, Ready};
+use crate::conns::source;
 use crate::handshake::{Away, Handshake, Place, Side, Step, Weight};
 use crate::stream::Conn;
-use crate::tls::{ClientTls, ServerTls, TlsVersion};
-use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, clock};
+use crate::tls::{ClientTls, ServerTls};
+use crate::{CloseReason, HandshakeError, HandshakeFailure, NetEvent};
+
+mod end;
 
 /// What the handshakes of one turn may cost a worker, in resumptions. What
 /// more there is waits for the next turn, or for a thread.
@@ -265,7 +265,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id)
             && !std::mem::replace(&mut conn.again, true)
         {
-            self.again.push(Token(FIRST_CONN + conns::place(id)));
+            self.again.push(turn::token(id));
         }
     }
 
@@ -396,137 +396,6 @@ impl Net {
         }
         self.end_handshake(id, error);
         Stand::Over
-    }
-
-    /// A handshake is done: the connection carries data.
-    fn complete(
-        &mut self,
-        id: ConnId,
-        pending: &Pending,
-        mut handshake: Handshake,
-        on_event: &mut impl FnMut(NetEvent<'_>),
-    ) -> Result<(), HandshakeError> {
-        self.count_refused_resumption(id, &handshake);
-        let (session, info) = handshake
-            .finish()
-            .map_err(|error| handshake.account(error))?;
-        pending.place.count_done();
-        let peer = handshake.verified_peer(&session);
-        if self.conns.meter.knows_names()
-            && let Some(peer) = &peer
-        {
-            self.conns.prove(id, peer.domains());
-        }
-        self.tally(id, |tally| tally.count(&info));
-        let Some(conn) = self.conns.get_mut(id) else {
-            return Ok(());
-        };
-        let counters = &mut self.shared.counters;
-        let resumed = u64::from(info.resumed.is_some());
-        if conn.opened {
-            counters.handshakes_out += 1;
-            counters.handshakes_out_resumed += resumed;
-        } else {
-            counters.handshakes_in += 1;
-            counters.handshakes_in_resumed += resumed;
-            let listener = usize::from(conn.flow.listener.0);
-            if let Some(listener) = self.listeners.get_mut(listener) {
-                listener.counters.handshakes += 1;
-                listener.counters.resumed += resumed;
-            }
-        }
-        if let Some(peer) = peer {
-            conn.ends_with(&peer, self.shared.now_ms, clock::unix_ms());
-            self.recheck.secured(id, &info, self.shared.now_ms);
-            self.owed.push_back(Owed::Verified(conn.flow, peer));
-        }
-        // In TLS 1.3 a server's last flight holds only tickets.
-        let may_wait = !conn.opened && info.version == TlsVersion::V13;
-        let (sealed, unsent) = (handshake.input, handshake.output);
-        conn.secure(session, info, sealed, unsent, &mut self.shared);
-        if may_wait {
-            conn.hold(&self.shared);
-        }
-        self.handle_open(id);
-        self.tell(on_event);
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
-            let parting = conn.is_parting;
-            if conn.is_to_be_flushed() {
-                mark_dirty(conn, &mut self.dirty);
-            }
-            if parting {
-                self.close(id, true);
-            }
-        }
-        Ok(())
-    }
-
-    /// A handshake ends without success.
-    fn end_handshake(&mut self, id: ConnId, error: HandshakeError) {
-        let Some(pending) = self
-            .conns
-            .get_mut(id)
-            .and_then(|conn| conn.handshake.take())
-        else {
-            return;
-        };
-        let mut error = HandshakeError {
-            wall_us: u64::try_from(pending.begun.elapsed().as_micros()).unwrap_or(u64::MAX),
-            ..error
-        };
-        if let Some(handshake) = &pending.handshake {
-            self.count_refused_resumption(id, handshake);
-            error = handshake.account(error);
-        }
-        pending.place.count_failed(&error);
-        drop(pending);
-        self.handshake_failed(id, error);
-    }
-
-    fn count_refused_resumption(&mut self, id: ConnId, handshake: &Handshake) {
-        if handshake.is_resumption_refused() {
-            self.tally(id, |tally| tally.resumptions_refused += 1);
-        }
-    }
-
-    /// A handshake failed, or was not begun.
-    fn handshake_failed(&mut self, id: ConnId, error: HandshakeError) {
-        let Some(conn) = self.conns.get(id) else {
-            return;
-        };
-        let reason = if error.failure == HandshakeFailure::Refused {
-            self.shared.counters.refused_handshakes += 1;
-            CloseReason::Refused
-        } else {
-            self.shared.counters.handshakes_failed += 1;
-            CloseReason::Handshake
-        };
-        let listener = usize::from(conn.flow.listener.0);
-        if !conn.opened
-            && let Some(listener) = self.listeners.get_mut(listener)
-            && let Some(count) = listener.counters.failed.get_mut(error.failure as usize)
-        {
-            *count += 1;
-        }
-        self.tally(id, |tally| tally.count_failed(&error));
-        self.owed.push_back(Owed::HandshakeFailed(id, error));
-        self.drop_conn(id, reason);
-    }
-
-    /// Counts the handshake of a connection: at its listener, if it was
-    /// accepted, and for its peer.
-    fn tally(&mut self, id: ConnId, count: impl Fn(&mut HandshakeTally)) {
-        let Some(conn) = self.conns.get(id) else {
-            return;
-        };
-        let (listener, peer, opened) = (conn.flow.listener, conn.peer, conn.opened);
-        count(self.conns.meter.tally(peer, opened));
-        if opened {
-            count(&mut self.opened_tls);
-        } else if let Some(listener) = self.listeners.get_mut(usize::from(listener.0)) {
-            count(&mut listener.counters.tls);
-        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 use mio::Token;
 use mio::event::Event;
+use sip_msg::ConnId;
 
 use super::send::{mark_dirty, owe_failure};
-use super::{FIRST_CONN, Net, Port, WAKER};
+use super::{Net, Port, WAKER};
 use crate::shared::Due;
 use crate::stream::State;
 use crate::{CloseReason, NetEvent};
@@ -12,6 +13,19 @@ use crate::{CloseReason, NetEvent};
 /// Bytes read from streams in one turn; past it the other streams wait for the
 /// next, so that what comes of them is sent first.
 const TURN_BYTES: usize = 1024 * 1024;
+
+/// The token of a connection: its number, so that what the kernel said of one
+/// that has ended meanwhile is not taken for another's in the same place.
+pub(super) const fn token(id: ConnId) -> Token {
+    const { assert!(usize::BITS == 64, "a connection's number is a token") };
+    Token(id.0 as usize)
+}
+
+/// The connection that a token stands for; listeners have the numbers below.
+fn conn(token: Token) -> Option<ConnId> {
+    let is_listener = token.0 <= u16::MAX as usize;
+    (!is_listener && token != WAKER).then_some(ConnId(token.0 as u64))
+}
 
 /// What the kernel says of a socket.
 #[derive(Clone, Copy)]
@@ -50,8 +64,8 @@ impl Ready {
 impl Net {
     /// A socket that had more to read has its turn.
     pub(super) fn begin_turn(&mut self, token: Token) {
-        if let Some(place) = token.0.checked_sub(FIRST_CONN) {
-            if let Some(conn) = self.conns.at_mut(place) {
+        if let Some(id) = conn(token) {
+            if let Some(conn) = self.conns.get_mut(id) {
                 conn.again = false;
             }
         } else if let Some(listener) = self.listeners.get_mut(token.0) {
@@ -60,16 +74,22 @@ impl Net {
     }
 
     pub(super) fn handle(&mut self, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
-        let token = ready.token.0;
         if ready.token == WAKER {
             self.handle_handshakes(on_event);
-        } else if token >= FIRST_CONN {
-            self.handle_conn(token - FIRST_CONN, ready, on_event);
+        } else if let Some(id) = conn(ready.token) {
+            self.handle_conn(id, ready, on_event);
         } else {
-            self.handle_listener(token, ready, on_event);
+            self.handle_listener(ready.token.0, ready, on_event);
         }
         // In the order in which it happened, among what comes from sockets.
         self.tell(on_event);
+    }
+
+    /// Whether it is about a connection whose handshake is under way.
+    pub(super) fn is_handshaking(&self, ready: &Ready) -> bool {
+        conn(ready.token)
+            .and_then(|id| self.conns.get(id))
+            .is_some_and(|conn| conn.state == State::Handshaking)
     }
 
     fn handle_listener(
@@ -104,11 +124,10 @@ impl Net {
         }
     }
 
-    fn handle_conn(&mut self, place: usize, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
-        let Some(conn) = self.conns.at_mut(place) else {
+    fn handle_conn(&mut self, id: ConnId, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
+        let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        let id = conn.flow.conn;
         if conn.state == State::Connecting {
             if ready.writable || ready.error {
                 self.handle_connected(id, on_event);

@@ -1,5 +1,6 @@
 //! The connections that we accept: who we are, what we take, whom we believe.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,6 +16,7 @@ use super::hello::Hello;
 #[cfg(feature = "legacy-tls")]
 use super::legacy::{LegacyResumption, LegacyServer, Pair};
 use super::server_sessions::{Gate, SessionCache, Sessions, Ticketer};
+use super::sides::{ClientsOf, Sides};
 use super::tickets::TicketKeys;
 use super::verify::{ClientVerifier, KeyUsagePolicy, RevocationPolicy, Trust};
 use super::{TlsError, certified_key, read, read_secret};
@@ -55,6 +57,7 @@ pub struct ServerTlsConfig {
     #[cfg(feature = "legacy-tls")]
     legacy_pairs: Vec<Pair>,
     client_auth: ClientAuth,
+    clients_of: Vec<ClientsOf>,
     trust: Trust,
     scope: String,
     tickets: Resumes<TicketKeys>,
@@ -123,6 +126,25 @@ impl ServerTlsConfig {
     pub fn client_auth(mut self, auth: ClientAuth) -> Self {
         self.client_auth = auth;
         self
+    }
+
+    /// Asks clients of a network otherwise. Where a client is in several, the
+    /// one that was named first counts.
+    pub fn client_auth_of(mut self, addr: IpAddr, prefix_len: u8, auth: ClientAuth) -> Self {
+        self.clients_of.push(ClientsOf {
+            addr,
+            prefix_len,
+            auth,
+        });
+        self
+    }
+
+    pub(super) fn auth(&self) -> ClientAuth {
+        self.client_auth
+    }
+
+    pub(super) fn clients_of(&self) -> &[ClientsOf] {
+        &self.clients_of
     }
 
     /// Believes clients whose certificates lead to these (PEM files).
@@ -206,16 +228,16 @@ impl ServerTlsConfig {
 
     /// Makes it.
     pub fn build(self) -> Result<ServerTls, TlsError> {
-        let side = ServerSide::new(&self, None)?;
+        let sides = Sides::new(&self, None)?;
         Ok(ServerTls {
-            state: RwLock::new((Arc::new(self), Arc::new(side))),
+            state: RwLock::new((Arc::new(self), Arc::new(sides))),
         })
     }
 }
 
 /// What a listener shows, takes and asks for, replaceable while connections run.
 pub struct ServerTls {
-    state: RwLock<(Arc<ServerTlsConfig>, Arc<ServerSide>)>,
+    state: RwLock<(Arc<ServerTlsConfig>, Arc<Sides>)>,
 }
 
 impl ServerTls {
@@ -244,13 +266,18 @@ impl ServerTls {
     /// changes. Sessions go on, checked by the new policy, unless the new
     /// configuration brings other keys or another cache.
     pub fn reload(&self, config: ServerTlsConfig) -> Result<(), TlsError> {
-        let side = ServerSide::new(&config, Some(&self.side()))?;
+        let sides = Sides::new(&config, Some(&self.sides()))?;
         *self.state.write().unwrap_or_else(PoisonError::into_inner) =
-            (Arc::new(config), Arc::new(side));
+            (Arc::new(config), Arc::new(sides));
         Ok(())
     }
 
-    pub(crate) fn side(&self) -> Arc<ServerSide> {
+    /// What the handshake of a client from here is made from.
+    pub(crate) fn side(&self, client: IpAddr) -> Arc<ServerSide> {
+        Arc::clone(self.sides().of(client))
+    }
+
+    fn sides(&self) -> Arc<Sides> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&state.1)
     }
@@ -280,7 +307,13 @@ pub(crate) struct ServerSide {
 }
 
 impl ServerSide {
-    fn new(settings: &ServerTlsConfig, before: Option<&Self>) -> Result<Self, TlsError> {
+    /// For clients that are asked like this, with what `before` has of keys and
+    /// sessions where the settings do not say.
+    pub(super) fn new(
+        settings: &ServerTlsConfig,
+        client_auth: ClientAuth,
+        before: Option<&Self>,
+    ) -> Result<Self, TlsError> {
         if settings.certificates.is_empty() {
             return Err(TlsError::new(
                 None,
@@ -292,7 +325,7 @@ impl ServerSide {
             TlsEngine::Modern => settings.algorithms.resolve()?,
             TlsEngine::Legacy => Algorithms::default().resolve()?,
         };
-        let verifier = match settings.client_auth {
+        let verifier = match client_auth {
             ClientAuth::Off => None,
             _ if settings.trust.roots.is_empty() => {
                 return Err(TlsError::new(
@@ -308,7 +341,7 @@ impl ServerSide {
             )),
         };
         let gate = Arc::new(Gate {
-            scope: scope(&settings.scope, settings.client_auth),
+            scope: scope(&settings.scope, client_auth),
             verifier: verifier.clone(),
         });
         #[cfg(feature = "legacy-tls")]

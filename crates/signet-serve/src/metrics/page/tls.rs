@@ -1,6 +1,8 @@
 //! The figures of TLS: of the threads that do handshakes, of certificates and of
 //! the secrets of session tickets.
 
+use std::collections::BTreeMap;
+
 use super::super::{ShownTls, Sources};
 use super::Page;
 use crate::tls_report::ShownTickets;
@@ -82,17 +84,33 @@ pub(super) fn shown(page: &mut Page, shown: &ShownTls) {
         "gauge",
     );
     let listeners = shown.listeners.iter().flatten();
-    for listener in listeners.filter(|listener| listener.accepts) {
-        for certificate in &listener.certificates {
-            let file = certificate.file.display().to_string();
-            // Prometheus: a backslash, a quote and a line end are escaped.
-            let file = file
-                .replace('\\', "\\\\")
-                .replace('"', "\\\"")
-                .replace('\n', "\\n");
-            let labels = [("listener", listener.place.as_str()), ("file", &file)];
-            page.sample(name, &labels, certificate.not_after_unix_s);
-        }
+    let accepting = listeners
+        .filter(|listener| listener.accepts)
+        .flat_map(|listener| {
+            let certificates = listener.certificates.iter();
+            certificates.map(|certificate| (listener.place.as_str(), certificate))
+        });
+    let called = shown.outgoing.called.iter();
+    let identities = (shown.outgoing.identity.iter())
+        .chain(called.filter_map(|called| called.identity.as_ref()?.as_ref()))
+        .map(|certificate| ("opened", certificate));
+    let mut samples = BTreeMap::new();
+    for (listener, certificate) in accepting.chain(identities) {
+        let file = certificate.file.display().to_string();
+        // Prometheus: a backslash, a quote and a line end are escaped.
+        let file = file
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n");
+        // One may stand in several places.
+        samples.insert((listener, file), certificate.not_after_unix_s);
+    }
+    for ((listener, file), not_after_unix_s) in samples {
+        page.sample(
+            name,
+            &[("listener", listener), ("file", &file)],
+            not_after_unix_s,
+        );
     }
 }
 

@@ -44,7 +44,16 @@ fn pair(world: &World) -> (End, End) {
     let session = world.client.begin_legacy(addr, &name, &mut said);
     let mut client = End::new(session.unwrap().unwrap());
     client.said = said;
-    (End::new(world.server.side().begin().unwrap()), client)
+    (
+        End::new(
+            world
+                .server
+                .side(std::net::Ipv4Addr::LOCALHOST.into())
+                .begin()
+                .unwrap(),
+        ),
+        client,
+    )
 }
 
 #[test]
@@ -183,7 +192,11 @@ fn what_is_no_tls_fails() {
         &[0; 64],
         &[23, 3, 3, 0, 5, 1, 2, 3, 4, 5],
     ] {
-        let session: Session = world.server.side().begin().unwrap();
+        let session: Session = world
+            .server
+            .side(std::net::Ipv4Addr::LOCALHOST.into())
+            .begin()
+            .unwrap();
         let mut server = End::new(session);
         server.take(bytes);
         assert!(server.failed && !server.established, "{bytes:?}");
