@@ -304,6 +304,18 @@ fn what_a_tls_listener_cannot_do_is_pointed_at() {
             "write one of: off, optional, required",
         ),
         (
+            "clients = [{ network = \"192.0.2.0/24\", certificates = \"off\" }]\ncrls = [\"a\"]\n",
+            "test.toml:6:8: clients are not asked",
+        ),
+        (
+            "clients = [{ network = \"trunk\", certificates = \"required\" }]\n",
+            "`trunk` is no network",
+        ),
+        (
+            "clients = [{ network = \"192.0.2.1\" }]\n",
+            "`certificates` is missing",
+        ),
+        (
             "client_certificates = \"required\"\nrevocation = \"strict\"\n",
             "test.toml:6:14: without a revocation list",
         ),
