@@ -10,8 +10,8 @@
 //! A storm of handshakes is met in three places. A handshake too many, of all
 //! or of one source, is refused before it is begun. A worker reads as many
 //! hellos in a turn as that has room for, and resumes the sessions that it
-//! knows. Full handshakes it does itself while they take a small part of its
-//! time and their keys are quick; the others wait in a queue for a thread, as
+//! knows. Full handshakes it does itself while few are under way, they take a
+//! small part of its time, and their keys are quick; the others wait in a queue for a thread, as
 //! long as its bound allows.
 
 use std::collections::HashMap;
@@ -30,6 +30,10 @@ pub(crate) use job::{Handshake, Side, Weight};
 pub(crate) use queue::{Away, Handshaken, Step};
 
 use queue::Queue;
+
+/// Handshakes under way up to which there is no storm. In one, all that a worker
+/// has left is for calls.
+const CALM_MAX: u64 = 64;
 
 /// Bounds of the pool.
 #[derive(Clone, Copy, Debug)]
@@ -201,11 +205,20 @@ impl HandshakePool {
         self.inner.queue.push(step)
     }
 
-    /// Whether a full handshake that begins now would have to wait: for others
-    /// before it, or for its time.
+    /// Whether a full handshake that begins now is left to a thread: for others
+    /// before it, for its time, or because there is a storm.
     pub(crate) fn must_wait(&self) -> bool {
-        let waiting = self.inner.figures.full_waiting.load(Ordering::Relaxed);
-        self.inner.config.full_per_s_max > 0 || waiting > 0
+        let Inner {
+            figures, config, ..
+        } = &*self.inner;
+        config.full_per_s_max > 0
+            || figures.full_waiting.load(Ordering::Relaxed) > 0
+            || self.is_storm()
+    }
+
+    /// Whether so many handshakes are under way that none gets more than it must.
+    pub(crate) fn is_storm(&self) -> bool {
+        self.inner.figures.under_way.load(Ordering::Relaxed) > CALM_MAX
     }
 
     /// A worker does a step itself whose turn it is.

@@ -174,8 +174,7 @@ fn a_worker_signs_itself_what_is_signed_quickly() {
 }
 
 #[test]
-fn a_flood_takes_no_more_of_a_worker_than_its_share() {
-    // One thread, and more handshakes at once than a worker's share pays for.
+fn a_flood_is_left_to_the_threads() {
     let mut server = Server::new(
         &[KeyKind::P256],
         ClientAuth::Off,
@@ -186,8 +185,9 @@ fn a_flood_takes_no_more_of_a_worker_than_its_share() {
         .map(|_| begin(addr, client(&SCHEMES, TlsVersion::V13)))
         .collect();
     let now = server.until(|now| now.full_begun == 400);
+    // Those that came before it was one.
     assert!(
-        (1..400).contains(&now.full_on_workers),
+        now.full_on_workers <= 64,
         "{} of 400 on the worker",
         now.full_on_workers
     );

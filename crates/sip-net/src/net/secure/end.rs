@@ -53,7 +53,9 @@ impl Net {
             self.owed.push_back(Owed::Verified(conn.flow, peer));
         }
         // In TLS 1.3 a server's last flight holds only tickets.
-        let may_wait = !conn.opened && info.version == TlsVersion::V13;
+        let pool = self.shared.config.handshakes.as_ref();
+        let is_calm = pool.is_some_and(|pool| !pool.is_storm());
+        let may_wait = !conn.opened && info.version == TlsVersion::V13 && is_calm;
         let (sealed, unsent) = (handshake.input, handshake.output);
         conn.secure(session, info, sealed, unsent, &mut self.shared);
         if may_wait {
