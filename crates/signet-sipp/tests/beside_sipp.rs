@@ -14,6 +14,7 @@ mod case;
 mod normal;
 #[path = "beside/play.rs"]
 mod play;
+mod support;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -79,6 +79,7 @@ pub mod frame;
 pub mod header;
 pub mod message;
 pub mod method;
+pub mod network;
 pub mod parse;
 pub mod peer;
 pub mod pool;

@@ -11,8 +11,8 @@
 //! or of one source, is refused before it is begun. A worker reads as many
 //! hellos in a turn as that has room for, and resumes the sessions that it
 //! knows. Full handshakes it does itself while few are under way, they take a
-//! small part of its time, and their keys are quick; the others wait in a queue for a thread, as
-//! long as its bound allows.
+//! small part of its time, and their keys are quick; the others wait in a queue
+//! for a thread, as long as its bound allows.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,6 +1,5 @@
 //! Plays a case: a called side, a calling side, and what each received.
 
-use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -8,9 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::normal::{self, Names};
-
-/// How long a side may take, however busy the machine is.
-const DEADLINE: Duration = Duration::from_secs(90);
+use crate::support::{DEADLINE, free_port, is_taken};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Player {
@@ -186,18 +183,7 @@ pub(crate) fn play(case: &Case, caller: Player, callee: Player) -> Result<Outcom
 /// Waits until somebody has the port.
 fn await_listener(side: &mut Side, port: u16) -> Result<(), String> {
     let until = Instant::now() + DEADLINE;
-    // Read and not tried: who tries to bind takes the port from whom he awaits.
-    let place = format!(":{port:04X}");
-    let is_taken = || {
-        ["/proc/net/udp", "/proc/net/tcp"].iter().any(|table| {
-            let table = std::fs::read_to_string(table).unwrap();
-            let mut locals = table
-                .lines()
-                .filter_map(|line| line.split_whitespace().nth(1));
-            locals.any(|local| local.ends_with(&place))
-        })
-    };
-    while !is_taken() {
+    while !is_taken(port) {
         if let Some(status) = side.child.try_wait().unwrap() {
             return Err(format!("the callee ended: {status}\n{}", side.told()));
         }
@@ -207,22 +193,6 @@ fn await_listener(side: &mut Side, port: u16) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
-}
-
-/// A port that nobody has, and that no other test of this process gets. They
-/// are taken from below those that the kernel gives to whoever asks for any.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 12_000 + u16::try_from(std::process::id() % 90).unwrap() * 200;
-    for _ in 0..2_000 {
-        let port = first + NEXT.fetch_add(1, Ordering::Relaxed) % 2_000;
-        if UdpSocket::bind(("127.0.0.1", port)).is_ok()
-            && TcpListener::bind(("127.0.0.1", port)).is_ok()
-        {
-            return port;
-        }
-    }
-    panic!("no port is free");
 }
 
 /// A folder for the files of one play, with the case's injection files.

@@ -159,7 +159,8 @@ pub(crate) fn free_port() -> u16 {
     panic!("no port is free");
 }
 
-fn is_taken(port: u16) -> bool {
+/// Whether somebody has the port.
+pub(crate) fn is_taken(port: u16) -> bool {
     // Read and not tried: who tries to bind takes the port from whom he awaits.
     let place = format!(":{port:04X}");
     ["/proc/net/udp", "/proc/net/tcp"].iter().any(|table| {

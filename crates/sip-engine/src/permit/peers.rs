@@ -1,7 +1,6 @@
 //! Which neighbour a request comes from, and for whom it may speak.
 
-use std::net::IpAddr;
-
+use sip_msg::network::is_in;
 use sip_msg::{Flow, HeaderName, Message, Uri, VerifiedPeer};
 
 use super::GateContext;
@@ -110,22 +109,6 @@ fn fits(entry: &TrustedPeer, flow: &Flow, peer: Option<&VerifiedPeer>) -> bool {
         .network
         .is_none_or(|(addr, prefix_len)| is_in(addr, prefix_len, flow.remote.ip()));
     proves && is_at && (!entry.secure_only || flow.transport.is_secure())
-}
-
-fn is_in(addr: IpAddr, prefix_len: u8, ip: IpAddr) -> bool {
-    match (addr.to_canonical(), ip.to_canonical()) {
-        (IpAddr::V4(addr), IpAddr::V4(ip)) => {
-            let bits = u32::from(prefix_len.min(32));
-            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
-            addr.to_bits() & mask == ip.to_bits() & mask
-        }
-        (IpAddr::V6(addr), IpAddr::V6(ip)) => {
-            let bits = u32::from(prefix_len.min(128));
-            let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-            addr.to_bits() & mask == ip.to_bits() & mask
-        }
-        _ => false,
-    }
 }
 
 /// Whether the peer of an entry speaks for a host.

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use sip_msg::network::is_in;
+
 /// Peers with a name of their own; those past it are among [`OTHER_PEERS`].
 pub const PEERS_MAX: usize = 64;
 /// All that are in no list: phones, mostly.
@@ -82,7 +84,7 @@ impl PeerNames {
 
     /// Who opened a connection, as far as its address tells.
     pub(super) fn of_accepted(&self, ip: IpAddr) -> u16 {
-        if let Some(place) = self.by_ip.get(&ip) {
+        if let Some(place) = self.by_ip.get(&ip.to_canonical()) {
             return *place;
         }
         let mut networks = self.networks.iter();
@@ -112,22 +114,6 @@ impl PeerNames {
     }
 }
 
-fn is_in(addr: IpAddr, prefix_len: u8, ip: IpAddr) -> bool {
-    match (addr, ip) {
-        (IpAddr::V4(addr), IpAddr::V4(ip)) => {
-            let shift = 32 - u32::from(prefix_len.min(32));
-            let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
-            addr.to_bits() & mask == ip.to_bits() & mask
-        }
-        (IpAddr::V6(addr), IpAddr::V6(ip)) => {
-            let shift = 128 - u32::from(prefix_len.min(128));
-            let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
-            addr.to_bits() & mask == ip.to_bits() & mask
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +139,9 @@ mod tests {
         assert_eq!(names.of_accepted(ip("198.51.100.9")), network);
         assert_eq!(names.of_accepted(ip("192.0.2.7")), address);
         assert_eq!(names.of_accepted(ip("192.0.2.8")), 0);
+        // As a listener on [::] names them.
+        assert_eq!(names.of_accepted(ip("::ffff:198.51.100.9")), network);
+        assert_eq!(names.of_accepted(ip("::ffff:192.0.2.7")), address);
         assert_eq!(names.of_proven(&["gw.example.net".into()]), Some(gateway));
         assert_eq!(names.of_proven(&["else.example".into()]), None);
         assert_eq!(&*names.name(3), "198.51.100.0/24");
