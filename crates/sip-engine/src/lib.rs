@@ -19,6 +19,7 @@
 
 mod answers;
 mod aor;
+pub mod budget;
 pub mod effect;
 mod hops;
 mod lanes;
@@ -38,6 +39,7 @@ mod text;
 mod timer;
 pub mod token;
 
+pub use budget::Budget;
 pub use effect::{Effect, Now, Outputs, ParkId};
 pub use location::{Binding, BindingChange, Location};
 pub use settings::Settings;

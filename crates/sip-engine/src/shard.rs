@@ -80,6 +80,8 @@ pub struct Shard {
     pub(crate) peer: Option<Arc<VerifiedPeer>>,
     /// Whether new calls are refused, because the process is to end.
     refuses_calls: bool,
+    /// The share of the memory for messages that is in use, over all shards.
+    memory_pressure: f64,
 }
 
 impl Shard {
@@ -117,6 +119,7 @@ impl Shard {
             fired: Vec::new(),
             peer: None,
             refuses_calls: false,
+            memory_pressure: 0.0,
             settings,
             shared,
         }
@@ -134,6 +137,17 @@ impl Shard {
     /// what is asked within a dialog, goes on.
     pub fn refuse_new_calls(&mut self) {
         self.refuses_calls = true;
+    }
+
+    /// The share of the memory for messages that is in use, as
+    /// [`Budget::pressure`](crate::Budget::pressure) has it: to be told once a turn.
+    pub fn set_memory_pressure(&mut self, pressure: f64) {
+        self.memory_pressure = pressure;
+    }
+
+    /// What was told of it last.
+    pub fn memory_pressure(&self) -> f64 {
+        self.memory_pressure
     }
 
     /// A message to fill and to give to [`Shard::handle_message`].
