@@ -180,3 +180,102 @@ fn timer_c_without_any_response_is_a_408() {
     assert_eq!(kinds(&sent), ["408"]);
     assert_eq!(bed.shard.counters().timer_c_fired, 1);
 }
+
+#[test]
+fn a_cancel_of_what_is_no_invite_changes_nothing() {
+    // RFC 3261 9.2: "A CANCEL request has no impact on the processing of transactions with any
+    // other method defined in this specification."
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(settings());
+        bed.register("sip:bob@example.org", "sip:bob@203.0.113.1", None);
+        bed.register_with("sip:bob@example.org", "sip:bob@203.0.113.2", None, |b| {
+            b.q = 500
+        });
+        let message = request("MESSAGE", "sip:bob@example.org", transport);
+        let first = only(bed.receive(&alice(transport), &message.text()));
+        // RFC 4320 4.1: it is answered 100 after a while.
+        assert!(kinds(&bed.wait(5_000)).contains(&"100".to_owned()));
+        let answers = bed.receive(&alice(transport), &cancel_of(&message, transport).text());
+        assert_eq!(kinds(&answers), ["200"]);
+        // The search goes on at the next contact, and its answer arrives.
+        let next = bed.receive(&answering(&first), &response(&first, 486, "b", ""));
+        assert_eq!(kinds(&next), ["MESSAGE"]);
+        let done = bed.receive(&answering(&next[0]), &response(&next[0], 200, "b", ""));
+        assert_eq!(kinds(&done), ["200"]);
+    }
+}
+
+fn is_cancel(sent: &Sent) -> bool {
+    sent.status() == 0 && sent.method() == "CANCEL"
+}
+
+/// Two phones ring; the first of them answers with this status.
+fn two_ring(transport: Transport, has_rung: bool, status: u16) -> Vec<Sent> {
+    let mut bed = Bed::new(settings());
+    bed.register("sip:bob@example.org", "sip:bob@203.0.113.1", None);
+    bed.register("sip:bob@example.org", "sip:bob@203.0.113.2", None);
+    let invite = request("INVITE", "sip:bob@example.org", transport);
+    let sent = bed.receive(&alice(transport), &invite.text());
+    let (first, second) = (&sent[1], &sent[2]);
+    if has_rung {
+        bed.receive(&answering(second), &response(second, 180, "c", ""));
+    }
+    let mut ended = bed.receive(&answering(first), &response(first, status, "b", ""));
+    if !has_rung {
+        ended.extend(bed.receive(&answering(second), &response(second, 180, "c", "")));
+    }
+    ended
+}
+
+#[test]
+fn phones_learn_that_the_call_was_taken_elsewhere() {
+    // RFC 3326 2: a phone whose call was taken by another shows no missed call.
+    for transport in TRANSPORTS {
+        for has_rung in [true, false] {
+            let ended = two_ring(transport, has_rung, 200);
+            let cancel = ended.iter().find(|s| is_cancel(s)).unwrap();
+            let reason = "\r\nReason: SIP;cause=200;text=\"Call completed elsewhere\"\r\n";
+            assert!(cancel.text.contains(reason), "{}", cancel.text);
+        }
+        // Nobody took it: one of them declined for all.
+        let ended = two_ring(transport, true, 603);
+        let cancel = ended.iter().find(|s| is_cancel(s)).unwrap();
+        assert!(
+            cancel.text.contains("\r\nReason: SIP;cause=603\r\n"),
+            "{}",
+            cancel.text
+        );
+    }
+}
+
+#[test]
+fn a_callers_reason_goes_with_his_cancel() {
+    for transport in TRANSPORTS {
+        for has_rung in [true, false] {
+            let mut bed = Bed::new(forwarding(transport, NEXT));
+            let (invite, sent) = invite(&mut bed, transport);
+            if has_rung {
+                bed.receive(&answering(&sent), &response(&sent, 180, "c", ""));
+            }
+            let cancel = cancel_of(&invite, transport).with(
+                "Reason: Q.850;cause=16\r\nREASON: SIP;cause=200;\r\n text=\"elsewhere\"\r\n",
+            );
+            let mut sent_on = bed.receive(&alice(transport), &cancel.text());
+            if !has_rung {
+                sent_on.extend(bed.receive(&answering(&sent), &response(&sent, 180, "c", "")));
+            }
+            let cancel = sent_on.iter().find(|s| is_cancel(s)).unwrap();
+            let fields: Vec<_> = cancel
+                .text
+                .lines()
+                .filter(|l| l.starts_with("Reason"))
+                .collect();
+            assert_eq!(
+                fields,
+                ["Reason: Q.850;cause=16, SIP;cause=200;   text=\"elsewhere\""],
+                "{}",
+                cancel.text
+            );
+        }
+    }
+}

@@ -96,6 +96,8 @@ pub(crate) struct Client {
     pub(crate) internal: bool,
     /// Whether a CANCEL waits for a provisional response.
     pub(crate) cancel_wanted: bool,
+    /// The Reason that this CANCEL will have.
+    pub(crate) cancel_reason: Option<Box<[u8]>>,
 }
 
 impl Client {
@@ -111,6 +113,7 @@ impl Client {
             linked: None,
             internal: false,
             cancel_wanted: false,
+            cancel_reason: None,
         }
     }
 }

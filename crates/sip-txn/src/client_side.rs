@@ -116,7 +116,7 @@ impl Transactions {
                 .get(id.0)
                 .is_some_and(|client| client.cancel_wanted)
         {
-            self.send_cancel(now_ms, id, out);
+            self.send_cancel(now_ms, id, b"", out);
         }
         if ran.pass_up {
             return Response::Pass {
@@ -132,6 +132,18 @@ impl Transactions {
     /// absorbed; the INVITE's own final response, if one comes within 64*T1, is
     /// passed up as ever.
     pub fn cancel(&mut self, now_ms: u64, id: ClientId, out: &mut Outbox) -> Cancelled {
+        self.cancel_because(now_ms, id, b"", out)
+    }
+
+    /// Cancels an INVITE, and says why: `reason` is the value of the CANCEL's
+    /// Reason header (RFC 3326), in one line; empty for none.
+    pub fn cancel_because(
+        &mut self,
+        now_ms: u64,
+        id: ClientId,
+        reason: &[u8],
+        out: &mut Outbox,
+    ) -> Cancelled {
         let Some(client) = self.clients.get_mut(id.0) else {
             return Cancelled::TooLate;
         };
@@ -145,11 +157,12 @@ impl Transactions {
                 // sent; rather, the client MUST wait for the arrival of a provisional response before
                 // sending the request."
                 client.cancel_wanted = true;
+                client.cancel_reason = (!reason.is_empty()).then(|| reason.into());
                 Cancelled::Deferred
             }
             Some(ClientState::Proceeding) if client.linked.is_some() => Cancelled::Sent,
             Some(ClientState::Proceeding) => {
-                self.send_cancel(now_ms, id, out);
+                self.send_cancel(now_ms, id, reason, out);
                 Cancelled::Sent
             }
             // RFC 3261 9.1: "If the original request has generated a final response, the CANCEL SHOULD NOT be
@@ -210,12 +223,15 @@ impl Transactions {
         matches(self.clients.get(cancel.0)?).map(|context| (cancel, context))
     }
 
-    /// Sends the CANCEL of an INVITE in "Proceeding".
-    fn send_cancel(&mut self, now_ms: u64, invite: ClientId, out: &mut Outbox) {
+    /// Sends the CANCEL of an INVITE in "Proceeding", with this Reason or with
+    /// the one that has waited for it.
+    fn send_cancel(&mut self, now_ms: u64, invite: ClientId, reason: &[u8], out: &mut Outbox) {
         let Some(client) = self.clients.get_mut(invite.0) else {
             return;
         };
         client.cancel_wanted = false;
+        let kept = client.cancel_reason.take();
+        let reason = kept.as_deref().unwrap_or(reason);
         let (Some(started), None) = (&client.started, client.linked) else {
             return;
         };
@@ -232,7 +248,7 @@ impl Transactions {
         let written = self
             .scratch
             .read(&client.message)
-            .is_some_and(|request| hop::write_cancel(request, &mut out.bytes));
+            .is_some_and(|request| hop::write_cancel(request, reason, &mut out.bytes));
         if !written {
             out.bytes.truncate(start);
             return;

@@ -12,18 +12,24 @@ pub(crate) fn write_ack(invite: &Message, response: &Message, out: &mut Vec<u8>)
     // RFC 3261 17.1.1.3: "The To header field in the ACK MUST equal the To header field in the response
     // being acknowledged, and therefore will usually differ from the To header field in the original
     // request by the addition of the tag parameter."
-    write(invite, "ACK", response, out)
+    write(invite, "ACK", response, b"", out)
 }
 
-/// Appends the CANCEL of `invite`.
-pub(crate) fn write_cancel(invite: &Message, out: &mut Vec<u8>) -> bool {
+/// Appends the CANCEL of `invite`, with a Reason (RFC 3326) where there is one.
+pub(crate) fn write_cancel(invite: &Message, reason: &[u8], out: &mut Vec<u8>) -> bool {
     // RFC 3261 9.1: "The Request-URI, Call-ID, To, the numeric part of CSeq, and From header fields in the
     // CANCEL request MUST be identical to those in the request being cancelled, including tags."
-    write(invite, "CANCEL", invite, out)
+    write(invite, "CANCEL", invite, reason, out)
 }
 
 /// A request for the hop that `invite` took, with the To of `to_of`.
-fn write(invite: &Message, method: &str, to_of: &Message, out: &mut Vec<u8>) -> bool {
+fn write(
+    invite: &Message,
+    method: &str,
+    to_of: &Message,
+    reason: &[u8],
+    out: &mut Vec<u8>,
+) -> bool {
     // RFC 3261 17.1.1.3: "The ACK MUST contain a single Via header field, and this MUST be equal to the top
     // Via header field of the original request."
     // RFC 3261 9.1: "A CANCEL constructed by a client MUST have only a single Via header field value
@@ -68,6 +74,9 @@ fn write(invite: &Message, method: &str, to_of: &Message, out: &mut Vec<u8>) -> 
         value.push(b' ');
         value.extend_from_slice(method.as_bytes());
     });
+    if !reason.is_empty() {
+        message.header("Reason", reason);
+    }
     // RFC 3261 9.1: "The CANCEL request MUST NOT contain any Require or Proxy-Require header fields."
     message.finish(b"");
     true

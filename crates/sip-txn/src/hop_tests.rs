@@ -57,7 +57,7 @@ fn the_ack_is_that_of_17_1_1_3() {
 #[test]
 fn the_cancel_is_that_of_9_1() {
     let mut cancel = Vec::new();
-    assert!(write_cancel(&parse(INVITE), &mut cancel));
+    assert!(write_cancel(&parse(INVITE), b"", &mut cancel));
     // RFC 3261 9.1: "The Request-URI, Call-ID, To, the numeric part of CSeq, and From header fields in the
     // CANCEL request MUST be identical to those in the request being cancelled, including tags. A CANCEL
     // constructed by a client MUST have only a single Via header field value matching the top Via value in
@@ -87,6 +87,6 @@ fn what_is_not_whole_makes_no_request() {
         parse("SIP/2.0 486 Busy Here\r\nCSeq: 986759 INVITE\r\nContent-Length: 0\r\n\r\n");
     let mut out = Vec::new();
     assert!(!write_ack(&parse(INVITE), &response, &mut out));
-    assert!(!write_cancel(&response, &mut out));
+    assert!(!write_cancel(&response, b"", &mut out));
     assert!(out.is_empty());
 }

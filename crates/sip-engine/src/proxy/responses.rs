@@ -5,6 +5,7 @@ use sip_txn::Responded;
 use wheel::TimerId;
 
 use super::branches::end_candidate;
+use super::cancel::Because;
 use super::context::{Context, Key, Owner, Progress};
 use crate::effect::Effect;
 use crate::timer::Timer;
@@ -113,7 +114,7 @@ impl Shard {
         }
         self.forward_response(now, context, response, out);
         self.end_call(context, response.status(), out);
-        self.final_sent(now, context, out);
+        self.final_sent(now, context, Because::Answered(response.status()), out);
     }
 
     /// Lets go of a call's own connections, if this was its end.
@@ -159,7 +160,7 @@ impl Shard {
         // described in Section 10, and it MUST NOT create any new branches in this
         // context."
         if status >= 600 {
-            self.close_context(now, context, out);
+            self.close_context(now, context, Because::Answered(status), out);
         }
     }
 
@@ -261,17 +262,23 @@ impl Shard {
             }
         }
         self.end_call(context, status, out);
-        self.final_sent(now, context, out);
+        self.final_sent(now, context, Because::Answered(status), out);
     }
 
     /// After a final response: what is still pending is cancelled, and what is
     /// no longer needed is given back.
-    pub(crate) fn final_sent(&mut self, now: Now, context: &mut Context, out: &mut Outputs) {
+    pub(crate) fn final_sent(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        because: Because<'_>,
+        out: &mut Outputs,
+    ) {
         context.is_final_sent = true;
         // RFC 3261 16.7: "If the forwarded response was a final response, the proxy MUST
         // generate a CANCEL request for all pending client transactions associated with
         // this response context."
-        self.close_context(now, context, out);
+        self.close_context(now, context, because, out);
         context.forget_messages(&mut self.pool);
         if !context.is_waiting() {
             self.contexts.keep_target_set(context);
