@@ -207,3 +207,53 @@ fn with_authentication_an_invite_keeps_state_for_its_cancel() {
         ["481"]
     );
 }
+
+#[test]
+fn a_response_goes_only_where_a_request_came_from() {
+    for (from, to) in PAIRS {
+        let mut bed = Bed::new(stateless(to));
+        let options = request("OPTIONS", "sip:carol@example.com", from);
+        let sent = only(bed.receive(&alice(from), &options.text()));
+        let text = response(&sent, 200, "c", "");
+        // Made up: our address on top, and somebody else below it.
+        let ours = &sent.all(HeaderName::Via)[0];
+        let made_up = ours.replace(&sent.branch(), "z9hG4bKguessed");
+        let victim = "SIP/2.0/UDP 203.0.113.66:53;branch=z9hG4bKv";
+        let below = sent.all(HeaderName::Via)[1].clone();
+        let forgeries = [
+            text.replace(ours, &made_up),
+            text.replace(&below, victim),
+            text.replace(&below, &below.replace("198.51.100.1", "203.0.113.66")),
+            text.replace(&below, &below.replace("5060", "53")),
+            text.replace(&below, &format!("{below};received=203.0.113.66")),
+            text.replace(&below, &format!("{below};rport=53")),
+            text.replace(ours, &made_up).replace(&below, victim),
+        ];
+        for (number, forged) in forgeries.iter().enumerate() {
+            assert_ne!(*forged, text, "forgery {number}");
+            let sent_on = bed.receive(&answering(&sent), forged);
+            assert!(
+                sent_on.is_empty(),
+                "forgery {number}: {:?}",
+                kinds(&sent_on)
+            );
+            assert_eq!(bed.shard.counters().responses_stray, number as u64 + 1);
+        }
+        assert_eq!(only(bed.receive(&answering(&sent), &text)).status(), 200);
+        // The flow of another request does not fit either.
+        if !from.is_reliable() {
+            continue;
+        }
+        let mut other = alice(from);
+        other.remote.set_port(6060);
+        other.conn.0 += 1;
+        let elsewhere = request("OPTIONS", "sip:carol@example.com", from);
+        let elsewhere = only(bed.receive(&other, &elsewhere.text()));
+        let token_of = |via: &str| via.split_once(";flow=").unwrap().1.to_owned();
+        let (own, other) = (token_of(ours), token_of(&elsewhere.all(HeaderName::Via)[0]));
+        let crossed = text.replace(&own, &other);
+        assert!(bed.receive(&answering(&sent), &crossed).is_empty());
+        let bare = text.replace(&format!(";flow={own}"), "");
+        assert!(bed.receive(&answering(&sent), &bare).is_empty());
+    }
+}

@@ -3,8 +3,9 @@
 
 use std::hash::Hasher;
 
+use sip_msg::header::Via;
 use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
-use siphasher::sip::SipHasher13;
+use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
 use super::forward::{Copy, Sender};
@@ -186,10 +187,18 @@ impl Shard {
             sign_routes: self.settings.authenticate.is_some(),
         };
         let branch = stateless_branch(&self.keys.branches, &job.request);
+        let way_back = job.request.top_via().ok();
+        let flow_back = job.flow.conn.is_some().then_some(&job.flow);
+        let mac =
+            way_back.map(|via| hex16(way_back_mac(&self.keys.branches, &branch, &via, flow_back)));
         let tokens = &self.tokens;
         let write_branch = |text: &mut Vec<u8>| {
             text.extend_from_slice(b"z9hG4bK");
             text.extend_from_slice(&branch);
+            if let Some(mac) = &mac {
+                text.push(b'.');
+                text.extend_from_slice(mac);
+            }
             if job.flow.conn.is_some() && job.request.method() != Method::Ack {
                 text.extend_from_slice(FLOW_PARAM);
                 tokens.write_flow(&job.flow, text);
@@ -253,12 +262,20 @@ impl Shard {
             return None;
         }
         let next = vias.next()??;
+        let (branch, mac) = branch_parts(top.branch)?;
         let top_text = response.values(HeaderName::Via).next()?.0;
         let token = memchr::memmem::find(top_text, FLOW_PARAM)
             .and_then(|at| top_text.get(at + FLOW_PARAM.len()..))
             .and_then(|rest| rest.split(|&b| b == b';').next());
-        if let Some(token) = token.and_then(|token| self.tokens.read_flow(token.trim_ascii())) {
-            return Some(Target::back(token.flow()));
+        let token = token.and_then(|token| self.tokens.read_flow(token.trim_ascii()));
+        let flow_back = token.as_ref().map(|token| token.flow());
+        // Who makes a response up would choose where it goes: the branch must be one
+        // that was written for this very way back.
+        if mac != hex16(way_back_mac(&self.keys.branches, branch, &next, flow_back)) {
+            return None;
+        }
+        if let Some(flow) = flow_back {
+            return Some(Target::back(flow));
         }
         // RFC 3261 18.2.2, RFC 3581 4: `received` and `rport` before sent-by.
         let transport = next.transport?;
@@ -326,6 +343,37 @@ fn stateless_branch(key: &[u8; 16], request: &Message) -> [u8; 16] {
         part(request.request_uri());
     }
     hex16(hasher.finish())
+}
+
+/// The two parts of a branch of ours: what is unique to the request, and what
+/// shows that its way back is the one that it came by.
+fn branch_parts(branch: &[u8]) -> Option<(&[u8], &[u8])> {
+    let own = branch.strip_prefix(b"z9hG4bK")?;
+    let dot = own.iter().position(|&byte| byte == b'.')?;
+    Some((own.get(..dot)?, own.get(dot + 1..)?))
+}
+
+/// A keyed hash over the way back of a request: the Via below our own, and the
+/// connection that it came by, where it is one. Who takes it to another way back
+/// finds that it does not fit there.
+fn way_back_mac(key: &[u8; 16], branch: &[u8], via: &Via<'_>, flow: Option<&Flow>) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    let mut part = |bytes: &[u8]| {
+        hasher.write_u32(bytes.len() as u32);
+        hasher.write(bytes);
+    };
+    part(b"way back");
+    part(branch);
+    part(&[via.transport.map_or(0, |transport| transport as u8 + 1)]);
+    part(via.sent_by.host);
+    part(&via.sent_by.port.unwrap_or(0).to_be_bytes());
+    part(via.received.unwrap_or_default());
+    part(&via.rport.flatten().unwrap_or(0).to_be_bytes());
+    if let Some(flow) = flow {
+        part(&flow.conn.0.to_be_bytes());
+        part(&flow.listener.0.to_be_bytes());
+    }
+    hasher.finish()
 }
 
 #[cfg(test)]
