@@ -65,6 +65,7 @@ mod peers;
 mod refusal;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::sync::Arc;
 
@@ -177,7 +178,8 @@ impl Permit {
         }
     }
 
-    /// Whether P-Asserted-Identity stays as it came; otherwise it is cut.
+    /// Whether P-Asserted-Identity and what else only elements of a trust domain
+    /// say (see [`trust`]) stays as it came; otherwise it is cut.
     pub fn may_assert(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Peer(_))
     }
@@ -202,6 +204,7 @@ impl Permit {
             ] {
                 spans.extend(message.fields_of(name).map(|field| field.line_span));
             }
+            spans.extend(trust::lines(message));
         }
         for side in [Side::Proxy, Side::Registrar] {
             if !message.has(side.credentials_header()) {

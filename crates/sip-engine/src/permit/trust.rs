@@ -1,0 +1,38 @@
+//! Headers by which elements of a trust domain tell each other who a caller is
+//! or who pays (`docs/decisions/0080-what-users-may-not-say.md`).
+
+use sip_msg::{HeaderName, Message, Span};
+
+/// Their names, beside P-Asserted-Identity and P-Preferred-Identity (RFC 3325),
+/// which have a [`HeaderName`] of their own.
+const NAMES: [&str; 8] = [
+    // What came before RFC 3325: gateways show it as the caller.
+    "Remote-Party-ID",
+    // RFC 8496: who pays.
+    "P-Charge-Info",
+    // RFC 7315 4.5, 4.6: how the call is charged, and by which hosts.
+    "P-Charging-Vector",
+    "P-Charging-Function-Addresses",
+    // RFC 5503: who pays, between proxies of one operator.
+    "P-DCS-Billing-Info",
+    // RFC 6050: which service the caller may use.
+    "P-Asserted-Service",
+    // RFC 5502: whom the call is handled for.
+    "P-Served-User",
+    // RFC 7315 4.4: which network vouches for the roaming caller.
+    "P-Visited-Network-ID",
+];
+
+/// The lines of a message that have one of these names.
+pub(super) fn lines(message: &Message) -> impl Iterator<Item = Span> {
+    message
+        .fields_of(HeaderName::Other)
+        .filter(|field| is_one(field.raw_name))
+        .map(|field| field.line_span)
+}
+
+fn is_one(name: &[u8]) -> bool {
+    NAMES
+        .iter()
+        .any(|one| one.as_bytes().eq_ignore_ascii_case(name))
+}
