@@ -278,3 +278,32 @@ fn which_contacts_are_reached_by_the_flow_that_they_registered_on() {
     let udp_contact = way("sip:bob@203.0.113.9:5080;transport=udp", tcp);
     assert_eq!(udp_contact.0, Transport::Udp);
 }
+
+#[test]
+fn an_absurd_max_breadth_is_capped_and_no_error() {
+    let copies = |more: &str| {
+        let mut settings = settings();
+        settings.proxy.max_breadth = 2;
+        let mut bed = Bed::new(settings);
+        for n in 1..=4 {
+            bed.register(
+                "sip:bob@example.org",
+                &format!("sip:bob@203.0.113.{n}"),
+                None,
+            );
+        }
+        let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+        invite.more.push_str(more);
+        let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+        sent.iter().filter(|sent| sent.status() == 0).count()
+    };
+    for wire in [
+        "",
+        "Max-Breadth: 3\r\n",
+        "Max-Breadth: 4294967295\r\n",
+        "Max-Breadth: 99999999999999\r\n",
+    ] {
+        assert_eq!(copies(wire), 2, "{wire}");
+    }
+    assert_eq!(copies("Max-Breadth: 1\r\n"), 1);
+}

@@ -20,7 +20,7 @@ pub(crate) enum Reject {
 /// What the request says about its own reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// Max-Breadth, or the configured default where there is none.
+    /// Max-Breadth: the configured one, or less where the request says so.
     pub(crate) breadth: u32,
     /// The hash of its treatment, for the branch.
     pub(crate) loop_hash: u64,
@@ -33,14 +33,14 @@ pub(crate) fn check(
     request: &Message,
     scheme: Scheme,
     loop_key: &[u8; 16],
-    breadth_default: u32,
+    breadth_max: u32,
 ) -> Result<Reach, Reject> {
     // RFC 3261 16.3: "Any components involved in the remainder of these Request
     // Validation steps or the Request Forwarding section MUST be well-formed." Those that
     // every message must have were looked at before.
     check_scheme(scheme)?;
     check_max_forwards(request)?;
-    let breadth = max_breadth(request, breadth_default)?;
+    let breadth = max_breadth(request, breadth_max)?;
     // RFC 3261 16.3: "Notice that a proxy is not required to detect merged requests and
     // MUST NOT treat merged requests as an error condition." A spiral is one of those.
     let mut loop_hash = 0;
@@ -87,19 +87,22 @@ fn check_max_forwards(request: &Message) -> Result<(), Reject> {
     }
 }
 
-/// RFC 5393 5.3.3: a request without Max-Breadth has the default's; one that
-/// may not be forwarded even once is answered 440.
-fn max_breadth(request: &Message, default: u32) -> Result<u32, Reject> {
+/// RFC 5393 5.3.3: a request without Max-Breadth has the configured one; one that
+/// may not be forwarded even once is answered 440. What a sender allows beyond
+/// `configured` is no error and no bound: he would choose how much he can make of
+/// one message.
+fn max_breadth(request: &Message, configured: u32) -> Result<u32, Reject> {
+    let configured = configured.max(1);
     let Some(field) = request.first(HeaderName::MaxBreadth) else {
-        return Ok(default.max(1));
+        return Ok(configured);
     };
     let digits = std::str::from_utf8(field.value).unwrap_or_default();
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match (is_number, digits.parse::<u32>()) {
         (true, Ok(0)) => Err(Reject::Status(440)),
-        (true, Ok(breadth)) => Ok(breadth),
-        // More digits than a number needs: it is no bound at all.
-        (true, Err(_)) => Ok(default.max(1)),
+        (true, Ok(breadth)) => Ok(breadth.min(configured)),
+        // More digits than a number needs.
+        (true, Err(_)) => Ok(configured),
         (false, _) => Err(Reject::Status(400)),
     }
 }
