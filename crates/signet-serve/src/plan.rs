@@ -14,7 +14,8 @@ use sip_msg::{Limits, Transport};
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
 use crate::config::{
-    Advertised, Config, Domain, Inbound, Listen, ListenAt, ListenSecurity, ListenWebSocket, Mode,
+    Advertised, Config, ContactsFull, Domain, Inbound, Listen, ListenAt, ListenSecurity,
+    ListenWebSocket, Mode,
 };
 
 mod net;
@@ -157,6 +158,10 @@ pub(crate) fn settings(
             expires_default_s: config.registrar.expires_default_s,
             expires_max_s: config.registrar.expires_max_s,
             contacts_max: config.registrar.contacts_max,
+            contacts_full: match config.registrar.contacts_full {
+                ContactsFull::ReplaceOldest => settings::ContactsFull::ReplaceOldest,
+                ContactsFull::Refuse => settings::ContactsFull::Refuse,
+            },
             aors_max: config.registrar.aors_max,
             durable: config.registrar.durable,
             save_timeout_ms: config.registrar.save_timeout_ms,

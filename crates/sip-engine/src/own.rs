@@ -26,6 +26,8 @@ struct OwnListener {
     transport: Transport,
     bound: SocketAddr,
     host: Option<Arc<str>>,
+    /// That host, where it is an address.
+    advertised_ip: Option<IpAddr>,
     port: u16,
     /// `host:port` as it stands in a Via; empty where the host depends on the flow.
     sent_by: Vec<u8>,
@@ -49,7 +51,7 @@ impl Own {
             return;
         }
         let ip = local.ip();
-        if !self.learned.contains(&ip) && self.learned.len() < LEARNED_MAX && !ip.is_unspecified() {
+        if self.learned.len() < LEARNED_MAX && !ip.is_unspecified() && !self.learned.contains(&ip) {
             self.learned.push(ip);
         }
     }
@@ -88,6 +90,26 @@ impl Own {
                 let ip = *ip.get_or_insert_with(|| host_port.ip());
                 self.is_host_of(l, host_port.host, ip)
             })
+    }
+
+    /// Whether `host` at `port` is one of our domains, or where a listener is reached.
+    pub(crate) fn is_own_host_at(&self, host: &[u8], port: u16) -> bool {
+        let host_port = HostPort {
+            host,
+            port: Some(port),
+        };
+        self.is_own_domain_at(host_port) || self.is_listener_at(host_port, port)
+    }
+
+    /// Whether an address is a listener's: what is sent there comes back, and what
+    /// comes from there was sent by this server. Beside a listener on every address
+    /// of the machine others may live at other ports of it: the port counts too.
+    pub(crate) fn is_at(&self, transport: Transport, addr: &SocketAddr) -> bool {
+        self.listeners.iter().any(|l| {
+            l.transport.is_reliable() == transport.is_reliable()
+                && (l.port == addr.port() || l.bound.port() == addr.port())
+                && self.is_ip_of(l, addr.ip().to_canonical())
+        })
     }
 
     /// A listener from which `remote` can be reached: the one that the request
@@ -161,11 +183,23 @@ impl Own {
         {
             return true;
         }
-        let Some(ip) = ip else {
-            return false;
+        ip.is_some_and(|ip| self.is_ip_of(listener, ip.to_canonical()))
+    }
+
+    /// Whether a listener is reached at `ip`, which is in its canonical form.
+    fn is_ip_of(&self, listener: &OwnListener, ip: IpAddr) -> bool {
+        let bound = listener.bound.ip().to_canonical();
+        if bound == ip || listener.advertised_ip == Some(ip) {
+            return true;
+        }
+        let is_family = bound.is_ipv6() || ip.is_ipv4();
+        let is_of_machine = || {
+            // Loopback is ours whether somebody came that way or not; so is "no address".
+            ip.is_loopback()
+                || ip.is_unspecified()
+                || self.learned.iter().any(|own| own.to_canonical() == ip)
         };
-        listener.bound.ip() == ip
-            || (listener.bound.ip().is_unspecified() && self.learned.contains(&ip))
+        bound.is_unspecified() && is_family && is_of_machine()
     }
 }
 
@@ -182,6 +216,12 @@ impl OwnListener {
             transport: listener.transport,
             bound: listener.bound,
             host: listener.advertised_host.clone(),
+            advertised_ip: listener.advertised_host.as_ref().and_then(|host| {
+                let host = host.as_bytes();
+                HostPort { host, port: None }
+                    .ip()
+                    .map(|ip| ip.to_canonical())
+            }),
             port,
             sent_by,
         }

@@ -22,9 +22,11 @@
 //! phone was told 500 and asks again.
 
 mod answer;
+mod callable;
 mod contacts;
 mod date;
 mod plan;
+mod room;
 mod saves;
 #[cfg(test)]
 mod tests;
@@ -103,6 +105,10 @@ pub struct RegistrarCounters {
     pub table_full: u64,
     /// Answered 403 because the user has as many contacts as he may.
     pub contacts_full: u64,
+    /// Contacts that made room for later ones of the same user.
+    pub contacts_replaced: u64,
+    /// Answered 403 because the contact could not be called, or must not be.
+    pub contacts_refused: u64,
 }
 
 /// The registrar of a shard: the REGISTERs that wait for the store, and in
@@ -251,6 +257,7 @@ impl Registrar {
             node: &self.node,
             entries: &self.entries,
             changes: &mut self.changes,
+            replaced: &mut self.counters.contacts_replaced,
         };
         if let Err(refused) = plan::plan(cx, &registration, planned) {
             return Some(self.answer(cx, registration, Err(refused), out));
@@ -312,6 +319,7 @@ impl Registrar {
                     Refused::Busy => self.counters.queue_full += 1,
                     Refused::TableFull => self.counters.table_full += 1,
                     Refused::TooManyContacts => self.counters.contacts_full += 1,
+                    Refused::BadContact(_) => self.counters.contacts_refused += 1,
                     _ => {}
                 }
                 writer.write_refusal(refused, &mut out.outbox.bytes)

@@ -147,8 +147,10 @@ pub struct RegistrarSettings {
     pub expires_default_s: u32,
     /// Seconds granted at most.
     pub expires_max_s: u32,
-    /// Contacts of one address-of-record; past it 403.
+    /// Contacts of one address-of-record; past it see `contacts_full`.
     pub contacts_max: usize,
+    /// What becomes of one contact more.
+    pub contacts_full: ContactsFull,
     /// Addresses-of-record in memory; past it 503.
     pub aors_max: usize,
     /// Whether 200 waits until the bindings are durable.
@@ -159,6 +161,15 @@ pub struct RegistrarSettings {
     pub service_route: Vec<String>,
 }
 
+/// What becomes of a contact that is one more than an address-of-record may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContactsFull {
+    /// The oldest of the same kind makes room; 403 where there is none.
+    ReplaceOldest,
+    /// 403.
+    Refuse,
+}
+
 /// The proxy (RFC 3261 16).
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
@@ -166,7 +177,7 @@ pub struct ProxySettings {
     pub record_route: bool,
     /// Timer C (RFC 3261 16.6 step 11): more than three minutes.
     pub timer_c_ms: u64,
-    /// Max-Breadth where a request has none (RFC 5393 5.3.3.1).
+    /// Max-Breadth where a request has none, or more (RFC 5393 5.3.3.1).
     pub max_breadth: u32,
     /// Branches that one request may have in all; past it the rest is not tried.
     pub branches_max: usize,
@@ -232,6 +243,7 @@ impl Default for RegistrarSettings {
             expires_default_s: 3_600,
             expires_max_s: 86_400,
             contacts_max: 10,
+            contacts_full: ContactsFull::ReplaceOldest,
             aors_max: 1_000_000,
             durable: true,
             save_timeout_ms: 4_000,

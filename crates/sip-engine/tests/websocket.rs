@@ -52,6 +52,10 @@ fn a_browser_is_called_along_its_connection_whatever_its_contact_is() {
             "sips:bob@df7jal23ls0d.invalid;transport=ws",
             "sip:bob@df7jal23ls0d.invalid",
         ] {
+            if contact.starts_with("sips:") && !transport.is_secure() {
+                // It is not registered, nor called, in the clear: see `registering.rs`.
+                continue;
+            }
             let mut bed = Bed::new(with_websockets());
             bed.register("sip:bob@example.org", contact, Some(browser(transport)));
             let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);

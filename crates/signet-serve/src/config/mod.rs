@@ -25,8 +25,8 @@ pub use diagnose::{ConfigError, Fault};
 pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use sections::{
-    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Inbound, Limits, Listen, Log,
-    LogLevel, Metrics, Mode, Proxy, Registrar, Route, Timers,
+    Authentication, Bounds, Connections, ContactsFull, Dns, Gateway, GatewayGroup, Inbound, Limits,
+    Listen, Log, LogLevel, Metrics, Mode, Proxy, Registrar, Route, Timers,
 };
 pub use tls::{
     CertificatePair, ClientCertificates, EngineName, GroupName, KeyUsage, ListenSecurity,

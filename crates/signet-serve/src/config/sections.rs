@@ -181,6 +181,8 @@ pub struct Registrar {
     /// Contacts of one user.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
     pub contacts_max: usize,
+    /// What becomes of one contact more.
+    pub contacts_full: ContactsFull,
     /// Users with bindings.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000_000>")]
     pub aors_max: usize,
@@ -201,12 +203,23 @@ impl Default for Registrar {
             expires_default_s: engine.expires_default_s,
             expires_max_s: engine.expires_max_s,
             contacts_max: engine.contacts_max,
+            contacts_full: ContactsFull::ReplaceOldest,
             aors_max: engine.aors_max,
             durable: engine.durable,
             save_timeout_ms: engine.save_timeout_ms,
             service_route: engine.service_route,
         }
     }
+}
+
+/// What becomes of a contact that is one more than a user may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContactsFull {
+    /// The oldest of the same kind makes room.
+    ReplaceOldest,
+    /// 403.
+    Refuse,
 }
 
 /// The proxy.
@@ -218,7 +231,7 @@ pub struct Proxy {
     /// Timer C, which RFC 3261 16.6 wants above three minutes.
     #[serde(deserialize_with = "within::<_, _, 180_001, 86_400_000>")]
     pub timer_c_ms: u64,
-    /// Max-Breadth where a request has none.
+    /// Max-Breadth where a request has none, or more.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000>")]
     pub max_breadth: u32,
     /// Whether 100 is sent at once, and not only when nothing else came within 200 ms.

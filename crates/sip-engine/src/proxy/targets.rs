@@ -218,7 +218,9 @@ fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candida
     let Some(uri) = Uri::parse(&binding.uri) else {
         return;
     };
-    if secure_only && !is_secure(&uri, &binding) {
+    // A contact may have been bound before it was refused for its flow.
+    let needs_tls = secure_only || uri.scheme == Scheme::Sips;
+    if needs_tls && !is_secure(&uri, &binding) {
         return;
     }
     // RFC 3261 16.5: "If a target URI is already present in the set (based on the
@@ -241,6 +243,11 @@ fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candida
 
 /// Whether a contact may be called by a `sips` URI (RFC 3261 26.2.2).
 fn is_secure(uri: &Uri<'_>, binding: &Binding) -> bool {
+    if binding.path.is_empty()
+        && let Some(flow) = super::ways::flow_of(binding)
+    {
+        return flow.transport.is_secure();
+    }
     let over_flow = binding.flow.is_some_and(|flow| flow.transport.is_secure());
     over_flow || uri.scheme == Scheme::Sips || uri.transport().flatten() == Some(Transport::Tls)
 }

@@ -85,6 +85,7 @@ impl Answer<'_> {
             Refused::Malformed(reason) => (400, reason),
             Refused::Forbidden => (403, reason_phrase(403)),
             Refused::TooManyContacts => (403, "Too Many Contacts"),
+            Refused::BadContact(reason) => (403, reason),
             Refused::NotFound => (404, reason_phrase(404)),
             Refused::BadExtension => (420, reason_phrase(420)),
             Refused::TooBrief => (423, reason_phrase(423)),

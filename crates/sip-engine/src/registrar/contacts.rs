@@ -28,7 +28,7 @@ pub(super) struct Flows<'m> {
 
 /// A contact of the request.
 pub(super) struct Asked<'m> {
-    uri: Uri<'m>,
+    pub(super) uri: Uri<'m>,
     q: u16,
     instance: Option<&'m [u8]>,
     /// Only beside an instance, and where it counts.

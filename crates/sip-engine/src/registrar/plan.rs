@@ -7,7 +7,7 @@ use sip_msg::header::Contact;
 use sip_msg::{HeaderName, Message};
 
 use super::contacts::{Asked, Flows, LONG};
-use super::{RegistrarContext, Registration};
+use super::{RegistrarContext, Registration, callable, room};
 use crate::BindingChange;
 use crate::aor;
 use crate::location::Entry;
@@ -24,6 +24,8 @@ pub(super) enum Refused {
     Forbidden,
     /// 403: more contacts than one user may have.
     TooManyContacts,
+    /// 403: a contact that cannot be called, or must not be, with the reason phrase.
+    BadContact(&'static str),
     /// 404: not an address-of-record of that domain.
     NotFound,
     /// 420: it requires what is not supported.
@@ -50,6 +52,8 @@ pub(super) struct Planned<'a> {
     /// What is bound, the expired left out.
     pub(super) entries: &'a [Entry],
     pub(super) changes: &'a mut Vec<BindingChange>,
+    /// How many contacts made room for those that came.
+    pub(super) replaced: &'a mut u64,
 }
 
 /// Finds the canonical address-of-record whose contacts the request is about,
@@ -205,7 +209,7 @@ fn plan_contacts(
     cx: &RegistrarContext<'_>,
     registration: &Registration,
     sender: &Sender<'_>,
-    planned: Planned<'_>,
+    mut planned: Planned<'_>,
 ) -> Result<(), Refused> {
     let rules = &cx.settings.registrar;
     let flows = Flows::of(registration, planned.node)?;
@@ -263,6 +267,7 @@ fn plan_contacts(
             }
             continue;
         }
+        callable::check(cx, registration, &asked)?;
         if existing.is_none() {
             alive_count += 1;
         }
@@ -277,10 +282,8 @@ fn plan_contacts(
             binding: Arc::new(binding),
         });
     }
-    // Such a request will be refused the next time too: 403 and not 503, which
-    // would send the phone to try elsewhere (RFC 3261 21.4.4, 21.5.4).
     if alive_count > rules.contacts_max && alive_count > planned.entries.len() {
-        return Err(Refused::TooManyContacts);
+        room::make(rules, alive_count - rules.contacts_max, &mut planned)?;
     }
     let adds = planned
         .changes

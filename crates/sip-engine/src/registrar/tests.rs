@@ -12,6 +12,7 @@ use super::saves::{LINE_MAX, SAVES_MAX};
 use super::*;
 use crate::Binding;
 use crate::permit::Gate;
+use crate::settings::ContactsFull;
 use crate::testing::{NOW, World, flow, parse};
 
 struct Registers {
@@ -534,6 +535,7 @@ fn the_same_contact_twice_in_one_request() {
 fn a_limit_of_contacts() {
     let mut registers = Registers::new();
     registers.world.settings.registrar.contacts_max = 3;
+    registers.world.settings.registrar.contacts_full = ContactsFull::Refuse;
     let list = |count: u32, tail: &str| {
         let contacts: Vec<_> = (0..count).map(|n| format!("<sip:a@h{n}>{tail}")).collect();
         format!("Contact: {}\r\n", contacts.join(", "))
@@ -741,6 +743,7 @@ fn random_asks_agree_with_a_plain_model() {
     use std::collections::BTreeMap;
     let mut registers = Registers::new();
     registers.world.settings.registrar.contacts_max = 3;
+    registers.world.settings.registrar.contacts_full = ContactsFull::Refuse;
     let mut model: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
     let mut seed = 7_u64;
     let mut random = |below: u32| {

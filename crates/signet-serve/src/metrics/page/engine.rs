@@ -46,7 +46,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 39] = [
+    let counters: [(&str, &str, Get); 43] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -231,6 +231,26 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_registers_queue_full_total",
             "REGISTERs refused because too many wait for the store.",
             |of| of.registrar.queue_full,
+        ),
+        (
+            "signet_registers_table_full_total",
+            "REGISTERs refused because there are too many users with contacts.",
+            |of| of.registrar.table_full,
+        ),
+        (
+            "signet_registers_contacts_full_total",
+            "REGISTERs refused because the user has as many contacts as he may.",
+            |of| of.registrar.contacts_full,
+        ),
+        (
+            "signet_contacts_replaced_total",
+            "Contacts that made room for later ones of the same user.",
+            |of| of.registrar.contacts_replaced,
+        ),
+        (
+            "signet_contacts_refused_total",
+            "REGISTERs refused because a contact could not be called, or must not be.",
+            |of| of.registrar.contacts_refused,
         ),
     ];
     for (name, help, get) in counters {
