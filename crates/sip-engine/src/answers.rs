@@ -92,7 +92,7 @@ impl Shard {
         // Who writes one message wrongly over a stream may have lost count of where
         // the next begins: a 400 of this server's own ends the connection. Not that of
         // a neighbour, which carries the calls of many, and whose framing was sound.
-        let is_trusted = || is_listed(&self.settings, flow, self.peer.as_deref());
+        let is_trusted = || is_listed(&self.settings, &self.own, flow, self.peer.as_deref());
         if status == 400 && flow.conn.is_some() && !is_trusted() {
             close(flow, &mut out.effects);
         }

@@ -116,11 +116,19 @@ fn a_looped_request_is_found_and_a_spiral_passes() {
         let invite = request("INVITE", "sip:bob@example.com", transport);
         let first = bed.receive(&alice(transport), &invite.text()).remove(1);
         let peer = answering(&first);
-        let looped = only(bed.receive(&peer, &first.text));
+        // The next hop sends it back, with its own Via on top.
+        let back = first.text.replacen(
+            "Via: ",
+            "Via: SIP/2.0/UDP 203.0.113.9;branch=z9hG4bKhop\r\nVia: ",
+            1,
+        );
+        let looped = only(bed.receive(&peer, &back));
         assert_eq!(looped.status(), 482);
-        // The next hop sends it back for somebody else: a spiral, as another target.
-        let spiral = first.text.replacen("sip:bob@", "sip:carol@", 1);
-        let again = bed.receive(&peer, &spiral.replace("z9hG4bKalice", "z9hG4bKalice2"));
+        // For somebody else it is a spiral, as another target.
+        let spiral =
+            back.replacen("sip:bob@", "sip:carol@", 1)
+                .replacen("z9hG4bKhop", "z9hG4bKhop2", 1);
+        let again = bed.receive(&peer, &spiral);
         assert_eq!(kinds(&again), ["100", "INVITE"]);
         assert_eq!(bed.shard.counters().loops, 1);
     }

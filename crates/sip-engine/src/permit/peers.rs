@@ -5,6 +5,7 @@ use sip_msg::{Flow, HeaderName, Message, Uri, VerifiedPeer};
 
 use super::GateContext;
 use crate::Settings;
+use crate::own::Own;
 use crate::settings::TrustedPeer;
 
 /// What the operator's list and the peer's certificate say of a request.
@@ -28,7 +29,7 @@ pub(super) enum Standing {
 pub(super) fn standing(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Standing {
     let mut claimed = None;
     let mut may_relay = None;
-    for entry in entries(cx.settings, flow, cx.peer) {
+    for entry in entries(cx.settings, cx.own, flow, cx.peer) {
         match first_claim(message, |host| speaks(cx, entry, host)) {
             None => may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay),
             Some(host) => claimed = Some(host),
@@ -42,8 +43,13 @@ pub(super) fn standing(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> 
 }
 
 /// Whether a flow is one of a listed peer's.
-pub(crate) fn is_listed(settings: &Settings, flow: &Flow, peer: Option<&VerifiedPeer>) -> bool {
-    entries(settings, flow, peer).next().is_some()
+pub(crate) fn is_listed(
+    settings: &Settings,
+    own: &Own,
+    flow: &Flow,
+    peer: Option<&VerifiedPeer>,
+) -> bool {
+    entries(settings, own, flow, peer).next().is_some()
 }
 
 /// The first host, among those in whose name a request speaks, that its
@@ -87,15 +93,19 @@ pub(super) fn is_same_user(known: &Uri<'_>, uri: &Uri<'_>) -> bool {
     known.is_sip() && uri.is_sip() && a == b && bare(known) == bare(uri)
 }
 
+/// The entries that are about the sender. None is about this server: what it
+/// sent to itself, because somebody's name led there, would be trusted for having
+/// passed here. A neighbour on the same host has another port.
 fn entries<'c>(
     settings: &'c Settings,
+    own: &'c Own,
     flow: &'c Flow,
     peer: Option<&'c VerifiedPeer>,
 ) -> impl Iterator<Item = &'c TrustedPeer> {
     settings
         .trusted
         .iter()
-        .filter(move |entry| fits(entry, flow, peer))
+        .filter(move |entry| fits(entry, flow, peer) && !own.is_at(flow.transport, &flow.remote))
 }
 
 /// Whether an entry is about whoever is at the other end of a flow.

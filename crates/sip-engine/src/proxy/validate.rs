@@ -5,6 +5,7 @@ use sip_msg::uri::Scheme;
 use sip_msg::{HeaderName, Message, Method};
 
 use super::loops;
+use crate::own::Own;
 
 /// Why a request is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,7 @@ pub(crate) struct Reach {
 pub(crate) fn check(
     request: &Message,
     scheme: Scheme,
+    own: &Own,
     loop_key: &[u8; 16],
     breadth_max: u32,
 ) -> Result<Reach, Reject> {
@@ -39,6 +41,9 @@ pub(crate) fn check(
     // Validation steps or the Request Forwarding section MUST be well-formed." Those that
     // every message must have were looked at before.
     check_scheme(scheme)?;
+    if is_our_own(request, own) {
+        return Err(Reject::Status(482));
+    }
     check_max_forwards(request)?;
     let breadth = max_breadth(request, breadth_max)?;
     // RFC 3261 16.3: "Notice that a proxy is not required to detect merged requests and
@@ -70,6 +75,19 @@ fn check_scheme(scheme: Scheme) -> Result<(), Reject> {
         Scheme::Sip | Scheme::Sips | Scheme::Tel => Ok(()),
         Scheme::Other => Err(Reject::Status(416)),
     }
+}
+
+/// Whether this server sent the request to itself: its own Via is on top, with
+/// nobody's between. What a name led back here would be judged as if it came from
+/// one of our own addresses, and go round until a loop is found.
+fn is_our_own(request: &Message, own: &Own) -> bool {
+    // This server begins no requests: below its Via there is another.
+    request.has_several(HeaderName::Via)
+        && request.top_via().is_ok_and(|via| {
+            let default_port = via.transport.map_or(5060, |t| t.default_port());
+            let port = via.sent_by.port.unwrap_or(default_port);
+            own.is_listener_at(via.sent_by, port)
+        })
 }
 
 fn check_max_forwards(request: &Message) -> Result<(), Reject> {
@@ -119,7 +137,8 @@ mod tests {
         );
         let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
         let scheme = message.uri().unwrap().scheme;
-        check(&message, scheme, &[1; 16], 60).map(|reach| reach.breadth)
+        let own = Own::new(&crate::Settings::default());
+        check(&message, scheme, &own, &[1; 16], 60).map(|reach| reach.breadth)
     }
 
     #[test]

@@ -141,7 +141,8 @@ impl Shard {
                 return;
             }
             Role::Proxy => {
-                match validate::check(&job.request, routed.scheme, &self.keys.loops, default) {
+                let (own, key) = (&self.own, &self.keys.loops);
+                match validate::check(&job.request, routed.scheme, own, key, default) {
                     Ok(reach) => {
                         job.breadth = reach.breadth;
                         job.loop_hash = reach.loop_hash;
