@@ -176,6 +176,12 @@ pub(crate) fn settings(
             serial_timeout_ms: config.proxy.serial_timeout_ms,
             resolve_timeout_ms: config.proxy.resolve_timeout_ms,
             dead_hop_ms: config.proxy.dead_hop_ms,
+            relay_denied: config
+                .proxy
+                .relay_denied
+                .iter()
+                .map(|network| (network.addr, network.prefix_len))
+                .collect(),
         },
         timers: sip_txn::Timers {
             t1_ms: config.timers.t1_ms,

@@ -190,14 +190,15 @@ impl Shard {
         &mut self,
         now: Now,
         context: &mut Context,
-        status: u16,
+        (status, reason): (u16, &str),
         out: &mut Outputs,
     ) {
         let Some(request) = context.request.take() else {
             return;
         };
         let flow = context.flow;
-        let responded = self.answer(now, &flow, context.server, &request, status, out);
+        let (server, status_line) = (context.server, (status, reason));
+        let responded = self.answer_with(now, &flow, server, &request, status_line, |_| {}, out);
         if responded == Responded::Refused {
             self.refused(context, status);
         }

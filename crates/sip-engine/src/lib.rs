@@ -30,6 +30,7 @@ pub mod permit;
 mod proxy;
 mod random;
 pub mod registrar;
+mod relay;
 pub mod routes;
 pub mod settings;
 pub mod shard;

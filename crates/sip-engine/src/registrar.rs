@@ -40,6 +40,7 @@ use sip_txn::ServerId;
 use crate::location::Entry;
 use crate::own::Own;
 use crate::permit::Permit;
+use crate::relay::Gateways;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
 use saves::{Saves, Slot};
@@ -55,6 +56,8 @@ pub struct RegistrarContext<'a> {
     pub location: &'a Location,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
+    /// Where the operator's next hops are.
+    pub(crate) gateways: &'a Gateways,
 }
 
 /// A REGISTER for one of our domains that passed the gate.

@@ -190,6 +190,10 @@ pub struct ProxySettings {
     pub resolve_timeout_ms: u64,
     /// How long a hop that failed is passed over.
     pub dead_hop_ms: u64,
+    /// Networks to which nothing is relayed because somebody named an address in
+    /// them: an address, and the length of the prefix that must match. Addresses of
+    /// this server's listeners are never relayed to, listed or not.
+    pub relay_denied: Vec<(IpAddr, u8)>,
 }
 
 /// Bounds on what a shard holds.
@@ -263,8 +267,28 @@ impl Default for ProxySettings {
             serial_timeout_ms: 20_000,
             resolve_timeout_ms: 5_000,
             dead_hop_ms: 30_000,
+            relay_denied: relay_denied(),
         }
     }
+}
+
+/// Loopback, link-local, multicast, and what is no host's address. Private
+/// networks are where the phones of an enterprise are.
+fn relay_denied() -> Vec<(IpAddr, u8)> {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+    let v4 = |a, b, len| (IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), len);
+    let v6 = |first, len| (IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len);
+    vec![
+        v4(127, 0, 8),
+        (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        v4(169, 254, 16),
+        v6(0xfe80, 10),
+        v4(224, 0, 4),
+        v6(0xff00, 8),
+        v4(0, 0, 8),
+        v6(0, 128),
+        (IpAddr::V4(Ipv4Addr::BROADCAST), 32),
+    ]
 }
 
 impl Default for Bounds {

@@ -20,8 +20,10 @@ use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::GateContext;
 use crate::proxy::context::{Candidate, Contexts};
+use crate::proxy::outcome::Outcome;
 use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
+use crate::relay::Gateways;
 use crate::timer::Timer;
 use crate::token::Tokens;
 use crate::{Binding, Location, Settings};
@@ -64,6 +66,7 @@ pub struct Shard {
     pub(crate) parks: Parks,
     pub(crate) wheel: Wheel<Timer>,
     pub(crate) dead: DeadHops,
+    pub(crate) gateways: Gateways,
     pub(crate) lanes: Lanes,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
@@ -107,6 +110,7 @@ impl Shard {
             parks: Parks::default(),
             wheel: Wheel::new(0),
             dead: DeadHops::default(),
+            gateways: Gateways::new(&settings),
             lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
@@ -129,6 +133,7 @@ impl Shard {
     /// The timers and bounds of transactions stay what they were at the start.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.own = Own::new(&settings);
+        self.gateways = Gateways::new(&settings);
         self.lanes.reload(&settings);
         self.settings = settings;
     }
@@ -245,19 +250,36 @@ impl Shard {
             settings: &self.settings,
             location: &self.shared.location,
             own: &self.own,
+            gateways: &self.gateways,
         };
         self.registrar.handle_saved(&cx, park, answer);
         self.drain(now, out);
     }
 
-    /// The resolver's answer: the hops to try, in order; empty when there are none.
+    /// The resolver's answer: the hops to try, in order; empty where there is no
+    /// such name, or nothing under it that can be reached.
     pub fn handle_resolved(&mut self, now: Now, park: ParkId, hops: Vec<Hop>, out: &mut Outputs) {
         match self.parks.take(park, &mut self.wheel) {
             Some(Parked::Resolve(key, at)) => self.candidate_resolved(now, key, at, hops, out),
+            Some(Parked::Single(job, _, candidate)) if hops.is_empty() => {
+                let outcome = Outcome::NoSuchServer.at(&candidate.place);
+                self.fail_job(now, job, outcome, out);
+            }
             Some(Parked::Single(job, permit, mut candidate)) => {
-                candidate.tried = u8::from(hops.is_empty());
+                self.learn_gateways(now, &candidate.place, &hops);
                 candidate.hops.extend(hops);
                 self.send_single(now, job, &permit, candidate, out);
+            }
+            _ => self.counters.answers_late += 1,
+        }
+        self.drain(now, out);
+    }
+
+    /// The resolver could not say: nobody answered it, or it had no room to ask.
+    pub fn handle_unresolved(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
+                self.unresolved(now, parked, out);
             }
             _ => self.counters.answers_late += 1,
         }

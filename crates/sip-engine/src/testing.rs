@@ -8,6 +8,7 @@ use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport, VerifiedPeer
 
 use crate::own::Own;
 use crate::permit::{Gate, GateContext, Refusal, gate, gate_finish};
+use crate::relay::Gateways;
 use crate::settings::Listener;
 use crate::token::Tokens;
 use crate::{Location, Now, Settings, Shared};
@@ -21,6 +22,7 @@ pub(crate) struct World {
     pub(crate) settings: Settings,
     pub(crate) shared: Shared,
     pub(crate) own: Own,
+    pub(crate) gateways: Gateways,
     pub(crate) tokens: Tokens,
     pub(crate) now: Now,
     /// (user, realm) to password.
@@ -65,6 +67,7 @@ impl World {
                 token_key: [8; 32],
             },
             own,
+            gateways: Gateways::default(),
             tokens: Tokens::new(&[8; 32]),
             now: NOW,
             users: users.into_iter().collect(),

@@ -51,7 +51,7 @@ fn server_transactions() {
 fn client_transactions() {
     let mut bed = bounded(|s| s.bounds.client_transactions_max = 3);
     let (through, refused) = calls(&mut bed);
-    assert_eq!((through, refused.status()), (3, 500));
+    assert_eq!((through, refused.status()), (3, 503));
     assert_eq!(bed.shard.counters().clients_full, 1);
 }
 

@@ -198,7 +198,7 @@ fn a_contacts_path_is_pushed_in_front_of_the_routes() {
         });
         let invite = request("INVITE", "sip:bob@example.org", transport);
         let sent = bed.receive(&alice(transport), &invite.text());
-        assert_eq!(kinds(&sent), ["100", "500"]);
+        assert_eq!(kinds(&sent), ["100", "480"]);
     }
 }
 
@@ -271,7 +271,7 @@ fn without_an_answer_from_dns_the_target_fails() {
     let invite = request("INVITE", "sip:carol@example.com", Transport::Udp);
     bed.receive(&alice(Transport::Udp), &invite.text());
     let answers = bed.wait(5_100);
-    assert_eq!(answers[0].status(), 500);
+    assert_eq!(answers[0].status(), 504);
     assert_eq!(bed.shard.counters().resolves_expired, 1);
     let Some(Effect::Resolve { park, .. }) = bed.effects.pop() else {
         panic!("nothing was asked");

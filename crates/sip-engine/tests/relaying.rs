@@ -6,8 +6,12 @@
 mod common;
 
 use common::*;
-use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
-use sip_msg::Transport;
+use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_engine::Effect;
+use sip_engine::effect::Hop;
+use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop, Routes};
+use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
+use sip_msg::{HeaderName, Transport};
 
 fn secured() -> Settings {
     Settings {
@@ -57,4 +61,281 @@ fn what_comes_back_from_here_is_a_loop() {
         }
         assert_eq!(bed.shard.counters().loops, 2);
     }
+}
+
+/// What stands at the end of a name, in networks to which nothing is relayed.
+const DENIED: [&str; 9] = [
+    "127.0.0.1:22",
+    "127.9.9.9",
+    "[::1]",
+    "[::ffff:127.0.0.1]:6379",
+    "169.254.169.254:80",
+    "[fe80::1]",
+    "224.0.1.75",
+    "255.255.255.255",
+    "0.0.0.0:8080",
+];
+
+#[track_caller]
+fn refused(sent: Vec<Sent>, status: u16, what: &str) {
+    let answer = sent.last().unwrap_or_else(|| panic!("{what}: nothing"));
+    assert!(
+        sent.iter().all(|sent| sent.status() != 0),
+        "{what}: {:?}",
+        kinds(&sent)
+    );
+    assert_eq!(answer.status(), status, "{what}\n{}", answer.text);
+}
+
+#[test]
+fn no_name_leads_into_a_network_that_is_denied() {
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(settings());
+        for host in DENIED {
+            let inside = format!("sip:x@{host}");
+            let options = request("OPTIONS", &inside, transport);
+            refused(bed.receive(&alice(transport), &options.text()), 403, host);
+            let by_route = request("INVITE", "sip:bob@203.0.113.9", transport)
+                .with(&format!("Route: <sip:{host};lr>\r\n"));
+            refused(bed.receive(&alice(transport), &by_route.text()), 403, host);
+            if !host.contains('[') {
+                let bare = host.split(':').next().unwrap();
+                let by_maddr = format!("sip:bob@203.0.113.9;maddr={bare}");
+                let by_maddr = request("OPTIONS", &by_maddr, transport);
+                refused(bed.receive(&alice(transport), &by_maddr.text()), 403, host);
+            }
+        }
+        // A laboratory on one host talks to itself.
+        let local = flow(transport, "127.0.0.1:40000");
+        let options = request("OPTIONS", "sip:x@127.0.0.1:5080", transport);
+        let sent = only(bed.receive(&local, &options.text()));
+        assert_eq!(sent.to.remote, "127.0.0.1:5080".parse().unwrap());
+    }
+}
+
+/// Asks for what a name in the request is, and answers with these addresses.
+#[track_caller]
+fn resolved(bed: &mut Bed, addrs: &[&str]) -> Vec<Sent> {
+    let Some(Effect::Resolve { park, .. }) = bed.effects.pop() else {
+        panic!("nothing was asked");
+    };
+    let hops = addrs.iter().map(|addr| Hop {
+        transport: Transport::Udp,
+        addr: addr.parse().unwrap(),
+        tls_name: None,
+    });
+    let hops = hops.collect();
+    bed.act(|shard, now, out| shard.handle_resolved(now, park, hops, out))
+}
+
+#[test]
+fn what_dns_says_is_judged_like_what_is_written() {
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut bed = Bed::new(Settings { mode, ..settings() });
+        let udp = alice(Transport::Udp);
+        let options = || request("OPTIONS", "sip:x@rebind.example", Transport::Udp).text();
+        bed.receive(&udp, &options());
+        refused(resolved(&mut bed, &["127.0.0.1:5060"]), 403, "alone");
+        bed.receive(&udp, &options());
+        let sent = only(resolved(&mut bed, &["127.0.0.1:5060", "203.0.113.9:5060"]));
+        assert_eq!(sent.to.remote, "203.0.113.9:5060".parse().unwrap());
+        // A name that is this server: it is a loop before it goes round.
+        bed.receive(&udp, &options());
+        refused(resolved(&mut bed, &["192.0.2.1:5060"]), 482, "ourselves");
+    }
+}
+
+#[test]
+fn a_contact_leads_into_a_denied_network_from_there_only() {
+    let mut settings = settings();
+    settings.registrar.durable = false;
+    let register = |contact: &str, transport| {
+        let register = request("REGISTER", "sip:example.org", transport);
+        let contact = format!("<sip:{contact}>");
+        register
+            .text()
+            .replace("<sip:alice@198.51.100.1:5060>", &contact)
+    };
+    for transport in TRANSPORTS {
+        for host in DENIED {
+            // Along the flow that the phone has registered by its call comes in any case.
+            let is_along = ["169.254", "[fe80", "0.0.0.0"]
+                .iter()
+                .any(|at| host.starts_with(at));
+            if transport != Transport::Udp || is_along {
+                continue;
+            }
+            let mut bed = Bed::new(settings.clone());
+            let text = register(&format!("bob@{host}"), transport);
+            refused(bed.receive(&alice(transport), &text), 403, host);
+            assert_eq!(bed.location.bindings(), 0);
+        }
+        let mut bed = Bed::new(settings.clone());
+        let local = flow(transport, "127.0.0.1:40000");
+        let text = register("bob@127.0.0.1:5080", transport);
+        assert_eq!(only(bed.receive(&local, &text)).status(), 200);
+        let invite = request("INVITE", "sip:bob@example.org", transport);
+        let sent = bed.receive(&alice(transport), &invite.text()).remove(1);
+        assert_eq!(sent.to.remote.ip(), local.remote.ip());
+        // Who called from outside reaches the phone within the dialog as well: by a Route
+        // of ours that says where.
+        let route = sent.header(HeaderName::RecordRoute).unwrap();
+        assert!(route.contains('@'), "{route}");
+    }
+    // A name is judged when it is called.
+    let mut bed = Bed::new(settings);
+    let text = register("bob@rebind.example", Transport::Udp);
+    let udp = alice(Transport::Udp);
+    assert_eq!(only(bed.receive(&udp, &text)).status(), 200);
+    let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    bed.receive(&udp, &invite.text());
+    refused(resolved(&mut bed, &["127.0.0.1:5060"]), 403, "rebound");
+}
+
+const GATEWAY: &str = "203.0.113.50:5060";
+
+/// Numbers with `+` go to a gateway with an address, those with 0 to one with a name.
+fn with_gateways() -> Settings {
+    let named = NextHop {
+        host: "gw.example.net".into(),
+        port: None,
+        transport: None,
+        connections: Connections::default(),
+    };
+    let group = |name: &str, next_hop| GatewayGroup {
+        name: name.into(),
+        gateways: vec![Gateway {
+            next_hop,
+            priority: 0,
+            weight: 1,
+        }],
+        ..GatewayGroup::default()
+    };
+    let mut settings = secured();
+    settings.routes = Routes {
+        groups: vec![
+            group("literal", next_hop(Transport::Udp, GATEWAY)),
+            group("named", named),
+        ],
+        prefixes: [("+".into(), 0), ("0".into(), 1)].into(),
+        ..Routes::default()
+    };
+    settings
+}
+
+/// A request of alice's, user of example.org, after its challenge.
+fn by_alice(bed: &mut Bed, uri: &str, more: &str) -> Vec<Sent> {
+    let udp = alice(Transport::Udp);
+    let mut invite = request("INVITE", uri, Transport::Udp).with(more);
+    invite.from = "<sip:alice@example.org>;tag=a".into();
+    invite.call_id = invite.via.rsplit('=').next().unwrap().to_owned();
+    let challenge = only(bed.receive(&udp, &invite.text()));
+    assert_eq!(challenge.status(), 407, "{uri}");
+    let (mut auth, mut attempt) = (ClientAuth::new(), Attempt::default());
+    auth.add("example.org", "alice", "secret");
+    auth.handle_challenge(&mut attempt, &challenge.message)
+        .unwrap();
+    let parts = RequestParts {
+        method: b"INVITE",
+        uri: uri.as_bytes(),
+        body: b"",
+    };
+    let mut lines = Vec::new();
+    auth.write_credentials(&mut attempt, parts, 7, &mut lines);
+    invite.more.push_str(std::str::from_utf8(&lines).unwrap());
+    invite.via.push_str("again");
+    invite.cseq += 1;
+    bed.receive(&udp, &invite.text());
+    let Some(Effect::FindCredential { park, key }) = bed.effects.pop() else {
+        panic!("the store was not asked");
+    };
+    let ha1 = Ha1::compute(key.algorithm(), b"alice", b"example.org", b"secret");
+    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Some(ha1)), out))
+}
+
+#[test]
+fn users_reach_gateways_by_the_tables_alone() {
+    let mut bed = Bed::new(with_gateways());
+    for (uri, route) in [
+        ("sip:+1900555@203.0.113.50", ""),
+        ("sip:+1900555@203.0.113.50:5060;transport=tcp", ""),
+        ("sip:+1900555@203.0.113.50:5061;transport=tls", ""),
+        ("sip:+1900555@[::ffff:203.0.113.50]", ""),
+        ("sip:+1900555@203.0.113.7;maddr=203.0.113.50", ""),
+        (
+            "sip:+1900555@203.0.113.7",
+            "Route: <sip:203.0.113.50;lr>\r\n",
+        ),
+        ("sip:+1900555@203.0.113.7", "Route: <sip:203.0.113.50>\r\n"),
+        ("sip:1900555@gw.example.net", ""),
+        ("sip:1900555@GW.example.net.:5060", ""),
+    ] {
+        refused(by_alice(&mut bed, uri, route), 403, uri);
+    }
+    assert_eq!(
+        kinds(&by_alice(&mut bed, "sip:x@innocent.example", "")),
+        ["100"]
+    );
+    refused(resolved(&mut bed, &[GATEWAY]), 403, "another name of it");
+    // By the tables, and another host of its network by its address.
+    let sent = by_alice(&mut bed, "sip:+4930@example.org", "");
+    assert_eq!(sent[1].to.remote.to_string(), GATEWAY);
+    let sent = by_alice(&mut bed, "sip:x@203.0.113.51", "");
+    assert_eq!(sent[1].to.remote.to_string(), "203.0.113.51:5060");
+    // What DNS has once said of a gateway's name is the gateway's.
+    by_alice(&mut bed, "sip:0190@example.org", "");
+    resolved(&mut bed, &["203.0.113.51:5060"]);
+    refused(by_alice(&mut bed, "sip:x@203.0.113.51", ""), 403, "learned");
+}
+
+#[test]
+fn a_users_contact_is_no_gateway() {
+    let mut settings = with_gateways();
+    settings.registrar.durable = false;
+    settings.trusted = vec![TrustedPeer::at([203, 0, 113, 50].into(), 32)];
+    let mut bed = Bed::new(settings);
+    let contact = format!("sip:+1900555@{GATEWAY}");
+    // As it may stand in a store from before.
+    bed.register("sip:bob@example.org", &contact, None);
+    let sent = by_alice(&mut bed, "sip:bob@example.org", "");
+    refused(sent, 403, "a contact that is a gateway");
+    // The gateway may call itself.
+    let gateway = flow(Transport::Udp, GATEWAY);
+    let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    let sent = bed.receive(&gateway, &invite.text());
+    assert_eq!(sent[1].to.remote.to_string(), GATEWAY);
+}
+
+#[test]
+fn a_route_to_this_server_does_not_step_round_the_tables() {
+    // RFC 3261 16.4: "If the first value in the Route header field indicates this proxy,
+    // the proxy MUST remove that value from the request." Phones with an outbound proxy begin
+    // every request with it; it makes no dialog.
+    for transport in TRANSPORTS {
+        for route in [
+            "",
+            "Route: <sip:192.0.2.1;lr>\r\n",
+            "Route: <sip:example.org;lr>\r\n",
+        ] {
+            let mut bed = Bed::new(forwarding(transport, "203.0.113.200:5060"));
+            let invite = request("INVITE", "sip:carol@example.com", transport).with(route);
+            let sent = bed.receive(&alice(transport), &invite.text());
+            assert_eq!(sent.len(), 2, "{route}");
+            assert_eq!(
+                sent[1].to.remote.to_string(),
+                "203.0.113.200:5060",
+                "{route}"
+            );
+            assert!(sent[1].header(HeaderName::Route).is_none());
+        }
+    }
+    let mut settings = with_gateways();
+    settings.routes.domains = [("example.com".into(), 0)].into();
+    let mut bed = Bed::new(settings);
+    let sent = by_alice(
+        &mut bed,
+        "sip:carol@example.com",
+        "Route: <sip:192.0.2.1;lr>\r\n",
+    );
+    assert_eq!(sent[1].to.remote.to_string(), GATEWAY);
 }

@@ -317,7 +317,7 @@ fn a_request_that_cannot_be_sent_counts_as_503() {
         let invite = request("INVITE", "sip:carol@example.com", transport);
         let sent = bed.receive(&alice(transport), &invite.text()).remove(1);
         let failed = only(bed.act(|s, now, out| s.handle_send_failed(now, sent.cookie, out)));
-        assert_eq!(failed.status(), 500);
+        assert_eq!(failed.status(), 503);
     }
 }
 

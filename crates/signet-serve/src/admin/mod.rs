@@ -101,6 +101,9 @@ pub fn check(path: &Path) -> Result<(), Error> {
             ))?;
         }
     }
+    for warning in config.warnings() {
+        say(&format!("warning: {warning}\n"))?;
+    }
     say(&format!("{}: good\n", path.display()))
 }
 

@@ -15,6 +15,7 @@ mod restart;
 mod sections;
 mod tls;
 mod values;
+mod warnings;
 mod websocket;
 
 use std::path::{Path, PathBuf};

@@ -8,7 +8,8 @@ use super::neighbours::ConnectionUse;
 use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
 use super::values::{
-    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, NumberPrefix, some_within, within,
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, some_within,
+    within,
 };
 use super::websocket::ListenWebSocket;
 
@@ -248,6 +249,8 @@ pub struct Proxy {
     /// How long a hop that failed is passed over.
     #[serde(deserialize_with = "within::<_, _, 0, 3_600_000>")]
     pub dead_hop_ms: u64,
+    /// Networks to which nothing is relayed because somebody named an address there.
+    pub relay_denied: Vec<Network>,
 }
 
 impl Default for Proxy {
@@ -262,6 +265,11 @@ impl Default for Proxy {
             serial_timeout_ms: engine.serial_timeout_ms,
             resolve_timeout_ms: engine.resolve_timeout_ms,
             dead_hop_ms: engine.dead_hop_ms,
+            relay_denied: engine
+                .relay_denied
+                .into_iter()
+                .map(|(addr, prefix_len)| Network { addr, prefix_len })
+                .collect(),
         }
     }
 }

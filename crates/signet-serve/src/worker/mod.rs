@@ -21,7 +21,7 @@ use std::time::Duration;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
-use sip_net::{Aliases, DnsClient, Net, NetEvent, SendError, clock};
+use sip_net::{Aliases, DnsClient, DnsError, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
 
@@ -282,14 +282,18 @@ impl Core {
                 .give_answers(&mut self.parts.shard, self.now, &mut self.outputs);
         while let Some((id, answer)) = self.parts.dns.next_answer() {
             self.is_dirty = true;
-            let hops = answer
-                .unwrap_or_default()
-                .into_iter()
-                .map(engine_hop)
-                .collect();
-            self.parts
-                .shard
-                .handle_resolved(self.now, ParkId(id), hops, &mut self.outputs);
+            let (shard, park) = (&mut self.parts.shard, ParkId(id));
+            let out = &mut self.outputs;
+            match answer {
+                Ok(hops) => {
+                    let hops = hops.into_iter().map(engine_hop).collect();
+                    shard.handle_resolved(self.now, park, hops, out);
+                }
+                Err(DnsError::NotFound | DnsError::Unsupported) => {
+                    shard.handle_resolved(self.now, park, Vec::new(), out);
+                }
+                Err(_) => shard.handle_unresolved(self.now, park, out),
+            }
         }
     }
 
@@ -371,7 +375,7 @@ impl Core {
                 };
                 if self.parts.dns.ask(park.0, query).is_err() {
                     self.figures.dns_refused += 1;
-                    shard.handle_resolved(now, park, Vec::new(), out);
+                    shard.handle_unresolved(now, park, out);
                 }
             }
             Effect::Close(conn) => self.closes.push(conn),

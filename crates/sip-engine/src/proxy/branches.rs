@@ -7,8 +7,9 @@ use wheel::TimerId;
 use super::context::{Branch, Candidate, Context, Key, Owner, Place, Progress};
 use super::forward::{Copy, Sender};
 use super::loops;
+use super::outcome::Outcome;
 use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
-use crate::effect::{Effect, Hop};
+use crate::effect::{Effect, Hop, ResolveQuery};
 use crate::hops::Lead;
 use crate::park::Parked;
 use crate::timer::Timer;
@@ -114,10 +115,14 @@ impl Shard {
                 if self.pass_over(now, context, at) {
                     self.start_candidate(now, key, context, at, out);
                 } else {
-                    self.try_next(now, key, context, at, 503, out);
+                    self.try_next(now, key, context, at, Outcome::Unreachable, out);
                 }
             }
             Some(Lead::Ask(query)) => {
+                if let Err(outcome) = self.judge_name(now, context, at, &query) {
+                    self.give_up(context, at, outcome);
+                    return;
+                }
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
                 let parked = Parked::Resolve(key, at as u16);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
@@ -126,13 +131,29 @@ impl Shard {
                     candidate.progress = Progress::Resolving(park);
                 }
             }
-            Some(Lead::Nowhere) => self.give_up(context, at, 503),
-            None => self.try_next(now, key, context, at, 503, out),
+            Some(Lead::Nowhere) => self.give_up(context, at, Outcome::NoTransport),
+            None => self.try_next(now, key, context, at, Outcome::Unreachable, out),
         }
     }
 
+    fn judge_name(
+        &mut self,
+        now: Now,
+        context: &Context,
+        at: usize,
+        query: &ResolveQuery,
+    ) -> Result<(), Outcome> {
+        let Some(candidate) = context.candidates.get(at) else {
+            return Ok(());
+        };
+        let relay = self.relay(now);
+        let judged = relay.judge_name(context.word, &candidate.place, query);
+        self.counters.relays_refused += u64::from(judged.is_err());
+        judged
+    }
+
     /// Sends a copy to the target's next address; with none left the target
-    /// has failed with `status`.
+    /// has failed with `outcome`.
     // RFC 3261 16.6: "As described in [4], the proxy MUST attempt to deliver the message to
     // the first tuple in that set, and proceed through the set in order until the
     // delivery attempt succeeds."
@@ -142,15 +163,15 @@ impl Shard {
         key: Key,
         context: &mut Context,
         at: usize,
-        status: u16,
+        outcome: Outcome,
         out: &mut Outputs,
     ) {
         while !context.is_closed && !context.is_final_sent {
             let Some(candidate) = context.candidates.get_mut(at) else {
                 return;
             };
-            let Some(way) = self.next_way(&context.flow, context.request.as_deref(), candidate)
-            else {
+            let (flow, request) = (&context.flow, context.request.as_deref());
+            let Some(way) = self.next_way(now, flow, context.word, request, candidate) else {
                 break;
             };
             if self.send_copy(now, key, context, at, &way, out) {
@@ -164,7 +185,7 @@ impl Shard {
             self.start_candidate(now, key, context, at, out);
             return;
         }
-        self.give_up(context, at, status);
+        self.give_up(context, at, outcome);
     }
 
     /// Whether a gateway failed lately at all its addresses, so that the others
@@ -220,7 +241,7 @@ impl Shard {
     ) -> bool {
         let number = context.branches.len();
         let (Some(request), Some(candidate)) =
-            (context.request.as_deref(), context.candidates.get(at))
+            (context.request.as_deref(), context.candidates.get_mut(at))
         else {
             return false;
         };
@@ -233,6 +254,7 @@ impl Shard {
         // request using the address, port and transport determined in step 7."
         let Some(client) = self.txns.reserve_client() else {
             self.counters.clients_full += 1;
+            candidate.refused = Some(Outcome::NoRoom);
             return false;
         };
         self.target_uri.clear();
@@ -313,7 +335,7 @@ impl Shard {
     }
 
     /// A target has no address left to try.
-    pub(crate) fn give_up(&mut self, context: &mut Context, at: usize, status: u16) {
+    pub(crate) fn give_up(&mut self, context: &mut Context, at: usize, outcome: Outcome) {
         let Some(candidate) = context.candidates.get_mut(at) else {
             return;
         };
@@ -321,13 +343,15 @@ impl Shard {
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
         // same phone is tried; so it is when nothing came back along it.
         let is_flow = matches!(&candidate.place, Place::Contact(b) if flow_of(b).is_some());
-        candidate.is_flow_failed = is_flow && matches!(status, 408 | 503);
+        candidate.is_flow_failed =
+            is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
         self.counters.flows_failed += u64::from(candidate.is_flow_failed);
-        let status = match status {
-            503 if is_flow => 430,
-            other => other,
+        let outcome = match outcome {
+            Outcome::Unreachable if is_flow => Outcome::FlowGone,
+            other => other.at(&candidate.place),
         };
-        self.note_best(context, status, None);
+        let outcome = candidate.refused.take().unwrap_or(outcome);
+        self.note_failure(context, outcome);
     }
 
     /// A branch ended without a final response: on to the target's next
@@ -338,7 +362,7 @@ impl Shard {
         key: Key,
         context: &mut Context,
         branch: usize,
-        status: u16,
+        outcome: Outcome,
         out: &mut Outputs,
     ) {
         let Some(branch) = context.branches.get_mut(branch) else {
@@ -350,7 +374,7 @@ impl Shard {
         self.wheel.cancel(std::mem::take(&mut branch.timer_c));
         let at = usize::from(branch.candidate);
         self.remember_failure(now, context, at);
-        self.target_failed(now, key, context, at, status, out);
+        self.target_failed(now, key, context, at, outcome, out);
     }
 
     /// A target's last attempt has failed: on to its next address, unless
@@ -361,14 +385,14 @@ impl Shard {
         key: Key,
         context: &mut Context,
         at: usize,
-        status: u16,
+        outcome: Outcome,
         out: &mut Outputs,
     ) {
         let progress = context.candidates.get(at).map(|c| c.progress);
         if progress == Some(Progress::Trying) {
-            self.try_next(now, key, context, at, status, out);
+            self.try_next(now, key, context, at, outcome, out);
         } else {
-            self.give_up(context, at, status);
+            self.give_up(context, at, outcome);
         }
     }
 
@@ -398,20 +422,61 @@ impl Shard {
             return;
         };
         let at = usize::from(at);
+        let outcome = match hops.is_empty() {
+            true => Outcome::NoSuchServer,
+            false => Outcome::Unreachable,
+        };
+        if let Some(candidate) = context.candidates.get(at) {
+            self.learn_gateways(now, &candidate.place, &hops);
+        }
         hops.truncate(self.settings.proxy.branches_max);
         self.dead.sort(&mut hops, now.mono_ms);
         if let Some(candidate) = context.candidates.get_mut(at) {
             candidate.progress = Progress::Trying;
             candidate.hops.extend(hops);
-            // Without an address there is none to try: as good as a 503 from there.
+            // Without an address there is none to try.
             candidate.tried = u8::from(candidate.hops.is_empty());
         }
         if self.pass_over(now, &mut context, at) {
             self.start_candidate(now, key, &mut context, at, out);
         } else {
-            self.try_next(now, key, &mut context, at, 503, out);
+            self.try_next(now, key, &mut context, at, outcome, out);
         }
         self.settle(now, key, context, out);
+    }
+
+    /// What waits for addresses will not have them.
+    pub(crate) fn unresolved(&mut self, now: Now, parked: Parked, out: &mut Outputs) {
+        match parked {
+            Parked::Resolve(key, at) => {
+                let Some(mut context) = self.contexts.take(key) else {
+                    return;
+                };
+                let at = usize::from(at);
+                if let Some(candidate) = context.candidates.get_mut(at) {
+                    candidate.progress = Progress::Trying;
+                    candidate.tried = 1;
+                }
+                self.try_next(now, key, &mut context, at, Outcome::DnsSilent, out);
+                self.settle(now, key, context, out);
+            }
+            Parked::Single(job, _, candidate) => {
+                let outcome = Outcome::DnsSilent.at(&candidate.place);
+                self.fail_job(now, job, outcome, out);
+            }
+            Parked::Credential(..) | Parked::User(..) => {
+                debug_assert!(false, "neither of them waits for addresses");
+            }
+        }
+    }
+
+    /// Takes note of where the operator's next hops are.
+    pub(crate) fn learn_gateways(&mut self, now: Now, place: &Place, hops: &[Hop]) {
+        if matches!(place, Place::NextHops { .. }) {
+            for hop in hops {
+                self.gateways.learn(hop.addr, now.mono_ms);
+            }
+        }
     }
 }
 

@@ -8,9 +8,11 @@ use sip_txn::{ClientId, ServerId};
 use smallvec::SmallVec;
 use wheel::TimerId;
 
+use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::{Hop, ParkId};
 use crate::location::Binding;
+use crate::relay::Word;
 use crate::routes::NextHop;
 use crate::token::Origin;
 
@@ -127,6 +129,8 @@ pub(crate) struct Candidate {
     pub(crate) may_stream: bool,
     /// Its flow was gone: another flow of the same phone may be tried.
     pub(crate) is_flow_failed: bool,
+    /// Why one of its addresses was not tried, which says more than that the others failed.
+    pub(crate) refused: Option<Outcome>,
 }
 
 impl Candidate {
@@ -141,6 +145,7 @@ impl Candidate {
             passed_over: 0,
             may_stream: false,
             is_flow_failed: false,
+            refused: None,
         }
     }
 }
@@ -169,6 +174,8 @@ pub(crate) struct Best {
     /// Lower is better; 0 where there is none.
     pub(crate) rank: u8,
     pub(crate) status: u16,
+    /// Why, where the response is this proxy's own.
+    pub(crate) outcome: Option<Outcome>,
     /// `None` where the response is this proxy's own.
     pub(crate) response: Option<Box<Message>>,
     /// The challenges of other 401 and 407 responses, as header lines.
@@ -189,6 +196,8 @@ pub(crate) struct Context {
     /// Header lines of the request that are not forwarded.
     pub(crate) strip: Vec<Span>,
     pub(crate) origin: Origin,
+    /// On whose word it goes where it goes.
+    pub(crate) word: Word,
     /// Max-Breadth that is not given to a branch.
     pub(crate) breadth_left: u32,
     pub(crate) candidates: Vec<Candidate>,
@@ -220,6 +229,7 @@ impl Context {
             loop_hash: 0,
             strip: Vec::new(),
             origin: Origin::Stranger,
+            word: Word::Users,
             breadth_left: 0,
             candidates: Vec::new(),
             branches: SmallVec::new(),
@@ -241,6 +251,7 @@ impl Context {
         self.forget_messages(pool);
         self.best.rank = 0;
         self.best.status = 0;
+        self.best.outcome = None;
         self.is_final_sent = false;
         self.is_closed = false;
         self.is_cancelled = false;

@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod context;
 pub(crate) mod forward;
 pub(crate) mod loops;
+pub(crate) mod outcome;
 pub(crate) mod redirect;
 pub(crate) mod responses;
 pub(crate) mod route;

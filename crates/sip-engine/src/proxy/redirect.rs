@@ -18,7 +18,7 @@ impl Shard {
         let targets = self.find_targets(now, &job.request, &job.routed, permit, &mut candidates);
         match targets {
             Targets::Absent => self.ask_for_user(now, job, out),
-            Targets::Answer(status) => self.answer_job(now, job, status, out),
+            Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
             Targets::Found => {
                 let has_any = candidates.iter().any(is_elsewhere);
                 if has_any {

@@ -1,5 +1,6 @@
 //! Response processing (RFC 3261 16.7) and timer C (16.8).
 
+use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::Responded;
 use wheel::TimerId;
@@ -7,6 +8,7 @@ use wheel::TimerId;
 use super::branches::end_candidate;
 use super::cancel::Because;
 use super::context::{Context, Key, Owner, Progress};
+use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
@@ -38,7 +40,7 @@ impl Shard {
                 (_, true) => {
                     self.counters.responses_without_via += 1;
                     self.pool.recycle(response);
-                    self.branch_failed(now, key, &mut context, branch, 502, out);
+                    self.branch_failed(now, key, &mut context, branch, Outcome::BadResponse, out);
                 }
                 (100..=199, false) => {
                     self.provisional(now, key, &mut context, branch, &response, out);
@@ -144,7 +146,7 @@ impl Shard {
             self.end_branch_alone(context, number);
             self.remember_failure(now, context, at);
             self.note_best(context, status, Some(response));
-            self.target_failed(now, key, context, at, 503, out);
+            self.target_failed(now, key, context, at, Outcome::Unreachable, out);
             return;
         }
         self.end_branch(context, number);
@@ -225,7 +227,22 @@ impl Shard {
         }
         best.rank = rank;
         best.status = status;
+        best.outcome = None;
         if let Some(old) = std::mem::replace(&mut best.response, response) {
+            self.pool.recycle(old);
+        }
+    }
+
+    /// Takes note that a target has no response, if there is nothing better.
+    pub(crate) fn note_failure(&mut self, context: &mut Context, outcome: Outcome) {
+        let best = &mut context.best;
+        if best.rank != 0 && best.rank <= outcome.rank() {
+            return;
+        }
+        best.rank = outcome.rank();
+        best.status = outcome.status();
+        best.outcome = Some(outcome);
+        if let Some(old) = best.response.take() {
             self.pool.recycle(old);
         }
     }
@@ -235,6 +252,7 @@ impl Shard {
     // above rules and all client transactions in this response context have been
     // terminated." A transaction that has passed its final response up has nothing more to say.
     fn choose_best(&mut self, now: Now, context: &mut Context, out: &mut Outputs) {
+        let own = context.best.outcome.take();
         let status = match context.best.status {
             // RFC 3261 16.7: "If there are no final responses in the context, the proxy MUST
             // send a 408 (Request Timeout) response to the server transaction."
@@ -242,7 +260,7 @@ impl Shard {
             0 => 408,
             // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
             // generate a 500 response and forward that upstream."
-            503 => 500,
+            503 if own.is_none() => 500,
             430 => 480,
             other => other,
         };
@@ -258,7 +276,11 @@ impl Shard {
                 if let Some(response) = other {
                     self.pool.recycle(response);
                 }
-                self.answer_context(now, context, status, out);
+                let reason = match own {
+                    Some(own) if own.status() == status => own.reason(),
+                    _ => reason_phrase(status),
+                };
+                self.answer_context(now, context, (status, reason), out);
             }
         }
         self.end_call(context, status, out);
@@ -381,7 +403,7 @@ impl Shard {
                 let client = branch.client;
                 branch.is_live = false;
                 self.txns.release_client(client);
-                self.branch_failed(now, key, &mut context, number, 408, out);
+                self.branch_failed(now, key, &mut context, number, Outcome::TimedOut, out);
             }
         }
         self.settle(now, key, context, out);
@@ -473,7 +495,7 @@ const fn is_challenge(status: u16) -> bool {
 // proxy SHOULD choose from the lowest response class stored in the response context."
 /// How good a final response is: the lowest is the best. Within the 4xx those
 /// come first that say how to try again; a hop that was not reached says least.
-const fn rank(status: u16) -> u8 {
+pub(crate) const fn rank(status: u16) -> u8 {
     match status {
         600.. => 1,
         300..=399 => 2,

@@ -9,6 +9,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
 use super::forward::{Copy, Sender};
+use super::outcome::Outcome;
 use super::responses::write_upstream;
 use super::targets::Targets;
 use super::ways::{Way, may_stream, path_of, target_uri};
@@ -17,6 +18,7 @@ use crate::hops::Lead;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
+use crate::relay::Word;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -56,7 +58,7 @@ impl Shard {
             (Targets::Found, Some(candidate)) => {
                 self.lead_single(now, job, permit, candidate, out);
             }
-            (Targets::Answer(status), _) => self.answer_job(now, job, status, out),
+            (Targets::Answer(outcome), _) => self.fail_job(now, job, outcome, out),
             (Targets::Absent, _) if job.request.method() == Method::Ack => {
                 self.pool.recycle(job.request);
             }
@@ -83,15 +85,25 @@ impl Shard {
             }
             Some(Lead::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
                 self.counters.parks_full += 1;
-                self.answer_job(now, job, 503, out);
+                self.fail_job(now, job, Outcome::NoRoom, out);
             }
             Some(Lead::Ask(query)) => {
+                let word = Word::of(&permit, &job.routed, &job.request);
+                let judged = self.relay(now).judge_name(word, &candidate.place, &query);
+                if let Err(outcome) = judged {
+                    self.counters.relays_refused += 1;
+                    self.fail_job(now, job, outcome, out);
+                    return;
+                }
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
                 let parked = Parked::Single(job, permit, candidate);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
                 out.effects.push(Effect::Resolve { park, query });
             }
-            Some(Lead::Nowhere) => self.answer_job(now, job, 500, out),
+            Some(Lead::Nowhere) => {
+                let outcome = Outcome::NoTransport.at(&candidate.place);
+                self.fail_job(now, job, outcome, out);
+            }
         }
     }
 
@@ -114,8 +126,12 @@ impl Shard {
         mut candidate: Candidate,
         out: &mut Outputs,
     ) {
-        let Some(way) = self.next_way(&job.flow, Some(&job.request), &mut candidate) else {
-            self.answer_job(now, job, 500, out);
+        let word = Word::of(permit, &job.routed, &job.request);
+        let request = Some(&*job.request);
+        let Some(way) = self.next_way(now, &job.flow, word, request, &mut candidate) else {
+            let none = || Outcome::NoTransport.at(&candidate.place);
+            let outcome = candidate.refused.unwrap_or_else(none);
+            self.fail_job(now, job, outcome, out);
             return;
         };
         if self.must_be_stateful(&job, &way) {

@@ -7,10 +7,12 @@ use sip_msg::{Message, Transport, Uri};
 use smallvec::SmallVec;
 
 use super::context::{Candidate, Place};
+use super::outcome::Outcome;
 use super::route::Routed;
 use crate::location::Binding;
 use crate::permit::Permit;
 use crate::random::Dice;
+use crate::relay::Word;
 use crate::routes::{Gateway, GatewayGroup, NextHop};
 use crate::{Now, Shard};
 
@@ -23,7 +25,7 @@ pub(crate) enum Targets {
     /// The candidates were filled in.
     Found,
     /// There are none: answer this.
-    Answer(u16),
+    Answer(Outcome),
     /// A user of ours who is not registered: 480, or 404 where there is none
     /// of that name.
     Absent,
@@ -41,7 +43,7 @@ impl Shard {
     ) -> Targets {
         found.clear();
         let Some(uri) = routed.uri(request) else {
-            return Targets::Answer(400);
+            return Targets::Answer(Outcome::UnreadableUri);
         };
         let relay = |place| (permit.may_relay(), place);
         let predetermined = if let Some(flow) = routed.flow {
@@ -71,7 +73,8 @@ impl Shard {
         if self.own.is_own_uri(&uri) {
             self.user_targets(now, &uri, permit, found)
         } else {
-            self.foreign_targets(routed, &uri, permit, found)
+            let word = Word::of(permit, routed, request);
+            self.foreign_targets(word, &uri, permit, found)
         }
     }
 
@@ -83,17 +86,16 @@ impl Shard {
     // responsible for." The tables name a next hop for it, never another URI.
     fn foreign_targets(
         &mut self,
-        routed: &Routed,
+        word: Word,
         uri: &Uri<'_>,
         permit: &Permit,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         if !permit.may_relay() {
-            return Targets::Answer(403);
+            return Targets::Answer(Outcome::NotRelayed);
         }
-        // Within a dialog that we are on the route of, the route set decides and
-        // not the tables. A tag in To alone says nothing: an ACK to a failure has one.
-        if !routed.is_on_our_route() && permit.may_use_routes() {
+        // Within a dialog the route set decides and not the tables.
+        if word != Word::Dialogs && permit.may_use_routes() {
             let settings = Arc::clone(&self.settings);
             let domain = String::from_utf8_lossy(uri.host_port.host);
             let group = match settings.routes.domains.is_empty() {
@@ -147,7 +149,7 @@ impl Shard {
         // address without a user.
         match uri.user {
             Some(_) => Targets::Absent,
-            None => Targets::Answer(404),
+            None => Targets::Answer(Outcome::NobodyThere),
         }
     }
 
@@ -172,20 +174,20 @@ impl Shard {
     ) -> Targets {
         let settings = Arc::clone(&self.settings);
         if settings.routes.prefixes.is_empty() {
-            return Targets::Answer(404);
+            return Targets::Answer(Outcome::NoRouteForNumber);
         }
         let Some(number) = number_of(uri) else {
-            return Targets::Answer(404);
+            return Targets::Answer(Outcome::NoRouteForNumber);
         };
         let group = (0..=number.len()).rev().find_map(|length| {
             let prefix = number.get(..length)?;
             settings.routes.prefixes.get(prefix)
         });
         let Some(group) = group.and_then(|at| settings.routes.groups.get(*at)) else {
-            return Targets::Answer(404);
+            return Targets::Answer(Outcome::NoRouteForNumber);
         };
         if !permit.may_use_routes() {
-            return Targets::Answer(403);
+            return Targets::Answer(Outcome::NotRelayed);
         }
         let user = rewritten(&number, group);
         let hops = in_order(group, &mut self.dice);
@@ -195,7 +197,7 @@ impl Shard {
 
 fn single(may: bool, place: Place, found: &mut Vec<Candidate>) -> Targets {
     if !may {
-        return Targets::Answer(403);
+        return Targets::Answer(Outcome::NotRelayed);
     }
     found.push(Candidate::new(place, 1000));
     Targets::Found
@@ -207,7 +209,7 @@ fn next_hops(
     found: &mut Vec<Candidate>,
 ) -> Targets {
     if hops.is_empty() {
-        return Targets::Answer(480);
+        return Targets::Answer(Outcome::Absent);
     }
     found.push(Candidate::new(Place::NextHops { hops, at: 0, user }, 1000));
     Targets::Found

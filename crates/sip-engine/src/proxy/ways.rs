@@ -6,11 +6,12 @@ use std::net::SocketAddr;
 use sip_msg::{Flow, Target, Transport, Uri};
 
 use super::context::{Candidate, Context, Place};
-use crate::Shard;
 use crate::effect::Hop;
 use crate::hops::{self, Lead};
 use crate::location::Binding;
+use crate::relay::{Reached, Relay, Word};
 use crate::routes::NextHop;
+use crate::{Now, Shard};
 
 /// A request longer than this goes over a stream where the choice is ours
 /// (RFC 3261 18.1.1).
@@ -84,7 +85,9 @@ impl Shard {
     /// The next way to a target that was not tried yet.
     pub(crate) fn next_way(
         &mut self,
+        now: Now,
         came_by: &Flow,
+        word: Word,
         request: Option<&sip_msg::Message>,
         candidate: &mut Candidate,
     ) -> Option<Way> {
@@ -109,6 +112,14 @@ impl Shard {
                 Some(request) => self.streamed(request.bytes().len(), hop, candidate),
                 None => hop,
             };
+            let reached = match self.relay(now).judge(word, came_by, &candidate.place, &hop) {
+                Ok(reached) => reached,
+                Err(outcome) => {
+                    self.counters.relays_refused += 1;
+                    candidate.refused = Some(outcome);
+                    continue;
+                }
+            };
             if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came_by) {
                 let configured = match &candidate.place {
                     Place::NextHops { hops, at, .. } => {
@@ -119,6 +130,7 @@ impl Shard {
                 let lane = self
                     .lanes
                     .lane(hop.transport, hop.addr, configured, request);
+                let flow = way_inside(reached, &candidate.place, &hop);
                 return Some(Way {
                     to: Target {
                         transport: hop.transport,
@@ -129,10 +141,20 @@ impl Shard {
                         tls_name: hop.tls_name,
                         lane,
                     },
-                    local: came_by.local,
-                    flow: None,
+                    local: flow.map_or(came_by.local, |flow| flow.local),
+                    flow,
                 });
             }
+        }
+    }
+
+    /// What judges where requests may go.
+    pub(crate) fn relay(&self, now: Now) -> Relay<'_> {
+        Relay {
+            settings: &self.settings,
+            own: &self.own,
+            gateways: &self.gateways,
+            now_ms: now.mono_ms,
         }
     }
 
@@ -160,6 +182,22 @@ impl Shard {
         candidate.hops.insert(usize::from(candidate.tried), hop);
         stream
     }
+}
+
+/// The way to a phone in a network to which nobody outside may name one: the flow
+/// goes into the Record-Route, so that he reaches that phone within the dialog.
+fn way_inside(reached: Reached, place: &Place, hop: &Hop) -> Option<Flow> {
+    let Place::Contact(binding) = place else {
+        return None;
+    };
+    let registered = binding
+        .flow
+        .filter(|_| reached == Reached::ByRegistration)?;
+    let is_datagram = |transport| transport == Transport::Udp;
+    (is_datagram(registered.transport) && is_datagram(hop.transport)).then_some(Flow {
+        remote: hop.addr,
+        ..registered
+    })
 }
 
 /// The flow by which a contact is reached: the one that it registered over,
@@ -251,7 +289,7 @@ pub(crate) fn path_of(place: &Place) -> &[u8] {
     }
 }
 
-fn first_path(binding: &Binding) -> Option<&[u8]> {
+pub(crate) fn first_path(binding: &Binding) -> Option<&[u8]> {
     let (first, _) = sip_msg::header::elements(&binding.path).next()?;
     let address = sip_msg::header::NameAddr::parse(first)?;
     // RFC 3261 16.6: "A proxy MUST ensure that all such proxies are loose routers."

@@ -1,37 +1,70 @@
 //! Which contacts may be bound: those that a call can go to, as they ask to be
-//! called, and that lead to somebody else.
+//! called, and that lead where a user's words may lead.
 
+use sip_msg::Uri;
 use sip_msg::uri::Scheme;
-use sip_msg::{HeaderName, Message, Uri};
 
-use super::contacts::Asked;
+use super::contacts::is_direct;
 use super::plan::Refused;
 use super::{RegistrarContext, Registration};
+use crate::hops::{self, Lead};
+use crate::location::Binding;
 use crate::own::{Own, uri_port};
+use crate::proxy::outcome::Outcome;
+use crate::proxy::ways::{first_path, flow_of};
+use crate::relay::Relay;
 
-/// Refuses a contact that is not to be bound.
+/// Refuses a contact that is not to be bound. One that leads to where not
+/// everybody may send keeps the flow that it was registered by, as the proof of
+/// who said so.
 pub(super) fn check(
     cx: &RegistrarContext<'_>,
     registration: &Registration,
-    asked: &Asked<'_>,
+    binding: &mut Binding,
 ) -> Result<(), Refused> {
-    // RFC 3261 26.2.2 has TLS on every hop to a SIPS URI. A phone that registers one over a
-    // way in the clear would be called by that way, or by none.
-    if asked.uri.scheme == Scheme::Sips && !registration.flow.transport.is_secure() {
-        return Err(Refused::BadContact("SIPS Contact Needs TLS"));
+    let flow = registration.flow;
+    let Lead::Hop(hop, _) = lead(cx.own, binding, flow.transport.is_secure())? else {
+        return Ok(());
+    };
+    let relay = Relay {
+        settings: cx.settings,
+        own: cx.own,
+        gateways: cx.gateways,
+        now_ms: cx.now.mono_ms,
+    };
+    if !relay.is_watched(hop.addr) {
+        return Ok(());
     }
-    // A call to it would come back: a loop, or with several such contacts a tree of them.
-    let path = first_path(&registration.request);
-    if is_this_server(cx.own, &asked.uri) || path.is_some_and(|uri| is_this_server(cx.own, &uri)) {
-        return Err(Refused::BadContact("Contact Is This Server"));
+    if binding.flow.is_none() && is_direct(&registration.request) {
+        binding.flow = Some(flow);
     }
-    Ok(())
+    // Along its own flow a phone is called whatever its contact says.
+    if binding.path.is_empty() && flow_of(binding).is_some() {
+        return Ok(());
+    }
+    let judged = relay.judge_contact(&flow, hop.addr);
+    judged.map_err(|outcome| {
+        Refused::BadContact(match outcome {
+            Outcome::NamesGateway => "Contact Is A Gateway",
+            _ => "Contact Is In A Network That Is Not Relayed To",
+        })
+    })
 }
 
-/// The first hop on the way to the contacts, where there is one (RFC 3327).
-fn first_path(request: &Message) -> Option<Uri<'_>> {
-    let first = request.addresses(HeaderName::Path).next()?;
-    first.ok()?.0.uri()
+/// Where a contact leads, by its Path or by itself, where that may be.
+fn lead(own: &Own, binding: &Binding, is_flow_secure: bool) -> Result<Lead, Refused> {
+    let uri = Uri::parse(&binding.uri).ok_or(Refused::Malformed("Contact Header Malformed"))?;
+    // RFC 3261 26.2.2 has TLS on every hop to a SIPS URI. A phone that registers one over a
+    // way in the clear would be called by that way, or by none.
+    if uri.scheme == Scheme::Sips && !is_flow_secure {
+        return Err(Refused::BadContact("SIPS Contact Needs TLS"));
+    }
+    let path = first_path(binding).and_then(Uri::parse);
+    // A call to it would come back: a loop, or with several such contacts a tree of them.
+    if is_this_server(own, &uri) || path.is_some_and(|path| is_this_server(own, &path)) {
+        return Err(Refused::BadContact("Contact Is This Server"));
+    }
+    Ok(hops::of_uri(&path.unwrap_or(uri), false, own))
 }
 
 /// Whether a request for this URI would be sent to this server.

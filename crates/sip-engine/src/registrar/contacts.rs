@@ -28,7 +28,7 @@ pub(super) struct Flows<'m> {
 
 /// A contact of the request.
 pub(super) struct Asked<'m> {
-    pub(super) uri: Uri<'m>,
+    uri: Uri<'m>,
     q: u16,
     instance: Option<&'m [u8]>,
     /// Only beside an instance, and where it counts.
@@ -147,7 +147,7 @@ fn is_outbound(contact: &ContactAddr<'_>) -> bool {
 }
 
 /// Whether the phone itself is at the other end of the flow.
-fn is_direct(request: &Message) -> bool {
+pub(super) fn is_direct(request: &Message) -> bool {
     request.values(HeaderName::Via).take(2).count() == 1
 }
 

@@ -267,7 +267,6 @@ fn plan_contacts(
             }
             continue;
         }
-        callable::check(cx, registration, &asked)?;
         if existing.is_none() {
             alive_count += 1;
         }
@@ -275,7 +274,8 @@ fn plan_contacts(
         let granted_ms = u64::from(requested_s.min(rules.expires_max_s)).saturating_mul(1_000);
         let expires_unix_ms = cx.now.unix_ms.saturating_add(granted_ms);
         // RFC 3261 10.3: "Each binding record records the Call-ID and CSeq values from the request."
-        let binding = flows.binding(&asked, sender.call_id, sender.cseq, expires_unix_ms);
+        let mut binding = flows.binding(&asked, sender.call_id, sender.cseq, expires_unix_ms);
+        callable::check(cx, registration, &mut binding)?;
         planned.changes.push(BindingChange::Put {
             aor,
             key,

@@ -193,6 +193,7 @@ fn context(world: &World) -> RegistrarContext<'_> {
         settings: &world.settings,
         location: &world.shared.location,
         own: &world.own,
+        gateways: &world.gateways,
     }
 }
 

@@ -47,6 +47,8 @@ pub struct Counters {
     pub resolves_expired: u64,
     /// Answers from outside that came too late, or twice.
     pub answers_late: u64,
+    /// Places to which nothing is relayed, or not by a name, that a request led to.
+    pub relays_refused: u64,
     /// Loops that were detected (482).
     pub loops: u64,
     /// Times that timer C fired.

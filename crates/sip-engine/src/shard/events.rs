@@ -1,5 +1,6 @@
 //! What transactions, the registrar and deadlines bring about.
 
+use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
@@ -8,6 +9,7 @@ use crate::park::{Job, Parked};
 use crate::permit::gate_unavailable;
 use crate::proxy::cancel::Because;
 use crate::proxy::context::{Key, Owner};
+use crate::proxy::outcome::Outcome;
 use crate::registrar::RegistrarContext;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
@@ -61,6 +63,7 @@ impl Shard {
                 settings: &self.settings,
                 location: &self.shared.location,
                 own: &self.own,
+                gateways: &self.gateways,
             };
             let Some(answered) = self.registrar.poll(&cx, out) else {
                 return;
@@ -93,17 +96,24 @@ impl Shard {
             // timeout from its state machine, the proxy continues to the next address in that
             // ordered set." and, with none left, "acts as if this element of the target set
             // returned a 408 (Request Timeout) final response."
-            Event::ClientTimeout { context, .. } => self.client_over(now, context, Some(408), out),
+            Event::ClientTimeout { context, .. } => {
+                self.client_over(now, context, Outcome::TimedOut, out)
+            }
             // RFC 3261 16.9: "If the transport layer notifies a proxy of an error when it tries
             // to forward a request (see Section 18.4), the proxy MUST behave as if the
             // forwarded request received a 503 (Service Unavailable) response."
             Event::ClientFailed {
                 context, answered, ..
             } => {
-                let status = (!answered).then_some(503);
-                self.client_over(now, context, status, out);
+                let outcome = match answered {
+                    true => Outcome::TimedOut,
+                    false => Outcome::Unreachable,
+                };
+                self.client_over(now, context, outcome, out);
             }
-            Event::ClientTerminated { context, .. } => self.client_over(now, context, None, out),
+            Event::ClientTerminated { context, .. } => {
+                self.client_over(now, context, Outcome::TimedOut, out);
+            }
             Event::TryingDue { server, context } => self.trying_due(now, server, context, out),
             // RFC 3261 16.9: "If the proxy is notified of an error when forwarding a response, it
             // drops the response." Nothing is cancelled: a Via could cancel everything.
@@ -118,9 +128,9 @@ impl Shard {
         }
     }
 
-    /// A client transaction is over; `status` stands for the final response
-    /// that will not come.
-    fn client_over(&mut self, now: Now, context: u64, status: Option<u16>, out: &mut Outputs) {
+    /// A client transaction is over; `outcome` stands for the final response, if
+    /// none has come.
+    fn client_over(&mut self, now: Now, context: u64, outcome: Outcome, out: &mut Outputs) {
         let Owner::Context(key, number) = Owner::decode(context) else {
             return;
         };
@@ -131,8 +141,7 @@ impl Shard {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.is_live = false;
         }
-        let status = status.unwrap_or(408);
-        self.branch_failed(now, key, &mut context, number, status, out);
+        self.branch_failed(now, key, &mut context, number, outcome, out);
         self.settle(now, key, context, out);
     }
 
@@ -197,13 +206,9 @@ impl Shard {
                 self.counters.lookups_expired += 1;
                 self.answer_job(now, job, 480, out);
             }
-            Some(Parked::Resolve(key, at)) => {
+            Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
                 self.counters.resolves_expired += 1;
-                self.candidate_resolved(now, key, at, Vec::new(), out);
-            }
-            Some(Parked::Single(job, _, _)) => {
-                self.counters.resolves_expired += 1;
-                self.answer_job(now, job, 500, out);
+                self.unresolved(now, parked, out);
             }
             None => {}
         }
@@ -229,8 +234,17 @@ impl Shard {
         }
     }
 
+    /// Answers a request that comes to nothing, with the reason.
+    pub(crate) fn fail_job(&mut self, now: Now, job: Job, outcome: Outcome, out: &mut Outputs) {
+        self.answer_job_with(now, job, (outcome.status(), outcome.reason()), out);
+    }
+
     /// Answers a request through its transaction, if it has one.
     pub(crate) fn answer_job(&mut self, now: Now, job: Job, status: u16, out: &mut Outputs) {
+        self.answer_job_with(now, job, (status, reason_phrase(status)), out);
+    }
+
+    fn answer_job_with(&mut self, now: Now, job: Job, status_line: (u16, &str), out: &mut Outputs) {
         let Job {
             request,
             flow,
@@ -243,7 +257,7 @@ impl Shard {
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());
             }
-            self.answer(now, &flow, server, &request, status, out);
+            self.answer_with(now, &flow, server, &request, status_line, |_| {}, out);
         }
         self.pool.recycle(request);
     }

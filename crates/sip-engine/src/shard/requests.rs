@@ -13,6 +13,7 @@ use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::registrar::{RegistrarContext, Registration};
+use crate::relay::Word;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
@@ -312,6 +313,7 @@ impl Shard {
             settings: &self.settings,
             location: &self.shared.location,
             own: &self.own,
+            gateways: &self.gateways,
         };
         let answered = self.registrar.handle_register(&cx, registration, out);
         if let Some(answered) = answered {
@@ -332,13 +334,14 @@ impl Shard {
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
             match targets {
-                Targets::Answer(status) => self.answer_job(now, job, status, out),
+                Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
                 _ => self.ask_for_user(now, job, out),
             }
             return;
         }
         permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
         context.origin = permit.origin();
+        context.word = Word::of(permit, &job.routed, &job.request);
         context.flow = job.flow;
         context.method = job.request.method();
         context.routed = job.routed;

@@ -46,7 +46,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 43] = [
+    let counters: [(&str, &str, Get); 44] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -140,6 +140,11 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_answers_late_total",
             "Answers of the store or the resolver that came too late.",
             |of| of.engine.answers_late,
+        ),
+        (
+            "signet_relays_refused_total",
+            "Places to which nothing is relayed, or not by a name, that requests led to.",
+            |of| of.engine.relays_refused,
         ),
         ("signet_loops_total", "Loops that were detected.", |of| {
             of.engine.loops

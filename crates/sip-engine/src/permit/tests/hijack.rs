@@ -212,6 +212,7 @@ fn give(world: &World, registrar: &mut Registrar, text: &str) -> u16 {
         settings: &world.settings,
         location: &world.shared.location,
         own: &world.own,
+        gateways: &world.gateways,
     };
     let registration = Registration {
         request,

@@ -1,0 +1,120 @@
+//! What a request comes to where no response decides it: the status that is
+//! answered, and why (`docs/decisions/0083-a-status-for-each-reason.md`).
+
+use super::context::Place;
+
+/// Why this server answers a request itself, or a target came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The Request-URI cannot be read.
+    UnreadableUri,
+    /// Who sent it reaches our users only.
+    NotRelayed,
+    /// It leads into a network to which nothing is relayed.
+    NetworkDenied,
+    /// It names a gateway, and those are reached by the tables.
+    NamesGateway,
+    /// Nobody has that address here.
+    NobodyThere,
+    /// No row of the tables is for that number.
+    NoRouteForNumber,
+    /// DNS knows no server of that name.
+    NoSuchServer,
+    /// No final response came in time.
+    TimedOut,
+    /// The user exists and can be reached nowhere at the moment.
+    Absent,
+    /// The flow to the user's phone is gone (RFC 5626 5.3).
+    FlowGone,
+    /// The request would come back to this server.
+    ComesBack,
+    /// What came back is no response to it.
+    BadResponse,
+    /// Somebody else's server cannot be reached.
+    Unreachable,
+    /// There is no listener of a transport that leads there.
+    NoTransport,
+    /// None of the operator's next hops can be reached.
+    NextHopsDown,
+    /// There is no room for what forwarding it takes.
+    NoRoom,
+    /// DNS did not answer.
+    DnsSilent,
+}
+
+impl Outcome {
+    /// What this means for a target of that kind: a user's phone is not at fault in
+    /// the same way as a foreign server or a gateway of ours.
+    pub(crate) fn at(self, place: &Place) -> Self {
+        let is_unreached = matches!(
+            self,
+            Self::Unreachable | Self::NoTransport | Self::NoSuchServer | Self::DnsSilent
+        );
+        match place {
+            Place::Contact(_) if is_unreached => Self::Absent,
+            Place::NextHops { .. } if is_unreached => Self::NextHopsDown,
+            _ => self,
+        }
+    }
+
+    /// The status.
+    pub(crate) const fn status(self) -> u16 {
+        match self {
+            Self::UnreadableUri => 400,
+            Self::NotRelayed | Self::NetworkDenied | Self::NamesGateway => 403,
+            // RFC 3261 21.4.5: "The server has definitive information that the user does not exist at
+            // the domain specified in the Request-URI." Nor does anybody where there is no domain.
+            Self::NobodyThere | Self::NoRouteForNumber | Self::NoSuchServer => 404,
+            Self::TimedOut => 408,
+            // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
+            // recognizes the user identified by the Request-URI, but does not currently have a valid
+            // forwarding location for that user."
+            Self::Absent | Self::FlowGone => 480,
+            Self::ComesBack => 482,
+            Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
+            // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
+            // service any requests, not just the one for the Request-URI in the request which generated
+            // the 503." It does: whatever takes this way would find the same.
+            Self::NextHopsDown | Self::NoRoom => 503,
+            // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
+            // accessed in attempting to process the request."
+            Self::DnsSilent => 504,
+        }
+    }
+
+    /// The reason phrase.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::NetworkDenied => "Nothing Is Relayed To That Network",
+            Self::NamesGateway => "Gateways Are Reached By Routes",
+            Self::NoRouteForNumber => "No Route For That Number",
+            Self::NoSuchServer => "No Such Server In DNS",
+            Self::Unreachable => "Next Hop Unreachable",
+            Self::NoTransport => "No Transport Leads There",
+            Self::NextHopsDown => "Gateways Unreachable",
+            Self::DnsSilent => "No Answer From DNS",
+            Self::UnreadableUri
+            | Self::NotRelayed
+            | Self::NobodyThere
+            | Self::TimedOut
+            | Self::Absent
+            | Self::FlowGone
+            | Self::ComesBack
+            | Self::BadResponse
+            | Self::NoRoom => sip_msg::write::reason_phrase(self.status()),
+        }
+    }
+
+    // RFC 3261 16.9: "If the transport layer notifies a proxy of an error when it tries to
+    // forward a request (see Section 18.4), the proxy MUST behave as if the forwarded
+    // request received a 503 (Service Unavailable) response."
+    /// How good it is among final responses, as [`super::responses::rank`] has
+    /// them: what was not reached says least.
+    pub(crate) const fn rank(self) -> u8 {
+        match self {
+            Self::TimedOut | Self::FlowGone => super::responses::rank(408),
+            Self::BadResponse => super::responses::rank(502),
+            _ => super::responses::rank(503),
+        }
+    }
+}

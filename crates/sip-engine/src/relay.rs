@@ -1,0 +1,284 @@
+//! Where a sender's words may lead
+//! (`docs/decisions/0082-where-nothing-is-relayed.md`).
+//!
+//! A request goes where somebody says: its sender by the Request-URI, a Route or
+//! `maddr`, a user by his contact or its Path, whoever runs a name's DNS. All of
+//! them could name what this server reaches and they do not: services of its own
+//! host, routers of its link, the gateways past the tables. So it is the address
+//! finally chosen that is judged, by [`Relay::judge`] alone.
+//!
+//! Not judged are next hops that the operator wrote down, and flows: those lead
+//! to who opened them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hashbrown::HashMap;
+use sip_msg::network::is_in;
+use sip_msg::{Flow, Message, Transport};
+
+use crate::Settings;
+use crate::effect::{Hop, ResolveQuery};
+use crate::location::Binding;
+use crate::own::Own;
+use crate::permit::Permit;
+use crate::proxy::context::Place;
+use crate::proxy::outcome::Outcome;
+use crate::proxy::route::Routed;
+use crate::routes::NextHop;
+
+/// Addresses of gateways that DNS gave, at most so many.
+const LEARNED_MAX: usize = 1_024;
+/// How long such an address is taken for the gateway's after it was last given.
+const LEARNED_MS: u64 = 86_400_000;
+
+/// On whose word a request goes where it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// A user's or a stranger's, who names a place of his choice.
+    Users,
+    /// That of a trusted peer, or of anybody where nobody is authenticated.
+    Peers,
+    /// That of a dialog that was set up through this server.
+    Dialogs,
+}
+
+impl Word {
+    /// On whose word this request goes.
+    pub(crate) fn of(permit: &Permit, routed: &Routed, request: &Message) -> Self {
+        match permit {
+            Permit::Dialog(_) => Self::Dialogs,
+            // They need no token. A Route of ours alone says nothing: phones with an
+            // outbound proxy begin every request with it (RFC 3261 16.4).
+            Permit::Open(_) | Permit::Peer(_) => {
+                let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
+                match routed.is_on_our_route() && has_tag() {
+                    true => Self::Dialogs,
+                    false => Self::Peers,
+                }
+            }
+            Permit::Authenticated(_) | Permit::Inbound(_) => Self::Users,
+        }
+    }
+}
+
+/// What is known of the place that a request is to go to.
+pub(crate) struct Relay<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) own: &'a Own,
+    pub(crate) gateways: &'a Gateways,
+    pub(crate) now_ms: u64,
+}
+
+/// Why a place may be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// As any other.
+    Freely,
+    /// Because its user registered from that network, and not because the sender
+    /// is in it.
+    ByRegistration,
+}
+
+impl Relay<'_> {
+    /// Whether a request from `sender` may go to `hop`.
+    pub(crate) fn judge(
+        &self,
+        word: Word,
+        sender: &Flow,
+        place: &Place,
+        hop: &Hop,
+    ) -> Result<Reached, Outcome> {
+        if self.own.is_at(hop.transport, &hop.addr) {
+            return Err(Outcome::ComesBack);
+        }
+        let binding = match place {
+            Place::Token(_) | Place::NextHops { .. } => return Ok(Reached::Freely),
+            Place::Routed => None,
+            Place::Contact(binding) => Some(&**binding),
+        };
+        let ip = hop.addr.ip();
+        let mut reached = Reached::Freely;
+        for network in self.denying(ip) {
+            if is_within(network, sender.remote.ip()) {
+                continue;
+            }
+            let registered = binding.and_then(|binding| binding.flow);
+            if registered.is_some_and(|flow| is_within(network, flow.remote.ip())) {
+                reached = Reached::ByRegistration;
+            } else if !self.is_neighbours(word, binding, ip) {
+                return Err(Outcome::NetworkDenied);
+            }
+        }
+        let names = binding.is_some() || word == Word::Users;
+        if names && self.is_gateway(hop.addr) && !is_itself(word, sender, binding, hop.addr) {
+            return Err(Outcome::NamesGateway);
+        }
+        Ok(reached)
+    }
+
+    /// Whether a name that is still to be resolved is a gateway's.
+    pub(crate) fn judge_name(
+        &self,
+        word: Word,
+        place: &Place,
+        query: &ResolveQuery,
+    ) -> Result<(), Outcome> {
+        let names = match place {
+            Place::Token(_) | Place::NextHops { .. } => false,
+            Place::Routed => word == Word::Users,
+            Place::Contact(_) => true,
+        };
+        let is_gateway = || {
+            let gateways = &self.gateways.names;
+            gateways.iter().any(|(name, port)| {
+                let bare = query.host.strip_suffix('.').unwrap_or(&query.host);
+                name.eq_ignore_ascii_case(bare) && is_same_port(*port, query.port)
+            })
+        };
+        match names && self.settings.authenticate.is_some() && is_gateway() {
+            true => Err(Outcome::NamesGateway),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether an address needs a reason to be reached: it is in a network to which
+    /// nothing is relayed, or a gateway's.
+    pub(crate) fn is_watched(&self, addr: SocketAddr) -> bool {
+        self.denying(addr.ip()).next().is_some() || self.is_gateway(addr)
+    }
+
+    /// Whether a contact that leads to `addr` may be bound by a REGISTER that came
+    /// by `flow`.
+    pub(crate) fn judge_contact(&self, flow: &Flow, addr: SocketAddr) -> Result<(), Outcome> {
+        let source = flow.remote.ip();
+        if self.denying(addr.ip()).any(|net| !is_within(net, source)) {
+            return Err(Outcome::NetworkDenied);
+        }
+        if self.is_gateway(addr) && !is_from(flow, addr) {
+            return Err(Outcome::NamesGateway);
+        }
+        Ok(())
+    }
+
+    /// The networks that deny an address.
+    fn denying(&self, ip: IpAddr) -> impl Iterator<Item = (IpAddr, u8)> {
+        let networks = self.settings.proxy.relay_denied.iter().copied();
+        networks.filter(move |network| is_within(*network, ip))
+    }
+
+    /// Whether an address is a neighbour's of the operator's, and the request goes to
+    /// it as those are used: within a dialog, or by the Path of a user behind it.
+    fn is_neighbours(&self, word: Word, binding: Option<&Binding>, ip: IpAddr) -> bool {
+        let is_so_used = match binding {
+            Some(binding) => !binding.path.is_empty(),
+            None => word == Word::Dialogs,
+        };
+        let trusted = || {
+            let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
+            networks.any(|network| is_within(network, ip))
+        };
+        is_so_used && (trusted() || (binding.is_none() && self.gateways.has_host(ip)))
+    }
+
+    fn is_gateway(&self, addr: SocketAddr) -> bool {
+        // Where nobody is authenticated the tables are open to all as well.
+        self.settings.authenticate.is_some() && self.gateways.is_at(addr, self.now_ms)
+    }
+}
+
+/// The addresses of the next hops that the operator wrote down: those in the
+/// configuration, and what DNS gave for the names there.
+#[derive(Default)]
+pub(crate) struct Gateways {
+    /// Until when; for ever where it is in the configuration.
+    addrs: HashMap<SocketAddr, u64>,
+    names: Vec<(Box<str>, Option<u16>)>,
+}
+
+impl Gateways {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let mut gateways = Self::default();
+        let groups = settings.routes.groups.iter();
+        let hops = groups.flat_map(|group| group.gateways.iter().map(|of| &of.next_hop));
+        for hop in hops.chain(&settings.forward) {
+            gateways.add(hop);
+        }
+        gateways
+    }
+
+    /// Takes note of where a next hop is, as DNS has it.
+    pub(crate) fn learn(&mut self, addr: SocketAddr, now_ms: u64) {
+        let until_ms = now_ms.saturating_add(LEARNED_MS);
+        let addr = canonical(addr);
+        if let Some(known) = self.addrs.get_mut(&addr) {
+            *known = until_ms.max(*known);
+            return;
+        }
+        if self.addrs.len() >= LEARNED_MAX {
+            self.addrs.retain(|_, until| *until > now_ms);
+        }
+        if self.addrs.len() < LEARNED_MAX {
+            self.addrs.insert(addr, until_ms);
+        }
+    }
+
+    fn add(&mut self, hop: &NextHop) {
+        let Ok(ip) = hop.host.parse::<IpAddr>() else {
+            self.names.push((Box::from(&*hop.host), hop.port));
+            return;
+        };
+        // The same gateway over another transport is at the other usual port.
+        let usual = [Transport::Udp, Transport::Tls].map(Transport::default_port);
+        let ports = match hop.port {
+            Some(port) if !usual.contains(&port) => [port; 2],
+            _ => usual,
+        };
+        for port in ports {
+            let addr = canonical(SocketAddr::new(ip, port));
+            self.addrs.insert(addr, u64::MAX);
+        }
+    }
+
+    fn is_at(&self, addr: SocketAddr, now_ms: u64) -> bool {
+        !self.addrs.is_empty()
+            && self
+                .addrs
+                .get(&canonical(addr))
+                .is_some_and(|until| *until > now_ms)
+    }
+
+    fn has_host(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.addrs.keys().any(|known| known.ip() == ip)
+    }
+}
+
+/// Whether it is the gateway itself that is called by its own word: it sends the
+/// request, or has registered as the user.
+fn is_itself(word: Word, sender: &Flow, binding: Option<&Binding>, addr: SocketAddr) -> bool {
+    match binding.and_then(|binding| binding.flow) {
+        Some(flow) if is_from(&flow, addr) => true,
+        _ if sender.transport.is_reliable() => word == Word::Peers && is_from(sender, addr),
+        _ => is_from(sender, addr),
+    }
+}
+
+/// Whether a flow comes from `addr`; a connection has a port of its own.
+fn is_from(flow: &Flow, addr: SocketAddr) -> bool {
+    let remote = canonical(flow.remote);
+    let addr = canonical(addr);
+    remote == addr || (flow.transport.is_reliable() && remote.ip() == addr.ip())
+}
+
+fn is_same_port(configured: Option<u16>, named: Option<u16>) -> bool {
+    let is_usual = |port: Option<u16>| matches!(port, None | Some(5_060 | 5_061));
+    configured == named || (is_usual(configured) && is_usual(named))
+}
+
+fn is_within((network, prefix_len): (IpAddr, u8), ip: IpAddr) -> bool {
+    is_in(network, prefix_len, ip)
+}
+
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}

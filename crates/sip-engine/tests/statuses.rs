@@ -1,0 +1,134 @@
+//! The status for each reason why this server answers a request itself: a row of
+//! `proxy/outcome.rs` each.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::*;
+use sip_engine::effect::Hop;
+use sip_engine::settings::{Mode, Settings};
+use sip_engine::{Effect, ParkId};
+use sip_msg::{HeaderName, Transport};
+
+const MODES: [Mode; 2] = [Mode::Stateful, Mode::Stateless];
+const UDP: Transport = Transport::Udp;
+
+fn asked(bed: &mut Bed) -> ParkId {
+    match bed.effects.pop() {
+        Some(Effect::Resolve { park, .. }) => park,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn options(bed: &mut Bed, uri: &str) -> Vec<Sent> {
+    let options = request("OPTIONS", uri, UDP);
+    bed.receive(&alice(UDP), &options.text())
+}
+
+#[track_caller]
+fn final_status(sent: Vec<Sent>) -> u16 {
+    let answer = only(sent);
+    let has_retry_after = answer.header(HeaderName::RetryAfter).is_some();
+    assert_eq!(has_retry_after, answer.status() == 503, "{}", answer.text);
+    answer.status()
+}
+
+/// Nobody's answer came: by failure to send.
+#[track_caller]
+fn lost(bed: &mut Bed, sent: Vec<Sent>) -> u16 {
+    let cookie = only(sent).cookie;
+    final_status(bed.act(|s, now, out| s.handle_send_failed(now, cookie, out)))
+}
+
+#[test]
+fn a_foreign_destination() {
+    for mode in MODES {
+        let mut bed = Bed::new(Settings { mode, ..settings() });
+        options(&mut bed, "sip:x@nowhere.example");
+        let park = asked(&mut bed);
+        let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out));
+        assert_eq!(final_status(sent), 404, "no such name");
+        options(&mut bed, "sip:x@silent.example");
+        let park = asked(&mut bed);
+        let sent = bed.act(|s, now, out| s.handle_unresolved(now, park, out));
+        assert_eq!(final_status(sent), 504, "DNS says that it cannot say");
+        options(&mut bed, "sip:x@silent.example");
+        let mut sent = bed.wait(5_100);
+        sent.retain(|sent| sent.status() > 100);
+        assert_eq!(final_status(sent), 504, "DNS says nothing");
+        let nowhere = options(&mut bed, "sip:x@203.0.113.9;transport=sctp");
+        assert_eq!(final_status(nowhere), 502, "a transport that is not here");
+    }
+    let mut bed = Bed::new(settings());
+    let sent = options(&mut bed, "sip:x@203.0.113.9");
+    assert_eq!(lost(&mut bed, sent), 502, "nobody listens");
+}
+
+#[test]
+fn a_users_phone() {
+    let with_contact = |contact: &str| {
+        let mut bed = Bed::new(settings());
+        bed.register("sip:bob@example.org", contact, None);
+        bed
+    };
+    let mut bed = with_contact("sip:bob@203.0.113.9");
+    let sent = options(&mut bed, "sip:bob@example.org");
+    // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
+    // recognizes the user identified by the Request-URI, but does not currently have a
+    // valid forwarding location for that user."
+    assert_eq!(lost(&mut bed, sent), 480);
+    let mut bed = with_contact("sip:bob@phone.example");
+    options(&mut bed, "sip:bob@example.org");
+    let park = asked(&mut bed);
+    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out));
+    assert_eq!(final_status(sent), 480);
+    let nobody = options(&mut bed, "sip:nobody@example.org");
+    assert_eq!(final_status(nobody), 404);
+}
+
+#[test]
+fn gateways_that_are_down() {
+    let mut bed = Bed::new(forwarding(UDP, "203.0.113.200:5060"));
+    let sent = options(&mut bed, "sip:x@example.com");
+    assert_eq!(lost(&mut bed, sent), 503);
+    // RFC 3261 16.7: "If the only response that was received is a 503, the proxy SHOULD
+    // generate a 500 response and forward that upstream."
+    let sent = only(options(&mut bed, "sip:x@example.com"));
+    let refused = bed.receive(&answering(&sent), &response(&sent, 503, "g", ""));
+    assert_eq!(final_status(refused), 500);
+    // One that says nothing at all.
+    options(&mut bed, "sip:x@example.com");
+    let silent = bed.wait(40_000);
+    assert!(silent.iter().all(|sent| matches!(sent.status(), 0 | 100)));
+}
+
+#[test]
+fn what_another_branch_said_counts_for_more() {
+    let mut bed = Bed::new(settings());
+    bed.register("sip:bob@example.org", "sip:bob@203.0.113.1", None);
+    bed.register("sip:bob@example.org", "sip:bob@203.0.113.2", None);
+    let invite = request("INVITE", "sip:bob@example.org", UDP);
+    let sent = bed.receive(&alice(UDP), &invite.text());
+    let cookie = sent[1].cookie;
+    let quiet = bed.act(|s, now, out| s.handle_send_failed(now, cookie, out));
+    assert!(quiet.is_empty());
+    let ended = bed.receive(&answering(&sent[2]), &response(&sent[2], 486, "b", ""));
+    assert_eq!(kinds(&ended), ["ACK", "486"]);
+}
+
+#[test]
+fn a_denied_address_is_told_where_the_others_fail() {
+    // One address is denied and the other does not answer.
+    let mut bed = Bed::new(settings());
+    options(&mut bed, "sip:x@two.example");
+    let park = asked(&mut bed);
+    let hop = |addr: &str| Hop {
+        transport: UDP,
+        addr: addr.parse().unwrap(),
+        tls_name: None,
+    };
+    let hops = vec![hop("127.0.0.1:5060"), hop("203.0.113.9:5060")];
+    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, hops, out));
+    assert_eq!(lost(&mut bed, sent), 403);
+}
