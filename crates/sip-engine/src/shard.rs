@@ -3,6 +3,7 @@
 
 mod counters;
 mod events;
+mod overload;
 mod requests;
 mod spread;
 
@@ -85,6 +86,8 @@ pub struct Shard {
     refuses_calls: bool,
     /// The share of the memory for messages that is in use, over all shards.
     memory_pressure: f64,
+    /// What is let in while the worker falls behind.
+    overload: sip_limit::Gate,
 }
 
 impl Shard {
@@ -124,6 +127,7 @@ impl Shard {
             peer: None,
             refuses_calls: false,
             memory_pressure: 0.0,
+            overload: sip_limit::Gate::default(),
             settings,
             shared,
         }

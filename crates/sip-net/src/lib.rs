@@ -84,7 +84,7 @@ pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakePool};
 pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
 };
-pub use net::Net;
+pub use net::{Net, Shed};
 pub use resolve::{Hop, Query};
 pub use tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,

@@ -33,6 +33,7 @@ mod recheck;
 pub(crate) mod secure;
 mod send;
 mod share;
+mod shed;
 mod turn;
 
 use accept::{Listener, Port};
@@ -40,6 +41,7 @@ use backoff::Backoff;
 use gather::Gather;
 use recheck::Recheck;
 use share::Share;
+pub use shed::Shed;
 use turn::Ready;
 
 const WAKER: Token = Token(usize::MAX);

@@ -9,7 +9,7 @@ use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use socket2::Socket;
 
 use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch};
-use crate::{Counters, Framing, NetEvent, SendError};
+use crate::{Counters, Framing, NetEvent, SendError, Shed};
 
 mod recent;
 mod sources;
@@ -171,6 +171,15 @@ impl UdpPort {
             source,
             cookie,
         });
+    }
+
+    /// Lets the kernel drop a share of what begins something; `None` for no more.
+    pub(crate) fn shed(&mut self, shed: Option<&Shed>) {
+        // Where it cannot be done, more is read and refused here.
+        let _ = match shed {
+            Some(shed) if self.framing == Framing::Sip => sys::set_shed(self.fd(), shed),
+            _ => sys::clear_shed(self.fd()),
+        };
     }
 
     /// The socket may have room again.

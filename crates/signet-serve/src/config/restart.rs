@@ -131,6 +131,11 @@ impl Config {
             &mut self.bounds.handover_max,
             &running.bounds.handover_max,
         );
+        keep.one(
+            "bounds.queue_ms_max",
+            &mut self.bounds.queue_ms_max,
+            &running.bounds.queue_ms_max,
+        );
         keep.one("connections", &mut self.connections, &running.connections);
         keep.one("dns", &mut self.dns, &running.dns);
         keep.one("metrics", &mut self.metrics, &running.metrics);

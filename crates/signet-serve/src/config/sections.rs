@@ -354,6 +354,10 @@ pub struct Bounds {
     /// Messages handed from one worker to another and not yet taken.
     #[serde(deserialize_with = "within::<_, _, 16, 10_000_000>")]
     pub handover_max: usize,
+    /// How long a worker may find its sockets never empty before it refuses a
+    /// part of what begins; 0 is for ever.
+    #[serde(deserialize_with = "within::<_, _, 0, 10_000>")]
+    pub queue_ms_max: u64,
     /// Seconds in the Retry-After of a 503.
     #[serde(deserialize_with = "within::<_, _, 1, 3_600>")]
     pub retry_after_s: u32,
@@ -367,6 +371,7 @@ impl Default for Bounds {
             client_transactions_max: engine.client_transactions_max,
             contexts_max: engine.contexts_max,
             handover_max: 16_384,
+            queue_ms_max: sip_limit::overload::QUEUE_MS,
             retry_after_s: engine.retry_after_s,
         }
     }

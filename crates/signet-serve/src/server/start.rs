@@ -1,6 +1,7 @@
 //! The start: everything that can fail before the first socket answers.
 
 use std::io;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use sip_auth::Authenticator;
@@ -18,7 +19,7 @@ use crate::metrics::{ShownTls, Sources};
 use crate::plan::{self, PlannedListener};
 use crate::store_link::Store;
 use crate::trace::Tracer;
-use crate::worker::{Control, Mailbox, Parts, Worker};
+use crate::worker::{Control, Mailbox, Parts, Severities, Worker};
 use crate::{Error, log, random_bytes, system};
 
 use super::identity::{Identity, Material};
@@ -108,6 +109,7 @@ impl Server {
             .collect();
         control.set_mailboxes(mailboxes.clone());
 
+        let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = random()?;
         let mut threads = Vec::with_capacity(workers);
         for (index, net) in nets.into_iter().enumerate() {
@@ -123,6 +125,8 @@ impl Server {
                 tracer: tracer.clone(),
                 retry_after_s: settings.bounds.retry_after_s,
                 aliases: aliases.clone(),
+                queue_ms_max: config.bounds.queue_ms_max,
+                severities: severities.clone(),
             };
             let pin = config.pin;
             let thread = std::thread::Builder::new()

@@ -11,6 +11,7 @@ mod control;
 mod foreign;
 mod handover;
 mod mailbox;
+mod overload;
 mod peers;
 
 use std::collections::VecDeque;
@@ -28,6 +29,8 @@ use crate::trace::{Direction, Tracer};
 pub(crate) use control::{Control, Figures, Phase, Snapshot};
 use foreign::ForeignSends;
 pub(crate) use mailbox::{Mailbox, Parcel};
+use overload::Overload;
+pub(crate) use overload::Severities;
 use peers::Peers;
 
 /// While there is traffic timers are looked at this often, not each time that
@@ -59,6 +62,10 @@ pub(crate) struct Parts {
     pub(crate) retry_after_s: u32,
     /// Connections by which neighbours want to be reached.
     pub(crate) aliases: Option<Arc<Aliases>>,
+    /// A queue that stands for so long is one too many; 0 is never.
+    pub(crate) queue_ms_max: u64,
+    /// How bad it is with each worker.
+    pub(crate) severities: Severities,
 }
 
 /// Everything of a worker but its sockets, which call into it.
@@ -90,6 +97,7 @@ struct Core {
     is_closed: bool,
     is_traced: bool,
     figures: Figures,
+    overload: Overload,
 }
 
 impl Worker {
@@ -123,6 +131,7 @@ impl Worker {
             is_closed: false,
             is_traced: false,
             figures: Figures::default(),
+            overload: Overload::new(parts.queue_ms_max, parts.severities.clone(), parts.index),
             parts,
         };
         Self { net, core }
@@ -140,6 +149,7 @@ impl Worker {
             core.run_timers();
             core.settle(net);
             net.flush();
+            core.look_at_the_load(net);
             core.report(net);
         }
         Ok(())
@@ -449,7 +459,10 @@ impl Core {
                 opened: net.opened_connections(),
                 peers: net.peer_counters(),
                 buffered_bytes: (net.queued_bytes() + net.kept_bytes()) as u64,
-                own: self.figures,
+                own: Figures {
+                    severity: self.overload.severity(),
+                    ..self.figures
+                },
             };
             self.parts.control.report(self.parts.index, snapshot);
         }

@@ -55,6 +55,10 @@ pub struct Counters {
     pub timer_c_fired: u64,
     /// Flows to phones that were gone when a request came for them.
     pub flows_failed: u64,
+    /// Requests refused 503 because the worker falls behind.
+    pub overload_refused: u64,
+    /// Requests dropped without an answer for the same reason.
+    pub overload_dropped: u64,
     /// Connections that ended.
     pub connections_closed: u64,
 }

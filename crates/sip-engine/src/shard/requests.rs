@@ -51,8 +51,10 @@ impl Shard {
             if request.method() == Method::Ack && self.is_for_own_answer(&request) {
                 self.counters.acks_absorbed += 1;
                 self.pool.recycle(request);
-            } else {
+            } else if self.is_let_in(now, &request) {
                 self.admit(now, flow, None, request, out);
+            } else {
+                self.refuse_for_overload(now, flow, None, request, out);
             }
             return;
         }
@@ -63,6 +65,10 @@ impl Shard {
             Incoming::New(server) if self.refuses_calls && begins_call(&request) => {
                 let status = (503, reason_phrase(503));
                 self.refuse(now, flow, Some(server), request, status, out);
+            }
+            // Behind the transactions: a copy of what was let in is absorbed, not refused.
+            Incoming::New(server) if !self.is_let_in(now, &request) => {
+                self.refuse_for_overload(now, flow, Some(server), request, out);
             }
             Incoming::New(server) => self.admit(now, flow, Some(server), request, out),
             // RFC 3261 16.11: "Stateless proxies MUST NOT perform special processing for CANCEL

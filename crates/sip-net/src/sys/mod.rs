@@ -3,6 +3,7 @@
 //! argument.
 #![allow(unsafe_code)]
 
+mod filter;
 #[cfg(feature = "legacy-tls")]
 mod openssl;
 mod process;
@@ -11,6 +12,7 @@ mod udp;
 #[cfg(feature = "legacy-tls")]
 pub(crate) use openssl::BoundSession;
 
+pub(crate) use filter::{clear_shed, set_shed};
 pub use process::{cpu_time_of, pin_thread, process_cpu_time, raise_open_files, thread_cpu_time};
 pub(crate) use udp::{Icmp, Outgoing, RecvBatch, SendBatch, receive_error, set_udp_options};
 

@@ -36,6 +36,11 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
     for (name, help, get) in counters {
         page.counter(name, help, snapshots.iter().map(get).sum());
     }
+    page.gauge(
+        "signet_overload_severity_thousandths",
+        "How far the worst worker falls behind: 0 for not at all, and with each 1,000 less is let in by half.",
+        snapshots.iter().map(|of| u64::from(of.own.severity)).max().unwrap_or(0),
+    );
     page.gauge("signet_workers", "Worker threads.", snapshots.len() as u64);
     page.gauge(
         "signet_in_flight",
@@ -46,7 +51,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 44] = [
+    let counters: [(&str, &str, Get); 46] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -158,6 +163,16 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_flows_failed_total",
             "Flows to phones that were gone when a request came for them.",
             |of| of.engine.flows_failed,
+        ),
+        (
+            "signet_overload_refused_total",
+            "Requests refused 503 because a worker falls behind.",
+            |of| of.engine.overload_refused,
+        ),
+        (
+            "signet_overload_dropped_total",
+            "Requests dropped without an answer because a worker falls behind.",
+            |of| of.engine.overload_dropped,
         ),
         (
             "signet_server_transactions_total",

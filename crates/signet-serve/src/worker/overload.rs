@@ -1,0 +1,91 @@
+//! Overload: what a worker tells its controller, and whom it tells of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sip_limit::{Controller, Shares, Signals};
+use sip_net::{Net, Shed};
+
+use super::Core;
+
+/// How bad it is with each worker, in thousandths of a step. A message that one
+/// worker receives may be another's to handle, so the worst counts for all.
+pub(crate) type Severities = Arc<[AtomicU32]>;
+
+pub(super) struct Overload {
+    controller: Controller,
+    severities: Severities,
+    index: usize,
+    shares: Shares,
+    /// One line is logged when it begins and one when it is over.
+    is_told: bool,
+}
+
+impl Overload {
+    pub(super) fn new(queue_ms_max: u64, severities: Severities, index: usize) -> Self {
+        Self {
+            controller: Controller::new(queue_ms_max),
+            severities,
+            index,
+            shares: Shares::ALL,
+            is_told: false,
+        }
+    }
+
+    /// How bad it is with this worker, in thousandths of a step.
+    pub(super) fn severity(&self) -> u32 {
+        (self.controller.severity() * 1_000.0) as u32
+    }
+}
+
+impl Core {
+    /// A turn is over: less is let in, or more, where the controller says so.
+    pub(super) fn look_at_the_load(&mut self, net: &mut Net) {
+        let counters = self.parts.shard.counters();
+        let refused = counters.overload_refused + counters.overload_dropped;
+        let transactions = self.parts.shard.transaction_counters();
+        let signals = Signals {
+            is_drained: net.is_drained(),
+            handled: net.counters_in(),
+            begun: transactions.server_created.saturating_sub(refused),
+            pressure: self.parts.shard.memory_pressure() as f32,
+        };
+        let overload = &mut self.overload;
+        let Some(shares) = overload.controller.turn(self.now.mono_ms, &signals) else {
+            return;
+        };
+        if let Some(own) = overload.severities.get(overload.index) {
+            own.store(overload.severity(), Ordering::Relaxed);
+        }
+        let worst = overload
+            .severities
+            .iter()
+            .map(|severity| severity.load(Ordering::Relaxed))
+            .max()
+            .unwrap_or(0);
+        let shares = shares.min(&Shares::at(worst as f32 / 1_000.0));
+        if shares.is_all() && overload.shares.is_all() {
+            return;
+        }
+        let offered = shares.offered();
+        if shares != overload.shares {
+            net.shed((!shares.is_all()).then(|| Shed {
+                calls: offered.new_work.threshold(),
+                registrations: offered.first_registration.threshold(),
+            }));
+            overload.shares = shares;
+        }
+        self.parts.shard.set_shares(shares.within(&offered));
+        let is_bad = shares.new_work.percent() < 90;
+        if is_bad && !overload.is_told {
+            overload.is_told = true;
+            tracing::warn!(
+                worker = overload.index,
+                "more arrives than can be handled: a part of new calls and registrations is refused"
+            );
+        } else if shares.is_all() && overload.is_told {
+            overload.is_told = false;
+            tracing::info!(worker = overload.index, "all that arrives is handled again");
+        }
+    }
+}

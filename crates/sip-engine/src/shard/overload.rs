@@ -1,0 +1,87 @@
+//! What a shard refuses when its worker falls behind.
+
+use sip_limit::{Class, Shares};
+use sip_msg::write::reason_phrase;
+use sip_msg::{Flow, HeaderName, Message, Method};
+use sip_txn::ServerId;
+
+use crate::permit::is_registration;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    /// Lets in this much of each class of requests from now on; to be called now
+    /// and then while less than all is let in.
+    pub fn set_shares(&mut self, shares: Shares) {
+        self.overload.set(shares);
+    }
+
+    /// Whether a request that would begin something is let in.
+    pub(super) fn is_let_in(&mut self, now: Now, request: &Message) -> bool {
+        if self.overload.is_open() {
+            return true;
+        }
+        let class = self.class(now, request);
+        self.overload.admits(class)
+    }
+
+    /// Refuses it: 503 with Retry-After, as far as there are words for it; by a
+    /// stream always, where silence would not be followed by a repetition.
+    pub(super) fn refuse_for_overload(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        if flow.transport.is_reliable() || self.overload.may_answer() {
+            self.counters.overload_refused += 1;
+            let status = (503, reason_phrase(503));
+            self.refuse(now, flow, server, request, status, out);
+            return;
+        }
+        self.counters.overload_dropped += 1;
+        if let Some(server) = server {
+            self.txns.release_server(server);
+        }
+        self.pool.recycle(request);
+    }
+
+    fn class(&mut self, now: Now, request: &Message) -> Class {
+        let method = request.method();
+        let is_within = request.to().is_ok_and(|to| to.tag().is_some());
+        if is_within || matches!(method, Method::Ack | Method::Cancel) {
+            return Class::Within;
+        }
+        if is_registration(&self.own, request) {
+            return if self.has_contacts(now, request) {
+                Class::LetIn
+            } else {
+                Class::FirstRegistration
+            };
+        }
+        let has_answered = [HeaderName::ProxyAuthorization, HeaderName::Authorization]
+            .into_iter()
+            .any(|name| request.has(name));
+        if has_answered {
+            Class::LetIn
+        } else {
+            Class::NewWork
+        }
+    }
+
+    /// Whether the user whom a REGISTER names has contacts.
+    fn has_contacts(&mut self, now: Now, request: &Message) -> bool {
+        let Some(uri) = request.to().ok().and_then(|to| to.uri()) else {
+            return false;
+        };
+        self.aor.clear();
+        crate::aor::write_aor(&self.settings, &self.own, &uri, &mut self.aor);
+        self.bindings.clear();
+        let location = &self.shared.location;
+        location.find(&self.aor, now.unix_ms, &mut self.bindings);
+        let has = !self.bindings.is_empty();
+        self.bindings.clear();
+        has
+    }
+}

@@ -1,0 +1,78 @@
+//! A glance at a message that is not parsed yet.
+
+/// Whether a datagram may belong to something that goes on, or answer a
+/// challenge: a response, an ACK, a request with a tag in To, or one with
+/// credentials. What only pretends to is found out when it is parsed.
+pub fn may_go_on(bytes: &[u8]) -> bool {
+    if bytes.starts_with(b"SIP/2.0 ") || bytes.starts_with(b"ACK ") {
+        return true;
+    }
+    let mut rest = bytes;
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let (_, after) = rest.split_at(end);
+        let line = after.get(1..).unwrap_or_default();
+        match line.first() {
+            None | Some(b'\r' | b'\n') => return false,
+            Some(b'T' | b't') if has_name(line, &[b"to", b"t"]) => {
+                let end = memchr::memchr(b'\n', line).unwrap_or(line.len());
+                let value = line.get(..end).unwrap_or_default();
+                // However it is written; the parser will say what it is.
+                if value
+                    .windows(3)
+                    .any(|three| three.eq_ignore_ascii_case(b"tag"))
+                {
+                    return true;
+                }
+            }
+            Some(b'A' | b'a' | b'P' | b'p')
+                if has_name(line, &[b"authorization", b"proxy-authorization"]) =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+        rest = line;
+    }
+    false
+}
+
+fn has_name(line: &[u8], names: &[&[u8]]) -> bool {
+    names.iter().any(|name| {
+        line.split_at_checked(name.len())
+            .is_some_and(|(begin, rest)| {
+                begin.eq_ignore_ascii_case(name)
+                    && rest
+                        .iter()
+                        .find(|byte| !matches!(byte, b' ' | b'\t'))
+                        .is_some_and(|byte| *byte == b':')
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_on_is_seen_at_a_glance() {
+        let request = |lines: &str| format!("INVITE sip:b@x SIP/2.0\r\n{lines}\r\n\r\nTo: x;tag=1");
+        for (lines, goes_on) in [
+            ("Via: a\r\nTo: <sip:b@x>", false),
+            ("Via: a\r\nTo: <sip:b@x>;tag=7\r\nCSeq: 1 BYE", true),
+            ("t :<sip:b@x>;x=1;tag=7", true),
+            ("TO: <sip:b@x> ; Tag=7", true),
+            ("Topic: x;tag=7", false),
+            ("From: <sip:a@x>;tag=7", false),
+            ("To: <sip:b@x>\r\nauthorization : Digest x", true),
+            ("To: <sip:b@x>\r\nProxy-Authorization: Digest x", true),
+            ("Proxy-Require: x", false),
+        ] {
+            assert_eq!(may_go_on(request(lines).as_bytes()), goes_on, "{lines}");
+        }
+        assert!(may_go_on(b"SIP/2.0 200 OK\r\n\r\n"));
+        assert!(may_go_on(b"ACK sip:b@x SIP/2.0\r\n\r\n"));
+        for noise in [&b""[..], b"\n", b"INVITE", b"INVITE\nT", b"x\n\n"] {
+            assert!(!may_go_on(noise));
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Who asks too much, and who guesses passwords.
+//!
+//! # Sources
+//! A stranger is known by his address (of IPv6 the first 64 bits), apart for
+//! datagrams, whose source can be forged, and streams, whose cannot. What is
+//! refused him, by a challenge or otherwise, is his debt, and a challenge that
+//! is answered well is forgiven: so users owe nothing, however many share one
+//! address, and peers are not asked. Who owes too much is told 503 a few
+//! times and then nothing for a while ([`Verdict`]). Meanwhile what may go on,
+//! what bears credentials, and the flows of users who proved lately who they
+//! are pass ([`Guard::is_shut`]): a forged source shuts nobody out who is in.
+//!
+//! # Guesses
+//! A wrong password is a debt of three: the user at that source, the user, and the
+//! source. Past the bound of one of them, no look-up is made for whoever it is
+//! about, and the answer is the challenge that a wrong password gets: nobody
+//! can tell. A flow by which the user proved himself lately is judged by
+//! nothing but its own failures; a user who was seen at that source is not held up by
+//! what others do there, or to him elsewhere. A nonce is good for
+//! [`NONCE_FAILURES_MAX`] failures. And a failure is answered late, later each time.
+//!
+//! All is in tables of a fixed size ([`crate::debts`]), behind locks that are taken
+//! for what is refused and for credentials, and for nothing else.
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hasher;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use siphasher::sip::SipHasher13;
+
+use crate::debts::Debts;
+
+/// Failures for which a nonce is good.
+pub const NONCE_FAILURES_MAX: u64 = 3;
+/// One unit of debt.
+const ONE: u64 = 1_000;
+/// Stripes of each table.
+const STRIPES: usize = 16;
+/// Entries of each table of strangers and failures, and of known flows.
+const ENTRIES_MAX: usize = 65_536;
+const KNOWN_MAX: usize = 131_072;
+/// Refusals in words for one source before silence.
+const WORDS_MAX: u64 = 20;
+/// Bytes that weigh as much as one more request.
+const BYTES_PER_REQUEST: usize = 1_500;
+/// How long a flow is known by which a user proved who he is, and how long a
+/// user is known at a source: two of the longest usual registrations.
+const KNOWN_MS: u64 = 2 * 3_600_000;
+/// Failures of one user from anywhere, and of one source for anybody, past
+/// which only who is known is looked up; and how many are forgotten a second.
+const USER_FAILURES_MAX: u64 = 20;
+const USER_FAILURES_PER_S: f64 = 0.2;
+const SOURCE_FAILURES_MAX: u64 = 100;
+const SOURCE_FAILURES_PER_S: f64 = 1.0;
+/// Failures of one user at one source are forgotten one in so many seconds.
+const PAIR_FAILURE_S: f64 = 20.0;
+/// The first failure is answered at once, the second after this.
+const DELAY_FIRST_MS: u64 = 250;
+/// One line of log for each subject in this time.
+const TELL_MS: u64 = 1_000;
+
+/// How much is too much.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Refusals of one source that are forgotten in a second; 0 is no limit.
+    pub refusals_per_s: u32,
+    /// Refusals of one source that are put up with.
+    pub refusals_max: u32,
+    /// How long a source is left without answers that asks for more.
+    pub silence_ms: u64,
+    /// Failures of one user at one source; 0 is no limit on guesses at all.
+    pub failures_max: u32,
+    /// The longest time before a failure is answered.
+    pub delay_ms_max: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            refusals_per_s: 100,
+            refusals_max: 10_000,
+            silence_ms: 30_000,
+            failures_max: 5,
+            delay_ms_max: 4_000,
+        }
+    }
+}
+
+/// What is to be done with a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Send it.
+    Served,
+    /// Send 503 with Retry-After in its place.
+    TooMany,
+    /// Send nothing.
+    Silence,
+}
+
+/// A failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How long its answer is to be held back.
+    pub delay_ms: u64,
+    /// Whether the operator is to be told.
+    pub is_to_be_told: bool,
+}
+
+/// Where something comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address.
+    pub remote: SocketAddr,
+    /// Whether it came by a stream, so that the address is true.
+    pub is_stream: bool,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GuardCounters {
+    /// Refusals that were put as 503, or left out, because of their source.
+    pub refusals_limited: u64,
+    /// Sources that were left without answers for a while.
+    pub sources_shut: u64,
+    /// Wrong credentials.
+    pub failures: u64,
+    /// Credentials that were not looked up, because too many before were wrong.
+    pub guesses_refused: u64,
+}
+
+/// All that is remembered of strangers and of failures; shared by all workers.
+pub struct Guard {
+    key: [u8; 16],
+    limits: Limits,
+    refusals: Striped,
+    pairs: Striped,
+    users: Striped,
+    sources: Striped,
+    nonces: Striped,
+    known: Striped,
+    /// Until when some source is shut.
+    shut_until_ms: AtomicU64,
+    told_shut_ms: AtomicU64,
+    told_failure_ms: AtomicU64,
+    refusals_limited: AtomicU64,
+    sources_shut: AtomicU64,
+    failures: AtomicU64,
+    guesses_refused: AtomicU64,
+}
+
+/// An attempt to prove who one is, by the hashes of what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempt {
+    flow: u64,
+    pair: u64,
+    user: u64,
+    source: u64,
+    nonce: u64,
+    remote: u64,
+}
+
+impl Guard {
+    /// One that has seen nothing yet. The key is secret and new in each process.
+    pub fn new(key: [u8; 16], limits: Limits) -> Self {
+        let striped = |entries, per_s| Striped::new(entries, per_s);
+        Self {
+            key,
+            limits,
+            refusals: striped(ENTRIES_MAX, f64::from(limits.refusals_per_s)),
+            pairs: striped(ENTRIES_MAX, 1.0 / PAIR_FAILURE_S),
+            users: striped(ENTRIES_MAX, USER_FAILURES_PER_S),
+            sources: striped(ENTRIES_MAX, SOURCE_FAILURES_PER_S),
+            // As long as nonces live, about.
+            nonces: striped(ENTRIES_MAX, 0.01),
+            // A debt of as many thousandths as it is known for in milliseconds.
+            known: striped(KNOWN_MAX, 1.0),
+            shut_until_ms: AtomicU64::new(0),
+            told_shut_ms: AtomicU64::new(0),
+            told_failure_ms: AtomicU64::new(0),
+            refusals_limited: AtomicU64::new(0),
+            sources_shut: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            guesses_refused: AtomicU64::new(0),
+        }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> GuardCounters {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        GuardCounters {
+            refusals_limited: read(&self.refusals_limited),
+            sources_shut: read(&self.sources_shut),
+            failures: read(&self.failures),
+            guesses_refused: read(&self.guesses_refused),
+        }
+    }
+
+    /// Whether any source is shut, for a look before each message.
+    pub fn is_any_shut(&self, now_ms: u64) -> bool {
+        now_ms < self.shut_until_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether what comes from there is to be dropped unread, unless it
+    /// [`crate::may_go_on`].
+    pub fn is_shut(&self, now_ms: u64, place: &Place) -> bool {
+        self.is_any_shut(now_ms)
+            && self.refusals.owed(self.source(b"refusals", place), now_ms) > self.refusals_max()
+            && self.known.owed(self.remote(place), now_ms) == 0
+    }
+
+    /// A message of so many bytes from there is refused. Whether the operator is
+    /// to be told comes with the verdict.
+    pub fn refused(&self, now_ms: u64, place: &Place, bytes: usize) -> (Verdict, bool) {
+        if self.limits.refusals_per_s == 0 || self.known.owed(self.remote(place), now_ms) > 0 {
+            return (Verdict::Served, false);
+        }
+        let hash = self.source(b"refusals", place);
+        let weight = ONE + (bytes / BYTES_PER_REQUEST) as u64 * ONE;
+        let max = self.refusals_max();
+        let silence = self.limits.silence_ms * u64::from(self.limits.refusals_per_s);
+        let mut table = self.refusals.stripe(hash);
+        let before = table.owed(hash, now_ms);
+        // A silence ends by itself: what comes meanwhile does not make it longer.
+        if before > max + WORDS_MAX * ONE {
+            drop(table);
+            self.refusals_limited.fetch_add(1, Ordering::Relaxed);
+            return (Verdict::Silence, false);
+        }
+        let owed = table.charge(hash, now_ms, weight, u64::MAX);
+        if owed <= max {
+            return (Verdict::Served, false);
+        }
+        self.refusals_limited.fetch_add(1, Ordering::Relaxed);
+        if owed <= max + WORDS_MAX * ONE {
+            return (Verdict::TooMany, false);
+        }
+        table.charge(hash, now_ms, silence, max + WORDS_MAX * ONE + silence);
+        drop(table);
+        self.sources_shut.fetch_add(1, Ordering::Relaxed);
+        let until_ms = now_ms + self.limits.silence_ms;
+        self.shut_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+        (Verdict::Silence, is_due(&self.told_shut_ms, now_ms))
+    }
+
+    /// What an attempt is about. `nonce` tells nonces apart.
+    pub fn attempt(&self, place: &Place, user: &[u8], nonce: u64) -> Attempt {
+        Attempt {
+            flow: self.hash(b"flow", place, Some(place.remote.port()), user),
+            pair: self.hash(b"pair", place, None, user),
+            user: self.hash_of(b"user", user),
+            source: self.source(b"failures", place),
+            nonce: self.hash_of(b"nonce", &nonce.to_be_bytes()),
+            remote: self.remote(place),
+        }
+    }
+
+    /// Whether credentials are worth a look-up; else the answer is a challenge.
+    pub fn may_look_up(&self, now_ms: u64, attempt: &Attempt) -> bool {
+        if self.limits.failures_max == 0 {
+            return true;
+        }
+        let is_spent = self.nonces.owed(attempt.nonce, now_ms) > (NONCE_FAILURES_MAX - 1) * ONE;
+        let may = !is_spent
+            && (self.known.owed(attempt.flow, now_ms) > 0 || self.is_put_up_with(now_ms, attempt));
+        if !may {
+            self.guesses_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    fn is_put_up_with(&self, now_ms: u64, attempt: &Attempt) -> bool {
+        let is_below = |table: &Striped, hash: u64, max: u64| {
+            // The whole of one more failure must find room.
+            table.owed(hash, now_ms) + ONE <= max * ONE
+        };
+        is_below(
+            &self.pairs,
+            attempt.pair,
+            u64::from(self.limits.failures_max),
+        ) && (self.known.owed(attempt.pair, now_ms) > 0
+            || (is_below(&self.users, attempt.user, USER_FAILURES_MAX)
+                && is_below(&self.sources, attempt.source, SOURCE_FAILURES_MAX)))
+    }
+
+    /// The credentials were wrong.
+    pub fn failed(&self, now_ms: u64, attempt: &Attempt) -> Failure {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let most = |max: u64| max * ONE;
+        self.nonces
+            .charge(attempt.nonce, now_ms, ONE, most(NONCE_FAILURES_MAX));
+        let failures_max = u64::from(self.limits.failures_max.max(1));
+        let owed = self
+            .pairs
+            .charge(attempt.pair, now_ms, ONE, most(failures_max));
+        self.users
+            .charge(attempt.user, now_ms, ONE, most(USER_FAILURES_MAX));
+        self.sources
+            .charge(attempt.source, now_ms, ONE, most(SOURCE_FAILURES_MAX));
+        // Whoever sits there is judged like everybody from now on.
+        self.known.forgive(attempt.flow, now_ms, u64::MAX);
+        let before = (owed.saturating_sub(ONE)).div_ceil(ONE);
+        let delay_ms = match before {
+            0 => 0,
+            nth => DELAY_FIRST_MS << (nth - 1).min(16),
+        };
+        Failure {
+            delay_ms: delay_ms.min(self.limits.delay_ms_max),
+            is_to_be_told: is_due(&self.told_failure_ms, now_ms),
+        }
+    }
+
+    /// The credentials were right: what was refused on the way here is
+    /// forgiven, and the flow is known.
+    pub fn succeeded(&self, now_ms: u64, place: &Place, attempt: &Attempt) {
+        for hash in [attempt.flow, attempt.pair, attempt.remote] {
+            self.known.raise(hash, now_ms, KNOWN_MS);
+        }
+        if self.limits.refusals_per_s > 0 {
+            let hash = self.source(b"refusals", place);
+            self.refusals.stripe(hash).forgive(hash, now_ms, 2 * ONE);
+        }
+    }
+
+    fn refusals_max(&self) -> u64 {
+        u64::from(self.limits.refusals_max) * ONE
+    }
+
+    fn remote(&self, place: &Place) -> u64 {
+        self.hash(b"remote", place, Some(place.remote.port()), b"")
+    }
+
+    fn source(&self, kind: &[u8], place: &Place) -> u64 {
+        self.hash(kind, place, None, b"")
+    }
+
+    fn hash(&self, kind: &[u8], place: &Place, port: Option<u16>, user: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(kind);
+        hasher.write_u8(u8::from(place.is_stream));
+        match place.remote.ip().to_canonical() {
+            IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
+            IpAddr::V6(ip) => hasher.write_u64((ip.to_bits() >> 64) as u64),
+        }
+        hasher.write_u32(port.map_or(u32::MAX, u32::from));
+        hasher.write(user);
+        hasher.finish()
+    }
+
+    fn hash_of(&self, kind: &[u8], bytes: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(kind);
+        hasher.write(bytes);
+        hasher.finish()
+    }
+}
+
+/// Whether it is time to tell of it again.
+fn is_due(told_ms: &AtomicU64, now_ms: u64) -> bool {
+    let last_ms = told_ms.load(Ordering::Relaxed);
+    (last_ms == 0 || now_ms >= last_ms.saturating_add(TELL_MS))
+        && told_ms
+            .compare_exchange(last_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+}
+
+/// A table in stripes with a lock each.
+struct Striped(Vec<Mutex<Debts>>);
+
+impl Striped {
+    fn new(entries_max: usize, per_s: f64) -> Self {
+        let stripe = |_| Mutex::new(Debts::new(entries_max / STRIPES, per_s));
+        Self((0..STRIPES).map(stripe).collect())
+    }
+
+    fn stripe(&self, hash: u64) -> MutexGuard<'_, Debts> {
+        let nth = (hash >> 56) as usize % STRIPES;
+        // A change of a table is one store: it is whole whenever the lock is free.
+        match self.0.get(nth).or(self.0.first()) {
+            Some(stripe) => stripe.lock().unwrap_or_else(PoisonError::into_inner),
+            None => unreachable!("there are {STRIPES} stripes"),
+        }
+    }
+
+    fn owed(&self, hash: u64, now_ms: u64) -> u64 {
+        self.stripe(hash).owed(hash, now_ms)
+    }
+
+    fn charge(&self, hash: u64, now_ms: u64, amount: u64, most: u64) -> u64 {
+        self.stripe(hash).charge(hash, now_ms, amount, most)
+    }
+
+    fn forgive(&self, hash: u64, now_ms: u64, amount: u64) {
+        self.stripe(hash).forgive(hash, now_ms, amount);
+    }
+
+    /// Sets it to `to` where it is less.
+    fn raise(&self, hash: u64, now_ms: u64, to: u64) {
+        self.stripe(hash).charge(hash, now_ms, to, to);
+    }
+}

@@ -1,0 +1,217 @@
+use super::*;
+
+fn at(addr: &str) -> Place {
+    Place {
+        remote: addr.parse().unwrap(),
+        is_stream: false,
+    }
+}
+
+fn guard() -> Guard {
+    Guard::new([7; 16], Limits::default())
+}
+
+/// Guesses one password after another for so long, one each `every_ms`, with a
+/// fresh nonce each time; how many were looked up.
+fn guess(guard: &Guard, places: &[Place], users: &[&str], ms: u64, every_ms: u64) -> usize {
+    let mut looked_up = 0;
+    for n in 0..ms / every_ms {
+        let now_ms = 1_000 + n * every_ms;
+        let place = &places[n as usize % places.len()];
+        let user = users[n as usize % users.len()].as_bytes();
+        let attempt = guard.attempt(place, user, n);
+        if guard.may_look_up(now_ms, &attempt) {
+            looked_up += 1;
+            guard.failed(now_ms, &attempt);
+        }
+    }
+    looked_up
+}
+
+#[test]
+fn one_source_guesses_at_one_user_a_few_times_and_then_once_in_a_while() {
+    let guard = guard();
+    let looked_up = guess(&guard, &[at("192.0.2.1:5060")], &["bob"], 100_000, 1);
+    assert!((5..=11).contains(&looked_up), "{looked_up}");
+    assert!(guard.counters().guesses_refused > 99_000);
+}
+
+#[test]
+fn a_hundred_sources_guess_at_one_user_no_faster_than_the_user_has_it() {
+    let guard = guard();
+    let places: Vec<Place> = (1..=100)
+        .map(|n| at(&format!("192.0.2.{n}:5060")))
+        .collect();
+    let looked_up = guess(&guard, &places, &["bob"], 100_000, 1);
+    assert!((20..=42).contains(&looked_up), "{looked_up}");
+}
+
+#[test]
+fn one_source_with_many_names_guesses_no_faster_than_a_source_may() {
+    let guard = guard();
+    let names: Vec<String> = (0..5_000).map(|n| format!("user{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let looked_up = guess(&guard, &[at("192.0.2.1:5060")], &names, 100_000, 1);
+    assert!((100..=202).contains(&looked_up), "{looked_up}");
+}
+
+#[test]
+fn who_is_known_gets_in_while_others_guess_at_his_address_and_at_him() {
+    let guard = guard();
+    let (home, elsewhere) = (at("192.0.2.1:40001"), at("198.51.100.1:5060"));
+    for user in [&b"alice"[..], b"bob"] {
+        guard.succeeded(500, &home, &guard.attempt(&home, user, 1));
+    }
+    // From the same address and another port: at bob, at others, and at bob from afar.
+    let names: Vec<String> = (0..500).map(|n| format!("user{n}")).collect();
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.push("bob");
+    guess(
+        &guard,
+        &[at("192.0.2.1:6666"), elsewhere],
+        &names,
+        50_000,
+        1,
+    );
+    let now_ms = 51_500;
+    for user in [&b"alice"[..], b"bob"] {
+        assert!(guard.may_look_up(now_ms, &guard.attempt(&home, user, 9_999_999)));
+    }
+    // Alice from a new port of her address too: her own failures are none.
+    let moved = at("192.0.2.1:50000");
+    assert!(guard.may_look_up(now_ms, &guard.attempt(&moved, b"alice", 9_999_998)));
+    // Whoever is new there has to wait for his turn.
+    assert!(!guard.may_look_up(now_ms, &guard.attempt(&moved, b"user600", 9_999_997)));
+}
+
+#[test]
+fn a_flow_that_fails_is_known_no_more() {
+    let guard = guard();
+    let home = at("192.0.2.1:40001");
+    guard.succeeded(500, &home, &guard.attempt(&home, b"bob", 1));
+    assert!((5..=7).contains(&guess(&guard, &[home], &["bob"], 20_000, 1)));
+}
+
+#[test]
+fn a_nonce_is_good_for_three_failures() {
+    let guard = guard();
+    let places = [at("192.0.2.1:1"), at("192.0.2.2:1"), at("192.0.2.3:1")];
+    for place in &places {
+        let attempt = guard.attempt(place, b"bob", 7);
+        assert!(guard.may_look_up(1_000, &attempt));
+        guard.failed(1_000, &attempt);
+    }
+    let fourth = at("192.0.2.4:1");
+    assert!(!guard.may_look_up(1_000, &guard.attempt(&fourth, b"bob", 7)));
+    assert!(guard.may_look_up(1_000, &guard.attempt(&fourth, b"bob", 8)));
+}
+
+#[test]
+fn each_failure_is_answered_later_than_the_one_before() {
+    let guard = guard();
+    let attempt = guard.attempt(&at("192.0.2.1:5060"), b"bob", 7);
+    let delays: Vec<u64> = (0..7)
+        .map(|_| guard.failed(1_000, &attempt).delay_ms)
+        .collect();
+    assert_eq!(delays, [0, 250, 500, 1_000, 2_000, 2_000, 2_000]);
+}
+
+#[test]
+fn the_operator_is_told_once_a_second() {
+    let guard = guard();
+    let attempt = guard.attempt(&at("192.0.2.1:5060"), b"bob", 7);
+    let told = (1_000..11_000)
+        .filter(|now_ms| guard.failed(*now_ms, &attempt).is_to_be_told)
+        .count();
+    assert_eq!(told, 10);
+}
+
+/// Refusals of one place at a rate for so long: served, in words, silent.
+fn refuse(guard: &Guard, place: &Place, per_s: u64, from_ms: u64, ms: u64) -> [u64; 3] {
+    let mut count = [0; 3];
+    for n in 0..ms * per_s / 1_000 {
+        let verdict = guard.refused(from_ms + n * 1_000 / per_s, place, 500).0;
+        count[match verdict {
+            Verdict::Served => 0,
+            Verdict::TooMany => 1,
+            Verdict::Silence => 2,
+        }] += 1;
+    }
+    count
+}
+
+#[test]
+fn a_flood_is_answered_for_a_while_then_in_words_then_not_and_then_again() {
+    let guard = guard();
+    let place = at("192.0.2.1:5060");
+    let [served, words, silent] = refuse(&guard, &place, 20_000, 1_000, 10_000);
+    assert!((10_000..10_200).contains(&served), "{served}");
+    assert_eq!(words, 20);
+    assert!(silent > 180_000);
+    assert_eq!(guard.counters().sources_shut, 1);
+    assert!(guard.is_shut(11_000, &place));
+    assert!(!guard.is_shut(11_000, &at("192.0.2.2:5060")));
+    let stream = Place {
+        is_stream: true,
+        ..place
+    };
+    assert!(!guard.is_shut(11_000, &stream), "an address that is true");
+    // It ends, though the flood went on.
+    assert!(!guard.is_shut(40_000, &place) && !guard.is_any_shut(40_000));
+    assert_eq!(refuse(&guard, &place, 10, 60_000, 10_000), [100, 0, 0]);
+}
+
+#[test]
+fn five_hundred_phones_behind_one_address_are_never_too_many() {
+    // All at once after a power failure, then each once a minute: every
+    // registration is challenged once, and then right.
+    let guard = guard();
+    let mut now_ms = 1_000;
+    for round in 0..10 {
+        for phone in 0..500u16 {
+            now_ms += if round == 0 { 1 } else { 120 };
+            let place = Place {
+                remote: SocketAddr::new([192, 0, 2, 1].into(), 10_000 + phone),
+                is_stream: false,
+            };
+            assert_eq!(guard.refused(now_ms, &place, 500).0, Verdict::Served);
+            let user = format!("phone{phone}");
+            let attempt = guard.attempt(&place, user.as_bytes(), now_ms);
+            assert!(guard.may_look_up(now_ms, &attempt));
+            guard.succeeded(now_ms, &place, &attempt);
+        }
+    }
+}
+
+#[test]
+fn a_forged_source_shuts_out_nobody_who_is_in() {
+    let guard = guard();
+    let phone = at("192.0.2.1:40001");
+    guard.succeeded(500, &phone, &guard.attempt(&phone, b"bob", 1));
+    refuse(&guard, &at("192.0.2.1:7"), 20_000, 1_000, 10_000);
+    assert!(guard.is_shut(11_000, &at("192.0.2.1:8")));
+    assert!(!guard.is_shut(11_000, &phone));
+    assert_eq!(guard.refused(11_000, &phone, 500).0, Verdict::Served);
+}
+
+#[test]
+fn neighbours_in_one_network_of_ipv6_count_as_one() {
+    let guard = guard();
+    refuse(&guard, &at("[2001:db8::1]:5060"), 20_000, 1_000, 5_000);
+    assert!(guard.is_shut(6_000, &at("[2001:db8::ffff:1]:9")));
+    assert!(!guard.is_shut(6_000, &at("[2001:db8:0:1::1]:5060")));
+}
+
+#[test]
+fn without_limits_nothing_is_limited() {
+    let limits = Limits {
+        refusals_per_s: 0,
+        failures_max: 0,
+        ..Limits::default()
+    };
+    let guard = Guard::new([7; 16], limits);
+    let place = at("192.0.2.1:5060");
+    let [served, ..] = refuse(&guard, &place, 20_000, 1_000, 10_000);
+    assert_eq!(served, 200_000);
+    assert_eq!(guess(&guard, &[place], &["bob"], 10_000, 1), 10_000);
+}

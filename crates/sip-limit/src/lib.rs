@@ -1,0 +1,18 @@
+//! How much of what is asked is done: overload control, limits by source, and
+//! the guessing of passwords. No I/O: what happened and the time go in, a
+//! verdict comes out.
+//!
+//! - [`overload`]: one controller for each worker. It is told whether the
+//!   worker keeps up and how much memory is taken, and says which share of each
+//!   class of requests is let in; [`Gate`] chooses them one by one.
+
+#![forbid(unsafe_code)]
+
+mod debts;
+mod glance;
+pub mod guard;
+pub mod overload;
+
+pub use glance::may_go_on;
+pub use guard::{Attempt, Failure, Guard, GuardCounters, Limits, Place, Verdict};
+pub use overload::{Class, Controller, Gate, Share, Shares, Signals};

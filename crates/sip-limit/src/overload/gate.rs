@@ -1,0 +1,101 @@
+//! Which of those that ask are let in.
+
+use super::{Share, Shares};
+
+/// One refusal in words for so many that are let in.
+const LET_IN_PER_ANSWER: u32 = 4;
+/// Refusals in words that may be saved up.
+const ANSWERS_MAX: u32 = 256;
+/// Refusals in words in each interval, however little is let in.
+const ANSWERS_MIN: u32 = 2;
+
+/// What a request is, to a server that has too much to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// It goes on with what has begun: never refused.
+    Within,
+    /// It renews a registration, or answers a challenge.
+    LetIn,
+    /// It begins something.
+    NewWork,
+    /// It registers a user that has no contact.
+    FirstRegistration,
+}
+
+/// Lets a share of each class in: evenly, and by no chance.
+#[derive(Debug)]
+pub struct Gate {
+    shares: Shares,
+    /// What each class has saved up towards the next that is let in.
+    saved: [u32; 3],
+    /// Quarters of refusals in words.
+    answers: u32,
+    is_open: bool,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            shares: Shares::ALL,
+            saved: [0; 3],
+            answers: 0,
+            is_open: true,
+        }
+    }
+}
+
+impl Gate {
+    /// Whether everything is let in.
+    pub const fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// From now on. To be called in each interval, for the refusals in words
+    /// that it allows.
+    pub fn set(&mut self, shares: Shares) {
+        self.is_open = shares.is_all();
+        self.shares = shares;
+        self.allow(ANSWERS_MIN * LET_IN_PER_ANSWER);
+    }
+
+    /// Whether the next of a class is let in.
+    pub fn admits(&mut self, class: Class) -> bool {
+        if self.is_open {
+            return true;
+        }
+        let (share, nth) = match class {
+            Class::Within => return true,
+            Class::LetIn => (self.shares.let_in, 0),
+            Class::NewWork => (self.shares.new_work, 1),
+            Class::FirstRegistration => (self.shares.first_registration, 2),
+        };
+        let is_in = share == Share::ALL
+            || self.saved.get_mut(nth).is_some_and(|saved| {
+                *saved += share.parts();
+                let is_full = *saved >= Share::ALL.parts();
+                if is_full {
+                    *saved -= Share::ALL.parts();
+                }
+                is_full
+            });
+        if is_in {
+            self.allow(1);
+        }
+        is_in
+    }
+
+    /// Whether a refusal may be put into words; else what is refused is dropped.
+    pub fn may_answer(&mut self) -> bool {
+        match self.answers.checked_sub(LET_IN_PER_ANSWER) {
+            Some(rest) => {
+                self.answers = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn allow(&mut self, quarters: u32) {
+        self.answers = (self.answers + quarters).min(ANSWERS_MAX * LET_IN_PER_ANSWER);
+    }
+}

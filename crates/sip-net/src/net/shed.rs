@@ -1,0 +1,36 @@
+//! What a worker that falls behind tells its sockets.
+
+use super::{Net, Port};
+
+/// How much of what begins something passes a UDP socket: thresholds for random
+/// numbers of 32 bits, which pass below them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed {
+    /// INVITE, OPTIONS, MESSAGE, SUBSCRIBE and PUBLISH.
+    pub calls: u32,
+    /// REGISTER.
+    pub registrations: u32,
+}
+
+impl Net {
+    /// Messages received so far.
+    pub fn counters_in(&self) -> u64 {
+        self.shared.counters.messages_in()
+    }
+
+    /// Whether the last turn left nothing to read.
+    pub fn is_drained(&self) -> bool {
+        self.again.is_empty()
+    }
+
+    /// Lets the kernel drop a share of the requests that begin something, before
+    /// they cost anything; `None` for no more. Only datagrams: what comes by a
+    /// stream must be answered.
+    pub fn shed(&mut self, shed: Option<Shed>) {
+        for listener in &mut self.listeners {
+            if let Port::Udp(port) = &mut listener.port {
+                port.shed(shed.as_ref());
+            }
+        }
+    }
+}
