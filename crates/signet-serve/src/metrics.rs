@@ -23,6 +23,7 @@ pub(crate) struct Sources {
     pub(crate) control: Arc<Control>,
     pub(crate) handshakes: HandshakePool,
     pub(crate) authenticator: Arc<sip_auth::Authenticator>,
+    pub(crate) guard: Arc<sip_limit::Guard>,
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     pub(crate) started_unix_s: u64,

@@ -218,6 +218,17 @@ pub(crate) fn auth_config(config: &Config) -> AuthConfig {
     }
 }
 
+/// What strangers and guessers are put up with.
+pub(crate) fn guard_limits(config: &Config) -> sip_limit::Limits {
+    sip_limit::Limits {
+        refusals_per_s: config.sources.refusals_per_s,
+        refusals_max: config.sources.refusals_max,
+        silence_ms: config.sources.silence_s.saturating_mul(1_000),
+        failures_max: config.authentication.failures_max,
+        delay_ms_max: config.authentication.failure_delay_max_ms,
+    }
+}
+
 /// The resolver chooses among what the listeners can reach.
 pub(crate) fn dns_config(config: &Config, planned: &[PlannedListener], seed: u64) -> DnsConfig {
     let has_family = |is_ipv4: bool| {

@@ -59,6 +59,11 @@ impl Pending {
         &self.key
     }
 
+    /// Tells the nonces of one process apart.
+    pub const fn nonce_serial(&self) -> u64 {
+        self.nonce.serial
+    }
+
     fn expected(&self, ha1: &Ha1) -> Raw {
         self.keyed(ha1, &self.ha2)
     }

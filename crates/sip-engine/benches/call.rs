@@ -169,6 +169,7 @@ impl Bench {
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
+            guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
             token_key: [4; 32],
         });
         let flow = |remote: SocketAddr, conn| Flow {

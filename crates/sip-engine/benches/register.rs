@@ -153,6 +153,7 @@ impl Bench {
         let shared = Shared {
             location: Arc::new(Location::new(1_000_000, [2; 16])),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
+            guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
             token_key: [4; 32],
         };
         Self {

@@ -92,6 +92,23 @@ pub enum Effect {
         /// The host that it named, fit to be shown.
         claimed: Box<str>,
     },
+    /// Tell the operator whom the guard limits. It comes once a second at most
+    /// for each kind.
+    Limited {
+        /// Where the request came from.
+        flow: Flow,
+        /// What for.
+        what: Limited,
+    },
+}
+
+/// What somebody is limited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Too many requests that had to be refused: no answers for a while.
+    Source,
+    /// A wrong password for this user, whose name is fit to be shown.
+    Guess(Box<str>),
 }
 
 /// What came out of an input: messages in order, and effects in order.

@@ -3,7 +3,7 @@
 use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
-use crate::permit::{Pending, Permit};
+use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
 use crate::timer::Timer;
@@ -26,6 +26,8 @@ pub(crate) struct Job {
 pub(crate) enum Parked {
     /// For a stored credential.
     Credential(Job, Pending),
+    /// For the time at which a wrong guess is answered.
+    Guess(Job, Refusal),
     /// For the word whether a user exists.
     User(Job),
     /// A context's target, for addresses.
@@ -47,6 +49,7 @@ pub(crate) struct Parks {
     free: Vec<u32>,
     live: usize,
     lookups: usize,
+    guesses: usize,
 }
 
 const GENERATION_BITS: u32 = 30;
@@ -63,6 +66,7 @@ impl Parks {
         if is_lookup(&parked) {
             self.lookups += 1;
         }
+        self.guesses += usize::from(matches!(parked, Parked::Guess(..)));
         self.live += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
@@ -97,6 +101,7 @@ impl Parks {
         if is_lookup(&parked) {
             self.lookups -= 1;
         }
+        self.guesses -= usize::from(matches!(parked, Parked::Guess(..)));
         Some(parked)
     }
 
@@ -112,6 +117,11 @@ impl Parks {
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.live
+    }
+
+    /// How many wrong guesses wait for their answers.
+    pub(crate) fn guesses(&self) -> usize {
+        self.guesses
     }
 
     /// How many wait for the store.

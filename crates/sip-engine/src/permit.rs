@@ -266,6 +266,20 @@ impl Pending {
             Credentials::Certificate(user) => user.key(),
         }
     }
+
+    /// What the guard is to know of an attempt with a password: the user's name,
+    /// and by which nonce. A certificate is no guess.
+    pub(crate) fn guess(&self) -> Option<(&[u8], u64)> {
+        match &self.credentials {
+            Credentials::Digest(pending) => Some((pending.key().user(), pending.nonce_serial())),
+            Credentials::Certificate(_) => None,
+        }
+    }
+
+    /// The answer where the credentials are not looked up: as to wrong ones.
+    pub(crate) fn refuse_unseen(&self, cx: &GateContext<'_>, message: &Message) -> Gate {
+        challenge(cx, message, self.side, false)
+    }
 }
 
 /// Whether a request is a REGISTER for this server's registrar; one for

@@ -3,6 +3,7 @@
 
 mod counters;
 mod events;
+mod guard;
 mod overload;
 mod requests;
 mod spread;
@@ -38,6 +39,8 @@ pub struct Shared {
     pub location: Arc<Location>,
     /// Digest authentication: keys and the replay window.
     pub authenticator: Arc<sip_auth::Authenticator>,
+    /// Who asks too much, and who guesses passwords.
+    pub guard: Arc<sip_limit::Guard>,
     /// The secret under which flow and route tokens are signed, new in each process.
     pub token_key: [u8; 32],
 }
@@ -225,9 +228,10 @@ impl Shard {
     ) {
         match self.parks.take(park, &mut self.wheel) {
             Some(Parked::Credential(job, pending)) => {
+                let attempt = self.attempt(&job.flow, &pending);
                 let cx = self.gate_context(now);
                 let gate = crate::permit::gate_finish(&cx, pending, &job.request, answer);
-                self.judged(now, job, gate, out);
+                self.proved(now, job, attempt, gate, out);
             }
             Some(Parked::User(job)) => {
                 // RFC 3261 16.5: "If the target set remains empty after applying all of the

@@ -64,6 +64,7 @@ impl World {
             shared: Shared {
                 location: Arc::new(Location::new(100_000, [5; 16])),
                 authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[6; 32], 7)),
+                guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
                 token_key: [8; 32],
             },
             own,

@@ -280,7 +280,8 @@ impl Run {
                 Effect::Close(_)
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }
-                | Effect::IdentityRefused { .. } => {}
+                | Effect::IdentityRefused { .. }
+                | Effect::Limited { .. } => {}
             }
         }
     }

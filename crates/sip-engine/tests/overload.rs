@@ -122,7 +122,7 @@ fn registrations_that_renew_come_before_calls_and_calls_before_first_registratio
         |_| request("INVITE", BOB, Transport::Udp).text(),
         begun,
     );
-    let mut stored = |bed: &mut Bed, user: &str| {
+    let stored = |bed: &mut Bed, user: &str| {
         let text = register(user);
         (0..256)
             .filter(|n| {

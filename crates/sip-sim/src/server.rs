@@ -8,6 +8,7 @@ use sip_engine::shard::{Seed, shard_of};
 use sip_engine::{
     Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
 };
+use sip_limit::Guard;
 use sip_msg::{ConnId, Flow, Limits, Transport};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -84,6 +85,7 @@ impl Server {
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &dice.bytes(), 1)),
+            guard: Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default())),
             token_key: dice.bytes(),
         });
         let shards = (0..plan.shards)
@@ -231,7 +233,7 @@ impl Server {
                 Effect::Close(conn) => Consequence::Close(conn),
                 // Every flow here is a connection of its own.
                 Effect::EndCall(_) => continue,
-                Effect::IdentityRefused { .. } => continue,
+                Effect::IdentityRefused { .. } | Effect::Limited { .. } => continue,
                 // There is room for all.
                 Effect::KeepFor { .. } => continue,
             });

@@ -27,7 +27,7 @@ pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use sections::{
     Authentication, Bounds, Connections, ContactsFull, Dns, Gateway, GatewayGroup, Inbound, Limits,
-    Listen, Log, LogLevel, Metrics, Mode, Proxy, Registrar, Route, Timers,
+    Listen, Log, LogLevel, Metrics, Mode, Proxy, Registrar, Route, Sources, Timers,
 };
 pub use tls::{
     CertificatePair, ClientCertificates, EngineName, GroupName, KeyUsage, ListenSecurity,
@@ -98,6 +98,8 @@ pub struct Config {
     pub limits: Limits,
     /// Bounds on what is under way.
     pub bounds: Bounds,
+    /// What strangers of one source are put up with.
+    pub sources: Sources,
     /// Bounds and deadlines of sockets.
     pub connections: Connections,
     /// The resolver.
@@ -134,6 +136,7 @@ impl Default for Config {
             tls: Tls::default(),
             limits: Limits::default(),
             bounds: Bounds::default(),
+            sources: Sources::default(),
             connections: Connections::default(),
             dns: Dns::default(),
             metrics: Metrics::default(),

@@ -115,6 +115,17 @@ impl Config {
         );
         keep.one("timers", &mut self.timers, &running.timers);
         keep.one("limits", &mut self.limits, &running.limits);
+        keep.one(
+            "authentication.failures_max",
+            &mut self.authentication.failures_max,
+            &running.authentication.failures_max,
+        );
+        keep.one(
+            "authentication.failure_delay_max_ms",
+            &mut self.authentication.failure_delay_max_ms,
+            &running.authentication.failure_delay_max_ms,
+        );
+        keep.one("sources", &mut self.sources, &running.sources);
         let (new, old) = (&mut self.bounds, &running.bounds);
         keep.one(
             "bounds.server_transactions_max",

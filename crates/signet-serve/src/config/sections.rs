@@ -86,6 +86,13 @@ pub struct Authentication {
     /// Requests of one worker that wait for the store at a time.
     #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
     pub lookups_max: usize,
+    /// Wrong passwords of one user from one source, before they are not even
+    /// looked up; 0 is without limit.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000>")]
+    pub failures_max: u32,
+    /// How long the answer to a wrong password is held back at most.
+    #[serde(deserialize_with = "within::<_, _, 0, 16_000>")]
+    pub failure_delay_max_ms: u64,
 }
 
 impl Default for Authentication {
@@ -107,6 +114,8 @@ impl Default for Authentication {
             replay_entries_max: auth.replay_entries_max,
             lookup_timeout_ms: engine.lookup_timeout_ms,
             lookups_max: engine.lookups_max,
+            failures_max: sip_limit::Limits::default().failures_max,
+            failure_delay_max_ms: sip_limit::Limits::default().delay_ms_max,
         }
     }
 }
@@ -373,6 +382,32 @@ impl Default for Bounds {
             handover_max: 16_384,
             queue_ms_max: sip_limit::overload::QUEUE_MS,
             retry_after_s: engine.retry_after_s,
+        }
+    }
+}
+
+/// What strangers of one source are put up with.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sources {
+    /// Refusals that are forgotten in a second; 0 is without limit.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub refusals_per_s: u32,
+    /// Refusals that are not yet too many.
+    #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
+    pub refusals_max: u32,
+    /// How long a source is left without answers that asks for more.
+    #[serde(deserialize_with = "within::<_, _, 1, 3_600>")]
+    pub silence_s: u64,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        let limits = sip_limit::Limits::default();
+        Self {
+            refusals_per_s: limits.refusals_per_s,
+            refusals_max: limits.refusals_max,
+            silence_s: limits.silence_ms / 1_000,
         }
     }
 }

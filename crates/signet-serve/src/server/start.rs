@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use sip_auth::Authenticator;
 use sip_engine::shard::Seed;
 use sip_engine::{Location, Shard, Shared};
+use sip_limit::Guard;
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
     Aliases, BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener,
@@ -61,9 +62,11 @@ impl Server {
             &*data.node_secret()?,
             u32::from_be_bytes(random()?),
         ));
+        let guard = Arc::new(Guard::new(random()?, plan::guard_limits(&config)));
         let shared = Arc::new(Shared {
             location: location.clone(),
             authenticator: authenticator.clone(),
+            guard: guard.clone(),
             token_key: random()?,
         });
         let dns = DnsThread::start(plan::dns_config(
@@ -127,6 +130,7 @@ impl Server {
                 aliases: aliases.clone(),
                 queue_ms_max: config.bounds.queue_ms_max,
                 severities: severities.clone(),
+                guard: guard.clone(),
             };
             let pin = config.pin;
             let thread = std::thread::Builder::new()
@@ -151,6 +155,7 @@ impl Server {
             control: control.clone(),
             handshakes,
             authenticator,
+            guard,
             location,
             store: store.counters(),
             started_unix_s: clock::unix_ms() / 1_000,

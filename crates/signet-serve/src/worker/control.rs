@@ -35,6 +35,8 @@ pub(crate) struct Figures {
     pub(crate) dns_refused: u64,
     /// Requests sent by a connection that their neighbour had opened.
     pub(crate) aliases_used: u64,
+    /// Messages of sources without answers, dropped before they were read.
+    pub(crate) dropped_unread: u64,
     /// How bad it is, in thousandths of a step of [`sip_limit::Controller::severity`].
     pub(crate) severity: u32,
 }

@@ -9,6 +9,7 @@ mod alias;
 mod bad_news;
 mod control;
 mod foreign;
+mod guard;
 mod handover;
 mod mailbox;
 mod overload;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
+use sip_limit::Guard;
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
 use sip_net::{Aliases, DnsClient, DnsError, Net, NetEvent, SendError, clock};
 
@@ -66,6 +68,8 @@ pub(crate) struct Parts {
     pub(crate) queue_ms_max: u64,
     /// How bad it is with each worker.
     pub(crate) severities: Severities,
+    /// Who asks too much.
+    pub(crate) guard: Arc<Guard>,
 }
 
 /// Everything of a worker but its sockets, which call into it.
@@ -245,6 +249,10 @@ impl Core {
     }
 
     fn on_message(&mut self, flow: Flow, bytes: &[u8]) {
+        if self.is_shut_out(&flow, bytes) {
+            self.figures.dropped_unread += 1;
+            return;
+        }
         self.trace_in(&flow, bytes);
         let mut message = self.parts.shard.spare_message();
         if let Err(error) = message.fill(bytes, &self.parts.limits) {
@@ -399,6 +407,7 @@ impl Core {
                 self.peers
                     .log_refused(now.mono_ms, &flow, proved.as_deref(), &claimed);
             }
+            Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }
 

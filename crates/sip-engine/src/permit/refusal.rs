@@ -77,6 +77,25 @@ impl Refusal {
         writer.finish(&[]);
     }
 
+    /// Whether it says that the credentials were wrong, and not only their nonce.
+    pub(crate) fn is_of_credentials(&self) -> bool {
+        matches!(self.why, Why::Challenge { stale: false, .. })
+    }
+
+    /// Whether the request is no one's whom the server can trust: the server's
+    /// own trouble is not his fault.
+    pub(crate) fn is_senders(&self) -> bool {
+        !matches!(self.why, Why::Unavailable)
+    }
+
+    /// What is sent in its place to a source that was refused too often.
+    pub(crate) fn too_many() -> Self {
+        Self {
+            status: 503,
+            why: Why::Unavailable,
+        }
+    }
+
     pub(super) fn forbidden() -> Self {
         Self {
             status: 403,

@@ -47,6 +47,7 @@ impl Shard {
             // was sent is not forwarded.
             Response::Unknown => {
                 self.counters.responses_stray += 1;
+                self.verdict_on(now, flow, &response, out);
                 self.pool.recycle(response);
             }
         }
@@ -185,7 +186,10 @@ impl Shard {
                 self.contexts.put(key, context);
             }
             Owner::Parked(park) => {
-                if let Some(Parked::Credential(job, _) | Parked::User(job)) = self.parks.get(park) {
+                if let Some(
+                    Parked::Credential(job, _) | Parked::Guess(job, _) | Parked::User(job),
+                ) = self.parks.get(park)
+                {
                     self.txns
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
@@ -202,6 +206,7 @@ impl Shard {
                 let refusal = gate_unavailable(&job.request);
                 self.refuse_by_gate(now, job, &refusal, out);
             }
+            Some(Parked::Guess(job, refusal)) => self.refuse_by_gate(now, job, &refusal, out),
             Some(Parked::User(job)) => {
                 self.counters.lookups_expired += 1;
                 self.answer_job(now, job, 480, out);
@@ -217,7 +222,7 @@ impl Shard {
     /// The sender has cancelled what is parked.
     pub(crate) fn cancel_parked(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
         match self.parks.take(park, &mut self.wheel) {
-            Some(Parked::Credential(job, _) | Parked::User(job)) => {
+            Some(Parked::Credential(job, _) | Parked::Guess(job, _) | Parked::User(job)) => {
                 self.answer_job(now, job, 487, out);
             }
             Some(other) => self.drop_parked(other),
@@ -227,7 +232,10 @@ impl Shard {
 
     fn drop_parked(&mut self, parked: Parked) {
         match parked {
-            Parked::Credential(job, _) | Parked::User(job) | Parked::Single(job, _, _) => {
+            Parked::Credential(job, _)
+            | Parked::Guess(job, _)
+            | Parked::User(job)
+            | Parked::Single(job, _, _) => {
                 self.pool.recycle(job.request);
             }
             Parked::Resolve(..) => {}

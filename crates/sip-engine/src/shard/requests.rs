@@ -1,6 +1,7 @@
 //! The way of a request through the shard.
 
 use sip_auth::{Algorithm, CredentialKey};
+use sip_limit::Verdict;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
@@ -215,10 +216,11 @@ impl Shard {
             Gate::Refuse(refusal) => self.refuse_by_gate(now, job, &refusal, out),
             Gate::Drop => {
                 self.counters.requests_dropped += 1;
-                if let Some(server) = job.server {
-                    self.txns.release_server(server);
-                }
-                self.pool.recycle(job.request);
+                self.drop_job(job);
+            }
+            Gate::Lookup(pending) if !self.may_look_up(now, &job.flow, &pending) => {
+                let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
+                self.judged(now, job, gate, out);
             }
             Gate::Lookup(pending) => {
                 let (max, timeout_ms) = self.lookup_bounds();
@@ -257,6 +259,15 @@ impl Shard {
         refusal: &Refusal,
         out: &mut Outputs,
     ) {
+        let limited = match self.verdict(now, &job, refusal, out) {
+            Verdict::Served => None,
+            Verdict::TooMany => Some(Refusal::too_many()),
+            Verdict::Silence => {
+                self.drop_job(job);
+                return;
+            }
+        };
+        let refusal = limited.as_ref().unwrap_or(refusal);
         let Job {
             request,
             flow,
@@ -273,7 +284,7 @@ impl Shard {
         }
         // The store's trouble may be over when the request comes again, and a
         // transaction has one final response: this one is kept.
-        let kept = server.filter(|_| refusal.status() >= 500);
+        let kept = server.filter(|_| refusal.status() >= 500 && limited.is_none());
         if let (Some(server), None) = (server, kept) {
             self.txns.release_server(server);
         }
@@ -429,8 +440,15 @@ impl Shard {
             self.pool.recycle(message);
             return;
         }
+        let status = match self.verdict_on(now, flow, &message, out) {
+            Verdict::Served => (error.status(), error.reason()),
+            Verdict::TooMany => (503, reason_phrase(503)),
+            Verdict::Silence => {
+                self.pool.recycle(message);
+                return;
+            }
+        };
         message.stamp_received(flow.remote);
-        let status = (error.status(), error.reason());
         self.refuse(now, flow, None, message, status, out);
     }
 }

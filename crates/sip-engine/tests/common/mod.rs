@@ -23,6 +23,7 @@ const STARTED_UNIX_MS: u64 = 1_700_000_000_000;
 pub struct Bed {
     pub shard: Shard,
     pub location: Arc<Location>,
+    pub guard: Arc<sip_limit::Guard>,
     pub now: Now,
     pub effects: Vec<Effect>,
     /// Connections that contacts rely on, and for how long.
@@ -148,14 +149,18 @@ impl Bed {
     pub fn new(settings: Settings) -> Self {
         let location = Arc::new(Location::new(1_000, [2; 16]));
         let authenticator = Authenticator::new(AuthConfig::default(), &[3; 32], 1);
+        let guard = sip_limit::Guard::new([9; 16], sip_limit::Limits::default());
+        let guard = Arc::new(guard);
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
             authenticator: Arc::new(authenticator),
+            guard: Arc::clone(&guard),
             token_key: [4; 32],
         });
         Self {
             shard: Shard::new(Arc::new(settings), shared, Seed([5; 32])),
             location,
+            guard,
             now: Now {
                 mono_ms: 1_000,
                 unix_ms: STARTED_UNIX_MS,

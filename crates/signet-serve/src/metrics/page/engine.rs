@@ -32,6 +32,11 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
             "Messages sent by a connection that their neighbour had opened (RFC 5923).",
             |of| of.own.aliases_used,
         ),
+        (
+            "signet_dropped_unread_total",
+            "Messages dropped before they were read, because their source was refused too often.",
+            |of| of.own.dropped_unread,
+        ),
     ];
     for (name, help, get) in counters {
         page.counter(name, help, snapshots.iter().map(get).sum());

@@ -37,6 +37,28 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
         auth.replay_entries,
     );
 
+    let guard = sources.guard.counters();
+    page.counter(
+        "signet_auth_failures_total",
+        "Credentials that were wrong.",
+        guard.failures,
+    );
+    page.counter(
+        "signet_auth_guesses_refused_total",
+        "Credentials that were not looked up, because too many before them were wrong.",
+        guard.guesses_refused,
+    );
+    page.counter(
+        "signet_refusals_limited_total",
+        "Refusals put as 503 or left out, because their source was refused too often.",
+        guard.refusals_limited,
+    );
+    page.counter(
+        "signet_sources_shut_total",
+        "Times that a source was left without answers for a while.",
+        guard.sources_shut,
+    );
+
     let store = sources.store.figures();
     page.counter(
         "signet_store_lookups_total",

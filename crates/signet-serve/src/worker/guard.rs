@@ -1,0 +1,41 @@
+//! Strangers who ask too much: dropped before they are read, and told of.
+
+use sip_engine::effect::Limited;
+use sip_limit::{Place, may_go_on};
+use sip_msg::Flow;
+
+use super::Core;
+
+impl Core {
+    /// Whether a message is to be dropped unread: its source is left without
+    /// answers, and it begins something without credentials.
+    pub(super) fn is_shut_out(&self, flow: &Flow, bytes: &[u8]) -> bool {
+        let guard = &self.parts.guard;
+        let now_ms = self.now.mono_ms;
+        if !guard.is_any_shut(now_ms) {
+            return false;
+        }
+        let place = Place {
+            remote: flow.remote,
+            is_stream: flow.transport.is_reliable(),
+        };
+        guard.is_shut(now_ms, &place) && !may_go_on(bytes)
+    }
+
+    pub(super) fn log_limited(&self, flow: &Flow, what: &Limited) {
+        let transport = flow.transport.uri_name();
+        match what {
+            Limited::Source => tracing::warn!(
+                source = %flow.remote,
+                transport,
+                "too many requests of this source had to be refused: its strangers get no answers for a while"
+            ),
+            Limited::Guess(user) => tracing::warn!(
+                source = %flow.remote,
+                transport,
+                user = &**user,
+                "wrong password; signet_auth_failures_total counts them all"
+            ),
+        }
+    }
+}

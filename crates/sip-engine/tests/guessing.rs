@@ -1,0 +1,238 @@
+//! Strangers who guess passwords, and strangers who ask too much: slowed,
+//! told of, left alone; and users who are in the same place and get in.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod common;
+
+use common::*;
+use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_engine::Effect;
+use sip_engine::effect::Limited;
+use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
+use sip_msg::{Flow, Message, Transport};
+
+fn server() -> Bed {
+    Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        ..settings()
+    })
+}
+
+fn client(user: &str, password: &str) -> ClientAuth {
+    let mut client = ClientAuth::new();
+    client.add("example.org", user, password);
+    client
+}
+
+fn register(user: &str, credentials: &str) -> String {
+    let mut register = request("REGISTER", "sip:example.org", Transport::Udp);
+    let (_, branch) = register.via.rsplit_once('=').unwrap();
+    register.call_id = format!("{user}-{branch}");
+    register.to = format!("<sip:{user}@example.org>");
+    register.from = format!("<sip:{user}@example.org>;tag=a");
+    register.via.push_str(";rport");
+    register.with(credentials).text()
+}
+
+fn signed(client: &mut ClientAuth, user: &str, challenge: &Message) -> String {
+    let mut attempt = Attempt::default();
+    client.handle_challenge(&mut attempt, challenge).unwrap();
+    let parts = RequestParts {
+        method: b"REGISTER",
+        uri: b"sip:example.org",
+        body: b"",
+    };
+    let mut line = Vec::new();
+    client.write_credentials(&mut attempt, parts, 7, &mut line);
+    register(user, std::str::from_utf8(&line).unwrap())
+}
+
+/// Answers the questions to the store; what is sent because of it, and whether
+/// a credential was asked for. Everybody's password is his name.
+fn store(bed: &mut Bed) -> (Vec<Sent>, bool) {
+    let mut sent = Vec::new();
+    let mut was_asked = false;
+    while !bed.effects.is_empty() {
+        match bed.effects.remove(0) {
+            Effect::FindCredential { park, key } => {
+                was_asked = true;
+                let ha1 = Ha1::compute(key.algorithm(), key.user(), b"example.org", key.user());
+                sent.extend(bed.act(|shard, now, out| {
+                    shard.handle_credential(now, park, Ok(Some(ha1)), out);
+                }));
+            }
+            Effect::SaveBindings { park, .. } => {
+                sent.extend(bed.act(|shard, now, out| shard.handle_saved(now, park, Ok(()), out)))
+            }
+            _ => {}
+        }
+    }
+    (sent, was_asked)
+}
+
+/// One try to register: whether a credential was looked up, and what was sent at once.
+fn attempt(bed: &mut Bed, flow: &Flow, user: &str, password: &str) -> (bool, Vec<Sent>) {
+    let challenge = only(bed.receive(flow, &register(user, "")));
+    assert_eq!(challenge.status(), 401);
+    let text = signed(&mut client(user, password), user, &challenge.message);
+    let mut sent = bed.receive(flow, &text);
+    let (more, was_asked) = store(bed);
+    sent.extend(more);
+    (was_asked, sent)
+}
+
+#[test]
+fn guesses_at_a_user_are_looked_up_a_few_times_and_the_answer_tells_nothing() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    let mut looked_up = 0;
+    for guess in 0..200 {
+        let (was_asked, _) = attempt(&mut bed, &attacker, "bob", &format!("guess{guess}"));
+        looked_up += usize::from(was_asked);
+        bed.wait(50);
+    }
+    assert_eq!(looked_up, 5, "in ten seconds");
+    // The right password is not looked up either, and the answer is the same.
+    let (was_asked, sent) = attempt(&mut bed, &attacker, "bob", "bob");
+    assert!(!was_asked);
+    assert_eq!(only(sent).status(), 401);
+    let counters = bed.guard.counters();
+    assert_eq!((counters.failures, counters.guesses_refused), (5, 196));
+}
+
+#[test]
+fn a_wrong_answer_waits_longer_each_time_and_a_copy_of_it_changes_nothing() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    for wait_ms in [0, 250, 500, 1_000] {
+        let challenge = only(bed.receive(&attacker, &register("bob", "")));
+        let text = signed(&mut client("bob", "wrong"), "bob", &challenge.message);
+        bed.receive(&attacker, &text);
+        let (mut sent, _) = store(&mut bed);
+        if wait_ms > 0 {
+            assert!(sent.is_empty());
+            assert!(bed.receive(&attacker, &text).is_empty(), "absorbed");
+            assert!(bed.wait(wait_ms - 10).is_empty(), "not before {wait_ms} ms");
+            sent = bed.wait(20);
+        }
+        assert_eq!(only(sent).status(), 401);
+    }
+    assert_eq!(bed.guard.counters().failures, 4);
+}
+
+#[test]
+fn a_user_behind_the_same_address_gets_in_at_once() {
+    let mut bed = server();
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    let (_, sent) = attempt(&mut bed, &phone, "bob", "bob");
+    assert_eq!(only(sent).status(), 200);
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    for guess in 0..50 {
+        attempt(&mut bed, &attacker, "bob", &format!("guess{guess}"));
+    }
+    // Bob by his flow, and alice, who comes for the first time.
+    for (user, place) in [
+        ("bob", phone),
+        ("alice", flow(Transport::Udp, "198.51.100.66:40002")),
+    ] {
+        let (was_asked, sent) = attempt(&mut bed, &place, user, user);
+        assert!(was_asked);
+        assert_eq!(only(sent).status(), 200, "{user}");
+    }
+}
+
+#[test]
+fn a_nonce_is_spent_by_three_wrong_answers() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    let challenge = only(bed.receive(&attacker, &register("u0", "")));
+    let mut asked = 0;
+    for user in ["u1", "u2", "u3", "u4", "u5"] {
+        let text = signed(&mut client(user, "wrong"), user, &challenge.message);
+        bed.receive(&attacker, &text);
+        asked += usize::from(store(&mut bed).1);
+    }
+    assert_eq!(asked, 3);
+}
+
+#[test]
+fn the_operator_is_told_whom_they_try_and_from_where_and_not_each_time() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    let mut told = Vec::new();
+    for n in 0..20 {
+        let user = format!("user{n}");
+        let challenge = only(bed.receive(&attacker, &register(&user, "")));
+        let text = signed(&mut client(&user, "wrong"), &user, &challenge.message);
+        bed.receive(&attacker, &text);
+        let Some(Effect::FindCredential { park, .. }) = bed.effects.pop() else {
+            panic!("no look-up");
+        };
+        bed.act(|shard, now, out| shard.handle_credential(now, park, Ok(None), out));
+        told.append(&mut bed.effects);
+        bed.wait(100);
+    }
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(matches!(
+        &told[0],
+        Effect::Limited { flow, what: Limited::Guess(user) } if *flow == attacker && &**user == "user0"
+    ));
+}
+
+#[test]
+fn a_source_that_is_refused_too_often_gets_words_then_silence_and_users_go_on() {
+    let mut bed = server();
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    assert_eq!(
+        only(attempt(&mut bed, &phone, "bob", "bob").1).status(),
+        200
+    );
+    let under_way = bed.shard.in_flight();
+    let flood = flow(Transport::Udp, "198.51.100.66:6666");
+    let mut statuses = [0u32; 3];
+    for _ in 0..12_000 {
+        let sent = bed.receive(&flood, &register("carol", ""));
+        bed.effects.clear();
+        statuses[match sent.first().map(Sent::status) {
+            Some(401) => 0,
+            Some(503) => 1,
+            _ => 2,
+        }] += 1;
+    }
+    let [challenged, words, silent] = statuses;
+    assert!((10_000..10_003).contains(&challenged), "{challenged}");
+    assert_eq!(words, 20);
+    assert!(silent > 1_900);
+    assert_eq!(bed.shard.in_flight(), under_way);
+    assert_eq!(
+        only(attempt(&mut bed, &phone, "bob", "bob").1).status(),
+        200
+    );
+    // From elsewhere nothing has changed, and the silence ends.
+    let other = flow(Transport::Udp, "198.51.100.67:5060");
+    assert_eq!(
+        only(bed.receive(&other, &register("carol", ""))).status(),
+        401
+    );
+    bed.wait(140_000);
+    assert_eq!(
+        only(bed.receive(&flood, &register("carol", ""))).status(),
+        401
+    );
+}
+
+#[test]
+fn a_peer_in_the_list_is_never_refused_too_often() {
+    let peer = "198.51.100.66:5060";
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        trusted: vec![TrustedPeer::at("198.51.100.66".parse().unwrap(), 32)],
+        ..settings()
+    });
+    let peer = flow(Transport::Udp, peer);
+    for _ in 0..11_000 {
+        let sent = bed.receive(&peer, &register("carol", ""));
+        assert_eq!(only(sent).status(), 401);
+    }
+}
