@@ -368,21 +368,25 @@ fn is_due(told_ms: &AtomicU64, now_ms: u64) -> bool {
 }
 
 /// A table in stripes with a lock each.
-struct Striped(Vec<Mutex<Debts>>);
+struct Striped {
+    first: Mutex<Debts>,
+    others: Vec<Mutex<Debts>>,
+}
 
 impl Striped {
     fn new(entries_max: usize, per_s: f64) -> Self {
-        let stripe = |_| Mutex::new(Debts::new(entries_max / STRIPES, per_s));
-        Self((0..STRIPES).map(stripe).collect())
+        let stripe = || Mutex::new(Debts::new(entries_max / STRIPES, per_s));
+        Self {
+            first: stripe(),
+            others: (1..STRIPES).map(|_| stripe()).collect(),
+        }
     }
 
     fn stripe(&self, hash: u64) -> MutexGuard<'_, Debts> {
         let nth = (hash >> 56) as usize % STRIPES;
+        let stripe = self.others.get(nth).unwrap_or(&self.first);
         // A change of a table is one store: it is whole whenever the lock is free.
-        match self.0.get(nth).or(self.0.first()) {
-            Some(stripe) => stripe.lock().unwrap_or_else(PoisonError::into_inner),
-            None => unreachable!("there are {STRIPES} stripes"),
-        }
+        stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn owed(&self, hash: u64, now_ms: u64) -> u64 {

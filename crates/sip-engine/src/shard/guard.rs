@@ -44,7 +44,7 @@ impl Shard {
         message: &Message,
         out: &mut Outputs,
     ) -> Verdict {
-        if is_listed(&self.settings, flow, self.peer.as_deref()) {
+        if is_listed(&self.settings, &self.own, flow, self.peer.as_deref()) {
             return Verdict::Served;
         }
         let bytes = message.bytes().len();
