@@ -11,7 +11,9 @@
 //! # The law
 //! Both become one number, the severity: 0 when all is well, and with each
 //! whole step up a class is let in half as often. It rises faster the longer
-//! the queue stands, and sinks slowly when the queue was seen empty. The
+//! the queue stands; once the queue is gone a part of the rise stays, and sinks
+//! slowly at first and then faster until a queue stands again. So a backlog is worked
+//! off at once, and what can be done is found by halves. The
 //! classes follow each other: what registers for the first time is halved first, new work
 //! [`NEW_WORK_AT`] steps later, what was half let in [`LET_IN_AT`] steps later.
 //! Responses, ACK, CANCEL and requests within a dialog are never refused.
@@ -39,12 +41,12 @@ const SEVERITY_MAX: f32 = 24.0;
 /// The first step up; each in a row is twice as high.
 const RISE_FIRST: f32 = 0.12;
 const RISE_MAX: f32 = 1.0;
-/// A step down.
-const FALL: f32 = 0.05;
-/// The step down once the queue was empty for long.
-const FALL_FAST: f32 = 0.25;
-/// After so many intervals with an empty queue.
-const FALL_FAST_AFTER: u32 = 20;
+/// How much of what was added stays when the queue is gone.
+const KEPT: f32 = 0.4;
+/// A step down; twice as much after each [`FALL_DOUBLES_IN`] of them.
+const FALL: f32 = 0.03;
+const FALL_DOUBLES_IN: u32 = 8;
+const FALL_MAX: f32 = 0.5;
 /// One message in so many must begin something for a refusal to help.
 const MESSAGES_PER_BEGUN_MAX: u64 = 24;
 /// The share of the memory from which on less is let in, and at which next to nothing is.
@@ -184,9 +186,12 @@ pub struct Signals {
 /// The controller of one worker.
 #[derive(Debug)]
 pub struct Controller {
+    /// What was found to be right.
+    base: f32,
+    /// What is added until the queue is gone.
+    extra: f32,
+    /// Both together, or what memory asks for.
     severity: f32,
-    /// The same, with what memory asks for.
-    severity_told: f32,
     rise: f32,
     calm: u32,
     /// Since when the queue was not seen empty.
@@ -203,8 +208,9 @@ impl Controller {
     /// One that takes a queue as standing after `queue_ms`; 0 is never.
     pub fn new(queue_ms: u64) -> Self {
         Self {
+            base: 0.0,
+            extra: 0.0,
             severity: 0.0,
-            severity_told: 0.0,
             rise: RISE_FIRST,
             calm: 0,
             behind_since_ms: None,
@@ -224,7 +230,7 @@ impl Controller {
 
     /// How bad it is: 0 is well, and each whole number halves a class.
     pub fn severity(&self) -> f32 {
-        self.severity_told
+        self.severity
     }
 
     /// A turn is over. Gives the shares where an interval is, changed or not.
@@ -249,25 +255,35 @@ impl Controller {
         (self.handled, self.begun) = (signals.handled, signals.begun);
         let would_help = begun.saturating_mul(MESSAGES_PER_BEGUN_MAX) >= handled;
         if stands && would_help {
-            self.severity += self.rise;
+            self.extra += self.rise;
             self.rise = (self.rise * 2.0).min(RISE_MAX);
             self.calm = 0;
-        } else if self.was_drained || !would_help {
+        } else if stands {
+            self.base -= FALL;
+            self.extra -= FALL;
+        } else if self.was_drained {
             self.rise = RISE_FIRST;
-            self.calm = self.calm.saturating_add(1);
-            let step = if self.calm > FALL_FAST_AFTER {
-                FALL_FAST
+            if self.extra > 0.0 {
+                self.base += self.extra * KEPT;
+                self.extra = 0.0;
             } else {
-                FALL
-            };
-            self.severity -= step * passed.min(1_000) as f32;
+                self.base -= fall(self.calm) * passed.min(1_000) as f32;
+                self.calm = self.calm.saturating_add(1);
+            }
         }
         self.was_drained = self.behind_since_ms.is_none();
-        self.severity = self.severity.clamp(0.0, SEVERITY_MAX);
-        self.severity_told = self.severity.max(of_pressure(signals.pressure));
-        self.shares = Shares::at(self.severity_told);
+        self.base = self.base.clamp(0.0, SEVERITY_MAX);
+        self.extra = self.extra.clamp(0.0, SEVERITY_MAX - self.base);
+        let own = self.base + self.extra;
+        self.severity = own.max(of_pressure(signals.pressure));
+        self.shares = Shares::at(self.severity);
         Some(self.shares)
     }
+}
+
+/// The step down after so many intervals without a queue that stands.
+fn fall(calm: u32) -> f32 {
+    (FALL * ((calm / FALL_DOUBLES_IN) as f32).exp2()).min(FALL_MAX)
 }
 
 /// The severity that memory alone asks for.

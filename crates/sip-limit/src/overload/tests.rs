@@ -86,10 +86,16 @@ fn at_ten_times_the_load_nine_tenths_are_done() {
         for period_ms in [1, 20, 100] {
             let mut fluid = Fluid::new(1_000.0);
             fluid.period_ms = period_ms;
-            let done = fluid.run(1_000.0 * times, 60_000);
-            assert!(done > 900.0, "{times} times, {period_ms} ms: {done}/s");
+            // The first seconds, in which it is found out how things stand, and later.
+            let (soon, later) = (
+                fluid.run(1_000.0 * times, 12_000),
+                fluid.run(1_000.0 * times, 60_000),
+            );
+            println!("{times} times, {period_ms} ms: {soon:.0}/s, {later:.0}/s");
+            assert!(soon > 850.0, "{times} times, {period_ms} ms: {soon}/s");
+            assert!(later > 900.0, "{times} times, {period_ms} ms: {later}/s");
             let wait_ms = fluid.queue;
-            assert!(wait_ms < 250.0, "{times} times: {wait_ms} ms of queue");
+            assert!(wait_ms < 300.0, "{times} times: {wait_ms} ms of queue");
         }
     }
 }
