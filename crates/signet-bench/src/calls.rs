@@ -1,428 +1,327 @@
-//! CPU per call: the floor, Kamailio and Signet, each on one core with one
-//! worker, the load on the other.
+//! A case, measured: sets of repeats, each server in turn.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::ServeArguments;
-use crate::own::{self, Own, OwnTransport};
+use crate::calibrate;
+use crate::cases::{Case, REGISTER_RATE, Sizes, Work, visits};
+use crate::contender::{CALLED_PORT, Contender, Kind, LOAD_CORE, SERVER_PORT};
+use crate::load::Load;
+use crate::own::{self, Own};
 use crate::process::Process;
+use crate::register;
 use crate::report::{Measurement, Results};
-use crate::sipp::{self, SippTransport};
+use crate::rule;
+use crate::sipp::{Caller, SippTransport};
+use crate::{Bench, MINUTES_MAX};
 
-/// Where the servers run, and where the load does.
-pub(crate) const SERVER_CORE: &str = "0";
-pub(crate) const LOAD_CORE: &str = "1";
-pub(crate) const SERVER_PORT: u16 = 5060;
-const CALLED_PORT: u16 = 5070;
+/// Stretches that one visit may add where the machine's speed moved.
+const SPARES_MAX: usize = 2;
 
-/// A server that can stand between SIPp and SIPp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Server {
-    Floor,
-    Kamailio,
-    Signet,
-}
-
-impl Server {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Floor => "floor",
-            Self::Kamailio => "kamailio",
-            Self::Signet => "signet",
+/// Measures a case until a set of repeats agrees, at most as often as is allowed,
+/// and further than the first set only where `spare_s` seconds allow it. Gives the seconds that
+/// further sets took.
+pub(crate) fn run(bench: &Bench<'_>, case: &Case, spare_s: u64, results: &mut Results) {
+    let mut further_s = 0;
+    let mut rate = 0;
+    for number in 0..=bench.further_sets {
+        let begun = Instant::now();
+        let (set, missed) = measure_set(bench, case, &mut rate);
+        if let Some((server, error)) = missed {
+            eprintln!("{} {server}: not measured: {error}", case.name);
+            results.miss(case.name, &server, &error, set);
+            return;
+        }
+        if number > 0 {
+            further_s += begun.elapsed().as_secs();
+        }
+        let is_recorded = results.take(
+            &bench.name_of(case, rate),
+            number + 1,
+            set,
+            &bench.names(case),
+        );
+        let set_s = case.set_s(&bench.contenders, bench.sizes);
+        // With too few repeats asked for, no set would be recorded.
+        if is_recorded || bench.sizes.repeats < rule::REPEATS_MIN {
+            break;
+        }
+        if further_s + set_s > spare_s {
+            eprintln!(
+                "{}: no time for a further set within {MINUTES_MAX} minutes",
+                case.name
+            );
+            break;
         }
     }
-
-    /// Seconds until as much ends in each second as begins. Signet's transactions
-    /// live for 64*T1 after a call, Kamailio's for five seconds.
-    fn warm_s(self) -> u64 {
-        match self {
-            Self::Floor => 2,
-            Self::Kamailio => 8,
-            Self::Signet => 36,
-        }
-    }
 }
 
-struct Case {
-    name: String,
-    transport: SippTransport,
-    rate: u64,
-    /// Whether the project's own generator is the load, and not SIPp.
-    own: bool,
-}
-
-/// Runs every wanted case, each server in turn, the order reversed in every
-/// other repeat.
-pub(crate) fn run(
-    arguments: &ServeArguments,
-    wanted: &dyn Fn(&str) -> bool,
-    results: &mut Results,
-) -> Result<(), String> {
-    let transports = [
-        ("udp", SippTransport::Udp),
-        ("tcp-one", SippTransport::TcpOne),
-        ("tcp-per-call", SippTransport::TcpPerCall),
-    ];
-    for (name, transport) in transports {
-        let mut cases = Vec::new();
-        // A port of a caller that opens connections is free again a minute later:
-        // with 28,000 of them a run of 48 s holds no more than this.
-        let base = if transport == SippTransport::TcpPerCall {
-            500
-        } else {
-            2_000
-        };
-        let base_name = format!("{name}-{base}");
-        if wanted(&base_name) {
-            cases.push(Case {
-                name: base_name,
-                transport,
-                rate: base,
-                own: false,
-            });
-        }
-        if transport != SippTransport::TcpPerCall && wanted(&format!("{name}-peak")) {
-            let rate = highest_rate(arguments, transport)?;
-            eprintln!("{name}: the load holds {rate} calls/s through the floor");
-            cases.push(Case {
-                name: format!("{name}-peak-{rate}"),
-                transport,
-                rate,
-                own: false,
-            });
-        }
-        for &rate in own_rates(transport) {
-            let name = format!("{name}-own-{rate}");
-            if wanted(&name) {
-                cases.push(Case {
-                    name,
-                    transport,
-                    rate,
-                    own: true,
-                });
-            }
-        }
-        for case in &cases {
-            for repeat in 0..arguments.repeats {
-                let mut order = [Server::Floor, Server::Kamailio, Server::Signet];
-                if repeat % 2 == 1 {
-                    order.reverse();
-                }
-                for server in order.into_iter().filter(|s| arguments.wants(s.name())) {
-                    let measured = if case.own {
-                        measure_own(arguments, case, server, arguments.seconds)?
-                    } else {
-                        measure(arguments, case, server, arguments.seconds)?
-                    };
-                    eprintln!(
-                        "{} {}: {:.1} us of CPU a call, {} calls, {} failed, {} retransmissions",
-                        case.name,
-                        server.name(),
-                        measured.cpu_us_per_call,
-                        measured.calls,
-                        measured.failed,
-                        measured.retransmissions
-                    );
-                    results.add(measured);
-                }
-            }
-        }
-        let peak_name = format!("{name}-own-peak");
-        if wanted(&peak_name) {
-            for server in [Server::Floor, Server::Kamailio, Server::Signet] {
-                if arguments.wants(server.name()) {
-                    let measured = match measure_peak(arguments, &peak_name, transport, server) {
-                        Ok(measured) => measured,
-                        Err(error) => {
-                            eprintln!("{peak_name} {}: not measured: {error}", server.name());
-                            results.miss(&peak_name, server.name(), &error);
-                            continue;
-                        }
-                    };
-                    eprintln!(
-                        "{peak_name} {}: {} calls/s, {:.1} us of CPU a call at nine tenths of it",
-                        server.name(),
-                        measured.rate,
-                        measured.cpu_us_per_call
-                    );
-                    results.add(measured);
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The rates at which the project's own generator is the load.
-fn own_rates(transport: SippTransport) -> &'static [u64] {
-    match transport {
-        SippTransport::Udp | SippTransport::TcpOne => &[2_000, 5_000, 10_000],
-        SippTransport::TcpPerCall => &[1_000],
-    }
-}
-
-fn own_transport(transport: SippTransport) -> OwnTransport {
-    match transport {
-        SippTransport::Udp => OwnTransport::Udp,
-        SippTransport::TcpOne => OwnTransport::TcpOne,
-        SippTransport::TcpPerCall => OwnTransport::TcpPerCall,
-    }
-}
-
-/// The same as [`measure`] with the project's own generator as the load.
-fn measure_own(
-    arguments: &ServeArguments,
+/// All repeats of all servers: two visits to each, the second in the reverse
+/// order. With what there is where one could not be measured.
+fn measure_set(
+    bench: &Bench<'_>,
     case: &Case,
-    server: Server,
-    seconds: u64,
-) -> Result<Measurement, String> {
-    let out = arguments.out.as_path();
-    let process = start(arguments, case, server, out)?;
-    std::thread::sleep(Duration::from_millis(700));
-    own_stretch(
-        arguments,
-        case,
-        server,
-        (server.warm_s(), seconds),
-        &process,
-    )
+    rate: &mut u64,
+) -> (Vec<Measurement>, Option<(String, String)>) {
+    let mut set = Vec::new();
+    let mut case = *case;
+    if let Work::Sipp(transport, 0) = case.work {
+        if *rate == 0 {
+            match highest_rate(bench, transport) {
+                Ok(found) => *rate = found,
+                Err(error) => return (set, Some(("floor".to_owned(), error))),
+            }
+        }
+        case.work = Work::Sipp(transport, *rate);
+    }
+    for (visit, repeats) in visits(bench.sizes.repeats).into_iter().enumerate() {
+        let mut order: Vec<&Contender> = bench.contenders.iter().filter(|c| case.has(c)).collect();
+        if visit % 2 == 1 {
+            order.reverse();
+        }
+        for contender in order {
+            match measure(bench, &case, contender, repeats) {
+                Ok(measured) => {
+                    for one in &measured {
+                        one.print();
+                    }
+                    set.extend(measured);
+                }
+                Err(error) => return (set, Some((contender.name.clone(), error))),
+            }
+        }
+    }
+    (set, None)
 }
 
-fn own_stretch(
-    arguments: &ServeArguments,
+fn measure(
+    bench: &Bench<'_>,
     case: &Case,
-    server: Server,
-    (warm_s, seconds): (u64, u64),
-    process: &Process,
-) -> Result<Measurement, String> {
-    let mut load = Own::start(
-        &arguments.signet,
-        own_transport(case.transport),
-        (SERVER_PORT, CALLED_PORT),
-        (case.rate, warm_s + seconds + 2),
-        LOAD_CORE,
-        arguments.out.as_path(),
-    )?;
-    load.wait_until(warm_s + 1)?;
-    let (begun, before_ns) = (Instant::now(), process.cpu_ns());
-    load.wait_until(warm_s + 1 + seconds)?;
-    let spent_ns = process.cpu_ns().saturating_sub(before_ns);
-    let elapsed_s = begun.elapsed().as_secs_f64();
-    let counted = load.end()?;
-    if !counted.valid {
+    contender: &Contender,
+    repeats: usize,
+) -> Result<Vec<Measurement>, String> {
+    match case.work {
+        Work::Sipp(..) | Work::Own(..) | Work::Register { .. } => {
+            visit(bench, case, contender, repeats)
+        }
+        Work::OwnPeak(transport) => (0..repeats)
+            .map(|_| search(bench, case, contender, transport))
+            .collect(),
+        Work::RegisterDigest => (0..repeats)
+            .map(|_| register::measure_digest(bench, case, contender))
+            .collect(),
+    }
+}
+
+/// Starts a server, brings it to its steady state and measures stretches of it,
+/// with the machine's speed taken before and after each.
+fn visit(
+    bench: &Bench<'_>,
+    case: &Case,
+    contender: &Contender,
+    repeats: usize,
+) -> Result<Vec<Measurement>, String> {
+    let seconds = bench.sizes.seconds;
+    let warm_s = contender.warm_s(bench.sizes.is_quick);
+    // The load ends when it is told to.
+    let seconds_max = warm_s + (repeats + SPARES_MAX) as u64 * (seconds + 3) + 10;
+    let (mut process, mut load, rate) = start(bench, case, contender, seconds_max)?;
+    load.warm_up(warm_s)?;
+    let stretches = stretches(&process, load.as_mut(), repeats, seconds)?;
+    let totals = load.end()?;
+    process.must_run(&contender.name)?;
+    if totals.is_doubted {
         eprintln!(
-            "{} {}: the generator doubts itself here",
-            case.name,
-            server.name()
+            "{} {}: the generator doubts itself",
+            case.name, contender.name
         );
     }
-    // The schedule's calls of that stretch, less the share that failed in the run.
-    let share = counted.completed as f64 / (counted.completed + counted.failed).max(1) as f64;
-    let calls = (case.rate as f64 * elapsed_s * share) as u64;
-    Ok(Measurement {
-        case: case.name.clone(),
-        server: server.name().to_owned(),
-        cpu_us_per_call: spent_ns as f64 / 1_000.0 / calls.max(1) as f64,
-        calls,
-        failed: counted.failed,
-        retransmissions: counted.retransmissions,
-        rate: case.rate,
-        elapsed_s,
-    })
+    Ok(stretches
+        .into_iter()
+        .map(|stretch| {
+            let calls = stretch.calls * totals.scale;
+            Measurement {
+                case: case.name.to_owned(),
+                server: contender.name.clone(),
+                cpu_us_per_call: stretch.spent_ns as f64 / 1_000.0 / calls.max(1.0),
+                calls: calls as u64,
+                failed: totals.failed,
+                failed_share: totals.failed_share(),
+                retransmissions: totals.retransmissions,
+                rate,
+                held_share: calls / (rate as f64 * stretch.elapsed_s),
+                elapsed_s: stretch.elapsed_s,
+                is_doubted: totals.is_doubted,
+                before: stretch.before,
+                after: stretch.after,
+            }
+        })
+        .collect())
 }
 
-/// The largest rate that each server holds, and its CPU per call at nine tenths of it.
-fn measure_peak(
-    arguments: &ServeArguments,
-    name: &str,
-    transport: SippTransport,
-    server: Server,
-) -> Result<Measurement, String> {
-    let out = arguments.out.as_path();
-    let mut case = Case {
-        name: name.to_owned(),
-        transport,
-        rate: 0,
-        own: true,
-    };
-    let process = start(arguments, &case, server, out)?;
-    std::thread::sleep(Duration::from_millis(700));
+/// A stretch of a server's steady state.
+struct Stretch {
+    spent_ns: u64,
+    calls: f64,
+    elapsed_s: f64,
+    before: calibrate::Speed,
+    after: calibrate::Speed,
+}
+
+/// So many stretches, and a few more where the machine's speed moved.
+fn stretches(
+    process: &Process,
+    load: &mut dyn Load,
+    repeats: usize,
+    seconds: u64,
+) -> Result<Vec<Stretch>, String> {
+    let mut found: Vec<Stretch> = Vec::new();
+    let mut steady = 0;
+    let mut before = calibrate::measure()?;
+    while steady < repeats && found.len() < repeats + SPARES_MAX {
+        let from = load.mark(1)?;
+        let stretch = process.stretch();
+        let to = load.mark(seconds)?;
+        let (spent_ns, elapsed_s) = stretch.end();
+        let after = calibrate::measure()?;
+        steady += usize::from(before.moved(after) <= rule::MOVED_MAX);
+        found.push(Stretch {
+            spent_ns,
+            calls: to - from,
+            elapsed_s,
+            before,
+            after,
+        });
+        before = after;
+    }
+    Ok(found)
+}
+
+/// The server, its load and the rate.
+fn start(
+    bench: &Bench<'_>,
+    case: &Case,
+    contender: &Contender,
+    seconds_max: u64,
+) -> Result<(Process, Box<dyn Load>, u64), String> {
+    let out = bench.out;
     let ports = (SERVER_PORT, CALLED_PORT);
-    let kind = own_transport(transport);
-    let peak = own::peak(&arguments.signet, kind, ports, LOAD_CORE, out)?;
-    case.rate = (peak * 9 / 10).max(1);
-    let measured = own_stretch(
-        arguments,
-        &case,
-        server,
-        (3, arguments.seconds.min(6)),
-        &process,
+    match case.work {
+        Work::Sipp(transport, rate) => {
+            let process = listening(contender.start_proxy(transport, out)?);
+            let load = Caller::start(transport, ports, (rate, seconds_max), LOAD_CORE, out)?;
+            Ok((process, Box::new(load), rate))
+        }
+        Work::Own(transport, rate) => {
+            let process = listening(contender.start_proxy(transport, out)?);
+            let load = Own::start(
+                bench.signet,
+                transport,
+                ports,
+                (rate, seconds_max),
+                LOAD_CORE,
+                out,
+            )?;
+            Ok((process, Box::new(load), rate))
+        }
+        Work::Register { tick_us } => {
+            let process = listening(contender.start_registrar(out)?);
+            let load = register::Running::start((REGISTER_RATE, tick_us), seconds_max, out)?;
+            Ok((process, Box::new(load), REGISTER_RATE))
+        }
+        Work::OwnPeak(_) | Work::RegisterDigest => {
+            Err(format!("{} has no steady state", case.name))
+        }
+    }
+}
+
+/// A server of which UDP is asked does not tell when it listens.
+pub(crate) fn listening(process: Process) -> Process {
+    std::thread::sleep(std::time::Duration::from_millis(800));
+    process
+}
+
+/// The largest rate that a server holds, and its CPU per call at nine tenths of it.
+fn search(
+    bench: &Bench<'_>,
+    case: &Case,
+    contender: &Contender,
+    transport: SippTransport,
+) -> Result<Measurement, String> {
+    let out = bench.out;
+    let process = listening(contender.start_proxy(transport, out)?);
+    let ports = (SERVER_PORT, CALLED_PORT);
+    let peak = own::peak(
+        bench.signet,
+        transport,
+        ports,
+        LOAD_CORE,
+        out,
+        bench.sizes.is_quick,
     )?;
+    let rate = (peak * 9 / 10).max(1);
+    let seconds_max = bench.sizes.seconds + 30;
+    let mut load: Box<dyn Load> = Box::new(Own::start(
+        bench.signet,
+        transport,
+        ports,
+        (rate, seconds_max),
+        LOAD_CORE,
+        out,
+    )?);
+    load.warm_up(if bench.sizes.is_quick { 1 } else { 3 })?;
+    let found = stretches(&process, load.as_mut(), 1, bench.sizes.seconds)?;
+    let totals = load.end()?;
+    let stretch = found.last().ok_or("nothing was measured")?;
+    let calls = stretch.calls * totals.scale;
     Ok(Measurement {
+        case: case.name.to_owned(),
+        server: contender.name.clone(),
+        cpu_us_per_call: stretch.spent_ns as f64 / 1_000.0 / calls.max(1.0),
+        calls: calls as u64,
+        failed: totals.failed,
+        failed_share: totals.failed_share(),
+        retransmissions: totals.retransmissions,
         rate: peak,
-        ..measured
+        held_share: calls / (rate as f64 * stretch.elapsed_s),
+        elapsed_s: stretch.elapsed_s,
+        is_doubted: totals.is_doubted,
+        before: stretch.before,
+        after: stretch.after,
     })
 }
 
 /// The highest of a few rates at which no call through the floor fails or is sent again.
-fn highest_rate(arguments: &ServeArguments, transport: SippTransport) -> Result<u64, String> {
-    let mut best = 2_000;
+fn highest_rate(bench: &Bench<'_>, transport: SippTransport) -> Result<u64, String> {
+    const BASE: u64 = 2_000;
+    let floor = Contender {
+        name: "floor".to_owned(),
+        kind: Kind::Floor,
+    };
+    let quick = Bench {
+        sizes: Sizes {
+            repeats: 1,
+            seconds: bench.sizes.seconds.min(4),
+            ..bench.sizes
+        },
+        contenders: vec![floor.clone()],
+        ..bench.clone()
+    };
+    let mut best = BASE;
     for rate in [2_500, 3_000, 3_500, 4_000] {
-        let case = Case {
-            name: "search".to_owned(),
-            transport,
-            rate,
-            own: false,
+        let case = Case::search(transport, rate);
+        // A load that breaks down at this rate does not hold it.
+        let Ok(measured) = visit(&quick, &case, &floor, 1) else {
+            break;
         };
-        let measured = measure(arguments, &case, Server::Floor, 4)?;
-        let held_rate = measured.calls as f64 / measured.elapsed_s;
-        if measured.failed > 0 || measured.retransmissions > 0 || held_rate < rate as f64 * 0.97 {
+        let is_held = measured.iter().all(|m| {
+            let held_rate = m.calls as f64 / m.elapsed_s;
+            m.failed == 0 && m.retransmissions == 0 && held_rate >= rate as f64 * 0.97
+        });
+        if !is_held {
             break;
         }
         best = rate;
     }
+    eprintln!("the load holds {best} calls/s through the floor");
     Ok(best)
-}
-
-/// Brings a server to its steady state, then takes its CPU time over `seconds`.
-fn measure(
-    arguments: &ServeArguments,
-    case: &Case,
-    server: Server,
-    seconds: u64,
-) -> Result<Measurement, String> {
-    let out = arguments.out.as_path();
-    let process = start(arguments, case, server, out)?;
-    std::thread::sleep(Duration::from_millis(700));
-    let called = sipp::answer(case.transport, CALLED_PORT, LOAD_CORE, out)?;
-    let warm_s = server.warm_s();
-    let calls = case.rate * (warm_s + seconds + 2);
-    let mut caller = sipp::Caller::start(
-        case.transport,
-        SERVER_PORT,
-        (case.rate, calls),
-        LOAD_CORE,
-        out,
-    )?;
-    caller.wait_row(warm_s)?;
-    let (begun, before_ns) = (Instant::now(), process.cpu_ns());
-    let before = caller.counted()?;
-    caller.wait_row(warm_s + seconds)?;
-    let spent_ns = process.cpu_ns().saturating_sub(before_ns);
-    let elapsed_s = begun.elapsed().as_secs_f64();
-    let completed = caller.counted()?.successful - before.successful;
-    let counted = caller.end()?;
-    drop(called);
-    Ok(Measurement {
-        case: case.name.clone(),
-        server: server.name().to_owned(),
-        cpu_us_per_call: spent_ns as f64 / 1_000.0 / completed.max(1) as f64,
-        calls: completed,
-        failed: counted.failed,
-        retransmissions: counted.retransmissions,
-        rate: case.rate,
-        elapsed_s,
-    })
-}
-
-fn start(
-    arguments: &ServeArguments,
-    case: &Case,
-    server: Server,
-    out: &Path,
-) -> Result<Process, String> {
-    let log = out.join(format!("{}.log", server.name()));
-    let transport = if case.transport == SippTransport::Udp {
-        "udp"
-    } else {
-        "tcp"
-    };
-    match server {
-        Server::Floor => {
-            let this = std::env::current_exe().map_err(|e| e.to_string())?;
-            let mode = match case.transport {
-                SippTransport::Udp => "udp",
-                SippTransport::TcpOne => "tcp",
-                SippTransport::TcpPerCall => "tcp-shared",
-            };
-            let words = [
-                "floor",
-                "--mode",
-                mode,
-                "--listen",
-                "127.0.0.1:5060",
-                "--to",
-                "127.0.0.1:5070",
-            ];
-            Process::start(
-                SERVER_CORE,
-                &this.display().to_string(),
-                &words.map(str::to_owned),
-                &log,
-            )
-        }
-        Server::Kamailio => {
-            let config = kamailio_config(
-                "kamailio-proxy.cfg",
-                out,
-                &[("TRANSPORT", transport), ("NEXTHOP", "127.0.0.1:5070")],
-            )?;
-            start_kamailio(&config, &log)
-        }
-        Server::Signet => {
-            let data = out.join("signet-data");
-            let _ = std::fs::remove_dir_all(&data);
-            let words = vec![
-                "serve".to_owned(),
-                "--data".to_owned(),
-                data.display().to_string(),
-                "--listen".to_owned(),
-                format!("udp:127.0.0.1:{SERVER_PORT}"),
-                "--listen".to_owned(),
-                format!("tcp:127.0.0.1:{SERVER_PORT}"),
-                "--workers".to_owned(),
-                "1".to_owned(),
-                "--no-auth".to_owned(),
-                "--forward".to_owned(),
-                format!("sip:127.0.0.1:{CALLED_PORT};transport={transport}"),
-            ];
-            Process::start(
-                SERVER_CORE,
-                &arguments.signet.display().to_string(),
-                &words,
-                &log,
-            )
-        }
-    }
-}
-
-/// Fills in a configuration of `bench/peers`.
-pub(crate) fn kamailio_config(
-    name: &str,
-    out: &Path,
-    values: &[(&str, &str)],
-) -> Result<String, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../bench/peers")
-        .join(name);
-    let mut text =
-        std::fs::read_to_string(&source).map_err(|e| format!("{}: {e}", source.display()))?;
-    text = text
-        .replace("CHILDREN", "1")
-        .replace("SERVERPORT", &SERVER_PORT.to_string());
-    for (from, to) in values {
-        text = text.replace(from, to);
-    }
-    let path = out.join(name);
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(path.display().to_string())
-}
-
-/// Starts Kamailio with the allocator with which it is fastest.
-pub(crate) fn start_kamailio(config: &str, log: &Path) -> Result<Process, String> {
-    let words = [
-        "-f", config, "-DD", "-E", "-m", "512", "-M", "16", "-x", "tlsf", "-X", "tlsf",
-    ];
-    Process::start(SERVER_CORE, "kamailio", &words.map(str::to_owned), log)
 }

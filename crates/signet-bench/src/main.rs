@@ -3,19 +3,27 @@
 //! all of a server's threads; the load and the server have a core each.
 #![forbid(unsafe_code)]
 
+mod calibrate;
 mod calls;
+mod cases;
+mod contender;
 mod floor;
+mod load;
 mod own;
 mod process;
 mod register;
 mod report;
+mod rule;
 mod sipp;
 mod tls;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
+use cases::{Case, Sizes, Work};
 use clap::{Parser, Subcommand};
+use contender::{Also, Contender};
 
 #[derive(Parser)]
 #[command(about = "Measures Signet beside Kamailio and the floor")]
@@ -36,36 +44,76 @@ enum Command {
     Floor(floor::FloorArguments),
     /// A load of registrations over UDP.
     Register(register::RegisterArguments),
+    /// How fast the machine is: two fixed loops, printed as JSON.
+    Calibrate,
 }
+
+/// Repeats of each case, unless another number is asked for.
+const REPEATS: usize = 5;
+/// Seconds of each stretch that is measured.
+const SECONDS: u64 = 4;
+/// Minutes within which a run with the usual cases ends, further sets included.
+const MINUTES_MAX: u64 = 25;
 
 #[derive(clap::Args)]
 struct ServeArguments {
-    /// The server to measure.
+    /// The server to measure; it is the load as well where SIPp is not.
     #[arg(long, default_value = "target/release/signet")]
     signet: PathBuf,
+    /// Another build of Signet, measured in the same run under this name.
+    #[arg(long, value_name = "NAME=PATH")]
+    also: Vec<Also>,
     /// Where results, logs and data directories go.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
-    /// Repeats of each case; the order of the servers alternates.
-    #[arg(long, default_value_t = 3)]
+    /// Repeats of each case. Below five nothing is recorded.
+    #[arg(long, default_value_t = REPEATS)]
     repeats: usize,
-    /// Seconds of the steady stretch that is measured.
-    #[arg(long, default_value_t = 10)]
+    /// Sets of repeats that may follow one that disagrees, while the time lasts.
+    #[arg(long, default_value_t = 2)]
+    further_sets: usize,
+    /// Seconds of each stretch that is measured.
+    #[arg(long, default_value_t = SECONDS)]
     seconds: u64,
-    /// Only the cases whose name contains one of these.
+    /// One short repeat of each case: shows that all works, and no figure.
+    #[arg(long)]
+    quick: bool,
+    /// Only the cases whose name contains one of these; also those that take part only by name.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these servers.
     #[arg(long, value_delimiter = ',', default_value = "floor,kamailio,signet")]
     servers: Vec<String>,
-    /// Also write the results, with their circumstances, to this file.
+    /// Also write the results to this file. It is an error where none can be recorded.
     #[arg(long)]
     record: Option<PathBuf>,
 }
 
-impl ServeArguments {
-    fn wants(&self, server: &str) -> bool {
-        self.servers.iter().any(|s| s == server)
+/// What all cases have at hand.
+#[derive(Clone)]
+struct Bench<'a> {
+    /// Where results, logs and data directories go.
+    out: &'a Path,
+    /// The load, where SIPp is not.
+    signet: &'a Path,
+    contenders: Vec<Contender>,
+    sizes: Sizes,
+    further_sets: usize,
+}
+
+impl Bench<'_> {
+    /// The names of those that take part in a case.
+    fn names(&self, case: &Case) -> Vec<&str> {
+        let taking_part = self.contenders.iter().filter(|c| case.has(c));
+        taking_part.map(|c| c.name.as_str()).collect()
+    }
+
+    /// A case whose rate was searched for has it in its name.
+    fn name_of(&self, case: &Case, rate: u64) -> String {
+        match case.work {
+            Work::Sipp(_, 0) => format!("{}-{rate}", case.name),
+            _ => case.name.to_owned(),
+        }
     }
 }
 
@@ -76,6 +124,7 @@ fn main() -> ExitCode {
         Command::RawTls(arguments) => tls::run_raw(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
+        Command::Calibrate => calibrate::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -89,18 +138,72 @@ fn main() -> ExitCode {
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
     std::fs::create_dir_all(&arguments.out)
         .map_err(|e| format!("{}: {e}", arguments.out.display()))?;
-    let wanted = |case: &str| {
-        let only = &arguments.only;
-        only.is_empty() || only.iter().any(|part| case.contains(part.as_str()))
+    let sizes = Sizes {
+        repeats: if arguments.quick {
+            1
+        } else {
+            arguments.repeats.max(1)
+        },
+        seconds: if arguments.quick {
+            2
+        } else {
+            arguments.seconds.max(1)
+        },
+        is_quick: arguments.quick,
     };
-    let mut results = report::Results::default();
-    calls::run(arguments, &wanted, &mut results)?;
-    register::compare(arguments, &wanted, &mut results)?;
-    let path = arguments.out.join("serve.json");
-    results.write(&path)?;
-    results.print();
-    if let Some(record) = &arguments.record {
-        results.record(record)?;
+    if arguments.record.is_some() && sizes.repeats < rule::REPEATS_MIN {
+        return Err(format!(
+            "--record: nothing is recorded of fewer than {} repeats: leave --record out, or --quick and --repeats",
+            rule::REPEATS_MIN
+        ));
     }
-    Ok(())
+    let bench = Bench {
+        out: &arguments.out,
+        signet: &arguments.signet,
+        contenders: contender::contenders(arguments)?,
+        sizes,
+        further_sets: arguments.further_sets,
+    };
+    let cases = cases::wanted(&arguments.only)?;
+    let cases: Vec<Case> = cases
+        .into_iter()
+        .filter(|case| !bench.names(case).is_empty())
+        .collect();
+    let path = arguments.out.join(if arguments.quick {
+        "serve-quick.json"
+    } else {
+        "serve.json"
+    });
+    let results = measure(&bench, &cases, &path)?;
+    results.print();
+    eprintln!("\n{}", path.display());
+    if let Some(record) = &arguments.record {
+        results.write(record)?;
+    }
+    match results.missed() {
+        missed if missed.is_empty() => Ok(()),
+        missed => Err(format!("not measured: {}", missed.join(", "))),
+    }
+}
+
+fn measure(bench: &Bench<'_>, cases: &[Case], path: &Path) -> Result<report::Results, String> {
+    let set_s = |case: &Case| case.set_s(&bench.contenders, bench.sizes);
+    let expected_s: u64 = cases.iter().map(set_s).sum();
+    eprintln!(
+        "{} cases, {} repeats: about {} minutes; sets that disagree are measured again within {MINUTES_MAX}",
+        cases.len(),
+        bench.sizes.repeats,
+        expected_s.div_ceil(60)
+    );
+    let begun = Instant::now();
+    let mut results = report::Results::new(bench.sizes.is_quick);
+    for (at, case) in cases.iter().enumerate() {
+        // What is left when this case and all that follow have had their first set.
+        let rest_s: u64 = cases.iter().skip(at).map(set_s).sum();
+        let spare_s = (MINUTES_MAX * 60).saturating_sub(begun.elapsed().as_secs() + rest_s);
+        calls::run(bench, case, spare_s, &mut results);
+        // What there is survives an end before the last case.
+        results.write(path)?;
+    }
+    Ok(results)
 }

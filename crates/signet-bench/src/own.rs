@@ -6,48 +6,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::cases::SEARCH_S_MAX;
+use crate::load::{Load, Totals};
 use crate::process::Process;
-
-/// How the generator is to use its connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OwnTransport {
-    /// One UDP socket.
-    Udp,
-    /// One TCP connection.
-    TcpOne,
-    /// A TCP connection per call.
-    TcpPerCall,
-}
-
-/// What a run came to.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OwnCounted {
-    /// Calls that ran to their end.
-    pub(crate) completed: u64,
-    /// Calls that did not.
-    pub(crate) failed: u64,
-    /// Retransmissions that the generator sent.
-    pub(crate) retransmissions: u64,
-    /// Whether the generator believes its own figures.
-    pub(crate) valid: bool,
-}
+use crate::sipp::SippTransport;
 
 /// A run of the generator.
 pub(crate) struct Own {
     process: Process,
     json: PathBuf,
     begun: Instant,
-    limit: Duration,
+    rate: u64,
 }
 
 impl Own {
-    /// Starts `rate` calls a second for `seconds` against `port`, answered at
-    /// `called_port`.
+    /// Starts `rate` calls a second against `port`, answered at `called_port`, until the end is
+    /// asked for, at most for `seconds_max`.
     pub(crate) fn start(
         signet: &Path,
-        transport: OwnTransport,
+        transport: SippTransport,
         (port, called_port): (u16, u16),
-        (rate, seconds): (u64, u64),
+        (rate, seconds_max): (u64, u64),
         core: &str,
         folder: &Path,
     ) -> Result<Self, String> {
@@ -58,7 +37,7 @@ impl Own {
             "--rate".to_owned(),
             rate.to_string(),
             "--duration".to_owned(),
-            format!("{seconds}s"),
+            format!("{seconds_max}s"),
             "--json".to_owned(),
             json.display().to_string(),
         ]);
@@ -68,40 +47,59 @@ impl Own {
             process,
             json,
             begun: Instant::now(),
-            limit: Duration::from_secs(seconds + 90),
+            rate,
         })
     }
 
-    /// Sleeps until that many seconds after the start.
-    pub(crate) fn wait_until(&mut self, seconds: u64) -> Result<(), String> {
-        let until = self.begun + Duration::from_secs(seconds);
+    fn sleep_until(&mut self, until: Instant) -> Result<(), String> {
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        if self.process.is_running() {
-            Ok(())
-        } else {
-            Err("the generator ended early; see own-load.log".to_owned())
-        }
+        self.process
+            .must_run("the generator")
+            .map_err(|error| format!("{error}; see own-load.log"))
+    }
+}
+
+impl Load for Own {
+    fn warm_up(&mut self, seconds: u64) -> Result<(), String> {
+        self.sleep_until(self.begun + Duration::from_secs(seconds + 1))
     }
 
-    /// Waits for the end and reads what was counted.
-    pub(crate) fn end(mut self) -> Result<OwnCounted, String> {
-        let limit = self.limit;
+    /// By the schedule: the generator tells its counts at the end.
+    fn mark(&mut self, ahead_s: u64) -> Result<f64, String> {
+        self.sleep_until(Instant::now() + Duration::from_secs(ahead_s))?;
+        Ok(self.rate as f64 * self.begun.elapsed().as_secs_f64())
+    }
+
+    fn end(mut self: Box<Self>) -> Result<Totals, String> {
+        self.process.interrupt();
         self.process
-            .wait(limit)
-            .ok_or_else(|| format!("the generator did not end within {limit:?}"))?;
+            .wait(Duration::from_secs(60))
+            .ok_or("the generator did not end")?;
         let value = read(&self.json)?;
         let number = |path: &str| value.pointer(path).and_then(Value::as_u64).unwrap_or(0);
         let failed = value
             .pointer("/causes")
             .and_then(Value::as_object)
             .map_or(0, |causes| causes.values().filter_map(Value::as_u64).sum());
-        Ok(OwnCounted {
-            completed: number("/figures/completed"),
+        let completed = number("/figures/completed");
+        let doubts = value.pointer("/doubts").and_then(Value::as_array);
+        let mut names = doubts
+            .into_iter()
+            .flatten()
+            .filter_map(|doubt| doubt.get("name").and_then(Value::as_str));
+        // What it began of its schedule: a generator without a core of its own falls behind.
+        let run_s = number("/duration_ns") as f64 / 1e9;
+        let begun_share = number("/health/sent") as f64 / (self.rate as f64 * run_s);
+        Ok(Totals {
+            completed,
             failed,
             retransmissions: number("/retransmissions/ours")
                 + number("/retransmissions/lost")
                 + number("/retransmissions/late"),
-            valid: value.pointer("/valid").and_then(Value::as_bool) == Some(true),
+            // The schedule's calls, less those that did not begin and the share that failed.
+            scale: begun_share.min(1.0) * completed as f64 / (completed + failed).max(1) as f64,
+            // Its end is asked for when all is measured.
+            is_doubted: names.any(|name| name != "interrupted"),
         })
     }
 }
@@ -110,10 +108,11 @@ impl Own {
 /// generator's own search finds it.
 pub(crate) fn peak(
     signet: &Path,
-    transport: OwnTransport,
+    transport: SippTransport,
     (port, called_port): (u16, u16),
     core: &str,
     folder: &Path,
+    is_quick: bool,
 ) -> Result<u64, String> {
     let json = folder.join("own-peak.json");
     let _ = std::fs::remove_file(&json);
@@ -125,11 +124,11 @@ pub(crate) fn peak(
             "--repeats",
             "1",
             "--precision",
-            "10%",
+            if is_quick { "50%" } else { "10%" },
             "--try-time",
-            "5s",
+            if is_quick { "1s" } else { "5s" },
             "--rest",
-            "2s",
+            if is_quick { "1s" } else { "2s" },
             "--json",
         ]
         .map(str::to_owned),
@@ -138,7 +137,7 @@ pub(crate) fn peak(
     let log = folder.join("own-peak.log");
     let mut process = Process::start(core, &signet.display().to_string(), &words, &log)?;
     process
-        .wait(Duration::from_secs(300))
+        .wait(Duration::from_secs(SEARCH_S_MAX))
         .ok_or("the search for the peak did not end")?;
     let value = read(&json)?;
     let peak = value.pointer("/peak_cps").and_then(Value::as_f64);
@@ -146,10 +145,10 @@ pub(crate) fn peak(
         .ok_or_else(|| format!("{}: no peak_cps", json.display()))
 }
 
-fn words(transport: OwnTransport, command: &str, port: u16, called_port: u16) -> Vec<String> {
+fn words(transport: SippTransport, command: &str, port: u16, called_port: u16) -> Vec<String> {
     let name = match transport {
-        OwnTransport::Udp => "udp",
-        OwnTransport::TcpOne | OwnTransport::TcpPerCall => "tcp",
+        SippTransport::Udp => "udp",
+        SippTransport::TcpOne | SippTransport::TcpPerCall => "tcp",
     };
     let mut words = vec![
         "load".to_owned(),
@@ -163,7 +162,7 @@ fn words(transport: OwnTransport, command: &str, port: u16, called_port: u16) ->
         "--no-check-self".to_owned(),
         "--quiet".to_owned(),
     ];
-    if transport == OwnTransport::TcpPerCall {
+    if transport == SippTransport::TcpPerCall {
         // Ports are free again after a minute: many addresses have enough of them.
         words.extend(["--connection", "per-call", "--local", "127.1.0.0/24"].map(str::to_owned));
     }

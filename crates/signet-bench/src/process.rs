@@ -89,8 +89,13 @@ impl Process {
 
     /// Asks it to end in order, as from the keyboard.
     pub(crate) fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    /// Sends it a signal of that name.
+    pub(crate) fn signal(&self, name: &str) {
         let _ = Command::new("kill")
-            .args(["-INT", &self.id().to_string()])
+            .args(["-s", name, &self.id().to_string()])
             .status();
     }
 

@@ -1,8 +1,8 @@
 //! A load of registrations over UDP from one socket: open loop at a rate, or
-//! closed with a window. And what they cost the servers.
+//! closed with a window; and the same as a process that a measurement starts.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,16 @@ use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_msg::{ConnId, Limits, ListenerId, Message, Target, Transport};
 use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
 
-use crate::ServeArguments;
-use crate::calls::{LOAD_CORE, SERVER_CORE, SERVER_PORT, kamailio_config, start_kamailio};
+use crate::Bench;
+use crate::calibrate;
+use crate::cases::{Case, DIGEST_S};
+use crate::contender::{Contender, LOAD_CORE, SERVER_PORT, fresh_data};
+use crate::load::{Load, Totals};
 use crate::process::Process;
-use crate::report::{Measurement, Results};
+use crate::report::Measurement;
+
+/// Where server and load share all there is.
+const BOTH_CORES: &str = "0,1";
 
 #[derive(clap::Args)]
 pub(crate) struct RegisterArguments {
@@ -44,8 +50,8 @@ pub(crate) struct RegisterArguments {
     password: Option<String>,
 }
 
-/// What the load counted; printed as one line of JSON.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// What the load counted so far; printed as one line of JSON a second, and at the end.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Registered {
     ok: u64,
     failed: u64,
@@ -107,8 +113,14 @@ fn load(arguments: &RegisterArguments) -> Result<Registered, String> {
     let until = begin + Duration::from_secs(arguments.seconds);
     let mut last_sweep = begin;
     let mut next_tick = begin;
+    let mut next_word = begin + Duration::from_secs(1);
     loop {
         let now = Instant::now();
+        if now >= next_word {
+            next_word += Duration::from_secs(1);
+            counted.elapsed_s = begin.elapsed().as_secs_f64();
+            println_json(&counted)?;
+        }
         let running = now < until;
         if !running && started == ended || now > until + Duration::from_secs(5) {
             break;
@@ -273,189 +285,175 @@ impl User {
     }
 }
 
-/// Registrations in memory beside Kamailio's, at the same rate; then with
-/// digest and durable, as many as two cores can do.
-pub(crate) fn compare(
-    arguments: &ServeArguments,
-    wanted: &dyn Fn(&str) -> bool,
-    results: &mut Results,
-) -> Result<(), String> {
-    const RATE: u64 = 8_000;
-    // Every millisecond what is due, as SIPp sends; and each by itself, when a
-    // server wakes up for every one.
-    for (pace, tick_us) in [("ticks", 1_000), ("smooth", 0)] {
-        let case = format!("register-memory-{RATE}-{pace}");
-        for repeat in 0..if wanted(&case) { arguments.repeats } else { 0 } {
-            let mut order = ["kamailio", "signet"];
-            if repeat % 2 == 1 {
-                order.reverse();
-            }
-            for server in order.into_iter().filter(|s| arguments.wants(s)) {
-                let row = measure_memory(arguments, &case, server, (RATE, tick_us))?;
-                print_row(&row);
-                results.add(row);
-            }
-        }
-    }
-    if wanted("register-digest-durable") && arguments.wants("signet") {
-        for _ in 0..arguments.repeats {
-            let row = measure_digest(arguments)?;
-            print_row(&row);
-            results.add(row);
-        }
-    }
-    Ok(())
+/// A load of registrations under way in a process of its own.
+pub(crate) struct Running {
+    process: Process,
+    log: PathBuf,
 }
 
-fn print_row(row: &Measurement) {
-    eprintln!(
-        "{} {}: {:.1} us of CPU each, {:.0} a second, {} ok, {} failed, {} retransmissions",
-        row.case,
-        row.server,
-        row.cpu_us_per_call,
-        row.calls as f64 / row.elapsed_s,
-        row.calls,
-        row.failed,
-        row.retransmissions
-    );
-}
-
-fn measure_memory(
-    arguments: &ServeArguments,
-    case: &str,
-    server: &str,
-    (rate, tick_us): (u64, u64),
-) -> Result<Measurement, String> {
-    let out = arguments.out.as_path();
-    let log = out.join(format!("{server}-register.log"));
-    let process = if server == "kamailio" {
-        start_kamailio(&kamailio_config("kamailio-register.cfg", out, &[])?, &log)?
-    } else {
-        let data = out.join("signet-data");
-        let _ = std::fs::remove_dir_all(&data);
-        let config = out.join("register.toml");
-        let text = format!(
-            "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\n\n[[listen]]\non = \"udp:127.0.0.1:{SERVER_PORT}\"\n\n[authentication]\nrequired = false\n\n[registrar]\ndurable = false\n",
-            data.display().to_string()
-        );
-        std::fs::write(&config, text).map_err(|e| e.to_string())?;
-        let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
-        Process::start(
-            SERVER_CORE,
-            &arguments.signet.display().to_string(),
-            &words,
-            &log,
-        )?
-    };
-    std::thread::sleep(Duration::from_millis(800));
-    // Long enough for as many transactions to end in a second as begin.
-    let warm_s = if server == "signet" { 36 } else { 4 };
-    let seconds = warm_s + arguments.seconds + 2;
-    let load = format!("--rate {rate} --tick-us {tick_us} --seconds {seconds}");
-    let mut load = start_load(LOAD_CORE, &load, out)?;
-    std::thread::sleep(Duration::from_secs(warm_s));
-    let (begun, before_ns) = (Instant::now(), process.cpu_ns());
-    std::thread::sleep(Duration::from_secs(arguments.seconds));
-    let spent_ns = process.cpu_ns() - before_ns;
-    let elapsed_s = begun.elapsed().as_secs_f64();
-    let whole = end_load(&mut load, out)?;
-    // The rate is the schedule's: it was held if nothing failed and all came.
-    let ok = (whole.ok as f64 / whole.elapsed_s * elapsed_s) as u64;
-    let counted = Registered {
-        ok,
-        elapsed_s,
-        ..whole
-    };
-    Ok(row(case, server, rate, spent_ns, &counted))
-}
-
-fn measure_digest(arguments: &ServeArguments) -> Result<Measurement, String> {
-    const USERS: u64 = 10_000;
-    let out = arguments.out.as_path();
-    let data = out.join("signet-data");
-    let _ = std::fs::remove_dir_all(&data);
-    let users = out.join("users.csv");
-    let mut text = String::from("user,domain,password\n");
-    for index in 0..USERS {
-        text.push_str(&format!("user{index},bench.test,secret\n"));
+impl Running {
+    /// Starts registrations at a rate, looked at every so many microseconds, until the end is
+    /// asked for, at most for `seconds_max`.
+    pub(crate) fn start(
+        (rate, tick_us): (u64, u64),
+        seconds_max: u64,
+        out: &Path,
+    ) -> Result<Self, String> {
+        let words = format!("--rate {rate} --tick-us {tick_us} --seconds {seconds_max}");
+        Self::start_with(LOAD_CORE, &words, out)
     }
-    std::fs::write(&users, text).map_err(|e| e.to_string())?;
-    let signet = arguments.signet.display().to_string();
-    let imported = std::process::Command::new(&signet)
-        .args(["user", "import"])
-        .arg(&users)
-        .arg("--data")
-        .arg(&data)
-        .output()
-        .map_err(|e| e.to_string())?;
-    if !imported.status.success() {
-        return Err(format!(
-            "signet user import: {}",
-            String::from_utf8_lossy(&imported.stderr)
+
+    fn start_with(core: &str, words: &str, out: &Path) -> Result<Self, String> {
+        let this = std::env::current_exe().map_err(|e| e.to_string())?;
+        let to = format!("127.0.0.1:{SERVER_PORT}");
+        let mut all = vec!["register".to_owned(), "--to".to_owned(), to];
+        all.extend(words.split_whitespace().map(str::to_owned));
+        let log = out.join("register-load.log");
+        let process = Process::start(core, &this.display().to_string(), &all, &log)?;
+        Ok(Self { process, log })
+    }
+
+    /// What it told so far: a line a second, and the last at its end.
+    fn told(&self) -> Vec<Registered> {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Waits until it has told so often.
+    fn wait_line(&mut self, line: usize) -> Result<Registered, String> {
+        let have = self.told().len();
+        let seconds = line.saturating_sub(have) as u64;
+        let until = Instant::now() + Duration::from_secs(seconds + 10);
+        // Nobody looks before it can be time.
+        std::thread::sleep(Duration::from_millis(
+            (seconds * 1_000).saturating_sub(1_000),
         ));
+        while Instant::now() < until {
+            if let Some(told) = self.told().get(line.saturating_sub(1)) {
+                return Ok(*told);
+            }
+            self.process.must_run("the load of registrations")?;
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Err("the load of registrations tells nothing".to_owned())
     }
-    let words = vec![
-        "serve".to_owned(),
-        "--data".to_owned(),
-        data.display().to_string(),
-        "--listen".to_owned(),
-        format!("udp:127.0.0.1:{SERVER_PORT}"),
-        "--domain".to_owned(),
-        "bench.test".to_owned(),
-        "--workers".to_owned(),
-        "1".to_owned(),
-    ];
-    let process = Process::start("0,1", &signet, &words, &out.join("signet-digest.log"))?;
-    std::thread::sleep(Duration::from_millis(800));
-    let before_ns = process.cpu_ns();
-    let load = format!(
-        "--rate 0 --window 1024 --users {USERS} --seconds 8 --domain bench.test --password secret"
-    );
-    let counted = run_load("0,1", &load, out)?;
-    Ok(row(
-        "register-digest-durable",
-        "signet",
-        0,
-        process.cpu_ns() - before_ns,
-        &counted,
-    ))
+
+    /// Its last word, when it has ended by itself.
+    fn last_word(mut self, limit: Duration) -> Result<Registered, String> {
+        self.process
+            .wait(limit)
+            .ok_or("the load of registrations did not end")?;
+        self.told()
+            .last()
+            .copied()
+            .ok_or_else(|| format!("no counts in {}", self.log.display()))
+    }
 }
 
-fn row(case: &str, server: &str, rate: u64, spent_ns: u64, counted: &Registered) -> Measurement {
-    Measurement {
-        case: case.to_owned(),
-        server: server.to_owned(),
+impl Load for Running {
+    fn warm_up(&mut self, seconds: u64) -> Result<(), String> {
+        let line = usize::try_from(seconds).unwrap_or(usize::MAX);
+        self.wait_line(line.max(1)).map(|_| ())
+    }
+
+    fn mark(&mut self, ahead_s: u64) -> Result<f64, String> {
+        let line = self.told().len() + usize::try_from(ahead_s).unwrap_or(usize::MAX);
+        Ok(self.wait_line(line)?.ok as f64)
+    }
+
+    /// Its counts of the last second are enough: nothing waits for its end.
+    fn end(self: Box<Self>) -> Result<Totals, String> {
+        let last = self.told().last().copied().ok_or("the load told nothing")?;
+        Ok(last.totals())
+    }
+}
+
+impl Registered {
+    fn totals(&self) -> Totals {
+        Totals {
+            completed: self.ok,
+            failed: self.failed,
+            retransmissions: self.retransmissions,
+            scale: 1.0,
+            is_doubted: false,
+        }
+    }
+}
+
+/// Registrations with digest, durable, as many as two cores can do: one repeat.
+pub(crate) fn measure_digest(
+    bench: &Bench<'_>,
+    case: &Case,
+    contender: &Contender,
+) -> Result<Measurement, String> {
+    const USERS: u64 = 10_000;
+    let out = bench.out;
+    let signet = contender.signet().ok_or("only Signet has this case")?;
+    let data = fresh_data(out);
+    import_users(signet, &data, USERS, out)?;
+    let words = [
+        "serve",
+        "--data",
+        &data.display().to_string(),
+        "--listen",
+        &format!("udp:127.0.0.1:{SERVER_PORT}"),
+        "--domain",
+        "bench.test",
+        "--workers",
+        "1",
+    ]
+    .map(str::to_owned);
+    let program = signet.display().to_string();
+    let mut process = Process::start(BOTH_CORES, &program, &words, &contender.log(out))?;
+    process = crate::calls::listening(process);
+    let seconds = if bench.sizes.is_quick { 1 } else { DIGEST_S };
+    let before = calibrate::measure()?;
+    let stretch = process.stretch();
+    let load = format!(
+        "--rate 0 --window 1024 --users {USERS} --seconds {seconds} --domain bench.test --password secret"
+    );
+    let counted = Running::start_with(BOTH_CORES, &load, out)?
+        .last_word(Duration::from_secs(seconds + 60))?;
+    let (spent_ns, _) = stretch.end();
+    let after = calibrate::measure()?;
+    let totals = counted.totals();
+    Ok(Measurement {
+        case: case.name.to_owned(),
+        server: contender.name.clone(),
         cpu_us_per_call: spent_ns as f64 / 1_000.0 / counted.ok.max(1) as f64,
         calls: counted.ok,
         failed: counted.failed,
+        failed_share: totals.failed_share(),
         retransmissions: counted.retransmissions,
-        rate,
+        rate: (counted.ok as f64 / counted.elapsed_s.max(0.1)) as u64,
+        // As many as there can be.
+        held_share: 1.0,
         elapsed_s: counted.elapsed_s,
+        is_doubted: false,
+        before,
+        after,
+    })
+}
+
+fn import_users(signet: &Path, data: &Path, count: u64, out: &Path) -> Result<(), String> {
+    let users = out.join("users.csv");
+    let mut text = String::from("user,domain,password\n");
+    for index in 0..count {
+        text.push_str(&format!("user{index},bench.test,secret\n"));
     }
-}
-
-/// Runs the load as a process of its own, on its own core.
-fn run_load(core: &str, arguments: &str, out: &Path) -> Result<Registered, String> {
-    end_load(&mut start_load(core, arguments, out)?, out)
-}
-
-fn start_load(core: &str, arguments: &str, out: &Path) -> Result<Process, String> {
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
-    let to = format!("127.0.0.1:{SERVER_PORT}");
-    let mut words = vec!["register".to_owned(), "--to".to_owned(), to];
-    words.extend(arguments.split_whitespace().map(str::to_owned));
-    let log = out.join("register-load.log");
-    Process::start(core, &this.display().to_string(), &words, &log)
-}
-
-fn end_load(process: &mut Process, out: &Path) -> Result<Registered, String> {
-    process
-        .wait(Duration::from_secs(90))
-        .ok_or("the load of registrations did not end")?;
-    let text = std::fs::read_to_string(out.join("register-load.log")).map_err(|e| e.to_string())?;
-    let line = text
-        .lines()
-        .rfind(|l| l.starts_with('{'))
-        .ok_or_else(|| format!("the load said: {text}"))?;
-    serde_json::from_str(line).map_err(|e| e.to_string())
+    std::fs::write(&users, text).map_err(|e| e.to_string())?;
+    let imported = std::process::Command::new(signet)
+        .args(["user", "import"])
+        .arg(&users)
+        .arg("--data")
+        .arg(data)
+        .output()
+        .map_err(|e| e.to_string())?;
+    if imported.status.success() {
+        return Ok(());
+    }
+    let told = String::from_utf8_lossy(&imported.stderr);
+    Err(format!("signet user import: {told}"))
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::load::{Load, Totals};
 use crate::process::Process;
 
 /// How SIPp is to use its sockets.
@@ -30,17 +31,19 @@ impl SippTransport {
 
 /// What the caller counted.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counted {
+struct Counted {
     /// Calls that ran to their end.
-    pub(crate) successful: u64,
+    successful: u64,
     /// Calls that did not.
-    pub(crate) failed: u64,
+    failed: u64,
+    /// Calls that are under way.
+    open: u64,
     /// Retransmissions that the caller sent.
-    pub(crate) retransmissions: u64,
+    retransmissions: u64,
 }
 
 /// Starts the called side on its port.
-pub(crate) fn answer(
+fn answer(
     transport: SippTransport,
     port: u16,
     core: &str,
@@ -59,77 +62,107 @@ pub(crate) fn answer(
     Ok(process)
 }
 
+/// How long calls may go on after the last one began: the scenario's are over in milliseconds.
+const PATIENCE: Duration = Duration::from_secs(4);
+
 /// A running caller, which writes its counts once a second.
 pub(crate) struct Caller {
     process: Process,
+    /// Ends after the caller.
+    _called: Process,
     stat: PathBuf,
     begun: Instant,
-    limit: Duration,
 }
 
 impl Caller {
-    /// Starts `calls` calls at `rate` a second against `port`.
+    /// Starts the called side, and calls at `rate` a second against `port` until the end is asked
+    /// for, at most for `seconds_max`.
     pub(crate) fn start(
         transport: SippTransport,
-        port: u16,
-        (rate, calls): (u64, u64),
+        (port, called_port): (u16, u16),
+        (rate, seconds_max): (u64, u64),
         core: &str,
         folder: &Path,
     ) -> Result<Self, String> {
+        let called = answer(transport, called_port, core, folder)?;
         let stat = folder.join("sipp-uac.csv");
         // Each caller has an address of its own, and so ports that nobody used.
         static CALLERS: AtomicU8 = AtomicU8::new(0);
         let last = 10 + CALLERS.fetch_add(1, Ordering::Relaxed) % 240;
         let _ = fs::remove_file(&stat);
+        let calls = rate * seconds_max;
         let mut arguments = words(&format!(
-            "-sn uac -i 127.0.0.{last} -p 5080 -t {} -r {rate} -m {calls} -l 15000 -nostdin -trace_stat -fd 1 -max_socket 17000 -timeout 120 -stf",
+            "-sn uac -i 127.0.0.{last} -p 5080 -t {} -r {rate} -m {calls} -l 15000 -nostdin -trace_stat -fd 1 -max_socket 17000 -stf",
             transport.flag()
         ));
         arguments.push(stat.display().to_string());
         arguments.push(format!("127.0.0.1:{port}"));
         let process = Process::start(core, "sipp", &arguments, &folder.join("sipp-uac.log"))?;
-        let limit = Duration::from_secs(60 + calls / rate.max(1));
         Ok(Self {
             process,
+            _called: called,
             stat,
             begun: Instant::now(),
-            limit,
         })
     }
 
-    /// Returns as soon as the counts of that many seconds are written, so that
-    /// a reading of the server's CPU time then goes with them.
-    pub(crate) fn wait_row(&mut self, seconds: u64) -> Result<(), String> {
-        let until = Instant::now() + self.limit;
+    /// How many times the counts were written. The first row comes at once.
+    fn rows(&self) -> u64 {
+        let lines = fs::read_to_string(&self.stat).map_or(0, |text| text.lines().count());
+        (lines as u64).saturating_sub(2)
+    }
+
+    /// Returns as soon as the counts were written that often, so that a reading of
+    /// the server's CPU time then goes with them.
+    fn wait_row(&mut self, row: u64) -> Result<(), String> {
+        let expected = self.begun + Duration::from_secs(row);
+        // A caller that cannot hold its rate writes its rows late.
+        let until = expected.max(Instant::now()) + Duration::from_secs(10);
         // Nobody looks before it can be time: a busy watcher would cost the server its cache.
-        let expected = self.begun + Duration::from_secs(seconds);
         let early = Duration::from_millis(100);
         std::thread::sleep(expected.saturating_duration_since(Instant::now() + early));
-        let wanted = usize::try_from(seconds).unwrap_or(usize::MAX) + 1;
         while Instant::now() < until && self.process.is_running() {
-            let rows = fs::read_to_string(&self.stat).map_or(0, |text| text.lines().count());
-            if rows > wanted {
+            if self.rows() >= row {
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         Err(format!(
-            "the caller ended before {seconds} s were over, or hangs"
+            "the caller ended before {row} s were over, or hangs; see sipp-uac.log"
         ))
     }
+}
 
-    /// The counts so far.
-    pub(crate) fn counted(&self) -> Result<Counted, String> {
-        read_counts(&self.stat)
+impl Load for Caller {
+    fn warm_up(&mut self, seconds: u64) -> Result<(), String> {
+        self.wait_row(seconds)
     }
 
-    /// Waits for the end.
-    pub(crate) fn end(mut self) -> Result<Counted, String> {
-        let limit = self.limit;
-        self.process
-            .wait(limit)
-            .ok_or_else(|| format!("the caller did not end within {limit:?}"))?;
-        read_counts(&self.stat)
+    fn mark(&mut self, ahead_s: u64) -> Result<f64, String> {
+        let row = self.rows() + ahead_s;
+        self.wait_row(row)?;
+        Ok(read_counts(&self.stat)?.successful as f64)
+    }
+
+    /// Asks for the end: no call begins any more, and those that are under way have a few
+    /// seconds. Over a stream nothing is sent again, so a call that lost a message has no end of
+    /// its own: it is counted as failed and does not hold up the measurement.
+    fn end(mut self: Box<Self>) -> Result<Totals, String> {
+        // The counts of the last second are not yet written.
+        self.process.signal("USR1");
+        if self.process.wait(PATIENCE).is_none() {
+            self.process.signal("USR1");
+            let _ = self.process.wait(Duration::from_millis(500));
+        }
+        let counted = read_counts(&self.stat)?;
+        let failed = counted.failed + counted.open;
+        Ok(Totals {
+            completed: counted.successful,
+            failed,
+            retransmissions: counted.retransmissions,
+            scale: 1.0,
+            is_doubted: false,
+        })
     }
 }
 
@@ -149,6 +182,7 @@ fn read_counts(path: &Path) -> Result<Counted, String> {
     Ok(Counted {
         successful: column("SuccessfulCall(C)")?,
         failed: column("FailedCall(C)")?,
+        open: column("CurrentCall").unwrap_or(0),
         retransmissions: column("Retransmissions(C)").unwrap_or(0),
     })
 }

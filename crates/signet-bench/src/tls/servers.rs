@@ -9,7 +9,7 @@ use clap::ValueEnum;
 
 use super::load::DOMAIN;
 use super::{Bench, Kind, ports};
-use crate::calls::SERVER_CORE;
+use crate::contender::{KAMAILIO_SHARED_MB, SERVER_CORE};
 use crate::process::Process;
 
 /// A server that can stand between caller and called side.
@@ -137,9 +137,19 @@ impl Bench<'_> {
         let config = self.folder.join("kamailio-tls.cfg");
         std::fs::write(&config, text).map_err(|e| e.to_string())?;
         let config = config.display().to_string();
-        // Room for 15,000 connections; what is not used is not taken.
         let words = [
-            "-f", &config, "-DD", "-E", "-m", "4096", "-M", "16", "-x", "tlsf", "-X", "tlsf",
+            "-f",
+            &config,
+            "-DD",
+            "-E",
+            "-m",
+            KAMAILIO_SHARED_MB,
+            "-M",
+            "16",
+            "-x",
+            "tlsf",
+            "-X",
+            "tlsf",
         ];
         Process::start(SERVER_CORE, "kamailio", &words.map(str::to_owned), log)
     }
