@@ -4,7 +4,7 @@ use sip_dialog::{CallKey, Cause, Event, RequestKey};
 use sip_msg::{Limits, Message, Method, StartLine};
 use std::collections::HashMap;
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Timer J over unreliable transports.
 const TIMER_J_MS: u64 = 32_000;
@@ -53,6 +53,7 @@ pub(crate) struct Audit {
     /// Calls that have not ended, and whether the host made them.
     open: HashMap<(usize, CallKey), bool>,
     requests: HashMap<(usize, RequestKey), ()>,
+    distrusted: Vec<IpAddr>,
     history: Option<String>,
 }
 
@@ -65,8 +66,24 @@ impl Audit {
             finals: HashMap::new(),
             open: HashMap::new(),
             requests: HashMap::new(),
+            distrusted: Vec::new(),
             history: keeps_history.then(String::new),
         }
+    }
+
+    /// A message leaves somebody of whom nothing is expected.
+    pub(crate) fn overheard(&mut self, now_ms: u64, from: SocketAddr, bytes: &[u8]) {
+        self.report.messages += 1;
+        self.mix(now_ms, bytes);
+        if let Some(history) = &mut self.history {
+            let text = String::from_utf8_lossy(bytes);
+            let _ = writeln!(history, "--- {now_ms} {from} says\n{text}");
+        }
+    }
+
+    /// From now on the answers that this address is given are not looked at.
+    pub(crate) fn distrust(&mut self, addr: SocketAddr) {
+        self.distrusted.push(addr.ip());
     }
 
     /// A message leaves.
@@ -79,6 +96,10 @@ impl Audit {
                 "--- {now_ms} {from} -> {to}\n{}",
                 String::from_utf8_lossy(bytes)
             );
+        }
+        // Who sends what is broken, or uses a branch twice, is answered in kind.
+        if self.distrusted.contains(&to.ip()) && bytes.starts_with(b"SIP/") {
+            return;
         }
         let well_formed = self
             .scratch

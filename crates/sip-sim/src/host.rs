@@ -3,9 +3,10 @@
 use crate::Dice;
 use crate::server::DOMAIN;
 use sip_dialog::{
-    AgentConfig, AgentKey, CallKey, Config, Credentials, Event, RequestKey, UserAgents,
+    AgentConfig, AgentKey, CallKey, Cause, Config, Credentials, Event, RequestKey, UserAgents,
 };
 use sip_msg::{ConnId, ListenerId, Outbox, Target, Transport};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 
 /// Something that a person decided to do.
@@ -33,6 +34,7 @@ pub(crate) enum Made {
 pub(crate) struct Phone {
     pub(crate) key: AgentKey,
     pub(crate) user: usize,
+    contact: String,
 }
 
 pub(crate) struct Host {
@@ -46,6 +48,10 @@ pub(crate) struct Host {
     pub(crate) is_busy: bool,
     /// Whether every call that rings is answered, and none is given up.
     is_dutiful: bool,
+    /// Whom people call besides each other.
+    pub(crate) strangers: Vec<String>,
+    /// Calls to people like themselves, which must succeed where others mean harm.
+    friendly: HashSet<CallKey>,
 }
 
 /// Acts that are due later.
@@ -74,6 +80,27 @@ impl Host {
             dice,
             is_busy: true,
             is_dutiful,
+            strangers: Vec::new(),
+            friendly: HashSet::new(),
+        }
+    }
+
+    /// The users who have a phone here, and its contact.
+    pub(crate) fn contacts(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+        self.phones
+            .iter()
+            .map(|phone| (phone.user, phone.contact.clone()))
+    }
+
+    /// The cause, where a call that had to succeed has failed.
+    pub(crate) fn is_let_down(&mut self, event: &Event) -> Option<Cause> {
+        match *event {
+            Event::Failed { call, cause } => self.friendly.remove(&call).then_some(cause),
+            Event::Ended { call, .. } => {
+                self.friendly.remove(&call);
+                None
+            }
+            _ => None,
         }
     }
 
@@ -102,7 +129,8 @@ impl Host {
             proxy: self.proxy(conn),
         };
         if let Some(key) = self.agents.add_agent(&config) {
-            self.phones.push(Phone { key, user });
+            let contact = config.contact;
+            self.phones.push(Phone { key, user, contact });
         }
     }
 
@@ -134,6 +162,9 @@ impl Host {
                 if let Some((key, to)) = self.someone_else(phone, users) {
                     let made = self.agents.invite(now_ms, key, &to, None, out);
                     if let Some(call) = made {
+                        if !self.strangers.is_empty() && !self.strangers.contains(&to) {
+                            self.friendly.insert(call);
+                        }
                         if !self.is_dutiful && self.dice.thousandths(200) {
                             later.push((now_ms + self.dice.between(0, 6_000), Act::HangUp(call)));
                         }
@@ -247,6 +278,10 @@ impl Host {
         let phone = self.phones.get(phone)?;
         if !self.is_dutiful && self.dice.below(50) == 0 {
             return Some((phone.key, format!("sip:nobody@{DOMAIN}")));
+        }
+        if !self.strangers.is_empty() && self.dice.below(2) == 0 {
+            let at = self.dice.below(self.strangers.len() as u64) as usize;
+            return Some((phone.key, self.strangers.get(at)?.clone()));
         }
         let other = self.dice.below(users.len() as u64 - 1) as usize;
         let other = if other >= phone.user {

@@ -26,6 +26,32 @@ pub struct Store {
     pub stall: u64,
 }
 
+/// What stands against the server, where somebody does.
+#[derive(Clone, Copy, Debug)]
+pub struct Hostility {
+    /// The neighbour's standing.
+    pub neighbour: Standing,
+    /// Whether strangers may call the users.
+    pub is_open_to_strangers: bool,
+    /// Whether the list of trusted peers covers the server's own address.
+    pub trusts_own_network: bool,
+    /// Whether the hostile ones come over streams.
+    pub uses_streams: bool,
+    /// Messages that each of them makes up.
+    pub messages: u64,
+}
+
+/// How a neighbour stands in the list of trusted peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Not in it.
+    Unlisted,
+    /// It may call the users, in the name of its own domain.
+    Listed,
+    /// It may call others through the server as well.
+    Relays,
+}
+
 /// One run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -47,6 +73,8 @@ pub struct Plan {
     pub weather: Weather,
     /// The store.
     pub store: Store,
+    /// Who is hostile.
+    pub hostility: Option<Hostility>,
 }
 
 impl Plan {
@@ -82,6 +110,7 @@ impl Plan {
                 failure: if is_calm { 0 } else { dice.between(0, 30) },
                 stall: if is_calm { 0 } else { dice.between(0, 5) },
             },
+            hostility: None,
         }
     }
 
@@ -101,6 +130,25 @@ impl Plan {
             failure: 0,
             stall: 0,
         };
+        plan
+    }
+
+    /// A small run in fair weather, with a hostile neighbour and a hostile user in it.
+    pub fn hostile(seed: u64) -> Self {
+        let mut dice = crate::Dice::new(seed, 5);
+        let mut plan = Self::calm(seed, dice.between(12, 20));
+        plan.users = dice.between(2, 4) as usize;
+        plan.hosts = 2;
+        plan.call_interval_ms = dice.between(100, 600);
+        plan.weather.delay_max_ms = dice.between(1, 5);
+        plan.hostility = Some(Hostility {
+            neighbour: [Standing::Unlisted, Standing::Listed, Standing::Relays]
+                [dice.below(3) as usize],
+            is_open_to_strangers: dice.below(3) == 0,
+            trusts_own_network: dice.below(3) == 0,
+            uses_streams: dice.below(4) == 0,
+            messages: dice.between(40, 90),
+        });
         plan
     }
 }

@@ -1,9 +1,12 @@
 //! The server: its shards, and a store that takes its time.
 
 use crate::Dice;
-use crate::plan::{Plan, Store};
+use crate::plan::{Hostility, Plan, Standing, Store};
+use crate::warden::{EVIL, MALLORY};
 use sip_auth::{AuthConfig, Authenticator, Ha1, Ha1Set};
-use sip_engine::settings::Listener;
+use sip_engine::effect::Hop;
+use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
+use sip_engine::settings::{Inbound, Listener, TrustedPeer};
 use sip_engine::shard::{Seed, shard_of};
 use sip_engine::{
     Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
@@ -16,6 +19,10 @@ use std::sync::Arc;
 
 /// The domain of all users.
 pub(crate) const DOMAIN: &str = "sim.test";
+
+/// The gateway behind the numbers, and the neighbour behind a domain.
+pub(crate) const GATEWAY: ([u8; 4], u16) = ([10, 0, 2, 1], 5060);
+pub(crate) const NEIGHBOUR: ([u8; 4], u16) = ([10, 0, 3, 1], 5060);
 
 /// When the virtual clocks begin, in milliseconds since 1970.
 const UNIX_START_MS: u64 = 1_800_000_000_000;
@@ -36,6 +43,7 @@ pub(crate) enum Answer {
     Resolved {
         shard: usize,
         park: ParkId,
+        hops: Vec<Hop>,
     },
 }
 
@@ -49,6 +57,7 @@ pub(crate) struct Server {
     pub(crate) shards: Vec<Shard>,
     hash_key: [u8; 16],
     users: HashMap<Vec<u8>, Ha1Set>,
+    contacts_max: usize,
     store: Store,
     dice: Dice,
     /// When the store's last answer to a save is due: saves are a queue.
@@ -76,11 +85,15 @@ impl Server {
             advertised_port: addr.port(),
             certificates_authenticate: false,
         };
-        let settings = Arc::new(Settings {
+        let mut settings = Settings {
             domains: vec![DOMAIN.into()],
             listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
             ..Settings::default()
-        });
+        };
+        if let Some(hostility) = &plan.hostility {
+            add_neighbours(&mut settings, hostility, addr);
+        }
+        let settings = Arc::new(settings);
         let location = Arc::new(Location::new(10_000, dice.bytes()));
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
@@ -97,14 +110,17 @@ impl Server {
                 )
             })
             .collect();
-        let sets = users.iter().map(|user| {
-            let set = Ha1Set::compute(user.as_bytes(), DOMAIN.as_bytes(), b"secret");
+        let honest = users.iter().map(|user| (user.as_str(), "secret"));
+        let hostile = plan.hostility.map(|_| (MALLORY, "mallory's own"));
+        let sets = honest.chain(hostile).map(|(user, password)| {
+            let set = Ha1Set::compute(user.as_bytes(), DOMAIN.as_bytes(), password.as_bytes());
             (user.as_bytes().to_vec(), set)
         });
         Self {
             shards,
             hash_key: dice.bytes(),
             users: sets.collect(),
+            contacts_max: settings.registrar.contacts_max,
             store: plan.store,
             dice,
             saved_ms: 0,
@@ -122,8 +138,23 @@ impl Server {
         self.shards.iter().filter_map(Shard::next_deadline_ms).min()
     }
 
+    /// Contacts that an address-of-record may have.
+    pub(crate) fn contacts_max(&self) -> usize {
+        self.contacts_max
+    }
+
+    /// All bindings, and the time at which they are.
+    pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Vec<(Arc<[u8]>, Vec<Arc<Binding>>)>) {
+        let unix_ms = now(now_ms).unix_ms;
+        let mut all = Vec::new();
+        self.location.for_each(unix_ms, |aor, bindings| {
+            all.push((Arc::clone(aor), bindings.to_vec()));
+        });
+        (unix_ms, all)
+    }
+
     /// Gives a message to the shard that it belongs to; `None` where it does
-    /// not parse.
+    /// not parse, and the first shard was told so.
     pub(crate) fn take_message(
         &mut self,
         now_ms: u64,
@@ -133,7 +164,10 @@ impl Server {
     ) -> Option<usize> {
         let first = self.shards.first_mut()?;
         let mut message = first.spare_message();
-        message.fill(bytes, &Limits::default()).ok()?;
+        if let Err(error) = message.fill(bytes, &Limits::default()) {
+            first.handle_malformed(now(now_ms), flow, message, &error, out);
+            return None;
+        }
         let index = shard_of(&message, self.shards.len(), &self.hash_key);
         self.shards
             .get_mut(index)?
@@ -154,7 +188,7 @@ impl Server {
                     found.handle_credential(now, park, answer, out)
                 }
                 Answer::Saved { park, answer, .. } => found.handle_saved(now, park, answer, out),
-                Answer::Resolved { park, .. } => found.handle_resolved(now, park, Vec::new(), out),
+                Answer::Resolved { park, hops, .. } => found.handle_resolved(now, park, hops, out),
             }
         }
         shard
@@ -227,8 +261,9 @@ impl Server {
                         },
                     )
                 }
-                Effect::Resolve { park, .. } => {
-                    Consequence::Answer(due_ms, Answer::Resolved { shard, park })
+                Effect::Resolve { park, query } => {
+                    let hops = resolve(&query.host);
+                    Consequence::Answer(due_ms, Answer::Resolved { shard, park, hops })
                 }
                 Effect::Close(conn) => Consequence::Close(conn),
                 // Every flow here is a connection of its own.
@@ -247,4 +282,57 @@ impl Server {
         }
         self.dice.between(0, self.store.delay_max_ms)
     }
+}
+
+/// The gateway, by its table, and the neighbour as the plan has it.
+fn add_neighbours(settings: &mut Settings, hostility: &Hostility, own: SocketAddr) {
+    let (gateway, neighbour) = (SocketAddr::from(GATEWAY), SocketAddr::from(NEIGHBOUR));
+    settings.trusted.push(TrustedPeer::at(gateway.ip(), 32));
+    if hostility.neighbour != Standing::Unlisted {
+        settings.trusted.push(TrustedPeer {
+            speaks_for: Some(vec![EVIL.into()]),
+            may_relay: hostility.neighbour == Standing::Relays,
+            ..TrustedPeer::at(neighbour.ip(), 32)
+        });
+    }
+    if hostility.trusts_own_network {
+        settings.trusted.push(TrustedPeer::at(own.ip(), 24));
+    }
+    if hostility.is_open_to_strangers {
+        settings.inbound = Inbound::Anyone;
+    }
+    let next_hop = NextHop {
+        host: gateway.ip().to_string().into(),
+        port: Some(gateway.port()),
+        transport: Some(Transport::Udp),
+        connections: Connections::default(),
+    };
+    settings.routes.groups.push(GatewayGroup {
+        name: "numbers".into(),
+        gateways: vec![Gateway {
+            next_hop,
+            priority: 1,
+            weight: 1,
+        }],
+        ..GatewayGroup::default()
+    });
+    settings.routes.prefixes.insert("+".into(), 0);
+}
+
+/// The names that there are. Those of the neighbour lead where he wants.
+fn resolve(host: &str) -> Vec<Hop> {
+    let hop = |addr: ([u8; 4], u16)| Hop {
+        transport: Transport::Udp,
+        addr: addr.into(),
+        tls_name: None,
+    };
+    let Some(name) = host.strip_suffix(EVIL) else {
+        return Vec::new();
+    };
+    vec![hop(match name {
+        "self." => ([10, 0, 0, 1], 5060),
+        "loop." => ([127, 0, 0, 1], 5060),
+        "gw." => GATEWAY,
+        _ => NEIGHBOUR,
+    })]
 }

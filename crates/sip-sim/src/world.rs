@@ -1,5 +1,7 @@
 //! Server, network and hosts on one clock, in one thread.
 
+mod others;
+
 use crate::Dice;
 use crate::audit::{Audit, Report};
 use crate::host::{Act, Host, Later, Made};
@@ -10,6 +12,8 @@ use sip_engine::Outputs;
 use sip_msg::{ConnId, Limits, Outbox, Target};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+
+use others::{Others, Turn};
 
 /// How long everybody may take to register before the calls begin.
 const WARM_UP_MS: u64 = 20_000;
@@ -25,6 +29,7 @@ enum Due {
     Store(Answer),
     Person(usize, Act),
     NextCall(u64),
+    Other(Turn),
 }
 
 struct World {
@@ -36,6 +41,7 @@ struct World {
     hosts: Vec<Host>,
     users: Vec<String>,
     network: Network,
+    others: Option<Others>,
     audit: Audit,
     dice: Dice,
     outputs: Outputs,
@@ -69,7 +75,13 @@ impl World {
         let addrs: Vec<SocketAddr> = (0..plan.hosts)
             .map(|n| SocketAddr::from(([10, 0, 1, n as u8 + 1], 5060)))
             .collect();
-        let mut network = Network::new(plan.seed, plan.weather, server_addr, addrs.clone());
+        let others = Others::new(plan, others::places(server_addr, &addrs), &users);
+        let all_addrs = addrs
+            .iter()
+            .copied()
+            .chain(others.iter().flat_map(Others::addrs))
+            .collect();
+        let mut network = Network::new(plan.seed, plan.weather, server_addr, all_addrs);
         let is_dutiful =
             plan.weather.loss == 0 && plan.weather.breakage == 0 && plan.store.failure == 0;
         let mut hosts: Vec<Host> = addrs
@@ -93,6 +105,11 @@ impl World {
                 }
             }
         }
+        if plan.hostility.is_some() {
+            for host in &mut hosts {
+                host.strangers = others::strangers();
+            }
+        }
         let server = Server::new(plan, server_addr, &users);
         let mut world = Self {
             plan: plan.clone(),
@@ -103,6 +120,7 @@ impl World {
             hosts,
             users,
             network,
+            others,
             audit: Audit::new(keeps_history),
             dice,
             outputs: Outputs::default(),
@@ -115,7 +133,11 @@ impl World {
                 world.plan_for(at_ms, Due::Person(host, Act::Register(phone)));
             }
         }
+        for addr in world.others.iter().flat_map(Others::addrs) {
+            world.audit.distrust(addr);
+        }
         world.plan_for(WARM_UP_MS, Due::NextCall(0));
+        world.begin_others(WARM_UP_MS);
         world
     }
 
@@ -211,7 +233,11 @@ impl World {
                     } => Some(((*shard, *park), answer.is_ok())),
                     _ => None,
                 };
+                let is_save = matches!(answer, Answer::Saved { .. });
                 let shard = self.server.take_answer(now_ms, answer, &mut self.outputs);
+                if is_save {
+                    self.look_at_bindings();
+                }
                 if let Some((save, is_durable)) = saved
                     && let Some(fault) = self.server.check_saved(now_ms, save, is_durable)
                 {
@@ -221,6 +247,7 @@ impl World {
             }
             Due::Person(host, act) => self.act(host, act),
             Due::NextCall(number) => self.next_call(number),
+            Due::Other(turn) => self.take_turn(turn),
         }
     }
 
@@ -292,6 +319,7 @@ impl World {
                     .take_message(now_ms, &flow, &bytes, &mut self.outputs)
                 {
                     Some(shard) => self.after_server(shard),
+                    None if self.others.is_some() => self.after_server(0),
                     None => self
                         .audit
                         .fault("a message does not parse at the server".to_owned()),
@@ -302,6 +330,9 @@ impl World {
                 flow,
                 bytes,
             } => {
+                if let Some(who) = at.checked_sub(self.hosts.len()) {
+                    return self.other_hears(who, &bytes);
+                }
                 let Some(host) = self.hosts.get_mut(at) else {
                     return;
                 };
@@ -349,6 +380,9 @@ impl World {
                 to: End::Host(at),
                 conn,
             } => {
+                if let Some(who) = at.checked_sub(self.hosts.len()) {
+                    return self.other_closed(who, conn);
+                }
                 if let Some(host) = self.hosts.get_mut(at) {
                     host.agents.handle_closed(now_ms, conn, &mut self.outbox);
                 }
@@ -389,6 +423,10 @@ impl World {
         };
         while let Some(event) = host.agents.poll_event() {
             self.audit.event(self.now_ms, at, &event);
+            if let Some(cause) = host.is_let_down(&event) {
+                self.audit
+                    .fault(format!("a call between friends failed: {cause:?}"));
+            }
             host.hear(self.now_ms, &event, &mut self.later);
         }
         let mut later = std::mem::take(&mut self.later);
@@ -398,11 +436,22 @@ impl World {
         self.later = later;
     }
 
+    fn server_addr(&self) -> SocketAddr {
+        self.network.addr(End::Server(0))
+    }
+
     fn send(&mut self, from: End, outbox: &Outbox) {
         let addr = self.network.addr(from);
         for send in &outbox.sends {
             let bytes = outbox.bytes.get(send.start..send.end).unwrap_or_default();
             self.audit.sent(self.now_ms, addr, send.to.remote, bytes);
+            if let Some(others) = &mut self.others {
+                match from {
+                    End::Server(_) => others.warden.server_sent(send.to.remote, bytes),
+                    End::Host(_) => others.warden.emitted(addr, bytes),
+                }
+                self.take_objections();
+            }
             let mut sent = self
                 .network
                 .send(self.now_ms, from, &send.to, send.cookie, bytes);
@@ -426,6 +475,7 @@ impl World {
 
     /// Holds the end of the run to what must be true of it.
     fn finish(mut self) -> Result<Report, Box<Failure>> {
+        self.look_at_bindings();
         self.audit.finish();
         let in_flight = self.server.in_flight();
         if in_flight != 0 {

@@ -1,0 +1,376 @@
+//! Keeps its own books on who said what, and holds what the server sends to them.
+//!
+//! It knows nothing of tokens, permits or transactions: only which party
+//! emitted which request, and what each party may reach by right.
+
+use crate::plan::{Hostility, Standing};
+use crate::server::DOMAIN;
+use crate::text::{Name, Text};
+use sip_engine::Binding;
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Max-Breadth as the server gives it: no request may have more branches at a time.
+const BRANCHES_MAX: usize = 60;
+/// The name of the hostile user, and the domain of the hostile neighbour.
+pub(crate) const MALLORY: &str = "mallory";
+pub(crate) const EVIL: &str = "evil.test";
+
+/// Somebody who sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Party {
+    Honest,
+    Gateway,
+    Neighbour,
+    Mallory,
+}
+
+/// Where everybody is.
+pub(crate) struct Places {
+    pub(crate) server: SocketAddr,
+    pub(crate) gateway: SocketAddr,
+    pub(crate) neighbour: SocketAddr,
+    pub(crate) mallory: SocketAddr,
+    pub(crate) hosts: Vec<SocketAddr>,
+}
+
+/// A request as its sender meant it. The server may change none of this.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Said {
+    method: String,
+    call_id: String,
+    from: Name,
+    to: Name,
+    cseq: u32,
+}
+
+pub(crate) struct Warden {
+    places: Places,
+    hostility: Hostility,
+    /// Who said it.
+    said: HashMap<Said, HashSet<Party>>,
+    /// The calls that an address takes part in by its own messages.
+    spoke: HashSet<(IpAddr, String)>,
+    /// Calls that the gateway made, or that reached it by right.
+    gateway_calls: HashSet<String>,
+    /// Who called the neighbour, by Call-ID.
+    called_neighbour: HashMap<String, Name>,
+    /// Calls of the hostile: how many requests had this Call-ID, and their branches.
+    branches: HashMap<String, (usize, HashSet<String>)>,
+    /// The contacts of honest users' phones.
+    contacts: HashMap<String, HashSet<String>>,
+    /// Call-IDs of honest users' registrations.
+    registrations: HashSet<(String, String)>,
+    /// The bindings of honest users when they were last looked at, and when each ends.
+    bindings: HashMap<(String, String), u64>,
+    pub(crate) faults: Vec<String>,
+}
+
+impl Warden {
+    pub(crate) fn new(places: Places, hostility: Hostility) -> Self {
+        Self {
+            places,
+            hostility,
+            said: HashMap::new(),
+            spoke: HashSet::new(),
+            gateway_calls: HashSet::new(),
+            called_neighbour: HashMap::new(),
+            branches: HashMap::new(),
+            contacts: HashMap::new(),
+            registrations: HashSet::new(),
+            bindings: HashMap::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// An honest user has a phone with this contact.
+    pub(crate) fn add_contact(&mut self, user: &str, contact: &str) {
+        let contacts = self.contacts.entry(user.to_owned()).or_default();
+        contacts.insert(contact.to_owned());
+    }
+
+    /// Somebody, not the server, sends.
+    pub(crate) fn emitted(&mut self, addr: SocketAddr, bytes: &[u8]) {
+        let text = Text::read(bytes);
+        let call_id = text.call_id().to_owned();
+        self.spoke.insert((addr.ip(), call_id.clone()));
+        if !text.is_request() {
+            return;
+        }
+        let party = self.party(addr.ip()).unwrap_or(Party::Honest);
+        match party {
+            Party::Honest => {
+                if text.method() == "REGISTER" {
+                    self.registrations.insert((text.to().user, call_id.clone()));
+                }
+                if text.to().host == EVIL {
+                    self.called_neighbour
+                        .entry(call_id.clone())
+                        .or_insert_with(|| text.from());
+                }
+            }
+            Party::Gateway => {
+                self.gateway_calls.insert(call_id.clone());
+            }
+            Party::Neighbour | Party::Mallory => {
+                self.branches.entry(call_id).or_default().0 += 1;
+            }
+        }
+        self.said.entry(said(&text)).or_default().insert(party);
+    }
+
+    /// The server sends.
+    pub(crate) fn server_sent(&mut self, to: SocketAddr, bytes: &[u8]) {
+        let text = Text::read(bytes);
+        let objection = if text.is_request() {
+            self.object_to_request(to, &text)
+        } else {
+            self.object_to_response(to, &text)
+        };
+        if let Some(why) = objection {
+            self.faults.push(format!(
+                "{why}\nto {to}:\n{}",
+                String::from_utf8_lossy(bytes)
+            ));
+        }
+    }
+
+    fn object_to_response(&self, to: SocketAddr, text: &Text) -> Option<String> {
+        let spoke = (to.ip(), text.call_id().to_owned());
+        (!self.spoke.contains(&spoke))
+            .then(|| format!("{} had no part in this call and hears of it", to.ip()))
+    }
+
+    fn object_to_request(&mut self, to: SocketAddr, text: &Text) -> Option<String> {
+        if to == self.places.server || is_inside(to.ip()) {
+            return Some("a request leaves for where none is relayed".to_owned());
+        }
+        if let Some(why) = self.object_to_breadth(text) {
+            return Some(why);
+        }
+        let speakers = self.said.get(&said(text)).cloned().unwrap_or_default();
+        if let Some(why) = self.object_to_speaker(text, &speakers) {
+            return Some(why);
+        }
+        let receiver = self.party(to.ip());
+        if matches!(receiver, Some(Party::Honest | Party::Gateway)) {
+            if let Some(why) = self.object_to_identity(text, &speakers) {
+                return Some(why);
+            }
+        }
+        match receiver {
+            Some(Party::Gateway) => self.object_at_gateway(text, &speakers),
+            Some(Party::Honest) => self.object_at_phone(text, &speakers),
+            Some(Party::Mallory | Party::Neighbour) => None,
+            None => self.object_to_relay(&speakers),
+        }
+    }
+
+    fn object_to_breadth(&mut self, text: &Text) -> Option<String> {
+        let (requests, branches) = self.branches.get_mut(text.call_id())?;
+        branches.insert(text.branch().to_owned());
+        let allowed = *requests * BRANCHES_MAX;
+        (branches.len() > allowed)
+            .then(|| format!("{requests} requests had {} branches", branches.len()))
+    }
+
+    /// Nobody speaks in another's name, wherever it goes.
+    fn object_to_speaker(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
+        let from = text.from();
+        if speakers.is_empty() {
+            return Some("nobody said this".to_owned());
+        }
+        if !self.is_ours(&from.host) {
+            return None;
+        }
+        let owner = match from.user.as_str() {
+            MALLORY => Party::Mallory,
+            user if self.contacts.contains_key(user) => Party::Honest,
+            _ => return Some("the name is of no user".to_owned()),
+        };
+        (!speakers.contains(&owner)).then(|| "he whose name is in From did not say this".to_owned())
+    }
+
+    /// Nobody claims another identity by the headers that are made for it.
+    fn object_to_identity(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
+        for header in [
+            "p-asserted-identity",
+            "p-preferred-identity",
+            "remote-party-id",
+            "p-charge-info",
+        ] {
+            for value in text.all(header) {
+                let host = Name::of(crate::text::inner(value)).host;
+                let may = speakers.contains(&Party::Gateway)
+                    || speakers.contains(&Party::Neighbour)
+                        && self.hostility.neighbour != Standing::Unlisted
+                        && host == EVIL;
+                if !may {
+                    return Some(format!("{header} claims what nobody vouches for"));
+                }
+            }
+        }
+        None
+    }
+
+    fn object_at_gateway(&mut self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
+        let (from, to) = (text.from(), text.to());
+        let uri = Name::of(text.uri());
+        if self.gateway_calls.contains(text.call_id()) && uri.user == "gw" {
+            // Within a dialog that the gateway has: who speaks was looked at.
+            return (!self.is_ours(&from.host) && from.host != EVIL)
+                .then(|| "the gateway's dialog has no such side".to_owned());
+        }
+        // The tables give it numbers at its own address, and nothing else leads to it.
+        if uri.host != self.places.gateway.ip().to_string() || !uri.user.starts_with('+') {
+            return Some("the gateway is reached past the tables".to_owned());
+        }
+        let is_user = speakers.contains(&Party::Mallory) && from.user == MALLORY
+            || speakers.contains(&Party::Honest) && to.user == uri.user;
+        let is_peer = self.hostility.neighbour == Standing::Relays
+            && speakers.contains(&Party::Neighbour)
+            && !self.is_ours(&from.host);
+        let may = if self.is_ours(&from.host) {
+            is_user
+        } else {
+            is_peer
+        };
+        if !may {
+            return Some("the gateway is reached without a right to it".to_owned());
+        }
+        self.gateway_calls.insert(text.call_id().to_owned());
+        None
+    }
+
+    fn object_at_phone(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
+        let (from, to) = (text.from(), text.to());
+        // A phone's contact is its user's name and a number.
+        let owner = Name::of(text.uri()).user;
+        let owner = owner.split('-').next().unwrap_or("");
+        if self.is_ours(&from.host) {
+            // Mallory may have his own calls answered wherever he wants.
+            let is_diverted = self.is_ours(&to.host) && to.user == MALLORY;
+            let is_honest = !speakers.contains(&Party::Mallory);
+            return (is_honest && !is_diverted && to.user != owner)
+                .then(|| format!("{owner} was not called"));
+        }
+        if speakers.contains(&Party::Gateway) || self.hostility.is_open_to_strangers {
+            return None;
+        }
+        let is_listed = self.hostility.neighbour != Standing::Unlisted;
+        let is_nobody = from.host == "anonymous.invalid" || text.header("from").contains("tel:");
+        let is_answering = self
+            .called_neighbour
+            .get(text.call_id())
+            .is_some_and(|caller| caller.user == owner);
+        let may = speakers.contains(&Party::Neighbour)
+            && (is_listed && (from.host == EVIL || is_nobody) || is_answering);
+        (!may).then(|| format!("a stranger reaches {owner}"))
+    }
+
+    /// What leaves for the world outside.
+    fn object_to_relay(&self, speakers: &HashSet<Party>) -> Option<String> {
+        let may = speakers.contains(&Party::Neighbour)
+            && self.hostility.neighbour == Standing::Relays
+            || speakers.iter().any(|party| *party != Party::Neighbour);
+        (!may).then(|| "a stranger's request is relayed".to_owned())
+    }
+
+    /// The bindings as they are: the server's table, read through its own window.
+    pub(crate) fn look_at(
+        &mut self,
+        unix_ms: u64,
+        bindings: &[(Arc<[u8]>, Vec<Arc<Binding>>)],
+        contacts_max: usize,
+    ) {
+        let mut seen = HashMap::new();
+        for (aor, of_aor) in bindings {
+            let aor = String::from_utf8_lossy(aor).into_owned();
+            let name = Name::of(&aor);
+            if name.user == MALLORY && of_aor.len() <= contacts_max {
+                self.look_at_mallory(of_aor);
+                continue;
+            }
+            let Some(contacts) = self.contacts.get(&name.user) else {
+                self.faults
+                    .push(format!("{aor} has {} bindings", of_aor.len()));
+                continue;
+            };
+            for binding in of_aor {
+                let uri = String::from_utf8_lossy(&binding.uri).into_owned();
+                let call_id = String::from_utf8_lossy(&binding.call_id).into_owned();
+                let is_own = contacts.contains(&uri)
+                    && self.registrations.contains(&(name.user.clone(), call_id));
+                if !is_own {
+                    self.faults
+                        .push(format!("{aor} is bound to {uri}, not by himself"));
+                }
+                seen.insert((name.user.clone(), uri), binding.expires_unix_ms);
+            }
+        }
+        for (lost, expires_unix_ms) in &self.bindings {
+            if !seen.contains_key(lost) && *expires_unix_ms > unix_ms {
+                self.faults
+                    .push(format!("{lost:?} is gone before its time"));
+            }
+        }
+        self.bindings = seen;
+    }
+
+    /// A hostile user's contacts: not SIPS over what is not TLS.
+    fn look_at_mallory(&mut self, bindings: &[Arc<Binding>]) {
+        for binding in bindings {
+            if binding.uri.to_ascii_lowercase().starts_with(b"sips:") {
+                self.faults.push(format!(
+                    "a sips contact was bound over a transport in the clear: {}",
+                    binding.uri.escape_ascii()
+                ));
+            }
+        }
+    }
+
+    fn party(&self, ip: IpAddr) -> Option<Party> {
+        let places = &self.places;
+        if ip == places.gateway.ip() {
+            Some(Party::Gateway)
+        } else if ip == places.neighbour.ip() {
+            Some(Party::Neighbour)
+        } else if ip == places.mallory.ip() {
+            Some(Party::Mallory)
+        } else if places.hosts.iter().any(|host| host.ip() == ip) {
+            Some(Party::Honest)
+        } else {
+            None
+        }
+    }
+
+    fn is_ours(&self, host: &str) -> bool {
+        host == DOMAIN || host == self.places.server.ip().to_string()
+    }
+}
+
+/// Networks to which nothing is relayed.
+fn is_inside(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => {
+            ip.is_loopback() || ip.is_link_local() || ip.is_multicast() || ip.is_unspecified()
+        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_multicast() || ip.is_unspecified(),
+    }
+}
+
+/// ACK and CANCEL are of their INVITE: the server makes some itself.
+fn said(text: &Text) -> Said {
+    let method = match text.method() {
+        "ACK" | "CANCEL" => "INVITE",
+        method => method,
+    };
+    Said {
+        method: method.to_owned(),
+        call_id: text.call_id().to_owned(),
+        from: text.from(),
+        to: text.to(),
+        cseq: text.cseq(),
+    }
+}
