@@ -2,7 +2,7 @@
 
 use crate::Dice;
 use crate::plan::{Hostility, Plan, Standing, Store};
-use crate::warden::{EVIL, MALLORY};
+use crate::warden::{Bindings, EVIL, MALLORY};
 use sip_auth::{AuthConfig, Authenticator, Ha1, Ha1Set};
 use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
@@ -144,7 +144,7 @@ impl Server {
     }
 
     /// All bindings, and the time at which they are.
-    pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Vec<(Arc<[u8]>, Vec<Arc<Binding>>)>) {
+    pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Bindings) {
         let unix_ms = now(now_ms).unix_ms;
         let mut all = Vec::new();
         self.location.for_each(unix_ms, |aor, bindings| {

@@ -17,6 +17,9 @@ const BRANCHES_MAX: usize = 60;
 pub(crate) const MALLORY: &str = "mallory";
 pub(crate) const EVIL: &str = "evil.test";
 
+/// Addresses-of-record, each with its contacts.
+pub(crate) type Bindings = Vec<(Arc<[u8]>, Vec<Arc<Binding>>)>;
+
 /// Somebody who sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
@@ -137,8 +140,10 @@ impl Warden {
     }
 
     fn object_to_response(&self, to: SocketAddr, text: &Text) -> Option<String> {
+        // Who sends a request without a Call-ID has an answer without one.
+        let is_known = text.call_id().is_empty() && self.party(to.ip()).is_some();
         let spoke = (to.ip(), text.call_id().to_owned());
-        (!self.spoke.contains(&spoke))
+        (!is_known && !self.spoke.contains(&spoke))
             .then(|| format!("{} had no part in this call and hears of it", to.ip()))
     }
 
@@ -153,18 +158,17 @@ impl Warden {
         if let Some(why) = self.object_to_speaker(text, &speakers) {
             return Some(why);
         }
-        let receiver = self.party(to.ip());
-        if matches!(receiver, Some(Party::Honest | Party::Gateway)) {
-            if let Some(why) = self.object_to_identity(text, &speakers) {
-                return Some(why);
-            }
-        }
-        match receiver {
-            Some(Party::Gateway) => self.object_at_gateway(text, &speakers),
-            Some(Party::Honest) => self.object_at_phone(text, &speakers),
+        let why = match self.party(to.ip()) {
+            Some(Party::Gateway) => self
+                .object_at_gateway(text, &speakers)
+                .or_else(|| self.object_to_identity(text, &speakers)),
+            Some(Party::Honest) => self
+                .object_at_phone(text, &speakers)
+                .or_else(|| self.object_to_identity(text, &speakers)),
             Some(Party::Mallory | Party::Neighbour) => None,
             None => self.object_to_relay(&speakers),
-        }
+        };
+        why.map(|why| format!("{why}; said by {speakers:?}"))
     }
 
     fn object_to_breadth(&mut self, text: &Text) -> Option<String> {
@@ -217,20 +221,28 @@ impl Warden {
     fn object_at_gateway(&mut self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
         let (from, to) = (text.from(), text.to());
         let uri = Name::of(text.uri());
+        let is_peer = self.hostility.neighbour == Standing::Relays
+            && speakers.contains(&Party::Neighbour)
+            && !self.is_ours(&from.host);
         if self.gateway_calls.contains(text.call_id()) && uri.user == "gw" {
             // Within a dialog that the gateway has: who speaks was looked at.
-            return (!self.is_ours(&from.host) && from.host != EVIL)
+            return (!self.is_ours(&from.host) && !is_peer)
                 .then(|| "the gateway's dialog has no such side".to_owned());
         }
-        // The tables give it numbers at its own address, and nothing else leads to it.
-        if uri.host != self.places.gateway.ip().to_string() || !uri.user.starts_with('+') {
+        if speakers.contains(&Party::Gateway)
+            || speakers.contains(&Party::Honest) && text.method() != "INVITE"
+        {
+            // Somebody who answered named the gateway as his contact: the BYE of
+            // him whom he answered is that one's own.
+            return None;
+        }
+        // The tables give it numbers at its own address; users reach it by nothing else.
+        let is_by_table = uri.host == self.places.gateway.ip().to_string();
+        if self.is_ours(&from.host) && !(is_by_table && uri.user.starts_with('+')) {
             return Some("the gateway is reached past the tables".to_owned());
         }
         let is_user = speakers.contains(&Party::Mallory) && from.user == MALLORY
             || speakers.contains(&Party::Honest) && to.user == uri.user;
-        let is_peer = self.hostility.neighbour == Standing::Relays
-            && speakers.contains(&Party::Neighbour)
-            && !self.is_ours(&from.host);
         let may = if self.is_ours(&from.host) {
             is_user
         } else {
@@ -278,12 +290,7 @@ impl Warden {
     }
 
     /// The bindings as they are: the server's table, read through its own window.
-    pub(crate) fn look_at(
-        &mut self,
-        unix_ms: u64,
-        bindings: &[(Arc<[u8]>, Vec<Arc<Binding>>)],
-        contacts_max: usize,
-    ) {
+    pub(crate) fn look_at(&mut self, unix_ms: u64, bindings: &Bindings, contacts_max: usize) {
         let mut seen = HashMap::new();
         for (aor, of_aor) in bindings {
             let aor = String::from_utf8_lossy(aor).into_owned();
