@@ -112,6 +112,12 @@ impl Own {
         })
     }
 
+    /// Whether an address is one of this machine's, as far as listeners show it.
+    pub(crate) fn is_own_ip(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        self.listeners.iter().any(|l| self.is_ip_of(l, ip))
+    }
+
     /// A listener from which `remote` can be reached: the one that the request
     /// came in by where it will do, else the first that will.
     pub(crate) fn listener_towards(

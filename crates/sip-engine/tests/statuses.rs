@@ -7,7 +7,7 @@ mod common;
 
 use common::*;
 use sip_engine::effect::Hop;
-use sip_engine::settings::{Mode, Settings};
+use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
 use sip_msg::{HeaderName, Transport};
 
@@ -85,6 +85,25 @@ fn a_users_phone() {
     assert_eq!(final_status(sent), 480);
     let nobody = options(&mut bed, "sip:nobody@example.org");
     assert_eq!(final_status(nobody), 404);
+}
+
+#[test]
+fn a_sips_call_to_phones_in_the_clear() {
+    for authenticate in [None, Some(AuthSettings::default())] {
+        let mut settings = settings();
+        settings.trusted = vec![TrustedPeer::at(alice(UDP).remote.ip(), 32)];
+        settings.authenticate = authenticate;
+        let mut bed = Bed::new(settings);
+        bed.register("sip:bob@example.org", "sip:bob@203.0.113.9", None);
+        let sent = only(options(&mut bed, "sips:bob@example.org"));
+        assert_eq!(sent.status(), 480);
+        assert!(
+            sent.text.starts_with("SIP/2.0 480 SIPS Not Allowed\r\n"),
+            "{}",
+            sent.text
+        );
+        assert!(bed.effects.is_empty(), "that he exists is known");
+    }
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) enum Outcome {
     TimedOut,
     /// The user exists and can be reached nowhere at the moment.
     Absent,
+    /// The user is called by a SIPS URI and has no phone that is reached under TLS.
+    NotUnderTls,
     /// The flow to the user's phone is gone (RFC 5626 5.3).
     FlowGone,
     /// The request would come back to this server.
@@ -69,12 +71,12 @@ impl Outcome {
             // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
             // recognizes the user identified by the Request-URI, but does not currently have a valid
             // forwarding location for that user."
-            Self::Absent | Self::FlowGone => 480,
+            Self::Absent | Self::NotUnderTls | Self::FlowGone => 480,
             Self::ComesBack => 482,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
-            // the 503." It does: whatever takes this way would find the same.
+            // the 503." It knows that of whatever takes this way.
             Self::NextHopsDown | Self::NoRoom => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
@@ -87,6 +89,7 @@ impl Outcome {
         match self {
             Self::NetworkDenied => "Nothing Is Relayed To That Network",
             Self::NamesGateway => "Gateways Are Reached By Routes",
+            Self::NotUnderTls => "SIPS Not Allowed",
             Self::NoRouteForNumber => "No Route For That Number",
             Self::NoSuchServer => "No Such Server In DNS",
             Self::Unreachable => "Next Hop Unreachable",

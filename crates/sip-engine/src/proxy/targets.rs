@@ -122,6 +122,7 @@ impl Shard {
     ) -> Targets {
         let mut bindings = std::mem::take(&mut self.bindings);
         self.find_bindings(now, uri, &mut bindings);
+        let is_registered = !bindings.is_empty();
         for binding in bindings.drain(..) {
             if found.len() >= self.settings.proxy.branches_max {
                 self.counters.branches_refused += 1;
@@ -148,6 +149,11 @@ impl Shard {
         // not exist, the proxy MUST return a 404 (Not Found) response." Nobody is at an
         // address without a user.
         match uri.user {
+            // RFC 5630 has this status for it, and that phrase in its Warning.
+            Some(_) if is_registered && uri.scheme == Scheme::Sips => {
+                Targets::Answer(Outcome::NotUnderTls)
+            }
+            Some(_) if is_registered => Targets::Answer(Outcome::Absent),
             Some(_) => Targets::Absent,
             None => Targets::Answer(Outcome::NobodyThere),
         }

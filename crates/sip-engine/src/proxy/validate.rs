@@ -2,7 +2,7 @@
 //! RFC 5393. Step 1, the syntax, is `sip-msg`'s; step 6 is the gate's.
 
 use sip_msg::uri::Scheme;
-use sip_msg::{HeaderName, Message, Method};
+use sip_msg::{HeaderName, HostPort, Message, Method};
 
 use super::loops;
 use crate::own::Own;
@@ -82,12 +82,21 @@ fn check_scheme(scheme: Scheme) -> Result<(), Reject> {
 /// one of our own addresses, and go round until a loop is found.
 fn is_our_own(request: &Message, own: &Own) -> bool {
     // This server begins no requests: below its Via there is another.
-    request.has_several(HeaderName::Via)
-        && request.top_via().is_ok_and(|via| {
-            let default_port = via.transport.map_or(5060, |t| t.default_port());
-            let port = via.sent_by.port.unwrap_or(default_port);
-            own.is_listener_at(via.sent_by, port)
-        })
+    if !request.has_several(HeaderName::Via) {
+        return false;
+    }
+    request.top_via().is_ok_and(|via| {
+        let default_port = via.transport.map_or(5060, |t| t.default_port());
+        let port = via.sent_by.port.unwrap_or(default_port);
+        own.is_listener_at(via.sent_by, port) && {
+            // Another network may have our private address, and a proxy at it. Where
+            // `received` says so, it is; a name is nobody else's.
+            let source = via
+                .received
+                .and_then(|host| HostPort { host, port: None }.ip());
+            via.sent_by.ip().is_none() || source.is_none_or(|ip| own.is_own_ip(ip))
+        }
+    })
 }
 
 fn check_max_forwards(request: &Message) -> Result<(), Reject> {
