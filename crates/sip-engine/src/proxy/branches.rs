@@ -464,8 +464,8 @@ impl Shard {
                 let outcome = Outcome::DnsSilent.at(&candidate.place);
                 self.fail_job(now, job, outcome, out);
             }
-            Parked::Credential(..) | Parked::User(..) => {
-                debug_assert!(false, "neither of them waits for addresses");
+            Parked::Credential(..) | Parked::Guess(..) | Parked::User(..) => {
+                debug_assert!(false, "none of them waits for addresses");
             }
         }
     }
