@@ -25,6 +25,7 @@ use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
+use sip_engine::token::TokenKeys;
 use sip_engine::{Location, Now, Outputs, Shard, Shared};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Transport};
 
@@ -170,7 +171,7 @@ impl Bench {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
             guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
-            token_key: [4; 32],
+            token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
         });
         let flow = |remote: SocketAddr, conn| Flow {
             transport,

@@ -20,6 +20,7 @@ use std::time::Instant;
 use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
+use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport};
 
@@ -154,7 +155,7 @@ impl Bench {
             location: Arc::new(Location::new(1_000_000, [2; 16])),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
             guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
-            token_key: [4; 32],
+            token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
         };
         Self {
             shard: Shard::new(Arc::new(settings), Arc::new(shared), Seed([5; 32])),

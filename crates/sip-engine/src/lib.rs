@@ -20,6 +20,7 @@
 mod answers;
 mod aor;
 pub mod budget;
+mod dialogs;
 pub mod effect;
 mod hops;
 mod lanes;

@@ -23,20 +23,23 @@
 //!    stranger asserts is cut. It holds for every method, known or not, and a
 //!    tag in To changes nothing: a tag is not a proof.
 //! 3. *Requests within a dialog need no challenge, and forged ones get one.*
-//!    A dialog that was let in got a signed Record-Route (see
-//!    [`crate::token`]). Only with it, for the same Call-ID, is a request with
-//!    a tag in To taken as part of that dialog; and only for a contact, as
-//!    dialogs have: with a token of one call nobody reaches another of our
-//!    users, or a number. ACK cannot be challenged (RFC 3261 22.1), so an ACK
-//!    without a token is dropped where another request would have been
-//!    challenged or refused. One to a non-2xx is absorbed by its INVITE's
-//!    transaction and never comes here.
+//!    Each side of a dialog that was let in got a signed Record-Route (see
+//!    [`crate::token`]). Only with the one of its sender, in the dialog that it
+//!    names by Call-ID, URIs and tags, behind the routes that it was given for,
+//!    to a target that the dialog has shown, and before its end
+//!    ([`crate::dialogs`]), is a request part of it. What is judged is what will
+//!    be routed: the request after its routes were preprocessed, and the
+//!    innermost of our routes. With a token nobody reaches another of our
+//!    users, a number, or the routing tables; a REGISTER is part of no dialog.
+//!    ACK cannot be challenged (RFC 3261 22.1), so an ACK without a token is
+//!    dropped where another request would have been challenged or refused. One
+//!    to a non-2xx is absorbed by its INVITE's transaction and never comes here.
 //! 4. *CANCEL needs no permit*, as it cannot be challenged either: it does
 //!    nothing but end a transaction whose branch, sent-by and source it shares,
 //!    which the transaction layer checks.
 //! 5. *Strangers reach our users or nobody.* Whether they do at all is the
-//!    operator's choice. A stranger's permit, and the dialog that he began,
-//!    open neither the routing tables nor the gateways.
+//!    operator's choice. A stranger's permit, like every dialog, opens neither
+//!    the routing tables nor the gateways.
 //! 6. *The gate tells nothing about who exists.* A challenge names a realm, a
 //!    nonce and algorithms, not the user. Known or unknown, the user is looked
 //!    up, a digest is computed and compared in constant time, and the answer
@@ -56,9 +59,11 @@
 //! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception
 //! for peers, and why a peer can be bound to TLS (`secure_only`) or to its
 //! certificate (`identity`). And a party
-//! of a dialog can send anything, under either side's name, to any contact that
-//! it knows the address of: the other end, which knows its dialogs by their
-//! tags, must refuse what is not of them (RFC 3261 12.2.2).
+//! of a dialog can send anything under the name that it has in that dialog to
+//! the contact that the other party has shown, as long as the dialog lives.
+//! Two that are in league may show what contacts they like: what reaches a
+//! third from them has the form of a request within a dialog that it does not
+//! know, and must be refused there (RFC 3261 12.2.2).
 
 mod identity;
 mod peers;
@@ -71,11 +76,13 @@ use std::sync::Arc;
 
 use sip_auth::{Check, CredentialKey, Ha1, Side, Verdict};
 use sip_msg::header::NameAddr;
-use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri, VerifiedPeer};
+use sip_msg::{Flow, HeaderName, Message, Method, Span, VerifiedPeer};
 
+use crate::dialogs::{self, Dialogs};
 use crate::own::Own;
+use crate::proxy::route::Routed;
 use crate::settings::Inbound;
-use crate::token::{Origin, RouteToken, Tokens};
+use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
 use identity::{CertifiedUser, Proof};
@@ -95,6 +102,8 @@ pub struct GateContext<'a> {
     pub shared: &'a Shared,
     /// The shard's token reader.
     pub tokens: &'a Tokens,
+    /// What the shard remembers of dialogs.
+    pub(crate) dialogs: &'a Dialogs,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
     /// Whom the sender of the message proved to be, where its connection did.
@@ -158,12 +167,11 @@ impl Permit {
     }
 
     /// Whether the routing tables (domains, prefixes, gateways, `--forward`) may
-    /// be asked: not for a dialog that a stranger began.
+    /// be asked: not within a dialog, whose route set decides.
     pub fn may_use_routes(&self) -> bool {
         match self {
             Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) => true,
-            Self::Dialog(token) => token.origin() == Origin::Trusted,
-            Self::Inbound(_) => false,
+            Self::Dialog(_) | Self::Inbound(_) => false,
         }
     }
 
@@ -182,15 +190,6 @@ impl Permit {
     /// say (see [`trust`]) stays as it came; otherwise it is cut.
     pub fn may_assert(&self) -> bool {
         matches!(self, Self::Open(_) | Self::Peer(_))
-    }
-
-    /// The origin to write into this request's route token.
-    pub fn origin(&self) -> Origin {
-        match self {
-            Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) => Origin::Trusted,
-            Self::Dialog(token) => token.origin(),
-            Self::Inbound(_) => Origin::Stranger,
-        }
     }
 
     /// Header lines that must not be forwarded: our realms' credentials, and
@@ -290,7 +289,7 @@ pub(crate) fn is_registration(own: &Own, message: &Message) -> bool {
 
 /// Judges a request: any method but CANCEL, which is matched to its INVITE by
 /// the transaction layer and needs nothing else.
-pub fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Gate {
+pub(crate) fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message, routed: &Routed) -> Gate {
     if cx.settings.authenticate.is_none() {
         return Gate::Pass(Permit::Open(Seal(())));
     }
@@ -301,7 +300,7 @@ pub fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Gate {
     if standing == (Standing::Listed { may_relay: true }) {
         return Gate::Pass(Permit::Peer(Seal(())));
     }
-    if let Some(token) = dialog_token(cx, message) {
+    if let Some(token) = dialog_token(cx, message, routed) {
         return Gate::Pass(Permit::Dialog(token));
     }
     match standing {
@@ -471,23 +470,19 @@ fn refuse(message: &Message, refusal: Refusal) -> Gate {
     }
 }
 
-/// The token of a request within a dialog: in the first Route values, where
-/// this server's own stand (two, where the transport changed), or in the
-/// Request-URI, where a strict router put it. The target must be a contact:
-/// one of our users by his name, or a number, is a new request's.
-fn dialog_token(cx: &GateContext<'_>, message: &Message) -> Option<RouteToken> {
-    const OWN_ROUTES_MAX: usize = 2;
-    message.to().ok()?.tag()?;
-    let call_id = message.call_id();
-    let read = |uri: &Uri<'_>| cx.tokens.read_route(call_id, uri.user?);
-    let routes = || {
-        let routes = message.addresses(HeaderName::Route);
-        routes.map_while(|route| route.ok()?.0.uri())
-    };
-    let uri = message.uri().ok()?;
-    let (token, target) = match routes().take(OWN_ROUTES_MAX).find_map(|uri| read(&uri)) {
-        Some(token) => (token, uri),
-        None => (uri.has_param("lr").then(|| read(&uri))??, routes().last()?),
-    };
-    (target.is_sip() && !cx.own.is_own_uri(&target)).then_some(token)
+/// The token of a request within a dialog. What is judged is what will be
+/// routed: the request as it is after the preprocessing of its routes. Its
+/// target must be one that the dialog has shown; one of our users by his name,
+/// or a number, is a new request's, and so is a REGISTER.
+fn dialog_token(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> Option<RouteToken> {
+    let token = routed.grant?;
+    let target = routed.uri(message)?;
+    if message.method() == Method::Register || !target.is_sip() || cx.own.is_own_uri(&target) {
+        return None;
+    }
+    let lifetime_s = cx.settings.proxy.dialog_token_lifetime_s;
+    let standing = cx
+        .dialogs
+        .judge(cx.now, lifetime_s, cx.tokens, &token, message, &target);
+    (standing == dialogs::Standing::Part).then_some(token)
 }

@@ -194,6 +194,8 @@ pub struct ProxySettings {
     /// them: an address, and the length of the prefix that must match. Addresses of
     /// this server's listeners are never relayed to, listed or not.
     pub relay_denied: Vec<(IpAddr, u8)>,
+    /// How long the tokens of a dialog are good after the last that was seen of it.
+    pub dialog_token_lifetime_s: u64,
 }
 
 /// Bounds on what a shard holds.
@@ -205,6 +207,9 @@ pub struct Bounds {
     pub client_transactions_max: usize,
     /// Response contexts; past it 503.
     pub contexts_max: usize,
+    /// Dialogs of which more is remembered than their tokens say; past it the
+    /// oldest is forgotten.
+    pub dialogs_max: usize,
     /// Seconds in the Retry-After of such an answer.
     pub retry_after_s: u32,
 }
@@ -268,6 +273,7 @@ impl Default for ProxySettings {
             resolve_timeout_ms: 5_000,
             dead_hop_ms: 30_000,
             relay_denied: relay_denied(),
+            dialog_token_lifetime_s: 86_400,
         }
     }
 }
@@ -297,6 +303,7 @@ impl Default for Bounds {
             server_transactions_max: 1_000_000,
             client_transactions_max: 1_000_000,
             contexts_max: 500_000,
+            dialogs_max: 65_536,
             retry_after_s: 5,
         }
     }

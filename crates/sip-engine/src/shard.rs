@@ -15,6 +15,7 @@ use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span, VerifiedPeer
 use sip_txn::Transactions;
 use wheel::Wheel;
 
+use crate::dialogs::Dialogs;
 use crate::effect::{Hop, Now, Outputs, ParkId};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
@@ -27,7 +28,7 @@ use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
 use crate::relay::Gateways;
 use crate::timer::Timer;
-use crate::token::Tokens;
+use crate::token::{TokenKeys, Tokens};
 use crate::{Binding, Location, Settings};
 
 pub use counters::Counters;
@@ -41,8 +42,8 @@ pub struct Shared {
     pub authenticator: Arc<sip_auth::Authenticator>,
     /// Who asks too much, and who guesses passwords.
     pub guard: Arc<sip_limit::Guard>,
-    /// The secret under which flow and route tokens are signed, new in each process.
-    pub token_key: [u8; 32],
+    /// The keys under which flow and route tokens are signed.
+    pub token_keys: Arc<TokenKeys>,
 }
 
 /// Random seeds of a shard; everything in it that must not be guessed or
@@ -55,6 +56,7 @@ pub(crate) struct Keys {
     pub(crate) loops: [u8; 16],
     pub(crate) tags: [u8; 16],
     pub(crate) branches: [u8; 16],
+    pub(crate) identities: [u8; 16],
 }
 
 /// A shard: all inputs are methods, all effects are in [`Outputs`].
@@ -72,6 +74,7 @@ pub struct Shard {
     pub(crate) dead: DeadHops,
     pub(crate) gateways: Gateways,
     pub(crate) lanes: Lanes,
+    pub(crate) dialogs: Dialogs,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -82,6 +85,7 @@ pub struct Shard {
     pub(crate) aor: Vec<u8>,
     pub(crate) target_uri: Vec<u8>,
     pub(crate) strip: Vec<Span>,
+    pub(crate) granted: Vec<u8>,
     fired: Vec<Timer>,
     /// Whom the sender of the message at hand proved to be.
     pub(crate) peer: Option<Arc<VerifiedPeer>>,
@@ -104,10 +108,12 @@ impl Shard {
             loops: derive(&seed, b"loop"),
             tags: derive(&seed, b"tag"),
             branches: derive(&seed, b"stateless"),
+            identities: derive(&seed, b"identities"),
         };
         Self {
             own: Own::new(&settings),
-            tokens: Tokens::new(&shared.token_key),
+            tokens: Tokens::new(Arc::clone(&shared.token_keys)),
+            dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),
@@ -126,6 +132,7 @@ impl Shard {
             aor: Vec::new(),
             target_uri: Vec::new(),
             strip: Vec::new(),
+            granted: Vec::new(),
             fired: Vec::new(),
             peer: None,
             refuses_calls: false,
@@ -191,6 +198,7 @@ impl Shard {
         out: &mut Outputs,
     ) {
         self.own.learn(&flow.local);
+        self.tokens.refresh();
         if message.is_request() {
             self.counters.requests += 1;
             self.handle_request(now, flow, message, out);
@@ -315,7 +323,7 @@ impl Shard {
     /// told by [`Shard::handle_send_lost`]; what rings goes on waiting, since
     /// the peer may answer over another.
     pub fn handle_closed(&mut self, now: Now, conn: ConnId, out: &mut Outputs) {
-        let _ = conn;
+        self.dialogs.conn_ended(conn);
         self.counters.connections_closed += 1;
         self.drain(now, out);
     }
@@ -383,6 +391,11 @@ impl Shard {
         self.txns.live()
     }
 
+    /// Dialogs of which something is remembered.
+    pub fn dialogs(&self) -> usize {
+        self.dialogs.len()
+    }
+
     /// Response contexts alive.
     pub fn live_contexts(&self) -> usize {
         self.contexts.len()
@@ -394,6 +407,7 @@ impl Shard {
             settings: &self.settings,
             shared: &self.shared,
             tokens: &self.tokens,
+            dialogs: &self.dialogs,
             own: &self.own,
             peer: self.peer.as_deref(),
         }

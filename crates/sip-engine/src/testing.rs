@@ -6,11 +6,13 @@ use std::sync::Arc;
 use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport, VerifiedPeer};
 
+use crate::dialogs::Dialogs;
 use crate::own::Own;
 use crate::permit::{Gate, GateContext, Refusal, gate, gate_finish};
+use crate::proxy::route::preprocess;
 use crate::relay::Gateways;
 use crate::settings::Listener;
-use crate::token::Tokens;
+use crate::token::{TokenKeys, Tokens};
 use crate::{Location, Now, Settings, Shared};
 
 pub(crate) const NOW: Now = Now {
@@ -24,6 +26,7 @@ pub(crate) struct World {
     pub(crate) own: Own,
     pub(crate) gateways: Gateways,
     pub(crate) tokens: Tokens,
+    pub(crate) dialogs: Dialogs,
     pub(crate) now: Now,
     /// (user, realm) to password.
     pub(crate) users: BTreeMap<(String, String), String>,
@@ -65,11 +68,12 @@ impl World {
                 location: Arc::new(Location::new(100_000, [5; 16])),
                 authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[6; 32], 7)),
                 guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
-                token_key: [8; 32],
+                token_keys: Arc::new(TokenKeys::of([8; 32], 1)),
             },
             own,
             gateways: Gateways::default(),
-            tokens: Tokens::new(&[8; 32]),
+            tokens: Tokens::new(Arc::new(TokenKeys::of([8; 32], 1))),
+            dialogs: Dialogs::new([9; 16], 100),
             now: NOW,
             users: users.into_iter().collect(),
             cnonce: 0,
@@ -90,15 +94,24 @@ impl World {
             settings: &self.settings,
             shared: &self.shared,
             tokens: &self.tokens,
+            dialogs: &self.dialogs,
             own: &self.own,
             peer: self.peer.as_deref(),
+        }
+    }
+
+    /// Passes a request through the gate.
+    pub(crate) fn gate(&self, flow: &Flow, message: &Message) -> Gate {
+        match preprocess(message, flow, &self.own, &self.tokens) {
+            Ok(routed) => gate(&self.context(), flow, message, &routed),
+            Err(_) => Gate::Refuse(Refusal::malformed("Malformed Route")),
         }
     }
 
     /// Passes a request through the gate, and answers its look-up.
     pub(crate) fn judge(&self, flow: &Flow, message: &Message) -> Gate {
         let cx = self.context();
-        match gate(&cx, flow, message) {
+        match self.gate(flow, message) {
             Gate::Lookup(pending) => {
                 let key = pending.key();
                 let user = String::from_utf8_lossy(key.user()).into_owned();

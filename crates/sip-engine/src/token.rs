@@ -1,82 +1,156 @@
-//! Tokens in the user part of this server's Record-Route and Path URIs.
+//! Tokens in the user part of this server's Record-Route URIs.
 //!
-//! A request within a dialog comes back with the Record-Route that it was
-//! given. The token in it proves that this server let the dialog in (so that
-//! its ACK and BYE need no challenge), and may carry the flow to the phone on
-//! that side (RFC 5626), so that the request finds it behind its NAT.
+//! A request within a dialog comes back with the Record-Route that its sender
+//! was given. The token in it is a *grant*: it lets one side of that dialog
+//! send to the other without a challenge, and may carry the flow to the phone
+//! there (RFC 5626), so that the request finds it behind its NAT.
 //!
-//! # Why it cannot be forged
-//! A token is its payload and the first 96 bits of HMAC-SHA256 over its kind,
-//! its payload and, for a route token, the dialog's Call-ID. The payload's
-//! first byte fixes its length, so no two inputs of the MAC read alike. The key
-//! is a secret of the process and new in each: a token of an earlier process
-//! is refused, and so a connection's name in it is never taken for another's.
-//! The MAC is compared in constant time, before the payload is looked at. A
-//! token is no secret: who holds it is, or saw the messages of, a party of
-//! that dialog, and it is good for that Call-ID only.
+//! # Who holds which
+//! The copy of a request that makes a dialog bears the grant of whom it is
+//! for: he may send to whom the request is from, at its Contact. In responses
+//! the value that the request left by is rewritten (RFC 3261 16.7 step 8) into
+//! the grant of the caller: he may send to whom the response is from, at its
+//! Contact. So each side has its own, with its own flow, and neither is good
+//! in the hands of the other. That a value may be rewritten it says itself
+//! (*offer*); the flow in it is the caller's, not the holder's.
+//!
+//! # What binds it
+//! A token is its payload and the first 96 bits of HMAC-SHA256 over the payload
+//! and over all that the holder's requests will bear anyway: Call-ID, the URIs
+//! of both sides, the other side's tag, the holder's own as soon as it is known,
+//! and the route after ours. Parts are canonical ([`canonical`]) and have their
+//! length before them, so no two inputs of the MAC read alike. In the payload
+//! stand the time of issue, the key's name, and a keyed hash of the target, the
+//! Contact that this server saw. It is a hash beside the MAC, and not a part of
+//! its input, because a dialog's target may change (`crate::dialogs` remembers
+//! to what), and because a response, which has only the answerer's Contact, must
+//! be enough to verify the offer in it. 64 bits suffice: who would try targets
+//! until one fits has to ask this server each time.
+//!
+//! The key is one of a ring that outlives the process ([`TokenKeys`]). The name
+//! of a connection does not: with it stands the epoch of the process that gave
+//! it, and under another epoch that flow is lost.
+//!
+//! The MAC is compared in constant time, before the payload is believed. A
+//! token is no secret: who holds it is, or saw the messages of, a party of that
+//! dialog, and can do with it what that party can.
 //!
 //! [`RouteToken`] and [`FlowToken`] have no other makers than the readers here,
 //! so to hold one is the proof. Neither reading nor writing allocates.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+mod canonical;
+mod keys;
+mod payload;
+#[cfg(test)]
+mod tests;
+
+use std::hash::Hasher;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
-use sip_msg::{ConnId, Flow, ListenerId, Transport};
+use sip_msg::header::NameAddr;
+use sip_msg::{Flow, Message, Uri};
+use siphasher::sip::SipHasher24;
+
+use canonical::Feed;
+pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+use payload::{GrantPart, Payload, TEXT_MAX};
 
 /// Bytes of the MAC that a token carries.
 const MAC_LEN: usize = 12;
-/// Flags, listener, two IPv6 addresses with ports, connection.
-const PAYLOAD_MAX: usize = 1 + 2 + 18 + 18 + 8;
-const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
-const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
+/// Seconds in the unit of a token's time of issue. Coarse, so that a request
+/// that is repeated gets the same token, but at the turn of a unit.
+pub const UNIT_S: u64 = 1_024;
 
-const TRANSPORT_BITS: u8 = 0b111;
-const REMOTE_IS_V6: u8 = 1 << 3;
-const LOCAL_IS_V6: u8 = 1 << 4;
-const HAS_CONN: u8 = 1 << 5;
-const HAS_FLOW: u8 = 1 << 6;
-const IS_STRANGER: u8 = 1 << 7;
-
-/// Signs and checks tokens; one per shard, all with the same secret.
+/// Signs and checks tokens; one per shard, all with the same ring of keys.
 pub struct Tokens {
-    /// The key, already mixed in.
+    keys: Arc<TokenKeys>,
+    version: u64,
+    epoch: u32,
+    newest: Signer,
+    older: Vec<Signer>,
+}
+
+/// A key, already mixed in.
+struct Signer {
+    id: u8,
     mac: Hmac<Sha256>,
+    /// For hashes of targets and instances.
+    hash_key: [u8; 16],
 }
 
-/// Who let the dialog in for which a token was made.
+/// Whose token: who may send with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// A user, a trusted peer, or anybody under `--no-auth`.
-    Trusted,
-    /// A stranger who called one of our users: the dialog's requests must not
-    /// reach the gateways.
-    Stranger,
+pub(crate) enum Holder {
+    /// Whoever the message's From names.
+    Sender,
+    /// Whoever its To names.
+    Receiver,
 }
 
-/// A token of this server for the dialog of one Call-ID: only
-/// [`Tokens::read_route`] makes one.
+/// What a grant is to say.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Grant<'a> {
+    pub(crate) unix_ms: u64,
+    /// The route after ours in the holder's requests.
+    pub(crate) next: Option<&'a Uri<'a>>,
+    /// Where he may send to.
+    pub(crate) target: Option<&'a Uri<'a>>,
+    /// The flow to the phone there.
+    pub(crate) flow: Option<&'a Flow>,
+    /// The instance of that phone (RFC 5626), by [`Tokens::instance`].
+    pub(crate) instance: Option<u32>,
+    /// Whether responses may be given the caller's grant in its place; flow and
+    /// instance are then meant for that.
+    pub(crate) is_offer: bool,
+}
+
+/// The grant of the sender of one request, for the dialog that the request
+/// names: only [`Tokens::read_grant`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteToken {
     flow: Option<Flow>,
-    origin: Origin,
+    is_flow_lost: bool,
+    issued: u32,
+    target: u64,
+    key_id: u8,
+    instance: Option<u32>,
 }
 
 impl RouteToken {
-    /// The flow to the phone on that side, where the token carries one.
+    /// The flow to the phone at the other side, where the token carries one
+    /// that may still be there.
     pub fn flow(&self) -> Option<&Flow> {
+        self.flow.as_ref().filter(|_| !self.is_flow_lost)
+    }
+
+    /// The flow that the token names, whether or not it may still be there.
+    pub(crate) fn named_flow(&self) -> Option<&Flow> {
         self.flow.as_ref()
     }
 
-    /// Who let the dialog in.
-    pub fn origin(&self) -> Origin {
-        self.origin
+    /// Whether there was a flow, to a connection of another process.
+    pub(crate) fn is_flow_lost(&self) -> bool {
+        self.is_flow_lost
+    }
+
+    /// How old it is at most.
+    pub(crate) fn age_s(&self, unix_ms: u64) -> u64 {
+        u64::from(unit_of(unix_ms).saturating_sub(self.issued)) * UNIT_S
     }
 }
 
-/// A flow token (RFC 5626 5.1) of this server: only [`Tokens::read_flow`] makes one.
+/// What stands ready for the caller: only [`Tokens::read_offer`] makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) flow: Option<Flow>,
+    pub(crate) instance: Option<u32>,
+}
+
+/// A flow token (RFC 5626 5.1) of this process: only [`Tokens::read_flow`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowToken {
     flow: Flow,
@@ -90,394 +164,376 @@ impl FlowToken {
 }
 
 impl Tokens {
-    /// Tokens signed with `key`.
-    pub fn new(key: &[u8; 32]) -> Self {
-        // HMAC pads a key shorter than its block of 64 bytes with zeros.
-        let mut block = [0; 64];
-        if let Some(place) = block.first_chunk_mut() {
-            *place = *key;
-        }
+    /// Tokens signed with the newest key of a ring.
+    pub fn new(keys: Arc<TokenKeys>) -> Self {
+        let (version, ring) = (keys.version(), keys.ring());
         Self {
-            mac: Hmac::new(&block.into()),
+            version,
+            epoch: keys.epoch(),
+            newest: Signer::new(&ring.newest),
+            older: ring.older.iter().map(Signer::new).collect(),
+            keys,
         }
     }
 
-    /// Appends a token for a Record-Route's user part: bound to the dialog's
-    /// Call-ID, with the flow to the phone on that side, where there is one.
-    pub fn write_route(
+    /// Takes the ring up, if it was replaced.
+    pub(crate) fn refresh(&mut self) {
+        if self.keys.version() != self.version {
+            *self = Self::new(Arc::clone(&self.keys));
+        }
+    }
+
+    /// Appends a token for a Record-Route's user part.
+    pub(crate) fn write_grant(
         &self,
-        call_id: &[u8],
-        origin: Origin,
-        flow: Option<&Flow>,
+        message: &Message,
+        holder: Holder,
+        grant: &Grant<'_>,
         out: &mut Vec<u8>,
     ) {
-        self.write(&Kind::Route { call_id }, origin, flow, out);
+        let Some(parties) = Parties::of(message, holder) else {
+            return;
+        };
+        let signer = &self.newest;
+        let payload = Payload {
+            key_id: signer.id,
+            flow: grant.flow.copied(),
+            epoch: self.epoch,
+            grant: Some(GrantPart {
+                issued: unit_of(grant.unix_ms),
+                target: signer.target(grant.target),
+                knows_holder: parties.holder.tag.is_some(),
+                is_offer: grant.is_offer,
+                instance: grant.instance,
+            }),
+        };
+        let mut bytes = payload.write();
+        let mac = signer.sign_grant(bytes.get(), &parties, grant.next);
+        bytes.put(&first_bytes(mac));
+        write_text(bytes.get(), out);
     }
 
-    /// Reads a Route's user part; `None` unless this server made it for this Call-ID.
-    pub fn read_route(&self, call_id: &[u8], user: &[u8]) -> Option<RouteToken> {
-        self.read(&Kind::Route { call_id }, user)
+    /// Reads the token of a request within a dialog; `None` unless this server
+    /// made it for whom the request is from, in the dialog that it names, with
+    /// `next` behind our routes. Whether its target and its time are good is
+    /// for [`crate::dialogs`] to say.
+    pub(crate) fn read_grant(
+        &self,
+        user: &[u8],
+        request: &Message,
+        next: Option<&Uri<'_>>,
+    ) -> Option<RouteToken> {
+        let (payload, part) = self.read(user, request, Holder::Sender, next)?;
+        let flow = payload.flow.filter(|_| !part.is_offer);
+        Some(RouteToken {
+            flow,
+            is_flow_lost: flow.is_some_and(|flow| self.is_lost(&flow, payload.epoch)),
+            issued: part.issued,
+            target: part.target,
+            key_id: payload.key_id,
+            instance: part.instance.filter(|_| !part.is_offer),
+        })
     }
 
-    /// Appends a flow token for a Path's user part.
+    /// Reads in a response what was offered in its request; `next` is the route
+    /// behind ours as its receiver sees it.
+    pub(crate) fn read_offer(
+        &self,
+        user: &[u8],
+        response: &Message,
+        next: Option<&Uri<'_>>,
+    ) -> Option<Offer> {
+        let (payload, part) = self.read(user, response, Holder::Receiver, next)?;
+        let flow = payload
+            .flow
+            .filter(|flow| !self.is_lost(flow, payload.epoch));
+        part.is_offer.then_some(Offer {
+            flow,
+            instance: part.instance,
+        })
+    }
+
+    /// Whether a user part looks like an offer, and whether that names a flow.
+    /// Nothing of it is verified.
+    pub(crate) fn looks_offered(user: &[u8]) -> Option<bool> {
+        let (payload, _) = decode(user)?;
+        let is_offer = payload.grant.is_some_and(|grant| grant.is_offer);
+        is_offer.then_some(payload.flow.is_some())
+    }
+
+    /// Whether a user part looks like the token of a dialog. Nothing of it is verified.
+    pub(crate) fn looks_granted(user: &[u8]) -> bool {
+        decode(user).is_some_and(|(payload, _)| payload.grant.is_some())
+    }
+
+    /// Whether a URI is the target that a token was made for.
+    pub(crate) fn is_target(&self, token: &RouteToken, uri: &Uri<'_>) -> bool {
+        self.signer(token.key_id)
+            .is_some_and(|signer| signer.target(Some(uri)) == token.target)
+    }
+
+    /// What a token says of a phone's instance.
+    pub(crate) fn instance(&self, instance: &[u8]) -> u32 {
+        self.newest.instance(instance)
+    }
+
+    /// Whether an instance is the one that a token speaks of.
+    pub(crate) fn is_instance(&self, token: &RouteToken, instance: &[u8]) -> bool {
+        self.signer(token.key_id)
+            .is_some_and(|signer| token.instance == Some(signer.instance(instance)))
+    }
+
+    /// Whether a token speaks of an instance.
+    pub(crate) fn has_instance(token: &RouteToken) -> bool {
+        token.instance.is_some()
+    }
+
+    /// Appends a flow token, good for this process.
     pub fn write_flow(&self, flow: &Flow, out: &mut Vec<u8>) {
         // RFC 5626 5.1 wants a flow token that nobody else can make: see above.
-        self.write(&Kind::Flow, Origin::Trusted, Some(flow), out);
+        let payload = Payload {
+            key_id: self.newest.id,
+            flow: Some(*flow),
+            epoch: self.epoch,
+            grant: None,
+        };
+        let mut bytes = payload.write();
+        let mac = self.newest.sign_flow(bytes.get());
+        bytes.put(&first_bytes(mac));
+        write_text(bytes.get(), out);
     }
 
     /// Reads a flow token.
     pub fn read_flow(&self, user: &[u8]) -> Option<FlowToken> {
-        let token = self.read(&Kind::Flow, user)?;
-        token.flow.map(|flow| FlowToken { flow })
+        let (payload, text) = decode(user)?;
+        let (bytes, mac) = text.get().split_last_chunk::<MAC_LEN>()?;
+        let flow = payload.flow.filter(|_| payload.grant.is_none())?;
+        self.signer(payload.key_id)?
+            .sign_flow(bytes)
+            .verify_truncated_left(mac)
+            .ok()?;
+        (!self.is_lost(&flow, payload.epoch)).then_some(FlowToken { flow })
     }
 
-    fn write(&self, kind: &Kind<'_>, origin: Origin, flow: Option<&Flow>, out: &mut Vec<u8>) {
-        let mut token = Payload::default();
-        token.put_payload(origin, flow);
-        let mac = self.sign(kind, token.bytes()).finalize().into_bytes();
-        token.put(mac.get(..MAC_LEN).unwrap_or_default());
-        let mut text = [0; TEXT_MAX];
-        // Cannot fail: TEXT_MAX holds the longest token.
-        if let Ok(len) = URL_SAFE_NO_PAD.encode_slice(token.bytes(), &mut text) {
-            out.extend_from_slice(text.get(..len).unwrap_or_default());
+    fn read(
+        &self,
+        user: &[u8],
+        message: &Message,
+        holder: Holder,
+        next: Option<&Uri<'_>>,
+    ) -> Option<(Payload, GrantPart)> {
+        let (payload, text) = decode(user)?;
+        let (bytes, mac) = text.get().split_last_chunk::<MAC_LEN>()?;
+        let part = payload.grant?;
+        let mut parties = Parties::of(message, holder)?;
+        if !part.knows_holder {
+            parties.holder.tag = None;
+        }
+        self.signer(payload.key_id)?
+            .sign_grant(bytes, &parties, next)
+            .verify_truncated_left(mac)
+            .ok()?;
+        Some((payload, part))
+    }
+
+    /// A connection that another process named is not ours.
+    fn is_lost(&self, flow: &Flow, epoch: u32) -> bool {
+        flow.conn.is_some() && epoch != self.epoch
+    }
+
+    fn signer(&self, id: u8) -> Option<&Signer> {
+        if self.newest.id == id {
+            return Some(&self.newest);
+        }
+        self.older.iter().find(|signer| signer.id == id)
+    }
+}
+
+impl Signer {
+    fn new(key: &TokenKey) -> Self {
+        // HMAC pads a key shorter than its block of 64 bytes with zeros.
+        let mut block = [0; 64];
+        if let Some(place) = block.first_chunk_mut() {
+            *place = key.secret;
+        }
+        let mac = <Hmac<Sha256> as KeyInit>::new(&block.into());
+        let mut hash_key = [0; 16];
+        let derived = mac.clone().chain_update(b"hashes").finalize().into_bytes();
+        if let Some(derived) = derived.first_chunk::<16>() {
+            hash_key = *derived;
+        }
+        Self {
+            id: key.id,
+            mac,
+            hash_key,
         }
     }
 
-    fn read(&self, kind: &Kind<'_>, user: &[u8]) -> Option<RouteToken> {
-        if user.len() > TEXT_MAX {
-            return None;
-        }
-        // The decoder's buffer must hold what it may need in the worst case.
-        let mut token = [0; TEXT_MAX];
-        let len = URL_SAFE_NO_PAD.decode_slice(user, &mut token).ok()?;
-        let (payload, mac) = token.get(..len)?.split_last_chunk::<MAC_LEN>()?;
-        self.sign(kind, payload).verify_truncated_left(mac).ok()?;
-        read_payload(payload)
-    }
-
-    fn sign(&self, kind: &Kind<'_>, payload: &[u8]) -> Hmac<Sha256> {
+    fn sign_grant(
+        &self,
+        payload: &[u8],
+        parties: &Parties<'_>,
+        next: Option<&Uri<'_>>,
+    ) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
-        match kind {
-            Kind::Route { call_id } => {
-                mac.update(b"route");
-                mac.update(payload);
-                mac.update(call_id);
+        let mut feed = Feed::new(&mut mac);
+        feed.bytes(b"grant");
+        feed.part(payload);
+        feed.part(parties.call_id);
+        feed.party(&parties.holder.uri);
+        feed.optional(parties.holder.tag);
+        feed.party(&parties.peer.uri);
+        feed.optional(parties.peer.tag);
+        match next {
+            Some(next) => {
+                feed.bytes(&[1]);
+                feed.hop(next);
             }
-            Kind::Flow => {
-                mac.update(b"flow ");
-                mac.update(payload);
-            }
+            None => feed.bytes(&[0]),
         }
+        feed.finish();
         mac
     }
+
+    fn sign_flow(&self, payload: &[u8]) -> Hmac<Sha256> {
+        self.mac
+            .clone()
+            .chain_update(b"flow ")
+            .chain_update(payload)
+    }
+
+    /// A hash of where a URI leads; of no URI one that no URI has.
+    fn target(&self, uri: Option<&Uri<'_>>) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        if let Some(uri) = uri {
+            let mut feed = Feed::new(&mut hasher);
+            feed.bytes(b"target");
+            feed.target(uri);
+            feed.finish();
+        }
+        hasher.finish()
+    }
+
+    fn instance(&self, instance: &[u8]) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(b"instance");
+        hasher.write(unquoted(instance));
+        hasher.finish() as u32
+    }
 }
 
-/// What a token is for: one kind is never taken for the other.
-enum Kind<'a> {
-    Route { call_id: &'a [u8] },
-    Flow,
+/// The two sides of a dialog, as a token sees them.
+struct Parties<'m> {
+    call_id: &'m [u8],
+    holder: Party<'m>,
+    peer: Party<'m>,
 }
 
-/// A token's bytes, on the stack.
-struct Payload {
-    bytes: [u8; TOKEN_MAX],
+struct Party<'m> {
+    uri: Uri<'m>,
+    tag: Option<&'m [u8]>,
+}
+
+impl<'m> Parties<'m> {
+    fn of(message: &'m Message, holder: Holder) -> Option<Self> {
+        let from = Party::of(message.from().ok()?)?;
+        let to = Party::of(message.to().ok()?)?;
+        let (holder, peer) = match holder {
+            Holder::Sender => (from, to),
+            Holder::Receiver => (to, from),
+        };
+        Some(Self {
+            call_id: message.call_id(),
+            holder,
+            peer,
+        })
+    }
+}
+
+impl<'m> Party<'m> {
+    fn of(address: NameAddr<'m>) -> Option<Self> {
+        Some(Self {
+            uri: address.uri()?,
+            tag: address.tag(),
+        })
+    }
+}
+
+/// A hash of a URI with what belongs to it, for tables in memory.
+pub(crate) fn hash_target(key: &[u8; 16], uri: &Uri<'_>, tag: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(key);
+    let mut feed = Feed::new(&mut hasher);
+    feed.part(tag);
+    feed.target(uri);
+    feed.finish();
+    hasher.finish()
+}
+
+/// A hash of what a response has in common with its request: Call-ID, From
+/// with its tag, To, and To's tag where `has_tag`.
+pub(crate) fn hash_identity(key: &[u8; 16], message: &Message, has_tag: bool) -> Option<u64> {
+    let parties = Parties::of(message, Holder::Sender)?;
+    let mut hasher = SipHasher24::new_with_key(key);
+    let mut feed = Feed::new(&mut hasher);
+    feed.part(parties.call_id);
+    feed.party(&parties.holder.uri);
+    feed.optional(parties.holder.tag);
+    feed.party(&parties.peer.uri);
+    feed.optional(parties.peer.tag.filter(|_| has_tag));
+    feed.finish();
+    Some(hasher.finish())
+}
+
+fn unquoted(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\"")
+        .and_then(|text| text.strip_suffix(b"\""))
+        .unwrap_or(text)
+}
+
+/// The unit of time that holds a moment.
+fn unit_of(unix_ms: u64) -> u32 {
+    (unix_ms / 1_000 / UNIT_S) as u32 & 0x00ff_ffff
+}
+
+fn first_bytes(mac: Hmac<Sha256>) -> [u8; MAC_LEN] {
+    let mac = mac.finalize().into_bytes();
+    mac.first_chunk().copied().unwrap_or_default()
+}
+
+fn write_text(token: &[u8], out: &mut Vec<u8>) {
+    let mut text = [0; TEXT_MAX];
+    // Cannot fail: TEXT_MAX holds the longest token.
+    if let Ok(len) = URL_SAFE_NO_PAD.encode_slice(token, &mut text) {
+        out.extend_from_slice(text.get(..len).unwrap_or_default());
+    }
+}
+
+/// A token's bytes, decoded.
+struct Decoded {
+    bytes: [u8; TEXT_MAX],
     len: usize,
 }
 
-impl Default for Payload {
-    fn default() -> Self {
-        Self {
-            bytes: [0; TOKEN_MAX],
-            len: 0,
-        }
-    }
-}
-
-impl Payload {
-    fn bytes(&self) -> &[u8] {
+impl Decoded {
+    fn get(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
     }
-
-    fn put(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            place.copy_from_slice(bytes);
-            self.len += bytes.len();
-        }
-    }
-
-    fn put_payload(&mut self, origin: Origin, flow: Option<&Flow>) {
-        let stranger = if origin == Origin::Stranger {
-            IS_STRANGER
-        } else {
-            0
-        };
-        let Some(flow) = flow else {
-            self.put(&[stranger]);
-            return;
-        };
-        let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        self.put(&[stranger
-            | HAS_FLOW
-            | transport_code(flow.transport)
-            | flag(flow.remote.is_ipv6(), REMOTE_IS_V6)
-            | flag(flow.local.is_ipv6(), LOCAL_IS_V6)
-            | flag(flow.conn.is_some(), HAS_CONN)]);
-        self.put(&flow.listener.0.to_be_bytes());
-        self.put_addr(&flow.remote);
-        self.put_addr(&flow.local);
-        if flow.conn.is_some() {
-            self.put(&flow.conn.0.to_be_bytes());
-        }
-    }
-
-    fn put_addr(&mut self, addr: &SocketAddr) {
-        self.put(&addr.port().to_be_bytes());
-        match addr.ip() {
-            IpAddr::V4(ip) => self.put(&ip.octets()),
-            IpAddr::V6(ip) => self.put(&ip.octets()),
-        }
-    }
 }
 
-fn read_payload(payload: &[u8]) -> Option<RouteToken> {
-    let (&[flags], mut rest) = payload.split_first_chunk()?;
-    let origin = if flags & IS_STRANGER == 0 {
-        Origin::Trusted
-    } else {
-        Origin::Stranger
+/// What a user part says, before its MAC was looked at.
+fn decode(user: &[u8]) -> Option<(Payload, Decoded)> {
+    if user.len() > TEXT_MAX {
+        return None;
+    }
+    // The decoder's buffer must hold what it may need in the worst case.
+    let mut decoded = Decoded {
+        bytes: [0; TEXT_MAX],
+        len: 0,
     };
-    if flags & HAS_FLOW == 0 {
-        return rest.is_empty().then_some(RouteToken { flow: None, origin });
-    }
-    let transport = transport_of(flags & TRANSPORT_BITS)?;
-    let listener = ListenerId(u16::from_be_bytes(take(&mut rest)?));
-    let remote = take_addr(&mut rest, flags & REMOTE_IS_V6 != 0)?;
-    let local = take_addr(&mut rest, flags & LOCAL_IS_V6 != 0)?;
-    let conn = if flags & HAS_CONN == 0 {
-        ConnId::NONE
-    } else {
-        ConnId(u64::from_be_bytes(take(&mut rest)?))
-    };
-    let flow = Flow {
-        transport,
-        listener,
-        local,
-        remote,
-        conn,
-    };
-    rest.is_empty().then_some(RouteToken {
-        flow: Some(flow),
-        origin,
-    })
-}
-
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, left) = rest.split_first_chunk()?;
-    *rest = left;
-    Some(*taken)
-}
-
-fn take_addr(rest: &mut &[u8], is_v6: bool) -> Option<SocketAddr> {
-    let port = u16::from_be_bytes(take(rest)?);
-    let ip = if is_v6 {
-        IpAddr::V6(Ipv6Addr::from(take::<16>(rest)?))
-    } else {
-        IpAddr::V4(Ipv4Addr::from(take::<4>(rest)?))
-    };
-    Some(SocketAddr::new(ip, port))
-}
-
-const fn transport_code(transport: Transport) -> u8 {
-    match transport {
-        Transport::Udp => 0,
-        Transport::Tcp => 1,
-        Transport::Tls => 2,
-        Transport::Ws => 3,
-        Transport::Wss => 4,
-    }
-}
-
-const fn transport_of(code: u8) -> Option<Transport> {
-    Some(match code {
-        0 => Transport::Udp,
-        1 => Transport::Tcp,
-        2 => Transport::Tls,
-        3 => Transport::Ws,
-        4 => Transport::Wss,
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const CALL_ID: &[u8] = b"a84b4c76e66710@pc33";
-
-    fn tokens() -> Tokens {
-        Tokens::new(&[7; 32])
-    }
-
-    fn flow(transport: Transport, remote: &str, local: &str, conn: u64) -> Flow {
-        Flow {
-            transport,
-            listener: ListenerId(3),
-            local: local.parse().unwrap(),
-            remote: remote.parse().unwrap(),
-            conn: ConnId(conn),
-        }
-    }
-
-    fn flows() -> Vec<Flow> {
-        let mut flows = Vec::new();
-        for transport in [
-            Transport::Udp,
-            Transport::Tcp,
-            Transport::Tls,
-            Transport::Ws,
-            Transport::Wss,
-        ] {
-            flows.push(flow(transport, "192.0.2.7:40000", "192.0.2.1:5060", 0));
-            flows.push(flow(
-                transport,
-                "[2001:db8::7]:1",
-                "[2001:db8::1]:65535",
-                u64::MAX,
-            ));
-            flows.push(flow(
-                transport,
-                "192.0.2.7:40000",
-                "[::ffff:192.0.2.1]:5060",
-                1 << 56,
-            ));
-        }
-        flows
-    }
-
-    fn route(call_id: &[u8], origin: Origin, flow: Option<&Flow>) -> Vec<u8> {
-        let mut text = Vec::new();
-        tokens().write_route(call_id, origin, flow, &mut text);
-        text
-    }
-
-    #[test]
-    fn what_was_written_is_read() {
-        for origin in [Origin::Trusted, Origin::Stranger] {
-            let text = route(CALL_ID, origin, None);
-            assert_eq!(text.len(), 18);
-            assert_eq!(
-                tokens().read_route(CALL_ID, &text),
-                Some(RouteToken { flow: None, origin })
-            );
-            for flow in flows() {
-                let text = route(CALL_ID, origin, Some(&flow));
-                let read = tokens().read_route(CALL_ID, &text).unwrap();
-                assert_eq!((read.flow(), read.origin()), (Some(&flow), origin));
-            }
-        }
-        for flow in flows() {
-            let mut text = Vec::new();
-            tokens().write_flow(&flow, &mut text);
-            assert_eq!(tokens().read_flow(&text).unwrap().flow(), &flow);
-        }
-    }
-
-    #[test]
-    fn a_token_is_legal_in_a_user_part() {
-        for flow in flows() {
-            let text = route(CALL_ID, Origin::Stranger, Some(&flow));
-            assert!(text.len() <= TEXT_MAX);
-            // RFC 3261 25.1: a user is made of unreserved characters, among which are letters, digits, "-"
-            // and "_".
-            assert!(
-                text.iter()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(b))
-            );
-            let uri = [b"sip:", &text[..], b"@192.0.2.1;lr"].concat();
-            assert_eq!(sip_msg::Uri::parse(&uri).unwrap().user, Some(&text[..]));
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_refused() {
-        for flow in [
-            None,
-            Some(flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9)),
-        ] {
-            let text = route(CALL_ID, Origin::Stranger, flow.as_ref());
-            for at in 0..text.len() {
-                for bit in 0..8 {
-                    let mut forged = text.clone();
-                    forged[at] ^= 1 << bit;
-                    assert_eq!(
-                        tokens().read_route(CALL_ID, &forged),
-                        None,
-                        "byte {at} bit {bit}"
-                    );
-                }
-            }
-            let raw = URL_SAFE_NO_PAD.decode(&text).unwrap();
-            for at in 0..raw.len() * 8 {
-                let mut forged = raw.clone();
-                forged[at / 8] ^= 1 << (at % 8);
-                let forged = URL_SAFE_NO_PAD.encode(forged);
-                assert_eq!(
-                    tokens().read_route(CALL_ID, forged.as_bytes()),
-                    None,
-                    "bit {at}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn cut_lengthened_and_strange_ones_are_refused() {
-        let flow = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
-        let text = route(CALL_ID, Origin::Trusted, Some(&flow));
-        for len in 0..text.len() {
-            assert_eq!(tokens().read_route(CALL_ID, &text[..len]), None, "{len}");
-            assert_eq!(
-                tokens().read_route(CALL_ID, &text[len + 1..]),
-                None,
-                "{len}"
-            );
-        }
-        for tail in ["A", "AA", "AAAA", "=", "%41", "==", " "] {
-            let long = [&text, tail.as_bytes()].concat();
-            assert_eq!(tokens().read_route(CALL_ID, &long), None, "{tail}");
-        }
-        for strange in [
-            &b"alice"[..],
-            b"",
-            &[b'A'; 4096],
-            &[0xff; 40],
-            &[b'A'; TEXT_MAX],
-        ] {
-            assert_eq!(tokens().read_route(CALL_ID, strange), None);
-        }
-    }
-
-    #[test]
-    fn another_call_another_key_and_another_kind_are_refused() {
-        let flow = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
-        let text = route(CALL_ID, Origin::Trusted, Some(&flow));
-        assert_eq!(tokens().read_route(b"b84b4c76e66710@pc33", &text), None);
-        assert_eq!(
-            tokens().read_route(&CALL_ID[..CALL_ID.len() - 1], &text),
-            None
-        );
-        assert_eq!(tokens().read_route(b"", &text), None);
-        assert_eq!(Tokens::new(&[8; 32]).read_route(CALL_ID, &text), None);
-        assert_eq!(tokens().read_flow(&text), None);
-        assert_eq!(
-            tokens().read_flow(&route(b"", Origin::Trusted, Some(&flow))),
-            None
-        );
-        let mut text = Vec::new();
-        tokens().write_flow(&flow, &mut text);
-        assert_eq!(tokens().read_route(b"", &text), None);
-        // A Call-ID that begins with what another token's payload ends with makes no second reading.
-        let shifted = route(b"xx", Origin::Trusted, None);
-        assert_eq!(tokens().read_route(b"x", &shifted), None);
-    }
+    decoded.len = URL_SAFE_NO_PAD
+        .decode_slice(user, &mut decoded.bytes)
+        .ok()?;
+    let (payload, _) = decoded.get().split_last_chunk::<MAC_LEN>()?;
+    let payload = Payload::read(payload)?;
+    Some((payload, decoded))
 }

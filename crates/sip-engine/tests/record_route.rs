@@ -165,7 +165,8 @@ fn byes(alices: Transport, bobs: Transport, is_translated: bool) {
         (sent.to.remote, sent.to.conn),
         (bob_flow.remote, bob_flow.conn)
     );
-    let ok = only(bed.receive(&bob_flow, &response(&sent, 200, "b", "")));
+    let line = format!("Contact: <{contact}>\r\n");
+    let ok = only(bed.receive(&bob_flow, &response(&sent, 200, "b", &line)));
     let routes = ok.all(HeaderName::RecordRoute);
     let as_routes = |routes: &mut dyn Iterator<Item = &String>| -> String {
         routes.map(|r| format!("Route: {r}\r\n")).collect()
@@ -218,7 +219,10 @@ fn a_forged_flow_leads_nowhere_else() {
     let sent = bed
         .receive(&alice(Transport::Udp), &invite.text())
         .remove(1);
-    let route = sent.all(HeaderName::RecordRoute).remove(0);
+    let contact = "Contact: <sip:bob@10.1.1.1;transport=tcp>\r\n";
+    let ok = only(bed.receive(&bob_flow, &response(&sent, 200, "b", contact)));
+    let offered = sent.all(HeaderName::RecordRoute).remove(0);
+    let route = ok.all(HeaderName::RecordRoute).remove(0);
     let within = |route: &str, call_id: &str| {
         let mut info = request("INFO", "sip:x@203.0.113.50", Transport::Udp)
             .with(&format!("Route: {route}\r\n"));
@@ -231,6 +235,8 @@ fn a_forged_flow_leads_nowhere_else() {
         only(bed.receive(&alice(Transport::Udp), &text)).to.conn
     };
     assert_eq!(flow_of(&route, "call-1"), bob_flow.conn);
+    // What only was to become the caller's is nothing yet.
+    assert_ne!(flow_of(&offered, "call-1"), bob_flow.conn);
     // In another dialog the token is nothing, and changed it is nothing.
     assert_ne!(flow_of(&route, "call-2"), bob_flow.conn);
     let at = route.find('@').unwrap();

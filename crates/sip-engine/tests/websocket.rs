@@ -155,7 +155,11 @@ fn each_side_gets_its_own_route_and_ws_stands_for_both_kinds() {
         assert_eq!(host_of(&routes[0]), format!("{local};transport=ws;lr>"));
         assert!(routes[1].ends_with("192.0.2.1:5060;lr>"), "{routes:?}");
 
-        // The ACK comes back by them, with the dialog's routes, to the connection.
+        // The ACK comes by those of the answer, to the connection.
+        let line = format!("Contact: <{contact}>\r\n");
+        let ok = response(&sent, 200, "b", &line);
+        let ok = only(bed.receive(&browser(transport), &ok));
+        let routes = ok.all(HeaderName::RecordRoute);
         let mut ack = request("ACK", contact, Transport::Udp);
         ack.to = "<sip:bob@example.org>;tag=b".into();
         for route in routes.iter().rev() {

@@ -8,6 +8,7 @@ use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
 use sip_engine::settings::{Inbound, Listener, TrustedPeer};
 use sip_engine::shard::{Seed, shard_of};
+use sip_engine::token::TokenKeys;
 use sip_engine::{
     Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
 };
@@ -99,7 +100,7 @@ impl Server {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &dice.bytes(), 1)),
             guard: Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default())),
-            token_key: dice.bytes(),
+            token_keys: Arc::new(TokenKeys::of(dice.bytes(), 1)),
         });
         let shards = (0..plan.shards)
             .map(|_| {

@@ -110,7 +110,7 @@ impl Refusal {
         }
     }
 
-    pub(super) fn malformed(reason: &'static str) -> Self {
+    pub(crate) fn malformed(reason: &'static str) -> Self {
         Self {
             status: 400,
             why: Why::Malformed(reason),

@@ -7,9 +7,12 @@ mod hijack;
 
 use sip_msg::{Flow, HeaderName, Message, Transport};
 
+use sip_msg::Uri;
+
 use super::*;
 use crate::settings::{AuthSettings, TrustedPeer};
 use crate::testing::{World, flow, parse, request, with_lines};
+use crate::token::{Grant, Holder, TokenKeys};
 
 /// Every method that has a name, and one that nobody knows. CANCEL never comes
 /// to the gate.
@@ -339,7 +342,7 @@ fn unknown_users_and_wrong_passwords_get_the_same_answer() {
             let signed = world.sign(&udp(), &text, user, "example.org", password);
             let signed = parse(signed.as_bytes());
             // The store is asked in every case: nobody is refused sooner.
-            assert_eq!(word(&gate(&world.context(), &udp(), &signed)), "lookup");
+            assert_eq!(word(&world.gate(&udp(), &signed)), "lookup");
             let Gate::Refuse(refusal) = world.judge(&udp(), &signed) else {
                 panic!("{user} got in")
             };
@@ -397,7 +400,7 @@ fn a_store_that_cannot_say_is_503_and_500_for_a_registration() {
                 .as_bytes(),
         );
         let cx = world.context();
-        let Gate::Lookup(pending) = gate(&cx, &udp(), &signed) else {
+        let Gate::Lookup(pending) = world.gate(&udp(), &signed) else {
             panic!("no look-up")
         };
         assert_eq!(
@@ -416,27 +419,39 @@ fn a_store_that_cannot_say_is_503_and_500_for_a_registration() {
     }
 }
 
-/// A Route of this server's for the Call-ID of [`request`].
-fn route(world: &World, origin: Origin, tail: &str) -> String {
+/// Where bob is.
+const BOBS_CONTACT: &str = "sip:bob@203.0.113.9";
+
+/// A Route of this server's for requests from `from` to `to`, in the dialog of
+/// the Call-ID of [`request`], to bob's contact; with `next` behind it.
+fn route_of(world: &World, from: &str, to: &str, next: Option<&str>) -> String {
+    route_by(&world.tokens, from, to, next)
+}
+
+fn route_by(tokens: &Tokens, from: &str, to: &str, next: Option<&str>) -> String {
+    let message = parse(request("BYE", BOBS_CONTACT, from, to, "").as_bytes());
+    let target = Uri::parse(BOBS_CONTACT.as_bytes());
+    let next = next.and_then(|next| Uri::parse(next.as_bytes()));
+    let grant = Grant {
+        unix_ms: crate::testing::NOW.unix_ms,
+        next: next.as_ref(),
+        target: target.as_ref(),
+        ..Grant::default()
+    };
     let mut user = Vec::new();
-    world.tokens.write_route(b"call-1", origin, None, &mut user);
-    format!(
-        "<sip:{}@192.0.2.1;lr>{tail}",
-        String::from_utf8(user).unwrap()
-    )
+    tokens.write_grant(&message, Holder::Sender, &grant, &mut user);
+    let user = String::from_utf8(user).unwrap();
+    format!("<sip:{user}@192.0.2.1;lr>")
 }
 
 #[test]
 fn what_each_permit_opens() {
     let mut world = World::new();
-    let dialog = |origin| {
-        let line = format!("Route: {}\r\n", route(&world, origin, ""));
-        permit(
-            &world,
-            &request("BYE", "sip:bob@203.0.113.9", ALICE, BOB_TAGGED, &line),
-        )
-    };
-    let (own_dialog, strange_dialog) = (dialog(Origin::Trusted), dialog(Origin::Stranger));
+    let line = format!("Route: {}\r\n", route_of(&world, ALICE, BOB_TAGGED, None));
+    let dialog = permit(
+        &world,
+        &request("BYE", BOBS_CONTACT, ALICE, BOB_TAGGED, &line),
+    );
     let invite = of("INVITE", "sip:bob@example.org", ALICE, BOB, "");
     let signed = world.sign_as(&udp(), &invite, "alice", "example.org");
     let user = permit(&world, &signed);
@@ -453,14 +468,13 @@ fn what_each_permit_opens() {
     world.settings.authenticate = None;
     let open = permit(&world, &invite);
     let alice: &[u8] = b"sip:alice@example.org";
-    for (permit, relays, routes, binds, asserts, origin) in [
-        (&open, true, true, true, true, Origin::Trusted),
-        (&peer, true, true, false, true, Origin::Trusted),
-        (&user, true, true, false, false, Origin::Trusted),
-        (&registering, true, true, true, false, Origin::Trusted),
-        (&own_dialog, true, true, false, false, Origin::Trusted),
-        (&strange_dialog, true, false, false, false, Origin::Stranger),
-        (&inbound, false, false, false, false, Origin::Stranger),
+    for (permit, relays, routes, binds, asserts) in [
+        (&open, true, true, true, true),
+        (&peer, true, true, false, true),
+        (&user, true, true, false, false),
+        (&registering, true, true, true, false),
+        (&dialog, true, false, false, false),
+        (&inbound, false, false, false, false),
     ] {
         let opens = (
             permit.may_relay(),
@@ -468,11 +482,7 @@ fn what_each_permit_opens() {
             permit.may_bind(alice),
             permit.may_assert(),
         );
-        assert_eq!(
-            (opens, permit.origin()),
-            ((relays, routes, binds, asserts), origin),
-            "{permit:?}"
-        );
+        assert_eq!(opens, (relays, routes, binds, asserts), "{permit:?}");
     }
     // RFC 3261 10.3: "If the authenticated user is not authorized to modify bindings, the registrar MUST
     // return a 403 (Forbidden) and skip the remaining steps."

@@ -181,9 +181,13 @@ impl Shard {
                 return;
             }
         }
-        if !context.is_closed && !context.is_final_sent && self.next_gateway(context, at) {
-            self.start_candidate(now, key, context, at, out);
-            return;
+        if !context.is_closed && !context.is_final_sent {
+            let goes_on = self.next_gateway(context, at)
+                || (outcome == Outcome::Unreachable && self.follow_phone(now, context, at));
+            if goes_on {
+                self.start_candidate(now, key, context, at, out);
+                return;
+            }
         }
         self.give_up(context, at, outcome);
     }
@@ -257,6 +261,7 @@ impl Shard {
             candidate.refused = Some(Outcome::NoRoom);
             return false;
         };
+        let instance = self.instance_of(&candidate.place);
         self.target_uri.clear();
         let uri = target_uri(&candidate.place, &mut self.target_uri);
         let copy = Copy {
@@ -268,15 +273,16 @@ impl Shard {
             to: &way.to,
             local: way.local,
             flow_down: way.flow.as_ref(),
+            instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
-            origin: context.origin,
         };
         let sender = Sender {
             own: &self.own,
             tokens: &self.tokens,
             record_route: self.settings.proxy.record_route,
             sign_routes: self.settings.authenticate.is_some(),
+            unix_ms: now.unix_ms,
         };
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
@@ -342,7 +348,11 @@ impl Shard {
         end_candidate(candidate, &mut context.breadth_left);
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
         // same phone is tried; so it is when nothing came back along it.
-        let is_flow = matches!(&candidate.place, Place::Contact(b) if flow_of(b).is_some());
+        let is_flow = match &candidate.place {
+            Place::Contact(binding) => flow_of(binding).is_some(),
+            Place::Token(_) => true,
+            Place::Routed | Place::NextHops { .. } => false,
+        };
         candidate.is_flow_failed =
             is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
         self.counters.flows_failed += u64::from(candidate.is_flow_failed);

@@ -14,7 +14,6 @@ use crate::effect::{Hop, ParkId};
 use crate::location::Binding;
 use crate::relay::Word;
 use crate::routes::NextHop;
-use crate::token::Origin;
 
 /// Names a context, and perhaps one of its branches, in a transaction's
 /// `context` and in a timer: kind, slot, generation and branch in 64 bits.
@@ -182,6 +181,14 @@ pub(crate) struct Best {
     pub(crate) challenges: Vec<u8>,
 }
 
+/// What the responses to a request must have in common with it: a hash of
+/// Call-ID, From and To, with To's tag where `has_tag`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) hash: u64,
+    pub(crate) has_tag: bool,
+}
+
 /// A response context.
 pub(crate) struct Context {
     pub(crate) server: Option<ServerId>,
@@ -195,9 +202,12 @@ pub(crate) struct Context {
     pub(crate) loop_hash: u64,
     /// Header lines of the request that are not forwarded.
     pub(crate) strip: Vec<Span>,
-    pub(crate) origin: Origin,
     /// On whose word it goes where it goes.
     pub(crate) word: Word,
+    /// What responses must have in common with the request, where that counts.
+    pub(crate) identity: Option<Identity>,
+    /// Whether the request is one of a dialog whose token it bears.
+    pub(crate) is_in_dialog: bool,
     /// Max-Breadth that is not given to a branch.
     pub(crate) breadth_left: u32,
     pub(crate) candidates: Vec<Candidate>,
@@ -228,8 +238,9 @@ impl Context {
             routed: Routed::default(),
             loop_hash: 0,
             strip: Vec::new(),
-            origin: Origin::Stranger,
             word: Word::Users,
+            identity: None,
+            is_in_dialog: false,
             breadth_left: 0,
             candidates: Vec::new(),
             branches: SmallVec::new(),

@@ -3,12 +3,12 @@
 
 use std::net::SocketAddr;
 
-use sip_msg::{Edits, Flow, HeaderName, ListenerId, Message, Method, Span, Target, Transport, Uri};
+use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
 use crate::own::Own;
 use crate::text::write_decimal;
-use crate::token::{Origin, Tokens};
+use crate::token::Tokens;
 
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
 const MAX_FORWARDS: u64 = 70;
@@ -21,6 +21,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) record_route: bool,
     /// Whether every Record-Route must be one that only we can have written.
     pub(crate) sign_routes: bool,
+    /// The time, for what is signed.
+    pub(crate) unix_ms: u64,
 }
 
 /// One copy.
@@ -39,12 +41,12 @@ pub(crate) struct Copy<'a> {
     pub(crate) local: SocketAddr,
     /// The registered flow that it goes along, if it does.
     pub(crate) flow_down: Option<&'a Flow>,
+    /// The instance of the phone at its end, as tokens name it.
+    pub(crate) instance: Option<u32>,
     /// Max-Breadth; `None` where the header is left out.
     pub(crate) breadth: Option<u32>,
     /// Header lines that are for this server alone.
     pub(crate) strip: &'a [Span],
-    /// Who let it in.
-    pub(crate) origin: Origin,
 }
 
 impl Copy<'_> {
@@ -226,126 +228,6 @@ impl Copy<'_> {
         write_branch(text);
         text.extend_from_slice(b"\r\n");
     }
-
-    fn write_record_route(&self, sender: &Sender<'_>, text: &mut Vec<u8>) {
-        let Some(kind) = self.route_kind(sender) else {
-            return;
-        };
-        let call_id = self.request.call_id();
-        let flow_up = self.flow_up();
-        let mut value = |listener: ListenerId,
-                         transport: Transport,
-                         local: &SocketAddr,
-                         flow: Option<&Flow>| {
-            text.extend_from_slice(b"Record-Route: <");
-            // RFC 3261 16.6: "The URI placed in the Record-Route header field value MUST be a
-            // SIP or SIPS URI.  This URI MUST contain an lr parameter (see Section 19.1.1)."
-            text.extend_from_slice(if kind == Scheme::Sips {
-                b"sips:"
-            } else {
-                b"sip:"
-            });
-            if sender.sign_routes || flow.is_some() {
-                sender.tokens.write_route(call_id, self.origin, flow, text);
-                text.push(b'@');
-            }
-            // RFC 3261 16.6: "The URI placed in the Record-Route header field MUST resolve to
-            // the element inserting it (or a suitable stand-in) when the server location
-            // procedures of [4] are applied to it, so that subsequent requests reach the same
-            // SIP element." So it says its transport wherever UDP is not it.
-            sender.own.write_host_port(listener, local, text);
-            // For `sips` that is TLS, unless it is a WebSocket under TLS.
-            let is_told = match kind {
-                Scheme::Sip => transport != Transport::Udp,
-                Scheme::Sips => transport.is_websocket(),
-            };
-            if is_told {
-                text.extend_from_slice(b";transport=");
-                text.extend_from_slice(transport.uri_param().as_bytes());
-            }
-            text.extend_from_slice(b";lr>\r\n");
-        };
-        value(
-            self.to.listener,
-            self.to.transport,
-            &self.local,
-            self.flow_down,
-        );
-        if self.is_double(sender, kind, flow_up.is_some()) {
-            let up = self.came_by;
-            value(up.listener, up.transport, &up.local, flow_up);
-        }
-    }
-
-    /// Whether the copy gets a Record-Route, and of which scheme.
-    fn route_kind(&self, sender: &Sender<'_>) -> Option<Scheme> {
-        if !makes_dialogs(self.request.method()) {
-            return None;
-        }
-        let is_target_secure = match self.uri {
-            Some(uri) => is_sips(uri),
-            None => self.routed.is_secure(),
-        };
-        let next = self.routed.next_route.map(|span| self.request.slice(span));
-        // RFC 3261 16.6: "If the Request-URI contains a SIPS URI, or the topmost Route
-        // header field value (after the post processing of bullet 6) contains a SIPS URI,
-        // the URI placed into the Record-Route header field MUST be a SIPS URI.
-        // Furthermore, if the request was not received over TLS, the proxy MUST insert a
-        // Record-Route header field.  In a similar fashion, a proxy that receives a request
-        // over TLS, but generates a request without a SIPS URI in the Request-URI or topmost
-        // Route header field value (after the post processing of bullet 6), MUST insert a
-        // Record-Route header field that is not a SIPS URI."
-        let secure = is_target_secure || next.is_some_and(is_sips);
-        let must = secure != self.came_by.transport.is_secure();
-        match (secure, must || sender.record_route) {
-            (_, false) => None,
-            (true, true) => Some(Scheme::Sips),
-            (false, true) => Some(Scheme::Sip),
-        }
-    }
-
-    /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
-    fn is_double(&self, sender: &Sender<'_>, kind: Scheme, has_flow_up: bool) -> bool {
-        if kind == Scheme::Sips && !self.came_by.transport.is_secure() {
-            // The other side could not be reached by a SIPS URI. This one can.
-            return false;
-        }
-        has_flow_up
-            || self.flow_down.is_some()
-            || sender.own.transport(self.came_by.listener) != sender.own.transport(self.to.listener)
-            || self.came_by.listener != self.to.listener
-    }
-
-    /// The flow to the sender, where it is a phone that can be reached by no
-    /// other way: it is the first hop (RFC 5626 5.1), and it came over a
-    /// connection or from behind a network address translation.
-    fn flow_up(&self) -> Option<&Flow> {
-        let first = self.request.top_via().ok()?;
-        let is_first_hop = !self.request.has_several(HeaderName::Via);
-        let is_translated = first.received.is_some()
-            && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical());
-        (is_first_hop && (self.came_by.conn.is_some() || is_translated)).then_some(self.came_by)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scheme {
-    Sip,
-    Sips,
-}
-
-fn is_sips(uri: &[u8]) -> bool {
-    uri.get(..5)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
-}
-
-/// Whether a request of that method may begin a dialog, or be of a kind that
-/// this server does not know.
-const fn makes_dialogs(method: Method) -> bool {
-    matches!(
-        method,
-        Method::Invite | Method::Subscribe | Method::Refer | Method::Notify | Method::Other
-    )
 }
 
 /// Writes a URI without what may not stand in a Request-URI (RFC 3261 19.1.1,

@@ -32,6 +32,7 @@ impl Shard {
         let is_heard = context.branches.get(branch).is_some();
         if is_heard {
             self.hop_answered(&context, branch);
+            self.note_response(now, &context, &response);
             // RFC 3261 16.7: "If no Via header field values remain in the response, the
             // response was meant for this element and MUST NOT be forwarded."
             let is_for_us = !response.has_several(HeaderName::Via);
@@ -333,9 +334,11 @@ impl Shard {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.flow.transport.is_reliable();
+        let granted = self.grant_caller(now, context.identity, response);
         write_upstream(
             response,
             &context.best.challenges,
+            granted.map(|place| (place, &*self.granted)),
             is_stream,
             &mut self.edits,
             &mut outbox.bytes,
@@ -462,16 +465,21 @@ impl Shard {
     }
 }
 
-/// Writes a response as it leaves for the next hop upstream.
+/// Writes a response as it leaves for the next hop upstream; `granted` is the
+/// caller's grant and its place.
 pub(crate) fn write_upstream(
     response: &Message,
     challenges: &[u8],
+    granted: Option<(sip_msg::Span, &[u8])>,
     is_stream: bool,
     edits: &mut sip_msg::Edits,
     out: &mut Vec<u8>,
 ) {
     edits.clear();
     edits.remove_first_value(response, HeaderName::Via);
+    if let Some((place, user)) = granted {
+        edits.replace(place, user);
+    }
     if !challenges.is_empty() && is_challenge(response.status()) {
         edits.insert(response.headers_end(), challenges);
     }

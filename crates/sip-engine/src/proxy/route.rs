@@ -7,7 +7,7 @@ use sip_msg::uri::Scheme;
 use sip_msg::{Flow, HeaderName, HostPort, Message, Span, Uri};
 
 use crate::own::{Own, uri_port, uri_transport};
-use crate::token::Tokens;
+use crate::token::{RouteToken, Tokens};
 
 /// Which parts of a request count after the preprocessing.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +27,9 @@ pub(crate) struct Routed {
     pub(crate) last_route_is_uri: bool,
     /// The URI in the first Route value that remains.
     pub(crate) next_route: Option<Span>,
-    /// The flow that the innermost of our Route values names.
-    pub(crate) flow: Option<Flow>,
+    /// The token in the innermost of our Route values, where it is this
+    /// dialog's and this sender's.
+    pub(crate) grant: Option<RouteToken>,
 }
 
 /// Where the parts of a URI stand in the message, so that it is parsed once.
@@ -52,7 +53,7 @@ impl Default for Routed {
             own_routes: 0,
             last_route_is_uri: false,
             next_route: None,
-            flow: None,
+            grant: None,
         }
     }
 }
@@ -126,29 +127,38 @@ pub(crate) fn preprocess(
     // proxy MUST replace the Request-URI in the request with the last value from the
     // Route header field, and remove that value from the Route header field.  The proxy
     // MUST then proceed as if it received this modified request."
-    if has_routes && uri.has_param("lr") && ours(&uri, request, own, tokens).is_some() {
+    // What this proxy placed names this server, and bears a token or no user.
+    let mut innermost = None;
+    if has_routes && uri.has_param("lr") && own.is_own_uri(&uri) && may_be_placed(&uri) {
         let last = addresses(request).last();
         if let Some(last) = last {
             let span = last.ok_or(BadRoute)?;
+            innermost = Some(uri);
             let last = Uri::parse(request.slice(span)).ok_or(BadRoute)?;
             uri = routed.take_uri(last, span);
             routed.last_route_is_uri = true;
         }
     }
     if has_routes {
-        skip_own_routes(&mut routed, request, came_by, own, tokens)?;
+        skip_own_routes(&mut routed, request, innermost, own, tokens)?;
     }
     routed.strip_maddr = !uri.params.is_empty() && is_maddr_ours(&uri, came_by, own);
     Ok(routed)
 }
 
+/// Whether a URI of this server's looks like a Record-Route of its own.
+fn may_be_placed(uri: &Uri<'_>) -> bool {
+    uri.user.is_none_or(Tokens::looks_granted)
+}
+
 // RFC 3261 16.4: "If the first value in the Route header field indicates this proxy,
 // the proxy MUST remove that value from the request." Both values of a double
-// Record-Route are ours; the inner one names the side that the request leaves by.
-fn skip_own_routes(
+// Record-Route are ours; the inner one names the side that the request leaves by, and
+// its token alone counts. `innermost` is the value that a strict router took out.
+fn skip_own_routes<'m>(
     routed: &mut Routed,
-    request: &Message,
-    came_by: &Flow,
+    request: &'m Message,
+    mut innermost: Option<Uri<'m>>,
     own: &Own,
     tokens: &Tokens,
 ) -> Result<(), BadRoute> {
@@ -156,32 +166,53 @@ fn skip_own_routes(
         true => request.values(HeaderName::Route).count() - 1,
         false => usize::MAX,
     };
+    let mut next = None;
     for route in addresses(request).take(remaining) {
         let span = route.ok_or(BadRoute)?;
         let uri = Uri::parse(request.slice(span)).ok_or(BadRoute)?;
-        let Some(flow) = ours(&uri, request, own, tokens) else {
+        if !own.is_own_uri(&uri) {
+            // After a restart an address at which this server was not reached yet is known
+            // by the token alone.
+            let number = usize::from(routed.own_routes);
+            if let Some(grant) = read_unknown(&uri, request, number, remaining, tokens) {
+                routed.own_routes = routed.own_routes.saturating_add(1);
+                routed.grant = Some(grant);
+                routed.next_route = addresses(request).take(remaining).nth(number + 1).flatten();
+                return Ok(());
+            }
             routed.next_route = Some(span);
+            next = Some(uri);
             break;
-        };
+        }
         routed.own_routes = routed.own_routes.saturating_add(1);
-        // A route that leads back to where the request came from is none.
-        routed.flow = flow.filter(|f| f.remote != came_by.remote || f.conn != came_by.conn);
+        innermost = Some(uri);
+    }
+    let is_within = || request.to().is_ok_and(|to| to.tag().is_some());
+    if let Some(user) = innermost.and_then(|uri| uri.user)
+        && is_within()
+    {
+        routed.grant = tokens.read_grant(user, request, next.as_ref());
     }
     Ok(())
 }
 
-/// Whether a URI is this server's; and the flow that it names, if it is one
-/// that this server signed: for this dialog, or as a flow token (RFC 5626 5.3).
-fn ours(uri: &Uri<'_>, request: &Message, own: &Own, tokens: &Tokens) -> Option<Option<Flow>> {
-    if let Some(user) = uri.user {
-        if let Some(token) = tokens.read_route(request.call_id(), user) {
-            return Some(token.flow().copied());
-        }
-        if let Some(token) = tokens.read_flow(user) {
-            return Some(Some(*token.flow()));
-        }
-    }
-    own.is_own_uri(uri).then_some(None)
+/// The token of a Route value, the one with that number, that names no address
+/// of ours, where it is this sender's all the same.
+fn read_unknown(
+    uri: &Uri<'_>,
+    request: &Message,
+    number: usize,
+    remaining: usize,
+    tokens: &Tokens,
+) -> Option<RouteToken> {
+    let user = uri.user.filter(|user| Tokens::looks_granted(user))?;
+    request.to().ok()?.tag()?;
+    let next = addresses(request).take(remaining).nth(number + 1);
+    let next = match next {
+        Some(span) => Some(Uri::parse(request.slice(span?))?),
+        None => None,
+    };
+    tokens.read_grant(user, request, next.as_ref())
 }
 
 /// Where the URIs of the Route values stand.
@@ -194,7 +225,7 @@ fn addresses(request: &Message) -> impl Iterator<Item = Option<Span>> {
 
 /// Where `part`, a slice of `whole`, stands in the message that has `whole` at
 /// `span`; empty for any other slice.
-fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
+pub(super) fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
     match offset {
         Some(offset) if offset + part.len() <= whole.len() => {

@@ -141,7 +141,7 @@ impl Shard {
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
         permit.strip(&self.gate_context(now), &job.request, &mut strip);
-        self.write_single(&job, permit, &candidate, &way, &strip, out);
+        self.write_single(now, &job, &candidate, &way, &strip, out);
         self.strip = strip;
         self.counters.requests_forwarded += 1;
         self.pool.recycle(job.request);
@@ -175,13 +175,14 @@ impl Shard {
 
     fn write_single(
         &mut self,
+        now: Now,
         job: &Job,
-        permit: &Permit,
         candidate: &Candidate,
         way: &Way,
         strip: &[sip_msg::Span],
         out: &mut Outputs,
     ) {
+        let instance = self.instance_of(&candidate.place);
         self.target_uri.clear();
         let copy = Copy {
             request: &job.request,
@@ -192,15 +193,16 @@ impl Shard {
             to: &way.to,
             local: way.local,
             flow_down: way.flow.as_ref(),
+            instance,
             breadth: Some(job.breadth),
             strip,
-            origin: permit.origin(),
         };
         let sender = Sender {
             own: &self.own,
             tokens: &self.tokens,
             record_route: self.settings.proxy.record_route,
             sign_routes: self.settings.authenticate.is_some(),
+            unix_ms: now.unix_ms,
         };
         let branch = stateless_branch(&self.keys.branches, &job.request);
         let way_back = job.request.top_via().ok();
@@ -241,6 +243,7 @@ impl Shard {
     /// Forwards a response by its Vias.
     pub(crate) fn response_single(
         &mut self,
+        now: Now,
         flow: &Flow,
         response: Box<Message>,
         out: &mut Outputs,
@@ -253,9 +256,11 @@ impl Shard {
             Some(target) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
+                let granted = self.grant_caller(now, None, &response);
                 write_upstream(
                     &response,
                     &[],
+                    granted.map(|place| (place, &*self.granted)),
                     is_stream,
                     &mut self.edits,
                     &mut out.outbox.bytes,

@@ -46,7 +46,16 @@ impl Shard {
             return Targets::Answer(Outcome::UnreadableUri);
         };
         let relay = |place| (permit.may_relay(), place);
-        let predetermined = if let Some(flow) = routed.flow {
+        if let Some(token) = &routed.grant
+            && self.is_flow_gone(token)
+        {
+            return match self.place_of_phone(now, request, routed, token) {
+                Some(place) => single(permit.may_relay(), place, found),
+                None => Targets::Answer(Outcome::FlowGone),
+            };
+        }
+        let flow = routed.grant.and_then(|token| token.flow().copied());
+        let predetermined = if let Some(flow) = flow {
             Some(relay(Place::Token(flow)))
         } else if routed.next_route.is_some() {
             Some(relay(Place::Routed))

@@ -239,6 +239,13 @@ pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
     (!is_elsewhere && !is_other_transport).then_some(flow)
 }
 
+/// Whether a URI leads where a flow came from, so that a phone whose connection
+/// has ended may be reached by a new one.
+pub(super) fn is_reached_at(flow: &Flow, uri: &Uri<'_>) -> bool {
+    let is_same_host = uri.host_port.ip() == Some(flow.remote.ip().to_canonical());
+    is_same_host && !flow.transport.is_websocket()
+}
+
 /// Names that no DNS has (RFC 2606, RFC 6762).
 fn names_no_address(host: &[u8]) -> bool {
     [&b".invalid"[..], b".local"].iter().any(|suffix| {

@@ -59,6 +59,14 @@ pub struct Counters {
     pub overload_refused: u64,
     /// Requests dropped without an answer for the same reason.
     pub overload_dropped: u64,
+    /// Requests within a dialog that found their phone at a contact of today,
+    /// because the connection that their dialog began with has ended.
+    pub flows_followed: u64,
+    /// Requests with the token of their dialog that it did not let in: for a
+    /// target that the dialog never showed, or after its end.
+    pub dialog_tokens_refused: u64,
+    /// Dialogs that were forgotten before their time to make room.
+    pub dialogs_forgotten: u64,
     /// Connections that ended.
     pub connections_closed: u64,
 }

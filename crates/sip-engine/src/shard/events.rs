@@ -41,7 +41,7 @@ impl Shard {
             },
             Response::Absorbed => self.pool.recycle(response),
             Response::Unknown if self.settings.mode == Mode::Stateless => {
-                self.response_single(flow, response, out);
+                self.response_single(now, flow, response, out);
             }
             // RFC 6026 8 forbids what RFC 3261 16.7 asked for here: a response to nothing that
             // was sent is not forwarded.

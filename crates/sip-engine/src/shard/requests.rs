@@ -164,7 +164,10 @@ impl Shard {
         }
         // RFC 3261 16.3: "If an element requires credentials before forwarding a request, the
         // request MUST be inspected as described in Section 22.3."
-        let gate = gate(&self.gate_context(now), flow, &job.request);
+        let gate = gate(&self.gate_context(now), flow, &job.request, &job.routed);
+        if job.routed.grant.is_some() && !matches!(gate, Gate::Pass(_)) {
+            self.counters.dialog_tokens_refused += 1;
+        }
         self.judged(now, job, gate, out);
     }
 
@@ -195,7 +198,7 @@ impl Shard {
             return Role::Registrar;
         }
         let method = request.method();
-        if routed.next_route.is_some() || routed.flow.is_some() {
+        if routed.next_route.is_some() || routed.grant.is_some() {
             return Role::Proxy;
         }
         let is_for_us = method == Method::Options
@@ -302,6 +305,7 @@ impl Shard {
 
     /// A request that passed the gate.
     fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+        self.note_request(now, &job);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
             _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
@@ -357,8 +361,8 @@ impl Shard {
             return;
         }
         permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
-        context.origin = permit.origin();
         context.word = Word::of(permit, &job.routed, &job.request);
+        self.identify(&mut context, &job);
         context.flow = job.flow;
         context.method = job.request.method();
         context.routed = job.routed;

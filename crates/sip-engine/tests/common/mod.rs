@@ -10,6 +10,7 @@ use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
 use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
+use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport};
 
@@ -147,6 +148,16 @@ pub fn flow(transport: Transport, remote: &str) -> Flow {
 
 impl Bed {
     pub fn new(settings: Settings) -> Self {
+        Self::with_keys(settings, Arc::new(TokenKeys::of([4; 32], 1)))
+    }
+
+    /// A server whose tokens are signed by these keys.
+    pub fn with_keys(settings: Settings, token_keys: Arc<TokenKeys>) -> Self {
+        Self::with_seed(settings, token_keys, 5)
+    }
+
+    /// A server that is not another with its seed.
+    pub fn with_seed(settings: Settings, token_keys: Arc<TokenKeys>, seed: u8) -> Self {
         let location = Arc::new(Location::new(1_000, [2; 16]));
         let authenticator = Authenticator::new(AuthConfig::default(), &[3; 32], 1);
         let guard = sip_limit::Guard::new([9; 16], sip_limit::Limits::default());
@@ -155,10 +166,10 @@ impl Bed {
             location: Arc::clone(&location),
             authenticator: Arc::new(authenticator),
             guard: Arc::clone(&guard),
-            token_key: [4; 32],
+            token_keys,
         });
         Self {
-            shard: Shard::new(Arc::new(settings), shared, Seed([5; 32])),
+            shard: Shard::new(Arc::new(settings), shared, Seed([seed; 32])),
             location,
             guard,
             now: Now {

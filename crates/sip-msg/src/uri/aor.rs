@@ -38,7 +38,12 @@ impl Uri<'_> {
         // RFC 3261 10.3: "The URI MUST then be converted to a canonical form.  To do that, all URI
         // parameters MUST be removed (including the user-param), and any escaped characters MUST be
         // converted to their unescaped form."
-        out.extend(unescaped(self.user.unwrap_or_default()).map(|(byte, _)| byte));
+        out.extend(self.user_bytes());
+    }
+
+    /// The user's bytes, unescaped; none where there is no user.
+    pub fn user_bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        unescaped(self.user.unwrap_or_default()).map(|(byte, _)| byte)
     }
 }
 

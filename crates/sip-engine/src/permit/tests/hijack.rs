@@ -7,7 +7,6 @@ use sip_msg::{Message, Transport};
 use super::{Gate, Permit, udp};
 use crate::registrar::{Registrar, RegistrarContext, Registration};
 use crate::testing::{World, flow, parse, with_lines};
-use crate::token::Origin;
 use crate::{Binding, Outputs};
 
 const ATTEMPTS: u32 = 100_000;
@@ -40,12 +39,9 @@ fn a_hundred_thousand_hijack_attempts_bind_nothing() {
     assert_eq!(give(&world, &mut registrar, &heard), 200, "bob himself");
     let before = bound(&world, b"sip:bob@example.org");
     assert_eq!(before.len(), 1);
-    // A good call of alice's own, for its token.
-    let mut token = Vec::new();
-    world
-        .tokens
-        .write_route(b"bobs", Origin::Trusted, None, &mut token);
-    let token = String::from_utf8(token).unwrap();
+    // A token of a call between just these two, with the tags that are tried.
+    let (from, to) = ("<sip:bob@example.org>;tag=e", "<sip:bob@example.org>;tag=b");
+    let token = super::route_of(&world, from, to, None);
 
     let mut eve = eavesdropper(&world);
     let mut dice = Dice(2026);
@@ -144,7 +140,7 @@ fn attack(dice: &mut Dice, eve: &mut ClientAuth, heard: &str, token: &str, attem
     ]);
     let extra = match dice.roll(6) {
         0 => "P-Asserted-Identity: <sip:bob@example.org>\r\n".to_owned(),
-        1 => format!("Route: <sip:{token}@192.0.2.1;lr>\r\n"),
+        1 => format!("Route: {token}\r\n"),
         2 => "Authorization: Digest username=\"bob\", realm=\"example.org\"\r\n".to_owned(),
         _ => String::new(),
     };

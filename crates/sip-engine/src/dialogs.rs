@@ -1,0 +1,256 @@
+//! What is remembered of dialogs beside their tokens: where their sides have
+//! moved to, that they have ended, and that they live on.
+//!
+//! A token is bound to the target that its dialog began with, and ends with its
+//! time ([`crate::token`]). Most dialogs need no more. Those whose sides have
+//! announced another target (RFC 3261 12.2), or that were seen alive when their
+//! token was old, have an entry here; and so has one that was ended, so that its
+//! tokens end soon after. Only what passed as part of a dialog makes an entry.
+//!
+//! The table is bounded: past the bound the oldest entry goes. Then a request to
+//! a target that the dialog did not begin with is judged like a new one, and the
+//! tokens of a call that was ended are good until their time is up.
+
+use std::collections::VecDeque;
+use std::hash::Hasher;
+
+use hashbrown::{HashMap, HashSet};
+use sip_msg::{ConnId, Message, Uri};
+use siphasher::sip::SipHasher24;
+
+use crate::Now;
+use crate::token::{self, RouteToken, Tokens};
+
+/// Targets that are remembered of one dialog, both sides together.
+const TARGETS_MAX: usize = 4;
+/// How long a dialog's tokens are good after its end: what a REFER in it began
+/// reports by NOTIFY for a while.
+const END_S: u64 = 300;
+/// Connections that are remembered as ended.
+const CONNS_MAX: usize = 4_096;
+
+/// The dialogs of a shard: a message belongs to the shard of its Call-ID.
+pub(crate) struct Dialogs {
+    key: [u8; 16],
+    entries: HashMap<u64, Entry>,
+    /// Entries by their last change, the oldest first. One that was changed
+    /// since stands there again, with another stamp.
+    order: VecDeque<(u64, u64)>,
+    stamp: u64,
+    max: usize,
+    /// Connections on which a request within a dialog failed, or that ended.
+    ended_conns: HashSet<ConnId>,
+    /// The same, the oldest first.
+    ended_order: VecDeque<ConnId>,
+    forgotten: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    /// Hashes of a target with the tag of who announced it; 0 is none.
+    targets: [u64; TARGETS_MAX],
+    next: usize,
+    /// Until when the dialog is taken to be alive, and the entry kept.
+    until_s: u64,
+    /// When it was ended.
+    ended_s: Option<u64>,
+    stamp: u64,
+}
+
+/// What a token says of a request, with the dialog's entry looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The request is part of the dialog.
+    Part,
+    /// It is for a target that the dialog never showed.
+    UnknownTarget,
+    /// The token's time, or the dialog, is over.
+    Over,
+}
+
+impl Dialogs {
+    pub(crate) fn new(key: [u8; 16], max: usize) -> Self {
+        Self {
+            key,
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+            stamp: 0,
+            max: max.max(1),
+            ended_conns: HashSet::new(),
+            ended_order: VecDeque::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// Judges a request that bears `token`, and is for `target`.
+    pub(crate) fn judge(
+        &self,
+        now: Now,
+        lifetime_s: u64,
+        tokens: &Tokens,
+        token: &RouteToken,
+        request: &Message,
+        target: &Uri<'_>,
+    ) -> Standing {
+        let entry = match self.entries.is_empty() {
+            true => None,
+            false => self.id(request).and_then(|id| self.entries.get(&id)),
+        };
+        let now_s = now.unix_ms / 1_000;
+        if let Some(ended_s) = entry.and_then(|entry| entry.ended_s)
+            && now_s >= ended_s + END_S
+        {
+            return Standing::Over;
+        }
+        let is_alive = token.age_s(now.unix_ms) <= lifetime_s
+            || entry.is_some_and(|entry| now_s < entry.until_s);
+        if !is_alive {
+            return Standing::Over;
+        }
+        if tokens.is_target(token, target) {
+            return Standing::Part;
+        }
+        // The other side has announced it: its tag is the one in To.
+        let announced = || {
+            let tag = request.to().ok()?.tag()?;
+            Some(token::hash_target(&self.key, target, tag))
+        };
+        let is_announced = entry.is_some_and(|entry| {
+            announced().is_some_and(|announced| entry.targets.contains(&announced))
+        });
+        match is_announced {
+            true => Standing::Part,
+            false => Standing::UnknownTarget,
+        }
+    }
+
+    /// A side of the dialog of `message`, the one with `tag`, is reached at
+    /// `target` from now on.
+    pub(crate) fn announce(
+        &mut self,
+        now: Now,
+        lifetime_s: u64,
+        message: &Message,
+        tag: &[u8],
+        target: &Uri<'_>,
+    ) {
+        let announced = token::hash_target(&self.key, target, tag);
+        self.change(now, lifetime_s, message, |entry, _| {
+            if !entry.targets.contains(&announced) {
+                if let Some(place) = entry.targets.get_mut(entry.next) {
+                    *place = announced;
+                }
+                entry.next = (entry.next + 1) % TARGETS_MAX;
+            }
+        });
+    }
+
+    /// The dialog of `message` was seen alive with an old token.
+    pub(crate) fn seen_alive(
+        &mut self,
+        now: Now,
+        lifetime_s: u64,
+        token: &RouteToken,
+        message: &Message,
+    ) {
+        if token.age_s(now.unix_ms) > lifetime_s / 2 {
+            self.change(now, lifetime_s, message, |_, _| {});
+        }
+    }
+
+    /// The dialog of `message` was ended.
+    pub(crate) fn end(&mut self, now: Now, lifetime_s: u64, message: &Message) {
+        self.change(now, lifetime_s, message, |entry, now_s| {
+            entry.ended_s = entry.ended_s.or(Some(now_s));
+        });
+    }
+
+    /// A connection is gone; its name is never given again.
+    pub(crate) fn conn_ended(&mut self, conn: ConnId) {
+        if !conn.is_some() || !self.ended_conns.insert(conn) {
+            return;
+        }
+        self.ended_order.push_back(conn);
+        if self.ended_order.len() > CONNS_MAX
+            && let Some(oldest) = self.ended_order.pop_front()
+        {
+            self.ended_conns.remove(&oldest);
+        }
+    }
+
+    /// Whether a connection is known to be gone.
+    pub(crate) fn is_conn_ended(&self, conn: ConnId) -> bool {
+        !self.ended_conns.is_empty() && self.ended_conns.contains(&conn)
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many entries had to make room before their time.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    fn change(
+        &mut self,
+        now: Now,
+        lifetime_s: u64,
+        message: &Message,
+        change: impl FnOnce(&mut Entry, u64),
+    ) {
+        let Some(id) = self.id(message) else {
+            return;
+        };
+        let now_s = now.unix_ms / 1_000;
+        self.make_room(now_s);
+        self.stamp += 1;
+        let entry = self.entries.entry(id).or_insert(Entry {
+            targets: [0; TARGETS_MAX],
+            next: 0,
+            until_s: 0,
+            ended_s: None,
+            stamp: 0,
+        });
+        entry.until_s = now_s + lifetime_s;
+        entry.stamp = self.stamp;
+        change(entry, now_s);
+        self.order.push_back((id, self.stamp));
+    }
+
+    /// Frees what is over, and the oldest where that is not enough.
+    fn make_room(&mut self, now_s: u64) {
+        while let Some(&(id, stamp)) = self.order.front() {
+            let entry = self.entries.get(&id).filter(|entry| entry.stamp == stamp);
+            if let Some(until_s) = entry.map(|entry| entry.until_s) {
+                if self.entries.len() < self.max && now_s < until_s {
+                    break;
+                }
+                self.forgotten += u64::from(now_s < until_s);
+                self.entries.remove(&id);
+            }
+            self.order.pop_front();
+        }
+        // What was changed often stands in the order as often.
+        if self.order.len() >= 2 * self.max {
+            let entries = &self.entries;
+            self.order
+                .retain(|(id, stamp)| entries.get(id).is_some_and(|e| e.stamp == *stamp));
+        }
+    }
+
+    /// A dialog's name, the same from either side.
+    fn id(&self, message: &Message) -> Option<u64> {
+        let (from, to) = (message.from().ok()?.tag()?, message.to().ok()?.tag()?);
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        for part in [message.call_id(), from.min(to), from.max(to)] {
+            hasher.write(&(part.len() as u32).to_be_bytes());
+            hasher.write(part);
+        }
+        Some(hasher.finish())
+    }
+}
+
+#[cfg(test)]
+mod tests;

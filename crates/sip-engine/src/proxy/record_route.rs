@@ -1,0 +1,322 @@
+//! Record-Route: what is written into a copy (RFC 3261 16.6 step 4, RFC 5658),
+//! and what becomes of it in the responses (16.7 step 8).
+
+use std::net::SocketAddr;
+
+use sip_msg::header::Contact;
+use sip_msg::{Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
+
+use super::forward::{Copy, Sender};
+use super::route::place;
+use crate::own::Own;
+use crate::token::{Grant, Holder, Offer, Tokens};
+
+impl Copy<'_> {
+    pub(super) fn write_record_route(&self, sender: &Sender<'_>, text: &mut Vec<u8>) {
+        let Some(kind) = self.route_kind(sender) else {
+            return;
+        };
+        let flow_up = self.flow_up();
+        let is_double = self.is_double(sender, kind, flow_up.is_some());
+        let is_any_signed = sender.sign_routes || flow_up.is_some() || self.flow_down.is_some();
+        let (mut contact, mut next) = (None, None);
+        if is_any_signed {
+            contact = first_contact(self.request);
+            next = first_foreign_record(self.request, sender.own);
+        }
+        let grant = Grant {
+            unix_ms: sender.unix_ms,
+            next: next.as_ref(),
+            target: contact.as_ref(),
+            ..Grant::default()
+        };
+        // The requests of whoever gets this copy leave by the last of our values,
+        // the caller's by the first.
+        let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
+            let (is_signed, uri) = (
+                sender.sign_routes || grant.flow.is_some(),
+                RouteUri {
+                    kind,
+                    listener,
+                    transport,
+                    local,
+                },
+            );
+            uri.write(sender, text, |text| {
+                if is_signed {
+                    let start = text.len();
+                    sender
+                        .tokens
+                        .write_grant(self.request, Holder::Receiver, &grant, text);
+                    if text.len() > start {
+                        text.push(b'@');
+                    }
+                }
+            });
+        };
+        let down = Grant {
+            flow: self.flow_down,
+            instance: self.instance.filter(|_| self.flow_down.is_some()),
+            is_offer: true,
+            ..grant
+        };
+        value(self.to.listener, self.to.transport, &self.local, down);
+        if is_double {
+            let up = self.came_by;
+            let instance = flow_up.and_then(|_| first_instance(self.request));
+            let up_grant = Grant {
+                flow: flow_up,
+                instance: instance.map(|instance| sender.tokens.instance(instance)),
+                ..grant
+            };
+            value(up.listener, up.transport, &up.local, up_grant);
+        }
+    }
+
+    /// Whether the copy gets a Record-Route, and of which scheme.
+    fn route_kind(&self, sender: &Sender<'_>) -> Option<Scheme> {
+        if !makes_dialogs(self.request.method()) {
+            return None;
+        }
+        let is_target_secure = match self.uri {
+            Some(uri) => is_sips(uri),
+            None => self.routed.is_secure(),
+        };
+        let next = self.routed.next_route.map(|span| self.request.slice(span));
+        // RFC 3261 16.6: "If the Request-URI contains a SIPS URI, or the topmost Route
+        // header field value (after the post processing of bullet 6) contains a SIPS URI,
+        // the URI placed into the Record-Route header field MUST be a SIPS URI.
+        // Furthermore, if the request was not received over TLS, the proxy MUST insert a
+        // Record-Route header field.  In a similar fashion, a proxy that receives a request
+        // over TLS, but generates a request without a SIPS URI in the Request-URI or topmost
+        // Route header field value (after the post processing of bullet 6), MUST insert a
+        // Record-Route header field that is not a SIPS URI."
+        let secure = is_target_secure || next.is_some_and(is_sips);
+        let must = secure != self.came_by.transport.is_secure();
+        match (secure, must || sender.record_route) {
+            (_, false) => None,
+            (true, true) => Some(Scheme::Sips),
+            (false, true) => Some(Scheme::Sip),
+        }
+    }
+
+    /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
+    fn is_double(&self, sender: &Sender<'_>, kind: Scheme, has_flow_up: bool) -> bool {
+        if kind == Scheme::Sips && !self.came_by.transport.is_secure() {
+            // The other side could not be reached by a SIPS URI. This one can.
+            return false;
+        }
+        has_flow_up
+            || self.flow_down.is_some()
+            || sender.own.transport(self.came_by.listener) != sender.own.transport(self.to.listener)
+            || self.came_by.listener != self.to.listener
+    }
+
+    /// The flow to the sender, where it is a phone that can be reached by no
+    /// other way: it is the first hop (RFC 5626 5.1), and it came over a
+    /// connection or from behind a network address translation.
+    fn flow_up(&self) -> Option<&Flow> {
+        let first = self.request.top_via().ok()?;
+        let is_first_hop = !self.request.has_several(HeaderName::Via);
+        let is_translated = first.received.is_some()
+            && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical());
+        (is_first_hop && (self.came_by.conn.is_some() || is_translated)).then_some(self.came_by)
+    }
+}
+
+/// One URI of a Record-Route.
+struct RouteUri<'a> {
+    kind: Scheme,
+    listener: ListenerId,
+    transport: Transport,
+    local: &'a SocketAddr,
+}
+
+impl RouteUri<'_> {
+    fn write(
+        &self,
+        sender: &Sender<'_>,
+        text: &mut Vec<u8>,
+        write_user: impl FnOnce(&mut Vec<u8>),
+    ) {
+        text.extend_from_slice(b"Record-Route: <");
+        // RFC 3261 16.6: "The URI placed in the Record-Route header field value MUST be a
+        // SIP or SIPS URI.  This URI MUST contain an lr parameter (see Section 19.1.1)."
+        text.extend_from_slice(if self.kind == Scheme::Sips {
+            b"sips:"
+        } else {
+            b"sip:"
+        });
+        write_user(text);
+        // RFC 3261 16.6: "The URI placed in the Record-Route header field MUST resolve to
+        // the element inserting it (or a suitable stand-in) when the server location
+        // procedures of [4] are applied to it, so that subsequent requests reach the same
+        // SIP element." So it says its transport wherever UDP is not it.
+        sender.own.write_host_port(self.listener, self.local, text);
+        // For `sips` that is TLS, unless it is a WebSocket under TLS.
+        let is_told = match self.kind {
+            Scheme::Sip => self.transport != Transport::Udp,
+            Scheme::Sips => self.transport.is_websocket(),
+        };
+        if is_told {
+            text.extend_from_slice(b";transport=");
+            text.extend_from_slice(self.transport.uri_param().as_bytes());
+        }
+        text.extend_from_slice(b";lr>\r\n");
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Sip,
+    Sips,
+}
+
+fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
+}
+
+/// Whether a request of that method may begin a dialog, or be of a kind that
+/// this server does not know.
+pub(crate) const fn makes_dialogs(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Invite | Method::Subscribe | Method::Refer | Method::Notify | Method::Other
+    )
+}
+
+/// The Contact at which whoever sent a message is reached within the dialog.
+pub(crate) fn first_contact(message: &Message) -> Option<Uri<'_>> {
+    match message.contacts().next()?.ok()? {
+        Contact::Addr(contact) => Some(contact.uri),
+        Contact::Star => None,
+    }
+}
+
+/// The instance that a Contact names (RFC 5626 4.1).
+fn first_instance(message: &Message) -> Option<&[u8]> {
+    match message.contacts().next()?.ok()? {
+        Contact::Addr(contact) => contact.addr.param("+sip.instance"),
+        Contact::Star => None,
+    }
+}
+
+/// The first Record-Route that is another's: the route behind ours for whoever
+/// gets the copy.
+fn first_foreign_record<'m>(message: &'m Message, own: &Own) -> Option<Uri<'m>> {
+    if !message.has(HeaderName::RecordRoute) {
+        return None;
+    }
+    message
+        .addresses(HeaderName::RecordRoute)
+        .filter_map(|address| address.ok()?.0.uri())
+        .find(|uri| !own.is_own_uri(uri))
+}
+
+/// Where the caller's grant goes in a response.
+struct Place<'m> {
+    /// The user part with the offer.
+    user: &'m [u8],
+    span: Span,
+    /// The route behind ours in the caller's requests.
+    above: Option<Uri<'m>>,
+    /// That in the answerer's.
+    below: Option<Uri<'m>>,
+}
+
+/// The first of our Record-Routes in a response that is an offer.
+// RFC 3261 16.7: "If the selected response contains a Record-Route header field value
+// originally provided by this proxy, the proxy MAY choose to rewrite the value before
+// forwarding the response." In a spiral each pass rewrites its own: an offer that was
+// taken up is none any more, so the topmost that is left is the one of this pass.
+fn offered<'m>(response: &'m Message, own: &Own) -> Option<Place<'m>> {
+    let mut found: Option<Place<'m>> = None;
+    let mut above = None;
+    for address in response.addresses(HeaderName::RecordRoute) {
+        let (address, span) = address.ok()?;
+        let uri = address.uri()?;
+        match (&mut found, own.is_own_uri(&uri)) {
+            (None, false) => above = Some(uri),
+            (None, true) => {
+                let user = uri
+                    .user
+                    .filter(|user| Tokens::looks_offered(user).is_some());
+                found = user.map(|user| Place {
+                    user,
+                    span: place(response.slice(span), span, user),
+                    above,
+                    below: None,
+                });
+            }
+            (Some(place), false) => {
+                place.below = Some(uri);
+                break;
+            }
+            (Some(_), true) => {}
+        }
+    }
+    found
+}
+
+/// What is needed to give a caller his grant.
+pub(crate) struct Rewriter<'a> {
+    pub(crate) own: &'a Own,
+    pub(crate) tokens: &'a Tokens,
+    pub(crate) unix_ms: u64,
+    /// Whether the response is known to be to the request that it says: else
+    /// the offer itself must prove it.
+    pub(crate) is_identified: bool,
+}
+
+// RFC 3261 16.6: "If the URI placed in the Record-Route header field needs to be rewritten
+// when it passes back through in a response, the URI MUST be distinct enough to locate at
+// that time." It is by its token. RFC 3261 16.7: "The new URI provided by the proxy MUST
+// satisfy the same constraints on URIs placed in Record-Route header fields in requests
+// (see Step 4 of Section 16.6) with the following modifications:" Only its user part is
+// another.
+impl Rewriter<'_> {
+    /// Writes the caller's grant for the dialog that a response makes or
+    /// refreshes; where in the response it belongs.
+    pub(crate) fn write(&self, response: &Message, text: &mut Vec<u8>) -> Option<Span> {
+        if !matches!(response.status(), 101..=299)
+            || !makes_dialogs(response.method())
+            || !response.has(HeaderName::RecordRoute)
+        {
+            return None;
+        }
+        // Without a token no value has a user.
+        let has_users = response
+            .values(HeaderName::RecordRoute)
+            .any(|(value, _)| memchr::memchr(b'@', value).is_some());
+        if !has_users {
+            return None;
+        }
+        response.to().ok()?.tag()?;
+        let place = offered(response, self.own)?;
+        let target = first_contact(response)?;
+        // An offer that names no flow has nothing in it that the response has not.
+        let has_flow = Tokens::looks_offered(place.user)?;
+        let offer = match self.is_identified && !has_flow {
+            true => Offer {
+                flow: None,
+                instance: None,
+            },
+            false => self
+                .tokens
+                .read_offer(place.user, response, place.below.as_ref())?,
+        };
+        let grant = Grant {
+            unix_ms: self.unix_ms,
+            next: place.above.as_ref(),
+            target: Some(&target),
+            flow: offer.flow.as_ref(),
+            instance: offer.instance,
+            is_offer: false,
+        };
+        text.clear();
+        self.tokens
+            .write_grant(response, Holder::Sender, &grant, text);
+        (!text.is_empty()).then_some(place.span)
+    }
+}

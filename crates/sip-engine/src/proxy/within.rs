@@ -1,0 +1,215 @@
+//! Requests within a dialog, and what is learned from them: where a phone is
+//! whose connection has ended, where a side has moved to, and when it is over.
+
+use std::sync::Arc;
+
+use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
+
+use super::context::{Context, Identity, Place};
+use super::record_route::{Rewriter, first_contact, makes_dialogs};
+use super::route::Routed;
+use super::ways::{flow_of, is_reached_at};
+use crate::location::Binding;
+use crate::park::Job;
+use crate::token::{self, RouteToken, Tokens};
+use crate::{Now, Shard};
+
+impl Shard {
+    /// Whether the flow that a token names has ended.
+    pub(super) fn is_flow_gone(&self, token: &RouteToken) -> bool {
+        let is_ended = |flow: &Flow| {
+            self.dialogs.is_conn_ended(flow.conn)
+                || self.own.transport(flow.listener) != Some(flow.transport)
+        };
+        token.is_flow_lost() || token.flow().is_some_and(is_ended)
+    }
+
+    /// Where the phone at the other side is, now that its flow has ended: at a
+    /// contact that it has registered since or, without one, at its address.
+    /// The phone is known by its instance (RFC 5626 4.1), else by the user and
+    /// the host of its contact, whatever the port.
+    pub(super) fn place_of_phone(
+        &mut self,
+        now: Now,
+        request: &Message,
+        routed: &Routed,
+        token: &RouteToken,
+    ) -> Option<Place> {
+        let target = routed.uri(request)?;
+        let user = request.to().ok()?.uri()?;
+        let mut bindings = std::mem::take(&mut self.bindings);
+        self.find_bindings(now, &user, &mut bindings);
+        let found = bindings
+            .drain(..)
+            .find(|binding| self.is_same_phone(binding, token, &target));
+        self.bindings = bindings;
+        match found {
+            Some(binding) => {
+                self.counters.flows_followed += 1;
+                Some(Place::Contact(binding))
+            }
+            None => token
+                .named_flow()
+                .filter(|flow| is_reached_at(flow, &target))
+                .map(|_| Place::Routed),
+        }
+    }
+
+    fn is_same_phone(&self, binding: &Arc<Binding>, token: &RouteToken, target: &Uri<'_>) -> bool {
+        let is_gone = flow_of(binding).is_some_and(|flow| {
+            self.dialogs.is_conn_ended(flow.conn)
+                || (flow.conn.is_some() && token.flow().is_some_and(|lost| lost.conn == flow.conn))
+        });
+        if is_gone {
+            return false;
+        }
+        if let Some(instance) = &binding.instance
+            && Tokens::has_instance(token)
+        {
+            return self.tokens.is_instance(token, instance);
+        }
+        let (Some(uri), Some(_)) = (Uri::parse(&binding.uri), target.user) else {
+            return false;
+        };
+        let host = |uri: &Uri<'_>| uri.host_port.host.to_ascii_lowercase();
+        uri.user_bytes().eq(target.user_bytes()) && host(&uri) == host(target)
+    }
+
+    /// A copy along the flow of a token could not be sent: its target becomes
+    /// the place where that phone is.
+    pub(super) fn follow_phone(&mut self, now: Now, context: &mut Context, at: usize) -> bool {
+        let Some(flow) = context.candidates.get(at).and_then(|c| match c.place {
+            Place::Token(flow) => Some(flow),
+            _ => None,
+        }) else {
+            return false;
+        };
+        let (Some(request), Some(token)) = (context.request.take(), context.routed.grant) else {
+            return false;
+        };
+        self.dialogs.conn_ended(flow.conn);
+        let place = self.place_of_phone(now, &request, &context.routed, &token);
+        context.request = Some(request);
+        let (Some(place), Some(candidate)) = (place, context.candidates.get_mut(at)) else {
+            return false;
+        };
+        candidate.place = place;
+        candidate.hops.clear();
+        candidate.tried = 0;
+        true
+    }
+
+    /// The instance of a contact, as tokens name it.
+    pub(super) fn instance_of(&self, place: &Place) -> Option<u32> {
+        match place {
+            Place::Contact(binding) => {
+                let instance = binding.instance.as_deref()?;
+                Some(self.tokens.instance(instance))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes note of what a request within a dialog says, once it was let in.
+    pub(crate) fn note_request(&mut self, now: Now, job: &Job) {
+        let Some(token) = &job.routed.grant else {
+            return;
+        };
+        if self.settings.authenticate.is_none() {
+            return;
+        }
+        let request = &*job.request;
+        let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+        self.dialogs.seen_alive(now, lifetime_s, token, request);
+        if !refreshes_targets(request.method()) {
+            return;
+        }
+        if let Some(target) = first_contact(request)
+            && let Ok(from) = request.from()
+            && let Some(tag) = from.tag()
+        {
+            self.dialogs
+                .announce(now, lifetime_s, request, tag, &target);
+        }
+    }
+
+    /// Keeps of a request what its responses must have in common with it.
+    pub(crate) fn identify(&self, context: &mut Context, job: &Job) {
+        context.identity = None;
+        context.is_in_dialog = false;
+        if self.settings.authenticate.is_none() {
+            return;
+        }
+        let method = job.request.method();
+        context.is_in_dialog = job.routed.grant.is_some();
+        let is_in_dialog =
+            context.is_in_dialog && (method == Method::Bye || refreshes_targets(method));
+        if is_in_dialog || makes_dialogs(method) {
+            let has_tag = context.is_in_dialog;
+            let hash = token::hash_identity(&self.keys.identities, &job.request, has_tag);
+            context.identity = hash.map(|hash| Identity { hash, has_tag });
+        }
+    }
+
+    /// Takes note of what a response to a request within a dialog says.
+    pub(super) fn note_response(&mut self, now: Now, context: &Context, response: &Message) {
+        let status = response.status();
+        let is_end = context.method == Method::Bye && matches!(status, 200..=299 | 481);
+        let is_refresh = refreshes_targets(context.method) && matches!(status, 200..=299);
+        if !context.is_in_dialog
+            || !(is_end || is_refresh)
+            || !self.is_of(context.identity, response)
+        {
+            return;
+        }
+        let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+        if is_end {
+            self.dialogs.end(now, lifetime_s, response);
+        } else if let Some(target) = first_contact(response)
+            && let Ok(to) = response.to()
+            && let Some(tag) = to.tag()
+        {
+            self.dialogs
+                .announce(now, lifetime_s, response, tag, &target);
+        }
+        self.counters.dialogs_forgotten = self.dialogs.forgotten();
+    }
+
+    /// Writes the caller's grant for the dialog that a response makes into
+    /// `self.granted`; where in the response it belongs. `identity` is that of
+    /// the request, where it is known.
+    pub(super) fn grant_caller(
+        &mut self,
+        now: Now,
+        identity: Option<Identity>,
+        response: &Message,
+    ) -> Option<Span> {
+        if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
+            return None;
+        }
+        let rewriter = Rewriter {
+            own: &self.own,
+            tokens: &self.tokens,
+            unix_ms: now.unix_ms,
+            is_identified: self.is_of(identity, response),
+        };
+        rewriter.write(response, &mut self.granted)
+    }
+
+    /// Whether a response says of itself what its request said: its branch
+    /// alone is not enough, since who answers writes the rest.
+    fn is_of(&self, identity: Option<Identity>, response: &Message) -> bool {
+        identity.is_some_and(|Identity { hash, has_tag }| {
+            token::hash_identity(&self.keys.identities, response, has_tag) == Some(hash)
+        })
+    }
+}
+
+/// Whether a request of that method, within a dialog, tells the other side
+/// where its sender is from then on (RFC 3261 12.2, RFC 3311, RFC 6665).
+const fn refreshes_targets(method: Method) -> bool {
+    matches!(
+        method,
+        Method::Invite | Method::Update | Method::Subscribe | Method::Notify | Method::Refer
+    )
+}

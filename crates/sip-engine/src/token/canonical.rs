@@ -1,0 +1,161 @@
+//! What is signed and hashed: URIs in a form that does not depend on how they
+//! are spelled, each part with its length before it, so that no two inputs
+//! read alike.
+
+use std::hash::Hasher;
+
+use hmac::Mac;
+use sha2::Sha256;
+use sip_msg::Uri;
+use sip_msg::uri::Scheme;
+use siphasher::sip::SipHasher24;
+
+/// What takes bytes: a MAC or a hash.
+pub(super) trait Sink {
+    fn take(&mut self, bytes: &[u8]);
+}
+
+impl Sink for hmac::Hmac<Sha256> {
+    fn take(&mut self, bytes: &[u8]) {
+        self.update(bytes);
+    }
+}
+
+impl Sink for SipHasher24 {
+    fn take(&mut self, bytes: &[u8]) {
+        self.write(bytes);
+    }
+}
+
+/// Gathers small parts, because a sink prefers them together.
+pub(super) struct Feed<'s, S: Sink> {
+    sink: &'s mut S,
+    gathered: [u8; 256],
+    len: usize,
+}
+
+impl<'s, S: Sink> Feed<'s, S> {
+    pub(super) fn new(sink: &'s mut S) -> Self {
+        Self {
+            sink,
+            gathered: [0; 256],
+            len: 0,
+        }
+    }
+
+    /// Gives what was gathered to the sink.
+    pub(super) fn finish(mut self) {
+        self.flush();
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(place) = self.gathered.get_mut(self.len..self.len + bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.len += bytes.len();
+            return;
+        }
+        self.flush();
+        self.sink.take(bytes);
+    }
+
+    /// Bytes with their number before them.
+    pub(super) fn part(&mut self, part: &[u8]) {
+        self.number(part.len());
+        self.bytes(part);
+    }
+
+    /// A part that may be absent, which is not the same as empty.
+    pub(super) fn optional(&mut self, part: Option<&[u8]>) {
+        match part {
+            Some(part) => self.part(part),
+            None => self.bytes(&u32::MAX.to_be_bytes()),
+        }
+    }
+
+    /// Whom a URI names: `sips` is the same user, parameters tell nothing.
+    pub(super) fn party(&mut self, uri: &Uri<'_>) {
+        match uri.scheme {
+            Scheme::Sip | Scheme::Sips => {
+                self.bytes(b"s");
+                self.user(uri);
+                self.place(uri);
+            }
+            Scheme::Tel => {
+                self.bytes(b"t");
+                self.optional(uri.user);
+            }
+            Scheme::Other => {
+                self.bytes(b"o");
+                self.part(uri.raw);
+            }
+        }
+    }
+
+    /// Where a URI leads, and to whom there.
+    pub(super) fn target(&mut self, uri: &Uri<'_>) {
+        self.bytes(match uri.scheme {
+            Scheme::Sip => b"s",
+            Scheme::Sips => b"S",
+            Scheme::Tel => b"t",
+            Scheme::Other => b"o",
+        });
+        if uri.is_sip() {
+            self.user(uri);
+            self.hop(uri);
+        } else {
+            self.part(uri.raw);
+        }
+    }
+
+    /// Where a route leads.
+    pub(super) fn hop(&mut self, uri: &Uri<'_>) {
+        self.place(uri);
+        for name in ["transport", "maddr"] {
+            let value = match uri.params.is_empty() {
+                true => None,
+                false => uri.param(name),
+            };
+            match value {
+                Some(value) => self.lower(value),
+                None => self.optional(None),
+            }
+        }
+    }
+
+    /// Host and port.
+    fn place(&mut self, uri: &Uri<'_>) {
+        let host = uri.host_port.host;
+        self.lower(host.strip_suffix(b".").unwrap_or(host));
+        self.bytes(&uri.host_port.port.unwrap_or(0).to_be_bytes());
+    }
+
+    fn user(&mut self, uri: &Uri<'_>) {
+        match uri.user {
+            Some(user) if user.contains(&b'%') => {
+                self.number(uri.user_bytes().count());
+                for byte in uri.user_bytes() {
+                    self.bytes(&[byte]);
+                }
+            }
+            user => self.optional(user),
+        }
+    }
+
+    fn lower(&mut self, text: &[u8]) {
+        self.number(text.len());
+        for byte in text {
+            self.bytes(&[byte.to_ascii_lowercase()]);
+        }
+    }
+
+    fn number(&mut self, number: usize) {
+        // A message is far shorter than 4 GiB.
+        self.bytes(&(number as u32).to_be_bytes());
+    }
+
+    fn flush(&mut self) {
+        self.sink
+            .take(self.gathered.get(..self.len).unwrap_or_default());
+        self.len = 0;
+    }
+}

@@ -1,0 +1,264 @@
+use sip_msg::{ConnId, ListenerId, Transport};
+
+use super::*;
+use crate::testing::{parse, request};
+
+const FROM: &str = "<sip:alice@example.org>;tag=1";
+const TO: &str = "<sip:bob@example.org>;tag=2";
+
+fn tokens() -> Tokens {
+    Tokens::new(Arc::new(TokenKeys::of([7; 32], 5)))
+}
+
+fn uri(text: &str) -> Uri<'_> {
+    Uri::parse(text.as_bytes()).unwrap()
+}
+
+fn flow(transport: Transport, remote: &str, local: &str, conn: u64) -> Flow {
+    Flow {
+        transport,
+        listener: ListenerId(3),
+        local: local.parse().unwrap(),
+        remote: remote.parse().unwrap(),
+        conn: ConnId(conn),
+    }
+}
+
+fn flows() -> Vec<Flow> {
+    let mut flows = Vec::new();
+    for transport in [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Ws,
+        Transport::Wss,
+    ] {
+        let ends = [
+            ("192.0.2.7:40000", "192.0.2.1:5060", 0),
+            ("[2001:db8::7]:1", "[2001:db8::1]:65535", u64::MAX),
+            ("192.0.2.7:40000", "[::ffff:192.0.2.1]:5060", 1 << 56),
+        ];
+        flows.extend(ends.map(|(remote, local, conn)| flow(transport, remote, local, conn)));
+    }
+    flows
+}
+
+fn message() -> Message {
+    parse(request("BYE", "sip:bob@203.0.113.9", FROM, TO, "").as_bytes())
+}
+
+/// The token of the message's sender.
+fn sealed<'a>(tokens: &Tokens, change: impl FnOnce(&mut Grant<'a>)) -> Vec<u8> {
+    let mut grant = Grant {
+        target: Some(Box::leak(Box::new(uri("sip:bob@203.0.113.9")))),
+        ..Grant::default()
+    };
+    change(&mut grant);
+    let mut text = Vec::new();
+    tokens.write_grant(&message(), Holder::Sender, &grant, &mut text);
+    text
+}
+
+fn read(tokens: &Tokens, text: &[u8]) -> Option<RouteToken> {
+    tokens.read_grant(text, &message(), None)
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let tokens = tokens();
+    let text = sealed(&tokens, |_| {});
+    assert_eq!(text.len(), 35);
+    let token = read(&tokens, &text).unwrap();
+    assert_eq!((token.flow(), token.is_flow_lost()), (None, false));
+    assert!(tokens.is_target(&token, &uri("sip:bob@203.0.113.9")));
+    assert!(!tokens.is_target(&token, &uri("sip:bob@203.0.113.8")));
+    for flow in flows() {
+        let text = sealed(&tokens, |grant| {
+            grant.flow = Some(&flow);
+            grant.instance = Some(77);
+        });
+        let token = read(&tokens, &text).unwrap();
+        assert_eq!((token.flow(), token.instance), (Some(&flow), Some(77)));
+        let mut text = Vec::new();
+        tokens.write_flow(&flow, &mut text);
+        assert_eq!(tokens.read_flow(&text).unwrap().flow(), &flow);
+    }
+}
+
+#[test]
+fn a_token_without_a_target_has_none() {
+    let tokens = tokens();
+    let text = sealed(&tokens, |grant| grant.target = None);
+    let token = read(&tokens, &text).unwrap();
+    assert!(!tokens.is_target(&token, &uri("sip:bob@203.0.113.9")));
+}
+
+#[test]
+fn a_token_is_legal_in_a_user_part() {
+    let tokens = tokens();
+    for flow in flows() {
+        let text = sealed(&tokens, |grant| {
+            grant.flow = Some(&flow);
+            grant.instance = Some(77);
+            grant.is_offer = true;
+        });
+        assert!(text.len() <= TEXT_MAX);
+        // RFC 3261 25.1: a user is made of unreserved characters, among which are letters, digits, "-"
+        // and "_".
+        assert!(
+            text.iter()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(b))
+        );
+        let uri = [b"sip:", &text[..], b"@192.0.2.1;lr"].concat();
+        assert_eq!(sip_msg::Uri::parse(&uri).unwrap().user, Some(&text[..]));
+    }
+}
+
+#[test]
+fn every_flipped_bit_is_refused() {
+    let tokens = tokens();
+    let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
+    for flow in [None, Some(&over_tls)] {
+        let text = sealed(&tokens, |grant| grant.flow = flow);
+        for at in 0..text.len() {
+            for bit in 0..8 {
+                let mut forged = text.clone();
+                forged[at] ^= 1 << bit;
+                assert_eq!(read(&tokens, &forged), None, "byte {at} bit {bit}");
+            }
+        }
+        let raw = URL_SAFE_NO_PAD.decode(&text).unwrap();
+        for at in 0..raw.len() * 8 {
+            let mut forged = raw.clone();
+            forged[at / 8] ^= 1 << (at % 8);
+            let forged = URL_SAFE_NO_PAD.encode(forged);
+            assert_eq!(read(&tokens, forged.as_bytes()), None, "bit {at}");
+        }
+    }
+}
+
+#[test]
+fn cut_lengthened_and_strange_ones_are_refused() {
+    let tokens = tokens();
+    let flow = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
+    let text = sealed(&tokens, |grant| grant.flow = Some(&flow));
+    for len in 0..text.len() {
+        assert_eq!(read(&tokens, &text[..len]), None, "{len}");
+        assert_eq!(read(&tokens, &text[len + 1..]), None, "{len}");
+    }
+    for tail in ["A", "AA", "AAAA", "=", "%41", "==", " "] {
+        let long = [&text, tail.as_bytes()].concat();
+        assert_eq!(read(&tokens, &long), None, "{tail}");
+    }
+    for strange in [
+        &b"alice"[..],
+        b"",
+        &[b'A'; 4096],
+        &[0xff; 40],
+        &[b'A'; TEXT_MAX],
+    ] {
+        assert_eq!(read(&tokens, strange), None);
+    }
+}
+
+#[test]
+fn another_call_another_key_and_another_kind_are_refused() {
+    let tokens = tokens();
+    let flow = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
+    let text = sealed(&tokens, |grant| grant.flow = Some(&flow));
+    assert!(read(&tokens, &text).is_some());
+    for (what, by) in [
+        ("call-1", "call-2"),
+        ("call-1", "call-"),
+        (
+            "sip:alice@example.org>;tag=1",
+            "sip:alice@example.org>;tag=11",
+        ),
+        ("sip:alice@", "sip:alicia@"),
+        ("sip:bob@example.org", "sip:bob@example.com"),
+        (";tag=2", ";tag=3"),
+    ] {
+        let changed = request("BYE", "sip:bob@203.0.113.9", FROM, TO, "").replace(what, by);
+        let changed = parse(changed.as_bytes());
+        assert_eq!(tokens.read_grant(&text, &changed, None), None, "{by}");
+    }
+    let next = uri("sip:next.example;lr");
+    assert_eq!(tokens.read_grant(&text, &message(), Some(&next)), None);
+    let other = Tokens::new(Arc::new(TokenKeys::of([8; 32], 5)));
+    assert_eq!(read(&other, &text), None);
+    assert_eq!(tokens.read_flow(&text), None);
+    let mut of_flow = Vec::new();
+    tokens.write_flow(&flow, &mut of_flow);
+    assert_eq!(read(&tokens, &of_flow), None);
+    // What is offered to the caller is nothing in the hands of who answers.
+    let offer = sealed(&tokens, |grant| {
+        grant.flow = Some(&flow);
+        grant.is_offer = true;
+    });
+    assert_eq!(read(&tokens, &offer).unwrap().named_flow(), None);
+}
+
+#[test]
+fn a_connection_of_another_process_is_lost_and_its_dialog_is_not() {
+    let before = tokens();
+    let after = Tokens::new(Arc::new(TokenKeys::of([7; 32], 6)));
+    let tcp = flow(Transport::Tcp, "192.0.2.7:40000", "192.0.2.1:5060", 9);
+    let udp = flow(Transport::Udp, "192.0.2.7:40000", "192.0.2.1:5060", 0);
+    for (flow, is_lost) in [(&tcp, true), (&udp, false)] {
+        let text = sealed(&before, |grant| grant.flow = Some(flow));
+        let token = read(&after, &text).unwrap();
+        assert_eq!(token.is_flow_lost(), is_lost);
+        assert_eq!(token.flow().is_none(), is_lost);
+        assert_eq!(token.named_flow(), Some(flow));
+        let mut text = Vec::new();
+        before.write_flow(flow, &mut text);
+        assert_eq!(after.read_flow(&text).is_none(), is_lost);
+    }
+}
+
+#[test]
+fn an_old_key_verifies_as_long_as_it_is_in_the_ring() {
+    let key = |id| TokenKey {
+        id,
+        secret: [id; 32],
+        created_unix_s: u64::from(id),
+    };
+    let keys = Arc::new(TokenKeys::new(key(1), Vec::new(), 5));
+    let mut tokens = Tokens::new(Arc::clone(&keys));
+    let first = sealed(&tokens, |_| {});
+    keys.replace(key(2), vec![key(1)]);
+    tokens.refresh();
+    let second = sealed(&tokens, |_| {});
+    assert_ne!(first, second);
+    let token = read(&tokens, &first).unwrap();
+    assert!(tokens.is_target(&token, &uri("sip:bob@203.0.113.9")));
+    assert!(read(&tokens, &second).is_some());
+    keys.replace(key(3), vec![key(2)]);
+    tokens.refresh();
+    assert!(read(&tokens, &first).is_none());
+    assert!(read(&tokens, &second).is_some());
+}
+
+#[test]
+fn a_target_is_the_same_however_it_is_spelled() {
+    let tokens = tokens();
+    let target = uri("sip:bob@Phone.example:5070;transport=TCP;ob");
+    let text = sealed(&tokens, |grant| grant.target = Some(&target));
+    let token = read(&tokens, &text).unwrap();
+    for (other, is_same) in [
+        ("sip:bob@phone.EXAMPLE.:5070;x=y;transport=tcp", true),
+        ("sip:%62ob@phone.example:5070;transport=tcp", true),
+        ("sip:bob@phone.example:5070", false),
+        ("sip:bob@phone.example:5071;transport=tcp", false),
+        ("sip:bob@phone.example;transport=tcp", false),
+        ("sip:Bob@phone.example:5070;transport=tcp", false),
+        ("sips:bob@phone.example:5070;transport=tcp", false),
+        (
+            "sip:bob@phone.example:5070;transport=tcp;maddr=192.0.2.1",
+            false,
+        ),
+        ("sip:phone.example:5070;transport=tcp", false),
+    ] {
+        assert_eq!(tokens.is_target(&token, &uri(other)), is_same, "{other}");
+    }
+}
