@@ -7,6 +7,7 @@
 //! | `server.pem`, `server.key` | the server's certificate, by that authority |
 //! | `node.secret` | the secret from which the keys for nonces are derived |
 //! | `ticket.secret` | the secret from which the keys of TLS session tickets are derived, where it comes from a file |
+//! | `tokens.keys` | the keys under which the tokens of dialogs are signed |
 //! | `domain` | the default domain, that of the last start |
 //! | `signet.db` | subscribers, bindings, domains, secrets of TLS session tickets |
 //! | `listeners.json` | while a server runs: its process and its addresses |
@@ -227,7 +228,7 @@ pub(crate) fn read_secret(path: &Path, remedy: &str) -> Result<Zeroizing<[u8; 32
     refuse_readable_by_others(path)?;
     let mut text = Zeroizing::new(String::new());
     let mut secret = Zeroizing::new([0; 32]);
-    if file.read_to_string(&mut text).is_ok() && hex_to(text.trim(), &mut *secret) {
+    if file.read_to_string(&mut text).is_ok() && from_hex(text.trim(), &mut *secret) {
         return Ok(secret);
     }
     Err(Error::new(
@@ -249,7 +250,7 @@ fn machine_domain() -> Domain {
         .unwrap_or_else(|| Domain("signet.local".into()))
 }
 
-fn to_hex(bytes: &[u8]) -> String {
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes
         .iter()
@@ -259,7 +260,7 @@ fn to_hex(bytes: &[u8]) -> String {
         })
 }
 
-fn hex_to(text: &str, out: &mut [u8]) -> bool {
+pub(crate) fn from_hex(text: &str, out: &mut [u8]) -> bool {
     text.len() == out.len() * 2
         && out
             .iter_mut()

@@ -17,6 +17,7 @@ mod system;
 #[cfg(test)]
 mod testing;
 mod tls_report;
+mod token_keys;
 pub mod trace;
 mod worker;
 

@@ -182,6 +182,7 @@ pub(crate) fn settings(
                 .iter()
                 .map(|network| (network.addr, network.prefix_len))
                 .collect(),
+            dialog_token_lifetime_s: config.proxy.dialog_token_lifetime_s,
         },
         timers: sip_txn::Timers {
             t1_ms: config.timers.t1_ms,
@@ -195,6 +196,7 @@ pub(crate) fn settings(
             server_transactions_max: config.bounds.server_transactions_max,
             client_transactions_max: config.bounds.client_transactions_max,
             contexts_max: config.bounds.contexts_max,
+            dialogs_max: settings::Bounds::default().dialogs_max,
             retry_after_s: config.bounds.retry_after_s,
         },
         server_header: config.server_header.clone(),

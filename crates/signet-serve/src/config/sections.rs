@@ -260,6 +260,9 @@ pub struct Proxy {
     pub dead_hop_ms: u64,
     /// Networks to which nothing is relayed because somebody named an address there.
     pub relay_denied: Vec<Network>,
+    /// How long the tokens of a dialog are good after its last sign of life.
+    #[serde(deserialize_with = "within::<_, _, 3_600, 2_592_000>")]
+    pub dialog_token_lifetime_s: u64,
 }
 
 impl Default for Proxy {
@@ -279,6 +282,7 @@ impl Default for Proxy {
                 .into_iter()
                 .map(|(addr, prefix_len)| Network { addr, prefix_len })
                 .collect(),
+            dialog_token_lifetime_s: engine.dialog_token_lifetime_s,
         }
     }
 }

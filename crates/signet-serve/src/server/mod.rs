@@ -22,6 +22,7 @@ use crate::config::{Config, Domain};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
 use crate::plan::{self, PlannedListener};
+use crate::token_keys::{self, KeptKeys};
 use crate::trace::Tracer;
 use crate::worker::{Control, Phase};
 
@@ -128,6 +129,7 @@ struct Server {
     bound: Vec<SocketAddr>,
     identity: Identity,
     tickets: Tickets,
+    token_keys: KeptKeys,
     /// The rules of the listeners that take WebSockets, in the order of `planned`.
     websockets: Vec<Option<Arc<WebSocketListener>>>,
     control: Arc<Control>,
@@ -167,6 +169,7 @@ impl Server {
     async fn run(mut self, signals: &mut Signals) -> Result<(), Error> {
         let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
         let mut sweep = tokio::time::interval(SWEEP);
+        let mut token_keys = tokio::time::interval(token_keys::LOOKED_AT);
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => break,
@@ -178,6 +181,9 @@ impl Server {
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                 }
+                _ = token_keys.tick() => if let Err(error) = self.renew_token_keys() {
+                    tracing::error!("the keys of dialogs' tokens were not renewed, and go on as they are: {error}");
+                },
                 _ = renewal.tick() => if let Err(error) = self.renew_certificate() {
                     tracing::error!("the certificate was not renewed: {error}");
                 },
@@ -242,6 +248,11 @@ impl Server {
         let tickets = self.tickets.reporter(&self.config.tls);
         self.sources.set_tls(self.identity.shown(), tickets);
         Ok(())
+    }
+
+    fn renew_token_keys(&mut self) -> Result<(), Error> {
+        let lifetime_s = self.config.proxy.dialog_token_lifetime_s;
+        self.token_keys.renew(lifetime_s, clock::unix_ms() / 1_000)
     }
 
     /// Waits until nothing is under way, as long as the configuration allows

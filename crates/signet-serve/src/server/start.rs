@@ -19,6 +19,7 @@ use crate::data_dir::DataDir;
 use crate::metrics::{ShownTls, Sources};
 use crate::plan::{self, PlannedListener};
 use crate::store_link::Store;
+use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
 use crate::worker::{Control, Mailbox, Parts, Severities, Worker};
 use crate::{Error, log, random_bytes, system};
@@ -63,11 +64,16 @@ impl Server {
             u32::from_be_bytes(random()?),
         ));
         let guard = Arc::new(Guard::new(random()?, plan::guard_limits(&config)));
+        let token_keys = KeptKeys::open(
+            &data,
+            config.proxy.dialog_token_lifetime_s,
+            clock::unix_ms() / 1_000,
+        )?;
         let shared = Arc::new(Shared {
             location: location.clone(),
             authenticator: authenticator.clone(),
             guard: guard.clone(),
-            token_key: random()?,
+            token_keys: token_keys.shared(),
         });
         let dns = DnsThread::start(plan::dns_config(
             &config,
@@ -176,6 +182,7 @@ impl Server {
             bound,
             identity,
             tickets,
+            token_keys,
             websockets,
             control,
             tracer,

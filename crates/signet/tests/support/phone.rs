@@ -181,16 +181,65 @@ impl Phone {
 
     /// Waits for the 200 to an INVITE and acknowledges it; the 200.
     pub fn established(&mut self, dialog: &mut Dialog) -> String {
+        let answer = self.accepted(dialog);
+        self.acknowledge(dialog);
+        answer
+    }
+
+    /// Waits for the 200 to an INVITE; the 200.
+    pub fn accepted(&mut self, dialog: &mut Dialog) -> String {
         let answer = self.response(dialog.cseq, "INVITE");
         assert!(answer.starts_with("SIP/2.0 200 "), "{answer}");
         dialog.to = field(&answer, "To");
         dialog.target = contact_of(&answer);
         // RFC 3261 12.1.2: "The route set MUST be set to the list of URIs in the
         // Record-Route header field from the response, taken in reverse order".
-        dialog.routes = fields(&answer, "Record-Route");
-        dialog.routes.reverse();
-        self.within("ACK", dialog);
+        // In a later one it stays (12.2.1.2).
+        if dialog.routes.is_empty() {
+            dialog.routes = fields(&answer, "Record-Route");
+            dialog.routes.reverse();
+        }
         answer
+    }
+
+    /// Acknowledges the 200 to an INVITE.
+    pub fn acknowledge(&mut self, dialog: &mut Dialog) {
+        self.within("ACK", dialog);
+    }
+
+    /// Sends an INVITE within a call.
+    pub fn invite_again(&mut self, dialog: &mut Dialog) {
+        self.within("INVITE", dialog);
+    }
+
+    /// Waits for an INVITE within a call, and accepts it.
+    pub fn accept_again(&mut self, dialog: &Dialog) {
+        let call_id = format!("Call-ID: {}\r\n", dialog.call_id);
+        let invite =
+            self.heard(|message| message.starts_with("INVITE ") && message.contains(&call_id));
+        let copied: String = invite
+            .lines()
+            .filter(|line| {
+                ["Via:", "Record-Route:", "From:", "To:", "Call-ID:", "CSeq:"]
+                    .iter()
+                    .any(|name| line.starts_with(name))
+            })
+            .map(|line| format!("{line}\r\n"))
+            .collect();
+        self.link.send(&format!(
+            "SIP/2.0 200 OK\r\n{copied}Contact: <{}>\r\nContent-Length: 0\r\n\r\n",
+            self.contact
+        ));
+    }
+
+    /// The same phone on a new WebSocket, because the server was gone.
+    pub fn reconnect(&mut self, server: SocketAddr) {
+        let stream = TcpStream::connect(server).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .unwrap();
+        let request = upgrade_request(&self.domain, "/", "");
+        self.link = Box::new(WebSocketClient::open(stream, &request).unwrap());
     }
 
     /// Waits for a call, rings and answers it; the INVITE.
@@ -278,9 +327,13 @@ impl Phone {
             .iter()
             .map(|route| format!("Route: {route}\r\n"))
             .collect();
+        let contact = match method {
+            "INVITE" => format!("Contact: <{}>\r\n", self.contact),
+            _ => String::new(),
+        };
         let text = format!(
             "{method} {} SIP/2.0\r\nVia: {}\r\n{routes}Max-Forwards: 70\r\nFrom: {}\r\nTo: {}\r\n\
-             Call-ID: {}\r\nCSeq: {} {method}\r\nContent-Length: 0\r\n\r\n",
+             Call-ID: {}\r\nCSeq: {} {method}\r\n{contact}Content-Length: 0\r\n\r\n",
             dialog.target,
             self.via(),
             dialog.from,

@@ -56,7 +56,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 46] = [
+    let counters: [(&str, &str, Get); 49] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -178,6 +178,21 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_overload_dropped_total",
             "Requests dropped without an answer because a worker falls behind.",
             |of| of.engine.overload_dropped,
+        ),
+        (
+            "signet_flows_followed_total",
+            "Requests within a dialog sent to a contact of today, because the connection of its beginning has ended.",
+            |of| of.engine.flows_followed,
+        ),
+        (
+            "signet_dialog_tokens_refused_total",
+            "Requests with their dialog's token for a target that it never showed, or after its end.",
+            |of| of.engine.dialog_tokens_refused,
+        ),
+        (
+            "signet_dialogs_forgotten_total",
+            "Dialogs forgotten before their time to make room.",
+            |of| of.engine.dialogs_forgotten,
         ),
         (
             "signet_server_transactions_total",

@@ -1,0 +1,256 @@
+//! The keys under which dialogs' tokens are signed: a ring in the data folder,
+//! so that calls go on after a restart, renewed by its age.
+//!
+//! The file `tokens.keys` has a line for each key, the newest first: its name
+//! (0 to 255), when it was made in seconds since 1970, and 64 hexadecimal
+//! digits. It is written whole before a key signs, so no token is ever signed
+//! by a key that a restart would not find.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sip_engine::token::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::Error;
+use crate::data_dir::{DataDir, from_hex, refuse_readable_by_others, to_hex};
+
+/// The file in the data folder.
+const FILE: &str = "tokens.keys";
+/// How old a key gets before another follows it.
+const AGE_MAX_S: u64 = 86_400;
+/// How long a key verifies beyond the life of its last token: clocks differ,
+/// and a token's time is coarse.
+const MARGIN_S: u64 = 2 * 3_600;
+/// How often the age of the newest is looked at.
+pub(crate) const LOOKED_AT: Duration = Duration::from_secs(600);
+
+/// The ring, and the folder that it is kept in.
+pub(crate) struct KeptKeys {
+    data: DataDir,
+    keys: Vec<TokenKey>,
+    shared: Arc<TokenKeys>,
+}
+
+impl KeptKeys {
+    /// Reads the ring, and makes a key where there is none or it is old.
+    pub(crate) fn open(data: &DataDir, lifetime_s: u64, now_s: u64) -> Result<Self, Error> {
+        let mut epoch = [0; 4];
+        crate::random_bytes(&mut epoch)?;
+        let mut keys = read(data)?;
+        if renew(&mut keys, lifetime_s, now_s)? {
+            write(data, &keys)?;
+        }
+        let (newest, older) = split(&keys)?;
+        Ok(Self {
+            data: data.clone(),
+            shared: Arc::new(TokenKeys::new(newest, older, u32::from_be_bytes(epoch))),
+            keys,
+        })
+    }
+
+    /// The ring as the shards know it.
+    pub(crate) fn shared(&self) -> Arc<TokenKeys> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Makes a new key if the newest is old. Where that fails, the ring stays
+    /// as it is, and goes on signing.
+    pub(crate) fn renew(&mut self, lifetime_s: u64, now_s: u64) -> Result<(), Error> {
+        let mut keys = self.keys.clone();
+        if renew(&mut keys, lifetime_s, now_s)? {
+            write(&self.data, &keys)?;
+            let (newest, older) = split(&keys)?;
+            tracing::info!(id = newest.id, "a new key for the tokens of dialogs");
+            self.shared.replace(newest, older);
+            self.keys = keys;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for KeptKeys {
+    fn drop(&mut self) {
+        for key in &mut self.keys {
+            key.secret.zeroize();
+        }
+    }
+}
+
+/// Drops what no token needs any more, and puts a key in front where the first
+/// is old; whether anything has changed.
+fn renew(keys: &mut Vec<TokenKey>, lifetime_s: u64, now_s: u64) -> Result<bool, Error> {
+    let before = keys.len();
+    // A key signed its last token when the next one was made.
+    let mut followed_s = now_s;
+    keys.retain(|key| {
+        let is_needed = now_s <= followed_s.saturating_add(lifetime_s + MARGIN_S);
+        followed_s = key.created_unix_s;
+        is_needed
+    });
+    let newest = keys.first();
+    // A clock that was set back makes no key old, and one from the future does.
+    let is_old = newest.is_none_or(|key| {
+        now_s.saturating_sub(key.created_unix_s) >= AGE_MAX_S
+            || key.created_unix_s > now_s.saturating_add(AGE_MAX_S)
+    });
+    if is_old {
+        let id = newest.map_or(0, |key| key.id.wrapping_add(1));
+        let mut secret = Zeroizing::new([0; 32]);
+        crate::random_bytes(&mut *secret)?;
+        let key = TokenKey {
+            id,
+            secret: *secret,
+            created_unix_s: now_s,
+        };
+        keys.insert(0, key);
+        keys.truncate(TOKEN_KEYS_MAX);
+    }
+    Ok(is_old || keys.len() != before)
+}
+
+fn read(data: &DataDir) -> Result<Vec<TokenKey>, Error> {
+    let path = data.file(FILE);
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    refuse_readable_by_others(&path)?;
+    let text = std::fs::read_to_string(&path)
+        .map(Zeroizing::new)
+        .map_err(|error| Error::file("read", &path, &error))?;
+    let keys: Option<Vec<_>> = text.lines().map(parse).collect();
+    keys.filter(|keys| keys.len() <= TOKEN_KEYS_MAX)
+        .ok_or_else(|| spoilt(&path))
+}
+
+fn spoilt(path: &Path) -> Error {
+    Error::new(
+        format!("{} does not hold keys of tokens", path.display()),
+        "put the file back, or remove it: calls that are up are then challenged when they hang up, and nothing else is lost",
+    )
+}
+
+fn parse(line: &str) -> Option<TokenKey> {
+    let mut words = line.split(' ');
+    let (id, created) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let mut secret = Zeroizing::new([0; 32]);
+    let is_whole = from_hex(words.next()?, &mut *secret) && words.next().is_none();
+    is_whole.then_some(TokenKey {
+        id,
+        secret: *secret,
+        created_unix_s: created,
+    })
+}
+
+fn write(data: &DataDir, keys: &[TokenKey]) -> Result<(), Error> {
+    let mut text = Zeroizing::new(String::new());
+    for key in keys {
+        let secret = Zeroizing::new(to_hex(&key.secret));
+        text.push_str(&format!(
+            "{} {} {}\n",
+            key.id,
+            key.created_unix_s,
+            secret.as_str()
+        ));
+    }
+    data.write(FILE, text.as_bytes(), 0o600)
+}
+
+fn split(keys: &[TokenKey]) -> Result<(TokenKey, Vec<TokenKey>), Error> {
+    match keys.split_first() {
+        Some((newest, older)) => Ok((newest.clone(), older.to_vec())),
+        None => Err(Error::new("there is no key for tokens", "")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::testing::TempDir;
+
+    const LIFETIME_S: u64 = 86_400;
+    const NOW_S: u64 = 1_800_000_000;
+
+    fn secrets(keys: &KeptKeys) -> Vec<(u8, [u8; 32])> {
+        keys.keys.iter().map(|key| (key.id, key.secret)).collect()
+    }
+
+    #[test]
+    fn the_ring_outlives_the_process_and_is_for_its_owner_alone() {
+        let temp = TempDir::new("token-keys");
+        let data = DataDir::open(temp.path()).unwrap();
+        let first = secrets(&KeptKeys::open(&data, LIFETIME_S, NOW_S).unwrap());
+        assert_eq!(first.len(), 1);
+        let mode = data.file(FILE).metadata().unwrap().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = secrets(&KeptKeys::open(&data, LIFETIME_S, NOW_S + 60).unwrap());
+        assert_eq!(again, first);
+    }
+
+    #[test]
+    fn a_key_is_followed_after_a_day_and_goes_when_no_token_needs_it() {
+        let temp = TempDir::new("token-keys-renewed");
+        let data = DataDir::open(temp.path()).unwrap();
+        let mut keys = KeptKeys::open(&data, LIFETIME_S, NOW_S).unwrap();
+        let first = secrets(&keys);
+        keys.renew(LIFETIME_S, NOW_S + AGE_MAX_S - 1).unwrap();
+        assert_eq!(secrets(&keys), first);
+        keys.renew(LIFETIME_S, NOW_S + AGE_MAX_S).unwrap();
+        let second = secrets(&keys);
+        assert_eq!((second.len(), second[1], second[0].0), (2, first[0], 1));
+        // What is in the file is what is in use.
+        let read = KeptKeys::open(&data, LIFETIME_S, NOW_S + AGE_MAX_S).unwrap();
+        assert_eq!(secrets(&read), second);
+        // Its last token was made when it was followed.
+        let end_s = NOW_S + AGE_MAX_S + LIFETIME_S + MARGIN_S;
+        keys.renew(LIFETIME_S, end_s).unwrap();
+        assert!(secrets(&keys).contains(&first[0]));
+        keys.renew(LIFETIME_S, end_s + 1).unwrap();
+        assert!(!secrets(&keys).contains(&first[0]));
+        for day in 3..400 {
+            keys.renew(LIFETIME_S, NOW_S + day * AGE_MAX_S).unwrap();
+        }
+        assert!(keys.keys.len() <= 4, "{}", keys.keys.len());
+    }
+
+    #[test]
+    fn long_lives_keep_as_many_keys_as_there_is_room_for() {
+        let mut keys = Vec::new();
+        for day in 0..200 {
+            renew(&mut keys, 400 * AGE_MAX_S, NOW_S + day * AGE_MAX_S).unwrap();
+        }
+        assert_eq!(keys.len(), TOKEN_KEYS_MAX);
+        let mut ids: Vec<_> = keys.iter().map(|key| key.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), TOKEN_KEYS_MAX);
+    }
+
+    #[test]
+    fn a_spoilt_or_open_ring_is_refused_with_the_remedy() {
+        let temp = TempDir::new("token-keys-spoilt");
+        let data = DataDir::open(temp.path()).unwrap();
+        let key = "0".repeat(64);
+        for text in [
+            "0".to_owned(),
+            format!("256 1 {key}"),
+            format!("0 1 {key} x"),
+            format!("0 x {key}"),
+            format!("0 1 {key}0"),
+            "x".repeat(70),
+        ] {
+            data.write(FILE, text.as_bytes(), 0o600).unwrap();
+            let error = KeptKeys::open(&data, LIFETIME_S, NOW_S).err().unwrap();
+            assert!(error.remedy().starts_with("put the file back"), "{error}");
+        }
+        data.write(FILE, format!("0 1 {key}\n").as_bytes(), 0o600)
+            .unwrap();
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(data.file(FILE), open).unwrap();
+        let error = KeptKeys::open(&data, LIFETIME_S, NOW_S).err().unwrap();
+        assert!(error.remedy().starts_with("type: chmod 600 "), "{error}");
+    }
+}
