@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: tls-resumption help demo test lint unit legacy musts bench bench-load bench-tls tools tools-legacy tools-bench
+.PHONY: tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls tools tools-legacy tools-bench tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
@@ -11,6 +11,7 @@ help:
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
 	@echo "make bench-load   what the load generator itself reaches, beside SIPp, and what servers take at its rates"
 	@echo "make tls-resumption   which TLS sessions resume, and where, with openssl at the other end"
+	@echo "make fuzz    every fuzz target for SECONDS=60, from its corpus (needs a nightly compiler and cargo-fuzz)"
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 
 demo:
@@ -39,6 +40,10 @@ legacy: tools-legacy
 musts:
 	$(CARGO) xtask musts
 
+SECONDS ?= 60
+fuzz: tools-fuzz
+	SECONDS_EACH=$(SECONDS) scripts/fuzz $(FUZZ)
+
 bench: tools-bench
 	$(CARGO) build --release -p signet -p signet-bench
 	$(CARGO) bench -p sip-msg -p sip-txn -p sip-auth -p sip-engine -p sip-store
@@ -65,3 +70,6 @@ tools-legacy:
 
 tools-bench:
 	scripts/tools sip-tester:sipp kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" openssl:openssl
+
+tools-fuzz:
+	scripts/tools gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h

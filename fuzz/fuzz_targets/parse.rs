@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| signet_fuzz::parse(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| signet_claims::parse(data));

@@ -4,6 +4,7 @@
 //! crate that panic.
 #![allow(clippy::expect_used)]
 
+mod accept;
 mod websocket;
 
 use std::io;
@@ -19,6 +20,7 @@ use rcgen::{
     SanType, date_time_ymd,
 };
 
+pub use accept::TlsAccept;
 pub use websocket::{Received, WebSocketClient, upgrade_request};
 
 /// One resource record that [`DnsServer`] serves.

@@ -145,6 +145,27 @@ fn names_are_unescaped() {
 }
 
 #[test]
+fn a_names_bound_is_on_the_name_and_not_on_its_spelling() {
+    let server = server();
+    for (name, is_read) in [
+        ("\"".repeat(crate::USERNAME_MAX), true),
+        ("\"".repeat(crate::USERNAME_MAX + 1), false),
+    ] {
+        let credentials = Phone::new(&server, &name, PASSWORD).credentials();
+        let expected = if is_read {
+            // Read, looked up, and nobody whom the store knows.
+            FRESH
+        } else {
+            Outcome::Malformed("Digest Username Too Long")
+        };
+        assert_eq!(
+            outcome(&server, START_MS, &register(&credentials)),
+            expected
+        );
+    }
+}
+
+#[test]
 fn malformed_credentials_are_named() {
     let server = server();
     let good = Phone::new(&server, "alice", PASSWORD).credentials();
