@@ -25,11 +25,11 @@ pub fn parse(data: &[u8]) {
             let mut out = Vec::new();
             ResponseWriter::begin(&mut out, &message, error.status(), error.reason(), b"t")
                 .finish(b"");
-            // It adds its own headers to the Vias that came, however many those are.
+            // It has the Vias that came, however many those are.
             let limits = Limits {
                 message_bytes: out.len(),
                 header_bytes: out.len(),
-                header_count: Limits::default().header_count + 8,
+                header_count: usize::MAX,
                 ..Limits::default()
             };
             let answer = Message::parse(&out, &limits).expect("the answer is a message");

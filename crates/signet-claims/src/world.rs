@@ -73,6 +73,7 @@ impl World {
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
+            guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
             token_key: [4; 32],
         });
         Self {
