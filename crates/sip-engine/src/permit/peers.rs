@@ -3,7 +3,7 @@
 use sip_msg::network::is_in;
 use sip_msg::{Flow, HeaderName, Message, Uri, VerifiedPeer};
 
-use super::GateContext;
+use super::{GateContext, trust};
 use crate::Settings;
 use crate::own::Own;
 use crate::settings::TrustedPeer;
@@ -153,14 +153,19 @@ enum Claim<'m> {
     Unreadable,
 }
 
-/// From and P-Asserted-Identity.
+/// From, and every header by which gateways know a caller or who pays.
 fn claims(message: &Message) -> impl Iterator<Item = Claim<'_>> {
     let from = message.from().ok().map(|addr| addr.uri());
-    let asserted = message
-        .addresses(HeaderName::PAssertedIdentity)
-        .map(|identity| identity.ok().and_then(|(addr, _)| addr.uri()));
+    let asserted = [
+        HeaderName::PAssertedIdentity,
+        HeaderName::PPreferredIdentity,
+    ]
+    .into_iter()
+    .flat_map(|name| message.addresses(name))
+    .map(|identity| identity.ok().and_then(|(addr, _)| addr.uri()));
     std::iter::once(from.flatten())
         .chain(asserted)
+        .chain(trust::callers(message))
         .map(|uri| match uri {
             None => Claim::Unreadable,
             Some(uri) if uri.is_sip() => {

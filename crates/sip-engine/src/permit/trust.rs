@@ -1,7 +1,8 @@
 //! Headers by which elements of a trust domain tell each other who a caller is
 //! or who pays (`docs/decisions/0080-what-users-may-not-say.md`).
 
-use sip_msg::{HeaderName, Message, Span};
+use sip_msg::header::NameAddr;
+use sip_msg::{HeaderName, Message, Span, Uri};
 
 /// Their names, beside P-Asserted-Identity and P-Preferred-Identity (RFC 3325),
 /// which have a [`HeaderName`] of their own.
@@ -29,6 +30,18 @@ pub(super) fn lines(message: &Message) -> impl Iterator<Item = Span> {
         .fields_of(HeaderName::Other)
         .filter(|field| is_one(field.raw_name))
         .map(|field| field.line_span)
+}
+
+/// Those among them that name a caller, or who pays for his call.
+pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>> {
+    message
+        .fields_of(HeaderName::Other)
+        .filter(|field| {
+            let name = field.raw_name;
+            name.eq_ignore_ascii_case(b"Remote-Party-ID")
+                || name.eq_ignore_ascii_case(b"P-Charge-Info")
+        })
+        .map(|field| NameAddr::parse(field.value).and_then(|addr| addr.uri()))
 }
 
 fn is_one(name: &[u8]) -> bool {

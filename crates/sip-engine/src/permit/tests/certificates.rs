@@ -112,6 +112,20 @@ fn the_operator_writes_down_for_whom_a_neighbour_speaks() {
         let tel = of("INVITE", OUTSIDE, "<tel:+4912345>;tag=1", BOB, "");
         assert_eq!(judged(&world, &tls(), &tel), "peer");
     }
+    // In every header that a gateway may show or charge, and not in From alone.
+    world.settings.trusted = vec![entry(&["a.example"])];
+    for header in [
+        "P-Asserted-Identity",
+        "P-Preferred-Identity",
+        "Remote-Party-ID",
+        "P-Charge-Info",
+    ] {
+        for (host, said) in [("a.example", "peer"), ("example.org", "403")] {
+            let line = format!("{header}: <sip:x@{host}>\r\n");
+            let text = of("INVITE", OUTSIDE, &from("a.example"), BOB, &line);
+            assert_eq!(judged(&world, &tls(), &text), said, "{line}");
+        }
+    }
     // The same for one that is known by its address.
     world.peer = None;
     world.settings.trusted = vec![TrustedPeer {
