@@ -7,6 +7,7 @@ use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
+use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
 use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Transport};
 
@@ -74,7 +75,7 @@ impl World {
             location: Arc::clone(&location),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
             guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
-            token_key: [4; 32],
+            token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
         });
         Self {
             shard: Shard::new(Arc::new(settings), shared, Seed([5; 32])),
