@@ -159,9 +159,11 @@ impl Play {
         }
     }
 
-    fn attack(&mut self, part: &[u8]) {
+    /// Sends a stranger's message, and judges what comes of it; how many requests
+    /// went to alice.
+    fn attack(&mut self, part: &[u8]) -> usize {
         let Some((who, text)) = part.split_first() else {
-            return;
+            return 0;
         };
         let flow = match who {
             b's' => flow(Transport::Udp, STRANGER.into()),
@@ -175,6 +177,8 @@ impl Play {
         }
         let mut sent = self.world.receive(&flow, &text);
         sent.extend(self.world.wait());
+        let reached = |sent: &&Sent| is(sent.to.ip(), ALICE) && sent.message.is_request();
+        let reached = sent.iter().filter(reached).count();
         for _ in 0..4 {
             let mut next = Vec::new();
             for sent in &sent {
@@ -199,6 +203,7 @@ impl Play {
             "a stranger had names resolved: {:?}",
             self.world.resolved
         );
+        reached
     }
 
     fn judge(&self, source: IpAddr, sent: &Sent) {
@@ -241,4 +246,33 @@ impl Play {
 
 fn is(ip: IpAddr, whom: ([u8; 4], u16)) -> bool {
     ip.to_canonical() == IpAddr::from(whom.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request of mallory's in the dialog, with a token.
+    fn bye(token: &str) -> Vec<u8> {
+        format!(
+            "mBYE sip:alice@198.51.100.1:5060 SIP/2.0\r\nVia: SIP/2.0/UDP 198.51.100.66:5060;branch=z9hG4bKm\r\n\
+             Max-Forwards: 70\r\nRoute: <sip:{token}@192.0.2.1:5060;lr>\r\nFrom: <sip:mallory@198.51.100.66>;tag=m\r\n\
+             To: <sip:alice@{DOMAIN}>;tag=a\r\nCall-ID: call-1\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n"
+        )
+        .into_bytes()
+    }
+
+    #[test]
+    fn the_dialogs_own_request_reaches_its_other_end() {
+        for is_stateless in [false, true] {
+            let reached = |token| {
+                let mut play = Play::new(false, false, is_stateless);
+                assert!(!play.tokens.is_empty());
+                play.attack(&bye(token))
+            };
+            let with: usize = ["T0", "T1"].map(|token| reached(token)).iter().sum();
+            assert!(with > 0, "stateless: {is_stateless}");
+            assert_eq!(reached("none"), 0, "without a token");
+        }
+    }
 }

@@ -85,6 +85,11 @@ fn websockets_are_read_alike_however_they_come() {
 }
 
 #[test]
+fn nobody_is_reached_without_proof() {
+    replay_target("route");
+}
+
+#[test]
 fn only_the_right_password_passes() {
     replay_target("digest");
 }
