@@ -11,15 +11,18 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use common::*;
+use sip_engine::Effect;
 use sip_engine::routes::{Gateway, GatewayGroup, Routes};
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_msg::{HeaderName, Transport};
 
 const EVES: &str = "sip:eve@203.0.113.66:5066";
 const ALICES: &str = "sip:alice@198.51.100.1:5060";
+const EVES_ADDRESS: &str = "203.0.113.66:5066";
 const GATEWAY: &str = "203.0.113.200:5060";
 
 /// The tokens that somebody may have got hold of.
@@ -318,6 +321,14 @@ impl World {
         }
     }
 
+    /// An address of its own for each request, in one of two networks: a source
+    /// that is refused too often is left without answers.
+    fn source(&self, case: &Case) -> String {
+        let network = if case.source == EVES_ADDRESS { 60 } else { 100 };
+        let host = Ipv4Addr::from((network << 24) + self.sent);
+        format!("{host}:5060")
+    }
+
     fn text(&mut self, case: &Case) -> String {
         self.sent += 1;
         let address = |side: &Side| {
@@ -346,7 +357,7 @@ impl World {
              {routes}From: {}\r\nTo: {}\r\nCall-ID: {}\r\nCSeq: 7 {method}\r\nContact: <{contact}>\r\n\
              Content-Length: 0\r\n\r\n",
             self.uri(case.uri),
-            case.source,
+            self.source(case),
             self.sent,
             address(&case.from),
             address(&case.to),
@@ -358,10 +369,22 @@ impl World {
     /// Whom a request reaches.
     fn reached(&mut self, case: &Case) -> Vec<String> {
         let text = self.text(case);
-        let from = flow(Transport::Udp, case.source);
+        let from = flow(Transport::Udp, &self.source(case));
         let sent = self.bed.receive(&from, &text);
-        let asked = self.bed.effects.len();
-        assert_eq!(asked, 0, "nobody is asked for anything: {case:?}");
+        let is_question = |effect: &Effect| {
+            matches!(
+                effect,
+                Effect::FindCredential { .. }
+                    | Effect::SaveBindings { .. }
+                    | Effect::Resolve { .. }
+            )
+        };
+        let is_asked = self
+            .bed
+            .effects
+            .drain(..)
+            .any(|effect| is_question(&effect));
+        assert!(!is_asked, "nobody is asked for anything: {case:?}");
         let requests = sent.iter().filter(|sent| sent.status() == 0);
         requests.map(|sent| sent.to.remote.to_string()).collect()
     }
@@ -382,10 +405,10 @@ fn each_case(mut act: impl FnMut(Case)) {
                 for (nth, method) in METHODS.into_iter().enumerate() {
                     // The others are of the wrong call or from another place by turns.
                     for (call_id, source) in [
-                        ("call-1", "203.0.113.66:5066"),
+                        ("call-1", EVES_ADDRESS),
                         match nth % 2 {
                             0 => ("call-1", "198.51.100.99:5060"),
-                            _ => ("call-2", "203.0.113.66:5066"),
+                            _ => ("call-2", EVES_ADDRESS),
                         },
                     ] {
                         act(Case {
@@ -484,7 +507,7 @@ fn the_token_of_a_dialog_opens_no_gateway_and_reaches_no_user() {
                     from: side(Who::Ceo, "e"),
                     to: side(Who::Alice, "a"),
                     call_id: "call-1",
-                    source: "203.0.113.66:5066",
+                    source: EVES_ADDRESS,
                 };
                 assert!(world.reached(&case).is_empty(), "{case:?}");
             }
