@@ -270,7 +270,7 @@ mod tests {
                 assert!(!play.tokens.is_empty());
                 play.attack(&bye(token))
             };
-            let with: usize = ["T0", "T1"].map(|token| reached(token)).iter().sum();
+            let with: usize = ["T0", "T1"].map(reached).iter().sum();
             assert!(with > 0, "stateless: {is_stateless}");
             assert_eq!(reached("none"), 0, "without a token");
         }
