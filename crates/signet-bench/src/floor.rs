@@ -88,6 +88,7 @@ pub(crate) fn run(arguments: &FloorArguments) -> Result<(), String> {
         may_open: false,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     };
     let next_hop = Target {
         may_open: true,

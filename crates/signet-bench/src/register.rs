@@ -100,6 +100,7 @@ fn load(arguments: &RegisterArguments) -> Result<Registered, String> {
         may_open: false,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     };
     let mut users: Vec<User> = (0..arguments.users)
         .map(|index| new_user(arguments, index))

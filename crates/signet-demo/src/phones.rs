@@ -229,6 +229,7 @@ impl<'e> Phones<'e> {
             may_open: true,
             tls_name: (self.transport == Transport::Tls).then(|| self.domain.as_str().into()),
             lane: sip_msg::Lane::Shared,
+            local: None,
         };
         let local = if self.transport == Transport::Udp {
             self.net.local_addr(listener).ok_or("no local address")?

@@ -9,6 +9,7 @@ pub mod config;
 pub mod data_dir;
 mod error;
 mod log;
+mod memory;
 mod metrics;
 mod plan;
 mod server;

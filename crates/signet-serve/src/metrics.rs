@@ -26,6 +26,8 @@ pub(crate) struct Sources {
     pub(crate) guard: Arc<sip_limit::Guard>,
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
+    /// What messages may hold, and do.
+    pub(crate) budget: Arc<sip_engine::Budget>,
     pub(crate) started_unix_s: u64,
     /// The listeners' names, by their number.
     pub(crate) listeners: Vec<String>,

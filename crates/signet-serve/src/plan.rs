@@ -20,7 +20,7 @@ use crate::config::{
 
 mod net;
 
-pub(crate) use net::{connections_room, handshake_config, net_config};
+pub(crate) use net::{bound_sockets, connections_room, handshake_config, net_config};
 
 /// Where a server listens, and from where it only opens connections.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -69,6 +69,7 @@ impl Paths {
             may_open: false,
             tls_name: self.tls_name.clone(),
             lane: sip_msg::Lane::Shared,
+            local: None,
         };
         match (self.transport, self.mode) {
             (Transport::Udp, Mode::PerCall) => target.listener = ListenerId(self.take_listener()),

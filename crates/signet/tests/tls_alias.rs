@@ -49,6 +49,7 @@ impl Neighbour {
             may_open: true,
             tls_name: Some("example.com".into()),
             lane: Lane::Shared,
+            local: None,
         };
         Self {
             net: Net::new(0, config, sockets.remove(0)).unwrap(),

@@ -93,6 +93,7 @@ fn agent(user: &str, from: SocketAddr, proxy: SocketAddr) -> AgentConfig {
             may_open: false,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         },
     }
 }

@@ -134,5 +134,6 @@ fn nowhere() -> Target {
         may_open: false,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     }
 }

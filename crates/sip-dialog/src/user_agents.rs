@@ -181,12 +181,10 @@ impl UserAgents {
             .join_conn(&mut self.agents, agent.0, &self.random);
     }
 
-    /// Takes room for so many calls, and client and server transactions, at
-    /// once: tables that grow under load are copied, and what is due meanwhile
-    /// waits.
-    pub fn reserve(&mut self, calls: usize, clients: usize, servers: usize) {
+    /// Takes room for so many calls at once: a table that grows under load is
+    /// copied, and what is due meanwhile waits.
+    pub fn reserve(&mut self, calls: usize) {
         self.calls.reserve(calls);
-        self.transactions.reserve(clients, servers);
     }
 
     /// A message to fill and to give to [`UserAgents::handle_message`].

@@ -89,12 +89,8 @@ impl Shard {
             return Responded::Refused;
         }
         self.counters.answered(status);
-        // Who writes one message wrongly over a stream may have lost count of where
-        // the next begins: a 400 of this server's own ends the connection. Not that of
-        // a neighbour, which carries the calls of many, and whose framing was sound.
-        let is_trusted = || is_listed(&self.settings, &self.own, flow, self.peer.as_deref());
-        if status == 400 && flow.conn.is_some() && !is_trusted() {
-            close(flow, &mut out.effects);
+        if status == 400 {
+            self.odd(flow, &mut out.effects);
         }
         let Some(server) = server else {
             // A Via that cannot be read says nowhere else to go than back.
@@ -115,6 +111,20 @@ impl Shard {
             }
         }
         responded
+    }
+
+    /// A message on a stream was wrong, but whole: the stream stays open. Many
+    /// such messages are no accident, so they are counted; not those of a
+    /// neighbour, whose connection carries the calls of many.
+    pub(crate) fn odd(&self, flow: &Flow, effects: &mut Vec<Effect>) {
+        let is_told = matches!(
+            effects.last(),
+            Some(Effect::Odd(conn) | Effect::Close(conn)) if *conn == flow.conn
+        );
+        let is_neighbour = || is_listed(&self.settings, &self.own, flow, self.peer.as_deref());
+        if flow.conn.is_some() && !is_told && !is_neighbour() {
+            effects.push(Effect::Odd(flow.conn));
+        }
     }
 
     /// Answers without keeping state: for whoever has not shown who he is, and
@@ -234,6 +244,10 @@ impl Shard {
 
 /// Has a connection closed behind what was sent on it, once.
 pub(crate) fn close(flow: &Flow, effects: &mut Vec<Effect>) {
+    // The answer to what ends it has been counted.
+    if matches!(effects.last(), Some(Effect::Odd(conn)) if *conn == flow.conn) {
+        effects.pop();
+    }
     let is_closing = matches!(effects.last(), Some(Effect::Close(conn)) if *conn == flow.conn);
     if flow.conn.is_some() && !is_closing {
         effects.push(Effect::Close(flow.conn));

@@ -32,6 +32,9 @@ pub struct ResolveQuery {
     pub transport: Option<Transport>,
     /// Whether only TLS will do (a `sips:` URI).
     pub secure: bool,
+    /// Whether the operator wrote this host down: then it may take the places
+    /// that are kept from what senders name.
+    pub is_configured: bool,
 }
 
 /// One place to try, in order (RFC 3263 4.2, 4.3).
@@ -71,6 +74,9 @@ pub enum Effect {
     },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
+    /// A stranger has sent a message on this connection that was wrong, though
+    /// its framing was sound: close it when there are too many of them.
+    Odd(ConnId),
     /// A registered contact relies on this connection for so long: keep it
     /// longer than others, where there are too many.
     KeepFor {

@@ -50,7 +50,13 @@ pub(crate) fn of_uri(uri: &Uri<'_>, secure: bool, own: &Own) -> Lead {
 /// Where a configured next hop leads.
 pub(crate) fn of_next_hop(next: &NextHop, secure: bool, own: &Own) -> Lead {
     let named = next.transport.map(|t| secured(t, secure));
-    lead(next.host.as_bytes(), next.port, named, secure, own)
+    match lead(next.host.as_bytes(), next.port, named, secure, own) {
+        Lead::Ask(query) => Lead::Ask(ResolveQuery {
+            is_configured: true,
+            ..query
+        }),
+        other => other,
+    }
 }
 
 fn lead(host: &[u8], port: Option<u16>, named: Option<Transport>, secure: bool, own: &Own) -> Lead {
@@ -70,6 +76,7 @@ fn lead(host: &[u8], port: Option<u16>, named: Option<Transport>, secure: bool, 
                 port,
                 transport: named,
                 secure,
+                is_configured: false,
             }),
             Err(_) => Lead::Nowhere,
         };

@@ -1,5 +1,8 @@
 //! Requests that wait for an answer from outside: each with a deadline.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
@@ -31,10 +34,18 @@ pub(crate) enum Parked {
     /// For the word whether a user exists.
     User(Job),
     /// A context's target, for addresses.
-    Resolve(Key, u16),
+    Resolve(Key, u16, Option<Asker>),
     /// A request that is forwarded without state, for addresses.
-    Single(Job, Permit, Candidate),
+    Single(Job, Permit, Candidate, Option<Asker>),
 }
+
+/// On whose account a name is resolved that the operator did not write down: a
+/// hash of the user or of the stranger's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Asker(pub(crate) u64);
+
+/// The most names of one asker that are resolved at the same time.
+pub(crate) const RESOLVES_PER_ASKER_MAX: u16 = 32;
 
 struct Slot {
     generation: u32,
@@ -50,6 +61,10 @@ pub(crate) struct Parks {
     live: usize,
     lookups: usize,
     guesses: usize,
+    /// How many names are resolved on account of each asker.
+    resolves: BTreeMap<Asker, u16>,
+    /// The memory of the requests that wait.
+    messages_bytes: usize,
 }
 
 const GENERATION_BITS: u32 = 30;
@@ -67,7 +82,11 @@ impl Parks {
             self.lookups += 1;
         }
         self.guesses += usize::from(matches!(parked, Parked::Guess(..)));
+        if let Some(asker) = asker(&parked) {
+            *self.resolves.entry(asker).or_default() += 1;
+        }
         self.live += 1;
+        self.messages_bytes += messages_bytes(&parked);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
@@ -102,6 +121,15 @@ impl Parks {
             self.lookups -= 1;
         }
         self.guesses -= usize::from(matches!(parked, Parked::Guess(..)));
+        if let Some(asker) = asker(&parked)
+            && let Entry::Occupied(mut count) = self.resolves.entry(asker)
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+        self.messages_bytes -= messages_bytes(&parked);
         Some(parked)
     }
 
@@ -124,9 +152,38 @@ impl Parks {
         self.guesses
     }
 
+    /// The memory of what waits, and of the requests in it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.messages_bytes
+    }
+
+    /// Whether another name may be resolved on that account.
+    pub(crate) fn may_resolve(&self, asker: Option<Asker>) -> bool {
+        let count = asker.and_then(|asker| self.resolves.get(&asker));
+        count.is_none_or(|count| *count < RESOLVES_PER_ASKER_MAX)
+    }
+
     /// How many wait for the store.
     pub(crate) fn lookups(&self) -> usize {
         self.lookups
+    }
+}
+
+const fn asker(parked: &Parked) -> Option<Asker> {
+    match parked {
+        Parked::Resolve(_, _, asker) | Parked::Single(_, _, _, asker) => *asker,
+        Parked::Credential(..) | Parked::Guess(..) | Parked::User(_) => None,
+    }
+}
+
+fn messages_bytes(parked: &Parked) -> usize {
+    match parked {
+        Parked::Credential(job, _)
+        | Parked::Guess(job, _)
+        | Parked::User(job)
+        | Parked::Single(job, _, _, _) => job.request.held_bytes(),
+        // Its context counts it.
+        Parked::Resolve(..) => 0,
     }
 }
 
@@ -146,14 +203,14 @@ mod tests {
             slot: 1,
             generation: 2,
         };
-        let first = parks.park(Parked::Resolve(key, 0), 100, &mut wheel);
-        let second = parks.park(Parked::Resolve(key, 1), 100, &mut wheel);
+        let first = parks.park(Parked::Resolve(key, 0, None), 100, &mut wheel);
+        let second = parks.park(Parked::Resolve(key, 1, None), 100, &mut wheel);
         assert!(matches!(
             parks.take(first, &mut wheel),
-            Some(Parked::Resolve(_, 0))
+            Some(Parked::Resolve(_, 0, _))
         ));
         assert!(parks.take(first, &mut wheel).is_none());
-        let third = parks.park(Parked::Resolve(key, 2), 100, &mut wheel);
+        let third = parks.park(Parked::Resolve(key, 2, None), 100, &mut wheel);
         assert_ne!(first, third);
         assert!(parks.take(first, &mut wheel).is_none());
         assert!(parks.get(third).is_some());

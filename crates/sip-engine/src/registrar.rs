@@ -235,6 +235,11 @@ impl Registrar {
         self.saves.waiting() + self.ended.len()
     }
 
+    /// The memory of those requests.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.saves.held_bytes()
+    }
+
     /// Counts since the start.
     pub fn counters(&self) -> &RegistrarCounters {
         &self.counters

@@ -15,6 +15,7 @@ use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span, VerifiedPeer
 use sip_txn::Transactions;
 use wheel::Wheel;
 
+use crate::budget::Room;
 use crate::dialogs::Dialogs;
 use crate::effect::{Hop, Now, Outputs, ParkId};
 use crate::hops::DeadHops;
@@ -95,6 +96,7 @@ pub struct Shard {
     memory_pressure: f64,
     /// What is let in while the worker falls behind.
     overload: sip_limit::Gate,
+    pub(crate) room: Room,
 }
 
 impl Shard {
@@ -138,6 +140,7 @@ impl Shard {
             refuses_calls: false,
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
+            room: Room::Enough,
             settings,
             shared,
         }
@@ -159,14 +162,36 @@ impl Shard {
     }
 
     /// The share of the memory for messages that is in use, as
-    /// [`Budget::pressure`](crate::Budget::pressure) has it: to be told once a turn.
+    /// [`Budget::pressure`](crate::Budget::pressure) has it: to be told once a
+    /// turn. Requests are refused by it as [`Room`] says.
     pub fn set_memory_pressure(&mut self, pressure: f64) {
         self.memory_pressure = pressure;
+        self.room = Room::at(pressure);
     }
 
     /// What was told of it last.
     pub fn memory_pressure(&self) -> f64 {
         self.memory_pressure
+    }
+
+    /// The memory that this shard holds on account of messages: those that
+    /// wait, what transactions and contexts keep, and what is spare.
+    pub fn held_bytes(&self) -> usize {
+        self.pool.held_bytes()
+            + self.txns.held_bytes()
+            + self.contexts.held_bytes()
+            + self.parks.held_bytes()
+            + self.registrar.held_bytes()
+            + self.wheel.held_bytes()
+    }
+
+    /// Gives back memory that nothing has needed since the last call: to be
+    /// called every few seconds. What a flood has left is halved each time.
+    pub fn trim(&mut self) {
+        self.pool.trim();
+        self.txns.trim();
+        self.contexts.trim();
+        self.wheel.trim();
     }
 
     /// A message to fill and to give to [`Shard::handle_message`].
@@ -211,9 +236,28 @@ impl Shard {
 
     /// A message that did not parse, with what was understood of it: answered
     /// 400 or the error's own status where it is a request with a Via to
-    /// answer to, else dropped and counted. A stream is closed after that:
-    /// where its next message begins is anybody's guess.
+    /// answer to, else dropped and counted. It was whole, so a stream goes on
+    /// behind it: a neighbour's always, a stranger's until he has sent too many.
     pub fn handle_malformed(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        peer: Option<Arc<VerifiedPeer>>,
+        message: Box<Message>,
+        error: &ParseError,
+        out: &mut Outputs,
+    ) {
+        self.peer = peer;
+        self.malformed(now, flow, message, error, out);
+        self.odd(flow, &mut out.effects);
+        self.peer = None;
+        self.drain(now, out);
+    }
+
+    /// The head of a message whose end cannot be found: answered like
+    /// [`Shard::handle_malformed`]. The stream is closed after that: where its
+    /// next message begins is anybody's guess.
+    pub fn handle_unframed(
         &mut self,
         now: Now,
         flow: &Flow,
@@ -276,12 +320,12 @@ impl Shard {
     /// such name, or nothing under it that can be reached.
     pub fn handle_resolved(&mut self, now: Now, park: ParkId, hops: Vec<Hop>, out: &mut Outputs) {
         match self.parks.take(park, &mut self.wheel) {
-            Some(Parked::Resolve(key, at)) => self.candidate_resolved(now, key, at, hops, out),
-            Some(Parked::Single(job, _, candidate)) if hops.is_empty() => {
+            Some(Parked::Resolve(key, at, _)) => self.candidate_resolved(now, key, at, hops, out),
+            Some(Parked::Single(job, _, candidate, _)) if hops.is_empty() => {
                 let outcome = Outcome::NoSuchServer.at(&candidate.place);
                 self.fail_job(now, job, outcome, out);
             }
-            Some(Parked::Single(job, permit, mut candidate)) => {
+            Some(Parked::Single(job, permit, mut candidate, _)) => {
                 self.learn_gateways(now, &candidate.place, &hops);
                 candidate.hops.extend(hops);
                 self.send_single(now, job, &permit, candidate, out);

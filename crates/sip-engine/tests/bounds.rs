@@ -106,3 +106,104 @@ fn a_reload_takes_effect_at_once() {
         200
     );
 }
+
+#[test]
+fn past_the_memory_for_messages_what_begins_something_is_refused_first() {
+    let mut bed = bounded(|_| {});
+    let call = |bed: &mut Bed| {
+        let invite = request("INVITE", "sip:carol@example.com", Transport::Udp);
+        bed.receive(&alice(Transport::Udp), &invite.text())
+    };
+    let begun = call(&mut bed);
+    assert_eq!(kinds(&begun), ["100", "INVITE"]);
+
+    // What begins something is refused first, and leaves nothing.
+    bed.act(|shard, _, _| shard.set_memory_pressure(0.9));
+    let held = bed.shard.held_bytes();
+    let refused = only(call(&mut bed));
+    assert_eq!(refused.status(), 503);
+    assert_eq!(refused.header(HeaderName::RetryAfter).as_deref(), Some("5"));
+    assert_eq!(bed.shard.counters().memory_refused, 1);
+    assert!(bed.shard.held_bytes() <= held + sip_msg::Pool::LARGE_BYTES);
+    let mut bye = request("BYE", "sip:carol@example.com", Transport::Udp);
+    bye.to = "<sip:carol@example.com>;tag=c".to_owned();
+    assert_eq!(
+        kinds(&bed.receive(&alice(Transport::Udp), &bye.text())),
+        ["BYE"]
+    );
+
+    // Then all but what ends something.
+    bed.act(|shard, _, _| shard.set_memory_pressure(1.0));
+    let mut bye = request("BYE", "sip:carol@example.com", Transport::Udp);
+    bye.to = "<sip:carol@example.com>;tag=c".to_owned();
+    assert_eq!(
+        kinds(&bed.receive(&alice(Transport::Udp), &bye.text())),
+        ["503"]
+    );
+    let busy = response(&begun[1], 486, "c", "");
+    let ended = bed.receive(&answering(&begun[1]), &busy);
+    assert_eq!(kinds(&ended), ["ACK", "486"]);
+
+    bed.act(|shard, _, _| shard.set_memory_pressure(0.1));
+    assert_eq!(kinds(&call(&mut bed)), ["100", "INVITE"]);
+}
+
+#[test]
+fn what_a_flood_holds_is_counted_and_goes_with_it() {
+    let mut bed = bounded(|_| {});
+    let base = bed.shard.held_bytes();
+    let mut largest = 0;
+    for n in 0..3_000 {
+        let mut message = request("MESSAGE", "sip:carol@example.com", Transport::Udp);
+        if n % 10 == 0 {
+            message.body = "x".repeat(50_000);
+        }
+        bed.receive(&alice(Transport::Udp), &message.text());
+        largest = largest.max(bed.shard.held_bytes());
+    }
+    // Each of 300 is held by its context and, to be repeated, by its transaction.
+    assert!(largest - base > 300 * 2 * 50_000, "{largest}");
+    bed.wait(400_000);
+    assert_eq!(bed.shard.in_flight(), 0);
+    for _ in 0..40 {
+        bed.act(|shard, _, _| shard.trim());
+    }
+    let left = bed.shard.held_bytes();
+    assert!(
+        left < base + (256 << 10),
+        "{base} bytes before, {left} after"
+    );
+}
+
+#[test]
+fn one_sender_has_only_so_many_names_resolved_at_a_time() {
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(sip_engine::settings::AuthSettings::default()),
+        inbound: sip_engine::settings::Inbound::Anyone,
+        ..settings()
+    });
+    bed.register("sip:bob@example.org", "sip:bob@phone.example.net", None);
+    let call = |bed: &mut Bed, remote: &str| {
+        let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+        invite.from = "<sip:stranger@example.net>;tag=s".to_owned();
+        bed.receive(&flow(Transport::Udp, remote), &invite.text())
+    };
+    let mut refused = 0;
+    for _ in 0..40 {
+        let sent = call(&mut bed, "198.51.100.1:5060");
+        refused += usize::from(kinds(&sent).iter().any(|kind| kind.starts_with('5')));
+    }
+    assert_eq!(refused, 8);
+    assert_eq!(bed.shard.counters().resolves_refused, 8);
+    // Another sender has his own.
+    bed.effects.clear();
+    call(&mut bed, "198.51.100.2:5060");
+    let Some(sip_engine::Effect::Resolve { park, .. }) = bed.effects.pop() else {
+        panic!("nothing was asked");
+    };
+    // What has its answer, and what has waited too long, makes room.
+    bed.act(|shard, now, out| shard.handle_resolved(now, park, Vec::new(), out));
+    bed.wait(60_000);
+    call(&mut bed, "198.51.100.1:5060");
+    assert_eq!(bed.shard.counters().resolves_refused, 8);
+}

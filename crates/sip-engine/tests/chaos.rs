@@ -278,6 +278,7 @@ impl Run {
                 Effect::Resolve { park, .. } => self.parks.push((park, false)),
                 Effect::SaveBindings { .. } => panic!("nobody registers here"),
                 Effect::Close(_)
+                | Effect::Odd(_)
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }
                 | Effect::IdentityRefused { .. }

@@ -170,9 +170,9 @@ fn what_no_transaction_can_hold_is_answered_400_with_the_reason() {
             assert_eq!(answer.status(), status);
             assert!(answer.text.contains(reason), "{}", answer.text);
             assert_eq!(bed.shard.in_flight(), 0);
-            // A stream is closed after the answer; a datagram has nothing to close.
-            let closes = matches!(bed.effects.as_slice(), [Effect::Close(_)]);
-            assert_eq!(closes, transport != Transport::Udp);
+            // It was whole, so a stream stays open; a stranger's are counted.
+            let is_counted = matches!(bed.effects.as_slice(), [Effect::Odd(_)]);
+            assert_eq!(is_counted, transport != Transport::Udp);
         }
     }
 }
@@ -215,11 +215,21 @@ fn a_neighbours_connection_outlives_one_bad_request() {
     ));
     assert_eq!(answer.status(), 400);
     assert!(bed.effects.is_empty());
+    // One that does not even parse, but has an end: nor one with a header above its limit.
+    let long = format!("Subject: {}\r\nCall-ID:", "x".repeat(10_000));
+    for (from, to) in [("Call-ID:", "Call-ID\x01:"), ("Call-ID:", long.as_str())] {
+        let answer = bed.receive(&alice(Transport::Tcp), &text.replace(from, to));
+        assert_eq!(only(answer).status(), 400);
+        assert!(bed.effects.is_empty());
+    }
     // What cannot be framed ends it all the same.
-    bed.receive(
-        &alice(Transport::Tcp),
-        &text.replace("Call-ID:", "Call-ID\x01:"),
-    );
+    let mut message = bed.shard.spare_message();
+    let error = message
+        .fill(b"INVITE sip:bob@example.com SIP/2.0\n", &Limits::default())
+        .unwrap_err();
+    bed.act(|shard, now, out| {
+        shard.handle_unframed(now, &alice(Transport::Tcp), message, &error, out);
+    });
     assert!(matches!(bed.effects.as_slice(), [Effect::Close(_)]));
 }
 

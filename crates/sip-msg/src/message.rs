@@ -174,6 +174,19 @@ impl Message {
         self.index(bytes, limits)
     }
 
+    /// The memory that it holds.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity() + self.heads.capacity() * size_of::<Head>()
+    }
+
+    /// Gives back memory that a message of the usual size does not need. Its
+    /// content is lost.
+    pub fn shrink(&mut self) {
+        if self.held_bytes() > crate::Pool::LARGE_BYTES {
+            *self = Self::default();
+        }
+    }
+
     /// The whole message.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

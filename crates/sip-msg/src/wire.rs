@@ -1,7 +1,7 @@
 //! Where a message came from, where one goes, and the outbox in which the
 //! protocol leaves what is to be sent. Plain data: the sockets are elsewhere.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A transport protocol, as it stands in a Via (RFC 3261 18, RFC 7118).
@@ -149,6 +149,9 @@ pub struct Target {
     pub tls_name: Option<Arc<str>>,
     /// Which of several connections to `remote`, where `conn` is none.
     pub lane: Lane,
+    /// The address of this host to send a datagram from, where the listener has
+    /// them all; `None` for the one that the route has.
+    pub local: Option<IpAddr>,
 }
 
 /// Which connection to one peer a message takes, where there are several. All
@@ -178,6 +181,7 @@ impl Target {
             may_open: false,
             tls_name: None,
             lane: Lane::Shared,
+            local: Some(flow.local.ip()),
         }
     }
 }

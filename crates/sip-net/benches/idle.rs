@@ -173,6 +173,7 @@ fn clients(server: SocketAddr) {
                     may_open: true,
                     tls_name: Some("example.com".into()),
                     lane: Lane::Shared,
+                    local: None,
                 };
                 target.conn = net.open(&target).unwrap();
                 net.send(&target, REQUEST, 0);

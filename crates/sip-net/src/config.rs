@@ -114,10 +114,10 @@ pub struct NetConfig {
     /// Bytes waiting to be written on one connection; past it the connection is closed.
     pub write_queue_bytes_max: usize,
     /// Bytes waiting to be written on all connections together; past it the
-    /// connection that would add to them is closed.
+    /// largest of the source that holds most are closed.
     pub write_queues_bytes_max: usize,
     /// Bytes of unfinished messages kept for all connections together; past it
-    /// the connection that would add to them is closed.
+    /// the largest of the source that holds most are closed.
     pub read_buffers_bytes_max: usize,
     /// Datagrams waiting because a socket is full; past it they are dropped.
     pub udp_queue_max: usize,

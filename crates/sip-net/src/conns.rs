@@ -90,6 +90,11 @@ impl Conns {
         Some(id)
     }
 
+    /// All connections.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.table.iter().map(|(_, conn)| conn)
+    }
+
     /// Takes a connection out.
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.get_mut(id)?;

@@ -88,6 +88,10 @@ pub struct Counters {
     pub connections: u64,
     /// Connections closed, in the order of [`CloseReason::ALL`].
     pub closed: [u64; CloseReason::ALL.len()],
+    /// Connections closed because a stranger sent too many wrong messages.
+    pub odd_closed: u64,
+    /// Times that a peer was not read from, because it did not read.
+    pub reads_paused: u64,
     /// Keep-alive pings answered (RFC 5626 3.5.1).
     pub pings: u64,
     /// TLS handshakes completed on connections that were accepted.

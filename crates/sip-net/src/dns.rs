@@ -138,9 +138,21 @@ pub struct DnsClient {
 }
 
 impl DnsClient {
-    /// Asks; the answer comes from [`DnsClient::next_answer`] with the same `id`.
+    /// Asks for a name that somebody else chose; the answer comes from
+    /// [`DnsClient::next_answer`] with the same `id`. A quarter of
+    /// [`DnsConfig::queries_max`] is not for such names.
     pub fn ask(&self, id: u64, query: Query) -> Result<(), DnsError> {
-        let Some(ticket) = Ticket::take(&self.thread.under_way, self.thread.queries_max) else {
+        let max = self.thread.queries_max;
+        self.ask_within(max - max / 4, id, query)
+    }
+
+    /// Asks for a name that the operator wrote down, likewise.
+    pub fn ask_configured(&self, id: u64, query: Query) -> Result<(), DnsError> {
+        self.ask_within(self.thread.queries_max, id, query)
+    }
+
+    fn ask_within(&self, max: usize, id: u64, query: Query) -> Result<(), DnsError> {
+        let Some(ticket) = Ticket::take(&self.thread.under_way, max) else {
             return Err(DnsError::Busy);
         };
         let (reply, waker) = (self.reply.clone(), self.waker.clone());

@@ -30,6 +30,7 @@ mod gather;
 mod limit;
 mod open;
 mod recheck;
+mod relieve;
 pub(crate) mod secure;
 mod send;
 mod share;
@@ -307,6 +308,27 @@ impl Net {
     /// Bytes held of messages that were begun and not finished.
     pub fn kept_bytes(&self) -> usize {
         self.shared.kept_bytes
+    }
+
+    /// The memory that it holds on account of messages: those that wait to be
+    /// written, and the beginnings of those that were not wholly read.
+    pub fn held_bytes(&self) -> usize {
+        let ports = self.listeners.iter().map(|listener| match &listener.port {
+            Port::Udp(port) => port.held_bytes(),
+            _ => 0,
+        });
+        self.shared.queued_bytes + self.shared.kept_bytes + ports.sum::<usize>()
+    }
+
+    /// Gives back memory that nothing has needed since the last call: to be
+    /// called every few seconds.
+    pub fn trim(&mut self) {
+        for listener in &mut self.listeners {
+            if let Port::Udp(port) = &mut listener.port {
+                port.trim();
+            }
+        }
+        self.received.trim();
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {

@@ -120,6 +120,11 @@ pub(crate) struct Conn {
     pub(crate) dirty: bool,
     /// Whether it waits in the list of sockets with more to read.
     pub(crate) again: bool,
+    /// Whether there is something to read that is left until the peer reads.
+    pub(crate) is_unread: bool,
+    /// Wrong messages of a stranger, and until when they are counted together.
+    pub(crate) odd: u16,
+    pub(crate) odd_until_ms: u64,
     /// Whether the peer's end was seen, so that reading goes on to it.
     pub(crate) ending: bool,
     /// Whether it is to be closed as soon as its messages were written.
@@ -178,6 +183,9 @@ impl Conn {
             blocked: false,
             dirty: false,
             again: false,
+            is_unread: false,
+            odd: 0,
+            odd_until_ms: 0,
             ending: false,
             close_when_open: false,
             is_parting: false,
@@ -378,6 +386,19 @@ impl Conn {
     /// The socket may have room again: gives whether it had none.
     pub(crate) fn unblock(&mut self) -> bool {
         std::mem::replace(&mut self.blocked, false)
+    }
+
+    /// Whether the peer does not read what it has asked for: then nothing more
+    /// is read from it. Not on a connection that this side opened: two servers
+    /// that each wait for the other to read would wait for ever.
+    pub(crate) fn is_stuffed(&self, config: &NetConfig) -> bool {
+        self.blocked && !self.opened && self.unsent_bytes() >= config.write_queue_bytes_max / 4
+    }
+
+    /// Bytes of messages that were begun and not finished.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let frames = self.ws.as_ref().map_or(0, |ws| ws.reader.kept_bytes());
+        self.partial.len() + self.sealed.len() + frames
     }
 
     /// Bytes that wait to be written.

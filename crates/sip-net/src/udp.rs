@@ -1,7 +1,7 @@
 //! A UDP listener: datagrams in, datagrams out, and what came of them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 
 use mio::{Interest, Registry, Token};
@@ -12,15 +12,17 @@ use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch};
 use crate::{Counters, Framing, NetEvent, SendError, Shed};
 
 mod recent;
-mod sources;
 
 use recent::Recent;
-use sources::Sources;
 
 /// Datagrams queued before they are written without being asked to.
 const WRITE_AT: usize = 256;
 /// Room kept for queued datagrams once they are written.
 const ARENA_KEPT_BYTES: usize = 1024 * 1024;
+/// The same while there is little to send.
+const ARENA_IDLE_BYTES: usize = 64 * 1024;
+/// Bytes of datagrams that wait because the socket is full.
+const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Errors taken from the error queue at a time.
 const ERRORS_MAX: usize = 64;
 
@@ -39,7 +41,8 @@ pub(crate) struct UdpPort {
     queue_max: usize,
     /// Drops as the kernel counts them, when last seen.
     drops: u32,
-    sources: Option<Sources>,
+    /// Whether it is bound to every address of this host.
+    has_all: bool,
     recent: Recent,
 }
 
@@ -65,7 +68,7 @@ impl UdpPort {
             blocked: false,
             queue_max,
             drops: 0,
-            sources: local.ip().is_unspecified().then(Sources::default),
+            has_all: local.ip().is_unspecified(),
             recent: Recent::default(),
         })
     }
@@ -115,9 +118,8 @@ impl UdpPort {
             }
             counters.udp.messages_in += 1;
             let mut local = self.local;
-            if let (Some(sources), Some(ip)) = (&mut self.sources, datagram.local) {
+            if let Some(ip) = datagram.local.filter(|_| self.has_all) {
                 local.set_ip(ip);
-                sources.remember(datagram.remote, ip);
             }
             let flow = Flow {
                 transport: Transport::Udp,
@@ -134,10 +136,13 @@ impl UdpPort {
         more
     }
 
-    /// Queues a datagram.
+    /// Queues a datagram, to leave from `source` where this socket has several
+    /// addresses to send from.
+    #[allow(clippy::too_many_arguments)]
     pub(crate) fn queue(
         &mut self,
         remote: SocketAddr,
+        source: Option<IpAddr>,
         bytes: &[u8],
         cookie: u64,
         batch: &mut SendBatch,
@@ -147,7 +152,8 @@ impl UdpPort {
         if self.items.len() >= WRITE_AT && !self.blocked {
             self.flush(batch, counters, failed);
         }
-        if self.items.len() - self.sent >= self.queue_max {
+        let is_full = self.arena.len() + bytes.len() > QUEUE_BYTES_MAX;
+        if is_full || self.items.len() - self.sent >= self.queue_max {
             counters.udp_queue_drops += 1;
             failed(cookie, SendError::Full);
             return;
@@ -160,10 +166,8 @@ impl UdpPort {
         self.recent.remember(remote, bytes, cookie);
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
-        let source = self
-            .sources
-            .as_ref()
-            .and_then(|sources| sources.recall(remote));
+        let is_usable = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4() && !ip.is_unspecified();
+        let source = source.filter(|ip| self.has_all && is_usable(ip));
         self.items.push(Outgoing {
             start,
             end: self.arena.len(),
@@ -185,6 +189,17 @@ impl UdpPort {
     /// The socket may have room again.
     pub(crate) fn unblock(&mut self) -> bool {
         std::mem::replace(&mut self.blocked, false)
+    }
+
+    /// The memory of what is queued.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.arena.capacity() + self.items.capacity() * size_of::<Outgoing>()
+    }
+
+    /// Gives back what the queue does not need while little is sent.
+    pub(crate) fn trim(&mut self) {
+        self.arena.shrink_to(ARENA_IDLE_BYTES);
+        self.items.shrink_to(WRITE_AT);
     }
 
     pub(crate) fn has_unsent(&self) -> bool {

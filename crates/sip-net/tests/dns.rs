@@ -151,6 +151,27 @@ fn silence_ends_at_the_deadline_and_the_number_of_questions_is_bounded() {
 }
 
 #[test]
+fn places_are_kept_for_names_that_the_operator_wrote_down() {
+    let server = DnsServer::start(Vec::new()).unwrap();
+    server.set_silent(true);
+    let config = DnsConfig {
+        queries_max: 8,
+        ..DnsConfig::default()
+    };
+    let thread = start(&server, config);
+    let asker = Asker::new(&thread);
+    let name = |n: u64| query(&format!("n{n}.example.com"));
+    for n in 0..6 {
+        asker.client.ask(n, name(n)).unwrap();
+    }
+    assert_eq!(asker.client.ask(6, name(6)), Err(DnsError::Busy));
+    for n in 6..8 {
+        asker.client.ask_configured(n, name(n)).unwrap();
+    }
+    assert_eq!(asker.client.ask_configured(8, name(8)), Err(DnsError::Busy));
+}
+
+#[test]
 fn each_worker_gets_its_own_answers() {
     let server = DnsServer::start(vec![record(
         "one.example.com",

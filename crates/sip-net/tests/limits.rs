@@ -213,3 +213,148 @@ fn what_was_said_of_an_evicted_connection_is_not_said_of_its_successor() {
     assert_eq!(server.net.counters().handshakes_failed, 0);
     drop(new);
 }
+
+/// Connects from an address of this host.
+fn connect_from(ip: [u8; 4], server: &mut Bench) -> (TcpStream, Flow) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket
+        .bind(&std::net::SocketAddr::from((ip, 0)).into())
+        .unwrap();
+    socket.connect(&server.addr().into()).unwrap();
+    let flow = server.until(accepted);
+    (socket.into(), flow)
+}
+
+/// Sends until so many bytes wait because the peer does not read.
+fn stuff(server: &mut Bench, flow: &Flow, bytes: usize) {
+    let before = server.net.queued_bytes();
+    let message = request(&"x".repeat(50_000));
+    while server.net.queued_bytes() < before + bytes {
+        server.net.send(&Target::back(flow), &message, 0);
+        server.net.flush();
+    }
+}
+
+#[test]
+fn past_the_total_of_all_queues_the_source_that_holds_most_gives_way() {
+    const TOTAL: usize = 8 << 20;
+    let config = NetConfig {
+        write_queue_bytes_max: 4 << 20,
+        write_queues_bytes_max: TOTAL,
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
+    let mut server = Bench::new(&[listener], config);
+    // One source has three connections that it does not read, another one has one,
+    // as full as each of them.
+    let greedy: Vec<_> = (0..3)
+        .map(|_| connect_from([127, 0, 0, 2], &mut server))
+        .collect();
+    let slow = connect_from([127, 0, 0, 3], &mut server);
+    for (_, flow) in greedy.iter().chain([&slow]) {
+        stuff(&mut server, flow, 1_900_000);
+    }
+    let (mut innocent, flow) = connect_from([127, 0, 0, 4], &mut server);
+    let message = request(&"y".repeat(50_000));
+    let mut read = 0;
+    // More than there is room for: it is not the slow one who goes, whose it is.
+    for _ in 0..24 {
+        server.net.send(&Target::back(&slow.1), &message, 0);
+        server.net.flush();
+    }
+    server.net.send(&Target::back(&flow), &message, 7);
+    server.net.flush();
+    let mut buffer = vec![0; message.len()];
+    while read < message.len() {
+        read += innocent.read(&mut buffer[read..]).unwrap();
+    }
+    let mut gone = Vec::new();
+    server.turn();
+    for seen in &server.seen {
+        assert_ne!(
+            seen,
+            &Seen::SendFailed(7, SendError::Closed(CloseReason::SlowReader))
+        );
+        if let Seen::Closed(conn, reason) = seen {
+            assert_eq!(*reason, CloseReason::SlowReader);
+            gone.push(*conn);
+        }
+    }
+    assert!(!gone.is_empty());
+    assert!(
+        gone.iter()
+            .all(|conn| greedy.iter().any(|(_, flow)| flow.conn == *conn))
+    );
+    assert!(server.net.queued_bytes() <= TOTAL);
+}
+
+#[test]
+fn past_the_total_of_unfinished_messages_the_source_that_holds_most_gives_way() {
+    let config = NetConfig {
+        read_buffers_bytes_max: 100_000,
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
+    let mut server = Bench::new(&[listener], config);
+    let whole = request(&"x".repeat(30_000));
+    let mut greedy: Vec<_> = (0..3)
+        .map(|_| connect_from([127, 0, 0, 2], &mut server))
+        .collect();
+    let mut innocent = connect_from([127, 0, 0, 4], &mut server);
+    for (stream, _) in &mut greedy {
+        let before = server.net.kept_bytes();
+        stream.write_all(&whole[..29_000]).unwrap();
+        while server.net.kept_bytes() < before + 29_000 {
+            server.turn();
+        }
+    }
+    // Half of a message more is too much together: not for whoever sent it.
+    innocent.0.write_all(&whole[..20_000]).unwrap();
+    let gone = server.until(|seen| match seen {
+        Seen::Closed(conn, CloseReason::Refused) => Some(*conn),
+        _ => None,
+    });
+    assert!(greedy.iter().any(|(_, flow)| flow.conn == gone));
+    innocent.0.write_all(&whole[20_000..]).unwrap();
+    assert_eq!(server.message().0, innocent.1);
+}
+
+#[test]
+fn who_does_not_read_is_not_read_from() {
+    let config = NetConfig {
+        write_queue_bytes_max: 4 << 20,
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
+    let mut server = Bench::new(&[listener], config);
+    let (mut stream, flow) = connect_from([127, 0, 0, 2], &mut server);
+    stuff(&mut server, &flow, 2 << 20);
+    stream.write_all(&request("more")).unwrap();
+    while server.net.counters().reads_paused == 0 {
+        server.turn();
+    }
+    assert_eq!(server.net.counters().tcp.messages_in, 0);
+    // He reads, and is heard.
+    stream.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while server.net.counters().tcp.messages_in == 0 {
+        while stream.read(&mut buffer).is_ok() {}
+        server.turn();
+    }
+    assert_eq!(server.message().0, flow);
+    assert_eq!(server.net.counters().reads_paused, 1);
+}
+
+#[test]
+fn a_stranger_may_be_wrong_now_and_then_but_not_all_the_time() {
+    let mut server = server(10, 0);
+    let (mut stream, flow) = phone(&mut server, false);
+    for _ in 0..16 {
+        server.net.count_odd(flow.conn);
+    }
+    server.turn();
+    assert_eq!(server.net.connection_count(), 1);
+    server.net.count_odd(flow.conn);
+    assert_eq!(server.net.counters().odd_closed, 1);
+    assert!(is_closed(&mut stream));
+}

@@ -6,8 +6,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::openssl::{Dir, s_client};
-use common::{Bench, tls_server};
+use common::openssl::{Dir, Openssl, s_client};
+use common::{Bench, Seen, tls_server};
 use sip_msg::ListenerId;
 use sip_net::testing::TestCa;
 use sip_net::{ClientAuth, Resumption, ServerTlsConfig, SessionCache, TicketKeys, TlsVersion};
@@ -228,4 +228,19 @@ fn sessions_outlive_a_new_certificate() {
         let two = s_client(&mut server, &[version, "-sess_in", &session]);
         assert!(two.contains("Reused, "), "{two}");
     }
+}
+
+#[test]
+fn tickets_do_not_wait_for_a_client_that_has_asked_nothing() {
+    // Without TCP_NODELAY its request waits for the acknowledgement of its last
+    // flight, and that goes out with the tickets.
+    let world = World::new();
+    let mut server = tls_server(world.config().build().unwrap());
+    let addr = server.addr().to_string();
+    let mut client = Openssl::start(&["s_client", "-connect", &addr, "-tls1_3"]);
+    server.until(|seen| matches!(seen, Seen::Accepted(_)).then_some(()));
+    server.net.flush();
+    assert!(!server.net.has_unsent());
+    assert_eq!(server.net.counters().tls.messages_in, 0);
+    client.finish();
 }

@@ -140,6 +140,44 @@ fn a_socket_for_every_address_answers_from_the_one_it_was_asked_at() {
 }
 
 #[test]
+fn each_answer_leaves_from_the_address_that_was_asked_whoever_asked_before() {
+    let mut server = Bench::on(Transport::Udp, "0.0.0.0");
+    let port = server.addr().port();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client
+        .set_read_timeout(Some(std::time::Duration::from_secs(10)))
+        .unwrap();
+    let mut flows = Vec::new();
+    for asked in ["127.0.0.2", "127.0.0.3"] {
+        let asked = SocketAddr::new(asked.parse().unwrap(), port);
+        client.send_to(b"who", asked).unwrap();
+        let (flow, _) = server.message();
+        assert_eq!(flow.local, asked);
+        flows.push(flow);
+    }
+    // Nothing that others send in between changes that: not the same peer, not
+    // as many sources as anybody has.
+    let mut received = 0;
+    for nth in 0..5_000_u32 {
+        let [_, _, high, low] = nth.to_be_bytes();
+        let other = UdpSocket::bind((std::net::Ipv4Addr::new(127, 1, high, low), 0)).unwrap();
+        other
+            .send_to(b"x", SocketAddr::from(([127, 0, 0, 4], port)))
+            .unwrap();
+        server.turn();
+        received += server.seen.drain(..).count();
+    }
+    assert!(received > 4_096, "{received}");
+    for flow in flows {
+        server.net.send(&Target::back(&flow), b"me", 0);
+        server.net.flush();
+        let mut buffer = [0; 16];
+        let (_, from) = client.recv_from(&mut buffer).unwrap();
+        assert_eq!(from, flow.local);
+    }
+}
+
+#[test]
 fn line_ends_alone_are_no_message() {
     let mut server = Bench::on(Transport::Udp, "127.0.0.1");
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -23,7 +23,7 @@
 //! let target = Target {
 //!     transport: Transport::Udp, listener: ListenerId(0), remote,
 //!     conn: ConnId::NONE, may_open: true, tls_name: None,
-//!     lane: sip_msg::Lane::Shared,
+//!     lane: sip_msg::Lane::Shared, local: None,
 //! };
 //! calls.start(0, Path { target, local: None, since_ns: 0 }, &mut out).unwrap();
 //! assert_eq!(out.outbox.bytes, b"OPTIONS sip:service@127.0.0.1 SIP/2.0\r\n\

@@ -309,6 +309,7 @@ impl Host {
             may_open: true,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         }
     }
 }

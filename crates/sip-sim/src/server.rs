@@ -269,6 +269,8 @@ impl Server {
                 Effect::Close(conn) => Consequence::Close(conn),
                 // Every flow here is a connection of its own.
                 Effect::EndCall(_) => continue,
+                // Nobody here sends so many.
+                Effect::Odd(_) => continue,
                 Effect::IdentityRefused { .. } | Effect::Limited { .. } => continue,
                 // There is room for all.
                 Effect::KeepFor { .. } => continue,

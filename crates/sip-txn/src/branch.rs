@@ -2,8 +2,9 @@
 //! it names the transaction, so that a response finds it without a search, and
 //! carries 64 bits that nobody can guess who does not see the request.
 
-use crate::id::{ClientId, Name};
+use crate::id::ClientId;
 use siphasher::sip::SipHasher24;
+use slots::Name;
 use std::hash::Hasher;
 
 /// The magic cookie, then slot (6 digits), generation (8) and secret (16).

@@ -1,11 +1,16 @@
 //! Copies of messages in buffers that are used again.
 
+use slots::Spares;
+
 /// Spare buffers by size. A transaction keeps its last message for up to
 /// 32 seconds, so a buffer is chosen by the message's length: one that once
 /// held a large message must not hold a small one for so long.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    spare: [Vec<Vec<u8>>; CLASSES],
+    spare: [Spares<Vec<u8>>; CLASSES],
+    /// What is spare, and what transactions hold.
+    spare_bytes: usize,
+    kept_bytes: usize,
 }
 
 /// The capacity of the first class. The others are 384, 512, 768, 1024 and so
@@ -13,8 +18,8 @@ pub(crate) struct Buffers {
 const SMALLEST_BYTES: usize = 256;
 /// Up to 8 KiB; larger buffers are not kept.
 const CLASSES: usize = 11;
-/// The most spare bytes that are kept in each class.
-const SPARE_BYTES_MAX: usize = 16 << 20;
+/// The most spare bytes of all classes together.
+const SPARE_BYTES_MAX: usize = 32 << 20;
 
 impl Buffers {
     /// Puts a copy of `message` into `buffer`, in a buffer of a fitting size.
@@ -22,11 +27,19 @@ impl Buffers {
         let class = class_for(message.len());
         if class_for(buffer.capacity()) != class || buffer.capacity() < message.len() {
             self.recycle(buffer);
-            *buffer = match self.spare.get_mut(class).and_then(Vec::pop) {
-                Some(spare) => spare,
+            *buffer = match self.spare.get_mut(class).and_then(Spares::pop) {
+                Some(spare) => {
+                    self.spare_bytes -= spare.capacity();
+                    spare
+                }
                 None => Vec::with_capacity(capacity_of(class).max(message.len())),
             };
+            self.kept_bytes += buffer.capacity();
         }
+        debug_assert!(
+            buffer.capacity() >= message.len(),
+            "a kept message never grows its buffer, or it would be counted wrongly"
+        );
         buffer.clear();
         buffer.extend_from_slice(message);
     }
@@ -34,15 +47,31 @@ impl Buffers {
     /// Takes the memory of `buffer` back and leaves it empty.
     pub(crate) fn recycle(&mut self, buffer: &mut Vec<u8>) {
         let mut buffer = std::mem::take(buffer);
-        let class = class_for(buffer.capacity());
-        if capacity_of(class) != buffer.capacity() {
+        let capacity = buffer.capacity();
+        self.kept_bytes -= capacity;
+        let class = class_for(capacity);
+        if capacity_of(class) != capacity || self.spare_bytes + capacity > SPARE_BYTES_MAX {
             return;
         }
-        if let Some(spare) = self.spare.get_mut(class)
-            && spare.len() < SPARE_BYTES_MAX / capacity_of(class)
-        {
+        if let Some(spare) = self.spare.get_mut(class) {
             buffer.clear();
+            self.spare_bytes += capacity;
             spare.push(buffer);
+        }
+    }
+
+    /// What is spare, and what transactions hold.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.spare_bytes + self.kept_bytes
+    }
+
+    /// Gives back spare buffers that nobody has needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        let Self {
+            spare, spare_bytes, ..
+        } = self;
+        for class in spare {
+            class.trim(|buffer| *spare_bytes -= buffer.capacity());
         }
     }
 }
@@ -86,9 +115,32 @@ mod tests {
         buffers.store(&mut buffer, &[2; 100]);
         assert_eq!((buffer.capacity(), &buffer[..]), (256, &[2; 100][..]));
         let mut again = Vec::new();
-        let spare = buffers.spare[8][0].as_ptr();
+        assert_eq!((buffers.spare[8].len(), buffers.spare_bytes), (1, 4_096));
         buffers.store(&mut again, &[3; 4_096]);
-        assert_eq!(again.as_ptr(), spare, "the large buffer is used again");
+        assert_eq!(
+            (buffers.spare[8].len(), buffers.held_bytes()),
+            (0, 4_096 + 256),
+            "the large buffer is used again"
+        );
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_spare_is_counted_and_goes_when_it_is_not_needed() {
+        let mut buffers = Buffers::default();
+        let mut kept = vec![Vec::new(); 1_000];
+        for (n, buffer) in kept.iter_mut().enumerate() {
+            buffers.store(buffer, &vec![0; n * 10]);
+        }
+        let sum: usize = kept.iter().map(Vec::capacity).sum();
+        assert_eq!(buffers.held_bytes(), sum);
+        for buffer in &mut kept {
+            buffers.recycle(buffer);
+        }
+        assert!(buffers.held_bytes() <= SPARE_BYTES_MAX);
+        for _ in 0..20 {
+            buffers.trim();
+        }
+        assert_eq!(buffers.held_bytes(), 0);
     }
 
     #[test]
@@ -101,7 +153,8 @@ mod tests {
         assert_eq!(buffer.len(), 50_000);
         buffers.recycle(&mut buffer);
         assert_eq!(buffer.capacity(), 0);
-        assert!(buffers.spare.iter().all(Vec::is_empty));
+        assert!(buffers.spare.iter().all(Spares::is_empty));
+        assert_eq!(buffers.held_bytes(), 0);
     }
 
     #[test]

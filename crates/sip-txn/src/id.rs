@@ -2,6 +2,7 @@
 //! transport and the timer wheel.
 
 use crate::machine::Timer;
+use slots::Name;
 
 /// A server transaction. Once the transaction is over the name is stale, and
 /// a stale name is harmless.
@@ -12,13 +13,6 @@ pub struct ServerId(pub(crate) Name);
 /// a stale name is harmless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub(crate) Name);
-
-/// A slot and which of its tenants is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Name {
-    pub(crate) slot: u32,
-    pub(crate) generation: u32,
-}
 
 /// Slots are named in 24 bits of a cookie.
 pub(crate) const SLOT_MAX: usize = 1 << 24;

@@ -66,7 +66,6 @@ mod server;
 mod server_invite;
 mod server_non_invite;
 mod server_side;
-mod slots;
 mod transactions;
 mod via;
 

@@ -1,11 +1,11 @@
 //! A server transaction's memory, and the table in which requests find it.
 
-use crate::id::{Name, ServerId};
+use crate::id::{SLOT_MAX, ServerId};
 use crate::key::Key;
 use crate::machine::{Action, ServerEvent};
-use crate::slots::Slots;
 use crate::{ServerState, server_invite, server_non_invite};
 use sip_msg::{Method, Target};
+use slots::{Name, Slots};
 use wheel::TimerId;
 
 /// Which machine, and where it stands.
@@ -125,28 +125,31 @@ pub(crate) struct Servers {
     slots: Slots<Server>,
     /// First transaction of each chain, as slot + 1; a power of two of them.
     heads: Vec<u32>,
-    len: usize,
 }
 
-/// The most chains: 4 MiB of heads.
-const HEADS_MAX: usize = 1 << 20;
+/// The most chains: 1 MiB of heads, which stays once it was used.
+const HEADS_MAX: usize = 1 << 18;
 
 impl Servers {
     pub(crate) fn new(server_max: usize) -> Self {
         let heads = server_max.clamp(64, HEADS_MAX).next_power_of_two();
         Self {
-            slots: Slots::new(),
+            slots: Slots::new(server_max.min(SLOT_MAX)),
             heads: vec![0; heads],
-            len: 0,
         }
     }
 
-    pub(crate) fn reserve(&mut self, more: usize) {
-        self.slots.reserve(more);
+    pub(crate) const fn len(&self) -> usize {
+        self.slots.len()
     }
 
-    pub(crate) const fn len(&self) -> usize {
-        self.len
+    /// The memory of the tables.
+    pub(crate) const fn held_bytes(&self) -> usize {
+        self.slots.held_bytes() + self.heads.len() * size_of::<u32>()
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.slots.trim();
     }
 
     pub(crate) fn get(&self, id: ServerId) -> Option<&Server> {
@@ -175,13 +178,11 @@ impl Servers {
         server.next = *head;
         let name = self.slots.insert(server)?;
         *head = name.slot + 1;
-        self.len += 1;
         Some(ServerId(name))
     }
 
     pub(crate) fn remove(&mut self, id: ServerId) -> Option<Server> {
         let server = self.slots.remove(id.0)?;
-        self.len -= 1;
         let chain = self.chain(server.key.hash);
         self.unlink(chain, id.0, server.next);
         Some(server)
@@ -225,6 +226,7 @@ mod tests {
             may_open: false,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         };
         let key = Key {
             hash,

@@ -3,12 +3,12 @@
 use crate::branch::Secrets;
 use crate::buffers::Buffers;
 use crate::client::Client;
-use crate::id::{Side, cookie_timer};
+use crate::id::{SLOT_MAX, Side, cookie_timer};
 use crate::machine::{ClientEvent, ServerEvent};
 use crate::server::Servers;
-use crate::slots::Slots;
 use crate::{Config, Counters, Event, Live};
 use sip_msg::{Limits, Message, Outbox};
+use slots::Slots;
 use std::collections::VecDeque;
 use wheel::Wheel;
 
@@ -54,7 +54,7 @@ impl Transactions {
         Self {
             wheel: Wheel::new(now_ms),
             servers: Servers::new(config.server_max),
-            clients: Slots::new(),
+            clients: Slots::new(SLOT_MAX),
             secrets: Secrets::new(config.branch_key),
             buffers: Buffers::default(),
             events: VecDeque::new(),
@@ -64,13 +64,6 @@ impl Transactions {
             due: Vec::new(),
             config,
         }
-    }
-
-    /// Takes room for so many more of each at once: tables that grow under load
-    /// are copied, and what is due meanwhile waits.
-    pub fn reserve(&mut self, clients: usize, servers: usize) {
-        self.clients.reserve(clients);
-        self.servers.reserve(servers);
     }
 
     /// Whether a [`sip_msg::Send::cookie`] is one of this layer's. They have the
@@ -137,6 +130,25 @@ impl Transactions {
         &self.counters
     }
 
+    /// The memory that transactions hold: the tables, the messages that they
+    /// keep, and what is spare.
+    pub fn held_bytes(&self) -> usize {
+        self.servers.held_bytes()
+            + self.clients.held_bytes()
+            + self.wheel.held_bytes()
+            + self.buffers.held_bytes()
+    }
+
+    /// Gives back memory that nothing has needed since the last call: to be
+    /// called every few seconds.
+    pub fn trim(&mut self) {
+        self.servers.trim();
+        self.clients.trim();
+        self.wheel.trim();
+        self.buffers.trim();
+        self.scratch.trim();
+    }
+
     /// Transactions alive.
     pub const fn live(&self) -> Live {
         self.live
@@ -166,6 +178,10 @@ const LIMITS: Limits = Limits {
 };
 
 impl Scratch {
+    fn trim(&mut self) {
+        self.0.shrink();
+    }
+
     /// `None` for bytes that are no message.
     pub(crate) fn read(&mut self, bytes: &[u8]) -> Option<&Message> {
         self.0.fill(bytes, &LIMITS).ok()?;

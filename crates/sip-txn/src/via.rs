@@ -17,6 +17,9 @@ pub fn response_target(flow: &Flow, via: &Via<'_>, honour_maddr: bool) -> Target
         may_open: false,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        // A sender behind a NAT, or one that looks at whence the answer comes, knows
+        // no other address than the one that it sent to.
+        local: Some(flow.local.ip()),
     };
     if flow.transport.is_reliable() {
         // RFC 3261 18.2.2: "the response MUST be sent using the existing connection to the source of the

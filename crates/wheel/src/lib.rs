@@ -174,6 +174,16 @@ impl<K: Copy> Wheel<K> {
         self.len() == 0
     }
 
+    /// The memory of the timers.
+    pub const fn held_bytes(&self) -> usize {
+        self.nodes.held_bytes()
+    }
+
+    /// Gives back memory that no timer has needed since the last call.
+    pub fn trim(&mut self) {
+        self.nodes.trim();
+    }
+
     /// The list for a deadline later than the clock.
     fn list_of(&self, tick: u64) -> u16 {
         let differing = (tick ^ self.now_tick) | 1;

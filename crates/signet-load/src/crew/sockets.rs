@@ -71,5 +71,6 @@ pub(super) fn target(settings: &Settings, own: Option<SocketAddr>) -> Option<Tar
         may_open: true,
         tls_name: name.filter(|_| transport.is_secure()).map(Into::into),
         lane: sip_msg::Lane::Shared,
+        local: None,
     })
 }

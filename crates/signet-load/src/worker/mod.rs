@@ -34,7 +34,7 @@ use jobs::Jobs;
 pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
 pub(crate) use report::{Final, Place, Report, Shared, Tick, orders};
-use room::{CpuTime, Room};
+use room::{CpuTime, calls_at_once};
 use seats::Seats;
 pub use storm::StormCounts;
 
@@ -171,12 +171,7 @@ impl Worker {
         config.is_registrar = settings.answering.is_registrar;
         config.user_agent = "signet-load".to_owned();
         let mut agents = UserAgents::new(config, now_ms);
-        let Room {
-            calls,
-            clients,
-            servers,
-        } = Room::of(settings, &place);
-        agents.reserve(calls, clients, servers);
+        agents.reserve(calls_at_once(settings, &place));
         let seats = Seats::new(setup::seat_count(settings, &place));
         let pacer = settings
             .schedule

@@ -3,37 +3,18 @@
 use super::Place;
 use crate::settings::Settings;
 
-/// What will be under way at the same time, by the rate that is asked for.
-pub(super) struct Room {
-    pub(super) calls: usize,
-    pub(super) clients: usize,
-    pub(super) servers: usize,
-}
-
-impl Room {
+/// How many calls an agent may have at once, so that room for them is taken
+/// before the first.
+pub(super) fn calls_at_once(settings: &Settings, place: &Place) -> usize {
     /// More is never taken at once, however high the rate.
     const MAX: f64 = 1_000_000.0;
-
-    pub(super) fn of(settings: &Settings, place: &Place) -> Self {
-        let rate_per_s = match (&settings.schedule, &place.target) {
-            (Some(schedule), Some(_)) => schedule.rate_max_per_s() / place.of as f64,
-            _ => 0.0,
-        };
-        let lasting = |seconds: f64| (rate_per_s * seconds * 1.25).min(Self::MAX) as usize;
-        let held_s =
-            settings.hold.mean().as_secs_f64() + settings.answering.ring.mean().as_secs_f64();
-        let kept_s = settings.timers.t4_ms as f64 / 1e3;
-        let sides = if place.answering.is_some() { 2.0 } else { 1.0 };
-        Self {
-            calls: lasting(held_s * sides + 0.1),
-            clients: lasting(held_s + kept_s),
-            servers: if sides > 1.0 {
-                lasting(held_s + 2.0 * kept_s)
-            } else {
-                0
-            },
-        }
-    }
+    let rate_per_s = match (&settings.schedule, &place.target) {
+        (Some(schedule), Some(_)) => schedule.rate_max_per_s() / place.of as f64,
+        _ => 0.0,
+    };
+    let held_s = settings.hold.mean().as_secs_f64() + settings.answering.ring.mean().as_secs_f64();
+    let sides = if place.answering.is_some() { 2.0 } else { 1.0 };
+    (rate_per_s * (held_s * sides + 0.1) * 1.25).min(MAX) as usize
 }
 
 /// What the kernel's scheduler says of a thread.

@@ -402,6 +402,7 @@ impl Worker {
                 may_open: true,
                 tls_name: None,
                 lane: sip_msg::Lane::Shared,
+                local: None,
             },
         })
     }

@@ -9,6 +9,7 @@
 
 mod check;
 mod diagnose;
+mod memory;
 mod neighbours;
 mod peers;
 mod restart;
@@ -23,6 +24,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 pub use diagnose::{ConfigError, Fault};
+pub use memory::MemoryMax;
 pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use sections::{

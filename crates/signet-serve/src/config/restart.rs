@@ -127,6 +127,7 @@ impl Config {
         );
         keep.one("sources", &mut self.sources, &running.sources);
         let (new, old) = (&mut self.bounds, &running.bounds);
+        keep.one("bounds.memory_max", &mut new.memory_max, &old.memory_max);
         keep.one(
             "bounds.server_transactions_max",
             &mut new.server_transactions_max,

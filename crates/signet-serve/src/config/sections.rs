@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::Deserialize;
 
+use super::memory::MemoryMax;
 use super::neighbours::ConnectionUse;
 use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
@@ -351,10 +352,12 @@ impl Default for Limits {
     }
 }
 
-/// Bounds on what one worker has under way.
+/// Bounds on what one worker has under way, and of what all hold together.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Bounds {
+    /// The memory that messages may hold, over all workers.
+    pub memory_max: MemoryMax,
     /// Server transactions.
     #[serde(deserialize_with = "within::<_, _, 1, 100_000_000>")]
     pub server_transactions_max: usize,
@@ -380,6 +383,7 @@ impl Default for Bounds {
     fn default() -> Self {
         let engine = sip_engine::settings::Bounds::default();
         Self {
+            memory_max: MemoryMax::Percent(50),
             server_transactions_max: engine.server_transactions_max,
             client_transactions_max: engine.client_transactions_max,
             contexts_max: engine.contexts_max,

@@ -31,6 +31,16 @@ pub(super) fn render(sources: &Sources) -> String {
     store::shared(&mut page, sources);
 
     page.gauge(
+        "signet_memory_held_bytes",
+        "Memory held on account of messages: what waits, what is kept, what is spare.",
+        sources.budget.bytes_held(),
+    );
+    page.gauge(
+        "signet_memory_max_bytes",
+        "The most of it; requests are refused before it is reached.",
+        sources.budget.bytes_max(),
+    );
+    page.gauge(
         "signet_start_time_seconds",
         "When the process began, in seconds since 1970.",
         sources.started_unix_s,

@@ -61,6 +61,16 @@ pub(crate) fn net_config(config: &Config, room: usize) -> NetConfig {
     }
 }
 
+/// The shares of the memory for messages that the streams of one worker may
+/// hold: a quarter for what waits to be written, and as much for what is not
+/// wholly read.
+pub(crate) fn bound_sockets(net: &mut NetConfig, memory_bytes: u64, workers: usize) {
+    let share = memory_bytes / 4 / workers.max(1) as u64;
+    let share = usize::try_from(share).unwrap_or(usize::MAX);
+    net.write_queues_bytes_max = net.write_queues_bytes_max.min(share);
+    net.read_buffers_bytes_max = net.read_buffers_bytes_max.min(share);
+}
+
 pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
     HandshakeConfig {
         threads: config.tls.handshake_threads,
@@ -77,6 +87,17 @@ pub(crate) fn handshake_config(config: &Config) -> HandshakeConfig {
 mod tests {
     use super::super::usual_places;
     use super::*;
+
+    #[test]
+    fn a_small_budget_bounds_what_streams_hold() {
+        let mut net = NetConfig::default();
+        let usual = net.write_queues_bytes_max;
+        bound_sockets(&mut net, 1 << 40, 2);
+        assert_eq!(net.write_queues_bytes_max, usual);
+        bound_sockets(&mut net, 64 << 20, 2);
+        assert_eq!(net.write_queues_bytes_max, 8 << 20);
+        assert_eq!(net.read_buffers_bytes_max, 8 << 20);
+    }
 
     #[test]
     fn connections_leave_files_for_the_rest() {

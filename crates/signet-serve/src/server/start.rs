@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use sip_auth::Authenticator;
+use sip_engine::budget::Share;
 use sip_engine::shard::Seed;
-use sip_engine::{Location, Shard, Shared};
+use sip_engine::{Budget, Location, Shard, Shared};
 use sip_limit::Guard;
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
@@ -22,7 +23,7 @@ use crate::store_link::Store;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
 use crate::worker::{Control, Mailbox, Parts, Severities, Worker};
-use crate::{Error, log, random_bytes, system};
+use crate::{Error, log, memory, random_bytes, system};
 
 use super::identity::{Identity, Material};
 use super::tickets::Tickets;
@@ -91,9 +92,14 @@ impl Server {
                 "connections.connections_max is {asked}, and {open_files} open files leave room for {room} of each worker: raise the limit (ulimit -n, or LimitNOFILE in systemd), or write a smaller number"
             );
         }
+        let (memory_bytes, memory_limit_bytes) = memory::budget_bytes(config.bounds.memory_max)?;
+        let budget = Arc::new(Budget::new(memory_bytes));
+        plan::bound_sockets(&mut net_config, memory_bytes, workers);
         tracing::info!(
             workers,
             open_files,
+            memory_bytes,
+            memory_limit_bytes,
             connections_per_worker_max = net_config.connections_max,
             "bounds"
         );
@@ -133,6 +139,7 @@ impl Server {
                 control: control.clone(),
                 tracer: tracer.clone(),
                 retry_after_s: settings.bounds.retry_after_s,
+                memory: Share::new(budget.clone()),
                 aliases: aliases.clone(),
                 queue_ms_max: config.bounds.queue_ms_max,
                 severities: severities.clone(),
@@ -164,6 +171,7 @@ impl Server {
             guard,
             location,
             store: store.counters(),
+            budget,
             started_unix_s: clock::unix_ms() / 1_000,
             listeners: places(&planned, &bound),
             tls: Mutex::new(ShownTls::new(

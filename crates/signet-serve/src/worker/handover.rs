@@ -6,9 +6,6 @@ use sip_net::Net;
 
 use super::{Core, Mailbox, Parcel};
 
-/// Buffers kept for messages that another worker must send.
-const SPARE_BUFFERS_MAX: usize = 4_096;
-
 impl Core {
     /// Takes what other workers have given.
     pub(super) fn take_mail(&mut self, net: &mut Net) {
@@ -24,7 +21,10 @@ impl Core {
                     flow,
                     peer,
                     message,
-                } => self.give(flow, peer, message),
+                } => {
+                    self.memory.posted -= message.held_bytes() as i64;
+                    self.give(flow, peer, message);
+                }
                 Parcel::Send {
                     to,
                     bytes,
@@ -32,7 +32,8 @@ impl Core {
                     cookie,
                 } => {
                     net.send(&to, &bytes, self.foreign.cookie(from, cookie));
-                    self.recycle(bytes);
+                    self.memory.posted -= bytes.capacity() as i64;
+                    self.buffers.recycle_buffer(bytes);
                 }
                 Parcel::SendFailed {
                     cookie,
@@ -47,6 +48,7 @@ impl Core {
                 }
                 Parcel::KeepFor { conn, for_ms } => net.keep_for(conn, for_ms),
                 Parcel::Close(conn) => net.close(conn, true),
+                Parcel::Odd(conn) => net.count_odd(conn),
             }
         }
         self.mail = mail;
@@ -74,8 +76,9 @@ impl Core {
                 let is_foreign = send.to.conn.is_some() && owner != self.parts.index;
                 match self.batches.get_mut(owner) {
                     Some(batch) if is_foreign => {
-                        let mut copy = self.spare_buffers.pop().unwrap_or_default();
+                        let mut copy = self.buffers.buffer();
                         copy.extend_from_slice(bytes);
+                        self.memory.posted += copy.capacity() as i64;
                         batch.push(Parcel::Send {
                             to: send.to.clone(),
                             bytes: copy,
@@ -115,15 +118,22 @@ impl Core {
             for parcel in left.drain(..) {
                 self.figures.handover_refused += 1;
                 match parcel {
-                    Parcel::Message { flow, message, .. } => self.refuse(net, &flow, &message),
+                    Parcel::Message { flow, message, .. } => {
+                        self.memory.posted -= message.held_bytes() as i64;
+                        self.refuse(net, &flow, &message);
+                    }
                     Parcel::Send { cookie, bytes, .. } => {
-                        self.recycle(bytes);
+                        self.memory.posted -= bytes.capacity() as i64;
+                        self.buffers.recycle_buffer(bytes);
                         if cookie != 0 {
                             self.failed.push(cookie);
                         }
                     }
                     // Timers end what these were to end sooner.
-                    Parcel::SendFailed { .. } | Parcel::Close(_) | Parcel::KeepFor { .. } => {}
+                    Parcel::SendFailed { .. }
+                    | Parcel::Close(_)
+                    | Parcel::Odd(_)
+                    | Parcel::KeepFor { .. } => {}
                 }
             }
             if let Some(batch) = self.batches.get_mut(worker) {
@@ -137,25 +147,18 @@ impl Core {
         {
             return;
         }
-        let mut bytes = self.spare_buffers.pop().unwrap_or_default();
+        let mut bytes = self.buffers.buffer();
         let mut writer =
             ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
         writer.number("Retry-After", u64::from(self.parts.retry_after_s));
         writer.finish(b"");
         net.send(&Target::back(flow), &bytes, 0);
-        self.recycle(bytes);
+        self.buffers.recycle_buffer(bytes);
     }
 
     fn own_mailbox(&self, act: impl FnOnce(&Mailbox)) {
         if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
             act(mailbox);
-        }
-    }
-
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        if self.spare_buffers.len() < SPARE_BUFFERS_MAX {
-            buffer.clear();
-            self.spare_buffers.push(buffer);
         }
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Parcel {
     },
     /// A connection of that worker is to be closed.
     Close(ConnId),
+    /// A stranger has sent something wrong on a connection of that worker.
+    Odd(ConnId),
 }
 
 /// A worker's letter-box.

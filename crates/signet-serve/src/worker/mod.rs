@@ -12,6 +12,7 @@ mod foreign;
 mod guard;
 mod handover;
 mod mailbox;
+mod memory;
 mod overload;
 mod peers;
 
@@ -20,10 +21,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sip_engine::budget::Share;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_limit::Guard;
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, VerifiedPeer};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, Pool, VerifiedPeer};
 use sip_net::{Aliases, DnsClient, DnsError, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
@@ -62,6 +64,8 @@ pub(crate) struct Parts {
     pub(crate) control: Arc<Control>,
     pub(crate) tracer: Tracer,
     pub(crate) retry_after_s: u32,
+    /// This worker's share in what messages hold.
+    pub(crate) memory: Share,
     /// Connections by which neighbours want to be reached.
     pub(crate) aliases: Option<Arc<Aliases>>,
     /// A queue that stands for so long is one too many; 0 is never.
@@ -79,6 +83,8 @@ struct Core {
     now_is_fresh: bool,
     outputs: Outputs,
     closes: Vec<ConnId>,
+    /// Connections on which a stranger sent something wrong.
+    odd: Vec<ConnId>,
     claims: Vec<alias::Claim>,
     kept: Vec<(ConnId, u64)>,
     ended_calls: Vec<u64>,
@@ -88,7 +94,9 @@ struct Core {
     mail: VecDeque<Parcel>,
     /// A batch for each worker; its own stays empty.
     batches: Vec<Vec<Parcel>>,
-    spare_buffers: Vec<Vec<u8>>,
+    /// For messages that another worker must send.
+    buffers: Pool,
+    memory: memory::Memory,
     spare_effects: Vec<Effect>,
     foreign: ForeignSends,
     peers: Peers,
@@ -115,6 +123,7 @@ impl Worker {
             now_is_fresh: false,
             outputs: Outputs::default(),
             closes: Vec::new(),
+            odd: Vec::new(),
             claims: Vec::new(),
             kept: Vec::new(),
             ended_calls: Vec::new(),
@@ -123,7 +132,8 @@ impl Worker {
             ended: Vec::new(),
             mail: VecDeque::new(),
             batches: (0..workers).map(|_| Vec::new()).collect(),
-            spare_buffers: Vec::new(),
+            buffers: Pool::default(),
+            memory: memory::Memory::default(),
             spare_effects: Vec::new(),
             foreign: ForeignSends::default(),
             peers: Peers::default(),
@@ -153,6 +163,7 @@ impl Worker {
             core.run_timers();
             core.settle(net);
             net.flush();
+            core.count_memory(net);
             core.look_at_the_load(net);
             core.report(net);
         }
@@ -174,7 +185,8 @@ impl Core {
             .next_deadline_ms()
             .map(|due_ms| due_ms.max(self.timers_ran_ms + TIMER_GRAIN_MS));
         let report = self.is_dirty.then_some(self.report_due_ms());
-        let due_ms = [timer, report].into_iter().flatten().min()?;
+        let trim = self.memory.trim_due_ms();
+        let due_ms = [timer, report, trim].into_iter().flatten().min()?;
         Some(Duration::from_millis(due_ms.saturating_sub(now_ms)))
     }
 
@@ -222,7 +234,7 @@ impl Core {
                 // with it is what the framer said.
                 let _ = message.fill(head, &self.parts.limits);
                 self.trace_in(&flow, head);
-                self.parts.shard.handle_malformed(
+                self.parts.shard.handle_unframed(
                     self.now,
                     &flow,
                     message,
@@ -256,9 +268,10 @@ impl Core {
         self.trace_in(&flow, bytes);
         let mut message = self.parts.shard.spare_message();
         if let Err(error) = message.fill(bytes, &self.parts.limits) {
-            self.parts
-                .shard
-                .handle_malformed(self.now, &flow, message, &error, &mut self.outputs);
+            let peer = self.peers.of(&flow);
+            let (now, out) = (self.now, &mut self.outputs);
+            let shard = &mut self.parts.shard;
+            shard.handle_malformed(now, &flow, peer, message, &error, out);
             return;
         }
         if self.parts.aliases.is_some() {
@@ -271,6 +284,7 @@ impl Core {
                 && let Some(batch) = self.batches.get_mut(owner)
             {
                 let peer = self.peers.of(&flow);
+                self.memory.posted += message.held_bytes() as i64;
                 batch.push(Parcel::Message {
                     flow,
                     peer,
@@ -352,6 +366,13 @@ impl Core {
                 _ => net.close(conn, true),
             }
         }
+        for conn in self.odd.drain(..) {
+            let owner = conn.worker();
+            match self.batches.get_mut(owner) {
+                Some(batch) if owner != self.parts.index => batch.push(Parcel::Odd(conn)),
+                _ => net.count_odd(conn),
+            }
+        }
         for (conn, for_ms) in self.kept.drain(..) {
             let owner = conn.worker();
             match self.batches.get_mut(owner) {
@@ -385,18 +406,25 @@ impl Core {
                 }
             }
             Effect::Resolve { park, query } => {
+                let is_configured = query.is_configured;
                 let query = sip_net::Query {
                     host: query.host,
                     port: query.port,
                     transport: query.transport,
                     secure: query.secure,
                 };
-                if self.parts.dns.ask(park.0, query).is_err() {
+                let asked = if is_configured {
+                    self.parts.dns.ask_configured(park.0, query)
+                } else {
+                    self.parts.dns.ask(park.0, query)
+                };
+                if asked.is_err() {
                     self.figures.dns_refused += 1;
                     shard.handle_unresolved(now, park, out);
                 }
             }
             Effect::Close(conn) => self.closes.push(conn),
+            Effect::Odd(conn) => self.odd.push(conn),
             Effect::KeepFor { conn, for_ms } => self.kept.push((conn, for_ms)),
             Effect::EndCall(call) => self.ended_calls.push(call),
             Effect::IdentityRefused {

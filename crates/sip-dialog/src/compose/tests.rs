@@ -39,6 +39,7 @@ fn proxy() -> Target {
         may_open: true,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     }
 }
 

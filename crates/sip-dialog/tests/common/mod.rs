@@ -62,6 +62,7 @@ pub fn target(transport: Transport, remote: SocketAddr) -> Target {
         may_open: true,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     }
 }
 

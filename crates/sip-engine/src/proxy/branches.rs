@@ -123,8 +123,17 @@ impl Shard {
                     self.give_up(context, at, outcome);
                     return;
                 }
+                let asker = context
+                    .request
+                    .as_ref()
+                    .and_then(|request| self.asker(&query, context.origin, &context.flow, request));
+                if !self.parks.may_resolve(asker) {
+                    self.counters.resolves_refused += 1;
+                    self.give_up(context, at, Outcome::NoRoom);
+                    return;
+                }
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
-                let parked = Parked::Resolve(key, at as u16);
+                let parked = Parked::Resolve(key, at as u16, asker);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
                 out.effects.push(Effect::Resolve { park, query });
                 if let Some(candidate) = context.candidates.get_mut(at) {
@@ -458,7 +467,7 @@ impl Shard {
     /// What waits for addresses will not have them.
     pub(crate) fn unresolved(&mut self, now: Now, parked: Parked, out: &mut Outputs) {
         match parked {
-            Parked::Resolve(key, at) => {
+            Parked::Resolve(key, at, _) => {
                 let Some(mut context) = self.contexts.take(key) else {
                     return;
                 };
@@ -470,7 +479,7 @@ impl Shard {
                 self.try_next(now, key, &mut context, at, Outcome::DnsSilent, out);
                 self.settle(now, key, context, out);
             }
-            Parked::Single(job, _, candidate) => {
+            Parked::Single(job, _, candidate, _) => {
                 let outcome = Outcome::DnsSilent.at(&candidate.place);
                 self.fail_job(now, job, outcome, out);
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sip_msg::{Flow, Message, Method, Span, Target};
 use sip_txn::{ClientId, ServerId};
+use slots::Spares;
 use smallvec::SmallVec;
 use wheel::TimerId;
 
@@ -218,6 +219,8 @@ pub(crate) struct Context {
     pub(crate) is_closed: bool,
     pub(crate) is_cancelled: bool,
     pub(crate) serial_timer: TimerId,
+    /// The memory of `request` and `best`, as it was when they came.
+    messages_bytes: usize,
 }
 
 impl Context {
@@ -249,7 +252,14 @@ impl Context {
             is_closed: false,
             is_cancelled: false,
             serial_timer: TimerId::NONE,
+            messages_bytes: 0,
         }
+    }
+
+    /// Counts the memory of its messages: to be called when one of them has come.
+    pub(crate) fn count_messages(&mut self) {
+        let messages = self.request.iter().chain(&self.best.response);
+        self.messages_bytes = messages.map(|message| message.held_bytes()).sum();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -278,6 +288,7 @@ impl Context {
             pool.recycle(message);
         }
         self.best.challenges.clear();
+        self.messages_bytes = 0;
     }
 
     /// Whether some branch may still bring a final response.
@@ -307,11 +318,13 @@ impl Context {
 pub(crate) struct Contexts {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    #[allow(clippy::vec_box, reason = "a context goes in and out by its pointer")]
-    spare: Vec<Box<Context>>,
+    // Boxed: a context goes in and out by its pointer.
+    spare: Spares<Box<Context>>,
     /// Target sets of contexts that need them no more.
-    target_sets: Vec<Vec<Candidate>>,
+    target_sets: Spares<Vec<Candidate>>,
     live: usize,
+    /// The memory of the messages of those in the table.
+    messages_bytes: usize,
 }
 
 struct Slot {
@@ -360,12 +373,19 @@ impl Contexts {
         if slot.generation != key.generation {
             return None;
         }
-        slot.context.take()
+        let context = slot.context.take()?;
+        self.messages_bytes -= context.messages_bytes;
+        Some(context)
     }
 
     /// Puts a context back, or in.
     pub(crate) fn put(&mut self, key: Key, context: Box<Context>) {
         if let Some(slot) = self.slots.get_mut(key.slot as usize) {
+            debug_assert!(
+                slot.context.is_none(),
+                "a context was taken out to be put back"
+            );
+            self.messages_bytes += context.messages_bytes;
             slot.context = Some(context);
         }
     }
@@ -392,6 +412,22 @@ impl Contexts {
     /// How many are live.
     pub(crate) fn len(&self) -> usize {
         self.live
+    }
+
+    /// The memory of the contexts, those to be used again among them, and of
+    /// the messages that they keep.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let contexts = self.live + self.spare.len();
+        contexts * size_of::<Context>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + self.target_sets.len() * size_of::<Candidate>()
+            + self.messages_bytes
+    }
+
+    /// Gives back memory that nothing has needed since the last call.
+    pub(crate) fn trim(&mut self) {
+        self.spare.trim(|_| {});
+        self.target_sets.trim(|_| {});
     }
 }
 

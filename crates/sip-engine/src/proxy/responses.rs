@@ -232,6 +232,7 @@ impl Shard {
         if let Some(old) = std::mem::replace(&mut best.response, response) {
             self.pool.recycle(old);
         }
+        context.count_messages();
     }
 
     /// Takes note that a target has no response, if there is nothing better.

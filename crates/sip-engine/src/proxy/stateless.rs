@@ -95,8 +95,14 @@ impl Shard {
                     self.fail_job(now, job, outcome, out);
                     return;
                 }
+                let asker = self.asker(&query, permit.origin(), &job.flow, &job.request);
+                if !self.parks.may_resolve(asker) {
+                    self.counters.resolves_refused += 1;
+                    self.fail_job(now, job, Outcome::NoRoom, out);
+                    return;
+                }
                 let deadline_ms = now.mono_ms + self.settings.proxy.resolve_timeout_ms;
-                let parked = Parked::Single(job, permit, candidate);
+                let parked = Parked::Single(job, permit, candidate, asker);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
                 out.effects.push(Effect::Resolve { park, query });
             }
@@ -319,6 +325,7 @@ impl Shard {
             may_open: true,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         })
     }
 }

@@ -1,16 +1,20 @@
 //! The ways of copies (RFC 3261 16.6 step 7): where a target leads, by which
 //! flow, over which transport, with which Request-URI.
 
-use std::net::SocketAddr;
+use std::hash::{Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
 
-use sip_msg::{Flow, Target, Transport, Uri};
+use sip_msg::{Flow, ListenerId, Target, Transport, Uri};
+use siphasher::sip::SipHasher13;
 
 use super::context::{Candidate, Context, Place};
-use crate::effect::Hop;
+use crate::effect::{Hop, ResolveQuery};
 use crate::hops::{self, Lead};
 use crate::location::Binding;
+use crate::park::Asker;
 use crate::relay::{Reached, Relay, Word};
 use crate::routes::NextHop;
+use crate::token::Origin;
 use crate::{Now, Shard};
 
 /// A request longer than this goes over a stream where the choice is ours
@@ -82,6 +86,27 @@ impl Shard {
         }
     }
 
+    /// On whose account a name is resolved: the user's who is allowed to send
+    /// this, else the source's. `None` for a name that the operator wrote down,
+    /// and where there are no users.
+    pub(super) fn asker(
+        &self,
+        query: &ResolveQuery,
+        origin: Origin,
+        came_by: &Flow,
+        request: &sip_msg::Message,
+    ) -> Option<Asker> {
+        if query.is_configured || self.settings.authenticate.is_none() {
+            return None;
+        }
+        let mut hasher = SipHasher13::new_with_key(&self.keys.tags);
+        match request.from() {
+            Ok(from) if origin == Origin::Trusted => hasher.write(from.uri),
+            _ => came_by.remote.ip().hash(&mut hasher),
+        }
+        Some(Asker(hasher.finish()))
+    }
+
     /// The next way to a target that was not tried yet.
     pub(crate) fn next_way(
         &mut self,
@@ -131,6 +156,7 @@ impl Shard {
                     .lanes
                     .lane(hop.transport, hop.addr, configured, request);
                 let flow = way_inside(reached, &candidate.place, &hop);
+                let local = registered_at(&candidate.place, &hop, listener);
                 return Some(Way {
                     to: Target {
                         transport: hop.transport,
@@ -140,6 +166,7 @@ impl Shard {
                         may_open: true,
                         tls_name: hop.tls_name,
                         lane,
+                        local,
                     },
                     local: flow.map_or(came_by.local, |flow| flow.local),
                     flow,
@@ -244,6 +271,19 @@ pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
 pub(super) fn is_reached_at(flow: &Flow, uri: &Uri<'_>) -> bool {
     let is_same_host = uri.host_port.ip() == Some(flow.remote.ip().to_canonical());
     is_same_host && !flow.transport.is_websocket()
+}
+
+/// The address of ours that a contact was registered at, where the hop is the
+/// host that registered it: its NAT lets in what comes from there.
+fn registered_at(place: &Place, hop: &Hop, listener: ListenerId) -> Option<IpAddr> {
+    let Place::Contact(binding) = place else {
+        return None;
+    };
+    let flow = binding.flow?;
+    let is_same = flow.transport == hop.transport
+        && flow.listener == listener
+        && flow.remote.ip() == hop.addr.ip();
+    is_same.then(|| flow.local.ip())
 }
 
 /// Names that no DNS has (RFC 2606, RFC 6762).

@@ -33,6 +33,8 @@ pub(super) struct Saves {
     /// Numbers the saves, so that an answer to one that was given up finds nobody.
     serial: u32,
     waiting: usize,
+    /// The memory of the requests that wait.
+    waiting_bytes: usize,
 }
 
 struct Line {
@@ -61,6 +63,7 @@ impl Saves {
             free: VecDeque::new(),
             serial: 0,
             waiting: 0,
+            waiting_bytes: 0,
         }
     }
 
@@ -82,8 +85,9 @@ impl Saves {
     ) -> Result<(), Registration> {
         match self.lines.get_mut(slot.0) {
             Some(line) if line.waiting.len() < LINE_MAX => {
-                line.waiting.push_back((registration, deadline_ms));
                 self.waiting += 1;
+                self.waiting_bytes += registration.request.held_bytes();
+                line.waiting.push_back((registration, deadline_ms));
                 self.set_timer(slot.0);
                 Ok(())
             }
@@ -126,6 +130,7 @@ impl Saves {
         };
         self.serial = self.serial.wrapping_add(1);
         self.waiting += 1;
+        self.waiting_bytes += registration.request.held_bytes();
         line.save = Some(Save {
             serial: self.serial,
             registration: Some(registration),
@@ -146,7 +151,10 @@ impl Saves {
         let serial = (park.0 >> 32) as u32;
         let line = self.lines.get_mut(at)?;
         let save = line.save.take_if(|save| save.serial == serial)?;
-        self.waiting -= usize::from(save.registration.is_some());
+        if let Some(registration) = &save.registration {
+            self.waiting -= 1;
+            self.waiting_bytes -= registration.request.held_bytes();
+        }
         self.free.push_back(at);
         self.set_timer(at);
         Some((save.registration, save.changes))
@@ -164,6 +172,7 @@ impl Saves {
             };
             if let Some((registration, _)) = next {
                 self.waiting -= 1;
+                self.waiting_bytes -= registration.request.held_bytes();
                 return Some((Slot(at), registration));
             }
             self.free.pop_front();
@@ -186,6 +195,7 @@ impl Saves {
                     && let Some(registration) = save.registration.take()
                 {
                     self.waiting -= 1;
+                    self.waiting_bytes -= registration.request.held_bytes();
                     late(registration);
                 }
                 if save.give_up_ms <= now_ms {
@@ -200,6 +210,7 @@ impl Saves {
             {
                 if let Some((registration, _)) = line.waiting.pop_front() {
                     self.waiting -= 1;
+                    self.waiting_bytes -= registration.request.held_bytes();
                     late(registration);
                 }
             }
@@ -214,6 +225,11 @@ impl Saves {
     /// REGISTERs in all lines, those with the store included.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
+    }
+
+    /// The memory of those requests.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     /// One timer for a line: whatever in it is due first.

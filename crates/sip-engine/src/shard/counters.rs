@@ -31,6 +31,8 @@ pub struct Counters {
     pub requests_dropped: u64,
     /// ACKs to answers for which no state was kept.
     pub acks_absorbed: u64,
+    /// Requests refused 503 because the memory for messages is spent.
+    pub memory_refused: u64,
     /// Requests refused 503 because there was no room for a context.
     pub contexts_full: u64,
     /// Requests refused 503 because too many wait for the store.
@@ -43,6 +45,8 @@ pub struct Counters {
     pub branches_refused: u64,
     /// Look-ups that the store did not answer in time.
     pub lookups_expired: u64,
+    /// Names that were not resolved because their sender has too many under way.
+    pub resolves_refused: u64,
     /// Addresses that were not found in time.
     pub resolves_expired: u64,
     /// Answers from outside that came too late, or twice.

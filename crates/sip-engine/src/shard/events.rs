@@ -235,7 +235,7 @@ impl Shard {
             Parked::Credential(job, _)
             | Parked::Guess(job, _)
             | Parked::User(job)
-            | Parked::Single(job, _, _) => {
+            | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
             Parked::Resolve(..) => {}

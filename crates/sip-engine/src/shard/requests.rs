@@ -6,6 +6,7 @@ use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
 
+use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::{Gate, Permit, Refusal, gate, gate_unavailable, is_registration};
@@ -46,6 +47,10 @@ impl Shard {
             return;
         }
         if self.is_stateless(&request) {
+            if self.has_no_room_for(&request) {
+                self.refuse_for_memory(now, flow, None, request, out);
+                return;
+            }
             // RFC 3261 16.11: "Furthermore, when handling a request statelessly, an element MUST
             // NOT generate its own 100 (Trying) or any other provisional response." None is
             // written without a transaction.
@@ -66,6 +71,9 @@ impl Shard {
             Incoming::New(server) if self.refuses_calls && begins_call(&request) => {
                 let status = (503, reason_phrase(503));
                 self.refuse(now, flow, Some(server), request, status, out);
+            }
+            Incoming::New(server) if self.has_no_room_for(&request) => {
+                self.refuse_for_memory(now, flow, Some(server), request, out);
             }
             // Behind the transactions: a copy of what was let in is absorbed, not refused.
             Incoming::New(server) if !self.is_let_in(now, &request) => {
@@ -99,6 +107,34 @@ impl Shard {
                 self.pool.recycle(request);
             }
         }
+    }
+
+    /// Whether the memory for messages is so far spent that this request is
+    /// refused: first what begins something, then everything but what ends
+    /// something.
+    fn has_no_room_for(&self, request: &Message) -> bool {
+        match (self.room, request.method()) {
+            (Room::Enough, _) | (_, Method::Ack | Method::Cancel) => false,
+            (Room::Scarce, Method::Bye) => false,
+            (Room::Scarce, _) => begins(request),
+            (Room::None, _) => true,
+        }
+    }
+
+    // RFC 3261 21.5.4: "The server is temporarily unable to process the request due to a
+    // temporary overloading or maintenance of the server.  The server MAY indicate when the
+    // client should retry the request in a Retry-After header field."
+    fn refuse_for_memory(
+        &mut self,
+        now: Now,
+        flow: &Flow,
+        server: Option<ServerId>,
+        request: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        self.counters.memory_refused += 1;
+        let status = (503, reason_phrase(503));
+        self.refuse(now, flow, server, request, status, out);
     }
 
     /// Whether a request is handled without a transaction.
@@ -386,6 +422,7 @@ impl Shard {
             }
         }
         context.request = Some(job.request);
+        context.count_messages();
         self.settle(now, key, context, out);
     }
 
@@ -459,6 +496,10 @@ impl Shard {
 
 /// Whether this is an INVITE outside of any dialog.
 fn begins_call(request: &Message) -> bool {
-    let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
-    request.method() == Method::Invite && !has_tag()
+    request.method() == Method::Invite && begins(request)
+}
+
+/// Whether a request claims to be part of no dialog.
+fn begins(request: &Message) -> bool {
+    request.to().is_ok_and(|to| to.tag().is_none())
 }

@@ -191,7 +191,7 @@ impl Bed {
                 .handle_message(self.now, flow, message, &mut self.out),
             Err(error) => {
                 self.shard
-                    .handle_malformed(self.now, flow, message, &error, &mut self.out);
+                    .handle_malformed(self.now, flow, None, message, &error, &mut self.out);
             }
         }
         self.collect()

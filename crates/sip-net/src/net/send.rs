@@ -76,6 +76,7 @@ impl Net {
         let owed = &mut self.owed;
         port.queue(
             to.remote,
+            to.local,
             bytes,
             cookie,
             &mut self.sending,
@@ -88,6 +89,7 @@ impl Net {
     }
 
     fn send_on_stream(&mut self, to: &Target, bytes: &[u8], cookie: u64) -> Result<(), SendError> {
+        self.relieve_writers(bytes.len());
         let id = self.find_conn(to)?;
         let Some(conn) = self.conns.get_mut(id) else {
             return Err(SendError::Gone);

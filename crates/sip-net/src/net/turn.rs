@@ -124,7 +124,12 @@ impl Net {
         }
     }
 
-    fn handle_conn(&mut self, id: ConnId, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
+    fn handle_conn(
+        &mut self,
+        id: ConnId,
+        mut ready: Ready,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -147,6 +152,13 @@ impl Net {
             self.drop_conn(id, reason);
             return;
         }
+        if conn.is_stuffed(&self.shared.config) && !ready.error {
+            if (ready.readable || ready.ending) && !std::mem::replace(&mut conn.is_unread, true) {
+                self.shared.counters.reads_paused += 1;
+            }
+            return;
+        }
+        ready.readable |= std::mem::take(&mut conn.is_unread);
         if ready.readable || ready.ending || ready.error {
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
@@ -172,6 +184,7 @@ impl Net {
                     if parting {
                         self.close(id, true);
                     }
+                    self.relieve_readers();
                 }
                 Err(reason) => {
                     let reason = conn.closed_for(reason);

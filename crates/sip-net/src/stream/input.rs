@@ -88,9 +88,6 @@ impl Conn {
         };
         shared.scratch = scratch;
         let more = result?;
-        if shared.kept_bytes > shared.config.read_buffers_bytes_max {
-            return Err(CloseReason::Refused);
-        }
         self.arm(shared);
         Ok(more)
     }

@@ -16,6 +16,8 @@ const BATCH_MIN: usize = 8;
 /// Room for the longest datagram, and 1,088 bytes more so that the beginnings
 /// of the slots do not all fall into the same cache sets.
 const STRIDE: usize = 65_536 + 1_088;
+/// A datagram longer than this touches more than two pages of its slot.
+const LONG: u32 = 8_192;
 /// Room for the control messages of one datagram: a drop count (24 bytes) and
 /// a packet info (40 bytes at most); an error (16 + 16 + 28) where it is asked for.
 const CONTROL: usize = 128;
@@ -48,6 +50,10 @@ pub(crate) struct RecvBatch {
     headers: Box<[libc::mmsghdr; BATCH]>,
     asked: usize,
     received: usize,
+    /// Whether a datagram came that is longer than usual since the last trim, and
+    /// whether any did since the room was asked for.
+    was_long: bool,
+    is_stretched: bool,
 }
 
 // SAFETY: the pointers in `vectors` and `headers` are set anew before each
@@ -60,13 +66,15 @@ impl RecvBatch {
         // (null pointers with lengths of zero).
         unsafe {
             Self {
-                bytes: vec![0; BATCH * STRIDE],
+                bytes: Vec::new(),
                 names: Box::new(mem::zeroed()),
                 controls: Box::new([Control([0; CONTROL]); BATCH]),
                 vectors: Box::new(mem::zeroed()),
                 headers: Box::new(mem::zeroed()),
                 asked: BATCH_MIN,
                 received: 0,
+                was_long: false,
+                is_stretched: false,
             }
         }
     }
@@ -78,6 +86,9 @@ impl RecvBatch {
         let asked = (self.received * 2).clamp(BATCH_MIN, BATCH);
         self.asked = asked;
         self.received = 0;
+        if self.bytes.is_empty() {
+            self.bytes = vec![0; BATCH * STRIDE];
+        }
         let slots = self.bytes.chunks_exact_mut(STRIDE);
         let parts = self
             .names
@@ -111,7 +122,21 @@ impl RecvBatch {
             )
         };
         self.received = usize::try_from(check(result)?).unwrap_or(0).min(asked);
+        let headers = self.headers.iter().take(self.received);
+        let is_long = headers.clone().any(|header| header.msg_len > LONG);
+        self.was_long |= is_long;
+        self.is_stretched |= is_long;
         Ok((self.received, self.received == asked))
+    }
+
+    /// Gives the room back where long datagrams have filled it with pages and
+    /// none has come since the last call.
+    pub(crate) fn trim(&mut self) {
+        if self.is_stretched && !std::mem::take(&mut self.was_long) {
+            self.bytes = Vec::new();
+            self.received = 0;
+            self.is_stretched = false;
+        }
     }
 
     /// The `index`th datagram of the last [`RecvBatch::receive`].

@@ -162,6 +162,7 @@ pub fn to(transport: Transport, remote: SocketAddr) -> Target {
         may_open: true,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     }
 }
 

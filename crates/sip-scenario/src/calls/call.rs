@@ -131,6 +131,7 @@ impl Default for Target0 {
             may_open: false,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         })
     }
 }

@@ -206,6 +206,7 @@ pub fn target(transport: Transport) -> Target {
         may_open: true,
         tls_name: None,
         lane: sip_msg::Lane::Shared,
+        local: None,
     }
 }
 

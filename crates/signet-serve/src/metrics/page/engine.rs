@@ -56,7 +56,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 49] = [
+    let counters: [(&str, &str, Get); 51] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -110,6 +110,16 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_acks_absorbed_total",
             "ACKs to answers for which no state was kept.",
             |of| of.engine.acks_absorbed,
+        ),
+        (
+            "signet_memory_refused_total",
+            "Requests refused because the memory for messages is spent.",
+            |of| of.engine.memory_refused,
+        ),
+        (
+            "signet_resolves_refused_total",
+            "Names not resolved because their sender has too many under way.",
+            |of| of.engine.resolves_refused,
         ),
         (
             "signet_contexts_full_total",

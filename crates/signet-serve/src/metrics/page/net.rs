@@ -53,6 +53,16 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
 
     let counters: &[(&str, &str, Get)] = &[
         (
+            "signet_odd_closed_total",
+            "Connections closed because a stranger sent too many wrong messages.",
+            |net| net.odd_closed,
+        ),
+        (
+            "signet_reads_paused_total",
+            "Times that a peer was not read from, because it did not read.",
+            |net| net.reads_paused,
+        ),
+        (
             "signet_udp_kernel_drops_total",
             "Datagrams that the kernel dropped because the socket's buffer was full.",
             |net| net.udp_kernel_drops,

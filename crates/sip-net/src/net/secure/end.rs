@@ -1,6 +1,7 @@
 //! How handshakes end, and what is counted of them.
 
 use sip_msg::ConnId;
+use socket2::SockRef;
 
 use super::super::send::mark_dirty;
 use super::super::{Net, Owed};
@@ -52,10 +53,22 @@ impl Net {
             self.recheck.secured(id, &info, self.shared.now_ms);
             self.owed.push_back(Owed::Verified(conn.flow, peer));
         }
-        // In TLS 1.3 a server's last flight holds only tickets.
+        // In TLS 1.3 a server's last flight holds only tickets. It may wait for the
+        // answer to a request that has come already, but not for a request: Nagle's
+        // algorithm lets none go before the client's last flight is acknowledged.
         let pool = self.shared.config.handshakes.as_ref();
         let is_calm = pool.is_some_and(|pool| !pool.is_storm());
-        let may_wait = !conn.opened && info.version == TlsVersion::V13 && is_calm;
+        let has_asked = !handshake.plaintext.is_empty();
+        let may_wait = !conn.opened && info.version == TlsVersion::V13 && is_calm && has_asked;
+        if !conn.opened
+            && !has_asked
+            && handshake.output.is_empty()
+            && let Some(socket) = &conn.socket
+        {
+            // With nothing to send beside it the acknowledgement would wait. It
+            // only comes later where this fails.
+            let _ = SockRef::from(socket).set_tcp_quickack(true);
+        }
         let (sealed, unsent) = (handshake.input, handshake.output);
         conn.secure(session, info, sealed, unsent, &mut self.shared);
         if may_wait {

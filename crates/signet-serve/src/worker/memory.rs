@@ -1,0 +1,72 @@
+//! What a worker's messages hold, and when memory is given back.
+
+use sip_net::Net;
+
+use super::Core;
+
+/// How often memory is looked through for what nobody needs any more.
+const TRIM_MS: u64 = 3_000;
+/// How often that is done after the last that happened: what a flood has left
+/// is halved each time, so after these there is nothing left of it.
+const TRIMS: u8 = 32;
+/// What buffers that live for a turn may keep for the next.
+const TURN_BYTES: usize = 256 << 10;
+
+/// What is counted beside the shard and the sockets.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// Bytes put into the letter-boxes of others, less those taken from this
+    /// worker's own: summed over the workers it is what lies in all of them.
+    pub(super) posted: i64,
+    trimmed_ms: u64,
+    trims_left: u8,
+}
+
+impl Memory {
+    /// When memory is to be looked through next; `None` once nothing is left.
+    pub(super) fn trim_due_ms(&self) -> Option<u64> {
+        (self.trims_left > 0).then_some(self.trimmed_ms + TRIM_MS)
+    }
+}
+
+impl Core {
+    /// Tells what this worker's messages hold, hears what those of all do, and
+    /// gives back what is not needed any more.
+    pub(super) fn count_memory(&mut self, net: &mut Net) {
+        if self.is_dirty {
+            self.memory.trims_left = TRIMS;
+        }
+        let now_ms = self.now.mono_ms;
+        let is_due = |due_ms| now_ms >= due_ms;
+        if self.memory.trim_due_ms().is_some_and(is_due) {
+            self.memory.trimmed_ms = now_ms;
+            self.memory.trims_left -= 1;
+            self.trim(net);
+        }
+        let outbox = &self.outputs.outbox;
+        let held = self.parts.shard.held_bytes()
+            + self.buffers.held_bytes()
+            + net.held_bytes()
+            + outbox.bytes.capacity();
+        let held = i64::try_from(held).unwrap_or(i64::MAX);
+        let share = &mut self.parts.memory;
+        share.tell(held.saturating_add(self.memory.posted));
+        let pressure = share.budget().pressure();
+        self.parts.shard.set_memory_pressure(pressure);
+    }
+
+    fn trim(&mut self, net: &mut Net) {
+        self.parts.shard.trim();
+        self.buffers.trim();
+        net.trim();
+        let outbox = &mut self.outputs.outbox;
+        outbox.bytes.shrink_to(TURN_BYTES);
+        outbox
+            .sends
+            .shrink_to(TURN_BYTES / size_of::<sip_msg::Send>());
+        self.mail.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
+        for batch in &mut self.batches {
+            batch.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
+        }
+    }
+}
