@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use sip_engine::Effect;
-use sip_msg::{HeaderName, Transport};
+use sip_msg::{HeaderName, Limits, Transport};
 
 const NEXT: &str = "203.0.113.9:5070";
 
