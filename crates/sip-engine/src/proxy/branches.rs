@@ -126,7 +126,7 @@ impl Shard {
                 let asker = context
                     .request
                     .as_ref()
-                    .and_then(|request| self.asker(&query, context.origin, &context.flow, request));
+                    .and_then(|request| self.asker(&query, context.word, &context.flow, request));
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
                     self.give_up(context, at, Outcome::NoRoom);

@@ -95,7 +95,7 @@ impl Shard {
                     self.fail_job(now, job, outcome, out);
                     return;
                 }
-                let asker = self.asker(&query, permit.origin(), &job.flow, &job.request);
+                let asker = self.asker(&query, word, &job.flow, &job.request);
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
                     self.fail_job(now, job, Outcome::NoRoom, out);

@@ -8,13 +8,13 @@ use sip_msg::{Flow, ListenerId, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
 use super::context::{Candidate, Context, Place};
+use crate::aor::domain_of;
 use crate::effect::{Hop, ResolveQuery};
 use crate::hops::{self, Lead};
 use crate::location::Binding;
 use crate::park::Asker;
 use crate::relay::{Reached, Relay, Word};
 use crate::routes::NextHop;
-use crate::token::Origin;
 use crate::{Now, Shard};
 
 /// A request longer than this goes over a stream where the choice is ours
@@ -92,7 +92,7 @@ impl Shard {
     pub(super) fn asker(
         &self,
         query: &ResolveQuery,
-        origin: Origin,
+        word: Word,
         came_by: &Flow,
         request: &sip_msg::Message,
     ) -> Option<Asker> {
@@ -100,8 +100,15 @@ impl Shard {
             return None;
         }
         let mut hasher = SipHasher13::new_with_key(&self.keys.tags);
+        // Who speaks as one of our users without a peer's word has proved to be him.
+        let is_known = |from: &sip_msg::header::NameAddr<'_>| {
+            let uri = Uri::parse(from.uri);
+            let is_ours =
+                uri.is_some_and(|uri| domain_of(&self.settings, uri.host_port.host).is_some());
+            word != Word::Users || is_ours
+        };
         match request.from() {
-            Ok(from) if origin == Origin::Trusted => hasher.write(from.uri),
+            Ok(from) if is_known(&from) => hasher.write(from.uri),
             _ => came_by.remote.ip().hash(&mut hasher),
         }
         Some(Asker(hasher.finish()))
