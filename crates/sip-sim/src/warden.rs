@@ -61,6 +61,8 @@ pub(crate) struct Warden {
     called_neighbour: HashMap<String, Name>,
     /// Calls of the hostile: how many requests had this Call-ID, and their branches.
     branches: HashMap<String, (usize, HashSet<String>)>,
+    /// By which name each party called whom.
+    called: HashSet<(Party, String, Name, Name)>,
     /// The contacts of honest users' phones.
     contacts: HashMap<String, HashSet<String>>,
     /// Call-IDs of honest users' registrations.
@@ -80,6 +82,7 @@ impl Warden {
             gateway_calls: HashSet::new(),
             called_neighbour: HashMap::new(),
             branches: HashMap::new(),
+            called: HashSet::new(),
             contacts: HashMap::new(),
             registrations: HashSet::new(),
             bindings: HashMap::new(),
@@ -120,6 +123,8 @@ impl Warden {
                 self.branches.entry(call_id).or_default().0 += 1;
             }
         }
+        self.called
+            .insert((party, text.call_id().to_owned(), text.from(), text.to()));
         self.said.entry(said(&text)).or_default().insert(party);
     }
 
@@ -155,10 +160,16 @@ impl Warden {
             return Some(why);
         }
         let speakers = self.said.get(&said(text)).cloned().unwrap_or_default();
-        if let Some(why) = self.object_to_speaker(text, &speakers) {
-            return Some(why);
+        let receiver = self.party(to.ip());
+        // A hostile caller hears from whoever answers him, by the name that he wrote himself.
+        let is_answer = receiver
+            .filter(|party| matches!(party, Party::Mallory | Party::Neighbour))
+            .map(|party| (party, text.call_id().to_owned(), text.to(), text.from()))
+            .is_some_and(|call| self.called.contains(&call));
+        if !is_answer && let Some(why) = self.object_to_speaker(text, &speakers) {
+            return Some(format!("{why}; said by {speakers:?}"));
         }
-        let why = match self.party(to.ip()) {
+        let why = match receiver {
             Some(Party::Gateway) => self
                 .object_at_gateway(text, &speakers)
                 .or_else(|| self.object_to_identity(text, &speakers)),
@@ -189,7 +200,8 @@ impl Warden {
             return None;
         }
         let owner = match from.user.as_str() {
-            MALLORY => Party::Mallory,
+            // Where his calls are answered, and so who speaks there, he chooses himself.
+            MALLORY => return None,
             user if self.contacts.contains_key(user) => Party::Honest,
             _ => return Some("the name is of no user".to_owned()),
         };
