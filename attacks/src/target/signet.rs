@@ -1,0 +1,80 @@
+//! Signet, with a configuration and a data folder of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Server, Setup, free_port, spawn};
+use crate::digest::Account;
+
+pub(super) fn start(
+    program: &Path,
+    setup: &Setup,
+    domain: &str,
+    users: &[Account],
+    folder: &Path,
+) -> Result<Server, String> {
+    let data = folder.join("data");
+    let _ = fs::remove_dir_all(&data);
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let loopback = [127, 0, 0, 1];
+    let port = free_port(setup.listen)?;
+    let path = folder.join("signet.toml");
+    write(&path, &configuration(setup, domain, port))?;
+    let list = folder.join("users.csv");
+    let lines: String = users
+        .iter()
+        .map(|a| format!("{},{domain},{}\n", a.user, a.password))
+        .collect();
+    write(&list, &format!("user,realm,password\n{lines}"))?;
+    let told = Command::new(program)
+        .args(["user", "import"])
+        .arg(&list)
+        .arg("--config")
+        .arg(&path)
+        .output()
+        .map_err(|e| format!("cannot run {}: {e}", program.display()))?;
+    if !told.status.success() {
+        let why = String::from_utf8_lossy(&told.stderr);
+        return Err(format!("signet user import: {why}"));
+    }
+    let arguments = [
+        "serve".to_owned(),
+        "--config".to_owned(),
+        path.display().to_string(),
+    ];
+    let child = spawn(program, &arguments, folder)?;
+    Ok(Server {
+        udp: SocketAddr::from((loopback, port)),
+        tcp: Some(SocketAddr::from((loopback, port))),
+        tls: Some(SocketAddr::from((loopback, port + 1))),
+        pid: Some(child.id()),
+        child: Some(child),
+        folder: Some(folder.to_owned()),
+    })
+}
+
+/// The trusted network covers the server's own address, as it does for an
+/// operator who trusts the machines of his rack.
+fn configuration(setup: &Setup, domain: &str, port: u16) -> String {
+    let [a, b, c, d] = setup.listen;
+    let host = format!("{a}.{b}.{c}.{d}");
+    let (keys, tables, gateway) = (&setup.keys, &setup.tables, &setup.gateway);
+    format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{domain}\"]\nworkers = 2\n{keys}\n\
+         [[listen]]\non = \"udp:{host}:{port}\"\n\
+         [[listen]]\non = \"tcp:{host}:{port}\"\n\
+         [[listen]]\non = \"tls:{host}:{}\"\n\
+         [[trusted]]\nnetwork = \"127.0.0.0/28\"\n\
+         [[gateway_group]]\nname = \"outside\"\ngateways = [{{ uri = \"{gateway}\" }}]\n\
+         [[route]]\nprefix = \"+\"\ngroup = \"outside\"\n\
+         [[route]]\ndomain = \"partner.test\"\ngroup = \"outside\"\n\
+         {tables}\n",
+        port + 1
+    )
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}

@@ -1,0 +1,219 @@
+//! The people around a server under test: two who call each other, a third
+//! one, a gateway, a host elsewhere, a host inside, and who attacks.
+
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+use crate::digest::Account;
+use crate::phone::{PATIENCE, Phone};
+use crate::target::{Server, Setup, Target};
+use crate::wire::{Draft, unique};
+
+/// How many callers share the calls beside a flood.
+const CALLERS: usize = 20;
+/// What an attempt may take to arrive where it must not, once the server has
+/// answered what came after it.
+const SETTLE: Duration = Duration::from_millis(120);
+
+/// A server with people around it.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) domain: String,
+    pub(crate) alice: Phone,
+    pub(crate) bob: Phone,
+    pub(crate) ceo: Phone,
+    /// Has an account, and misuses it.
+    pub(crate) mallory: Phone,
+    /// Where numbers are routed to.
+    pub(crate) gateway: Phone,
+    /// Somebody's server elsewhere.
+    pub(crate) foreign: Phone,
+    /// A host in a network to which nothing is relayed.
+    pub(crate) inside: Phone,
+    /// A peer that is trusted by its address.
+    pub(crate) peer: Phone,
+    accounts: Accounts,
+}
+
+/// The users.
+struct Accounts {
+    alice: Account,
+    bob: Account,
+    ceo: Account,
+    mallory: Account,
+    callers: Vec<Account>,
+}
+
+impl World {
+    /// Starts the server and registers who is called.
+    pub(crate) fn start(target: &Target, mut setup: Setup, folder: &Path) -> Result<Self, String> {
+        let gateway = Phone::at([127, 0, 3, 1])?;
+        if setup.gateway.is_empty() {
+            setup.gateway = format!("sip:{}", gateway.local);
+        }
+        setup.gateway = setup
+            .gateway
+            .replace("@PORT@", &gateway.local.port().to_string());
+        let (domain, accounts) = match target {
+            Target::Running(running) => {
+                let accounts = running.users.iter().map(|(u, p)| Account::new(u, p));
+                (running.domain.clone(), accounts.collect::<Vec<_>>())
+            }
+            _ => ("example.test".to_owned(), own_accounts()),
+        };
+        let server = target.start(&setup, &domain, &accounts, folder)?;
+        let accounts = Accounts::of(accounts)?;
+        let world = Self {
+            server,
+            domain,
+            alice: Phone::at([127, 0, 2, 1])?,
+            bob: Phone::at([127, 0, 2, 2])?,
+            ceo: Phone::at([127, 0, 2, 3])?,
+            mallory: Phone::at([127, 0, 1, 1])?,
+            gateway,
+            foreign: Phone::at([127, 0, 4, 1])?,
+            inside: Phone::at([127, 0, 9, 1])?,
+            peer: Phone::at([127, 0, 0, 2])?,
+            accounts,
+        };
+        for (phone, account) in [
+            (&world.alice, world.alice_account()),
+            (&world.bob, world.bob_account()),
+            (&world.ceo, world.ceo_account()),
+        ] {
+            phone.register(world.to(), &world.domain, account)?;
+        }
+        Ok(world)
+    }
+
+    /// The server's address for UDP.
+    pub(crate) fn to(&self) -> SocketAddr {
+        self.server.udp
+    }
+
+    pub(crate) fn alice_account(&self) -> &Account {
+        &self.accounts.alice
+    }
+
+    pub(crate) fn bob_account(&self) -> &Account {
+        &self.accounts.bob
+    }
+
+    pub(crate) fn ceo_account(&self) -> &Account {
+        &self.accounts.ceo
+    }
+
+    pub(crate) fn mallory_account(&self) -> &Account {
+        &self.accounts.mallory
+    }
+
+    /// The accounts of those who call beside a flood.
+    pub(crate) fn callers(&self) -> Vec<Account> {
+        if self.accounts.callers.is_empty() {
+            vec![self.accounts.alice.clone()]
+        } else {
+            self.accounts.callers.clone()
+        }
+    }
+
+    /// A user's address-of-record.
+    pub(crate) fn aor(&self, account: &Account) -> String {
+        format!("sip:{}@{}", account.user, self.domain)
+    }
+
+    pub(crate) fn alice_aor(&self) -> String {
+        self.aor(self.alice_account())
+    }
+
+    pub(crate) fn bob_aor(&self) -> String {
+        self.aor(self.bob_account())
+    }
+
+    pub(crate) fn ceo_aor(&self) -> String {
+        self.aor(self.ceo_account())
+    }
+
+    pub(crate) fn mallory_aor(&self) -> String {
+        self.aor(self.mallory_account())
+    }
+
+    /// A number that the gateway charges for.
+    pub(crate) fn number(&self) -> String {
+        format!("sip:+1900555@{}", self.domain)
+    }
+
+    /// Waits until what was sent has had time to arrive: the server has answered
+    /// something that was sent later.
+    pub(crate) fn settle(&self) {
+        let _ = self.server.answers(PATIENCE);
+        std::thread::sleep(SETTLE);
+    }
+
+    /// Requests of an attempt that reached anybody of value: users, the
+    /// gateway, hosts inside.
+    pub(crate) fn reached(&self, mark: &str) -> u64 {
+        [
+            &self.alice,
+            &self.bob,
+            &self.ceo,
+            &self.gateway,
+            &self.inside,
+        ]
+        .iter()
+        .map(|phone| phone.marked(mark))
+        .sum()
+    }
+
+    /// Whether alice can call bob and hang up.
+    pub(crate) fn call_works(&self) -> Result<(), String> {
+        let invite = self.alice.invite(&self.alice_aor(), &self.bob_aor());
+        let mut dialog = self.alice.call(self.to(), &invite, self.alice_account())?;
+        let bye = dialog.request("BYE");
+        match self.alice.ask(self.to(), &bye)?.status() {
+            Some(200) => Ok(()),
+            status => Err(format!("the BYE of a call got {status:?}")),
+        }
+    }
+}
+
+impl Accounts {
+    fn of(accounts: Vec<Account>) -> Result<Self, String> {
+        let mut accounts = accounts.into_iter();
+        let mut next = || accounts.next().ok_or("four users are needed");
+        Ok(Self {
+            alice: next()?,
+            bob: next()?,
+            ceo: next()?,
+            mallory: next()?,
+            callers: accounts.collect(),
+        })
+    }
+}
+
+fn own_accounts() -> Vec<Account> {
+    let names = ["alice", "bob", "ceo", "mallory"].map(str::to_owned);
+    let callers = (0..CALLERS).map(|n| format!("caller{n}"));
+    names
+        .into_iter()
+        .chain(callers)
+        .map(|name| Account::new(&name, &format!("secret of {name}")))
+        .collect()
+}
+
+/// A socket of a source that was not seen before, so that what a server
+/// remembers of sources does not decide other attempts.
+pub(crate) fn fresh_source() -> Result<UdpSocket, String> {
+    let n = u32::try_from(unique() % 4_000_000).unwrap_or(0);
+    // 127.16.0.0 and on: nobody else is there.
+    let address = Ipv4Addr::from(0x7f10_0001 + n);
+    UdpSocket::bind((address, 0)).map_err(|e| format!("cannot bind {address}: {e}"))
+}
+
+/// Sends a request from a source that was not seen before.
+pub(crate) fn send_fresh(to: SocketAddr, draft: &Draft) -> Result<UdpSocket, String> {
+    let socket = fresh_source()?;
+    let local = socket.local_addr().map_err(|e| e.to_string())?;
+    let _ = socket.send_to(&draft.render(local, "UDP"), to);
+    Ok(socket)
+}
