@@ -150,6 +150,12 @@ impl World {
         std::thread::sleep(SETTLE);
     }
 
+    /// Waits until the server has taken what was sent, so that its socket does
+    /// not drop what follows.
+    pub(crate) fn settle_briefly(&self) {
+        let _ = self.server.answers(PATIENCE);
+    }
+
     /// Requests of an attempt that reached anybody of value: users, the
     /// gateway, hosts inside.
     pub(crate) fn reached(&self, mark: &str) -> u64 {
