@@ -68,6 +68,11 @@ impl Stream {
         }
     }
 
+    /// How long a write may wait for the other side to read.
+    pub(crate) fn gives_up_after(&self, limit: Duration) {
+        let _ = self.socket().set_write_timeout(Some(limit));
+    }
+
     /// What its Via calls the transport.
     pub(crate) fn transport(&self) -> &'static str {
         match self.pipe {

@@ -1,8 +1,13 @@
 //! All scenarios, in the order in which they are made.
 
+mod floods;
 mod hijack;
 mod impersonation;
+mod limits;
+mod memory;
+mod relay;
 mod replay;
+mod streams;
 mod teardown;
 mod tokens;
 
@@ -15,6 +20,11 @@ pub(crate) fn all() -> Vec<Scenario> {
         teardown::SCENARIOS,
         replay::SCENARIOS,
         tokens::SCENARIOS,
+        relay::SCENARIOS,
+        floods::SCENARIOS,
+        memory::SCENARIOS,
+        streams::SCENARIOS,
+        limits::SCENARIOS,
     ]
     .concat()
 }

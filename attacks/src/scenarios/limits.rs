@@ -1,0 +1,197 @@
+//! Guessing, limits for each source, and more calls than can be served.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use crate::digest::{Account, Challenge};
+use crate::phone::PATIENCE;
+use crate::scenario::{Flood, Scale, Scenario, Tally, beside};
+use crate::stream::Stream;
+use crate::target::Setup;
+use crate::wire::{Draft, Text, word};
+use crate::world::World;
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "limit.guessing",
+        tries: "Passwords are guessed from one address, many with one nonce, and the right one after them; meanwhile the user himself registers from that address.",
+        through: "the right guess after the wrong ones; a user who is kept out.",
+        setup: |_| {},
+        not_kamailio: None,
+        run: guessing,
+    },
+    Scenario {
+        name: "limit.one-source",
+        tries: "One stranger's address asks 30,000 times a second, for REGISTER, OPTIONS and new connections, beside a user at the same address.",
+        through: "that user's call, or other callers' calls, that are lost.",
+        setup: |_| {},
+        not_kamailio: None,
+        run: one_source,
+    },
+    Scenario {
+        name: "limit.overload",
+        tries: "A trusted peer makes more new calls than can be served, while calls that are up are ended.",
+        through: "a request within a call that gets no good answer; memory that stays.",
+        setup: |setup: &mut Setup| setup.own_configuration = true,
+        not_kamailio: None,
+        run: overload,
+    },
+];
+
+fn guessing(world: &mut World, scale: &Scale) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let victim = world.alice_account().clone();
+    let aor = world.alice_aor();
+    let base = Draft::new("REGISTER", &aor, &aor)
+        .uri(&format!("sip:{}", world.domain))
+        .contact(&world.mallory.contact());
+    let first = world.mallory.ask(world.to(), &base)?;
+    let challenge = first
+        .all("WWW-Authenticate")
+        .find_map(Challenge::read)
+        .ok_or("a REGISTER is not challenged")?;
+    let guesses = scale.of(60, 5_000);
+    let begun = Instant::now();
+    let mut answered = 0_u64;
+    for n in 0..guesses {
+        let guess = Account::new(&victim.user, &format!("guess {n}"));
+        let count = u32::try_from(n + 1).unwrap_or(1);
+        let value = challenge.answer(&guess, "REGISTER", &base.uri, count);
+        let mut draft = base.again().with("Authorization", &value);
+        draft.call_id = word("g");
+        world.mallory.send(world.to(), &draft);
+        // A guesser does not wait for an answer that is held back.
+        let patience = Duration::from_millis(20);
+        let got = world.mallory.response(patience, &draft, |s| s >= 200);
+        answered += u64::from(got.is_some());
+        tally.judge(got.and_then(|g| g.status()) == Some(200), || {
+            "a guess was right".to_owned()
+        });
+        if begun.elapsed() > Duration::from_secs(20) {
+            break;
+        }
+    }
+    let took = begun.elapsed().as_secs_f64();
+    if !scale.quick {
+        tally.note(format!(
+            "{:.0} guesses a second were answered",
+            answered as f64 / took
+        ));
+    }
+    let count = u32::try_from(guesses + 1).unwrap_or(1);
+    let value = challenge.answer(&victim, "REGISTER", &base.uri, count);
+    let right = base.again().with("Authorization", &value);
+    let got = world
+        .mallory
+        .ask_for(Duration::from_secs(2), world.to(), &right);
+    let got = got.and_then(|answer| answer.status());
+    tally.judge(got == Some(200), || {
+        format!("the right guess after {guesses} wrong ones was taken")
+    });
+    same_address(world, &mut tally)?;
+    Ok(tally)
+}
+
+/// Another user, and the victim, register from the attacker's address.
+fn same_address(world: &World, tally: &mut Tally) -> Result<(), String> {
+    let phone = crate::phone::Phone::at([127, 0, 1, 1])?;
+    for account in [world.bob_account(), world.alice_account()] {
+        let until = Instant::now() + Duration::from_secs(10);
+        let mut done = phone.register(world.to(), &world.domain, account);
+        // A delayed answer is no refusal.
+        while done.is_err() && Instant::now() < until {
+            done = phone.register(world.to(), &world.domain, account);
+        }
+        tally.judge(done.is_err(), || {
+            format!("{} is kept out: {:?}", account.user, done.err())
+        });
+    }
+    Ok(())
+}
+
+fn one_source(world: &mut World, scale: &Scale) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let source = UdpSocket::bind("127.0.1.1:0").map_err(|e| e.to_string())?;
+    let flood = Flood::of(scale, 300_000);
+    let world = &*world;
+    let connections = scale.of(20, 2_000);
+    beside(world, scale, &mut tally, || {
+        let sent = flood.send_from(world, std::slice::from_ref(&source), |n, local| {
+            let method = ["REGISTER", "OPTIONS", "INVITE"]
+                .get(usize::try_from(n % 3).unwrap_or(0))
+                .unwrap_or(&"FOO");
+            Draft::new(method, &world.ceo_aor(), &world.ceo_aor()).render(local, "UDP")
+        })?;
+        if let Some(tcp) = world.server.tcp {
+            for _ in 0..connections {
+                let _ = Stream::tcp(tcp)?;
+            }
+        }
+        Ok(sent)
+    })?;
+    // A user whose phone is behind that address, as behind one NAT.
+    same_address(world, &mut tally)?;
+    Ok(tally)
+}
+
+fn overload(world: &mut World, scale: &Scale) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    // Calls of somebody who is not in the flood, up before it.
+    let mut calls = Vec::new();
+    for _ in 0..scale.of(5, 100) {
+        let invite = world.alice.invite(&world.alice_aor(), &world.ceo_aor());
+        calls.push(
+            world
+                .alice
+                .call(world.to(), &invite, world.alice_account())?,
+        );
+    }
+    let peer = UdpSocket::bind("127.0.0.4:0").map_err(|e| e.to_string())?;
+    let flood = Flood {
+        packets: scale.of(200, 200_000),
+        sources: 1,
+        per_s: 20_000,
+    };
+    let to = world.bob_aor();
+    let world = &*world;
+    let every = (flood.packets / 20_000).max(1);
+    let (ended, kept) = std::thread::scope(|scope| {
+        let hang_up = scope.spawn(|| {
+            let mut ended = 0_u64;
+            let kept = calls.len() as u64;
+            for dialog in &mut calls {
+                let bye = dialog.request("BYE");
+                let answer = world.alice.ask_for(PATIENCE, world.to(), &bye);
+                ended += u64::from(answer.and_then(|a: Text| a.status()) == Some(200));
+                std::thread::sleep(Duration::from_millis(5 * every));
+            }
+            (ended, kept)
+        });
+        let mut flooded = Tally::default();
+        // The flood's calls are not acknowledged: who floods does not care.
+        let done = flood.send_from(world, std::slice::from_ref(&peer), |_, local| {
+            Draft::new("INVITE", "sip:x@trunk.test", &to)
+                .contact(&format!("<sip:x@{local}>"))
+                .render(local, "UDP")
+        });
+        flooded.try_many(done.unwrap_or(0));
+        tally.try_many(flooded.tried);
+        hang_up.join().unwrap_or((0, 1))
+    });
+    tally.try_many(kept);
+    tally.break_in(kept - ended, || {
+        format!("{ended} of {kept} calls could be ended")
+    });
+    let answered = world.server.answers(PATIENCE);
+    tally.judge(!answered, || {
+        "the server does not answer afterwards".to_owned()
+    });
+    let mut works = world.call_works();
+    let until = Instant::now() + Duration::from_secs(20);
+    while works.is_err() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(500));
+        works = world.call_works();
+    }
+    tally.judge(works.is_err(), || format!("afterwards: {:?}", works.err()));
+    Ok(tally)
+}
