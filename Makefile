@@ -2,12 +2,13 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls tools tools-legacy tools-bench tools-fuzz
+.PHONY: attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls tools tools-legacy tools-bench tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
 	@echo "make legacy  the second TLS engine, which a build has on request only (make test does it too)"
+	@echo "make attacks   attacks by name on Signet and Kamailio, on this machine: what got through, what callers felt; ATTACKS='--only token --quick'"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
 	@echo "make bench-load   what the load generator itself reaches, beside SIPp, and what servers take at its rates"
 	@echo "make tls-resumption   which TLS sessions resume, and where, with openssl at the other end"
@@ -56,6 +57,11 @@ bench-load: tools-bench
 bench-tls: tools-bench
 	$(CARGO) build --release -p signet -p signet-bench
 	target/release/signet-bench tls $(BENCH)
+
+# Attacks on servers that it starts on this machine's loopback (docs/ATTACKS.md).
+attacks: tools-bench
+	$(CARGO) build --release -p signet -p signet-attacks
+	target/release/signet-attacks --signet target/release/signet $(ATTACKS)
 
 # Which TLS sessions resume, and where, told by openssl from outside.
 tls-resumption: tools

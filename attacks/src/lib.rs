@@ -12,6 +12,7 @@ mod digest;
 mod memory;
 mod phone;
 mod report;
+mod resolver;
 mod scenario;
 mod scenarios;
 mod stream;
@@ -20,6 +21,8 @@ mod wire;
 mod world;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 pub use report::{Report, Row, Verdict};
@@ -41,6 +44,9 @@ pub fn describe() -> Vec<(&'static str, &'static str, &'static str)> {
     all.iter().map(|s| (s.name, s.tries, s.through)).collect()
 }
 
+/// Scenarios under way at once where nothing is timed: they mostly wait.
+const QUICK_AT_ONCE: usize = 4;
+
 /// Makes the scenarios whose name contains one of `only` (all, without any)
 /// against each target, with data and logs below `folder`. `each` sees every
 /// row as it comes.
@@ -49,19 +55,43 @@ pub fn run(
     only: &[String],
     scale: Scale,
     folder: &Path,
-    mut each: impl FnMut(&Row),
+    each: impl FnMut(&Row) + Send,
 ) -> Report {
+    let wanted = |scenario: &Scenario| {
+        only.is_empty()
+            || only
+                .iter()
+                .any(|part| scenario.name.contains(part.as_str()))
+    };
+    let cases: Vec<(Scenario, &Target)> = scenarios::all()
+        .into_iter()
+        .filter(wanted)
+        .flat_map(|scenario| targets.iter().map(move |target| (scenario, target)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new((Vec::new(), each));
+    let work = || {
+        while let Some((place, (scenario, target))) = {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            cases.get(place).map(|case| (place, case))
+        } {
+            let row = run_one(scenario, target, &scale, folder);
+            let mut done = phone::lock(&done);
+            (done.1)(&row);
+            done.0.push((place, row));
+        }
+    };
+    std::thread::scope(|scope| {
+        let at_once = if scale.quick { QUICK_AT_ONCE } else { 1 };
+        for _ in 0..at_once {
+            scope.spawn(work);
+        }
+    });
+    let (mut rows, _) = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    rows.sort_by_key(|(place, _)| *place);
     let mut report = Report::new(scale.quick);
-    for scenario in scenarios::all() {
-        let wanted = |part: &String| scenario.name.contains(part.as_str());
-        if !only.is_empty() && !only.iter().any(wanted) {
-            continue;
-        }
-        for target in targets {
-            let row = run_one(&scenario, target, &scale, folder);
-            each(&row);
-            report.push(row);
-        }
+    for (_, row) in rows {
+        report.push(row);
     }
     report
 }

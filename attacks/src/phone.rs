@@ -91,7 +91,7 @@ impl Dialog {
     }
 
     /// The same dialog as the called side has it: what it received as INVITE.
-    pub(crate) fn from_callee(&self, received: &Text) -> Draft {
+    pub(crate) fn callees_request(&self, received: &Text) -> Draft {
         let mut draft = Draft::new("BYE", &self.invite.to, &self.invite.from);
         draft.uri = received
             .header("Contact")

@@ -10,6 +10,8 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme, StreamOwned};
 
+use socket2::{Domain, Socket, Type};
+
 use crate::wire::{Draft, Text, cut};
 
 enum Pipe {
@@ -27,10 +29,22 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Connects over TCP.
+    /// Connects over TCP, as somebody whom nobody trusts.
     pub(crate) fn tcp(to: SocketAddr) -> Result<Self, String> {
-        let socket = TcpStream::connect_timeout(&to, Duration::from_secs(5))
-            .map_err(|e| format!("cannot connect to {to}: {e}"))?;
+        Self::tcp_from([127, 0, 1, 2], to)
+    }
+
+    /// Connects over TCP from an address.
+    pub(crate) fn tcp_from(from: [u8; 4], to: SocketAddr) -> Result<Self, String> {
+        let failed = |e: std::io::Error| format!("cannot connect to {to}: {e}");
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).map_err(failed)?;
+        socket
+            .bind(&SocketAddr::from((from, 0)).into())
+            .map_err(failed)?;
+        socket
+            .connect_timeout(&to.into(), Duration::from_secs(5))
+            .map_err(failed)?;
+        let socket = TcpStream::from(socket);
         let local = socket.local_addr().map_err(|e| e.to_string())?;
         let _ = socket.set_write_timeout(Some(Duration::from_secs(2)));
         Ok(Self {

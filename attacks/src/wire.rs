@@ -158,7 +158,6 @@ impl Draft {
 pub(crate) struct Text {
     pub(crate) start: String,
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
     pub(crate) from: Option<SocketAddr>,
 }
 
@@ -176,7 +175,6 @@ impl Text {
         Some(Self {
             start,
             headers,
-            body: bytes.get(end + 4..)?.to_vec(),
             from: None,
         })
     }
@@ -348,7 +346,6 @@ mod tests {
         );
         assert_eq!(tag_of(text.header("To").unwrap()).unwrap(), "yes");
         assert_eq!(uri_of("\"x\" <sip:a@b;lr>;q=1"), "sip:a@b;lr");
-        assert_eq!(text.body, b"ab");
     }
 
     #[test]

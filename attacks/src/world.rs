@@ -1,12 +1,13 @@
 //! The people around a server under test: two who call each other, a third
 //! one, a gateway, a host elsewhere, a host inside, and who attacks.
 
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::digest::Account;
 use crate::phone::{PATIENCE, Phone};
+use crate::resolver::Resolver;
 use crate::target::{Server, Setup, Target};
 use crate::wire::{Draft, unique};
 
@@ -33,6 +34,9 @@ pub(crate) struct World {
     pub(crate) inside: Phone,
     /// A peer that is trusted by its address.
     pub(crate) peer: Phone,
+    /// Where somebody listens who is not the gateway.
+    pub(crate) impostor: TcpListener,
+    _resolver: Resolver,
     accounts: Accounts,
 }
 
@@ -52,9 +56,15 @@ impl World {
         if setup.gateway.is_empty() {
             setup.gateway = format!("sip:{}", gateway.local);
         }
+        let impostor = TcpListener::bind("127.0.3.1:0").map_err(|e| e.to_string())?;
+        let _ = impostor.set_nonblocking(true);
+        let impostor_port = impostor.local_addr().map_or(0, |local| local.port());
+        let resolver = Resolver::start(Ipv4Addr::new(127, 0, 3, 1))?;
+        setup.name_server = resolver.local.to_string();
         setup.gateway = setup
             .gateway
-            .replace("@PORT@", &gateway.local.port().to_string());
+            .replace("@PORT@", &gateway.local.port().to_string())
+            .replace("@IMPOSTOR@", &impostor_port.to_string());
         let (domain, accounts) = match target {
             Target::Running(running) => {
                 let accounts = running.users.iter().map(|(u, p)| Account::new(u, p));
@@ -75,6 +85,8 @@ impl World {
             foreign: Phone::at([127, 0, 4, 1])?,
             inside: Phone::at([127, 0, 9, 1])?,
             peer: Phone::at([127, 0, 0, 2])?,
+            impostor,
+            _resolver: resolver,
             accounts,
         };
         for (phone, account) in [

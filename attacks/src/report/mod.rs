@@ -100,6 +100,11 @@ impl Row {
         row
     }
 
+    /// The scenario's name.
+    pub fn name(&self) -> &'static str {
+        self.scenario
+    }
+
     /// Whether something got through or it could not be tried.
     pub fn is_bad(&self) -> bool {
         matches!(self.verdict, Verdict::Fails | Verdict::Error)

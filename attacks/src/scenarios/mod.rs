@@ -1,10 +1,12 @@
 //! All scenarios, in the order in which they are made.
 
+mod calls;
 mod floods;
 mod hijack;
 mod impersonation;
 mod limits;
 mod memory;
+mod outgoing;
 mod relay;
 mod replay;
 mod streams;
@@ -25,6 +27,8 @@ pub(crate) fn all() -> Vec<Scenario> {
         memory::SCENARIOS,
         streams::SCENARIOS,
         limits::SCENARIOS,
+        outgoing::SCENARIOS,
+        calls::SCENARIOS,
     ]
     .concat()
 }

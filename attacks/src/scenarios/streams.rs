@@ -133,8 +133,8 @@ fn slow_writers(world: &mut World, scale: &Scale) -> Result<Tally, String> {
 fn odd_message(world: &mut World, _: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let tcp = world.server.tcp.ok_or_else(no_streams)?;
-    // From the server's own loopback address, which is in the trusted network.
-    let mut trunk = Stream::tcp(tcp)?;
+    // From the trusted network.
+    let mut trunk = Stream::tcp_from([127, 0, 0, 5], tcp)?;
     tally.judge(!is_served(&mut trunk, world), || "before it".to_owned());
     let good = options(world);
     let text =
@@ -172,7 +172,7 @@ fn odd_message(world: &mut World, _: &Scale) -> Result<Tally, String> {
             format!("after {what} the connection is {how}")
         });
         if !served {
-            trunk = Stream::tcp(tcp)?;
+            trunk = Stream::tcp_from([127, 0, 0, 5], tcp)?;
         }
     }
     Ok(tally)

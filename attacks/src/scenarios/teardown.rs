@@ -66,7 +66,7 @@ fn forged(world: &mut World, scale: &Scale, methods: &[&str]) -> Result<Tally, S
     for _ in 0..scale.of(1, 20) {
         for method in methods {
             let forward = dialog.request(method);
-            let mut back = dialog.from_callee(&received);
+            let mut back = dialog.callees_request(&received);
             (*method).clone_into(&mut back.method);
             for base in [forward, back] {
                 for (uri, routes) in [

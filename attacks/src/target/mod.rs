@@ -75,6 +75,10 @@ pub(crate) struct Setup {
     pub(crate) own_configuration: bool,
     /// Where numbers are routed to.
     pub(crate) gateway: String,
+    /// The name server.
+    pub(crate) name_server: String,
+    /// Signet's further keys about names.
+    pub(crate) dns: String,
 }
 
 impl Default for Setup {
@@ -86,6 +90,8 @@ impl Default for Setup {
             listen: [127, 0, 0, 1],
             own_configuration: false,
             gateway: String::new(),
+            name_server: String::new(),
+            dns: String::new(),
         }
     }
 }

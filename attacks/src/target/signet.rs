@@ -61,6 +61,7 @@ fn configuration(setup: &Setup, domain: &str, port: u16) -> String {
     let [a, b, c, d] = setup.listen;
     let host = format!("{a}.{b}.{c}.{d}");
     let (keys, tables, gateway) = (&setup.keys, &setup.tables, &setup.gateway);
+    let (name_server, dns) = (&setup.name_server, &setup.dns);
     format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{domain}\"]\nworkers = 2\n{keys}\n\
          [[listen]]\non = \"udp:{host}:{port}\"\n\
@@ -70,6 +71,7 @@ fn configuration(setup: &Setup, domain: &str, port: u16) -> String {
          [[gateway_group]]\nname = \"outside\"\ngateways = [{{ uri = \"{gateway}\" }}]\n\
          [[route]]\nprefix = \"+\"\ngroup = \"outside\"\n\
          [[route]]\ndomain = \"partner.test\"\ngroup = \"outside\"\n\
+         [dns]\nservers = [\"{name_server}\"]\n{dns}\n\
          {tables}\n",
         port + 1
     )

