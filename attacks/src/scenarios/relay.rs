@@ -51,8 +51,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 /// The phones' and others' networks are loopback here; one of them is denied.
-pub(super) fn denied(setup: &mut Setup) {
+fn denied(setup: &mut Setup) {
     setup.own_configuration = true;
+    let own = "[proxy]\nrelay_denied = [\"127.0.9.0/24\"]\n";
+    setup.tables.push_str(own);
 }
 
 fn inbound(setup: &mut Setup) {
