@@ -5,7 +5,7 @@ mod support;
 use signet_attacks::{Scale, Target};
 use support::{TestDir, signet};
 
-/// Scenarios that do not hold.
+/// Scenarios that are not known to hold.
 const OPEN: &[&str] = &[
     "impersonation.asserted",
     "token.toll-fraud",
@@ -21,10 +21,7 @@ const OPEN: &[&str] = &[
     "outgoing.dns-slots",
     "call.hairpin",
     "call.many-addresses",
-    "call.outbound-proxy",
     "call.new-connection",
-    "call.eleventh-contact",
-    "call.cancel",
     "call.status",
 ];
 
