@@ -97,6 +97,10 @@ pub struct Shard {
     /// What is let in while the worker falls behind.
     overload: sip_limit::Gate,
     pub(crate) room: Room,
+    /// How much less neighbours are to send, where they ask.
+    pub(crate) loss_percent: u32,
+    /// What neighbours have told of their load.
+    pub(crate) neighbours: sip_limit::oc::Neighbours,
 }
 
 impl Shard {
@@ -141,6 +145,8 @@ impl Shard {
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
             room: Room::Enough,
+            loss_percent: 0,
+            neighbours: sip_limit::oc::Neighbours::default(),
             settings,
             shared,
         }

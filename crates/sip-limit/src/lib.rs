@@ -11,6 +11,7 @@
 mod debts;
 mod glance;
 pub mod guard;
+pub mod oc;
 pub mod overload;
 
 pub use glance::may_go_on;

@@ -74,6 +74,8 @@ impl Core {
                 registrations: offered.first_registration.threshold(),
             }));
             overload.shares = shares;
+            let loss_percent = 100 - shares.new_work.percent();
+            self.parts.shard.set_loss_percent(loss_percent);
         }
         self.parts.shard.set_shares(shares.within(&offered));
         let is_bad = shares.new_work.percent() < 90;

@@ -1,6 +1,7 @@
 //! Branches of a response context: which target is tried when (RFC 3261
 //! 16.6), and what follows when one fails.
 
+use sip_limit::oc;
 use sip_msg::Method;
 use wheel::TimerId;
 
@@ -183,6 +184,9 @@ impl Shard {
             let Some(way) = self.next_way(now, flow, context.word, request, candidate) else {
                 break;
             };
+            if !self.may_send(now, context, at, way.to.remote) {
+                continue;
+            }
             if self.send_copy(now, key, context, at, &way, out) {
                 if let Some(candidate) = context.candidates.get_mut(at) {
                     candidate.progress = Progress::Trying;
@@ -295,6 +299,7 @@ impl Shard {
         };
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
+        let is_neighbour = matches!(candidate.place, Place::NextHops { .. });
         let write_branch = |text: &mut Vec<u8>| {
             // RFC 3261 16.6: "In particular, CANCEL and ACK requests (for non-2xx responses) MUST
             // have the same branch value as the corresponding request they cancel or
@@ -303,6 +308,9 @@ impl Shard {
             // as described above."
             txns.write_branch(client, text);
             loops::write(loop_hash, text);
+            if is_neighbour {
+                text.extend_from_slice(oc::OFFER);
+            }
         };
         copy.write(
             &sender,

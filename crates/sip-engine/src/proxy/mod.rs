@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod context;
 pub(crate) mod forward;
 pub(crate) mod loops;
+mod neighbours;
 pub(crate) mod outcome;
 pub(crate) mod record_route;
 pub(crate) mod redirect;

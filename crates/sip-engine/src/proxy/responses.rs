@@ -33,6 +33,7 @@ impl Shard {
         if is_heard {
             self.hop_answered(&context, branch);
             self.note_response(now, &context, &response);
+            self.hear_load(now, &context, branch, &response);
             // RFC 3261 16.7: "If no Via header field values remain in the response, the
             // response was meant for this element and MUST NOT be forwarded."
             let is_for_us = !response.has_several(HeaderName::Via);
@@ -344,6 +345,8 @@ impl Shard {
             &mut self.edits,
             &mut outbox.bytes,
         );
+        self.tell_load(now, &context.flow, start, &mut out.outbox);
+        let outbox = &mut out.outbox;
         self.counters.responses_forwarded += 1;
         let status = response.status();
         let server = context

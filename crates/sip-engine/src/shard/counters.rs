@@ -59,6 +59,8 @@ pub struct Counters {
     pub timer_c_fired: u64,
     /// Flows to phones that were gone when a request came for them.
     pub flows_failed: u64,
+    /// Copies not sent to a neighbour that asked for less (RFC 7339).
+    pub spared: u64,
     /// Requests refused 503 because the worker falls behind.
     pub overload_refused: u64,
     /// Requests dropped without an answer for the same reason.

@@ -56,7 +56,7 @@ pub(super) fn workers(page: &mut Page, snapshots: &[Snapshot]) {
 
 pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
     type Get = fn(&Snapshot) -> u64;
-    let counters: [(&str, &str, Get); 51] = [
+    let counters: [(&str, &str, Get); 52] = [
         ("signet_requests_total", "Requests that parsed.", |of| {
             of.engine.requests
         }),
@@ -178,6 +178,11 @@ pub(super) fn engine(page: &mut Page, snapshots: &[Snapshot]) {
             "signet_flows_failed_total",
             "Flows to phones that were gone when a request came for them.",
             |of| of.engine.flows_failed,
+        ),
+        (
+            "signet_neighbours_spared_total",
+            "Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).",
+            |of| of.engine.spared,
         ),
         (
             "signet_overload_refused_total",

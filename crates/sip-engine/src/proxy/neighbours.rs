@@ -1,0 +1,89 @@
+//! What this server and its configured neighbours tell each other of their load
+//! (RFC 7339, RFC 7415).
+//!
+//! As a client it offers `oc` to the gateways of `[[route]]` and to `forward`, and heeds
+//! what they answer: a call that may not be sent goes to the next gateway of
+//! the group, and with none left it has failed as if the neighbour had refused it.
+//! As a server it tells the peers in `[[trusted]]` that offer it. So only they are
+//! told how things stand, and only those are heeded whom the operator wrote down.
+
+use std::net::SocketAddr;
+
+use sip_limit::oc;
+use sip_msg::{Flow, HeaderName, Message, Outbox};
+
+use super::context::{Context, Place};
+use crate::permit::is_listed;
+use crate::{Now, Shard};
+
+impl Shard {
+    /// Tells neighbours that ask that they are to send so much less.
+    pub fn set_loss_percent(&mut self, percent: u32) {
+        self.loss_percent = percent;
+    }
+
+    /// Whether a copy may go to this address now: a configured neighbour may
+    /// have asked for less. What goes on with a dialog always may.
+    pub(crate) fn may_send(
+        &mut self,
+        now: Now,
+        context: &Context,
+        at: usize,
+        addr: SocketAddr,
+    ) -> bool {
+        if self.neighbours.is_empty() {
+            return true;
+        }
+        let is_neighbour = context
+            .candidates
+            .get(at)
+            .is_some_and(|candidate| matches!(candidate.place, Place::NextHops { .. }));
+        let is_within = || {
+            let request = context.request.as_deref();
+            request.is_some_and(|request| request.to().is_ok_and(|to| to.tag().is_some()))
+        };
+        if !is_neighbour || is_within() || self.neighbours.may_send(now.mono_ms, addr) {
+            return true;
+        }
+        self.counters.spared += 1;
+        false
+    }
+
+    /// Heeds what a configured neighbour tells in our own Via.
+    pub(crate) fn hear_load(
+        &mut self,
+        now: Now,
+        context: &Context,
+        number: usize,
+        response: &Message,
+    ) {
+        let Some(candidate) = context
+            .branches
+            .get(number)
+            .and_then(|branch| context.candidates.get(usize::from(branch.candidate)))
+            .filter(|candidate| matches!(candidate.place, Place::NextHops { .. }))
+        else {
+            return;
+        };
+        let hop = usize::from(candidate.tried)
+            .checked_sub(1)
+            .and_then(|nth| candidate.hops.get(nth));
+        let told = response
+            .values(HeaderName::Via)
+            .next()
+            .and_then(|(via, _)| oc::told(via));
+        if let (Some(hop), Some(told)) = (hop, told) {
+            self.neighbours.hear(now.mono_ms, hop.addr, told);
+        }
+    }
+
+    /// Tells a peer in the list, in the response that was just written, how much
+    /// less it is to send. Whatever somebody on the way wrote there goes.
+    pub(crate) fn tell_load(&self, now: Now, to: &Flow, start: usize, outbox: &mut Outbox) {
+        if !self.settings.trusted.is_empty()
+            && is_listed(&self.settings, &self.own, to, self.peer.as_deref())
+        {
+            oc::tell(&mut outbox.bytes, start, self.loss_percent, now.unix_ms);
+        }
+    }
+}
