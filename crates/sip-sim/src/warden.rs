@@ -238,7 +238,8 @@ impl Warden {
             && !self.is_ours(&from.host);
         if self.gateway_calls.contains(text.call_id()) && uri.user == "gw" {
             // Within a dialog that the gateway has: who speaks was looked at.
-            return (!self.is_ours(&from.host) && !is_peer)
+            let is_side = self.is_ours(&from.host) || speakers.contains(&Party::Gateway);
+            return (!is_side && !is_peer)
                 .then(|| "the gateway's dialog has no such side".to_owned());
         }
         if speakers.contains(&Party::Gateway)
