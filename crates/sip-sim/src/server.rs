@@ -166,7 +166,7 @@ impl Server {
         let first = self.shards.first_mut()?;
         let mut message = first.spare_message();
         if let Err(error) = message.fill(bytes, &Limits::default()) {
-            first.handle_malformed(now(now_ms), flow, message, &error, out);
+            first.handle_malformed(now(now_ms), flow, None, message, &error, out);
             return None;
         }
         let index = shard_of(&message, self.shards.len(), &self.hash_key);

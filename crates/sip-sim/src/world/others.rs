@@ -215,6 +215,7 @@ impl World {
             may_open: false,
             tls_name: None,
             lane: sip_msg::Lane::Shared,
+            local: None,
         };
         let sent = self
             .network
