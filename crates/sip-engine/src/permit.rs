@@ -61,9 +61,10 @@
 //! certificate (`identity`). And a party
 //! of a dialog can send anything under the name that it has in that dialog to
 //! the contact that the other party has shown, as long as the dialog lives.
-//! Two that are in league may show what contacts they like: what reaches a
-//! third from them has the form of a request within a dialog that it does not
-//! know, and must be refused there (RFC 3261 12.2.2).
+//! Two that are in league may show what contacts they like, but for gateways and
+//! denied networks ([`crate::relay`]): what reaches a third from them has the
+//! form of a request within a dialog that it does not know, and must be refused
+//! there (RFC 3261 12.2.2).
 
 mod identity;
 mod peers;

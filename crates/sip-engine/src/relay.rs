@@ -14,12 +14,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
 use sip_msg::network::is_in;
-use sip_msg::{Flow, Message, Transport};
+use sip_msg::{Flow, HostPort, Message, Target, Transport, Uri};
 
 use crate::Settings;
 use crate::effect::{Hop, ResolveQuery};
 use crate::location::Binding;
-use crate::own::Own;
+use crate::own::{Own, uri_port};
 use crate::permit::Permit;
 use crate::proxy::context::Place;
 use crate::proxy::outcome::Outcome;
@@ -40,23 +40,47 @@ pub(crate) enum Word {
     Peers,
     /// That of a dialog that was set up through this server.
     Dialogs,
+    /// The same, by a name that is no gateway's: what DNS says of it now, nobody has
+    /// shown before.
+    DialogsByName,
 }
 
 impl Word {
-    /// On whose word this request goes.
-    pub(crate) fn of(permit: &Permit, routed: &Routed, request: &Message) -> Self {
+    /// Whether the request is part of a dialog.
+    pub(crate) const fn is_dialogs(self) -> bool {
+        matches!(self, Self::Dialogs | Self::DialogsByName)
+    }
+}
+
+impl Relay<'_> {
+    /// On whose word a request goes.
+    pub(crate) fn word(&self, permit: &Permit, routed: &Routed, request: &Message) -> Word {
         match permit {
-            Permit::Dialog(_) => Self::Dialogs,
+            Permit::Dialog(_) => {
+                let next = routed.next_route.map(|span| request.slice(span));
+                let leads = match next {
+                    Some(next) => Uri::parse(next),
+                    None => routed.uri(request),
+                };
+                let by_name = leads.is_some_and(|uri| {
+                    let named = named_by(&uri);
+                    named.ip().is_none() && !self.is_gateways_name(named)
+                });
+                match by_name {
+                    true => Word::DialogsByName,
+                    false => Word::Dialogs,
+                }
+            }
             // They need no token. A Route of ours alone says nothing: phones with an
             // outbound proxy begin every request with it (RFC 3261 16.4).
             Permit::Open(_) | Permit::Peer(_) => {
                 let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
                 match routed.is_on_our_route() && has_tag() {
-                    true => Self::Dialogs,
-                    false => Self::Peers,
+                    true => Word::Dialogs,
+                    false => Word::Peers,
                 }
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) => Self::Users,
+            Permit::Authenticated(_) | Permit::Inbound(_) => Word::Users,
         }
     }
 }
@@ -109,7 +133,7 @@ impl Relay<'_> {
                 return Err(Outcome::NetworkDenied);
             }
         }
-        let names = binding.is_some() || word == Word::Users;
+        let names = binding.is_some() || matches!(word, Word::Users | Word::DialogsByName);
         if names && self.is_gateway(hop.addr) && !is_itself(word, sender, binding, hop.addr) {
             return Err(Outcome::NamesGateway);
         }
@@ -128,17 +152,47 @@ impl Relay<'_> {
             Place::Routed => word == Word::Users,
             Place::Contact(_) => true,
         };
-        let is_gateway = || {
-            let gateways = &self.gateways.names;
-            gateways.iter().any(|(name, port)| {
-                let bare = query.host.strip_suffix('.').unwrap_or(&query.host);
-                name.eq_ignore_ascii_case(bare) && is_same_port(*port, query.port)
-            })
+        let named = HostPort {
+            host: query.host.as_bytes(),
+            port: query.port,
         };
-        match names && self.settings.authenticate.is_some() && is_gateway() {
+        match names && self.settings.authenticate.is_some() && self.is_gateways_name(named) {
             true => Err(Outcome::NamesGateway),
             false => Ok(()),
         }
+    }
+
+    /// Whether somebody at `source` may show `uri` as the place where he is reached
+    /// within a dialog: a gateway is shown by a gateway alone, and a network to which
+    /// nothing is relayed from within. What a name stands for is judged when it is used.
+    pub(crate) fn may_show(&self, source: Option<&Source>, uri: &Uri<'_>) -> bool {
+        let named = named_by(uri);
+        let Some(ip) = named.ip() else {
+            return self.settings.authenticate.is_none()
+                || !self.is_gateways_name(named)
+                || source.is_some_and(|source| self.is_gateways(source));
+        };
+        let addr = SocketAddr::new(ip, uri_port(uri));
+        let is_inside = |network| source.is_some_and(|source| is_within(network, source.addr.ip()));
+        let is_shown_inside = self.denying(ip).all(is_inside);
+        let is_shown_itself =
+            !self.is_gateway(addr) || source.is_some_and(|source| self.is_gateways(source));
+        is_shown_inside && is_shown_itself
+    }
+
+    /// Whether a message came from a gateway; a connection has a port of its own.
+    fn is_gateways(&self, source: &Source) -> bool {
+        self.is_gateway(source.addr)
+            || (source.is_connection && self.gateways.has_host(source.addr.ip()))
+    }
+
+    /// Whether that is the name of a gateway.
+    fn is_gateways_name(&self, named: HostPort<'_>) -> bool {
+        let bare = named.host.strip_suffix(b".").unwrap_or(named.host);
+        let names = &self.gateways.names;
+        names.iter().any(|(name, port)| {
+            name.as_bytes().eq_ignore_ascii_case(bare) && is_same_port(*port, named.port)
+        })
     }
 
     /// Whether an address needs a reason to be reached: it is in a network to which
@@ -268,6 +322,43 @@ fn is_from(flow: &Flow, addr: SocketAddr) -> bool {
     let remote = canonical(flow.remote);
     let addr = canonical(addr);
     remote == addr || (flow.transport.is_reliable() && remote.ip() == addr.ip())
+}
+
+/// Where a message came from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    addr: SocketAddr,
+    /// Whether it came by a connection, which may have a port of its own.
+    is_connection: bool,
+}
+
+impl Source {
+    /// Where what comes by a flow comes from.
+    pub(crate) fn of(flow: &Flow) -> Self {
+        Self {
+            addr: flow.remote,
+            is_connection: flow.transport.is_reliable(),
+        }
+    }
+
+    /// Where what answers a copy comes from.
+    pub(crate) fn at(target: &Target) -> Self {
+        Self {
+            addr: target.remote,
+            is_connection: target.transport.is_reliable(),
+        }
+    }
+}
+
+/// The host that a URI leads to.
+fn named_by<'u>(uri: &Uri<'u>) -> HostPort<'u> {
+    match uri.param("maddr") {
+        Some(host) => HostPort {
+            host,
+            port: uri.host_port.port,
+        },
+        None => uri.host_port,
+    }
 }
 
 fn is_same_port(configured: Option<u16>, named: Option<u16>) -> bool {

@@ -358,3 +358,93 @@ fn a_route_to_this_server_does_not_step_round_the_tables() {
     );
     assert_eq!(sent[1].to.remote.to_string(), GATEWAY);
 }
+
+/// Alice calls mallory, who answers with a Contact and a Record-Route of his
+/// choice from where he is; what comes of alice's re-INVITE there.
+fn shown_by(bed: &mut Bed, from: &str, contact: &str, record: &str) -> Vec<Sent> {
+    let sent = by_alice(bed, "sip:mallory@203.0.113.66", "");
+    let copy = &sent[1];
+    let ours = copy.header(HeaderName::RecordRoute).unwrap();
+    let text = response(copy, 200, "m", &format!("Contact: <{contact}>\r\n"));
+    let above = format!("{record}Record-Route: {ours}");
+    let text = text.replacen(&format!("Record-Route: {ours}"), &above, 1);
+    let ok = only(bed.receive(&flow(Transport::Udp, from), &text));
+    let mut again = request("INVITE", contact, Transport::Udp);
+    again.from = "<sip:alice@example.org>;tag=a".into();
+    again.to = ok.header(HeaderName::To).unwrap();
+    again.call_id = String::from_utf8_lossy(ok.message.call_id()).into_owned();
+    again.cseq = 9;
+    let mut routes = ok.all(HeaderName::RecordRoute);
+    routes.reverse();
+    for route in routes {
+        again = again.with(&format!("Route: {route}\r\n"));
+    }
+    bed.receive(&alice(Transport::Udp), &again.text())
+}
+
+#[test]
+fn nobody_shows_a_place_within_a_dialog_that_he_is_not_at() {
+    const MALLORY: &str = "203.0.113.66:5060";
+    let mut settings = with_gateways();
+    // A gateway beside this server.
+    let beside = next_hop(Transport::Udp, "127.0.0.1:5070");
+    settings.routes.groups[0].gateways.push(Gateway {
+        next_hop: beside,
+        priority: 1,
+        weight: 1,
+    });
+    let mut bed = Bed::new(settings);
+    for (contact, record) in [
+        ("sip:+1900555@203.0.113.50", ""),
+        ("sip:+1900555@[::ffff:203.0.113.50]:5061;transport=tls", ""),
+        ("sip:+1900555@203.0.113.66;maddr=203.0.113.50", ""),
+        ("sip:+1900555@gw.example.net", ""),
+        (
+            "sip:+1900555@203.0.113.66",
+            "Record-Route: <sip:203.0.113.50;lr>\r\n",
+        ),
+        (
+            "sip:+1900555@203.0.113.66",
+            "Record-Route: <sip:gw.example.net;lr>\r\n",
+        ),
+        ("sip:x@127.0.0.1:22", ""),
+        ("sip:x@127.0.0.1:5070", ""),
+    ] {
+        let what = format!("{contact} {record}");
+        refused(shown_by(&mut bed, MALLORY, contact, record), 407, &what);
+    }
+    let sent = shown_by(&mut bed, MALLORY, "sip:m@203.0.113.67", "");
+    assert_eq!(sent[1].to.remote.to_string(), "203.0.113.67:5060");
+    for addr in [GATEWAY, "127.0.0.1:22", "127.0.0.1:5070"] {
+        shown_by(&mut bed, MALLORY, "sip:+1900555@innocent.example", "");
+        refused(resolved(&mut bed, &[addr]), 403, addr);
+    }
+}
+
+#[test]
+fn a_gateway_shows_itself_within_a_dialog() {
+    for contact in [
+        "sip:+1900555@203.0.113.50:5060",
+        "sip:+1900555@gw.example.net",
+    ] {
+        let mut bed = Bed::new(with_gateways());
+        let sent = by_alice(&mut bed, "sip:+1900555@example.org", "");
+        let copy = &sent[1];
+        let text = response(copy, 200, "g", &format!("Contact: <{contact}>\r\n"));
+        let gateway = flow(Transport::Udp, GATEWAY);
+        // The second is what a gateway repeats that got no ACK.
+        bed.receive(&gateway, &text);
+        let ok = only(bed.receive(&gateway, &text));
+        let mut bye = request("BYE", contact, Transport::Udp);
+        bye.from = "<sip:alice@example.org>;tag=a".into();
+        bye.to = ok.header(HeaderName::To).unwrap();
+        bye.call_id = String::from_utf8_lossy(ok.message.call_id()).into_owned();
+        let route = ok.header(HeaderName::RecordRoute).unwrap();
+        let bye = bye.with(&format!("Route: {route}\r\n"));
+        let mut sent = bed.receive(&alice(Transport::Udp), &bye.text());
+        if contact.contains("gw.") {
+            sent = resolved(&mut bed, &[GATEWAY]);
+        }
+        assert_eq!(only(sent).to.remote.to_string(), GATEWAY);
+    }
+}

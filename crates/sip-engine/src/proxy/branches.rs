@@ -13,6 +13,7 @@ use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
 use crate::effect::{Effect, Hop, ResolveQuery};
 use crate::hops::Lead;
 use crate::park::Parked;
+use crate::relay::{Relay, Source};
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
 
@@ -296,6 +297,12 @@ impl Shard {
             record_route: self.settings.proxy.record_route,
             sign_routes: self.settings.authenticate.is_some(),
             unix_ms: now.unix_ms,
+            relay: Relay {
+                settings: &self.settings,
+                own: &self.own,
+                gateways: &self.gateways,
+                now_ms: now.mono_ms,
+            },
         };
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
@@ -334,6 +341,7 @@ impl Shard {
         let mut branch = Branch {
             client,
             candidate: at as u16,
+            answerer: Source::at(&way.to),
             is_live: true,
             is_pending: true,
             is_ringing: false,

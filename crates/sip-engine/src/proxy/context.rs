@@ -13,7 +13,7 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::{Hop, ParkId};
 use crate::location::Binding;
-use crate::relay::Word;
+use crate::relay::{Source, Word};
 use crate::routes::NextHop;
 
 /// Names a context, and perhaps one of its branches, in a transaction's
@@ -155,6 +155,8 @@ impl Candidate {
 pub(crate) struct Branch {
     pub(crate) client: ClientId,
     pub(crate) candidate: u16,
+    /// Where it was sent, and its responses come from.
+    pub(crate) answerer: Source,
     /// Whether its transaction is still there.
     pub(crate) is_live: bool,
     /// Whether a final response, or what stands for one, is still to come.
@@ -224,6 +226,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Where the responses to a branch come from.
+    pub(crate) fn answerer(&self, branch: usize) -> Option<Source> {
+        self.branches.get(branch).map(|branch| branch.answerer)
+    }
+
     fn new() -> Self {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
         Self {

@@ -7,6 +7,7 @@ use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
 use crate::own::Own;
+use crate::relay::Relay;
 use crate::text::write_decimal;
 use crate::token::Tokens;
 
@@ -23,6 +24,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) sign_routes: bool,
     /// The time, for what is signed.
     pub(crate) unix_ms: u64,
+    /// What judges where a Contact may lead.
+    pub(crate) relay: Relay<'a>,
 }
 
 /// One copy.

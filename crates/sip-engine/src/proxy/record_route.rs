@@ -9,6 +9,7 @@ use sip_msg::{Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Ur
 use super::forward::{Copy, Sender};
 use super::route::place;
 use crate::own::Own;
+use crate::relay::{Relay, Source};
 use crate::token::{Grant, Holder, Offer, Tokens};
 
 impl Copy<'_> {
@@ -21,8 +22,11 @@ impl Copy<'_> {
         let is_any_signed = sender.sign_routes || flow_up.is_some() || self.flow_down.is_some();
         let (mut contact, mut next) = (None, None);
         if is_any_signed {
-            contact = first_contact(self.request);
             next = first_foreign_record(self.request, sender.own);
+            let source = Source::of(self.came_by);
+            let may_show = |uri: &Uri<'_>| sender.relay.may_show(Some(&source), uri);
+            contact = first_contact(self.request)
+                .filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
         }
         let grant = Grant {
             unix_ms: sender.unix_ms,
@@ -264,6 +268,9 @@ pub(crate) struct Rewriter<'a> {
     pub(crate) own: &'a Own,
     pub(crate) tokens: &'a Tokens,
     pub(crate) unix_ms: u64,
+    /// What judges where a Contact may lead, and where the response comes from.
+    pub(crate) relay: Relay<'a>,
+    pub(crate) source: Option<&'a Source>,
     /// Whether the response is known to be to the request that it says: else
     /// the offer itself must prove it.
     pub(crate) is_identified: bool,
@@ -294,7 +301,9 @@ impl Rewriter<'_> {
         }
         response.to().ok()?.tag()?;
         let place = offered(response, self.own)?;
-        let target = first_contact(response)?;
+        let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
+        let target = first_contact(response)
+            .filter(|target| may_show(target) && place.above.as_ref().is_none_or(may_show))?;
         // An offer that names no flow has nothing in it that the response has not.
         let has_flow = Tokens::looks_offered(place.user)?;
         let offer = match self.is_identified && !has_flow {

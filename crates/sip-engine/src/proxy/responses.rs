@@ -10,6 +10,7 @@ use super::cancel::Because;
 use super::context::{Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use crate::effect::Effect;
+use crate::relay::Source;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
 
@@ -32,7 +33,8 @@ impl Shard {
         let is_heard = context.branches.get(branch).is_some();
         if is_heard {
             self.hop_answered(&context, branch);
-            self.note_response(now, &context, &response);
+            let source = context.answerer(branch);
+            self.note_response(now, &context, source.as_ref(), &response);
             self.hear_load(now, &context, branch, &response);
             // RFC 3261 16.7: "If no Via header field values remain in the response, the
             // response was meant for this element and MUST NOT be forwarded."
@@ -94,7 +96,8 @@ impl Shard {
         // the following responses MUST be forwarded immediately:" "Any provisional
         // response other than 100 (Trying)" "Any 2xx response".
         if !context.is_final_sent {
-            self.forward_response(now, context, response, out);
+            let source = context.answerer(number);
+            self.forward_response(now, context, source.as_ref(), response, out);
         }
     }
 
@@ -116,7 +119,8 @@ impl Shard {
         if context.is_final_sent && context.method != Method::Invite {
             return;
         }
-        self.forward_response(now, context, response, out);
+        let source = context.answerer(number);
+        self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
         self.final_sent(now, context, Because::Answered(response.status()), out);
     }
@@ -272,7 +276,7 @@ impl Shard {
             // RFC 3261 16.7: "Otherwise, the proxy MUST forward a response from the responses
             // stored in the response context."
             Some(response) if response.status() == status => {
-                self.forward_response(now, context, &response, out);
+                self.forward_response(now, context, None, &response, out);
                 self.pool.recycle(response);
             }
             other => {
@@ -330,13 +334,14 @@ impl Shard {
         &mut self,
         now: Now,
         context: &mut Context,
+        source: Option<&Source>,
         response: &Message,
         out: &mut Outputs,
     ) {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.flow.transport.is_reliable();
-        let granted = self.grant_caller(now, context.identity, response);
+        let granted = self.grant_caller(now, context.identity, source, response);
         write_upstream(
             response,
             &context.best.challenges,

@@ -18,7 +18,7 @@ use crate::hops::Lead;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
-use crate::relay::Word;
+use crate::relay::{Relay, Source};
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -88,8 +88,9 @@ impl Shard {
                 self.fail_job(now, job, Outcome::NoRoom, out);
             }
             Some(Lead::Ask(query)) => {
-                let word = Word::of(&permit, &job.routed, &job.request);
-                let judged = self.relay(now).judge_name(word, &candidate.place, &query);
+                let relay = self.relay(now);
+                let word = relay.word(&permit, &job.routed, &job.request);
+                let judged = relay.judge_name(word, &candidate.place, &query);
                 if let Err(outcome) = judged {
                     self.counters.relays_refused += 1;
                     self.fail_job(now, job, outcome, out);
@@ -132,7 +133,7 @@ impl Shard {
         mut candidate: Candidate,
         out: &mut Outputs,
     ) {
-        let word = Word::of(permit, &job.routed, &job.request);
+        let word = self.relay(now).word(permit, &job.routed, &job.request);
         let request = Some(&*job.request);
         let Some(way) = self.next_way(now, &job.flow, word, request, &mut candidate) else {
             let none = || Outcome::NoTransport.at(&candidate.place);
@@ -209,6 +210,12 @@ impl Shard {
             record_route: self.settings.proxy.record_route,
             sign_routes: self.settings.authenticate.is_some(),
             unix_ms: now.unix_ms,
+            relay: Relay {
+                settings: &self.settings,
+                own: &self.own,
+                gateways: &self.gateways,
+                now_ms: now.mono_ms,
+            },
         };
         let branch = stateless_branch(&self.keys.branches, &job.request);
         let way_back = job.request.top_via().ok();
@@ -262,7 +269,7 @@ impl Shard {
             Some(target) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
-                let granted = self.grant_caller(now, None, &response);
+                let granted = self.grant_caller(now, None, Some(&Source::of(flow)), &response);
                 write_upstream(
                     &response,
                     &[],

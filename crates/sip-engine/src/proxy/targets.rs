@@ -82,7 +82,7 @@ impl Shard {
         if self.own.is_own_uri(&uri) {
             self.user_targets(now, &uri, permit, found)
         } else {
-            let word = Word::of(permit, routed, request);
+            let word = self.relay(now).word(permit, routed, request);
             self.foreign_targets(word, &uri, permit, found)
         }
     }
@@ -104,7 +104,7 @@ impl Shard {
             return Targets::Answer(Outcome::NotRelayed);
         }
         // Within a dialog the route set decides and not the tables.
-        if word != Word::Dialogs && permit.may_use_routes() {
+        if !word.is_dialogs() && permit.may_use_routes() {
             let settings = Arc::clone(&self.settings);
             let domain = String::from_utf8_lossy(uri.host_port.host);
             let group = match settings.routes.domains.is_empty() {

@@ -11,6 +11,7 @@ use super::route::Routed;
 use super::ways::{flow_of, is_reached_at};
 use crate::location::Binding;
 use crate::park::Job;
+use crate::relay::Source;
 use crate::token::{self, RouteToken, Tokens};
 use crate::{Now, Shard};
 
@@ -124,7 +125,9 @@ impl Shard {
         if !refreshes_targets(request.method()) {
             return;
         }
+        let source = Source::of(&job.flow);
         if let Some(target) = first_contact(request)
+            && self.relay(now).may_show(Some(&source), &target)
             && let Ok(from) = request.from()
             && let Some(tag) = from.tag()
         {
@@ -152,7 +155,13 @@ impl Shard {
     }
 
     /// Takes note of what a response to a request within a dialog says.
-    pub(super) fn note_response(&mut self, now: Now, context: &Context, response: &Message) {
+    pub(super) fn note_response(
+        &mut self,
+        now: Now,
+        context: &Context,
+        source: Option<&Source>,
+        response: &Message,
+    ) {
         let status = response.status();
         let is_end = context.method == Method::Bye && matches!(status, 200..=299 | 481);
         let is_refresh = refreshes_targets(context.method) && matches!(status, 200..=299);
@@ -166,6 +175,7 @@ impl Shard {
         if is_end {
             self.dialogs.end(now, lifetime_s, response);
         } else if let Some(target) = first_contact(response)
+            && self.relay(now).may_show(source, &target)
             && let Ok(to) = response.to()
             && let Some(tag) = to.tag()
         {
@@ -182,18 +192,24 @@ impl Shard {
         &mut self,
         now: Now,
         identity: Option<Identity>,
+        source: Option<&Source>,
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
             return None;
         }
+        let mut granted = std::mem::take(&mut self.granted);
         let rewriter = Rewriter {
             own: &self.own,
             tokens: &self.tokens,
             unix_ms: now.unix_ms,
+            relay: self.relay(now),
+            source,
             is_identified: self.is_of(identity, response),
         };
-        rewriter.write(response, &mut self.granted)
+        let place = rewriter.write(response, &mut granted);
+        self.granted = granted;
+        place
     }
 
     /// Whether a response says of itself what its request said: its branch

@@ -15,7 +15,6 @@ use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::registrar::{RegistrarContext, Registration};
-use crate::relay::Word;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
@@ -397,7 +396,7 @@ impl Shard {
             return;
         }
         permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
-        context.word = Word::of(permit, &job.routed, &job.request);
+        context.word = self.relay(now).word(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
         context.flow = job.flow;
         context.method = job.request.method();
