@@ -1,6 +1,6 @@
 //! SIPp's scenarios: compiled, and played for a while.
 
-use sip_msg::{ConnId, Flow, Lane, ListenerId, Target, Transport};
+use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
 use sip_scenario::{Calls, CompileOptions, Outputs, Path, Program, Role, Settings};
 
 /// Turns that a scenario is played for.
@@ -39,21 +39,16 @@ fn play(program: Program) {
     };
     let mut calls = Calls::new(program, settings, Vec::new(), &[]);
     let mut out = Outputs::default();
-    let target = Target {
-        transport: Transport::Udp,
-        listener: ListenerId(0),
-        remote,
-        conn: ConnId::NONE,
-        may_open: true,
-        tls_name: None,
-        lane: Lane::Shared,
-    };
     let flow = Flow {
         transport: Transport::Udp,
         listener: ListenerId(0),
         local: ([127, 0, 0, 1], 5_061).into(),
         remote,
         conn: ConnId::NONE,
+    };
+    let target = Target {
+        may_open: true,
+        ..Target::back(&flow)
     };
     if role == Role::Client {
         let path = Path {

@@ -96,7 +96,9 @@ impl World {
         let (now, out) = (self.now, &mut self.out);
         match message.fill(bytes, &Limits::default()) {
             Ok(()) => self.shard.handle_message(now, flow, message, out),
-            Err(error) => self.shard.handle_malformed(now, flow, message, &error, out),
+            Err(error) => self
+                .shard
+                .handle_malformed(now, flow, None, message, &error, out),
         }
         self.collect()
     }
