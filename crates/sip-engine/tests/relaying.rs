@@ -448,3 +448,24 @@ fn a_gateway_shows_itself_within_a_dialog() {
         assert_eq!(only(sent).to.remote.to_string(), GATEWAY);
     }
 }
+
+#[test]
+fn who_is_called_by_anothers_name_reaches_the_caller_alone_by_it() {
+    const SHOWN: &str = "sip:x@203.0.113.99";
+    let mut bed = Bed::new(with_gateways());
+    // Alice names bob in To and calls mallory, who may then speak as bob within the dialog:
+    // to her, wherever she says that she is. A phone that follows a 3xx does the same.
+    let contact = format!("Contact: <{SHOWN}>\r\n");
+    let sent = by_alice(&mut bed, "sip:mallory@203.0.113.66", &contact);
+    let copy = &sent[1];
+    let mut message = request("MESSAGE", SHOWN, Transport::Udp);
+    message.from = "<sip:bob@example.org>;tag=m".into();
+    message.to = copy.header(HeaderName::From).unwrap();
+    message.call_id = String::from_utf8_lossy(copy.message.call_id()).into_owned();
+    for route in copy.all(HeaderName::RecordRoute) {
+        message = message.with(&format!("Route: {route}\r\n"));
+    }
+    let mallory = flow(Transport::Udp, "203.0.113.66:5060");
+    let sent = only(bed.receive(&mallory, &message.text()));
+    assert_eq!(sent.to.remote, alice(Transport::Udp).remote);
+}

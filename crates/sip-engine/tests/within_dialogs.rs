@@ -571,3 +571,20 @@ fn a_secure_call_over_one_route_finds_its_phone() {
     let bye = of("BYE", ALICES, BOB, ALICE, bobs, &as_they_came(&copy));
     assert_eq!(outcome(&mut bed, &bye), "198.51.100.1:5060");
 }
+
+#[test]
+fn the_values_of_a_route_count_in_their_order_alone() {
+    // Alice is on a connection, so that bob has two values: the one by which her requests
+    // will leave, and the one that leads to her.
+    let mut bed = bed();
+    let call = call(&mut bed, Transport::Tcp, None);
+    assert_eq!(call.bobs.len(), 2);
+    let right = of("MESSAGE", ALICES, BOB, ALICE, BOBS, &call.bobs);
+    let sent = anywhere(&mut bed, &right);
+    assert!(only(sent).to.conn.is_some(), "along her connection");
+    let turned: Vec<String> = call.bobs.iter().rev().cloned().collect();
+    for routes in [&turned[..], &turned[1..]] {
+        let wrong = of("MESSAGE", ALICES, BOB, ALICE, BOBS, routes);
+        assert_eq!(outcome(&mut bed, &wrong), "407", "{routes:?}");
+    }
+}

@@ -53,6 +53,8 @@ pub(crate) struct Warden {
     hostility: Hostility,
     /// Who said it.
     said: HashMap<Said, HashSet<Party>>,
+    /// What was said to mallory, by the address that counts, whoever To names.
+    to_mallory: HashSet<Said>,
     /// The calls that an address takes part in by its own messages.
     spoke: HashSet<(IpAddr, String)>,
     /// Calls that the gateway made, or that reached it by right.
@@ -78,6 +80,7 @@ impl Warden {
             places,
             hostility,
             said: HashMap::new(),
+            to_mallory: HashSet::new(),
             spoke: HashSet::new(),
             gateway_calls: HashSet::new(),
             called_neighbour: HashMap::new(),
@@ -125,6 +128,10 @@ impl Warden {
         }
         self.called
             .insert((party, text.call_id().to_owned(), text.from(), text.to()));
+        let uri = Name::of(text.uri());
+        if self.is_ours(&uri.host) && uri.user == MALLORY {
+            self.to_mallory.insert(said(&text));
+        }
         self.said.entry(said(&text)).or_default().insert(party);
     }
 
@@ -177,7 +184,7 @@ impl Warden {
                 .object_at_phone(text, &speakers)
                 .or_else(|| self.object_to_identity(text, &speakers)),
             Some(Party::Mallory | Party::Neighbour) => None,
-            None => self.object_to_relay(&speakers),
+            None => self.object_to_relay(text, &speakers),
         };
         why.map(|why| format!("{why}; said by {speakers:?}"))
     }
@@ -289,15 +296,23 @@ impl Warden {
             .called_neighbour
             .get(text.call_id())
             .is_some_and(|caller| caller.user == owner);
+        // Two in league: mallory began a dialog with the neighbour and showed somebody
+        // else's phone as his own. It does not know the dialog (docs/THREATS.md).
+        let is_shown =
+            self.is_ours(&to.host) && to.user == MALLORY && text.header("to").contains("tag=");
         let may = speakers.contains(&Party::Neighbour)
-            && (is_listed && (from.host == EVIL || is_nobody) || is_answering);
+            && (is_listed && (from.host == EVIL || is_nobody) || is_answering || is_shown);
         (!may).then(|| format!("a stranger reaches {owner}"))
     }
 
-    /// What leaves for the world outside.
-    fn object_to_relay(&self, speakers: &HashSet<Party>) -> Option<String> {
+    /// What leaves for the world outside. Mallory may have his own calls answered
+    /// wherever he wants.
+    fn object_to_relay(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
+        let to = text.to();
         let may = speakers.contains(&Party::Neighbour)
             && self.hostility.neighbour == Standing::Relays
+            || self.is_ours(&to.host) && to.user == MALLORY
+            || self.to_mallory.contains(&said(text))
             || speakers.iter().any(|party| *party != Party::Neighbour);
         (!may).then(|| "a stranger's request is relayed".to_owned())
     }

@@ -282,6 +282,7 @@ impl Shard {
             request,
             routed: &context.routed,
             came_by: &context.flow,
+            word: context.word,
             uri,
             path: path_of(&candidate.place),
             to: &way.to,

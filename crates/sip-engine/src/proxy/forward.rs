@@ -7,7 +7,7 @@ use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
 use crate::own::Own;
-use crate::relay::Relay;
+use crate::relay::{Relay, Word};
 use crate::text::write_decimal;
 use crate::token::Tokens;
 
@@ -34,6 +34,8 @@ pub(crate) struct Copy<'a> {
     pub(crate) routed: &'a Routed,
     /// How it came.
     pub(crate) came_by: &'a Flow,
+    /// On whose word it goes.
+    pub(crate) word: Word,
     /// The target's URI; `None` where the Request-URI stays.
     pub(crate) uri: Option<&'a [u8]>,
     /// Route values to be put in front (a contact's Path).

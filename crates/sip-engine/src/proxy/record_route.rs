@@ -9,7 +9,7 @@ use sip_msg::{Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Ur
 use super::forward::{Copy, Sender};
 use super::route::place;
 use crate::own::Own;
-use crate::relay::{Relay, Source};
+use crate::relay::{Relay, Source, Word};
 use crate::token::{Grant, Holder, Offer, Tokens};
 
 impl Copy<'_> {
@@ -17,7 +17,7 @@ impl Copy<'_> {
         let Some(kind) = self.route_kind(sender) else {
             return;
         };
-        let flow_up = self.flow_up();
+        let flow_up = self.flow_up(sender.own);
         let is_double = self.is_double(sender, kind, flow_up.is_some());
         let is_any_signed = sender.sign_routes || flow_up.is_some() || self.flow_down.is_some();
         let (mut contact, mut next) = (None, None);
@@ -58,7 +58,10 @@ impl Copy<'_> {
                 }
             });
         };
+        // Beside a second value it lets nobody send: else who puts the two in another
+        // order would be let past the flow.
         let down = Grant {
+            target: contact.as_ref().filter(|_| !is_double),
             flow: self.flow_down,
             instance: self.instance.filter(|_| self.flow_down.is_some()),
             is_offer: true,
@@ -116,10 +119,28 @@ impl Copy<'_> {
             || self.came_by.listener != self.to.listener
     }
 
+    /// Whether a user's or a stranger's request calls somebody else than the user of
+    /// ours whom it names in To, as it does where a phone follows a 3xx by itself. Whoever is
+    /// called answers in that name, so he reaches the caller himself by it, at
+    /// whatever place the caller shows, and nobody else.
+    fn names_another(&self, own: &Own) -> bool {
+        let request = self.request;
+        let Some(to) = request.to().ok().and_then(|to| to.uri()) else {
+            return false;
+        };
+        let is_called = |uri: Uri<'_>| own.is_own_uri(&uri) && uri.user_bytes().eq(to.user_bytes());
+        self.word == Word::Users
+            && own.is_own_uri(&to)
+            && !self.routed.uri(request).is_some_and(is_called)
+    }
+
     /// The flow to the sender, where it is a phone that can be reached by no
-    /// other way: it is the first hop (RFC 5626 5.1), and it came over a
+    /// other way: it names somebody else than it calls, or it is the first hop (RFC 5626 5.1), and it came over a
     /// connection or from behind a network address translation.
-    fn flow_up(&self) -> Option<&Flow> {
+    fn flow_up(&self, own: &Own) -> Option<&Flow> {
+        if self.names_another(own) {
+            return Some(self.came_by);
+        }
         let first = self.request.top_via().ok()?;
         let is_first_hop = !self.request.has_several(HeaderName::Via);
         let is_translated = first.received.is_some()

@@ -18,7 +18,7 @@ use crate::hops::Lead;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
-use crate::relay::{Relay, Source};
+use crate::relay::{Relay, Source, Word};
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -148,7 +148,7 @@ impl Shard {
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
         permit.strip(&self.gate_context(now), &job.request, &mut strip);
-        self.write_single(now, &job, &candidate, &way, &strip, out);
+        self.write_single(now, &job, word, &candidate, &way, &strip, out);
         self.strip = strip;
         self.counters.requests_forwarded += 1;
         self.pool.recycle(job.request);
@@ -184,6 +184,7 @@ impl Shard {
         &mut self,
         now: Now,
         job: &Job,
+        word: Word,
         candidate: &Candidate,
         way: &Way,
         strip: &[sip_msg::Span],
@@ -195,6 +196,7 @@ impl Shard {
             request: &job.request,
             routed: &job.routed,
             came_by: &job.flow,
+            word,
             uri: target_uri(&candidate.place, &mut self.target_uri),
             path: path_of(&candidate.place),
             to: &way.to,
