@@ -21,7 +21,9 @@ pub(crate) struct Nonce {
     pub(crate) node_id: u16,
     /// By which process of that server.
     pub(crate) boot_id: u32,
-    /// The how-manieth of that process.
+    /// Tells where it was sent, as far as whoever issued it wanted to know.
+    pub(crate) mark: u16,
+    /// The how-manieth of that process; 48 bits are kept.
     pub(crate) serial: u64,
 }
 
@@ -103,12 +105,16 @@ impl Nonce {
         let [_, _, time @ ..] = self.issued_unix_ms.to_be_bytes();
         let node = self.node_id.to_be_bytes();
         let boot = self.boot_id.to_be_bytes();
-        let serial = self.serial.to_be_bytes();
+        let mark = self.mark.to_be_bytes();
+        let [_, _, serial @ ..] = self.serial.to_be_bytes();
         let mut head = [0; HEAD_LEN];
-        for (to, from) in head
-            .iter_mut()
-            .zip(time.into_iter().chain(node).chain(boot).chain(serial))
-        {
+        for (to, from) in head.iter_mut().zip(
+            time.into_iter()
+                .chain(node)
+                .chain(boot)
+                .chain(mark)
+                .chain(serial),
+        ) {
             *to = from;
         }
         head
@@ -125,7 +131,8 @@ impl Nonce {
             issued_unix_ms: number(0, 6),
             node_id: number(6, 8) as u16,
             boot_id: number(8, 12) as u32,
-            serial: number(12, 20),
+            mark: number(12, 14) as u16,
+            serial: number(14, 20),
         }
     }
 }
@@ -138,7 +145,8 @@ mod tests {
         issued_unix_ms: 1_790_000_000_123,
         node_id: 0xabcd,
         boot_id: 0xdead_beef,
-        serial: u64::MAX - 1,
+        mark: 0x1234,
+        serial: (1 << 48) - 2,
     };
 
     #[test]

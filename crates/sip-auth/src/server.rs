@@ -64,6 +64,11 @@ impl Pending {
         self.nonce.serial
     }
 
+    /// The mark of its nonce, as it was given to [`Authenticator::add_challenge`].
+    pub const fn nonce_mark(&self) -> u16 {
+        self.nonce.mark
+    }
+
     fn expected(&self, ha1: &Ha1) -> Raw {
         self.keyed(ha1, &self.ha2)
     }
@@ -232,16 +237,18 @@ impl Authenticator {
 
     /// Adds one challenge for each algorithm, most preferred first; for a
     /// user agent of [`AuthConfig::md5_only_agents`] only the one that it bears.
+    /// The nonce bears `mark`, by which [`Pending::nonce_mark`] tells where it was sent.
     pub fn add_challenge(
         &self,
         unix_ms: u64,
         side: Side,
         realm: &str,
         stale: bool,
+        mark: u16,
         user_agent: &[u8],
         writer: &mut MessageWriter<'_>,
     ) {
-        let nonce = self.new_nonce(unix_ms, realm);
+        let nonce = self.new_nonce(unix_ms, realm, mark);
         for &algorithm in self.offered(user_agent) {
             writer.header_with(side.challenge_header().as_str(), |out| {
                 self.write_challenge_value(algorithm, realm, &nonce, stale, out);
@@ -259,7 +266,7 @@ impl Authenticator {
         stale: bool,
         out: &mut Vec<u8>,
     ) {
-        let nonce = self.new_nonce(unix_ms, realm);
+        let nonce = self.new_nonce(unix_ms, realm, 0);
         for &algorithm in &self.config.algorithms {
             out.extend_from_slice(side.challenge_header().as_str().as_bytes());
             out.extend_from_slice(b": ");
@@ -394,11 +401,12 @@ impl Authenticator {
             && unix_ms.saturating_sub(nonce.issued_unix_ms) < self.config.nonce_lifetime_ms
     }
 
-    fn new_nonce(&self, unix_ms: u64, realm: &str) -> [u8; TEXT_LEN] {
+    fn new_nonce(&self, unix_ms: u64, realm: &str, mark: u16) -> [u8; TEXT_LEN] {
         let nonce = Nonce {
             issued_unix_ms: unix_ms,
             node_id: self.config.node_id,
             boot_id: self.boot_id,
+            mark,
             // Above the watermark with which the replay window begins.
             serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
         };
@@ -470,7 +478,7 @@ impl Authenticator {
         let age_ms = unix_ms.saturating_sub(pending.nonce.issued_unix_ms);
         if age_ms >= self.config.nonce_lifetime_ms / 2 {
             out.extend_from_slice(b"nextnonce=\"");
-            out.extend_from_slice(&self.new_nonce(unix_ms, &pending.key.realm));
+            out.extend_from_slice(&self.new_nonce(unix_ms, &pending.key.realm, pending.nonce.mark));
             out.extend_from_slice(b"\", ");
         }
         for (name, value) in [

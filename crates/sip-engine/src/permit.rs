@@ -268,10 +268,14 @@ impl Pending {
     }
 
     /// What the guard is to know of an attempt with a password: the user's name,
-    /// and by which nonce. A certificate is no guess.
-    pub(crate) fn guess(&self) -> Option<(&[u8], u64)> {
+    /// by which nonce, and the mark that this bears. A certificate is no guess.
+    pub(crate) fn guess(&self) -> Option<(&[u8], u64, u16)> {
         match &self.credentials {
-            Credentials::Digest(pending) => Some((pending.key().user(), pending.nonce_serial())),
+            Credentials::Digest(pending) => Some((
+                pending.key().user(),
+                pending.nonce_serial(),
+                pending.nonce_mark(),
+            )),
             Credentials::Certificate(_) => None,
         }
     }
@@ -386,6 +390,7 @@ pub fn gate_unavailable(message: &Message) -> Refusal {
     Refusal {
         status,
         why: Why::Unavailable,
+        is_of_answer: false,
     }
 }
 
@@ -411,6 +416,7 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
         Check::Challenge { stale } => Gate::Refuse(Refusal {
             status: side.status(),
             why: Why::Challenge { side, realm, stale },
+            is_of_answer: false,
         }),
         Check::Malformed(malformed) => Gate::Refuse(Refusal::malformed(malformed.reason)),
         Check::Lookup(credentials) => Gate::Lookup(Pending {
@@ -425,6 +431,7 @@ fn challenge(cx: &GateContext<'_>, message: &Message, side: Side, stale: bool) -
     Gate::Refuse(Refusal {
         status: side.status(),
         why: Why::Challenge { side, realm, stale },
+        is_of_answer: false,
     })
 }
 

@@ -132,7 +132,7 @@ impl World {
 
     pub(crate) fn response(&self, refusal: &Refusal, request: &Message) -> Message {
         let mut bytes = Vec::new();
-        refusal.write(&self.context(), request, b"tag", &mut bytes);
+        refusal.write(&self.context(), request, 0, b"tag", &mut bytes);
         parse(&bytes)
     }
 

@@ -236,3 +236,49 @@ fn a_peer_in_the_list_is_never_refused_too_often() {
         assert_eq!(only(sent).status(), 401);
     }
 }
+
+#[test]
+fn a_phone_that_is_new_gets_in_while_passwords_are_guessed_beside_it() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    // With a challenge for each guess, and then with one for all.
+    for guess in 0..11_000 {
+        attempt(&mut bed, &attacker, "bob", &format!("guess{guess}"));
+    }
+    let challenge = only(bed.receive(&attacker, &register("bob", "")));
+    let mut answered = 0;
+    for _ in 0..11_000 {
+        let text = signed(&mut client("bob", "wrong"), "bob", &challenge.message);
+        answered += bed.receive(&attacker, &text).len();
+        store(&mut bed);
+    }
+    assert!(answered < 10_100, "answers to guesses end: {answered}");
+    assert_eq!(bed.guard.counters().sources_shut, 0);
+    let phone = flow(Transport::Udp, "198.51.100.66:40002");
+    let (was_asked, sent) = attempt(&mut bed, &phone, "alice", "alice");
+    assert!(was_asked);
+    assert_eq!(only(sent).status(), 200);
+}
+
+#[test]
+fn with_nonces_from_elsewhere_a_forged_source_is_answered_no_longer_and_shuts_nobody_out() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "203.0.113.9:6666");
+    let forged = flow(Transport::Udp, "198.51.100.66:6666");
+    let mut reflected = 0;
+    for guess in 0..6_000 {
+        let challenge = only(bed.receive(&attacker, &register("bob", "")));
+        reflected += bed.receive(&forged, &register("bob", "")).len();
+        let user = format!("u{guess}");
+        let text = signed(&mut client(&user, "wrong"), &user, &challenge.message);
+        reflected += bed.receive(&forged, &text).len();
+        reflected += store(&mut bed).0.len();
+    }
+    assert!(reflected < 10_100, "{reflected}");
+    // The failures are the attacker's, not of the address that he forged.
+    bed.wait(150_000);
+    let phone = flow(Transport::Udp, "198.51.100.66:40002");
+    let (was_asked, sent) = attempt(&mut bed, &phone, "alice", "alice");
+    assert!(was_asked);
+    assert_eq!(only(sent).status(), 200);
+}

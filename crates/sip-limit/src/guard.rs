@@ -19,6 +19,12 @@
 //! what others do there, or to him elsewhere. A nonce is good for
 //! [`NONCE_FAILURES_MAX`] failures. And a failure is answered late, later each time.
 //!
+//! Each nonce bears the mark of the place it was sent to ([`Guard::mark`]). Whoever
+//! answers with one from there can be reached there: the challenge is forgiven, right or
+//! wrong, and the refusal of his answer is another debt, past which answers to guesses
+//! end and nothing else does. With a nonce from elsewhere the source may be forged:
+//! nothing is forgiven, and a failure is on the account of where the nonce was sent.
+//!
 //! All is in tables of a fixed size ([`crate::debts`]), behind locks that are taken
 //! for what is refused and for credentials, and for nothing else.
 
@@ -161,6 +167,16 @@ pub struct Attempt {
     source: u64,
     nonce: u64,
     remote: u64,
+    refusals: u64,
+    is_answer: bool,
+}
+
+impl Attempt {
+    /// Whether its nonce was sent to the place it comes from, so that nobody
+    /// forged that.
+    pub const fn is_answer(&self) -> bool {
+        self.is_answer
+    }
 }
 
 impl Guard {
@@ -215,10 +231,30 @@ impl Guard {
     /// A message of so many bytes from there is refused. Whether the operator is
     /// to be told comes with the verdict.
     pub fn refused(&self, now_ms: u64, place: &Place, bytes: usize) -> (Verdict, bool) {
+        let (verdict, is_first) = self.limit(now_ms, place, b"refusals", bytes);
+        if !is_first {
+            return (verdict, false);
+        }
+        self.sources_shut.fetch_add(1, Ordering::Relaxed);
+        let until_ms = now_ms + self.limits.silence_ms;
+        self.shut_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+        (verdict, is_due(&self.told_shut_ms, now_ms))
+    }
+
+    /// The same of credentials that came with a nonce that was sent there. It shuts
+    /// nobody out: whoever sent them can be reached, and others there ask for
+    /// challenges.
+    pub fn refused_answer(&self, now_ms: u64, place: &Place, bytes: usize) -> Verdict {
+        self.limit(now_ms, place, b"answers", bytes).0
+    }
+
+    /// Charges a refusal to one debt of a source. Whether silence begins with it
+    /// comes with the verdict.
+    fn limit(&self, now_ms: u64, place: &Place, debt: &[u8], bytes: usize) -> (Verdict, bool) {
         if self.limits.refusals_per_s == 0 || self.known.owed(self.remote(place), now_ms) > 0 {
             return (Verdict::Served, false);
         }
-        let hash = self.source(b"refusals", place);
+        let hash = self.source(debt, place);
         let weight = ONE + (bytes / BYTES_PER_REQUEST) as u64 * ONE;
         let max = self.refusals_max();
         let silence = self.limits.silence_ms * u64::from(self.limits.refusals_per_s);
@@ -239,34 +275,58 @@ impl Guard {
             return (Verdict::TooMany, false);
         }
         table.charge(hash, now_ms, silence, max + WORDS_MAX * ONE + silence);
-        drop(table);
-        self.sources_shut.fetch_add(1, Ordering::Relaxed);
-        let until_ms = now_ms + self.limits.silence_ms;
-        self.shut_until_ms.fetch_max(until_ms, Ordering::Relaxed);
-        (Verdict::Silence, is_due(&self.told_shut_ms, now_ms))
+        (Verdict::Silence, true)
     }
 
-    /// What an attempt is about. `nonce` tells nonces apart.
-    pub fn attempt(&self, place: &Place, user: &[u8], nonce: u64) -> Attempt {
+    /// The mark that a nonce bears that is sent there. It tells an address from
+    /// another only for whoever holds the key.
+    pub fn mark(&self, place: &Place) -> u16 {
+        self.source(b"mark", place) as u16
+    }
+
+    /// What an attempt is about. `nonce` tells nonces apart, and `mark` is what
+    /// it bears.
+    pub fn attempt(&self, place: &Place, user: &[u8], nonce: u64, mark: u16) -> Attempt {
+        let is_answer = mark == self.mark(place);
+        let (pair, source) = if is_answer {
+            (
+                self.hash(b"pair", place, None, user),
+                self.source(b"failures", place),
+            )
+        } else {
+            let mark = u64::from(mark).to_be_bytes();
+            let account = self.hash_of(b"failures elsewhere", &mark);
+            (account ^ self.hash_of(b"pair elsewhere", user), account)
+        };
         Attempt {
             flow: self.hash(b"flow", place, Some(place.remote.port()), user),
-            pair: self.hash(b"pair", place, None, user),
+            pair,
             user: self.hash_of(b"user", user),
-            source: self.source(b"failures", place),
+            source,
             nonce: self.hash_of(b"nonce", &nonce.to_be_bytes()),
             remote: self.remote(place),
+            refusals: self.source(b"refusals", place),
+            is_answer,
         }
     }
 
     /// Whether credentials are worth a look-up; else the answer is a challenge.
     pub fn may_look_up(&self, now_ms: u64, attempt: &Attempt) -> bool {
+        let failures = self.nonces.owed(attempt.nonce, now_ms);
+        if attempt.is_answer && failures == 0 {
+            // Once for each challenge: what fails is charged to its nonce.
+            let mut refusals = self.refusals.stripe(attempt.refusals);
+            refusals.forgive(attempt.refusals, now_ms, ONE);
+        }
         if self.limits.failures_max == 0 {
             return true;
         }
-        let is_spent = self.nonces.owed(attempt.nonce, now_ms) > (NONCE_FAILURES_MAX - 1) * ONE;
-        let may = !is_spent
-            && (self.known.owed(attempt.flow, now_ms) > 0 || self.is_put_up_with(now_ms, attempt));
+        let is_spent = failures > (NONCE_FAILURES_MAX - 1) * ONE;
+        let is_known = attempt.is_answer && self.known.owed(attempt.flow, now_ms) > 0;
+        let may = !is_spent && (is_known || self.is_put_up_with(now_ms, attempt));
         if !may {
+            let most = NONCE_FAILURES_MAX * ONE;
+            self.nonces.charge(attempt.nonce, now_ms, ONE, most);
             self.guesses_refused.fetch_add(1, Ordering::Relaxed);
         }
         may
@@ -300,8 +360,10 @@ impl Guard {
             .charge(attempt.user, now_ms, ONE, most(USER_FAILURES_MAX));
         self.sources
             .charge(attempt.source, now_ms, ONE, most(SOURCE_FAILURES_MAX));
-        // Whoever sits there is judged like everybody from now on.
-        self.known.forgive(attempt.flow, now_ms, u64::MAX);
+        if attempt.is_answer {
+            // Whoever sits there is judged like everybody from now on.
+            self.known.forgive(attempt.flow, now_ms, u64::MAX);
+        }
         let before = (owed.saturating_sub(ONE)).div_ceil(ONE);
         let delay_ms = match before {
             0 => 0,

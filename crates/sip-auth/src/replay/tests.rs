@@ -9,6 +9,7 @@ fn nonce(serial: u64) -> Nonce {
         issued_unix_ms: 0,
         node_id: 0,
         boot_id: 0,
+        mark: 0,
         serial,
     }
 }

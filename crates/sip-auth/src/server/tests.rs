@@ -163,6 +163,7 @@ fn pending_of(
             issued_unix_ms: 0,
             node_id: 0,
             boot_id: 0,
+            mark: 0,
             serial: 0,
         },
         nc: 1,
@@ -419,6 +420,7 @@ fn challenges_are_bounded_and_in_order_of_preference() {
         Side::Registrar,
         "a\"b\r\nX: y",
         false,
+        0,
         b"phone",
         &mut writer,
     );
@@ -562,6 +564,7 @@ fn a_phone_that_does_md5_alone_is_offered_md5_alone() {
             Side::Registrar,
             "example.org",
             false,
+            0,
             user_agent,
             &mut writer,
         );

@@ -12,6 +12,8 @@ use super::GateContext;
 pub struct Refusal {
     pub(super) status: u16,
     pub(super) why: Why,
+    /// Whether the request answered a challenge that was sent to where it came from.
+    pub(super) is_of_answer: bool,
 }
 
 #[derive(Debug)]
@@ -43,8 +45,15 @@ impl Refusal {
         }
     }
 
-    /// Appends the whole response.
-    pub fn write(&self, cx: &GateContext<'_>, request: &Message, to_tag: &[u8], out: &mut Vec<u8>) {
+    /// Appends the whole response. `mark` is what the nonce of a challenge bears.
+    pub fn write(
+        &self,
+        cx: &GateContext<'_>,
+        request: &Message,
+        mark: u16,
+        to_tag: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let reason = match self.why {
             Why::Malformed(reason) => reason,
             _ => sip_msg::write::reason_phrase(self.status),
@@ -62,6 +71,7 @@ impl Refusal {
                     *side,
                     realm,
                     *stale,
+                    mark,
                     user_agent,
                     &mut writer,
                 );
@@ -75,6 +85,18 @@ impl Refusal {
             writer.header("Server", cx.settings.server_header.as_bytes());
         }
         writer.finish(&[]);
+    }
+
+    /// The refusal of a request that answered a challenge that was sent to where it
+    /// came from.
+    pub(crate) fn of_answer(mut self) -> Self {
+        self.is_of_answer = true;
+        self
+    }
+
+    /// Whether it is that.
+    pub(crate) fn is_of_answer(&self) -> bool {
+        self.is_of_answer
     }
 
     /// Whether it says that the credentials were wrong, and not only their nonce.
@@ -93,6 +115,7 @@ impl Refusal {
         Self {
             status: 503,
             why: Why::Unavailable,
+            is_of_answer: false,
         }
     }
 
@@ -100,6 +123,7 @@ impl Refusal {
         Self {
             status: 403,
             why: Why::Forbidden,
+            is_of_answer: false,
         }
     }
 
@@ -107,6 +131,7 @@ impl Refusal {
         Self {
             status: 403,
             why: Why::SpeaksForOthers(host),
+            is_of_answer: false,
         }
     }
 
@@ -114,6 +139,7 @@ impl Refusal {
         Self {
             status: 400,
             why: Why::Malformed(reason),
+            is_of_answer: false,
         }
     }
 }

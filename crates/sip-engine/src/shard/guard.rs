@@ -12,7 +12,18 @@ use crate::{Now, Outputs, Shard};
 /// Wrong guesses that wait for their answers; past it they are answered at once.
 const GUESSES_MAX: usize = 256;
 
-fn place(flow: &Flow) -> Place {
+/// Notes in a refusal whether the request that is refused answered a challenge that was
+/// sent to where it came from.
+pub(super) fn of_answer(gate: Gate, attempt: Option<&Attempt>) -> Gate {
+    match gate {
+        Gate::Refuse(refusal) if attempt.is_some_and(Attempt::is_answer) => {
+            Gate::Refuse(refusal.of_answer())
+        }
+        gate => gate,
+    }
+}
+
+pub(super) fn place(flow: &Flow) -> Place {
     Place {
         remote: flow.remote,
         is_stream: flow.transport.is_reliable(),
@@ -28,10 +39,17 @@ impl Shard {
         refusal: &Refusal,
         out: &mut Outputs,
     ) -> Verdict {
-        if refusal.is_senders() {
-            self.verdict_on(now, &job.flow, &job.request, out)
-        } else {
+        if !refusal.is_senders() {
             Verdict::Served
+        } else if refusal.is_of_answer() {
+            if self.is_listed(&job.flow) {
+                return Verdict::Served;
+            }
+            let bytes = job.request.bytes().len();
+            let guard = &self.shared.guard;
+            guard.refused_answer(now.mono_ms, &place(&job.flow), bytes)
+        } else {
+            self.verdict_on(now, &job.flow, &job.request, out)
         }
     }
 
@@ -44,7 +62,7 @@ impl Shard {
         message: &Message,
         out: &mut Outputs,
     ) -> Verdict {
-        if is_listed(&self.settings, &self.own, flow, self.peer.as_deref()) {
+        if self.is_listed(flow) {
             return Verdict::Served;
         }
         let bytes = message.bytes().len();
@@ -58,6 +76,10 @@ impl Shard {
         verdict
     }
 
+    fn is_listed(&self, flow: &Flow) -> bool {
+        is_listed(&self.settings, &self.own, flow, self.peer.as_deref())
+    }
+
     /// Whether credentials are looked up, or guessed too often.
     pub(super) fn may_look_up(&self, now: Now, flow: &Flow, pending: &Pending) -> bool {
         self.attempt(flow, pending)
@@ -66,8 +88,9 @@ impl Shard {
 
     /// What an attempt to prove who one is is about.
     pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
-        let (user, nonce) = pending.guess()?;
-        Some(self.shared.guard.attempt(&place(flow), user, nonce))
+        let (user, nonce, mark) = pending.guess()?;
+        let guard = &self.shared.guard;
+        Some(guard.attempt(&place(flow), user, nonce, mark))
     }
 
     /// Goes on once the credentials were looked at: who is right has the way
@@ -85,8 +108,8 @@ impl Shard {
             return;
         };
         let guard = &self.shared.guard;
-        match gate {
-            Gate::Pass(_) => {
+        match of_answer(gate, Some(&attempt)) {
+            gate @ Gate::Pass(_) => {
                 guard.succeeded(now.mono_ms, &place(&job.flow), &attempt);
                 self.judged(now, job, gate, out);
             }

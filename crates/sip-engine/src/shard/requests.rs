@@ -18,6 +18,8 @@ use crate::registrar::{RegistrarContext, Registration};
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
+use super::guard::{of_answer, place};
+
 /// What this server is to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
@@ -257,7 +259,9 @@ impl Shard {
                 self.drop_job(job);
             }
             Gate::Lookup(pending) if !self.may_look_up(now, &job.flow, &pending) => {
+                let attempt = self.attempt(&job.flow, &pending);
                 let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
+                let gate = of_answer(gate, attempt.as_ref());
                 self.judged(now, job, gate, out);
             }
             Gate::Lookup(pending) => {
@@ -331,6 +335,7 @@ impl Shard {
         refusal.write(
             &self.gate_context(now),
             &request,
+            self.shared.guard.mark(&place(&flow)),
             &tag,
             &mut out.outbox.bytes,
         );
