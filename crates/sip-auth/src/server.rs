@@ -238,6 +238,10 @@ impl Authenticator {
     /// Adds one challenge for each algorithm, most preferred first; for a
     /// user agent of [`AuthConfig::md5_only_agents`] only the one that it bears.
     /// The nonce bears `mark`, by which [`Pending::nonce_mark`] tells where it was sent.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each is one part of the challenge, and all callers have all"
+    )]
     pub fn add_challenge(
         &self,
         unix_ms: u64,
