@@ -96,6 +96,10 @@ pub enum NetEvent<'a> {
         remote: SocketAddr,
         /// The beginning of the datagram, as far as the router returned it.
         quoted: &'a [u8],
+        /// Whether its sender is told so. Where workers share a port the kernel
+        /// gives the error to any of them: the others are asked by
+        /// [`Net::find_unreachable`](crate::Net::find_unreachable).
+        is_told: bool,
     },
 }
 

@@ -93,6 +93,7 @@ pub use tls::{
     TicketKeys, TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
 };
 pub use tls::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
+pub use udp::QUOTED_BYTES_MAX;
 pub use waker::Waker;
 pub use ws::{
     Origin, Origins, UpgradeRefusal, WebSocketCounters, WebSocketFault, WebSocketListener,

@@ -15,6 +15,9 @@ mod recent;
 
 use recent::Recent;
 
+/// What is needed of a datagram that came back, to tell which one it was.
+pub const QUOTED_BYTES_MAX: usize = recent::HEAD;
+
 /// Datagrams queued before they are written without being asked to.
 const WRITE_AT: usize = 256;
 /// Room kept for queued datagrams once they are written.
@@ -258,16 +261,23 @@ impl UdpPort {
             let quoted = quoted.get(..error.quoted_len).unwrap_or_default();
             if error.icmp.is_some_and(means_failure) {
                 counters.udp_unreachable += 1;
-                if let Some(cookie) = self.recent.take(error.remote, quoted) {
+                let sender = self.recent.take(error.remote, quoted);
+                if let Some(cookie) = sender {
                     failed(cookie, SendError::Unreachable);
                 }
                 on_event(NetEvent::Unreachable {
                     listener: self.listener,
                     remote: error.remote,
                     quoted,
+                    is_told: sender.is_some(),
                 });
             }
         }
+    }
+
+    /// The cookie of a datagram that came back to another worker of this port.
+    pub(crate) fn take_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]) -> Option<u64> {
+        self.recent.take(remote, quoted)
     }
 
     fn fd(&self) -> RawFd {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use common::{Bench, Seen, any_port, message, request, send_failed, to};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
-use sip_net::{ListenerConfig, NetConfig, SendError, bind};
+use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, QUOTED_BYTES_MAX, SendError, bind};
 
 #[test]
 fn a_datagram_comes_whole_and_goes_back() {
@@ -119,6 +119,50 @@ fn a_dead_port_is_reported_with_the_datagram_it_was_for() {
         client.net.flush();
         assert_eq!(server.message().1, b"alive");
     }
+}
+
+#[test]
+fn a_dead_port_is_reported_to_the_worker_that_sent_whichever_is_told() {
+    let listener = ListenerConfig::new(Transport::Udp, any_port("127.0.0.1"));
+    let mut nets: Vec<Net> = bind(&[listener], 2)
+        .unwrap()
+        .into_iter()
+        .enumerate()
+        .map(|(index, sockets)| Net::new(index, NetConfig::default(), sockets).unwrap())
+        .collect();
+    let mut by_others = 0;
+    // The kernel picks the worker by the peer's address and port.
+    for cookie in 1..=32 {
+        let alive = UdpSocket::bind(any_port("127.0.0.1")).unwrap();
+        let dead = alive.local_addr().unwrap();
+        drop(alive);
+        let message = request(&format!("nobody{cookie}"));
+        nets[0].send(&to(Transport::Udp, dead), &message, cookie);
+        nets[0].flush();
+        let (mut told, mut elsewhere) = (None, None);
+        while told.is_none() {
+            for net in &mut nets {
+                let wait = Some(std::time::Duration::from_millis(5));
+                net.poll(wait, |event| match event {
+                    NetEvent::SendFailed { cookie, error } => told = Some((cookie, error)),
+                    NetEvent::Unreachable {
+                        remote,
+                        quoted,
+                        is_told: false,
+                        ..
+                    } => elsewhere = Some((remote, quoted.to_vec())),
+                    _ => {}
+                })
+                .unwrap();
+            }
+            if let Some((remote, quoted)) = elsewhere.take() {
+                by_others += 1;
+                nets[0].find_unreachable(remote, &quoted[..QUOTED_BYTES_MAX.min(quoted.len())]);
+            }
+        }
+        assert_eq!(told, Some((cookie, SendError::Unreachable)));
+    }
+    assert!(by_others > 0, "the kernel told the sender each time");
 }
 
 #[test]

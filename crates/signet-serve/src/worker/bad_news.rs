@@ -1,9 +1,35 @@
 //! Messages that were not sent, or were lost, and connections that ended.
 
+use std::net::SocketAddr;
+
+use sip_net::QUOTED_BYTES_MAX;
+
 use super::foreign::ForeignSends;
 use super::{Core, Parcel};
 
 impl Core {
+    /// Asks the other workers for the sender of a datagram that came back. An
+    /// answer that came back is nobody's concern: strangers who do not wait for
+    /// their answers shall cause no letters.
+    pub(super) fn pass_on_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]) {
+        if quoted.starts_with(b"SIP/2.0 ") {
+            return;
+        }
+        let head = quoted.get(..QUOTED_BYTES_MAX).unwrap_or(quoted);
+        let own = self.parts.index;
+        for (_, batch) in self
+            .batches
+            .iter_mut()
+            .enumerate()
+            .filter(|(n, _)| *n != own)
+        {
+            batch.push(Parcel::Unreachable {
+                remote,
+                quoted: head.into(),
+            });
+        }
+    }
+
     /// Bad news is told after the messages that came before it.
     pub(super) fn take_bad_news(&mut self) {
         for cookie in self.failed.drain(..) {

@@ -46,6 +46,7 @@ impl Core {
                         shard.handle_send_failed(self.now, cookie, out);
                     }
                 }
+                Parcel::Unreachable { remote, quoted } => net.find_unreachable(remote, &quoted),
                 Parcel::KeepFor { conn, for_ms } => net.keep_for(conn, for_ms),
                 Parcel::Close(conn) => net.close(conn, true),
                 Parcel::Odd(conn) => net.count_odd(conn),
@@ -131,6 +132,7 @@ impl Core {
                     }
                     // Timers end what these were to end sooner.
                     Parcel::SendFailed { .. }
+                    | Parcel::Unreachable { .. }
                     | Parcel::Close(_)
                     | Parcel::Odd(_)
                     | Parcel::KeepFor { .. } => {}

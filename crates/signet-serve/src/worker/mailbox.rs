@@ -2,6 +2,7 @@
 //! at most one wake-up for a batch.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sip_msg::{ConnId, Flow, Message, Target, VerifiedPeer};
@@ -36,6 +37,13 @@ pub(crate) enum Parcel {
         cookie: u64,
         /// Whether it was sent, and its connection ended before an answer.
         was_written: bool,
+    },
+    /// A datagram came back (ICMP) that may have been sent by that worker.
+    Unreachable {
+        /// Where it was sent to.
+        remote: SocketAddr,
+        /// How it begins.
+        quoted: Box<[u8]>,
     },
     /// A contact relies on a connection of that worker for so long.
     KeepFor {

@@ -252,6 +252,12 @@ impl Core {
                 error: SendError::Lost,
             } => self.lost.push(cookie),
             NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
+            NetEvent::Unreachable {
+                remote,
+                quoted,
+                is_told: false,
+                ..
+            } => self.pass_on_unreachable(remote, quoted),
             NetEvent::Accepted { .. }
             | NetEvent::Opened { .. }
             | NetEvent::HandshakeFailed { .. }

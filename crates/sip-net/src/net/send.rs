@@ -1,6 +1,7 @@
 //! What is sent: queued for its socket, then written with few system calls.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
 
@@ -35,6 +36,22 @@ impl Net {
             if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
                 self.send(&send.to, bytes, send.cookie);
             }
+        }
+    }
+
+    /// Looks for the datagram whose error the kernel gave to another worker of
+    /// the same port ([`NetEvent::Unreachable`](crate::NetEvent::Unreachable));
+    /// the next `poll` reports it where it was sent here.
+    pub fn find_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]) {
+        let ports = self.listeners.iter_mut();
+        let found = ports
+            .filter_map(|listener| match &mut listener.port {
+                Port::Udp(port) => port.take_unreachable(remote, quoted),
+                Port::Stream(_) | Port::Closed => None,
+            })
+            .next();
+        if let Some(cookie) = found {
+            owe_failure(&mut self.owed, cookie, SendError::Unreachable);
         }
     }
 

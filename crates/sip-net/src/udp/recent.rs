@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 /// Datagrams remembered: half a second of them at 2,000 a second.
 const DATAGRAMS: usize = 1_024;
 /// Bytes of each: enough for the branch of its first Via, which nobody guesses.
-const HEAD: usize = 192;
+pub(super) const HEAD: usize = 192;
 
 /// A ring of the last datagrams whose sender wants to know.
 #[derive(Default)]
