@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use crate::digest::{Account, Challenge};
-use crate::phone::PATIENCE;
+use crate::phone::{PATIENCE, Phone};
 use crate::scenario::{Flood, Scale, Scenario, Tally, beside};
 use crate::stream::Stream;
 use crate::target::Setup;
@@ -14,7 +14,7 @@ use crate::world::World;
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "limit.guessing",
-        tries: "Passwords are guessed from one address, many with one nonce, and the right one after them; meanwhile the user himself registers from that address.",
+        tries: "Passwords are guessed from one address, many with one nonce, and the right one after them; then the user himself and another one, whose phones were there before, register from that address.",
         through: "the right guess after the wrong ones; a user who is kept out.",
         setup: |_| {},
         not_kamailio: None,
@@ -22,8 +22,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "limit.one-source",
-        tries: "One stranger's address asks 30,000 times a second, for REGISTER, OPTIONS and new connections, beside a user at the same address.",
-        through: "that user's call, or other callers' calls, that are lost.",
+        tries: "One stranger's address asks 30,000 times a second, for REGISTER, OPTIONS and new connections, beside users whose phones are at the same address.",
+        through: "one of them who is kept out; other callers' calls that are lost.",
         setup: |_| {},
         not_kamailio: None,
         run: one_source,
@@ -40,6 +40,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 
 fn guessing(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
+    let neighbours = Neighbours::come(world)?;
     let victim = world.alice_account().clone();
     let aor = world.alice_aor();
     let base = Draft::new("REGISTER", &aor, &aor)
@@ -88,30 +89,46 @@ fn guessing(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     tally.judge(got == Some(200), || {
         format!("the right guess after {guesses} wrong ones was taken")
     });
-    same_address(world, &mut tally)?;
+    neighbours.come_again(world, &mut tally);
     Ok(tally)
 }
 
-/// Another user, and the victim, register from the attacker's address.
-fn same_address(world: &World, tally: &mut Tally) -> Result<(), String> {
-    let phone = crate::phone::Phone::at([127, 0, 1, 1])?;
-    for account in [world.bob_account(), world.alice_account()] {
-        let until = Instant::now() + Duration::from_secs(10);
-        let mut done = phone.register(world.to(), &world.domain, account);
-        // A delayed answer is no refusal.
-        while done.is_err() && Instant::now() < until {
-            done = phone.register(world.to(), &world.domain, account);
+/// Users whose phones are behind the attacker's address, as behind one NAT,
+/// and who were there before him: each registers from where he is, before and
+/// after.
+struct Neighbours(Vec<(Phone, Account)>);
+
+impl Neighbours {
+    fn come(world: &World) -> Result<Self, String> {
+        let accounts = [world.bob_account(), world.alice_account()];
+        let mut phones = Vec::new();
+        for account in accounts {
+            let phone = Phone::at([127, 0, 1, 1])?;
+            phone.register(world.to(), &world.domain, account)?;
+            phones.push((phone, account.clone()));
         }
-        tally.judge(done.is_err(), || {
-            format!("{} is kept out: {:?}", account.user, done.err())
-        });
+        Ok(Self(phones))
     }
-    Ok(())
+
+    fn come_again(&self, world: &World, tally: &mut Tally) {
+        for (phone, account) in &self.0 {
+            let until = Instant::now() + Duration::from_secs(10);
+            let mut done = phone.register(world.to(), &world.domain, account);
+            // A delayed answer is no refusal.
+            while done.is_err() && Instant::now() < until {
+                done = phone.register(world.to(), &world.domain, account);
+            }
+            tally.judge(done.is_err(), || {
+                format!("{} is kept out: {:?}", account.user, done.err())
+            });
+        }
+    }
 }
 
 fn one_source(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let source = UdpSocket::bind("127.0.1.1:0").map_err(|e| e.to_string())?;
+    let neighbours = Neighbours::come(world)?;
     let flood = Flood::of(scale, 300_000);
     let world = &*world;
     let connections = scale.of(20, 2_000);
@@ -129,8 +146,7 @@ fn one_source(world: &mut World, scale: &Scale) -> Result<Tally, String> {
         }
         Ok(sent)
     })?;
-    // A user whose phone is behind that address, as behind one NAT.
-    same_address(world, &mut tally)?;
+    neighbours.come_again(world, &mut tally);
     Ok(tally)
 }
 

@@ -4,6 +4,7 @@ mod calls;
 mod floods;
 mod hijack;
 mod impersonation;
+mod later;
 mod limits;
 mod memory;
 mod outgoing;
@@ -22,6 +23,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         teardown::SCENARIOS,
         replay::SCENARIOS,
         tokens::SCENARIOS,
+        later::SCENARIOS,
         relay::SCENARIOS,
         floods::SCENARIOS,
         memory::SCENARIOS,

@@ -37,14 +37,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 /// A call of alice to somebody's server elsewhere, as that server has it.
-struct Harvest {
+pub(super) struct Harvest {
     /// The INVITE as it came there.
     invite: Text,
     call_id: String,
     /// Our own tag and the caller's.
     own_tag: String,
     peer_tag: String,
-    own_uri: String,
+    pub(super) own_uri: String,
     /// Routes of this server, as they came.
     routes: Vec<String>,
     peer_contact: String,
@@ -52,7 +52,7 @@ struct Harvest {
     caller_routes: Vec<String>,
 }
 
-fn harvest(world: &World) -> Result<Harvest, String> {
+pub(super) fn harvest(world: &World) -> Result<Harvest, String> {
     let own_uri = format!("sip:owner@{}", world.foreign.local);
     let mark = word("harvest");
     let draft = world.alice.invite(&world.alice_aor(), &own_uri).mark(&mark);
@@ -84,7 +84,7 @@ fn harvest(world: &World) -> Result<Harvest, String> {
 
 impl Harvest {
     /// A request as the called side may send it, to the caller.
-    fn right(&self, world: &World, method: &str) -> Draft {
+    pub(super) fn right(&self, world: &World, method: &str) -> Draft {
         let mut draft = Draft::new(method, &self.own_uri, &world.alice_aor());
         draft.uri.clone_from(&self.peer_contact);
         draft.from_tag = Some(self.own_tag.clone());
@@ -141,6 +141,7 @@ fn toll_fraud(world: &mut World, _: &Scale) -> Result<Tally, String> {
 
 /// What is varied, each with its name.
 struct Ways {
+    to: String,
     uris: Vec<(&'static str, String)>,
     routes: Vec<(&'static str, Vec<String>)>,
     froms: Vec<(&'static str, String)>,
@@ -157,6 +158,7 @@ fn ways(world: &World, got: &Harvest) -> Ways {
     let inside = format!("sip:x@{}", world.inside.local);
     let bob_contact = uri_of(&world.bob.contact()).to_owned();
     Ways {
+        to: world.alice_aor(),
         uris: vec![
             ("the peer's contact", got.peer_contact.clone()),
             ("bob", world.bob_aor()),
@@ -203,6 +205,79 @@ fn ways(world: &World, got: &Harvest) -> Ways {
     }
 }
 
+/// One combination of the ways.
+struct Case<'a> {
+    /// Its number, counted from one.
+    number: u64,
+    draft: Draft,
+    uri: &'a str,
+    route: &'a str,
+    from: &'a str,
+    tags: &'a str,
+    call_id: &'a str,
+}
+
+impl Ways {
+    /// Every combination.
+    fn cases(&self) -> impl Iterator<Item = Case<'_>> {
+        let heads = self.uris.iter().flat_map(move |uri| {
+            let routes = self.routes.iter();
+            routes.flat_map(move |route| self.froms.iter().map(move |from| (uri, route, from)))
+        });
+        let tails = move || {
+            self.tags.iter().flat_map(move |tags| {
+                let methods = self.methods.iter();
+                methods.flat_map(move |method| {
+                    self.call_ids
+                        .iter()
+                        .map(move |call_id| (tags, method, call_id))
+                })
+            })
+        };
+        let all = heads.flat_map(move |head| tails().map(move |tail| (head, tail)));
+        all.zip(1..)
+            .map(|(((uri, route, from), (tags, method, call_id)), number)| {
+                let mut draft = Draft::new(method, &from.1, &self.to);
+                draft.uri.clone_from(&uri.1);
+                draft.routes.clone_from(&route.1);
+                draft.from_tag.clone_from(&tags.1);
+                draft.to_tag.clone_from(&tags.2);
+                draft.call_id.clone_from(&call_id.1);
+                draft.cseq = 20 + u32::try_from(number).unwrap_or(0);
+                Case {
+                    number,
+                    draft,
+                    uri: uri.0,
+                    route: route.0,
+                    from: from.0,
+                    tags: tags.0,
+                    call_id: call_id.0,
+                }
+            })
+    }
+}
+
+impl Case<'_> {
+    fn name(&self) -> String {
+        format!(
+            "{} to {}, Route: {}, From: {}, tags: {}, Call-ID: {}",
+            self.draft.method, self.uri, self.route, self.from, self.tags, self.call_id
+        )
+    }
+
+    /// The model: with the dialog's names, tags and Call-ID the peer's contact
+    /// may be reached, by the dialog's route set or as a strict router writes
+    /// it, and nobody else.
+    fn may_reach_peer(&self) -> bool {
+        (self.from, self.tags, self.call_id) == ("itself", "right", "its")
+            && self.draft.method != "REGISTER"
+            && matches!(
+                (self.uri, self.route),
+                ("the peer's contact", "the dialog's") | ("the token here", "and the peer")
+            )
+    }
+}
+
 fn matrix(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let got = harvest(world)?;
@@ -216,54 +291,25 @@ fn matrix(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     // Quick takes one in so many, another residue of each dimension in turn.
     let stride = scale.of(7, 1);
     let mut names: HashMap<String, (String, bool)> = HashMap::new();
-    let (mut n, mut source) = (0_u64, fresh_source()?);
-    for (uri_name, uri) in &ways.uris {
-        for (route_name, routes) in &ways.routes {
-            for (from_name, from) in &ways.froms {
-                for (tag_name, from_tag, to_tag) in &ways.tags {
-                    for method in ways.methods {
-                        for (call_name, call_id) in &ways.call_ids {
-                            n += 1;
-                            if !n.is_multiple_of(stride) {
-                                continue;
-                            }
-                            let mark = format!("{prefix}.{n}");
-                            let mut draft =
-                                Draft::new(method, from, &world.alice_aor()).mark(&mark);
-                            draft.uri.clone_from(uri);
-                            draft.routes.clone_from(routes);
-                            draft.from_tag.clone_from(from_tag);
-                            draft.to_tag.clone_from(to_tag);
-                            draft.call_id.clone_from(call_id);
-                            draft.cseq = 20 + u32::try_from(n).unwrap_or(0);
-                            draft = draft.contact(&world.foreign.contact());
-                            // A server may stop listening to who asks for too much.
-                            if n.is_multiple_of(8 * stride) {
-                                source = fresh_source()?;
-                            }
-                            if n.is_multiple_of(40 * stride) {
-                                world.foreign.send(world.to(), &draft);
-                            } else {
-                                let local = source.local_addr().map_err(|e| e.to_string())?;
-                                let _ = source.send_to(&draft.render(local, "UDP"), world.to());
-                            }
-                            tally.try_many(1);
-                            let of_dialog = *from_name == "itself"
-                                && *tag_name == "right"
-                                && *call_name == "its"
-                                && method != "REGISTER";
-                            let to_peer = may_reach_peer(uri_name, route_name);
-                            let name = format!(
-                                "{method} to {uri_name}, Route: {route_name}, From: {from_name}, tags: {tag_name}, Call-ID: {call_name}"
-                            );
-                            names.insert(mark, (name, of_dialog && to_peer));
-                            if tally.tried.is_multiple_of(64) {
-                                world.settle_briefly();
-                            }
-                        }
-                    }
-                }
-            }
+    let mut source = fresh_source()?;
+    for case in ways.cases().filter(|c| c.number.is_multiple_of(stride)) {
+        let n = case.number;
+        let mark = format!("{prefix}.{n}");
+        names.insert(mark.clone(), (case.name(), case.may_reach_peer()));
+        let draft = case.draft.mark(&mark).contact(&world.foreign.contact());
+        // A server may stop listening to who asks for too much.
+        if n.is_multiple_of(8 * stride) {
+            source = fresh_source()?;
+        }
+        if n.is_multiple_of(40 * stride) {
+            world.foreign.send(world.to(), &draft);
+        } else {
+            let local = source.local_addr().map_err(|e| e.to_string())?;
+            let _ = source.send_to(&draft.render(local, "UDP"), world.to());
+        }
+        tally.try_many(1);
+        if tally.tried.is_multiple_of(64) {
+            world.settle_briefly();
         }
     }
     world.settle();
@@ -275,16 +321,6 @@ fn matrix(world: &mut World, scale: &Scale) -> Result<Tally, String> {
         || format!("the dialog's own BYE got {:?}", answer.map(|a| a.start)),
     );
     Ok(tally)
-}
-
-/// The model: with the dialog's names, tags and Call-ID the peer's contact may
-/// be reached, by the dialog's route set or as a strict router writes it, and
-/// nobody else.
-fn may_reach_peer(uri: &str, route: &str) -> bool {
-    matches!(
-        (uri, route),
-        ("the peer's contact", "the dialog's") | ("the token here", "and the peer")
-    )
 }
 
 fn judge(world: &World, prefix: &str, names: &HashMap<String, (String, bool)>, tally: &mut Tally) {

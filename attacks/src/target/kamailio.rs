@@ -75,6 +75,7 @@ pub(super) fn start(
         pid: Some(child.id()),
         child: Some(child),
         folder: Some(folder.to_owned()),
+        program: None,
     })
 }
 

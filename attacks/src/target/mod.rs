@@ -104,6 +104,8 @@ pub(crate) struct Server {
     child: Option<Child>,
     pid: Option<u32>,
     folder: Option<PathBuf>,
+    /// The program and its arguments, where it can be started again.
+    program: Option<(PathBuf, Vec<String>)>,
 }
 
 impl Target {
@@ -134,6 +136,7 @@ impl Target {
                 child: None,
                 pid: running.pid,
                 folder: None,
+                program: None,
             },
         };
         server.wait_ready()?;
@@ -152,6 +155,37 @@ impl Server {
         self.child
             .as_mut()
             .is_none_or(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Asks it to end, and starts it again with what it has on disk.
+    pub(crate) fn restart(&mut self) -> Result<(), String> {
+        let (Some((program, arguments)), Some(folder), Some(child)) =
+            (&self.program, &self.folder, &mut self.child)
+        else {
+            return Err("it cannot be started again".to_owned());
+        };
+        let _ = Command::new("kill")
+            .args(["-TERM", &child.id().to_string()])
+            .status();
+        let until = Instant::now() + Duration::from_secs(10);
+        while matches!(child.try_wait(), Ok(None)) {
+            if Instant::now() > until {
+                return Err("it does not end when it is asked to".to_owned());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let next = spawn(program, arguments, folder)?;
+        self.pid = Some(next.id());
+        self.child = Some(next);
+        self.wait_ready()
+    }
+
+    /// Takes a user from it while it runs.
+    pub(crate) fn remove_user(&self, name: &str) -> Result<(), String> {
+        let (Some((program, _)), Some(folder)) = (&self.program, &self.folder) else {
+            return Err("its users cannot be removed".to_owned());
+        };
+        signet::remove_user(program, folder, name)
     }
 
     /// Where it listens, as a URI's host and port.

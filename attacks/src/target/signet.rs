@@ -39,7 +39,7 @@ pub(super) fn start(
         let why = String::from_utf8_lossy(&told.stderr);
         return Err(format!("signet user import: {why}"));
     }
-    let arguments = [
+    let arguments = vec![
         "serve".to_owned(),
         "--config".to_owned(),
         path.display().to_string(),
@@ -52,7 +52,21 @@ pub(super) fn start(
         pid: Some(child.id()),
         child: Some(child),
         folder: Some(folder.to_owned()),
+        program: Some((program.to_owned(), arguments)),
     })
+}
+
+pub(super) fn remove_user(program: &Path, folder: &Path, name: &str) -> Result<(), String> {
+    let told = Command::new(program)
+        .args(["user", "remove", name, "--config"])
+        .arg(folder.join("signet.toml"))
+        .output()
+        .map_err(|e| format!("cannot run {}: {e}", program.display()))?;
+    if told.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&told.stderr);
+    Err(format!("signet user remove: {why}"))
 }
 
 /// The trusted network covers the server's own address, as it does for an
