@@ -145,6 +145,7 @@ impl Crew {
             handshakes: pool,
             connections_max: 1_000_000,
             connections_per_source_max: 1_000_000,
+            opened_per_source_per_s: 0,
             udp_queue_max: 65_536,
             connect_timeout_ms: u64::try_from(settings.connect_timeout.as_millis())
                 .unwrap_or(u64::MAX),

@@ -355,6 +355,7 @@ fn net_config(args: &Args) -> Result<NetConfig, Refusal> {
     let mut config = NetConfig {
         connections_max: args.sockets_max,
         connections_per_source_max: args.sockets_max,
+        opened_per_source_per_s: 0,
         idle_timeout_ms: IDLE_MS,
         ..NetConfig::default()
     };

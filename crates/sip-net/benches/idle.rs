@@ -53,6 +53,7 @@ fn net(listener: ListenerConfig, client_tls: Option<Arc<ClientTls>>) -> Net {
         handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
         connections_max: 100_000,
         connections_per_source_max: 100_000,
+        opened_per_source_per_s: 0,
         answer_timeout_ms: 32_000,
         ..NetConfig::default()
     };

@@ -111,6 +111,10 @@ pub struct NetConfig {
     pub connections_max: usize,
     /// Connections accepted from one source (an IPv4 address, an IPv6 /64).
     pub connections_per_source_max: usize,
+    /// Connections that a source may open in a second, and at once what it may in
+    /// four; past it they are closed at once, unless a registered contact relies on a
+    /// connection from there. 0 for no limit.
+    pub opened_per_source_per_s: u32,
     /// Bytes waiting to be written on one connection; past it the connection is closed.
     pub write_queue_bytes_max: usize,
     /// Bytes waiting to be written on all connections together; past it the
@@ -171,6 +175,7 @@ impl Default for NetConfig {
             handshakes: None,
             connections_max: 100_000,
             connections_per_source_max: 10_000,
+            opened_per_source_per_s: 5_000,
             write_queue_bytes_max: 1024 * 1024,
             write_queues_bytes_max: 256 * 1024 * 1024,
             read_buffers_bytes_max: 256 * 1024 * 1024,

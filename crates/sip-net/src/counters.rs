@@ -47,6 +47,8 @@ pub struct Counters {
     pub refused_total: u64,
     /// Connections accepted and closed at once, because their source has too many.
     pub refused_source: u64,
+    /// Connections accepted and closed at once, because their source opens them too fast.
+    pub refused_rate: u64,
     /// Connections accepted and closed at once, because too many handshakes wait.
     pub refused_handshakes: u64,
     /// Times that accepting failed, for want of file descriptors or memory.
@@ -128,6 +130,8 @@ pub struct ListenerCounters {
     pub refused_total: u64,
     /// Connections closed at once, because their source has too many.
     pub refused_source: u64,
+    /// Connections closed at once, because their source opens them too fast.
+    pub refused_rate: u64,
     /// Connections now.
     pub connections: ConnectionFigures,
     /// TLS handshakes completed, resumed ones included.
@@ -146,6 +150,7 @@ impl ListenerCounters {
         self.accepted += other.accepted;
         self.refused_total += other.refused_total;
         self.refused_source += other.refused_source;
+        self.refused_rate += other.refused_rate;
         self.connections.add(&other.connections);
         self.handshakes += other.handshakes;
         self.resumed += other.resumed;

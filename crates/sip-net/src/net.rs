@@ -28,6 +28,7 @@ mod backoff;
 mod close;
 mod gather;
 mod limit;
+mod newcomers;
 mod open;
 mod recheck;
 mod relieve;
@@ -40,6 +41,7 @@ mod turn;
 use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
+use newcomers::Newcomers;
 use recheck::Recheck;
 use share::Share;
 pub use shed::Shed;
@@ -60,6 +62,7 @@ pub struct Net {
     listeners: Vec<Listener>,
     conns: Conns,
     backoff: Backoff,
+    newcomers: Newcomers,
     shared: Shared,
     gather: Gather,
     received: RecvBatch,
@@ -115,6 +118,7 @@ impl Net {
             listeners,
             conns: Conns::new(worker),
             backoff: Backoff::default(),
+            newcomers: Newcomers::default(),
             shared: Shared {
                 config,
                 counters: Counters::default(),

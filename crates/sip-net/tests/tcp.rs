@@ -383,6 +383,37 @@ fn too_many_connections_of_one_source_are_closed_at_once() {
 }
 
 #[test]
+fn who_opens_connections_too_fast_is_refused_until_he_goes_slower() {
+    let config = NetConfig {
+        opened_per_source_per_s: 1,
+        ..NetConfig::default()
+    };
+    let mut server = server(config);
+    // Where four may come at once, and one each second.
+    let begin = std::time::Instant::now();
+    let peers: Vec<TcpStream> = (0..60)
+        .map(|_| TcpStream::connect(server.addr()).unwrap())
+        .collect();
+    while server.net.counters().accepted + server.net.counters().refused_rate < 60 {
+        server.turn();
+    }
+    let refused = server.net.counters().refused_rate;
+    let earned = begin.elapsed().as_secs() + 1;
+    assert!(
+        refused <= 56 && refused + earned >= 56,
+        "{refused} after {earned} s"
+    );
+    drop(peers);
+    // A second later there is room again.
+    let taken = server.net.counters().accepted;
+    while server.net.counters().accepted == taken {
+        let _peer = TcpStream::connect(server.addr()).unwrap();
+        server.turn();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn stopping_leaves_what_is_open() {
     let mut server = server(NetConfig::default());
     let mut peer = TcpStream::connect(server.addr()).unwrap();

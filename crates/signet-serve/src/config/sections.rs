@@ -433,6 +433,10 @@ pub struct Connections {
     /// Connections from one source: an IPv4 address, an IPv6 /64.
     #[serde(deserialize_with = "within::<_, _, 1, 10_000_000>")]
     pub connections_per_source_max: usize,
+    /// Connections that a source may open in a second, and at once what it may in
+    /// four; 0 for no limit.
+    #[serde(deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub opened_per_source_per_s: u32,
     /// Bytes waiting for a reader that does not read.
     #[serde(deserialize_with = "within::<_, _, 65_536, 1_073_741_824>")]
     pub write_queue_bytes_max: usize,
@@ -483,6 +487,7 @@ impl Default for Connections {
             connections_max: None,
             alias: true,
             connections_per_source_max: net.connections_per_source_max,
+            opened_per_source_per_s: net.opened_per_source_per_s,
             write_queue_bytes_max: net.write_queue_bytes_max,
             udp_queue_max: net.udp_queue_max,
             message_timeout_ms: net.message_timeout_ms,

@@ -42,6 +42,7 @@ pub(crate) fn net_config(config: &Config, room: usize) -> NetConfig {
         limits: limits(config),
         connections_max: given.connections_max.map_or(room, |max| max.min(room)),
         connections_per_source_max: given.connections_per_source_max,
+        opened_per_source_per_s: given.opened_per_source_per_s,
         write_queue_bytes_max: given.write_queue_bytes_max,
         udp_queue_max: given.udp_queue_max,
         message_timeout_ms: given.message_timeout_ms,

@@ -135,6 +135,18 @@ impl Net {
 
     /// Takes an accepted socket in, or closes it at once.
     fn admit(&mut self, index: usize, mut socket: TcpStream, remote: SocketAddr) {
+        // Before TLS begins: what is refused costs no more than accepting it.
+        let (now_ms, per_s) = (
+            self.shared.now_ms,
+            self.shared.config.opened_per_source_per_s,
+        );
+        if !self.newcomers.admit(remote.ip(), now_ms, per_s) {
+            self.shared.counters.refused_rate += 1;
+            if let Some(listener) = self.listeners.get_mut(index) {
+                listener.counters.refused_rate += 1;
+            }
+            return;
+        }
         if self.conns.count_from(remote.ip()) >= self.shared.config.connections_per_source_max {
             self.shared.counters.refused_source += 1;
             if let Some(listener) = self.listeners.get_mut(index) {

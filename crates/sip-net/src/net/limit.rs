@@ -15,7 +15,13 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id) {
             let until = &mut conn.usefulness.bound_until_ms;
             *until = until_ms.max(*until);
+            let ip = conn.flow.remote.ip();
             self.conns.used(id);
+            let (now_ms, per_s) = (
+                self.shared.now_ms,
+                self.shared.config.opened_per_source_per_s,
+            );
+            self.newcomers.keep_for(ip, now_ms, until_ms, per_s);
         }
     }
 

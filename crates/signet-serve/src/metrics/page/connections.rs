@@ -85,13 +85,14 @@ pub(super) fn connections(
     let name = "signet_listener_connections_refused_total";
     page.head(
         name,
-        "Connections closed at once, because there are too many, or too many of their source.",
+        "Connections closed at once, because there are too many, or too many of their source, or these come too fast.",
         "counter",
     );
     for (listener, counted) in streams {
         for (reason, count) in [
             ("total", counted.refused_total),
             ("source", counted.refused_source),
+            ("rate", counted.refused_rate),
         ] {
             page.sample(name, &[("listener", listener), ("reason", reason)], count);
         }

@@ -103,6 +103,11 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
             |net| net.refused_source,
         ),
         (
+            "signet_connections_refused_rate_total",
+            "Connections closed at once, because their source opens them too fast.",
+            |net| net.refused_rate,
+        ),
+        (
             "signet_connections_refused_handshakes_total",
             "Connections closed at once, because too many handshakes wait.",
             |net| net.refused_handshakes,
