@@ -9,6 +9,7 @@ use crate::effect::ParkId;
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
+use crate::relay::Word;
 use crate::timer::Timer;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
@@ -23,6 +24,8 @@ pub(crate) struct Job {
     /// Max-Breadth that may be given to its copies.
     pub(crate) breadth: u32,
     pub(crate) loop_hash: u64,
+    /// On whose word it goes, once it was let in.
+    pub(crate) word: Word,
 }
 
 /// What waits, and for what.

@@ -18,7 +18,7 @@ use crate::hops::Lead;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
-use crate::relay::{Relay, Source, Word};
+use crate::relay::{Relay, Source};
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -128,14 +128,14 @@ impl Shard {
     pub(crate) fn send_single(
         &mut self,
         now: Now,
-        job: Job,
+        mut job: Job,
         permit: &Permit,
         mut candidate: Candidate,
         out: &mut Outputs,
     ) {
-        let word = self.relay(now).word(permit, &job.routed, &job.request);
+        job.word = self.relay(now).word(permit, &job.routed, &job.request);
         let request = Some(&*job.request);
-        let Some(way) = self.next_way(now, &job.flow, word, request, &mut candidate) else {
+        let Some(way) = self.next_way(now, &job.flow, job.word, request, &mut candidate) else {
             let none = || Outcome::NoTransport.at(&candidate.place);
             let outcome = candidate.refused.unwrap_or_else(none);
             self.fail_job(now, job, outcome, out);
@@ -148,7 +148,7 @@ impl Shard {
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
         permit.strip(&self.gate_context(now), &job.request, &mut strip);
-        self.write_single(now, &job, word, &candidate, &way, &strip, out);
+        self.write_single(now, &job, &candidate, &way, &strip, out);
         self.strip = strip;
         self.counters.requests_forwarded += 1;
         self.pool.recycle(job.request);
@@ -184,7 +184,6 @@ impl Shard {
         &mut self,
         now: Now,
         job: &Job,
-        word: Word,
         candidate: &Candidate,
         way: &Way,
         strip: &[sip_msg::Span],
@@ -196,7 +195,7 @@ impl Shard {
             request: &job.request,
             routed: &job.routed,
             came_by: &job.flow,
-            word,
+            word: job.word,
             uri: target_uri(&candidate.place, &mut self.target_uri),
             path: path_of(&candidate.place),
             to: &way.to,

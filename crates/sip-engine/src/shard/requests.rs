@@ -15,6 +15,7 @@ use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::registrar::{RegistrarContext, Registration};
+use crate::relay::Word;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
@@ -174,6 +175,7 @@ impl Shard {
             routed,
             breadth: default,
             loop_hash: 0,
+            word: Word::Users,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
