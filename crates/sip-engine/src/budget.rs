@@ -14,18 +14,27 @@ pub enum Room {
     Enough,
     /// What begins something new is refused; what is under way goes on.
     Scarce,
-    /// Only what ends something goes on: responses, ACK and CANCEL.
+    /// Only what ends something goes on: responses, ACK, CANCEL and BYE.
     None,
+    /// BYE does not either: it is kept for a while, and nothing in it proves
+    /// that there is a call.
+    Overdrawn,
 }
 
 /// The share of the budget past which nothing new is begun. The rest is for
 /// what is under way.
 pub const SCARCE_AT: f64 = 0.8;
 
+/// The share of the budget past which not even calls are ended. What is above
+/// the budget is for BYE alone.
+pub const OVERDRAWN_AT: f64 = 1.125;
+
 impl Room {
     /// What there is at a share of the budget in use.
     pub fn at(pressure: f64) -> Self {
-        if pressure >= 1.0 {
+        if pressure >= OVERDRAWN_AT {
+            Self::Overdrawn
+        } else if pressure >= 1.0 {
             Self::None
         } else if pressure >= SCARCE_AT {
             Self::Scarce
@@ -131,6 +140,8 @@ mod tests {
         assert_eq!(Room::at(budget.pressure()), Room::Scarce);
         second.tell(1_300);
         assert_eq!(Room::at(budget.pressure()), Room::None);
+        second.tell(1_425);
+        assert_eq!(Room::at(budget.pressure()), Room::Overdrawn);
         drop(second);
         assert_eq!(budget.bytes_held(), 0, "never less than nothing");
         drop(first);

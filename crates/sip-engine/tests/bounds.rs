@@ -133,16 +133,26 @@ fn past_the_memory_for_messages_what_begins_something_is_refused_first() {
     );
 
     // Then all but what ends something.
+    let within = |bed: &mut Bed, method| {
+        let mut request = request(method, "sip:carol@example.com", Transport::Udp);
+        request.to = "<sip:carol@example.com>;tag=c".to_owned();
+        kinds(&bed.receive(&alice(Transport::Udp), &request.text()))
+    };
     bed.act(|shard, _, _| shard.set_memory_pressure(1.0));
-    let mut bye = request("BYE", "sip:carol@example.com", Transport::Udp);
-    bye.to = "<sip:carol@example.com>;tag=c".to_owned();
-    assert_eq!(
-        kinds(&bed.receive(&alice(Transport::Udp), &bye.text())),
-        ["503"]
-    );
+    assert_eq!(within(&mut bed, "INFO"), ["503"]);
+    assert_eq!(within(&mut bed, "BYE"), ["BYE"]);
+    // A BYE is kept for a while, and proves no call: there is an end to that too.
+    bed.act(|shard, _, _| shard.set_memory_pressure(sip_engine::budget::OVERDRAWN_AT));
+    assert_eq!(within(&mut bed, "BYE"), ["503"]);
     let busy = response(&begun[1], 486, "c", "");
     let ended = bed.receive(&answering(&begun[1]), &busy);
     assert_eq!(kinds(&ended), ["ACK", "486"]);
+    // Of a CANCEL that matches nothing nothing is kept.
+    let held = bed.shard.held_bytes();
+    for _ in 0..100 {
+        assert_eq!(within(&mut bed, "CANCEL"), ["481"]);
+    }
+    assert!(bed.shard.held_bytes() <= held + sip_msg::Pool::LARGE_BYTES);
 
     bed.act(|shard, _, _| shard.set_memory_pressure(0.1));
     assert_eq!(kinds(&call(&mut bed)), ["100", "INVITE"]);

@@ -1,10 +1,12 @@
 //! CANCEL processing (RFC 3261 16.10).
 
+use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
 
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
+use crate::budget::Room;
 use crate::{Now, Outputs, Shard};
 
 /// The longest Reason that is passed on.
@@ -36,8 +38,14 @@ impl Shard {
         let Some(invite) = invite else {
             // RFC 3261 9.2: without a matching transaction the answer is 481. This proxy keeps
             // state of all that it forwards, so nobody beyond it can know better.
-            self.answer(now, flow, Some(cancel), &request, 481, out);
-            self.pool.recycle(request);
+            if self.room >= Room::None {
+                // Nothing is kept of it: when it comes again it is answered again.
+                let status = (481, reason_phrase(481));
+                self.refuse(now, flow, Some(cancel), request, status, out);
+            } else {
+                self.answer(now, flow, Some(cancel), &request, 481, out);
+                self.pool.recycle(request);
+            }
             return;
         };
         // RFC 3261 16.10: "If a matching response context is found, the element MUST

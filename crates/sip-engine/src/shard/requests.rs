@@ -117,9 +117,9 @@ impl Shard {
     fn has_no_room_for(&self, request: &Message) -> bool {
         match (self.room, request.method()) {
             (Room::Enough, _) | (_, Method::Ack | Method::Cancel) => false,
-            (Room::Scarce, Method::Bye) => false,
+            (Room::Scarce | Room::None, Method::Bye) => false,
             (Room::Scarce, _) => begins(request),
-            (Room::None, _) => true,
+            (Room::None | Room::Overdrawn, _) => true,
         }
     }
 
