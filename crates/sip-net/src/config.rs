@@ -118,7 +118,8 @@ pub struct NetConfig {
     /// Bytes waiting to be written on one connection; past it the connection is closed.
     pub write_queue_bytes_max: usize,
     /// Bytes waiting to be written on all connections together; past it the
-    /// largest of the source that holds most are closed.
+    /// largest of the source that holds most are closed. One source has no more
+    /// than a quarter of it: past that its largest are closed.
     pub write_queues_bytes_max: usize,
     /// Bytes of unfinished messages kept for all connections together; past it
     /// the largest of the source that holds most are closed.

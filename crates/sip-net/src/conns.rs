@@ -40,6 +40,8 @@ pub(crate) struct Conns {
     by_call: HashMap<u64, Vec<ConnId>>,
     of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
+    /// Bytes that each source leaves unread, as far as they were weighed.
+    unread_of: HashMap<IpAddr, usize>,
     pub(crate) meter: Meter,
     ranks: Ranks,
 }
@@ -54,6 +56,7 @@ impl Conns {
             by_call: HashMap::new(),
             of_calls: 0,
             by_source: HashMap::new(),
+            unread_of: HashMap::new(),
             meter: Meter::default(),
             ranks: Ranks::default(),
         }
@@ -102,6 +105,7 @@ impl Conns {
         self.ranks.take_out(&mut self.table, place(id));
         let conn = self.table.try_remove(place(id))?;
         self.meter.leave(&conn);
+        self.count_unread(conn.flow.remote.ip(), conn.weighed, 0);
         if !conn.opened {
             let source = source(conn.flow.remote.ip());
             if let Some(count) = self.by_source.get_mut(&source) {
@@ -221,6 +225,34 @@ impl Conns {
     /// How many connections were accepted from the source of `ip`.
     pub(crate) fn count_from(&self, ip: IpAddr) -> usize {
         self.by_source.get(&source(ip)).copied().unwrap_or(0)
+    }
+
+    /// Counts for its source what waits on a connection that was just written
+    /// to; gives what that source leaves unread on all of its connections. Where
+    /// the peer reads, as nearly always, nothing waits and no table is looked at.
+    pub(crate) fn weigh(&mut self, id: ConnId) -> usize {
+        let Some(conn) = self.get_mut(id) else {
+            return 0;
+        };
+        let waiting = conn.unsent_bytes();
+        let before = std::mem::replace(&mut conn.weighed, waiting);
+        let ip = conn.flow.remote.ip();
+        self.count_unread(ip, before, waiting)
+    }
+
+    fn count_unread(&mut self, ip: IpAddr, before: usize, waiting: usize) -> usize {
+        if before == 0 && waiting == 0 {
+            return 0;
+        }
+        let source = source(ip);
+        let sum = self.unread_of.entry(source).or_default();
+        debug_assert!(*sum >= before, "what was weighed is in its source's sum");
+        *sum = sum.saturating_sub(before) + waiting;
+        let sum = *sum;
+        if sum == 0 {
+            self.unread_of.remove(&source);
+        }
+        sum
     }
 
     pub(crate) fn len(&self) -> usize {

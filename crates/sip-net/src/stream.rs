@@ -116,6 +116,8 @@ pub(crate) struct Conn {
     pub(crate) usefulness: Usefulness,
     /// Whether the socket was full when last written to.
     blocked: bool,
+    /// The bytes that waited on it when it was last weighed.
+    pub(crate) weighed: usize,
     /// Whether it waits in the list of connections to be flushed.
     pub(crate) dirty: bool,
     /// Whether it waits in the list of sockets with more to read.
@@ -181,6 +183,7 @@ impl Conn {
             rank: Rank::default(),
             usefulness: Usefulness::default(),
             blocked: false,
+            weighed: 0,
             dirty: false,
             again: false,
             is_unread: false,

@@ -245,21 +245,25 @@ fn past_the_total_of_all_queues_the_source_that_holds_most_gives_way() {
     };
     let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
     let mut server = Bench::new(&[listener], config);
-    // One source has three connections that it does not read, another one has one,
-    // as full as each of them.
-    let greedy: Vec<_> = (0..3)
+    // Five sources keep to their shares, one of them with two connections. All
+    // together leave little room.
+    let greedy: Vec<_> = (0..2)
         .map(|_| connect_from([127, 0, 0, 2], &mut server))
         .collect();
-    let slow = connect_from([127, 0, 0, 3], &mut server);
-    for (_, flow) in greedy.iter().chain([&slow]) {
-        stuff(&mut server, flow, 1_900_000);
+    stuff(&mut server, &greedy[0].1, 1_250_000);
+    stuff(&mut server, &greedy[1].1, 650_000);
+    let slow: Vec<_> = [3, 5, 6, 7]
+        .map(|host| connect_from([127, 0, 0, host], &mut server))
+        .into();
+    for (_, flow) in &slow {
+        stuff(&mut server, flow, 1_500_000);
     }
     let (mut innocent, flow) = connect_from([127, 0, 0, 4], &mut server);
     let message = request(&"y".repeat(50_000));
     let mut read = 0;
-    // More than there is room for: it is not the slow one who goes, whose it is.
-    for _ in 0..12 {
-        server.net.send(&Target::back(&slow.1), &message, 0);
+    // More than there is room for: it is not the slow ones who go, whose it is.
+    for (_, flow) in slow.iter().chain(&slow).chain(&slow) {
+        server.net.send(&Target::back(flow), &message, 0);
         server.net.flush();
     }
     server.net.send(&Target::back(&flow), &message, 7);
@@ -285,11 +289,55 @@ fn past_the_total_of_all_queues_the_source_that_holds_most_gives_way() {
     assert!(
         gone.iter().all(|conn| of_greedy.contains(conn)),
         "{gone:?} of {of_greedy:?}, slow is {:?}, the innocent {:?}, {} bytes",
-        slow.1.conn,
+        slow[0].1.conn,
         flow.conn,
         server.net.queued_bytes()
     );
     assert!(server.net.queued_bytes() <= TOTAL);
+}
+
+#[test]
+fn below_the_total_no_source_has_more_than_its_share() {
+    const TOTAL: usize = 8 << 20;
+    let config = NetConfig {
+        write_queue_bytes_max: 4 << 20,
+        write_queues_bytes_max: TOTAL,
+        ..NetConfig::default()
+    };
+    let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
+    let mut server = Bench::new(&[listener], config);
+    let small = connect_from([127, 0, 0, 2], &mut server);
+    let large = connect_from([127, 0, 0, 2], &mut server);
+    let other = connect_from([127, 0, 0, 3], &mut server);
+    stuff(&mut server, &small.1, 600_000);
+    stuff(&mut server, &other.1, 1_600_000);
+    assert_eq!(server.net.connection_count(), 3);
+    // More than a quarter of all for one source, and far less than all.
+    let message = request(&"x".repeat(50_000));
+    for _ in 0..200 {
+        server.net.send(&Target::back(&large.1), &message, 0);
+        server.net.flush();
+        assert!(server.net.queued_bytes() < TOTAL / 4 + 1_800_000);
+    }
+    let gone = server.until(|seen| match seen {
+        Seen::Closed(conn, CloseReason::SlowReader) => Some(*conn),
+        _ => None,
+    });
+    assert_eq!(gone, large.1.conn);
+    for _ in 0..5 {
+        server.turn();
+    }
+    assert_eq!(server.net.connection_count(), 2, "only the largest goes");
+    // What is read is no longer counted.
+    let mut reader = small.0;
+    reader.set_nonblocking(true).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    while server.net.queued_bytes() > 1_700_000 {
+        let _ = reader.read(&mut buffer);
+        server.turn();
+    }
+    stuff(&mut server, &small.1, 1_700_000);
+    assert_eq!(server.net.connection_count(), 2);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use crate::stream::Conn;
 /// How much is freed at a time, as a part of the bound: all connections are
 /// looked at for it.
 const FREED_PART: usize = 8;
+/// The part of all that may wait to be written that may wait for one source.
+const SOURCE_PART: usize = 4;
 /// Wrong messages of a stranger that a connection outlives within
 /// [`ODD_WINDOW_MS`].
 const ODD_MAX: u16 = 16;
@@ -25,6 +27,35 @@ impl Net {
         let max = self.shared.config.write_queues_bytes_max;
         if self.shared.queued_bytes + more > max {
             self.relieve(max, Conn::unsent_bytes, CloseReason::SlowReader);
+        }
+    }
+
+    /// Sees to it that what waits for the source of a connection, which was
+    /// just written to, keeps to its share: else its largest connections are
+    /// closed, until a part of the share is free.
+    pub(super) fn keep_to_share(&mut self, id: ConnId) {
+        let share = self.shared.config.write_queues_bytes_max / SOURCE_PART;
+        let mut waiting = self.conns.weigh(id);
+        if waiting <= share {
+            return;
+        }
+        let Some(ip) = self.conns.get(id).map(|conn| conn.flow.remote.ip()) else {
+            return;
+        };
+        let of_source = |conn: &&Conn| source(conn.flow.remote.ip()) == source(ip);
+        let mut conns: Vec<_> = self
+            .conns
+            .iter()
+            .filter(of_source)
+            .filter(|conn| conn.weighed > 0)
+            .map(|conn| (conn.weighed, conn.flow.conn))
+            .collect();
+        conns.sort_unstable_by_key(|(bytes, _)| *bytes);
+        while waiting > share - share / FREED_PART
+            && let Some((bytes, largest)) = conns.pop()
+        {
+            waiting -= bytes;
+            self.drop_conn(largest, CloseReason::SlowReader);
         }
     }
 

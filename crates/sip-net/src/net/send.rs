@@ -76,8 +76,9 @@ impl Net {
                 continue;
             };
             conn.dirty = false;
-            if let Err(reason) = conn.flush(&mut self.shared) {
-                self.drop_conn(id, reason);
+            match conn.flush(&mut self.shared) {
+                Ok(()) => self.keep_to_share(id),
+                Err(reason) => self.drop_conn(id, reason),
             }
         }
     }

@@ -144,14 +144,16 @@ impl Net {
             return;
         }
         conn.ending |= ready.ending;
-        if ready.writable
-            && conn.unblock()
-            && conn.unsent_bytes() > 0
-            && let Err(reason) = conn.flush(&mut self.shared)
-        {
-            self.drop_conn(id, reason);
-            return;
+        if ready.writable && conn.unblock() && conn.unsent_bytes() > 0 {
+            if let Err(reason) = conn.flush(&mut self.shared) {
+                self.drop_conn(id, reason);
+                return;
+            }
+            self.conns.weigh(id);
         }
+        let Some(conn) = self.conns.get_mut(id) else {
+            return;
+        };
         if conn.is_stuffed(&self.shared.config) && !ready.error {
             if (ready.readable || ready.ending) && !std::mem::replace(&mut conn.is_unread, true) {
                 self.shared.counters.reads_paused += 1;
