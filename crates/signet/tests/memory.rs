@@ -1,6 +1,6 @@
 //! Memory by the real program: requests are refused before it is spent, and
 //! what a flood has held is given back.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
