@@ -369,8 +369,7 @@ fn treated(
             let status: u16 = status
                 .parse()
                 .map_err(|_| format!("no such treatment: {status}"))?;
-            let closed = !stream || status != 400 || seen.closed || verdict.kind != "request";
-            seen.statuses == [status] && seen.forwarded.is_empty() && closed
+            seen.statuses == [status] && seen.forwarded.is_empty()
         }
     };
     if held {

@@ -9,7 +9,7 @@ use sip_engine::settings::{Settings, TrustedPeer};
 use sip_msg::{HeaderName, Transport};
 
 const GATEWAY: &str = "203.0.113.9:5070";
-const OFFER: &str = ";oc;oc-algo=\"loss,rate\"";
+const OFFER: &str = ";oc;oc-algo=\"loss\"";
 
 /// An INVITE towards the gateway; what is sent.
 fn call(bed: &mut Bed) -> Vec<Sent> {

@@ -13,8 +13,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 
-/// What a client writes into its Via. RFC 7339 4.2: `loss` must be among them.
-pub const OFFER: &[u8] = b";oc;oc-algo=\"loss,rate\"";
+/// What a client writes into its Via. RFC 7339 4.2: `loss` must be among them. A
+/// second algorithm would stand behind a comma, which Kamailio 5.6 takes for the
+/// end of the value in spite of its quotes: it drops such a request. Who answers
+/// with `rate` all the same is heeded.
+pub const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
 /// How long a value is good where nothing is said (RFC 7339 4.3).
 const VALIDITY_MS: u64 = 500;
 /// Neighbours that are remembered.
