@@ -34,6 +34,9 @@ struct Verdicts {
 struct Verdict {
     file: String,
     kind: String,
+    /// Whether a stream cannot tell where the next message begins.
+    #[serde(default)]
+    loses_framing: bool,
     udp: Treatments,
     tcp: Option<Treatments>,
     #[serde(default = "one")]
@@ -369,7 +372,10 @@ fn treated(
             let status: u16 = status
                 .parse()
                 .map_err(|_| format!("no such treatment: {status}"))?;
-            seen.statuses == [status] && seen.forwarded.is_empty()
+            // A stream goes on where the next message is known to begin.
+            let ends = stream && status == 400 && verdict.kind == "request";
+            let is_as_said = !ends || seen.closed == verdict.loses_framing;
+            seen.statuses == [status] && seen.forwarded.is_empty() && is_as_said
         }
     };
     if held {

@@ -22,6 +22,10 @@ struct Verdict {
     section: String,
     valid: bool,
     kind: String,
+    /// For whoever reads streams.
+    #[serde(default)]
+    #[allow(dead_code, reason = "read by the tests of the whole server")]
+    loses_framing: bool,
     fault: Option<String>,
     #[serde(default)]
     authentication: bool,
