@@ -90,7 +90,7 @@ fn a_peer_that_asks_is_told_and_nobody_speaks_in_our_place() {
     };
     let asking = |method, uri| {
         let mut request = request(method, uri, Transport::Udp);
-        request.via.push_str(";oc;oc-algo=\"loss\"");
+        request.via.push_str(";oc;oc-algo=\"loss,rate\"");
         request.text()
     };
     let options = asking("OPTIONS", "sip:192.0.2.1:5060");
@@ -100,7 +100,10 @@ fn a_peer_that_asks_is_told_and_nobody_speaks_in_our_place() {
     let forwarded = bed.receive(&alice(Transport::Udp), &invite).remove(1);
     // The gateway writes into the Via of our peer.
     let ringing = response(&forwarded, 180, "g", "");
-    let forged = ringing.replace(";oc;oc-algo=\"loss\"\r", ";oc=100;oc-seq=9999999999.9\r");
+    let forged = ringing.replace(
+        ";oc;oc-algo=\"loss,rate\"\r",
+        ";oc=100;oc-seq=9999999999.9\r",
+    );
     assert_ne!(ringing, forged);
     assert!(told(&only(bed.receive(&answering(&forwarded), &forged))));
     // Who does not ask is not told.
