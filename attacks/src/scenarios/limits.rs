@@ -31,7 +31,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "limit.overload",
         tries: "A trusted peer makes more new calls than can be served, while calls that are up are ended.",
-        through: "a request within a call that gets no good answer; memory that stays.",
+        through: "a request within a call that gets no good answer.",
         setup: |setup: &mut Setup| setup.own_configuration = true,
         not_kamailio: None,
         run: overload,
@@ -75,7 +75,7 @@ fn guessing(world: &mut World, scale: &Scale) -> Result<Tally, String> {
     let took = begun.elapsed().as_secs_f64();
     if !scale.quick {
         tally.note(format!(
-            "{:.0} guesses a second were answered",
+            "{:.0} guesses a second got an answer, looked up or not",
             answered as f64 / took
         ));
     }

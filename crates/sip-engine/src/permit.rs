@@ -52,7 +52,7 @@
 //! 8. *A peer that is known by its certificate speaks for whom that names.* A
 //!    [`VerifiedPeer`] comes from the verification of a certificate alone; no
 //!    header, no address and no other connection of the same address leads to
-//!    one. Its From and P-Asserted-Identity must be in the domains of the
+//!    one. Its From, and every header that names a caller or a payer, must be in the domains of the
 //!    certificate, or in those that the operator wrote down for it.
 //!
 //! What it does not promise: a peer that is trusted by its address alone is as

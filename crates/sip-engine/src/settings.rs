@@ -89,7 +89,7 @@ pub struct TrustedPeer {
     pub network: Option<(IpAddr, u8)>,
     /// The domain that its certificate must prove (RFC 5922), in lower case.
     pub identity: Option<Arc<str>>,
-    /// The domains that may stand in its From and P-Asserted-Identity, in lower
+    /// The domains that may stand in its From and in headers that name a caller or a payer, in lower
     /// case; `*` is every domain but ours. Without it: those of its certificate
     /// where `identity` is asked for, else any.
     pub speaks_for: Option<Vec<Arc<str>>>,
