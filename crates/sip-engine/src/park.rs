@@ -32,6 +32,8 @@ pub(crate) struct Job {
 pub(crate) enum Parked {
     /// For a stored credential.
     Credential(Job, Pending),
+    /// For room among the look-ups of his user and his source, until then.
+    Held(Job, Pending, u64),
     /// For the time at which a wrong guess is answered.
     Guess(Job, Refusal),
     /// For the word whether a user exists.
@@ -175,13 +177,14 @@ impl Parks {
 const fn asker(parked: &Parked) -> Option<Asker> {
     match parked {
         Parked::Resolve(_, _, asker) | Parked::Single(_, _, _, asker) => *asker,
-        Parked::Credential(..) | Parked::Guess(..) | Parked::User(_) => None,
+        Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(_) => None,
     }
 }
 
 fn messages_bytes(parked: &Parked) -> usize {
     match parked {
         Parked::Credential(job, _)
+        | Parked::Held(job, ..)
         | Parked::Guess(job, _)
         | Parked::User(job)
         | Parked::Single(job, _, _, _) => job.request.held_bytes(),
@@ -191,7 +194,10 @@ fn messages_bytes(parked: &Parked) -> usize {
 }
 
 const fn is_lookup(parked: &Parked) -> bool {
-    matches!(parked, Parked::Credential(..) | Parked::User(..))
+    matches!(
+        parked,
+        Parked::Credential(..) | Parked::Held(..) | Parked::User(..)
+    )
 }
 
 #[cfg(test)]

@@ -76,6 +76,7 @@ mod trust;
 use std::sync::Arc;
 
 use sip_auth::{Check, CredentialKey, Ha1, Side, Verdict};
+use sip_limit::Reserved;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, VerifiedPeer};
 
@@ -246,6 +247,8 @@ pub enum Gate {
 pub struct Pending {
     credentials: Credentials,
     side: Side,
+    /// The places that the look-up takes.
+    pub(crate) reserved: Reserved,
 }
 
 #[derive(Debug)]
@@ -401,6 +404,7 @@ fn judge_user(cx: &GateContext<'_>, flow: &Flow, message: &Message, side: Side) 
         Some(user) => Gate::Lookup(Pending {
             credentials: Credentials::Certificate(user),
             side,
+            reserved: Reserved::default(),
         }),
         None => judge_credentials(cx, message, side),
     }
@@ -422,6 +426,7 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
         Check::Lookup(credentials) => Gate::Lookup(Pending {
             credentials: Credentials::Digest(credentials),
             side,
+            reserved: Reserved::default(),
         }),
     }
 }

@@ -284,7 +284,7 @@ impl Shard {
         answer: Result<Option<Ha1>, ()>,
         out: &mut Outputs,
     ) {
-        match self.parks.take(park, &mut self.wheel) {
+        match self.take_parked(now, park) {
             Some(Parked::Credential(job, pending)) => {
                 let attempt = self.attempt(&job.flow, &pending);
                 let cx = self.gate_context(now);

@@ -282,3 +282,44 @@ fn with_nonces_from_elsewhere_a_forged_source_is_answered_no_longer_and_shuts_no
     assert!(was_asked);
     assert_eq!(only(sent).status(), 200);
 }
+
+/// Sends so many attempts before the store answers the first; how many were looked
+/// up, and how many were refused.
+fn burst(bed: &mut Bed, flow: &Flow, password: &str) -> (usize, usize) {
+    let mut texts = Vec::new();
+    for _ in 0..60 {
+        let challenge = only(bed.receive(flow, &register("bob", "")));
+        texts.push(signed(
+            &mut client("bob", password),
+            "bob",
+            &challenge.message,
+        ));
+    }
+    let mut sent = Vec::new();
+    for text in &texts {
+        sent.extend(bed.receive(flow, text));
+    }
+    let is_question = |effect: &&Effect| matches!(effect, Effect::FindCredential { .. });
+    let mut looked_up = 0;
+    for _ in 0..600 {
+        looked_up += bed.effects.iter().filter(is_question).count();
+        sent.extend(store(bed).0);
+        sent.extend(bed.wait(10));
+    }
+    let refused = sent.iter().filter(|sent| sent.status() == 401).count();
+    (looked_up, refused)
+}
+
+#[test]
+fn guesses_in_one_burst_are_looked_up_no_more_often_than_one_after_another() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    assert_eq!(burst(&mut bed, &attacker, "wrong"), (5, 60));
+}
+
+#[test]
+fn who_is_right_in_one_burst_waits_a_moment_and_gets_in_each_time() {
+    let mut bed = server();
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    assert_eq!(burst(&mut bed, &phone, "bob"), (60, 0));
+}

@@ -19,6 +19,9 @@
 //! what others do there, or to him elsewhere. A nonce is good for
 //! [`NONCE_FAILURES_MAX`] failures. And a failure is answered late, later each time.
 //!
+//! What is under way counts like what has failed, so that a burst gets no further; what
+//! is beyond that waits until it has ended ([`LookUp::Later`]).
+//!
 //! Each nonce bears the mark of the place it was sent to ([`Guard::mark`]). Whoever
 //! answers with one from there can be reached there: the challenge is forgiven, right or
 //! wrong, and the refusal of his answer is another debt, past which answers to guesses
@@ -28,24 +31,22 @@
 //! All is in tables of a fixed size ([`crate::debts`]), behind locks that are taken
 //! for what is refused and for credentials, and for nothing else.
 
+mod striped;
 #[cfg(test)]
 mod tests;
 
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use siphasher::sip::SipHasher13;
 
-use crate::debts::Debts;
+use striped::Striped;
 
 /// Failures for which a nonce is good.
 pub const NONCE_FAILURES_MAX: u64 = 3;
 /// One unit of debt.
 const ONE: u64 = 1_000;
-/// Stripes of each table.
-const STRIPES: usize = 16;
 /// Entries of each table of strangers and failures, and of known flows.
 const ENTRIES_MAX: usize = 65_536;
 const KNOWN_MAX: usize = 131_072;
@@ -66,6 +67,10 @@ const SOURCE_FAILURES_PER_S: f64 = 1.0;
 const PAIR_FAILURE_S: f64 = 20.0;
 /// The first failure is answered at once, the second after this.
 const DELAY_FIRST_MS: u64 = 250;
+/// When a look-up that had no room is tried again.
+pub const LATER_MS: u64 = 20;
+/// A place that nobody gave back is free after so long.
+const UNDER_WAY_S: f64 = 1.0;
 /// One line of log for each subject in this time.
 const TELL_MS: u64 = 1_000;
 
@@ -116,6 +121,22 @@ pub struct Failure {
     pub is_to_be_told: bool,
 }
 
+/// Whether credentials are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// Yes; until it is over ([`Guard::looked_up`]) it counts like a failure.
+    Now(Reserved),
+    /// Not before one that is under way has ended: it is to be asked again in
+    /// [`LATER_MS`].
+    Later,
+    /// No: the answer is a challenge.
+    Never,
+}
+
+/// The places that a look-up takes while it is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved([u64; 3]);
+
 /// Where something comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -147,6 +168,8 @@ pub struct Guard {
     users: Striped,
     sources: Striped,
     nonces: Striped,
+    /// Look-ups of users, sources and both that have not ended.
+    under_way: Striped,
     known: Striped,
     /// Until when some source is shut.
     shut_until_ms: AtomicU64,
@@ -169,6 +192,7 @@ pub struct Attempt {
     remote: u64,
     refusals: u64,
     is_answer: bool,
+    was_held: bool,
 }
 
 impl Attempt {
@@ -176,6 +200,12 @@ impl Attempt {
     /// forged that.
     pub const fn is_answer(&self) -> bool {
         self.is_answer
+    }
+
+    /// The same once more, after it had to wait.
+    pub const fn held(mut self) -> Self {
+        self.was_held = true;
+        self
     }
 }
 
@@ -192,6 +222,7 @@ impl Guard {
             sources: striped(ENTRIES_MAX, SOURCE_FAILURES_PER_S),
             // As long as nonces live, about.
             nonces: striped(ENTRIES_MAX, 0.01),
+            under_way: striped(ENTRIES_MAX, 1.0 / UNDER_WAY_S),
             // A debt of as many thousandths as it is known for in milliseconds.
             known: striped(KNOWN_MAX, 1.0),
             shut_until_ms: AtomicU64::new(0),
@@ -307,43 +338,72 @@ impl Guard {
             remote: self.remote(place),
             refusals: self.source(b"refusals", place),
             is_answer,
+            was_held: false,
         }
     }
 
-    /// Whether credentials are worth a look-up; else the answer is a challenge.
-    pub fn may_look_up(&self, now_ms: u64, attempt: &Attempt) -> bool {
+    /// Whether credentials are worth a look-up.
+    pub fn take_up(&self, now_ms: u64, attempt: &Attempt) -> LookUp {
         let failures = self.nonces.owed(attempt.nonce, now_ms);
-        if attempt.is_answer && failures == 0 {
+        if attempt.is_answer && !attempt.was_held && failures == 0 {
             // Once for each challenge: what fails is charged to its nonce.
             let mut refusals = self.refusals.stripe(attempt.refusals);
             refusals.forgive(attempt.refusals, now_ms, ONE);
         }
         if self.limits.failures_max == 0 {
-            return true;
+            return LookUp::Now(Reserved::default());
         }
         let is_spent = failures > (NONCE_FAILURES_MAX - 1) * ONE;
-        let is_known = attempt.is_answer && self.known.owed(attempt.flow, now_ms) > 0;
-        let may = !is_spent && (is_known || self.is_put_up_with(now_ms, attempt));
-        if !may {
+        let look_up = if is_spent {
+            LookUp::Never
+        } else if attempt.is_answer && self.known.owed(attempt.flow, now_ms) > 0 {
+            LookUp::Now(Reserved::default())
+        } else {
+            self.reserve(now_ms, attempt)
+        };
+        if look_up == LookUp::Never {
             let most = NONCE_FAILURES_MAX * ONE;
             self.nonces.charge(attempt.nonce, now_ms, ONE, most);
             self.guesses_refused.fetch_add(1, Ordering::Relaxed);
         }
-        may
+        look_up
     }
 
-    fn is_put_up_with(&self, now_ms: u64, attempt: &Attempt) -> bool {
-        let is_below = |table: &Striped, hash: u64, max: u64| {
+    /// Takes a place for a look-up wherever failures are counted. What has failed and
+    /// what is under way never exceed a bound together; what is under way may
+    /// still turn out to be right.
+    fn reserve(&self, now_ms: u64, attempt: &Attempt) -> LookUp {
+        let pair_max = u64::from(self.limits.failures_max);
+        let pair = (&self.pairs, attempt.pair, pair_max);
+        let user = (&self.users, attempt.user, USER_FAILURES_MAX);
+        let source = (&self.sources, attempt.source, SOURCE_FAILURES_MAX);
+        let of_all = [pair, user, source];
+        let is_known = self.known.owed(attempt.pair, now_ms) > 0;
+        let bounds = of_all.get(..if is_known { 1 } else { 3 });
+        let mut reserved = Reserved::default();
+        let places = reserved.0.iter_mut();
+        for (&(table, hash, max), place) in bounds.unwrap_or_default().iter().zip(places) {
             // The whole of one more failure must find room.
-            table.owed(hash, now_ms) + ONE <= max * ONE
-        };
-        is_below(
-            &self.pairs,
-            attempt.pair,
-            u64::from(self.limits.failures_max),
-        ) && (self.known.owed(attempt.pair, now_ms) > 0
-            || (is_below(&self.users, attempt.user, USER_FAILURES_MAX)
-                && is_below(&self.sources, attempt.source, SOURCE_FAILURES_MAX)))
+            let failed = table.owed(hash, now_ms) + ONE;
+            if failed > max * ONE {
+                self.looked_up(now_ms, reserved);
+                return LookUp::Never;
+            }
+            let under_way = self.under_way.charge(hash, now_ms, ONE, u64::MAX);
+            *place = hash;
+            if failed - ONE + under_way > max * ONE {
+                self.looked_up(now_ms, reserved);
+                return LookUp::Later;
+            }
+        }
+        LookUp::Now(reserved)
+    }
+
+    /// A look-up is over, whatever came of it: its places are free.
+    pub fn looked_up(&self, now_ms: u64, reserved: Reserved) {
+        for hash in reserved.0.into_iter().filter(|hash| *hash != 0) {
+            self.under_way.forgive(hash, now_ms, ONE);
+        }
     }
 
     /// The credentials were wrong.
@@ -427,44 +487,4 @@ fn is_due(told_ms: &AtomicU64, now_ms: u64) -> bool {
         && told_ms
             .compare_exchange(last_ms, now_ms.max(1), Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
-}
-
-/// A table in stripes with a lock each.
-struct Striped {
-    first: Mutex<Debts>,
-    others: Vec<Mutex<Debts>>,
-}
-
-impl Striped {
-    fn new(entries_max: usize, per_s: f64) -> Self {
-        let stripe = || Mutex::new(Debts::new(entries_max / STRIPES, per_s));
-        Self {
-            first: stripe(),
-            others: (1..STRIPES).map(|_| stripe()).collect(),
-        }
-    }
-
-    fn stripe(&self, hash: u64) -> MutexGuard<'_, Debts> {
-        let nth = (hash >> 56) as usize % STRIPES;
-        let stripe = self.others.get(nth).unwrap_or(&self.first);
-        // A change of a table is one store: it is whole whenever the lock is free.
-        stripe.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn owed(&self, hash: u64, now_ms: u64) -> u64 {
-        self.stripe(hash).owed(hash, now_ms)
-    }
-
-    fn charge(&self, hash: u64, now_ms: u64, amount: u64, most: u64) -> u64 {
-        self.stripe(hash).charge(hash, now_ms, amount, most)
-    }
-
-    fn forgive(&self, hash: u64, now_ms: u64, amount: u64) {
-        self.stripe(hash).forgive(hash, now_ms, amount);
-    }
-
-    /// Sets it to `to` where it is less.
-    fn raise(&self, hash: u64, now_ms: u64, to: u64) {
-        self.stripe(hash).charge(hash, now_ms, to, to);
-    }
 }

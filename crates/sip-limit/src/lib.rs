@@ -15,5 +15,7 @@ pub mod oc;
 pub mod overload;
 
 pub use glance::may_go_on;
-pub use guard::{Attempt, Failure, Guard, GuardCounters, Limits, Place, Verdict};
+pub use guard::{
+    Attempt, Failure, Guard, GuardCounters, LATER_MS, Limits, LookUp, Place, Reserved, Verdict,
+};
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};

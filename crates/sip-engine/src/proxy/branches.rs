@@ -500,7 +500,7 @@ impl Shard {
                 let outcome = Outcome::DnsSilent.at(&candidate.place);
                 self.fail_job(now, job, outcome, out);
             }
-            Parked::Credential(..) | Parked::Guess(..) | Parked::User(..) => {
+            Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
                 debug_assert!(false, "none of them waits for addresses");
             }
         }

@@ -150,7 +150,7 @@ impl Shard {
         match Owner::decode(context) {
             Owner::Context(key, _) => self.context_server_over(now, key, out),
             Owner::Parked(park) => {
-                if let Some(parked) = self.parks.take(park, &mut self.wheel) {
+                if let Some(parked) = self.take_parked(now, park) {
                     self.drop_parked(parked);
                 }
             }
@@ -187,7 +187,10 @@ impl Shard {
             }
             Owner::Parked(park) => {
                 if let Some(
-                    Parked::Credential(job, _) | Parked::Guess(job, _) | Parked::User(job),
+                    Parked::Credential(job, _)
+                    | Parked::Held(job, ..)
+                    | Parked::Guess(job, _)
+                    | Parked::User(job),
                 ) = self.parks.get(park)
                 {
                     self.txns
@@ -200,11 +203,14 @@ impl Shard {
 
     /// What was parked has waited too long.
     pub(super) fn park_expired(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
-        match self.parks.take(park, &mut self.wheel) {
+        match self.take_parked(now, park) {
             Some(Parked::Credential(job, _)) => {
                 self.counters.lookups_expired += 1;
                 let refusal = gate_unavailable(&job.request);
                 self.refuse_by_gate(now, job, &refusal, out);
+            }
+            Some(Parked::Held(job, pending, until_ms)) => {
+                self.look_up(now, job, pending, Some(until_ms), out);
             }
             Some(Parked::Guess(job, refusal)) => self.refuse_by_gate(now, job, &refusal, out),
             Some(Parked::User(job)) => {
@@ -221,8 +227,13 @@ impl Shard {
 
     /// The sender has cancelled what is parked.
     pub(crate) fn cancel_parked(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
-        match self.parks.take(park, &mut self.wheel) {
-            Some(Parked::Credential(job, _) | Parked::Guess(job, _) | Parked::User(job)) => {
+        match self.take_parked(now, park) {
+            Some(
+                Parked::Credential(job, _)
+                | Parked::Held(job, ..)
+                | Parked::Guess(job, _)
+                | Parked::User(job),
+            ) => {
                 self.answer_job(now, job, 487, out);
             }
             Some(other) => self.drop_parked(other),
@@ -230,9 +241,19 @@ impl Shard {
         }
     }
 
+    /// Takes out what was parked. A look-up that ends with that gives its places back.
+    pub(super) fn take_parked(&mut self, now: Now, park: ParkId) -> Option<Parked> {
+        let parked = self.parks.take(park, &mut self.wheel)?;
+        if let Parked::Credential(_, pending) = &parked {
+            self.shared.guard.looked_up(now.mono_ms, pending.reserved);
+        }
+        Some(parked)
+    }
+
     fn drop_parked(&mut self, parked: Parked) {
         match parked {
             Parked::Credential(job, _)
+            | Parked::Held(job, ..)
             | Parked::Guess(job, _)
             | Parked::User(job)
             | Parked::Single(job, ..) => {

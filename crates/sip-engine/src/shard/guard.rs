@@ -1,11 +1,11 @@
 //! What the guard says of those who are refused, and of those who guess.
 
-use sip_limit::{Attempt, Place, Verdict};
+use sip_limit::{Attempt, LATER_MS, LookUp, Place, Reserved, Verdict};
 use sip_msg::{Flow, Message};
 
 use crate::effect::{Effect, Limited};
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Pending, Refusal, is_listed};
+use crate::permit::{Gate, Pending, Refusal, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
 use crate::{Now, Outputs, Shard};
 
@@ -14,7 +14,7 @@ const GUESSES_MAX: usize = 256;
 
 /// Notes in a refusal whether the request that is refused answered a challenge that was
 /// sent to where it came from.
-pub(super) fn of_answer(gate: Gate, attempt: Option<&Attempt>) -> Gate {
+fn of_answer(gate: Gate, attempt: Option<&Attempt>) -> Gate {
     match gate {
         Gate::Refuse(refusal) if attempt.is_some_and(Attempt::is_answer) => {
             Gate::Refuse(refusal.of_answer())
@@ -80,10 +80,63 @@ impl Shard {
         is_listed(&self.settings, &self.own, flow, self.peer.as_deref())
     }
 
-    /// Whether credentials are looked up, or guessed too often.
-    pub(super) fn may_look_up(&self, now: Now, flow: &Flow, pending: &Pending) -> bool {
-        self.attempt(flow, pending)
-            .is_none_or(|attempt| self.shared.guard.may_look_up(now.mono_ms, &attempt))
+    /// Asks the store for credentials, unless they are guessed too often. Where as many
+    /// as that are under way it waits for these, until `held_until_ms`.
+    pub(super) fn look_up(
+        &mut self,
+        now: Now,
+        job: Job,
+        mut pending: Pending,
+        held_until_ms: Option<u64>,
+        out: &mut Outputs,
+    ) {
+        let attempt = self.attempt(&job.flow, &pending);
+        let attempt = match held_until_ms {
+            Some(_) => attempt.map(Attempt::held),
+            None => attempt,
+        };
+        let verdict = attempt
+            .as_ref()
+            .map_or(LookUp::Now(Reserved::default()), |attempt| {
+                self.shared.guard.take_up(now.mono_ms, attempt)
+            });
+        let (max, timeout_ms) = self.lookup_bounds();
+        let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
+        let is_late = verdict == LookUp::Later && now.mono_ms >= until_ms;
+        if verdict == LookUp::Never || is_late {
+            let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
+            self.judged(now, job, of_answer(gate, attempt.as_ref()), out);
+            return;
+        }
+        if self.parks.lookups() >= max {
+            if let LookUp::Now(reserved) = verdict {
+                self.shared.guard.looked_up(now.mono_ms, reserved);
+            }
+            self.counters.lookups_full += 1;
+            let refusal = gate_unavailable(&job.request);
+            self.refuse_by_gate(now, job, &refusal, out);
+            return;
+        }
+        let key = pending.key();
+        let server = job.server;
+        let (parked, due_ms, is_asked) = match verdict {
+            LookUp::Now(reserved) => {
+                pending.reserved = reserved;
+                let due_ms = now.mono_ms + timeout_ms;
+                (Parked::Credential(job, pending), due_ms, true)
+            }
+            LookUp::Later | LookUp::Never => {
+                let due_ms = now.mono_ms + LATER_MS;
+                (Parked::Held(job, pending, until_ms), due_ms, false)
+            }
+        };
+        let park = self.parks.park(parked, due_ms, &mut self.wheel);
+        if let Some(server) = server {
+            self.txns.set_context(server, Owner::Parked(park).encode());
+        }
+        if is_asked {
+            out.effects.push(Effect::FindCredential { park, key });
+        }
     }
 
     /// What an attempt to prove who one is is about.

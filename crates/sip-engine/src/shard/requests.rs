@@ -9,7 +9,7 @@ use sip_txn::{Incoming, ServerId};
 use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Permit, Refusal, gate, gate_unavailable, is_registration};
+use crate::permit::{Gate, Permit, Refusal, gate, is_registration};
 use crate::proxy::context::Owner;
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
@@ -19,7 +19,7 @@ use crate::relay::Word;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
-use super::guard::{of_answer, place};
+use super::guard::place;
 
 /// What this server is to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,34 +260,11 @@ impl Shard {
                 self.counters.requests_dropped += 1;
                 self.drop_job(job);
             }
-            Gate::Lookup(pending) if !self.may_look_up(now, &job.flow, &pending) => {
-                let attempt = self.attempt(&job.flow, &pending);
-                let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
-                let gate = of_answer(gate, attempt.as_ref());
-                self.judged(now, job, gate, out);
-            }
-            Gate::Lookup(pending) => {
-                let (max, timeout_ms) = self.lookup_bounds();
-                if self.parks.lookups() >= max {
-                    self.counters.lookups_full += 1;
-                    let refusal = gate_unavailable(&job.request);
-                    self.refuse_by_gate(now, job, &refusal, out);
-                    return;
-                }
-                let key = pending.key();
-                let server = job.server;
-                let deadline_ms = now.mono_ms + timeout_ms;
-                let parked = Parked::Credential(job, pending);
-                let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
-                if let Some(server) = server {
-                    self.txns.set_context(server, Owner::Parked(park).encode());
-                }
-                out.effects.push(Effect::FindCredential { park, key });
-            }
+            Gate::Lookup(pending) => self.look_up(now, job, pending, None, out),
         }
     }
 
-    fn lookup_bounds(&self) -> (usize, u64) {
+    pub(super) fn lookup_bounds(&self) -> (usize, u64) {
         match &self.settings.authenticate {
             Some(auth) => (auth.lookups_max, auth.lookup_timeout_ms),
             None => (0, 0),

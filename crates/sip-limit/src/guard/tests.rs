@@ -12,6 +12,20 @@ fn of(guard: &Guard, place: &Place, user: &[u8], nonce: u64) -> Attempt {
     guard.attempt(place, user, nonce, guard.mark(place))
 }
 
+/// One look-up, which ends at once.
+fn is_looked_up(guard: &Guard, now_ms: u64, attempt: &Attempt) -> bool {
+    match guard.take_up(now_ms, attempt) {
+        LookUp::Now(reserved) => {
+            guard.looked_up(now_ms, reserved);
+            true
+        }
+        look_up => {
+            assert_eq!(look_up, LookUp::Never, "nothing is under way");
+            false
+        }
+    }
+}
+
 fn guard() -> Guard {
     Guard::new([7; 16], Limits::default())
 }
@@ -25,7 +39,7 @@ fn guess(guard: &Guard, places: &[Place], users: &[&str], ms: u64, every_ms: u64
         let place = &places[n as usize % places.len()];
         let user = users[n as usize % users.len()].as_bytes();
         let attempt = of(guard, place, user, n);
-        if guard.may_look_up(now_ms, &attempt) {
+        if is_looked_up(guard, now_ms, &attempt) {
             looked_up += 1;
             guard.failed(now_ms, &attempt);
         }
@@ -80,13 +94,25 @@ fn who_is_known_gets_in_while_others_guess_at_his_address_and_at_him() {
     );
     let now_ms = 51_500;
     for user in [&b"alice"[..], b"bob"] {
-        assert!(guard.may_look_up(now_ms, &of(&guard, &home, user, 9_999_999)));
+        assert!(is_looked_up(
+            &guard,
+            now_ms,
+            &of(&guard, &home, user, 9_999_999)
+        ));
     }
     // Alice from a new port of her address too: her own failures are none.
     let moved = at("192.0.2.1:50000");
-    assert!(guard.may_look_up(now_ms, &of(&guard, &moved, b"alice", 9_999_998)));
+    assert!(is_looked_up(
+        &guard,
+        now_ms,
+        &of(&guard, &moved, b"alice", 9_999_998)
+    ));
     // Whoever is new there has to wait for his turn.
-    assert!(!guard.may_look_up(now_ms, &of(&guard, &moved, b"user600", 9_999_997)));
+    assert!(!is_looked_up(
+        &guard,
+        now_ms,
+        &of(&guard, &moved, b"user600", 9_999_997)
+    ));
 }
 
 #[test]
@@ -103,12 +129,16 @@ fn a_nonce_is_good_for_three_failures() {
     let places = [at("192.0.2.1:1"), at("192.0.2.2:1"), at("192.0.2.3:1")];
     for place in &places {
         let attempt = of(&guard, place, b"bob", 7);
-        assert!(guard.may_look_up(1_000, &attempt));
+        assert!(is_looked_up(&guard, 1_000, &attempt));
         guard.failed(1_000, &attempt);
     }
     let fourth = at("192.0.2.4:1");
-    assert!(!guard.may_look_up(1_000, &of(&guard, &fourth, b"bob", 7)));
-    assert!(guard.may_look_up(1_000, &of(&guard, &fourth, b"bob", 8)));
+    assert!(!is_looked_up(
+        &guard,
+        1_000,
+        &of(&guard, &fourth, b"bob", 7)
+    ));
+    assert!(is_looked_up(&guard, 1_000, &of(&guard, &fourth, b"bob", 8)));
 }
 
 #[test]
@@ -182,7 +212,7 @@ fn five_hundred_phones_behind_one_address_are_never_too_many() {
             assert_eq!(guard.refused(now_ms, &place, 500).0, Verdict::Served);
             let user = format!("phone{phone}");
             let attempt = of(&guard, &place, user.as_bytes(), now_ms);
-            assert!(guard.may_look_up(now_ms, &attempt));
+            assert!(is_looked_up(&guard, now_ms, &attempt));
             guard.succeeded(now_ms, &place, &attempt);
         }
     }
@@ -219,4 +249,74 @@ fn without_limits_nothing_is_limited() {
     let [served, ..] = refuse(&guard, &place, 20_000, 1_000, 10_000);
     assert_eq!(served, 200_000);
     assert_eq!(guess(&guard, &[place], &["bob"], 10_000, 1), 10_000);
+}
+
+#[test]
+fn guesses_that_are_under_way_together_are_no_more_than_one_after_another() {
+    let guard = guard();
+    let place = at("192.0.2.1:5060");
+    // At one user, and then at many.
+    let names: Vec<String> = (0..1_000).map(|n| format!("user{n}")).collect();
+    let mut begun = Vec::new();
+    for nonce in 0..1_000 {
+        let attempt = of(&guard, &place, b"bob", nonce);
+        if let LookUp::Now(reserved) = guard.take_up(1_000, &attempt) {
+            begun.push((attempt, reserved));
+        }
+    }
+    assert_eq!(begun.len(), 5);
+    for (nonce, name) in (1_000..).zip(&names) {
+        let attempt = of(&guard, &place, name.as_bytes(), nonce);
+        match guard.take_up(1_000, &attempt) {
+            LookUp::Now(reserved) => begun.push((attempt, reserved)),
+            look_up => assert_eq!(look_up, LookUp::Later, "they may be right"),
+        }
+    }
+    assert_eq!(begun.len(), 100);
+    for (attempt, reserved) in begun {
+        guard.looked_up(1_010, reserved);
+        guard.failed(1_010, &attempt);
+    }
+    // All were wrong: there is no room any more.
+    let next = of(&guard, &place, b"carol", 9_999);
+    assert_eq!(guard.take_up(1_010, &next), LookUp::Never);
+}
+
+#[test]
+fn phones_that_come_together_wait_for_each_other_and_all_get_in() {
+    let guard = guard();
+    let mut now_ms = 1_000;
+    let mut waiting: Vec<u16> = (0..500).collect();
+    let mut rounds = 0;
+    while !waiting.is_empty() {
+        let mut begun = Vec::new();
+        waiting.retain(|phone| {
+            let place = Place {
+                remote: SocketAddr::new([192, 0, 2, 1].into(), 10_000 + phone),
+                is_stream: false,
+            };
+            let name = format!("phone{phone}");
+            let attempt = of(&guard, &place, name.as_bytes(), u64::from(*phone));
+            match guard.take_up(now_ms, &attempt) {
+                LookUp::Now(reserved) => begun.push((place, attempt, reserved)),
+                look_up => assert_eq!(look_up, LookUp::Later),
+            }
+            !matches!(begun.last(), Some((last, ..)) if *last == place)
+        });
+        now_ms += LATER_MS;
+        for (place, attempt, reserved) in begun {
+            guard.looked_up(now_ms, reserved);
+            guard.succeeded(now_ms, &place, &attempt);
+        }
+        rounds += 1;
+    }
+    assert_eq!(rounds, 5);
+}
+
+#[test]
+fn a_place_that_nobody_gave_back_is_free_after_a_while() {
+    let guard = guard();
+    let attempt = of(&guard, &at("192.0.2.1:5060"), b"bob", 1);
+    while guard.take_up(1_000, &attempt) != LookUp::Later {}
+    assert!(matches!(guard.take_up(30_000, &attempt), LookUp::Now(_)));
 }
