@@ -24,6 +24,7 @@ pub(crate) struct Sources {
     pub(crate) handshakes: HandshakePool,
     pub(crate) authenticator: Arc<sip_auth::Authenticator>,
     pub(crate) guard: Arc<sip_limit::Guard>,
+    pub(crate) rates: Arc<sip_limit::Rates>,
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     /// What messages may hold, and do.

@@ -141,6 +141,7 @@ pub(crate) fn settings(
                     .map(|names| names.iter().map(|name| name.0.clone()).collect()),
                 may_relay: peer.may_relay,
                 secure_only: peer.security.tls,
+                calls_per_s: peer.calls_per_s,
             })
             .collect(),
         inbound: match config.inbound {
@@ -199,6 +200,7 @@ pub(crate) fn settings(
             dialogs_max: settings::Bounds::default().dialogs_max,
             retry_after_s: config.bounds.retry_after_s,
         },
+        rates: config.rates.limits(),
         server_header: config.server_header.clone(),
     }
 }

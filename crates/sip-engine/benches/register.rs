@@ -155,6 +155,7 @@ impl Bench {
             location: Arc::new(Location::new(1_000_000, [2; 16])),
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[3; 32], 1)),
             guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
+            rates: Arc::new(sip_limit::Rates::new([10; 16])),
             token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
         };
         Self {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sip_auth::CredentialKey;
+use sip_limit::{Party, What};
 use sip_msg::{ConnId, Flow, Outbox, Transport, VerifiedPeer};
 
 use crate::BindingChange;
@@ -115,6 +116,15 @@ pub enum Limited {
     Source,
     /// A wrong password for this user, whose name is fit to be shown.
     Guess(Box<str>),
+    /// More than may begin in a second.
+    Rate {
+        /// By what it is known who asked.
+        party: Party,
+        /// His name, fit to be shown, where he has one.
+        name: Box<str>,
+        /// What there was too much of.
+        what: What,
+    },
 }
 
 /// What came out of an input: messages in order, and effects in order.

@@ -89,7 +89,7 @@ use crate::{Now, Settings, Shared};
 
 use identity::{CertifiedUser, Proof};
 use peers::Standing;
-pub(crate) use peers::is_listed;
+pub(crate) use peers::{is_listed, listed};
 pub use refusal::Refusal;
 use refusal::Why;
 
@@ -481,6 +481,12 @@ fn refuse(message: &Message, refusal: Refusal) -> Gate {
     } else {
         Gate::Refuse(refusal)
     }
+}
+
+/// Whether a request is shown by its token to be part of a dialog that was let in
+/// before, whoever sends it.
+pub(crate) fn is_within(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> bool {
+    dialog_token(cx, message, routed).is_some()
 }
 
 /// The token of a request within a dialog. What is judged is what will be

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use sip_limit::RateLimits;
 use sip_msg::{Limits, Transport};
 
 use crate::routes::{NextHop, Routes};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Bounds on a shard.
     pub bounds: Bounds,
+    /// What those may begin in a second who are let in.
+    pub rates: RateLimits,
     /// The value of the Server header; empty for none.
     pub server_header: String,
 }
@@ -98,6 +101,9 @@ pub struct TrustedPeer {
     pub may_relay: bool,
     /// Whether only TLS will do.
     pub secure_only: bool,
+    /// Calls that each peer of this entry may begin in a second, 0 for any number;
+    /// without it what all peers may.
+    pub calls_per_s: Option<u32>,
 }
 
 impl TrustedPeer {
@@ -110,6 +116,7 @@ impl TrustedPeer {
             speaks_for: None,
             may_relay: true,
             secure_only: false,
+            calls_per_s: None,
         }
     }
 
@@ -122,6 +129,7 @@ impl TrustedPeer {
             speaks_for: None,
             may_relay: true,
             secure_only: true,
+            calls_per_s: None,
         }
     }
 }
@@ -230,6 +238,7 @@ impl Default for Settings {
             timers: sip_txn::Timers::default(),
             limits: Limits::default(),
             bounds: Bounds::default(),
+            rates: RateLimits::default(),
             server_header: "Signet".to_owned(),
         }
     }

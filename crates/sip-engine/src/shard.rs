@@ -5,6 +5,7 @@ mod counters;
 mod events;
 mod guard;
 mod overload;
+mod rates;
 mod requests;
 mod spread;
 
@@ -43,6 +44,8 @@ pub struct Shared {
     pub authenticator: Arc<sip_auth::Authenticator>,
     /// Who asks too much, and who guesses passwords.
     pub guard: Arc<sip_limit::Guard>,
+    /// How much those have begun lately who were let in.
+    pub rates: Arc<sip_limit::Rates>,
     /// The keys under which flow and route tokens are signed.
     pub token_keys: Arc<TokenKeys>,
 }

@@ -68,6 +68,7 @@ impl World {
                 location: Arc::new(Location::new(100_000, [5; 16])),
                 authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &[6; 32], 7)),
                 guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
+                rates: Arc::new(sip_limit::Rates::new([10; 16])),
                 token_keys: Arc::new(TokenKeys::of([8; 32], 1)),
             },
             own,

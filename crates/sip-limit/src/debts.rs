@@ -10,13 +10,14 @@
 /// Entries in a set.
 pub(crate) const WAYS: usize = 8;
 
-/// Hash, time of the last change, debt in thousandths. Numbers only: a table
-/// of zeroes takes no memory before it is written to.
+/// Hash, time of the last change, debt. Numbers only: a table of zeroes takes
+/// no memory before it is written to.
 type Entry = [u64; 3];
 
 pub(crate) struct Debts {
     entries: Vec<Entry>,
-    /// How much is worked off in a second, in thousandths for each millisecond.
+    /// How much is worked off in a millisecond; where debts are in thousandths, so
+    /// many whole ones in a second.
     per_s: f64,
 }
 
@@ -30,7 +31,7 @@ impl Debts {
         }
     }
 
-    /// What is owed now, in thousandths.
+    /// What is owed now.
     pub(crate) fn owed(&self, hash: u64, now_ms: u64) -> u64 {
         self.set(hash)
             .iter()
@@ -54,7 +55,8 @@ impl Debts {
         }
     }
 
-    fn put(&mut self, hash: u64, now_ms: u64, owed: u64) {
+    /// Sets a debt.
+    pub(crate) fn put(&mut self, hash: u64, now_ms: u64, owed: u64) {
         let found = self
             .set(hash)
             .iter()

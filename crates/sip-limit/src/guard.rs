@@ -31,7 +31,6 @@
 //! All is in tables of a fixed size ([`crate::debts`]), behind locks that are taken
 //! for what is refused and for credentials, and for nothing else.
 
-mod striped;
 #[cfg(test)]
 mod tests;
 
@@ -41,7 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip::SipHasher13;
 
-use striped::Striped;
+use crate::striped::Striped;
 
 /// Failures for which a nonce is good.
 pub const NONCE_FAILURES_MAX: u64 = 3;
@@ -481,7 +480,7 @@ impl Guard {
 }
 
 /// Whether it is time to tell of it again.
-fn is_due(told_ms: &AtomicU64, now_ms: u64) -> bool {
+pub(crate) fn is_due(told_ms: &AtomicU64, now_ms: u64) -> bool {
     let last_ms = told_ms.load(Ordering::Relaxed);
     (last_ms == 0 || now_ms >= last_ms.saturating_add(TELL_MS))
         && told_ms

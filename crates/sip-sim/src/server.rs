@@ -12,7 +12,7 @@ use sip_engine::token::TokenKeys;
 use sip_engine::{
     Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
 };
-use sip_limit::Guard;
+use sip_limit::{Guard, Rates};
 use sip_msg::{ConnId, Flow, Limits, Transport};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -101,6 +101,7 @@ impl Server {
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &dice.bytes(), 1)),
             guard: Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default())),
             token_keys: Arc::new(TokenKeys::of(dice.bytes(), 1)),
+            rates: Arc::new(Rates::new([10; 16])),
         });
         let shards = (0..plan.shards)
             .map(|_| {

@@ -12,6 +12,7 @@ mod diagnose;
 mod memory;
 mod neighbours;
 mod peers;
+mod rates;
 mod restart;
 mod sections;
 mod tls;
@@ -27,6 +28,7 @@ pub use diagnose::{ConfigError, Fault};
 pub use memory::MemoryMax;
 pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
+pub use rates::Rates;
 pub use sections::{
     Authentication, Bounds, Connections, ContactsFull, Dns, Gateway, GatewayGroup, Inbound, Limits,
     Listen, Log, LogLevel, Metrics, Mode, Proxy, Registrar, Route, Sources, Timers,
@@ -102,6 +104,8 @@ pub struct Config {
     pub bounds: Bounds,
     /// What strangers of one source are put up with.
     pub sources: Sources,
+    /// How much those may begin who are let in.
+    pub rates: Rates,
     /// Bounds and deadlines of sockets.
     pub connections: Connections,
     /// The resolver.
@@ -139,6 +143,7 @@ impl Default for Config {
             limits: Limits::default(),
             bounds: Bounds::default(),
             sources: Sources::default(),
+            rates: Rates::default(),
             connections: Connections::default(),
             dns: Dns::default(),
             metrics: Metrics::default(),

@@ -12,7 +12,7 @@ use sip_net::{ClientTlsConfig, TlsVersion};
 
 use super::check::Faults;
 use super::tls::{CertificatePair, GroupName, SuiteName, VersionName};
-use super::values::{Domain, Network, SpokenFor};
+use super::values::{Domain, Network, SpokenFor, some_within};
 use super::{Config, Inbound};
 
 /// A peer whose requests need no credentials: known by its address, by its
@@ -33,6 +33,10 @@ pub struct Trusted {
     /// What the path from and to it must have.
     #[serde(default)]
     pub security: PeerSecurity,
+    /// Calls that it may begin in a second; 0 for any number. Without it, what all
+    /// peers may.
+    #[serde(default, deserialize_with = "some_within::<_, _, 0, 1_000_000>")]
+    pub calls_per_s: Option<u32>,
 }
 
 /// What the path from or to a peer must have.

@@ -8,7 +8,7 @@ use sip_auth::Authenticator;
 use sip_engine::budget::Share;
 use sip_engine::shard::Seed;
 use sip_engine::{Budget, Location, Shard, Shared};
-use sip_limit::Guard;
+use sip_limit::{Guard, Rates};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
     Aliases, BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener,
@@ -65,6 +65,7 @@ impl Server {
             u32::from_be_bytes(random()?),
         ));
         let guard = Arc::new(Guard::new(random()?, plan::guard_limits(&config)));
+        let rates = Arc::new(Rates::new(random()?));
         let token_keys = KeptKeys::open(
             &data,
             config.proxy.dialog_token_lifetime_s,
@@ -74,6 +75,7 @@ impl Server {
             location: location.clone(),
             authenticator: authenticator.clone(),
             guard: guard.clone(),
+            rates: rates.clone(),
             token_keys: token_keys.shared(),
         });
         let dns = DnsThread::start(plan::dns_config(
@@ -169,6 +171,7 @@ impl Server {
             handshakes,
             authenticator,
             guard,
+            rates,
             location,
             store: store.counters(),
             budget,

@@ -36,6 +36,14 @@ impl Core {
                 user = &**user,
                 "wrong password; signet_auth_failures_total counts them all"
             ),
+            Limited::Rate { party, name, what } => tracing::warn!(
+                source = %flow.remote,
+                transport,
+                by = party.name(),
+                user = (!name.is_empty()).then_some(&**name),
+                what = what.name(),
+                "more than [rates] allows is refused; signet_rate_limited_total counts it all"
+            ),
         }
     }
 }

@@ -49,7 +49,17 @@ pub(crate) fn is_listed(
     flow: &Flow,
     peer: Option<&VerifiedPeer>,
 ) -> bool {
-    entries(settings, own, flow, peer).next().is_some()
+    listed(settings, own, flow, peer).is_some()
+}
+
+/// The first entry of the list that is about the other end of a flow.
+pub(crate) fn listed<'c>(
+    settings: &'c Settings,
+    own: &'c Own,
+    flow: &'c Flow,
+    peer: Option<&'c VerifiedPeer>,
+) -> Option<&'c TrustedPeer> {
+    entries(settings, own, flow, peer).next()
 }
 
 /// The first host, among those in whose name a request speaks, that its

@@ -202,7 +202,7 @@ impl Shard {
 }
 
 /// A name as it may be logged: short, and nothing but what is printed.
-fn shown(name: &[u8]) -> Box<str> {
+pub(super) fn shown(name: &[u8]) -> Box<str> {
     name.iter()
         .take(64)
         .map(|byte| match byte {

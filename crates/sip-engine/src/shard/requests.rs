@@ -324,6 +324,11 @@ impl Shard {
 
     /// A request that passed the gate.
     fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
+        if self.is_too_much(now, &job, &permit, out) {
+            let status = (503, reason_phrase(503));
+            self.refuse(now, &job.flow, job.server, job.request, status, out);
+            return;
+        }
         self.note_request(now, &job);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),

@@ -25,6 +25,7 @@ pub struct Bed {
     pub shard: Shard,
     pub location: Arc<Location>,
     pub guard: Arc<sip_limit::Guard>,
+    pub rates: Arc<sip_limit::Rates>,
     pub now: Now,
     pub effects: Vec<Effect>,
     /// Connections that contacts rely on, and for how long.
@@ -162,16 +163,19 @@ impl Bed {
         let authenticator = Authenticator::new(AuthConfig::default(), &[3; 32], 1);
         let guard = sip_limit::Guard::new([9; 16], sip_limit::Limits::default());
         let guard = Arc::new(guard);
+        let rates = Arc::new(sip_limit::Rates::new([10; 16]));
         let shared = Arc::new(Shared {
             location: Arc::clone(&location),
             authenticator: Arc::new(authenticator),
             guard: Arc::clone(&guard),
+            rates: Arc::clone(&rates),
             token_keys,
         });
         Self {
             shard: Shard::new(Arc::new(settings), shared, Seed([seed; 32])),
             location,
             guard,
+            rates,
             now: Now {
                 mono_ms: 1_000,
                 unix_ms: STARTED_UNIX_MS,

@@ -1,5 +1,7 @@
 //! The figures of what the workers share: bindings, authentication, the store.
 
+use sip_limit::{Party, Rates, What};
+
 use super::super::Sources;
 use super::Page;
 
@@ -59,6 +61,7 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
         guard.sources_shut,
     );
 
+    rates(page, &sources.rates);
     let store = sources.store.figures();
     page.counter(
         "signet_store_lookups_total",
@@ -95,4 +98,17 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
         "Expired bindings deleted.",
         store.expired,
     );
+}
+
+/// What was refused to those who were let in.
+fn rates(page: &mut Page, rates: &Rates) {
+    let name = "signet_rate_limited_total";
+    let help = "Requests refused 503 because a user, a peer or a source began too much, by what.";
+    page.head(name, help, "counter");
+    for party in Party::ALL {
+        for what in What::ALL {
+            let labels = [("by", party.name()), ("what", what.name())];
+            page.sample(name, &labels, rates.limited(party, what));
+        }
+    }
 }

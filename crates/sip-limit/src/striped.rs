@@ -8,13 +8,13 @@ use crate::debts::Debts;
 const STRIPES: usize = 16;
 
 /// A table in stripes with a lock each.
-pub(super) struct Striped {
+pub(crate) struct Striped {
     first: Mutex<Debts>,
     others: Vec<Mutex<Debts>>,
 }
 
 impl Striped {
-    pub(super) fn new(entries_max: usize, per_s: f64) -> Self {
+    pub(crate) fn new(entries_max: usize, per_s: f64) -> Self {
         let stripe = || Mutex::new(Debts::new(entries_max / STRIPES, per_s));
         Self {
             first: stripe(),
@@ -22,27 +22,27 @@ impl Striped {
         }
     }
 
-    pub(super) fn stripe(&self, hash: u64) -> MutexGuard<'_, Debts> {
+    pub(crate) fn stripe(&self, hash: u64) -> MutexGuard<'_, Debts> {
         let nth = (hash >> 56) as usize % STRIPES;
         let stripe = self.others.get(nth).unwrap_or(&self.first);
         // A change of a table is one store: it is whole whenever the lock is free.
         stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn owed(&self, hash: u64, now_ms: u64) -> u64 {
+    pub(crate) fn owed(&self, hash: u64, now_ms: u64) -> u64 {
         self.stripe(hash).owed(hash, now_ms)
     }
 
-    pub(super) fn charge(&self, hash: u64, now_ms: u64, amount: u64, most: u64) -> u64 {
+    pub(crate) fn charge(&self, hash: u64, now_ms: u64, amount: u64, most: u64) -> u64 {
         self.stripe(hash).charge(hash, now_ms, amount, most)
     }
 
-    pub(super) fn forgive(&self, hash: u64, now_ms: u64, amount: u64) {
+    pub(crate) fn forgive(&self, hash: u64, now_ms: u64, amount: u64) {
         self.stripe(hash).forgive(hash, now_ms, amount);
     }
 
     /// Sets it to `to` where it is less.
-    pub(super) fn raise(&self, hash: u64, now_ms: u64, to: u64) {
+    pub(crate) fn raise(&self, hash: u64, now_ms: u64, to: u64) {
         self.stripe(hash).charge(hash, now_ms, to, to);
     }
 }

@@ -1,0 +1,113 @@
+//! How much those may begin who were let in.
+
+use sip_limit::{Allowance, Kind, Party, Who};
+use sip_msg::{Message, Method};
+
+use crate::effect::{Effect, Limited};
+use crate::park::Job;
+use crate::permit::{Permit, is_within, listed};
+use crate::{Now, Outputs, Shard};
+
+use super::guard::shown;
+
+impl Shard {
+    /// Charges a request that passed the gate to whoever is behind it. Whether it is
+    /// one too many: then it is to be refused.
+    pub(super) fn is_too_much(
+        &mut self,
+        now: Now,
+        job: &Job,
+        permit: &Permit,
+        out: &mut Outputs,
+    ) -> bool {
+        let Some(kind) = kind_of(&job.request) else {
+            return false;
+        };
+        let Some((who, allowance)) = self.party(now, job, permit) else {
+            return false;
+        };
+        let bytes = job.request.bytes().len();
+        let burst_s = self.settings.rates.burst_s;
+        let rates = &self.shared.rates;
+        let charged = rates.charge(now.mono_ms, who, &allowance, burst_s, kind, bytes);
+        let Err(too_much) = charged else {
+            return false;
+        };
+        if too_much.is_to_be_told {
+            let name = match permit {
+                Permit::Authenticated(user) => shown(user.user()),
+                _ => Box::default(),
+            };
+            out.effects.push(Effect::Limited {
+                flow: job.flow,
+                what: Limited::Rate {
+                    party: who.party(),
+                    name,
+                    what: too_much.what,
+                },
+            });
+        }
+        true
+    }
+
+    /// Who is behind a request, and what he may begin; `None` where that is not
+    /// limited, as within a dialog.
+    fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(Who, Allowance)> {
+        let (limits, rates) = (&self.settings.rates, &self.shared.rates);
+        match permit {
+            Permit::Dialog(_) => None,
+            Permit::Authenticated(user) => (!limits.user.is_unlimited()).then(|| {
+                (
+                    rates.user(user.user(), user.realm().as_bytes()),
+                    limits.user,
+                )
+            }),
+            Permit::Open(_) | Permit::Peer(_) | Permit::Inbound(_) => {
+                let own_rate = |entry: &crate::settings::TrustedPeer| entry.calls_per_s.is_some();
+                let is_any_limited = !limits.peer.is_unlimited()
+                    || !limits.source.is_unlimited()
+                    || self.settings.trusted.iter().any(own_rate);
+                if !is_any_limited {
+                    return None;
+                }
+                let peer = self.peer.as_deref();
+                let entry = listed(&self.settings, &self.own, &job.flow, peer);
+                let allowance = match entry {
+                    Some(entry) => Allowance {
+                        calls_per_s: entry.calls_per_s.unwrap_or(limits.peer.calls_per_s),
+                        ..limits.peer
+                    },
+                    None => limits.source,
+                };
+                // A listed peer needs no token, so nobody has looked at its own.
+                if allowance.is_unlimited()
+                    || is_within(&self.gate_context(now), &job.request, &job.routed)
+                {
+                    return None;
+                }
+                let addr = job.flow.remote.ip();
+                let who = match entry.map(|entry| entry.identity.as_deref()) {
+                    Some(Some(name)) => rates.peer(name.as_bytes()),
+                    Some(None) => rates.at(Party::Peer, addr),
+                    None => rates.at(Party::Source, addr),
+                };
+                Some((who, allowance))
+            }
+        }
+    }
+}
+
+/// What a request begins; `None` where it goes on or ends something. A tag in To is
+/// no proof, so it spares a request nothing but to be a call or a message.
+fn kind_of(request: &Message) -> Option<Kind> {
+    let has_tag = request.to().is_ok_and(|to| to.tag().is_some());
+    match request.method() {
+        Method::Ack | Method::Bye | Method::Cancel => None,
+        Method::Register => Some(Kind::Registration),
+        Method::Invite if !has_tag => Some(Kind::Call),
+        Method::Message | Method::Publish | Method::Notify | Method::Info if !has_tag => {
+            Some(Kind::Message)
+        }
+        _ => Some(Kind::Other),
+    }
+}

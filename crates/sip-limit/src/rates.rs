@@ -1,0 +1,329 @@
+//! How much those may begin who are let in: users who proved who they are, peers
+//! in the list, and, where nobody has to prove anything, whoever is at a source.
+//!
+//! Each has a bucket for each [`Kind`] of request and one for the bytes of all. What
+//! a request takes from a bucket is time: the part of a second that it is at the
+//! rate that is allowed, and that time passes by itself. So one table serves every
+//! rate, a rate can be changed while requests come, and who asks for too much is
+//! refused just that: there is no ban that would have to end. What is refused takes
+//! nothing.
+//!
+//! All is in a table of a fixed size ([`crate::debts`]), which forgets those first
+//! who owe least.
+
+use std::hash::Hasher;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use siphasher::sip::SipHasher13;
+
+use crate::guard::is_due;
+use crate::striped::Striped;
+
+/// Buckets that are not full, of all together.
+const ENTRIES_MAX: usize = 65_536;
+/// Debts are in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+const PER_MS: f64 = 1_000_000.0;
+/// Tells the buckets of one party apart. The first byte of a hash stays as it is: it
+/// chooses the stripe, so that all of them are behind one lock.
+const BUCKET: u64 = 0x009e_3779_b97f_4a7d;
+
+/// Who asks, by what is known of him.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// A user of ours, who proved it.
+    User,
+    /// A peer in the list.
+    Peer,
+    /// Whoever is at an address, where he has nothing to prove.
+    Source,
+}
+
+impl Party {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::User, Self::Peer, Self::Source];
+
+    /// Its name in figures and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Peer => "peer",
+            Self::Source => "source",
+        }
+    }
+}
+
+/// What a request begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A call.
+    Call,
+    /// A registration, or the end of one.
+    Registration,
+    /// Something that is told: MESSAGE, PUBLISH, NOTIFY, INFO.
+    Message,
+    /// Anything else.
+    Other,
+}
+
+/// What there was too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Requests of one kind.
+    Requests(Kind),
+    /// The bytes of all.
+    Bytes,
+}
+
+impl What {
+    /// All there is.
+    pub const ALL: [Self; 5] = [
+        Self::Requests(Kind::Call),
+        Self::Requests(Kind::Registration),
+        Self::Requests(Kind::Message),
+        Self::Requests(Kind::Other),
+        Self::Bytes,
+    ];
+
+    /// Its name in figures and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests(Kind::Call) => "calls",
+            Self::Requests(Kind::Registration) => "registrations",
+            Self::Requests(Kind::Message) => "messages",
+            Self::Requests(Kind::Other) => "others",
+            Self::Bytes => "bytes",
+        }
+    }
+
+    const fn place(self) -> usize {
+        match self {
+            Self::Requests(Kind::Call) => 0,
+            Self::Requests(Kind::Registration) => 1,
+            Self::Requests(Kind::Message) => 2,
+            Self::Requests(Kind::Other) => 3,
+            Self::Bytes => 4,
+        }
+    }
+}
+
+/// What one party may begin in a second; 0 is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Calls.
+    pub calls_per_s: u32,
+    /// Registrations.
+    pub registrations_per_s: u32,
+    /// Messages and the like.
+    pub messages_per_s: u32,
+    /// Other requests.
+    pub others_per_s: u32,
+    /// Bytes of all of these.
+    pub bytes_per_s: u32,
+}
+
+impl Allowance {
+    /// Whether nothing is limited.
+    pub fn is_unlimited(&self) -> bool {
+        *self == Self::default()
+    }
+
+    const fn per_s(&self, what: What) -> u32 {
+        match what {
+            What::Requests(Kind::Call) => self.calls_per_s,
+            What::Requests(Kind::Registration) => self.registrations_per_s,
+            What::Requests(Kind::Message) => self.messages_per_s,
+            What::Requests(Kind::Other) => self.others_per_s,
+            What::Bytes => self.bytes_per_s,
+        }
+    }
+}
+
+/// What each party may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Each user.
+    pub user: Allowance,
+    /// Each peer.
+    pub peer: Allowance,
+    /// Each source.
+    pub source: Allowance,
+    /// The seconds whose worth may come at once.
+    pub burst_s: u32,
+}
+
+impl RateLimits {
+    /// What one of these may begin.
+    pub const fn of(&self, party: Party) -> &Allowance {
+        match party {
+            Party::User => &self.user,
+            Party::Peer => &self.peer,
+            Party::Source => &self.source,
+        }
+    }
+}
+
+impl Default for RateLimits {
+    fn default() -> Self {
+        Self {
+            user: Allowance {
+                calls_per_s: 50,
+                registrations_per_s: 20,
+                messages_per_s: 50,
+                others_per_s: 50,
+                bytes_per_s: 1_000_000,
+            },
+            peer: Allowance::default(),
+            source: Allowance::default(),
+            burst_s: 10,
+        }
+    }
+}
+
+/// A party whose requests are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who {
+    party: Party,
+    hash: u64,
+}
+
+impl Who {
+    /// What is known of it.
+    pub const fn party(&self) -> Party {
+        self.party
+    }
+}
+
+/// A request is one too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch {
+    /// What there was too much of.
+    pub what: What,
+    /// Whether the operator is to be told.
+    pub is_to_be_told: bool,
+}
+
+/// What everybody has begun lately; shared by all workers.
+pub struct Rates {
+    key: [u8; 16],
+    buckets: Striped,
+    limited: [[AtomicU64; 5]; 3],
+    told_ms: AtomicU64,
+}
+
+impl Rates {
+    /// One that has seen nothing yet. The key is secret and new in each process.
+    pub fn new(key: [u8; 16]) -> Self {
+        Self {
+            key,
+            buckets: Striped::new(ENTRIES_MAX, PER_MS),
+            limited: Default::default(),
+            told_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// A user, by the name and the realm in which he proved himself.
+    pub fn user(&self, name: &[u8], realm: &[u8]) -> Who {
+        let mut hasher = self.hasher(Party::User);
+        hasher.write_usize(name.len());
+        hasher.write(name);
+        hasher.write(realm);
+        Who {
+            party: Party::User,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// A peer that is known by a name.
+    pub fn peer(&self, name: &[u8]) -> Who {
+        let mut hasher = self.hasher(Party::Peer);
+        hasher.write_u8(0);
+        hasher.write(name);
+        Who {
+            party: Party::Peer,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// Somebody who is known by his address alone, of IPv6 by its first 64 bits.
+    pub fn at(&self, party: Party, addr: IpAddr) -> Who {
+        let mut hasher = self.hasher(party);
+        hasher.write_u8(1);
+        match addr.to_canonical() {
+            IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
+            IpAddr::V6(ip) => hasher.write_u64((ip.to_bits() >> 64) as u64),
+        }
+        Who {
+            party,
+            hash: hasher.finish(),
+        }
+    }
+
+    /// A request of so many bytes is to be let in. An error where it is one too many;
+    /// then nothing is charged for it.
+    pub fn charge(
+        &self,
+        now_ms: u64,
+        who: Who,
+        allowance: &Allowance,
+        burst_s: u32,
+        kind: Kind,
+        bytes: usize,
+    ) -> Result<(), TooMuch> {
+        let burst = u64::from(burst_s) * SECOND;
+        let requests = What::Requests(kind);
+        let mut table = self.buckets.stripe(who.hash);
+        let take = |what: What, amount: u64| {
+            let per_s = u64::from(allowance.per_s(what));
+            let nth = what.place() as u64 + 1;
+            let hash = who.hash ^ (BUCKET.wrapping_mul(nth) & !(0xff << 56));
+            (what, hash, (amount * SECOND).checked_div(per_s))
+        };
+        let takes = [take(requests, 1), take(What::Bytes, bytes as u64)];
+        let mut owed = [None; 2];
+        for (&(what, hash, cost), owed) in takes.iter().zip(&mut owed) {
+            let Some(cost) = cost else { continue };
+            let before = table.owed(hash, now_ms);
+            // What is more than a whole bucket passes when the bucket is full.
+            if before + cost.min(burst) > burst {
+                drop(table);
+                return Err(self.too_much(now_ms, who, what));
+            }
+            *owed = Some((hash, before + cost));
+        }
+        for (hash, owed) in owed.into_iter().flatten() {
+            table.put(hash, now_ms, owed);
+        }
+        Ok(())
+    }
+
+    /// Requests that were one too many.
+    pub fn limited(&self, party: Party, what: What) -> u64 {
+        self.counter(party, what)
+            .map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn too_much(&self, now_ms: u64, who: Who, what: What) -> TooMuch {
+        if let Some(count) = self.counter(who.party, what) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        TooMuch {
+            what,
+            is_to_be_told: is_due(&self.told_ms, now_ms),
+        }
+    }
+
+    fn counter(&self, party: Party, what: What) -> Option<&AtomicU64> {
+        self.limited.get(party as usize)?.get(what.place())
+    }
+
+    fn hasher(&self, party: Party) -> SipHasher13 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write_u8(party as u8);
+        hasher
+    }
+}
+
+#[cfg(test)]
+mod tests;
