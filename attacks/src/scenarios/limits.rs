@@ -1,4 +1,5 @@
-//! Guessing, limits for each source, and more calls than can be served.
+//! Guessing, limits for each source and each user, and more calls than can be
+//! served.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -27,6 +28,17 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         setup: |_| {},
         not_kamailio: None,
         run: one_source,
+    },
+    Scenario {
+        name: "limit.user-rate",
+        tries: "Somebody with a user's password calls as fast as he can, where a user may begin five calls a second; the user's own call goes on, and another user calls.",
+        through: "more calls than ten seconds' worth and then five a second; a request within the call, or another's call, that is refused.",
+        setup: |setup: &mut Setup| {
+            setup.own_configuration = true;
+            setup.tables.push_str("[rates]\nuser_calls_per_s = 5\n");
+        },
+        not_kamailio: Some("its common configuration limits sources, and no users"),
+        run: user_rate,
     },
     Scenario {
         name: "limit.overload",
@@ -147,6 +159,53 @@ fn one_source(world: &mut World, scale: &Scale) -> Result<Tally, String> {
         Ok(sent)
     })?;
     neighbours.come_again(world, &mut tally);
+    Ok(tally)
+}
+
+fn user_rate(world: &mut World, scale: &Scale) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let account = world.alice_account();
+    let begun = Instant::now();
+    let invite = world.alice.invite(&world.alice_aor(), &world.bob_aor());
+    let mut own = world.alice.call(world.to(), &invite, account)?;
+    let mark = word("rate");
+    let stolen = world.mallory.invite(&world.alice_aor(), &world.bob_aor());
+    let stolen = stolen.mark(&mark);
+    let first = world.mallory.ask(world.to(), &stolen)?;
+    let challenge = first
+        .all("Proxy-Authenticate")
+        .find_map(Challenge::read)
+        .ok_or("a call is not challenged")?;
+    for n in 1..=scale.of(200, 5_000) {
+        let count = u32::try_from(n).unwrap_or(1);
+        let value = challenge.answer(account, "INVITE", &stolen.uri, count);
+        let mut draft = stolen.again().with("Proxy-Authorization", &value);
+        draft.call_id = word("r");
+        world.mallory.send(world.to(), &draft);
+        tally.try_many(1);
+        if n % 20 == 0 {
+            world.settle_briefly();
+        }
+    }
+    world.settle();
+    let n = world.reached(&mark);
+    let allowed = 50 + 5 * (begun.elapsed().as_secs() + 1);
+    tally.break_in(n.saturating_sub(allowed), || {
+        format!("{n} calls where {allowed} are allowed")
+    });
+    tally.judge(n == 0, || "the password opens nothing at all".to_owned());
+    for method in ["INFO", "BYE"] {
+        let within = own.request(method);
+        let answer = world.alice.ask(world.to(), &within)?;
+        tally.judge(answer.status() != Some(200), || {
+            format!("{method} within her call got {}", answer.start)
+        });
+    }
+    let other = world.ceo.invite(&world.ceo_aor(), &world.bob_aor());
+    let called = world.ceo.call(world.to(), &other, world.ceo_account());
+    tally.judge(called.is_err(), || {
+        format!("another user: {:?}", called.err())
+    });
     Ok(tally)
 }
 

@@ -144,11 +144,23 @@ mod tests {
         net::net(&mut page, &snapshots);
         engine::workers(&mut page, &snapshots);
         engine::engine(&mut page, &snapshots);
+        let rates = sip_limit::Rates::new([1; 16]);
+        let allowance = sip_limit::Allowance {
+            calls_per_s: 1,
+            ..sip_limit::Allowance::default()
+        };
+        for _ in 0..3 {
+            let who = rates.peer(b"example.net");
+            let _ = rates.charge(1, who, &allowance, 1, sip_limit::Kind::Call, 100);
+        }
+        store::rates(&mut page, &rates);
         for line in [
             "signet_requests_total 6",
             "signet_messages_received_total{transport=\"udp\"} 10",
             "signet_connections_closed_total{reason=\"slow_reader\"} 2",
             "signet_workers 2",
+            "signet_rate_limited_total{by=\"user\",what=\"bytes\"} 0",
+            "signet_rate_limited_total{by=\"peer\",what=\"calls\"} 2",
         ] {
             assert!(
                 page.text.lines().any(|of| of == line),

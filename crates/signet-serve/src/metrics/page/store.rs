@@ -101,7 +101,7 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
 }
 
 /// What was refused to those who were let in.
-fn rates(page: &mut Page, rates: &Rates) {
+pub(super) fn rates(page: &mut Page, rates: &Rates) {
     let name = "signet_rate_limited_total";
     let help = "Requests refused 503 because a user, a peer or a source began too much, by what.";
     page.head(name, help, "counter");
