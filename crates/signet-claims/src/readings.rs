@@ -102,7 +102,11 @@ impl Reading {
     }
 
     fn put_address(&mut self, name: &str, address: &NameAddr<'_>) {
-        self.put(&format!("{name}-tag"), address.tag().unwrap_or_default());
+        // Several tags are none that we go by, and another parser may take the first: such
+        // a request is answered 400, and the answer repeats them.
+        if address.has_sound_tag() {
+            self.put(&format!("{name}-tag"), address.tag().unwrap_or_default());
+        }
         if let Some(uri) = address.uri() {
             self.put_uri(name, &uri);
         }

@@ -88,7 +88,7 @@ impl<'a> NameAddr<'a> {
     }
 
     /// Whether there is no tag, or one with a value.
-    pub(crate) fn has_sound_tag(&self) -> bool {
+    pub fn has_sound_tag(&self) -> bool {
         match self.tag {
             Tag::None => true,
             Tag::One(tag) => !tag.is_empty(),
