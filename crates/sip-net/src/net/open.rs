@@ -59,14 +59,12 @@ impl Net {
         if !has_room {
             return Err(SendError::Full);
         }
-        let mut socket = connect(to.remote, local).map_err(|step| {
+        let (mut socket, local) = connect(to.remote, local).map_err(|step| {
             self.shared.counters.open_failed += 1;
             let cause = step.cause();
             self.shared.counters.no_local_port += u64::from(cause == SendError::NoLocalPort);
             cause
         })?;
-        // The kernel chose it when the connection was begun.
-        let local = socket.local_addr().unwrap_or(local);
         let flow = Flow {
             transport: to.transport,
             listener: to.listener,
@@ -232,8 +230,9 @@ impl Step {
     }
 }
 
-/// Begins to connect, from the listener's address where it has one.
-fn connect(remote: SocketAddr, local: SocketAddr) -> Result<TcpStream, Step> {
+/// Begins to connect, from the listener's address where it has one; with the
+/// address that the connection has.
+fn connect(remote: SocketAddr, local: SocketAddr) -> Result<(TcpStream, SocketAddr), Step> {
     let new = || {
         let kind = Type::STREAM.nonblocking();
         let socket = Socket::new(Domain::for_address(remote), kind, Some(Protocol::TCP))?;
@@ -247,17 +246,49 @@ fn connect(remote: SocketAddr, local: SocketAddr) -> Result<TcpStream, Step> {
             .and_then(|()| socket.bind(&SocketAddr::new(local.ip(), 0).into()))
             .map_err(|_| Step::Bind)?;
     }
+    begin(socket, remote)
+}
+
+/// Begins to connect a socket.
+fn begin(socket: Socket, remote: SocketAddr) -> Result<(TcpStream, SocketAddr), Step> {
     match socket.connect(&remote.into()) {
         Ok(()) => {}
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(Step::Connect(error)),
     }
-    Ok(TcpStream::from_std(socket.into()))
+    // The kernel chose it just then.
+    let local = socket.local_addr().map_err(Step::Connect)?.as_socket();
+    let Some(local) = local.filter(|local| !is_same(local, &remote)) else {
+        // It chose the very port that nobody listens at, here on this machine: the socket
+        // is connected to itself (RFC 9293 3.5), and what is sent comes back.
+        return Err(Step::Connect(io::ErrorKind::ConnectionRefused.into()));
+    };
+    Ok((TcpStream::from_std(socket.into()), local))
+}
+
+fn is_same(one: &SocketAddr, other: &SocketAddr) -> bool {
+    (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_port_where_nobody_listens_is_not_connected_to_itself() {
+        for ip in ["127.0.0.1:0", "[::1]:0"] {
+            let addr: SocketAddr = ip.parse().unwrap();
+            let kind = Type::STREAM.nonblocking();
+            let domain = Domain::for_address(addr);
+            let socket = Socket::new(domain, kind, Some(Protocol::TCP)).unwrap();
+            // The port that the kernel would choose once in some 28,000 times.
+            socket.bind(&addr.into()).unwrap();
+            let itself = socket.local_addr().unwrap().as_socket().unwrap();
+            let refused = begin(socket, itself).err().map(|step| step.cause());
+            let expected = SendError::Closed(CloseReason::ConnectFailed);
+            assert_eq!(refused, Some(expected), "{ip}");
+        }
+    }
 
     #[test]
     fn a_limit_of_this_side_is_told_from_a_refusal() {
