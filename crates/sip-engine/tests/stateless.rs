@@ -257,3 +257,25 @@ fn a_response_goes_only_where_a_request_came_from() {
         assert!(bed.receive(&answering(&sent), &bare).is_empty());
     }
 }
+
+#[test]
+fn a_long_request_has_a_transaction_that_sends_the_datagram_where_there_is_no_stream() {
+    let mut bed = Bed::new(Settings {
+        mode: Mode::Stateless,
+        ..settings()
+    });
+    let mut long = request("MESSAGE", "sip:carol@203.0.113.9", Transport::Udp);
+    long.body = "x".repeat(1_200);
+    let stream = only(bed.receive(&alice(Transport::Udp), &long.text()));
+    assert_eq!(stream.to.transport, Transport::Tcp);
+    let again = only(bed.act(|s, now, out| s.handle_send_failed(now, stream.cookie, out)));
+    assert_eq!(
+        (again.to.transport, again.to.remote),
+        (Transport::Udp, stream.to.remote)
+    );
+    assert!(bed.receive(&alice(Transport::Udp), &long.text()).is_empty());
+    let ok = only(bed.receive(&answering(&again), &response(&again, 200, "c", "")));
+    assert_eq!(ok.status(), 200);
+    bed.wait(60_000);
+    assert_eq!(bed.shard.in_flight(), 0);
+}

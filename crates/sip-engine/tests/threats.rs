@@ -1,4 +1,4 @@
-//! `docs/THREATS.md` names only tests that there are.
+//! `docs/THREATS.md` and `docs/DEVIATIONS.md` name only tests that there are.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,33 +9,43 @@ use std::path::Path;
 #[test]
 fn every_test_that_is_named_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/THREATS.md")).unwrap();
-    let mut tests_of: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut tests_of = BTreeMap::new();
+    for (page, at_least) in [("THREATS.md", 51), ("DEVIATIONS.md", 10)] {
+        let named = check(&root, page, &mut tests_of);
+        assert!(
+            named >= at_least,
+            "{page} names its tests in another way: {named} were found"
+        );
+    }
+}
+
+/// Looks for the tests that a page names: between backticks, `crate::name`.
+fn check(root: &Path, page: &str, tests_of: &mut BTreeMap<String, BTreeSet<String>>) -> usize {
+    let text = fs::read_to_string(root.join("docs").join(page)).unwrap();
     let mut named = 0;
-    // Between backticks, `crate::name`.
-    for quoted in page.split('`').skip(1).step_by(2) {
+    for quoted in text.split('`').skip(1).step_by(2) {
         let Some((krate, name)) = quoted.split_once("::") else {
             continue;
         };
         let folder = root.join("crates").join(krate);
+        // With Rust's spelling it is the path of a module.
         if krate.contains('_') || !folder.is_dir() {
             continue;
         }
         named += 1;
-        let tests = tests_of.entry(krate).or_insert_with(|| {
+        let tests = tests_of.entry(krate.to_owned()).or_insert_with(|| {
             let mut tests = BTreeSet::new();
             collect(&folder, &mut tests);
             tests
         });
+        // Beside tests a page may name a module.
+        let is_module = folder.join("src").join(format!("{name}.rs")).is_file();
         assert!(
-            tests.contains(name),
-            "{quoted} is in docs/THREATS.md and nowhere else"
+            is_module || tests.contains(name),
+            "{quoted} is in docs/{page} and nowhere else"
         );
     }
-    assert!(
-        named > 50,
-        "the page names its tests in another way: {named} were found"
-    );
+    named
 }
 
 /// The names of the functions that follow a `#[test]`.

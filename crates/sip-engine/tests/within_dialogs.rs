@@ -149,6 +149,41 @@ fn both_sides_speak_without_a_challenge_and_only_for_themselves() {
     }
 }
 
+/// Credentials as long as a phone's for two algorithms.
+fn credentials(name: &str) -> String {
+    let rest = "x".repeat(350);
+    format!("{name}: Digest username=\"alice\", realm=\"example.org\", opaque=\"{rest}\"\r\n")
+}
+
+#[test]
+fn credentials_make_no_request_a_long_one() {
+    // RFC 3261 13.2.2.4: "The ACK MUST contain the same credentials as the INVITE." They end
+    // here, and what is sent on is no longer than that of a phone without a password.
+    let mut bed = bed();
+    let call = call(&mut bed, Transport::Udp, None);
+    for method in ["ACK", "BYE"] {
+        let long = of(method, BOBS, ALICE, BOB, ALICES, &call.alices)
+            .with(&credentials("Authorization"))
+            .with(&credentials("Proxy-Authorization"));
+        assert!(long.text().len() > 1_100);
+        let sent = only(anywhere(&mut bed, &long));
+        assert_eq!(sent.to.transport, Transport::Udp, "{method}");
+        assert!(sent.text.len() < 700, "{method}");
+    }
+}
+
+#[test]
+fn a_long_ack_reaches_a_phone_that_knows_no_stream() {
+    // It has no transaction that would send the datagram where the stream fails: bob would
+    // send his 2xx again and again, and hang up at last.
+    let mut bed = bed();
+    let call = call(&mut bed, Transport::Udp, None);
+    let mut answer = of("ACK", BOBS, ALICE, BOB, ALICES, &call.alices);
+    answer.body = "x".repeat(1_200);
+    let sent = only(anywhere(&mut bed, &answer));
+    assert_eq!(sent.to.transport, Transport::Udp);
+}
+
 #[test]
 fn a_side_that_has_moved_is_found_by_the_other() {
     // RFC 3261 12.2.1.2: "When a UAC receives a 2xx response to a target refresh request, it MUST

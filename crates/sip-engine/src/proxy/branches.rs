@@ -182,7 +182,9 @@ impl Shard {
                 return;
             };
             let (flow, request) = (&context.flow, context.request.as_deref());
-            let Some(way) = self.next_way(now, flow, context.word, request, candidate) else {
+            let strip = &context.strip;
+            let way = self.next_way(now, flow, context.word, request, strip, candidate);
+            let Some(way) = way else {
                 break;
             };
             if !self.may_send(now, context, at, way.to.remote) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sip_msg::{Flow, Message, Method, Span, Target};
+use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
 use slots::Spares;
 use smallvec::SmallVec;
@@ -147,6 +147,13 @@ impl Candidate {
             is_flow_failed: false,
             refused: None,
         }
+    }
+
+    /// Whether the datagram is still to be tried, in the case that the stream
+    /// which was chosen for a long request fails.
+    pub(crate) fn has_datagram_left(&self) -> bool {
+        let next = self.hops.get(usize::from(self.tried));
+        self.may_stream && next.is_some_and(|hop| hop.transport == Transport::Udp)
     }
 }
 

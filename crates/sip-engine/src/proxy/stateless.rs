@@ -80,7 +80,10 @@ impl Shard {
             None => self.send_single(now, job, &permit, candidate, out),
             Some(Lead::Hop(hop, is_default)) => {
                 candidate.hops.push(hop);
-                candidate.may_stream = is_default && may_stream(&candidate.place);
+                // Nobody would send the datagram after all where the stream fails: there is no
+                // transaction, and the 2xx that comes again brings an ACK as long as this one.
+                candidate.may_stream =
+                    is_default && has_transaction(request) && may_stream(&candidate.place);
                 self.send_single(now, job, &permit, candidate, out);
             }
             Some(Lead::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
@@ -134,35 +137,27 @@ impl Shard {
         out: &mut Outputs,
     ) {
         job.word = self.relay(now).word(permit, &job.routed, &job.request);
-        let request = Some(&*job.request);
-        let Some(way) = self.next_way(now, &job.flow, job.word, request, &mut candidate) else {
-            let none = || Outcome::NoTransport.at(&candidate.place);
-            let outcome = candidate.refused.unwrap_or_else(none);
-            self.fail_job(now, job, outcome, out);
-            return;
-        };
-        if self.must_be_stateful(&job, &way) {
-            self.forward_after_all(now, job, permit, out);
-            return;
-        }
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
         permit.strip(&self.gate_context(now), &job.request, &mut strip);
-        self.write_single(now, &job, &candidate, &way, &strip, out);
+        let request = Some(&*job.request);
+        let way = self.next_way(now, &job.flow, job.word, request, &strip, &mut candidate);
+        match way {
+            None => {
+                let none = || Outcome::NoTransport.at(&candidate.place);
+                let outcome = candidate.refused.unwrap_or_else(none);
+                self.fail_job(now, job, outcome, out);
+            }
+            Some(way) if must_be_stateful(&job, &candidate, &way) => {
+                self.forward_after_all(now, job, permit, out);
+            }
+            Some(way) => {
+                self.write_single(now, &job, &candidate, &way, &strip, out);
+                self.counters.requests_forwarded += 1;
+                self.pool.recycle(job.request);
+            }
+        }
         self.strip = strip;
-        self.counters.requests_forwarded += 1;
-        self.pool.recycle(job.request);
-    }
-
-    // RFC 3261 16.1: "Requests forwarded between different types of transports where the
-    // proxy's TU must take an active role in ensuring reliable delivery on one of the
-    // transports MUST be forwarded transaction statefully."
-    /// Whether nobody but this proxy would repeat a request that is lost: it
-    /// came over a stream and leaves as a datagram.
-    fn must_be_stateful(&self, job: &Job, way: &Way) -> bool {
-        job.flow.transport.is_reliable()
-            && !way.to.transport.is_reliable()
-            && !matches!(job.request.method(), Method::Ack | Method::Cancel)
     }
 
     fn forward_after_all(&mut self, now: Now, mut job: Job, permit: &Permit, out: &mut Outputs) {
@@ -336,6 +331,22 @@ impl Shard {
             local: None,
         })
     }
+}
+
+// RFC 3261 16.1: "Requests forwarded between different types of transports where the
+// proxy's TU must take an active role in ensuring reliable delivery on one of the
+// transports MUST be forwarded transaction statefully."
+/// Whether nobody but this proxy would send again what is lost: a request that
+/// came over a stream and leaves as a datagram, or that leaves over a stream of
+/// our choice, which may not be there.
+fn must_be_stateful(job: &Job, candidate: &Candidate, way: &Way) -> bool {
+    let is_made_unreliable = job.flow.transport.is_reliable() && !way.to.transport.is_reliable();
+    has_transaction(&job.request) && (is_made_unreliable || candidate.has_datagram_left())
+}
+
+/// Whether a request could have a transaction of its own.
+fn has_transaction(request: &Message) -> bool {
+    !matches!(request.method(), Method::Ack | Method::Cancel)
 }
 
 // RFC 3261 16.11: "Therefore, the component of the branch parameter that makes it unique

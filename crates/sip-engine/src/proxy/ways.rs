@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use sip_msg::{Flow, ListenerId, Target, Transport, Uri};
+use sip_msg::{Flow, ListenerId, Span, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
 use super::context::{Candidate, Context, Place};
@@ -121,6 +121,7 @@ impl Shard {
         came_by: &Flow,
         word: Word,
         request: Option<&sip_msg::Message>,
+        strip: &[Span],
         candidate: &mut Candidate,
     ) -> Option<Way> {
         if candidate.hops.is_empty() {
@@ -141,7 +142,7 @@ impl Shard {
             let hop = candidate.hops.get(usize::from(candidate.tried))?.clone();
             candidate.tried = candidate.tried.checked_add(1)?;
             let hop = match request {
-                Some(request) => self.streamed(request.bytes().len(), hop, candidate),
+                Some(request) => self.streamed(request, strip, hop, candidate),
                 None => hop,
             };
             let reached = match self.relay(now).judge(word, came_by, &candidate.place, &hop) {
@@ -196,10 +197,20 @@ impl Shard {
     /// larger than 1300 bytes and the path MTU is unknown, the request MUST be sent using
     /// an RFC 2914 congestion controlled transport protocol, such as TCP." Here only where neither
     /// a URI nor the operator named UDP: who names it has no other. If the
-    /// stream fails, the datagram is sent after all.
-    fn streamed(&self, request_bytes: usize, hop: Hop, candidate: &mut Candidate) -> Hop {
-        let is_long = request_bytes + ADDED_BYTES > DATAGRAM_BYTES_MAX;
-        if !is_long || hop.transport != Transport::Udp || !candidate.may_stream {
+    /// stream fails, the datagram is sent after all. What counts is what is sent:
+    /// credentials may be half of a request, and go no further.
+    fn streamed(
+        &self,
+        request: &sip_msg::Message,
+        strip: &[Span],
+        hop: Hop,
+        candidate: &mut Candidate,
+    ) -> Hop {
+        if hop.transport != Transport::Udp || !candidate.may_stream {
+            return hop;
+        }
+        let cut: usize = strip.iter().map(|span| request.slice(*span).len()).sum();
+        if request.bytes().len() + ADDED_BYTES <= DATAGRAM_BYTES_MAX + cut {
             return hop;
         }
         let is_fallback = candidate
