@@ -438,6 +438,12 @@ impl<'m> Parties<'m> {
     fn of(message: &'m Message, holder: Holder) -> Option<Self> {
         let from = Party::of(message.from().ok()?)?;
         let to = Party::of(message.to().ok()?)?;
+        // RFC 3261 12: "The dialog ID at each UA involved in the dialog is not the same." Its
+        // sides are told apart by their tags: who answers with the caller's would speak, and
+        // show his places, for both.
+        if from.tag.is_some() && from.tag == to.tag {
+            return None;
+        }
         let (holder, peer) = match holder {
             Holder::Sender => (from, to),
             Holder::Receiver => (to, from),

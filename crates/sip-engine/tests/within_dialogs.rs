@@ -185,6 +185,30 @@ fn a_long_ack_reaches_a_phone_that_knows_no_stream() {
 }
 
 #[test]
+fn who_answers_with_the_callers_tag_has_no_dialog() {
+    // Else he could show any place as his own, and send there as if it were hers.
+    let mut bed = bed();
+    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+    invite.from = ALICE.into();
+    let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+    let copy = sent.into_iter().find(|sent| sent.status() == 0).unwrap();
+    let ok = bed.receive(
+        &answering(&copy),
+        &response(&copy, 200, "a", &contact(BOBS)),
+    );
+    assert_eq!(kinds(&ok), ["200"]);
+    distrust(&mut bed);
+    let bobs = as_they_came(&copy);
+    let (bob, carols) = ("<sip:bob@example.org>;tag=a", "sip:carol@203.0.113.77:5060");
+    let update = of("UPDATE", ALICES, bob, ALICE, carols, &bobs);
+    outcome(&mut bed, &update);
+    let to_carol = of("MESSAGE", carols, bob, ALICE, BOBS, &bobs);
+    assert_eq!(outcome(&mut bed, &to_carol), "407");
+    let to_alice = of("BYE", ALICES, bob, ALICE, BOBS, &bobs);
+    assert_eq!(outcome(&mut bed, &to_alice), "407");
+}
+
+#[test]
 fn a_side_that_has_moved_is_found_by_the_other() {
     // RFC 3261 12.2.1.2: "When a UAC receives a 2xx response to a target refresh request, it MUST
     // replace the dialog's remote target URI with the URI from the Contact header field in that
