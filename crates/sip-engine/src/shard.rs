@@ -287,12 +287,14 @@ impl Shard {
         answer: Result<Option<Ha1>, ()>,
         out: &mut Outputs,
     ) {
-        match self.take_parked(now, park) {
-            Some(Parked::Credential(job, pending)) => {
+        match self.parks.take(park, &mut self.wheel) {
+            Some(Parked::Credential(job, mut pending)) => {
+                let reserved = std::mem::take(&mut pending.reserved);
                 let attempt = self.attempt(&job.flow, &pending);
                 let cx = self.gate_context(now);
                 let gate = crate::permit::gate_finish(&cx, pending, &job.request, answer);
                 self.proved(now, job, attempt, gate, out);
+                self.shared.guard.looked_up(now.mono_ms, reserved);
             }
             Some(Parked::User(job)) => {
                 // RFC 3261 16.5: "If the target set remains empty after applying all of the

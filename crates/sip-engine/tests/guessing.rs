@@ -323,3 +323,30 @@ fn who_is_right_in_one_burst_waits_a_moment_and_gets_in_each_time() {
     let phone = flow(Transport::Udp, "198.51.100.66:40001");
     assert_eq!(burst(&mut bed, &phone, "bob"), (60, 0));
 }
+
+#[test]
+fn who_waits_for_a_store_that_is_silent_is_not_told_that_he_is_wrong() {
+    let mut bed = server();
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    let mut texts = Vec::new();
+    for _ in 0..60 {
+        let challenge = only(bed.receive(&phone, &register("bob", "")));
+        let mut bob = client("bob", "bob");
+        texts.push(signed(&mut bob, "bob", &challenge.message));
+    }
+    let mut sent = Vec::new();
+    for text in &texts {
+        sent.extend(bed.receive(&phone, text));
+    }
+    // Nobody answers, so whoever waits behind the first few has waited in vain.
+    for _ in 0..1_000 {
+        sent.extend(bed.wait(10));
+    }
+    let statuses = sent.iter().map(Sent::status).filter(|status| *status > 100);
+    assert_eq!(statuses.collect::<Vec<_>>(), [500; 60]);
+    bed.wait(60_000);
+    assert_eq!(bed.shard.in_flight(), 0);
+    // It answers again, and all places are free.
+    bed.effects.clear();
+    assert_eq!(burst(&mut bed, &phone, "bob"), (60, 0));
+}

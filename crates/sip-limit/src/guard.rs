@@ -121,7 +121,7 @@ pub struct Failure {
 }
 
 /// Whether credentials are looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum LookUp {
     /// Yes; until it is over ([`Guard::looked_up`]) it counts like a failure.
     Now(Reserved),
@@ -132,8 +132,9 @@ pub enum LookUp {
     Never,
 }
 
-/// The places that a look-up takes while it is under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The places that a look-up takes while it is under way. There is one of a kind, so
+/// that they are given back once.
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reserved([u64; 3]);
 
 /// Where something comes from.
@@ -398,7 +399,8 @@ impl Guard {
         LookUp::Now(reserved)
     }
 
-    /// A look-up is over, whatever came of it: its places are free.
+    /// A look-up is over, whatever came of it: its places are free. Whoever was wrong is
+    /// charged before ([`Guard::failed`]), or another thread would see neither.
     pub fn looked_up(&self, now_ms: u64, reserved: Reserved) {
         for hash in reserved.0.into_iter().filter(|hash| *hash != 0) {
             self.under_way.forgive(hash, now_ms, ONE);

@@ -243,9 +243,10 @@ impl Shard {
 
     /// Takes out what was parked. A look-up that ends with that gives its places back.
     pub(super) fn take_parked(&mut self, now: Now, park: ParkId) -> Option<Parked> {
-        let parked = self.parks.take(park, &mut self.wheel)?;
-        if let Parked::Credential(_, pending) = &parked {
-            self.shared.guard.looked_up(now.mono_ms, pending.reserved);
+        let mut parked = self.parks.take(park, &mut self.wheel)?;
+        if let Parked::Credential(_, pending) = &mut parked {
+            let reserved = std::mem::take(&mut pending.reserved);
+            self.shared.guard.looked_up(now.mono_ms, reserved);
         }
         Some(parked)
     }

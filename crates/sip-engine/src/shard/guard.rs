@@ -102,17 +102,22 @@ impl Shard {
             });
         let (max, timeout_ms) = self.lookup_bounds();
         let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
-        let is_late = verdict == LookUp::Later && now.mono_ms >= until_ms;
-        if verdict == LookUp::Never || is_late {
+        if verdict == LookUp::Never {
             let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
             self.judged(now, job, of_answer(gate, attempt.as_ref()), out);
             return;
         }
-        if self.parks.lookups() >= max {
+        // Nobody has looked at his password: he is not to be told that it is wrong.
+        let is_late = verdict == LookUp::Later && now.mono_ms >= until_ms;
+        if is_late || self.parks.lookups() >= max {
             if let LookUp::Now(reserved) = verdict {
                 self.shared.guard.looked_up(now.mono_ms, reserved);
             }
-            self.counters.lookups_full += 1;
+            let counter = match is_late {
+                true => &mut self.counters.lookups_expired,
+                false => &mut self.counters.lookups_full,
+            };
+            *counter += 1;
             let refusal = gate_unavailable(&job.request);
             self.refuse_by_gate(now, job, &refusal, out);
             return;
