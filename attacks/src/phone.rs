@@ -356,19 +356,20 @@ impl Inner {
                 continue;
             };
             text.from = Some(from);
-            if text.status().is_none() {
-                self.serve(&text, from);
-            }
             let mut book = lock(&self.book);
             if text.status().is_some() {
                 book.responses.push_back(text);
                 if book.responses.len() > REMEMBERED_MAX {
                     book.responses.pop_front();
                 }
-            } else if book.requests.len() < REMEMBERED_MAX {
-                book.requests.push(text);
+            } else {
+                if book.requests.len() < REMEMBERED_MAX {
+                    book.requests.push(text.clone());
+                }
+                drop(book);
+                // Whoever has its answer finds the request in the book.
+                self.serve(&text, from);
             }
-            drop(book);
             self.news.notify_all();
         }
     }
