@@ -180,3 +180,18 @@ fn a_sips_request_leaves_over_tls_only() {
     let sent = forwarded(&mut bed, "sips:bob@example.com", "", Transport::Tls);
     assert_eq!(sent.to.transport, Transport::Tls);
 }
+
+#[test]
+fn a_maddr_of_ours_is_no_way_back_to_us() {
+    // RFC 3261 16.4: "If the Request-URI has a maddr parameter with a value the proxy is
+    // responsible for, and the request was received using the port and transport indicated
+    // (explicitly or by default) in the Request-URI, the proxy MUST strip the maddr and any
+    // non-default port or transport parameter and continue processing as if those values
+    // had not been present in the request."
+    let mut bed = Bed::new(settings());
+    let named = "sip:carol@203.0.113.9;maddr=192.0.2.1";
+    let asked = request("OPTIONS", named, Transport::Udp);
+    let sent = only(bed.receive(&alice(Transport::Udp), &asked.text()));
+    assert_eq!((sent.status(), sent.uri()), (0, "sip:carol@203.0.113.9"));
+    assert_eq!(sent.to.remote.to_string(), "203.0.113.9:5060");
+}

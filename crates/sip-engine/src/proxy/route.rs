@@ -69,18 +69,23 @@ impl Routed {
         self.own_routes > 0 || self.last_route_is_uri
     }
 
-    /// The Request-URI, as it is after the preprocessing.
+    /// The Request-URI, as it is after the preprocessing. Where `maddr` is left out it
+    /// has no port and no parameters, but in `raw`: so nobody is led or judged by them.
     pub(crate) fn uri<'m>(&self, request: &'m Message) -> Option<Uri<'m>> {
         let parts = self.parts.as_ref()?;
+        let (port, params) = match self.strip_maddr {
+            true => (None, &b""[..]),
+            false => (parts.port, request.slice(parts.params)),
+        };
         Some(Uri {
             scheme: self.scheme,
             user: parts.user.map(|span| request.slice(span)),
             password: parts.password.map(|span| request.slice(span)),
             host_port: HostPort {
                 host: request.slice(parts.host),
-                port: parts.port,
+                port,
             },
-            params: request.slice(parts.params),
+            params,
             headers: request.slice(parts.headers),
             raw: request.slice(self.uri),
         })

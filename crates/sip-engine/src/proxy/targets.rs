@@ -59,7 +59,7 @@ impl Shard {
             Some(relay(Place::Token(flow)))
         } else if routed.next_route.is_some() {
             Some(relay(Place::Routed))
-        } else if uri.param("maddr").is_some() && !routed.strip_maddr {
+        } else if uri.param("maddr").is_some() {
             // RFC 3261 16.5: "If the Request-URI of the request contains an maddr parameter,
             // the Request-URI MUST be placed into the target set as the only target URI, and
             // the proxy MUST proceed to Section 16.6."
