@@ -173,6 +173,7 @@ impl Bench {
             guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
             rates: Arc::new(sip_limit::Rates::new([10; 16])),
             token_keys: Arc::new(TokenKeys::of([4; 32], 1)),
+            gateways: Arc::default(),
         });
         let flow = |remote: SocketAddr, conn| Flow {
             transport,

@@ -22,6 +22,7 @@ mod aor;
 pub mod budget;
 mod dialogs;
 pub mod effect;
+mod gateways;
 mod hops;
 mod lanes;
 pub mod location;
@@ -43,6 +44,7 @@ pub mod token;
 
 pub use budget::Budget;
 pub use effect::{Effect, Now, Outputs, ParkId};
+pub use gateways::LearnedGateways;
 pub use location::{Binding, BindingChange, Location};
 pub use settings::Settings;
 pub use shard::{Shard, Shared};

@@ -37,10 +37,10 @@ use std::sync::Arc;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
 
+use crate::gateways::Gateways;
 use crate::location::Entry;
 use crate::own::Own;
 use crate::permit::Permit;
-use crate::relay::Gateways;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
 use saves::{Saves, Slot};

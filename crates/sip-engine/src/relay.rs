@@ -12,24 +12,18 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use hashbrown::HashMap;
 use sip_msg::network::is_in;
-use sip_msg::{Flow, HostPort, Message, Target, Transport, Uri};
+use sip_msg::{Flow, HostPort, Message, Target, Uri};
 
 use crate::Settings;
 use crate::effect::{Hop, ResolveQuery};
+use crate::gateways::Gateways;
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
 use crate::permit::Permit;
 use crate::proxy::context::Place;
 use crate::proxy::outcome::Outcome;
 use crate::proxy::route::Routed;
-use crate::routes::NextHop;
-
-/// Addresses of gateways that DNS gave, at most so many.
-const LEARNED_MAX: usize = 1_024;
-/// How long such an address is taken for the gateway's after it was last given.
-const LEARNED_MS: u64 = 86_400_000;
 
 /// On whose word a request goes where it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,11 +182,7 @@ impl Relay<'_> {
 
     /// Whether that is the name of a gateway.
     fn is_gateways_name(&self, named: HostPort<'_>) -> bool {
-        let bare = named.host.strip_suffix(b".").unwrap_or(named.host);
-        let names = &self.gateways.names;
-        names.iter().any(|(name, port)| {
-            name.as_bytes().eq_ignore_ascii_case(bare) && is_same_port(*port, named.port)
-        })
+        self.gateways.is_name(named)
     }
 
     /// Whether an address needs a reason to be reached: it is in a network to which
@@ -237,73 +227,6 @@ impl Relay<'_> {
     fn is_gateway(&self, addr: SocketAddr) -> bool {
         // Where nobody is authenticated the tables are open to all as well.
         self.settings.authenticate.is_some() && self.gateways.is_at(addr, self.now_ms)
-    }
-}
-
-/// The addresses of the next hops that the operator wrote down: those in the
-/// configuration, and what DNS gave for the names there.
-#[derive(Default)]
-pub(crate) struct Gateways {
-    /// Until when; for ever where it is in the configuration.
-    addrs: HashMap<SocketAddr, u64>,
-    names: Vec<(Box<str>, Option<u16>)>,
-}
-
-impl Gateways {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        let mut gateways = Self::default();
-        let groups = settings.routes.groups.iter();
-        let hops = groups.flat_map(|group| group.gateways.iter().map(|of| &of.next_hop));
-        for hop in hops.chain(&settings.forward) {
-            gateways.add(hop);
-        }
-        gateways
-    }
-
-    /// Takes note of where a next hop is, as DNS has it.
-    pub(crate) fn learn(&mut self, addr: SocketAddr, now_ms: u64) {
-        let until_ms = now_ms.saturating_add(LEARNED_MS);
-        let addr = canonical(addr);
-        if let Some(known) = self.addrs.get_mut(&addr) {
-            *known = until_ms.max(*known);
-            return;
-        }
-        if self.addrs.len() >= LEARNED_MAX {
-            self.addrs.retain(|_, until| *until > now_ms);
-        }
-        if self.addrs.len() < LEARNED_MAX {
-            self.addrs.insert(addr, until_ms);
-        }
-    }
-
-    fn add(&mut self, hop: &NextHop) {
-        let Ok(ip) = hop.host.parse::<IpAddr>() else {
-            self.names.push((Box::from(&*hop.host), hop.port));
-            return;
-        };
-        // The same gateway over another transport is at the other usual port.
-        let usual = [Transport::Udp, Transport::Tls].map(Transport::default_port);
-        let ports = match hop.port {
-            Some(port) if !usual.contains(&port) => [port; 2],
-            _ => usual,
-        };
-        for port in ports {
-            let addr = canonical(SocketAddr::new(ip, port));
-            self.addrs.insert(addr, u64::MAX);
-        }
-    }
-
-    fn is_at(&self, addr: SocketAddr, now_ms: u64) -> bool {
-        !self.addrs.is_empty()
-            && self
-                .addrs
-                .get(&canonical(addr))
-                .is_some_and(|until| *until > now_ms)
-    }
-
-    fn has_host(&self, ip: IpAddr) -> bool {
-        let ip = ip.to_canonical();
-        self.addrs.keys().any(|known| known.ip() == ip)
     }
 }
 
@@ -359,11 +282,6 @@ fn named_by<'u>(uri: &Uri<'u>) -> HostPort<'u> {
         },
         None => uri.host_port,
     }
-}
-
-fn is_same_port(configured: Option<u16>, named: Option<u16>) -> bool {
-    let is_usual = |port: Option<u16>| matches!(port, None | Some(5_060 | 5_061));
-    configured == named || (is_usual(configured) && is_usual(named))
 }
 
 fn is_within((network, prefix_len): (IpAddr, u8), ip: IpAddr) -> bool {

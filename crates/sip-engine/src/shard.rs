@@ -19,6 +19,7 @@ use wheel::Wheel;
 use crate::budget::Room;
 use crate::dialogs::Dialogs;
 use crate::effect::{Hop, Now, Outputs, ParkId};
+use crate::gateways::{Gateways, LearnedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
 use crate::own::Own;
@@ -28,7 +29,6 @@ use crate::proxy::context::{Candidate, Contexts};
 use crate::proxy::outcome::Outcome;
 use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
-use crate::relay::Gateways;
 use crate::timer::Timer;
 use crate::token::{TokenKeys, Tokens};
 use crate::{Binding, Location, Settings};
@@ -48,6 +48,8 @@ pub struct Shared {
     pub rates: Arc<sip_limit::Rates>,
     /// The keys under which flow and route tokens are signed.
     pub token_keys: Arc<TokenKeys>,
+    /// Where DNS says that the gateways are.
+    pub gateways: Arc<LearnedGateways>,
 }
 
 /// Random seeds of a shard; everything in it that must not be guessed or
@@ -131,7 +133,7 @@ impl Shard {
             parks: Parks::default(),
             wheel: Wheel::new(0),
             dead: DeadHops::default(),
-            gateways: Gateways::new(&settings),
+            gateways: Gateways::new(&settings, Arc::clone(&shared.gateways)),
             lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
@@ -159,7 +161,7 @@ impl Shard {
     /// The timers and bounds of transactions stay what they were at the start.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.own = Own::new(&settings);
-        self.gateways = Gateways::new(&settings);
+        self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
         self.settings = settings;
     }
@@ -233,6 +235,7 @@ impl Shard {
     ) {
         self.own.learn(&flow.local);
         self.tokens.refresh();
+        self.gateways.refresh();
         if message.is_request() {
             self.counters.requests += 1;
             self.handle_request(now, flow, message, out);

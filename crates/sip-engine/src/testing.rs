@@ -7,10 +7,10 @@ use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport, VerifiedPeer};
 
 use crate::dialogs::Dialogs;
+use crate::gateways::Gateways;
 use crate::own::Own;
 use crate::permit::{Gate, GateContext, Refusal, gate, gate_finish};
 use crate::proxy::route::preprocess;
-use crate::relay::Gateways;
 use crate::settings::Listener;
 use crate::token::{TokenKeys, Tokens};
 use crate::{Location, Now, Settings, Shared};
@@ -70,9 +70,10 @@ impl World {
                 guard: Arc::new(sip_limit::Guard::new([9; 16], sip_limit::Limits::default())),
                 rates: Arc::new(sip_limit::Rates::new([10; 16])),
                 token_keys: Arc::new(TokenKeys::of([8; 32], 1)),
+                gateways: Arc::default(),
             },
             own,
-            gateways: Gateways::default(),
+            gateways: Gateways::new(&Settings::default(), Arc::default()),
             tokens: Tokens::new(Arc::new(TokenKeys::of([8; 32], 1))),
             dialogs: Dialogs::new([9; 16], 100),
             now: NOW,

@@ -305,6 +305,12 @@ fn users_reach_gateways_by_the_tables_alone() {
     by_alice(&mut bed, "sip:0190@example.org", "");
     resolved(&mut bed, &["203.0.113.51:5060"]);
     refused(by_alice(&mut bed, "sip:x@203.0.113.51", ""), 403, "learned");
+    bed.act(|shard, _, _| shard.reload(std::sync::Arc::new(with_gateways())));
+    refused(
+        by_alice(&mut bed, "sip:x@203.0.113.51", ""),
+        403,
+        "reloaded",
+    );
 }
 
 #[test]

@@ -101,6 +101,7 @@ impl Server {
             authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &dice.bytes(), 1)),
             guard: Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default())),
             token_keys: Arc::new(TokenKeys::of(dice.bytes(), 1)),
+            gateways: Arc::default(),
             rates: Arc::new(Rates::new([10; 16])),
         });
         let shards = (0..plan.shards)

@@ -77,6 +77,7 @@ impl Server {
             guard: guard.clone(),
             rates: rates.clone(),
             token_keys: token_keys.shared(),
+            gateways: Arc::default(),
         });
         let dns = DnsThread::start(plan::dns_config(
             &config,

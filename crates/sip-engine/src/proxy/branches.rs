@@ -510,9 +510,11 @@ impl Shard {
 
     /// Takes note of where the operator's next hops are.
     pub(crate) fn learn_gateways(&mut self, now: Now, place: &Place, hops: &[Hop]) {
-        if matches!(place, Place::NextHops { .. }) {
+        if let Place::NextHops { hops: next, at, .. } = place
+            && let Some(next) = next.get(usize::from(*at))
+        {
             for hop in hops {
-                self.gateways.learn(hop.addr, now.mono_ms);
+                self.gateways.learn(&next.host, hop.addr, now.mono_ms);
             }
         }
     }

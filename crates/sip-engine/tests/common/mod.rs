@@ -170,6 +170,7 @@ impl Bed {
             guard: Arc::clone(&guard),
             rates: Arc::clone(&rates),
             token_keys,
+            gateways: Arc::default(),
         });
         Self {
             shard: Shard::new(Arc::new(settings), shared, Seed([seed; 32])),
