@@ -92,7 +92,8 @@ impl Shard {
         if status == 400 {
             self.odd(flow, &mut out.effects);
         }
-        self.tell_load(now, flow, start, &mut out.outbox);
+        let is_listed = self.is_listed_peers(flow);
+        self.tell_load(now, is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         let Some(server) = server else {
             // A Via that cannot be read says nowhere else to go than back.

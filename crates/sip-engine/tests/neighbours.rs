@@ -4,9 +4,11 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use sip_engine::settings::{Settings, TrustedPeer};
-use sip_msg::{HeaderName, Transport};
+use sip_msg::{Flow, HeaderName, Limits, Transport, VerifiedPeer};
 
 const GATEWAY: &str = "203.0.113.9:5070";
 const OFFER: &str = ";oc;oc-algo=\"loss\"";
@@ -111,4 +113,44 @@ fn a_peer_that_asks_is_told_and_nobody_speaks_in_our_place() {
     let sent = bed.receive(&alice(Transport::Udp), &plain.text()).remove(1);
     let ringing = only(bed.receive(&answering(&sent), &response(&sent, 180, "g", "")));
     assert!(!ringing.all(HeaderName::Via)[0].contains(";oc"));
+}
+
+#[test]
+fn who_is_told_is_who_asked_and_not_who_answers() {
+    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
+    let proof = VerifiedPeer::attest(
+        [Box::from("peer.example")].into(),
+        [].into(),
+        u64::MAX,
+        true,
+    );
+    let proof = Arc::new(proof);
+    let entry = TrustedPeer {
+        network: None,
+        identity: Some("peer.example".into()),
+        speaks_for: Some(vec!["*".into()]),
+        ..TrustedPeer::at("198.51.100.1".parse().unwrap(), 32)
+    };
+    let mut bed = Bed::new(Settings {
+        trusted: vec![entry],
+        ..forwarding(Transport::Tls, "203.0.113.9:5061")
+    });
+    bed.act(|shard, _, _| shard.set_loss_percent(30));
+    let mut of = |peer: Option<&Arc<VerifiedPeer>>, flow: &Flow, text: &str| match peer {
+        None => bed.receive(flow, text),
+        Some(peer) => bed.act(|shard, now, out| {
+            let mut message = shard.spare_message();
+            message.fill(text.as_bytes(), &Limits::default()).unwrap();
+            shard.handle_message_of(now, flow, Arc::clone(peer), message, out);
+        }),
+    };
+    for (caller, called) in [(Some(&proof), None), (None, Some(&proof))] {
+        let mut invite = request("INVITE", "sip:carol@example.com", Transport::Tls);
+        invite.via.push_str(";oc;oc-algo=\"loss\"");
+        let copy = of(caller, &alice(Transport::Tls), &invite.text()).remove(1);
+        let ringing = response(&copy, 180, "g", "");
+        let ringing = only(of(called, &answering(&copy), &ringing));
+        let is_told = ringing.all(HeaderName::Via)[0].contains(";oc=30;");
+        assert_eq!(is_told, caller.is_some(), "{}", ringing.text);
+    }
 }

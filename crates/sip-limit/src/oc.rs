@@ -221,8 +221,10 @@ impl Neighbours {
     /// A neighbour has told something.
     pub fn hear(&mut self, now_ms: u64, addr: SocketAddr, told: Told) {
         if let Some(neighbour) = self.by_addr.get_mut(&addr) {
-            // RFC 7339 4.4: what is older than what is known is not heeded.
-            if told.seq <= neighbour.told.seq {
+            // RFC 7339 4.4: what is older than what is known is not heeded. Long after his
+            // word has ended he may have begun to count anew.
+            let is_over = now_ms >= neighbour.until_ms.saturating_add(VALIDITY_MS_MAX);
+            if told.seq <= neighbour.told.seq && !is_over {
                 return;
             }
             neighbour.told = told;

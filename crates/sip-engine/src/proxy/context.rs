@@ -218,6 +218,8 @@ pub(crate) struct Context {
     pub(crate) identity: Option<Identity>,
     /// Whether the request is one of a dialog whose token it bears.
     pub(crate) is_in_dialog: bool,
+    /// Whether it came from a listed peer: who that is, its connection has shown.
+    pub(crate) is_listed: bool,
     /// Max-Breadth that is not given to a branch.
     pub(crate) breadth_left: u32,
     pub(crate) candidates: Vec<Candidate>,
@@ -258,6 +260,7 @@ impl Context {
             word: Word::Users,
             identity: None,
             is_in_dialog: false,
+            is_listed: false,
             breadth_left: 0,
             candidates: Vec::new(),
             branches: SmallVec::new(),

@@ -77,12 +77,16 @@ impl Shard {
         }
     }
 
+    /// Whether what comes by a flow is a listed peer's, while its message is at hand.
+    pub(crate) fn is_listed_peers(&self, flow: &Flow) -> bool {
+        !self.settings.trusted.is_empty()
+            && is_listed(&self.settings, &self.own, flow, self.peer.as_deref())
+    }
+
     /// Tells a peer in the list, in the response that was just written, how much
     /// less it is to send. Whatever somebody on the way wrote there goes.
-    pub(crate) fn tell_load(&self, now: Now, to: &Flow, start: usize, outbox: &mut Outbox) {
-        if !self.settings.trusted.is_empty()
-            && is_listed(&self.settings, &self.own, to, self.peer.as_deref())
-        {
+    pub(crate) fn tell_load(&self, now: Now, is_listed: bool, start: usize, outbox: &mut Outbox) {
+        if is_listed {
             oc::tell(&mut outbox.bytes, start, self.loss_percent, now.unix_ms);
         }
     }

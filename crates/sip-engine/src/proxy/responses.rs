@@ -350,7 +350,7 @@ impl Shard {
             &mut self.edits,
             &mut outbox.bytes,
         );
-        self.tell_load(now, &context.flow, start, &mut out.outbox);
+        self.tell_load(now, context.is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         self.counters.responses_forwarded += 1;
         let status = response.status();

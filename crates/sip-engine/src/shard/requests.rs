@@ -387,6 +387,7 @@ impl Shard {
         permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
         context.word = self.relay(now).word(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
+        context.is_listed = self.is_listed_peers(&job.flow);
         context.flow = job.flow;
         context.method = job.request.method();
         context.routed = job.routed;

@@ -137,3 +137,16 @@ fn the_table_is_bounded() {
     }
     assert_eq!(neighbours.by_addr.len(), NEIGHBOURS_MAX);
 }
+
+#[test]
+fn who_counts_anew_is_heeded_when_his_last_word_is_long_over() {
+    let mut neighbours = Neighbours::default();
+    neighbours.hear(1_000, addr(), word(Algorithm::Loss, 0, 9_000_000));
+    let mut stops = |now_ms| {
+        neighbours.hear(now_ms, addr(), word(Algorithm::Loss, 100, 5));
+        !neighbours.may_send(now_ms, addr())
+    };
+    assert!(!stops(1_100), "older than what is known");
+    assert!(!stops(30_000), "it may have been long on its way");
+    assert!(stops(90_000), "he has begun to count anew");
+}
