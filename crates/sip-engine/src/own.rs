@@ -45,6 +45,15 @@ impl Own {
         }
     }
 
+    /// Takes other settings up; where it was reached it can be reached.
+    pub(crate) fn reload(&mut self, settings: &Settings) {
+        let learned = std::mem::take(&mut self.learned);
+        *self = Self::new(settings);
+        if self.is_wild {
+            self.learned = learned;
+        }
+    }
+
     /// Takes note of an address at which this server was reached.
     pub(crate) fn learn(&mut self, local: &SocketAddr) {
         if !self.is_wild || self.learned.last() == Some(&local.ip()) {

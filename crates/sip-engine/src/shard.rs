@@ -160,7 +160,7 @@ impl Shard {
     /// Replaces the settings; what is under way goes on under the new ones.
     /// The timers and bounds of transactions stay what they were at the start.
     pub fn reload(&mut self, settings: Arc<Settings>) {
-        self.own = Own::new(&settings);
+        self.own.reload(&settings);
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
         self.settings = settings;

@@ -195,3 +195,24 @@ fn a_maddr_of_ours_is_no_way_back_to_us() {
     assert_eq!((sent.status(), sent.uri()), (0, "sip:carol@203.0.113.9"));
     assert_eq!(sent.to.remote.to_string(), "203.0.113.9:5060");
 }
+
+#[test]
+fn a_reload_forgets_no_address_of_this_server() {
+    let mut wild = settings();
+    for listener in &mut wild.listeners {
+        if listener.bound.is_ipv4() {
+            listener.bound.set_ip([0, 0, 0, 0].into());
+        }
+    }
+    let mut bed = Bed::new(wild.clone());
+    bed.register("sip:bob@example.org", "sip:bob@203.0.113.9", None);
+    let options = request("OPTIONS", "sip:192.0.2.1", Transport::Udp);
+    bed.receive(&alice(Transport::Udp), &options.text());
+    bed.act(|shard, _, _| shard.reload(std::sync::Arc::new(wild)));
+    // By another address of the same machine.
+    let mut other = alice(Transport::Udp);
+    other.local.set_ip([192, 0, 2, 2].into());
+    let asked = request("OPTIONS", "sip:bob@192.0.2.1", Transport::Udp);
+    let sent = only(bed.receive(&other, &asked.text()));
+    assert_eq!(sent.to.remote.to_string(), "203.0.113.9:5060");
+}
