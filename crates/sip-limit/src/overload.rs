@@ -2,35 +2,43 @@
 //! has begun.
 //!
 //! # The signal
-//! A worker keeps up if it finds its sockets empty now and then. One that has
-//! found more to read after each of its turns for [`QUEUE_MS`] has a standing
-//! queue, however long the single message waited; a burst, or a process that
-//! the kernel holds to a quota and lets run once in a period, has none. The
-//! other signal is memory.
+//! How long what comes has to wait before it is read, as the kernel's time stamps on
+//! datagrams tell. They are asked for while there is a queue. Only a queue that stands
+//! counts: the least of a while, so that a burst has none, and neither has a process that the
+//! kernel holds to a quota and lets run once in a period. Of streams there are no
+//! stamps: there it is the time for which the sockets were not
+//! seen empty. The other signal is memory.
 //!
 //! # The law
 //! Both become one number, the severity: 0 when all is well, and with each
-//! whole step up a class is let in half as often. It rises faster the longer
-//! the queue stands; once the queue is gone a part of the rise stays, and sinks
-//! slowly at first and then faster until a queue stands again. So a backlog is worked
-//! off at once, and what can be done is found by halves. The
-//! classes follow each other: what registers for the first time is halved first, new work
+//! whole step up a class is let in half as often. It holds the queue at its bound,
+//! and does not empty it: a server that waits for work while it refuses
+//! some does less than it can. What the queue is longer than that is added to the
+//! severity, in each interval a part, and another part for as long as it lasts. So the same
+//! law fits twice as much as can be done and ten times. Without a queue the severity sinks,
+//! slowly at first and then faster.
+//!
+//! The shares tell of a change only when what they let in has come through the queue. So
+//! there is a brake beside them ([`Controller::brake`]), which goes by how long what is read
+//! at this moment had to wait. The classes follow each other: what registers for the first time is halved first, new work
 //! [`NEW_WORK_AT`] steps later, what was half let in [`LET_IN_AT`] steps later.
 //! Responses, ACK, CANCEL and requests within a dialog are never refused.
 //!
 //! A flood that begins nothing (noise, stray responses) keeps the sockets full
 //! as well, and refusing calls would not help against it. So the severity
-//! rises only while what was let in is a fair part of what was handled.
+//! rises only while what begins something is a fair part of what was handled.
 
 mod gate;
+mod queue;
 #[cfg(test)]
 mod tests;
 
 pub use gate::{Class, Gate};
+use queue::Queue;
 
 /// How often the shares change.
 pub const INTERVAL_MS: u64 = 100;
-/// A queue that was not seen empty for so long stands.
+/// The longest that what comes may have to wait, unless told otherwise.
 pub const QUEUE_MS: u64 = 100;
 /// The severity from which on new work is let in less often.
 pub const NEW_WORK_AT: f32 = 3.0;
@@ -38,15 +46,23 @@ pub const NEW_WORK_AT: f32 = 3.0;
 pub const LET_IN_AT: f32 = 9.0;
 /// There is no more than this.
 const SEVERITY_MAX: f32 = 24.0;
-/// The first step up; each in a row is twice as high.
-const RISE_FIRST: f32 = 0.12;
-const RISE_MAX: f32 = 1.0;
-/// How much of what was added stays when the queue is gone.
-const KEPT: f32 = 0.4;
+/// How many times its bound the queue is too long, at most, as far as the law goes.
+const EXCESS_MAX: f32 = 4.0;
+/// What is added in an interval for a queue of twice its bound, and for as long as
+/// it is that long.
+const RISE: f32 = 0.05;
+const LIFT: f32 = 0.4;
+/// The most that is added while what comes waits in the queue: only when it is read does
+/// it tell whether it was enough.
+const RISE_IN_QUEUE: f32 = 2.0;
+/// How many times its bound the queue is when nothing new is let in until it is shorter.
+const BRAKE_AT: f32 = 4.0;
 /// A step down; twice as much after each [`FALL_DOUBLES_IN`] of them.
 const FALL: f32 = 0.03;
 const FALL_DOUBLES_IN: u32 = 8;
-const FALL_MAX: f32 = 0.5;
+const FALL_MAX: f32 = 0.12;
+/// Intervals without a queue in which datagrams are still stamped.
+const TIMED_FOR: u32 = 50;
 /// One message in so many must begin something for a refusal to help.
 const MESSAGES_PER_BEGUN_MAX: u64 = 24;
 /// The share of the memory from which on less is let in, and at which next to nothing is.
@@ -90,6 +106,11 @@ impl Share {
     /// So many times as much, at most all.
     fn times(self, factor: f32) -> Self {
         Self(((self.0 as f32 * factor) as u32).clamp(1, 65_536))
+    }
+
+    /// This share of a share; it may be nothing.
+    fn of(self, other: Self) -> Self {
+        Self(((u64::from(self.0) * u64::from(other.0)) >> 16) as u32)
     }
 
     /// What must be let in of `of`, so that in all it is `self`.
@@ -151,7 +172,7 @@ impl Shares {
     #[must_use]
     pub fn offered(&self) -> Self {
         /// What is read beyond what is let in: to be refused in words.
-        const ROOM: f32 = 1.3;
+        const ROOM: f32 = 1.12;
         Self {
             first_registration: self.first_registration.times(ROOM),
             new_work: self.new_work.times(ROOM),
@@ -175,9 +196,11 @@ impl Shares {
 pub struct Signals {
     /// Whether its sockets have nothing more to read.
     pub is_drained: bool,
+    /// How long what it read last had waited, in milliseconds, where that is known.
+    pub waiting_ms: Option<u64>,
     /// Messages that it has handled since it began.
     pub handled: u64,
-    /// Requests among them that it let begin something.
+    /// Requests among them that were to begin something, let in or not.
     pub begun: u64,
     /// The share of its memory that is taken, 0 to 1.
     pub pressure: f32,
@@ -186,39 +209,31 @@ pub struct Signals {
 /// The controller of one worker.
 #[derive(Debug)]
 pub struct Controller {
+    queue: Queue,
     /// What was found to be right.
     base: f32,
-    /// What is added until the queue is gone.
-    extra: f32,
-    /// Both together, or what memory asks for.
+    /// With what the queue asks for beside that, or what memory asks for.
     severity: f32,
-    rise: f32,
     calm: u32,
-    /// Since when the queue was not seen empty.
-    behind_since_ms: Option<u64>,
-    was_drained: bool,
     looked_ms: u64,
     handled: u64,
     begun: u64,
-    queue_ms: u64,
+    queue_ms_max: u64,
     shares: Shares,
 }
 
 impl Controller {
-    /// One that takes a queue as standing after `queue_ms`; 0 is never.
-    pub fn new(queue_ms: u64) -> Self {
+    /// One that lets what comes wait for no more than `queue_ms_max`; 0 is without a bound.
+    pub fn new(queue_ms_max: u64) -> Self {
         Self {
+            queue: Queue::default(),
             base: 0.0,
-            extra: 0.0,
             severity: 0.0,
-            rise: RISE_FIRST,
-            calm: 0,
-            behind_since_ms: None,
-            was_drained: true,
+            calm: TIMED_FOR,
             looked_ms: 0,
             handled: 0,
             begun: 0,
-            queue_ms,
+            queue_ms_max,
             shares: Shares::ALL,
         }
     }
@@ -233,48 +248,59 @@ impl Controller {
         self.severity
     }
 
+    /// Whether it is worth what it costs to know [`Signals::waiting_ms`].
+    pub fn wants_times(&self) -> bool {
+        self.queue_ms_max > 0 && (self.queue.is_behind() || self.calm < TIMED_FOR)
+    }
+
+    /// How much of what the shares let in may be let in just now. What is read now tells how
+    /// long the queue was; the shares tell of it when what they let in has come through it.
+    pub fn brake(&self) -> Share {
+        let max_ms = self.queue_ms_max as f32;
+        let over = (self.queue.waits_ms() as f32 - max_ms) / (max_ms * (BRAKE_AT - 1.0));
+        if self.queue_ms_max == 0 || over <= 0.0 {
+            return Share::ALL;
+        }
+        Share(((1.0 - over.min(1.0)) * 65_536.0) as u32)
+    }
+
     /// A turn is over. Gives the shares where an interval is, changed or not.
     pub fn turn(&mut self, now_ms: u64, signals: &Signals) -> Option<Shares> {
-        if signals.is_drained {
-            self.behind_since_ms = None;
-            self.was_drained = true;
-        } else if self.behind_since_ms.is_none() {
-            self.behind_since_ms = Some(now_ms);
-        }
-        if now_ms < self.looked_ms.saturating_add(INTERVAL_MS) {
+        self.queue.seen(now_ms, signals);
+        let passed_ms = now_ms.saturating_sub(self.looked_ms);
+        if passed_ms < INTERVAL_MS {
             return None;
         }
-        let passed = (now_ms - self.looked_ms) / INTERVAL_MS;
         self.looked_ms = now_ms;
-        let stands = self.queue_ms > 0
-            && self
-                .behind_since_ms
-                .is_some_and(|since_ms| now_ms >= since_ms.saturating_add(self.queue_ms));
         let handled = signals.handled.saturating_sub(self.handled);
         let begun = signals.begun.saturating_sub(self.begun);
         (self.handled, self.begun) = (signals.handled, signals.begun);
+        let (queue_ms, is_falling) = self.queue.stands_ms();
         let would_help = begun.saturating_mul(MESSAGES_PER_BEGUN_MAX) >= handled;
-        if stands && would_help {
-            self.extra += self.rise;
-            self.rise = (self.rise * 2.0).min(RISE_MAX);
-            self.calm = 0;
-        } else if stands {
+        let excess = if self.queue_ms_max == 0 {
+            -1.0
+        } else {
+            let max_ms = self.queue_ms_max as f32;
+            ((queue_ms as f32 - max_ms) / max_ms).clamp(-1.0, EXCESS_MAX)
+        };
+        if excess > 0.0 && !would_help {
             self.base -= FALL;
-            self.extra -= FALL;
-        } else if self.was_drained {
-            self.rise = RISE_FIRST;
-            if self.extra > 0.0 {
-                self.base += self.extra * KEPT;
-                self.extra = 0.0;
-            } else {
-                self.base -= fall(self.calm) * passed.min(1_000) as f32;
-                self.calm = self.calm.saturating_add(1);
+        } else if queue_ms > 0 {
+            // Far off, it goes faster, but no faster than the queue tells what came of it.
+            let most = RISE_IN_QUEUE * INTERVAL_MS as f32 / queue_ms as f32;
+            let change = (excess * RISE * excess.max(1.0)).min(most);
+            if excess < 0.0 || !is_falling {
+                self.base += change;
             }
+            self.calm = 0;
+        } else {
+            let intervals = (passed_ms / INTERVAL_MS).min(1_000);
+            self.base -= fall(self.calm) * intervals as f32;
+            self.calm = self.calm.saturating_add(1);
         }
-        self.was_drained = self.behind_since_ms.is_none();
         self.base = self.base.clamp(0.0, SEVERITY_MAX);
-        self.extra = self.extra.clamp(0.0, SEVERITY_MAX - self.base);
-        let own = self.base + self.extra;
+        let lift = if would_help { excess * LIFT } else { 0.0 };
+        let own = (self.base + lift).clamp(0.0, SEVERITY_MAX);
         self.severity = own.max(of_pressure(signals.pressure));
         self.shares = Shares::at(self.severity);
         Some(self.shares)

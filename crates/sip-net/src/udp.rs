@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
@@ -44,6 +45,8 @@ pub(crate) struct UdpPort {
     queue_max: usize,
     /// Drops as the kernel counts them, when last seen.
     drops: u32,
+    /// How long the datagrams of the last batch had waited.
+    waiting_ms: Option<u64>,
     /// Whether it is bound to every address of this host.
     has_all: bool,
     recent: Recent,
@@ -71,6 +74,7 @@ impl UdpPort {
             blocked: false,
             queue_max,
             drops: 0,
+            waiting_ms: None,
             has_all: local.ip().is_unspecified(),
             recent: Recent::default(),
         })
@@ -102,6 +106,7 @@ impl UdpPort {
             // of; the next call goes on.
             Err(_) => return true,
         };
+        self.waiting_ms = batch.get(0).and_then(|first| first.came).map(since_ms);
         for index in 0..count {
             let Some(datagram) = batch.get(index) else {
                 continue;
@@ -187,6 +192,18 @@ impl UdpPort {
             Some(shed) if self.framing == Framing::Sip => sys::set_shed(self.fd(), shed),
             _ => sys::clear_shed(self.fd()),
         };
+    }
+
+    /// Whether it is to be known how long datagrams wait to be read.
+    pub(crate) fn set_stamps(&mut self, is_on: bool) {
+        self.waiting_ms = None;
+        // Where it cannot be done, it stays unknown.
+        let _ = sys::set_stamps(self.fd(), is_on);
+    }
+
+    /// How long the datagrams of the last batch had waited, where that is known.
+    pub(crate) const fn waiting_ms(&self) -> Option<u64> {
+        self.waiting_ms
     }
 
     /// The socket may have room again.
@@ -302,6 +319,13 @@ impl UdpPort {
             self.sent = 0;
         }
     }
+}
+
+/// The milliseconds since a time, by the clock that the kernel stamps with.
+fn since_ms(came: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let passed = now.unwrap_or_default().saturating_sub(came);
+    u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Whether a datagram says nothing: line ends and zeroes.

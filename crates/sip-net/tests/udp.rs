@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
 
 use common::{Bench, Seen, any_port, message, request, send_failed, to};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
@@ -58,6 +59,39 @@ fn batches_keep_order_and_long_datagrams_keep_their_ends() {
         client.net.counters().udp.bytes_out,
         server.net.counters().udp.bytes_in
     );
+}
+
+#[test]
+fn who_is_behind_is_told_how_long_datagrams_waited() {
+    let mut server = Bench::on(Transport::Udp, "127.0.0.1");
+    let mut client = Bench::on(Transport::Udp, "127.0.0.1");
+    let target = to(Transport::Udp, server.addr());
+    let mut send = |server: &mut Bench| {
+        for _ in 0..60 {
+            client.net.send(&target, b"ping", 0);
+        }
+        client.net.flush();
+        std::thread::sleep(Duration::from_millis(50));
+        server
+            .net
+            .poll(Some(Duration::ZERO), &mut |_: NetEvent<'_>| {})
+            .unwrap();
+        assert!(!server.net.is_drained());
+        let waiting_ms = server.net.waiting_ms();
+        while !server.net.is_drained() {
+            server
+                .net
+                .poll(Some(Duration::ZERO), &mut |_: NetEvent<'_>| {})
+                .unwrap();
+        }
+        assert_eq!(server.net.waiting_ms(), None, "nothing waits");
+        waiting_ms
+    };
+    assert_eq!(send(&mut server), None, "nobody asked");
+    server.net.time_datagrams(true);
+    assert!(send(&mut server).unwrap() >= 50);
+    server.net.time_datagrams(false);
+    assert_eq!(send(&mut server), None);
 }
 
 #[test]

@@ -370,8 +370,8 @@ pub struct Bounds {
     /// Messages handed from one worker to another and not yet taken.
     #[serde(deserialize_with = "within::<_, _, 16, 10_000_000>")]
     pub handover_max: usize,
-    /// How long a worker may find its sockets never empty before it refuses a
-    /// part of what begins; 0 is for ever.
+    /// How long what arrives may wait before a worker refuses a part of what
+    /// begins; 0 is for ever.
     #[serde(deserialize_with = "within::<_, _, 0, 10_000>")]
     pub queue_ms_max: u64,
     /// Seconds in the Retry-After of a 503.

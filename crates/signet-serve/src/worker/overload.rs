@@ -17,6 +17,8 @@ pub(super) struct Overload {
     severities: Severities,
     index: usize,
     shares: Shares,
+    /// Whether datagrams are stamped.
+    is_timed: bool,
     /// One line is logged when it begins and one when it is over.
     is_told: bool,
 }
@@ -28,6 +30,7 @@ impl Overload {
             severities,
             index,
             shares: Shares::ALL,
+            is_timed: false,
             is_told: false,
         }
     }
@@ -41,19 +44,25 @@ impl Overload {
 impl Core {
     /// A turn is over: less is let in, or more, where the controller says so.
     pub(super) fn look_at_the_load(&mut self, net: &mut Net) {
-        let counters = self.parts.shard.counters();
-        let refused = counters.overload_refused + counters.overload_dropped;
         let transactions = self.parts.shard.transaction_counters();
         let signals = Signals {
             is_drained: net.is_drained(),
+            waiting_ms: net.waiting_ms(),
             handled: net.counters_in(),
-            begun: transactions.server_created.saturating_sub(refused),
+            begun: transactions.server_created,
             pressure: self.parts.shard.memory_pressure() as f32,
         };
         let overload = &mut self.overload;
-        let Some(shares) = overload.controller.turn(self.now.mono_ms, &signals) else {
+        let shares = overload.controller.turn(self.now.mono_ms, &signals);
+        self.parts.shard.set_brake(overload.controller.brake());
+        let Some(shares) = shares else {
             return;
         };
+        let wants_times = overload.controller.wants_times();
+        if wants_times != overload.is_timed {
+            overload.is_timed = wants_times;
+            net.time_datagrams(wants_times);
+        }
         if let Some(own) = overload.severities.get(overload.index) {
             own.store(overload.severity(), Ordering::Relaxed);
         }

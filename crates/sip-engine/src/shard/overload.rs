@@ -1,6 +1,6 @@
 //! What a shard refuses when its worker falls behind.
 
-use sip_limit::{Class, Shares};
+use sip_limit::{Class, Share, Shares};
 use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, HeaderName, Message, Method};
 use sip_txn::ServerId;
@@ -13,6 +13,11 @@ impl Shard {
     /// and then while less than all is let in.
     pub fn set_shares(&mut self, shares: Shares) {
         self.overload.set(shares);
+    }
+
+    /// Lets only so much of that in for a moment; to be called in each turn.
+    pub fn set_brake(&mut self, brake: Share) {
+        self.overload.set_brake(brake);
     }
 
     /// Whether a request that would begin something is let in.

@@ -30,6 +30,8 @@ pub struct Gate {
     saved: [u32; 3],
     /// Quarters of refusals in words.
     answers: u32,
+    /// How much of what would be let in is, at this moment.
+    brake: Share,
     is_open: bool,
 }
 
@@ -39,6 +41,7 @@ impl Default for Gate {
             shares: Shares::ALL,
             saved: [0; 3],
             answers: 0,
+            brake: Share::ALL,
             is_open: true,
         }
     }
@@ -53,9 +56,18 @@ impl Gate {
     /// From now on. To be called in each interval, for the refusals in words
     /// that it allows.
     pub fn set(&mut self, shares: Shares) {
-        self.is_open = shares.is_all();
         self.shares = shares;
+        self.is_open = self.shares.is_all() && self.brake == Share::ALL;
         self.allow(ANSWERS_MIN * LET_IN_PER_ANSWER);
+    }
+
+    /// Lets only so much of that in, until told otherwise: to be called in each turn
+    /// ([`super::Controller::brake`]).
+    pub fn set_brake(&mut self, brake: Share) {
+        if brake != self.brake {
+            self.brake = brake;
+            self.is_open = self.shares.is_all() && brake == Share::ALL;
+        }
     }
 
     /// Whether the next of a class is let in.
@@ -66,8 +78,8 @@ impl Gate {
         let (share, nth) = match class {
             Class::Within => return true,
             Class::LetIn => (self.shares.let_in, 0),
-            Class::NewWork => (self.shares.new_work, 1),
-            Class::FirstRegistration => (self.shares.first_registration, 2),
+            Class::NewWork => (self.shares.new_work.of(self.brake), 1),
+            Class::FirstRegistration => (self.shares.first_registration.of(self.brake), 2),
         };
         let is_in = share == Share::ALL
             || self.saved.get_mut(nth).is_some_and(|saved| {

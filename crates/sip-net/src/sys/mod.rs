@@ -14,7 +14,9 @@ pub(crate) use openssl::BoundSession;
 
 pub(crate) use filter::{clear_shed, set_shed};
 pub use process::{cpu_time_of, pin_thread, process_cpu_time, raise_open_files, thread_cpu_time};
-pub(crate) use udp::{Icmp, Outgoing, RecvBatch, SendBatch, receive_error, set_udp_options};
+pub(crate) use udp::{
+    Icmp, Outgoing, RecvBatch, SendBatch, receive_error, set_stamps, set_udp_options,
+};
 
 use std::io;
 use std::mem;

@@ -6,6 +6,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::RawFd;
 use std::ptr;
+use std::time::Duration;
 
 use super::{check, set_option};
 
@@ -18,9 +19,15 @@ const BATCH_MIN: usize = 8;
 const STRIDE: usize = 65_536 + 1_088;
 /// A datagram longer than this touches more than two pages of its slot.
 const LONG: u32 = 8_192;
-/// Room for the control messages of one datagram: a drop count (24 bytes) and
-/// a packet info (40 bytes at most); an error (16 + 16 + 28) where it is asked for.
+/// Room for the control messages of one datagram: a drop count (24 bytes), a time
+/// (32 bytes) and a packet info (40 bytes at most); an error (16 + 16 + 28) where it is asked for.
 const CONTROL: usize = 128;
+
+/// Has the kernel note the time at which each datagram comes, or not.
+pub(crate) fn set_stamps(fd: RawFd, is_on: bool) -> io::Result<()> {
+    let on = libc::c_int::from(is_on);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, on)
+}
 
 /// Control messages, aligned as the kernel wants them.
 #[derive(Clone, Copy)]
@@ -38,6 +45,8 @@ pub(crate) struct Received<'a> {
     pub(crate) local: Option<IpAddr>,
     /// How many datagrams the kernel has dropped on this socket so far.
     pub(crate) drops: Option<u32>,
+    /// When it came, where the socket asks for it: the time since 1970.
+    pub(crate) came: Option<Duration>,
 }
 
 /// Where up to [`BATCH`] datagrams are received. The room is asked for once
@@ -154,6 +163,7 @@ impl RecvBatch {
             remote,
             local: None,
             drops: None,
+            came: None,
         };
         if header.msg_hdr.msg_controllen > 0 {
             let control = self.controls.get(index)?;
@@ -163,6 +173,14 @@ impl RecvBatch {
                 |level, kind, data| match (level, kind) {
                     (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                         received.drops = array(data, 0).map(u32::from_ne_bytes);
+                    }
+                    // timespec: seconds, nanoseconds.
+                    (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                        let seconds = array(data, 0).map(u64::from_ne_bytes);
+                        let nanos = array(data, 8).map(u64::from_ne_bytes);
+                        received.came = seconds
+                            .zip(nanos)
+                            .map(|(s, ns)| Duration::from_secs(s) + Duration::from_nanos(ns));
                     }
                     // in_pktinfo: interface, address of this host, destination.
                     (libc::IPPROTO_IP, libc::IP_PKTINFO) => {

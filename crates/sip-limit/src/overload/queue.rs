@@ -1,0 +1,68 @@
+//! How long what comes has to wait.
+
+use super::Signals;
+
+/// The queue before a worker, as far as it stands.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// The shortest wait in this interval and in the last one, in milliseconds. A quota may
+    /// let a worker run once in an interval, so that one of them has no end of a run.
+    least_ms: [Option<u64>; 2],
+    /// Since when the sockets were not seen empty.
+    behind_since_ms: Option<u64>,
+    /// How long what was read last had waited, where that is known.
+    waits_ms: u64,
+    /// How long it was at the end of the last interval.
+    stood_ms: u64,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            least_ms: [Some(0), None],
+            behind_since_ms: None,
+            waits_ms: 0,
+            stood_ms: 0,
+        }
+    }
+}
+
+impl Queue {
+    /// A turn is over.
+    pub(super) fn seen(&mut self, now_ms: u64, signals: &Signals) {
+        let waiting_ms = if signals.is_drained {
+            self.behind_since_ms = None;
+            self.waits_ms = 0;
+            0
+        } else {
+            let since_ms = *self.behind_since_ms.get_or_insert(now_ms);
+            let behind_ms = now_ms.saturating_sub(since_ms);
+            self.waits_ms = signals.waiting_ms.unwrap_or(0);
+            signals.waiting_ms.unwrap_or(behind_ms)
+        };
+        let [least_ms, _] = &mut self.least_ms;
+        *least_ms = Some(least_ms.map_or(waiting_ms, |least| least.min(waiting_ms)));
+    }
+
+    /// How long what was read last had waited, in milliseconds; 0 where that is not known.
+    pub(super) const fn waits_ms(&self) -> u64 {
+        self.waits_ms
+    }
+
+    /// Whether the sockets are not empty.
+    pub(super) const fn is_behind(&self) -> bool {
+        self.behind_since_ms.is_some()
+    }
+
+    /// An interval is over: how long what came in it had to wait at least, and whether
+    /// that is less than it was.
+    pub(super) fn stands_ms(&mut self) -> (u64, bool) {
+        let [least_ms, before_ms] = self.least_ms;
+        self.least_ms = [None, least_ms];
+        let least_ms = least_ms.unwrap_or(0);
+        let stands_ms = before_ms.map_or(least_ms, |before| before.min(least_ms));
+        let is_falling = stands_ms < self.stood_ms - self.stood_ms / 20;
+        self.stood_ms = stands_ms;
+        (stands_ms, is_falling)
+    }
+}
