@@ -231,12 +231,13 @@ impl Relay<'_> {
 }
 
 /// Whether it is the gateway itself that is called by its own word: it sends the
-/// request, or has registered as the user.
+/// request, or has registered as the user. A user's request is a user's, whatever
+/// source its datagram has.
 fn is_itself(word: Word, sender: &Flow, binding: Option<&Binding>, addr: SocketAddr) -> bool {
     match binding.and_then(|binding| binding.flow) {
         Some(flow) if is_from(&flow, addr) => true,
         _ if sender.transport.is_reliable() => word == Word::Peers && is_from(sender, addr),
-        _ => is_from(sender, addr),
+        _ => word != Word::Users && is_from(sender, addr),
     }
 }
 

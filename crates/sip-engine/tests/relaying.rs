@@ -11,7 +11,7 @@ use sip_engine::Effect;
 use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop, Routes};
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
-use sip_msg::{HeaderName, Transport};
+use sip_msg::{Flow, HeaderName, Transport};
 
 fn secured() -> Settings {
     Settings {
@@ -244,6 +244,11 @@ fn with_gateways() -> Settings {
 
 /// A request of alice's, user of example.org, after its challenge.
 fn by_alice(bed: &mut Bed, uri: &str, more: &str) -> Vec<Sent> {
+    by_alice_at(bed, &alice(Transport::Udp), uri, more)
+}
+
+/// The same, with the credentials from somewhere else.
+fn by_alice_at(bed: &mut Bed, at: &Flow, uri: &str, more: &str) -> Vec<Sent> {
     let udp = alice(Transport::Udp);
     let mut invite = request("INVITE", uri, Transport::Udp).with(more);
     invite.from = "<sip:alice@example.org>;tag=a".into();
@@ -264,7 +269,7 @@ fn by_alice(bed: &mut Bed, uri: &str, more: &str) -> Vec<Sent> {
     invite.more.push_str(std::str::from_utf8(&lines).unwrap());
     invite.via.push_str("again");
     invite.cseq += 1;
-    bed.receive(&udp, &invite.text());
+    bed.receive(at, &invite.text());
     let Some(Effect::FindCredential { park, key }) = bed.effects.pop() else {
         panic!("the store was not asked");
     };
@@ -311,6 +316,14 @@ fn users_reach_gateways_by_the_tables_alone() {
         403,
         "reloaded",
     );
+}
+
+#[test]
+fn a_forged_source_makes_no_user_the_gateway() {
+    let mut bed = Bed::new(with_gateways());
+    let forged = flow(Transport::Udp, GATEWAY);
+    let sent = by_alice_at(&mut bed, &forged, "sip:+1900555@203.0.113.50", "");
+    refused(sent, 403, "a user's word, from wherever it seems to come");
 }
 
 #[test]
