@@ -431,6 +431,16 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
     }
 }
 
+/// Asks for credentials once more, with a nonce that is sent to where the request
+/// seems to come from.
+pub(crate) fn challenge_there(cx: &GateContext<'_>, message: &Message) -> Gate {
+    let side = match is_registration(cx.own, message) {
+        true => Side::Registrar,
+        false => Side::Proxy,
+    };
+    challenge(cx, message, side, true)
+}
+
 fn challenge(cx: &GateContext<'_>, message: &Message, side: Side, stale: bool) -> Gate {
     let realm = identity::realm_of(cx, message, side);
     Gate::Refuse(Refusal {

@@ -350,3 +350,21 @@ fn who_waits_for_a_store_that_is_silent_is_not_told_that_he_is_wrong() {
     bed.effects.clear();
     assert_eq!(burst(&mut bed, &phone, "bob"), (60, 0));
 }
+
+#[test]
+fn who_seems_to_be_where_nobody_else_may_send_shows_that_he_is_there() {
+    let mut bed = server();
+    let home = flow(Transport::Udp, "198.51.100.66:40001");
+    let inside = flow(Transport::Udp, "127.0.0.1:5099");
+    let mut challenge = only(bed.receive(&home, &register("bob", "")));
+    // With a nonce that was sent elsewhere the source may be forged: calls to bob would
+    // go there. With the one that is sent there it is not.
+    for (status, bindings) in [(401, 0), (200, 1)] {
+        let text = signed(&mut client("bob", "bob"), "bob", &challenge.message);
+        bed.receive(&inside, &text);
+        challenge = only(store(&mut bed).0);
+        assert_eq!(challenge.status(), status, "{}", challenge.text);
+        assert_eq!(bed.location.bindings(), bindings);
+        assert_eq!(challenge.text.contains("stale=true"), status == 401);
+    }
+}

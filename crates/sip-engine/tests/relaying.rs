@@ -323,7 +323,8 @@ fn a_forged_source_makes_no_user_the_gateway() {
     let mut bed = Bed::new(with_gateways());
     let forged = flow(Transport::Udp, GATEWAY);
     let sent = by_alice_at(&mut bed, &forged, "sip:+1900555@203.0.113.50", "");
-    refused(sent, 403, "a user's word, from wherever it seems to come");
+    // He gets another nonce, where he is not.
+    refused(sent, 407, "a user's word, from wherever it seems to come");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sip_msg::{Flow, Message};
 
 use crate::effect::{Effect, Limited};
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Pending, Refusal, gate_unavailable, is_listed};
+use crate::permit::{Gate, Pending, Refusal, challenge_there, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
 use crate::{Now, Outputs, Shard};
 
@@ -167,6 +167,16 @@ impl Shard {
         };
         let guard = &self.shared.guard;
         match of_answer(gate, Some(&attempt)) {
+            // Whoever is there may be called there, and may send to his neighbours. The
+            // source of a datagram is no proof of it, a nonce that was sent there is.
+            Gate::Pass(_)
+                if !attempt.is_answer()
+                    && !job.flow.transport.is_reliable()
+                    && self.relay(now).is_watched(job.flow.remote) =>
+            {
+                let gate = challenge_there(&self.gate_context(now), &job.request);
+                self.judged(now, job, gate, out);
+            }
             gate @ Gate::Pass(_) => {
                 guard.succeeded(now.mono_ms, &place(&job.flow), &attempt);
                 self.judged(now, job, gate, out);
