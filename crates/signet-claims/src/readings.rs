@@ -77,9 +77,13 @@ impl Reading {
                 [high, low] => u8::try_from(digit(*high)? * 16 + digit(*low)?).ok(),
                 _ => None,
             });
-            reading
-                .values
-                .insert(name.to_owned(), value.collect::<Option<_>>()?);
+            let mut value: Vec<u8> = value.collect::<Option<_>>()?;
+            if name.ends_with("-port") {
+                // A number, however it is written.
+                let zeroes = value.iter().take_while(|digit| **digit == b'0').count();
+                value.drain(..zeroes.min(value.len().saturating_sub(1)));
+            }
+            reading.values.insert(name.to_owned(), value);
         }
         Some(reading)
     }
