@@ -51,7 +51,7 @@ fn a_flood_of_large_messages_is_refused_by_its_bytes_and_leaves_nothing() {
         format!(
             "version = 1\ndata = {data:?}\ndomains = [\"example.com\"]\nworkers = 2\n\
              forward = \"sip:{};transport=udp\"\n\
-             [authentication]\nrequired = false\n[bounds]\nmemory_max = \"16MiB\"\nqueue_ms_max = 0\n\
+             [authentication]\nrequired = false\n[bounds]\nmemory_max = \"16MiB\"\nqueue_ms_max = 0\nserver_transactions_max = 100000\n\
              [timers]\nt1_ms = 100\n\
              [metrics]\nlisten = \"127.0.0.1:0\"\n\
              [[listen]]\non = \"udp:127.0.0.1:0\"\n",
@@ -100,7 +100,7 @@ fn a_flood_of_large_messages_is_refused_by_its_bytes_and_leaves_nothing() {
         "nobody was told to come back"
     );
     // What is under way ends, and its memory goes with it. What stays is the tables of
-    // two workers, a megabyte each, and what they touched of their pools.
+    // two workers, half a megabyte each, and what they touched of their pools.
     until(&metrics, "signet_memory_held_bytes ", |held| held < 4 << 20);
     drop(silent);
 }

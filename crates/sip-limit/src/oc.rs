@@ -96,7 +96,12 @@ fn is_control(name: &[u8]) -> bool {
 pub fn told(via: &[u8]) -> Option<Told> {
     // A glance first: nearly none has it.
     let at = memchr::memmem::find(via, b";oc").or_else(|| memchr::memmem::find(via, b";OC"))?;
-    if !via.get(at..)?.contains(&b'=') {
+    let rest = via.get(at..)?;
+    // What this server offers comes back as it was from whoever does not know it.
+    let is_untouched = rest
+        .strip_prefix(OFFER)
+        .is_some_and(|after| memchr::memmem::find(after, b"oc").is_none());
+    if is_untouched || !rest.contains(&b'=') {
         return None;
     }
     let mut told = Told {

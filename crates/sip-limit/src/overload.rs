@@ -250,7 +250,8 @@ impl Controller {
 
     /// Whether it is worth what it costs to know [`Signals::waiting_ms`].
     pub fn wants_times(&self) -> bool {
-        self.queue_ms_max > 0 && (self.queue.is_behind() || self.calm < TIMED_FOR)
+        let is_behind = self.queue.behind_ms(self.looked_ms) >= INTERVAL_MS / 2;
+        self.queue_ms_max > 0 && (is_behind || self.calm < TIMED_FOR)
     }
 
     /// How much of what the shares let in may be let in just now. What is read now tells how

@@ -49,9 +49,10 @@ impl Queue {
         self.waits_ms
     }
 
-    /// Whether the sockets are not empty.
-    pub(super) const fn is_behind(&self) -> bool {
-        self.behind_since_ms.is_some()
+    /// For how long the sockets have not been empty.
+    pub(super) fn behind_ms(&self, now_ms: u64) -> u64 {
+        self.behind_since_ms
+            .map_or(0, |since_ms| now_ms.saturating_sub(since_ms))
     }
 
     /// An interval is over: how long what came in it had to wait at least, and whether
