@@ -73,7 +73,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode, String> {
     };
     say(&Report::heading());
     let each = |row: &Row| say(&row.text());
-    let report = signet_attacks::run(&targets, &arguments.only, scale, &arguments.out, each);
+    // Servers look for what is named in their configuration from folders of their own.
+    let out = std::path::absolute(&arguments.out).map_err(|e| e.to_string())?;
+    let report = signet_attacks::run(&targets, &arguments.only, scale, &out, each);
     report.write(&arguments.out)?;
     say(&format!(
         "written: {}/attacks.json, attacks.html",

@@ -13,6 +13,9 @@ use crate::wire::{Draft, MARK, Text, tag_of, uri_of};
 
 /// How long an answer that must come may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
+/// After so many requests without an answer the next is waited for no longer than this.
+const SILENCES_MAX: u64 = 8;
+const SHUT_OUT: Duration = Duration::from_millis(30);
 /// Requests that are remembered whole; further ones are counted.
 const REMEMBERED_MAX: usize = 20_000;
 
@@ -43,6 +46,8 @@ struct Inner {
     news: Condvar,
     received: AtomicU64,
     received_bytes: AtomicU64,
+    /// Requests in a row that got no answer.
+    silences: AtomicU64,
     ends: AtomicBool,
 }
 
@@ -122,6 +127,7 @@ impl Phone {
             news: Condvar::new(),
             received: AtomicU64::new(0),
             received_bytes: AtomicU64::new(0),
+            silences: AtomicU64::new(0),
             ends: AtomicBool::new(false),
         });
         let copy = Arc::clone(&inner);
@@ -227,8 +233,23 @@ impl Phone {
 
     /// Sends a request as a client transaction does; its final response, with
     /// the ACK sent where it is a refusal of an INVITE. `None` after `limit`.
+    ///
+    /// Whoever gets no answer many times in a row is shut out, and waits no longer for each.
     pub(crate) fn ask_for(&self, limit: Duration, to: SocketAddr, draft: &Draft) -> Option<Text> {
-        let until = Instant::now() + limit;
+        let silences = &self.inner.silences;
+        let is_shut_out = limit < PATIENCE && silences.load(Ordering::Relaxed) >= SILENCES_MAX;
+        let limit = if is_shut_out { SHUT_OUT } else { limit };
+        let answer = self.ask_until(Instant::now() + limit, to, draft);
+        match answer {
+            Some(_) => silences.store(0, Ordering::Relaxed),
+            None => {
+                silences.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        answer
+    }
+
+    fn ask_until(&self, until: Instant, to: SocketAddr, draft: &Draft) -> Option<Text> {
         let mut pause = Duration::from_millis(500);
         loop {
             self.send(to, draft);

@@ -124,14 +124,15 @@ impl Copy<'_> {
     /// called answers in that name, so he reaches the caller himself by it, at
     /// whatever place the caller shows, and nobody else.
     fn names_another(&self, own: &Own) -> bool {
+        if self.word != Word::Users {
+            return false;
+        }
         let request = self.request;
         let Some(to) = request.to().ok().and_then(|to| to.uri()) else {
             return false;
         };
         let is_called = |uri: Uri<'_>| own.is_own_uri(&uri) && uri.user_bytes().eq(to.user_bytes());
-        self.word == Word::Users
-            && own.is_own_uri(&to)
-            && !self.routed.uri(request).is_some_and(is_called)
+        own.is_own_uri(&to) && !self.routed.uri(request).is_some_and(is_called)
     }
 
     /// The flow to the sender, where it is a phone that can be reached by no
@@ -284,6 +285,12 @@ fn offered<'m>(response: &'m Message, own: &Own) -> Option<Place<'m>> {
     found
 }
 
+/// What may be the user part in a value of a header; a token has no colon in it.
+fn user_at_a_glance(value: &[u8]) -> Option<&[u8]> {
+    let before = value.get(..memchr::memchr(b'@', value)?)?;
+    before.get(memchr::memrchr(b':', before)? + 1..)
+}
+
 /// What is needed to give a caller his grant.
 pub(crate) struct Rewriter<'a> {
     pub(crate) own: &'a Own,
@@ -313,11 +320,12 @@ impl Rewriter<'_> {
         {
             return None;
         }
-        // Without a token no value has a user.
-        let has_users = response
+        // A glance before they are parsed: most have no offer in them.
+        let has_offers = response
             .values(HeaderName::RecordRoute)
-            .any(|(value, _)| memchr::memchr(b'@', value).is_some());
-        if !has_users {
+            .filter_map(|(value, _)| user_at_a_glance(value))
+            .any(|user| Tokens::looks_offered(user).is_some());
+        if !has_offers {
             return None;
         }
         response.to().ok()?.tag()?;
