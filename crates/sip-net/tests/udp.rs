@@ -89,7 +89,8 @@ fn who_is_behind_is_told_how_long_datagrams_waited() {
     };
     assert_eq!(send(&mut server), None, "nobody asked");
     server.net.time_datagrams(true);
-    assert!(send(&mut server).unwrap() >= 50);
+    // The wall clock stamps, and may be slewed a little against the one that sleeps.
+    assert!(send(&mut server).unwrap() >= 40);
     server.net.time_datagrams(false);
     assert_eq!(send(&mut server), None);
 }
