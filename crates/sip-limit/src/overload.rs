@@ -215,6 +215,8 @@ pub struct Controller {
     /// With what the queue asks for beside that, or what memory asks for.
     severity: f32,
     calm: u32,
+    /// Whether enough of what came in the last interval was to begin something.
+    would_help: bool,
     looked_ms: u64,
     handled: u64,
     begun: u64,
@@ -230,6 +232,7 @@ impl Controller {
             base: 0.0,
             severity: 0.0,
             calm: TIMED_FOR,
+            would_help: true,
             looked_ms: 0,
             handled: 0,
             begun: 0,
@@ -256,10 +259,11 @@ impl Controller {
 
     /// How much of what the shares let in may be let in just now. What is read now tells how
     /// long the queue was; the shares tell of it when what they let in has come through it.
+    /// Where noise is what keeps the queue long, nobody is refused for it.
     pub fn brake(&self) -> Share {
         let max_ms = self.queue_ms_max as f32;
         let over = (self.queue.waits_ms() as f32 - max_ms) / (max_ms * (BRAKE_AT - 1.0));
-        if self.queue_ms_max == 0 || over <= 0.0 {
+        if self.queue_ms_max == 0 || over <= 0.0 || !self.would_help {
             return Share::ALL;
         }
         Share(((1.0 - over.min(1.0)) * 65_536.0) as u32)
@@ -278,6 +282,7 @@ impl Controller {
         (self.handled, self.begun) = (signals.handled, signals.begun);
         let (queue_ms, is_falling) = self.queue.stands_ms();
         let would_help = begun.saturating_mul(MESSAGES_PER_BEGUN_MAX) >= handled;
+        self.would_help = would_help;
         let excess = if self.queue_ms_max == 0 {
             -1.0
         } else {

@@ -251,7 +251,9 @@ fn noise_does_not_shut_callers_out() {
     let mut line = Line::new(1_000.0);
     line.noise_per_ms = 120;
     line.run(10.0, 10_000);
+    assert!(line.waits_ms() > 400.0, "the line is long");
     assert!(line.controller.shares().is_all(), "{:?}", line.controller);
+    assert_eq!(line.controller.brake(), Share::ALL);
 }
 
 #[test]
