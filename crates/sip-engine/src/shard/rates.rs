@@ -20,12 +20,16 @@ impl Shard {
         permit: &Permit,
         out: &mut Outputs,
     ) -> bool {
-        let Some(kind) = kind_of(&job.request) else {
+        if matches!(
+            job.request.method(),
+            Method::Ack | Method::Bye | Method::Cancel
+        ) {
             return false;
-        };
+        }
         let Some((who, allowance)) = self.party(now, job, permit) else {
             return false;
         };
+        let kind = kind_of(&job.request);
         let bytes = job.request.bytes().len();
         let burst_s = self.settings.rates.burst_s;
         let rates = &self.shared.rates;
@@ -97,17 +101,16 @@ impl Shard {
     }
 }
 
-/// What a request begins; `None` where it goes on or ends something. A tag in To is
-/// no proof, so it spares a request nothing but to be a call or a message.
-fn kind_of(request: &Message) -> Option<Kind> {
-    let has_tag = request.to().is_ok_and(|to| to.tag().is_some());
+/// What a request begins. A tag in To is no proof, so it spares a request nothing but to
+/// be a call or a message.
+fn kind_of(request: &Message) -> Kind {
+    let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
     match request.method() {
-        Method::Ack | Method::Bye | Method::Cancel => None,
-        Method::Register => Some(Kind::Registration),
-        Method::Invite if !has_tag => Some(Kind::Call),
-        Method::Message | Method::Publish | Method::Notify | Method::Info if !has_tag => {
-            Some(Kind::Message)
+        Method::Register => Kind::Registration,
+        Method::Invite if !has_tag() => Kind::Call,
+        Method::Message | Method::Publish | Method::Notify | Method::Info if !has_tag() => {
+            Kind::Message
         }
-        _ => Some(Kind::Other),
+        _ => Kind::Other,
     }
 }
