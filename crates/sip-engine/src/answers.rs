@@ -241,7 +241,7 @@ impl Shard {
     pub(crate) fn is_for_own_answer(&self, ack: &Message) -> bool {
         const LENGTH: usize = 16;
         let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);
-        ack.to().is_ok_and(|to| to.tag().is_some_and(is_ours))
+        ack.to_tag().is_some_and(is_ours)
     }
 }
 

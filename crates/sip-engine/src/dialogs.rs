@@ -112,7 +112,7 @@ impl Dialogs {
         }
         // The other side has announced it: its tag is the one in To.
         let announced = || {
-            let tag = request.to().ok()?.tag()?;
+            let tag = request.to_tag()?;
             Some(token::hash_target(&self.key, target, tag))
         };
         let is_announced = entry.is_some_and(|entry| {

@@ -115,7 +115,7 @@ impl Lanes {
 
 /// Whether a request is outside of any dialog.
 fn begins(request: &Message) -> bool {
-    request.to().is_ok_and(|to| to.tag().is_none())
+    request.to_tag().is_none()
 }
 
 fn has_per_call(settings: &Settings) -> bool {

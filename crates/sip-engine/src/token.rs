@@ -15,7 +15,7 @@
 //! (*offer*); the flow in it is the caller's, not the holder's.
 //!
 //! # What binds it
-//! A token is its payload and the first 96 bits of HMAC-SHA256 over the payload
+//! A token is its payload and the first 96 bits of SipHash-2-4-128 over the payload
 //! and over all that the holder's requests will bear anyway: Call-ID, the URIs
 //! of both sides, the other side's tag, the holder's own as soon as it is known,
 //! and the route after ours. Parts are canonical ([`canonical`]) and have their
@@ -54,9 +54,12 @@ use sha2::Sha256;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, Message, Uri};
 use siphasher::sip::SipHasher24;
+use siphasher::sip128::{Hasher128, SipHasher24 as SipMac};
+use subtle::ConstantTimeEq;
 
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
 
 /// Bytes of the MAC that a token carries.
@@ -77,7 +80,7 @@ pub struct Tokens {
 /// A key, already mixed in.
 struct Signer {
     id: u8,
-    mac: Hmac<Sha256>,
+    mac_key: [u8; 16],
     /// For hashes of targets and instances.
     hash_key: [u8; 16],
 }
@@ -186,14 +189,15 @@ impl Tokens {
     /// Appends a token for a Record-Route's user part.
     pub(crate) fn write_grant(
         &self,
-        message: &Message,
+        sides: &Sides<'_>,
         holder: Holder,
         grant: &Grant<'_>,
         out: &mut Vec<u8>,
     ) {
-        let Some(parties) = Parties::of(message, holder) else {
+        if sides.is_one() {
             return;
-        };
+        }
+        let parties = sides.seen_by(holder);
         let signer = &self.newest;
         let payload = Payload {
             key_id: signer.id,
@@ -209,7 +213,7 @@ impl Tokens {
         };
         let mut bytes = payload.write();
         let mac = signer.sign_grant(bytes.get(), &parties, grant.next);
-        bytes.put(&first_bytes(mac));
+        bytes.put(&mac);
         write_text(bytes.get(), out);
     }
 
@@ -223,7 +227,10 @@ impl Tokens {
         request: &Message,
         next: Option<&Uri<'_>>,
     ) -> Option<RouteToken> {
-        let (payload, part) = self.read(user, request, Holder::Sender, next)?;
+        let decoded = Decoded::of(user)?;
+        let sides = Sides::of(request)?;
+        let part = self.read(&decoded, &sides, Holder::Sender, next)?;
+        let payload = &decoded.payload;
         let flow = payload.flow.filter(|_| !part.is_offer);
         Some(RouteToken {
             flow,
@@ -239,11 +246,12 @@ impl Tokens {
     /// behind ours as its receiver sees it.
     pub(crate) fn read_offer(
         &self,
-        user: &[u8],
-        response: &Message,
+        decoded: &Decoded,
+        sides: &Sides<'_>,
         next: Option<&Uri<'_>>,
     ) -> Option<Offer> {
-        let (payload, part) = self.read(user, response, Holder::Receiver, next)?;
+        let part = self.read(decoded, sides, Holder::Receiver, next)?;
+        let payload = &decoded.payload;
         let flow = payload
             .flow
             .filter(|flow| !self.is_lost(flow, payload.epoch));
@@ -253,17 +261,19 @@ impl Tokens {
         })
     }
 
-    /// Whether a user part looks like an offer, and whether that names a flow.
-    /// Nothing of it is verified.
-    pub(crate) fn looks_offered(user: &[u8]) -> Option<bool> {
-        let (payload, _) = decode(user)?;
-        let is_offer = payload.grant.is_some_and(|grant| grant.is_offer);
-        is_offer.then_some(payload.flow.is_some())
+    /// A user part that looks like an offer. Nothing of it is verified.
+    pub(crate) fn decode_offer(user: &[u8]) -> Option<Decoded> {
+        if !begins_offer(user) {
+            return None;
+        }
+        let decoded = Decoded::of(user)?;
+        let grant = decoded.payload.grant.as_ref();
+        grant.is_some_and(|grant| grant.is_offer).then_some(decoded)
     }
 
     /// Whether a user part looks like the token of a dialog. Nothing of it is verified.
     pub(crate) fn looks_granted(user: &[u8]) -> bool {
-        decode(user).is_some_and(|(payload, _)| payload.grant.is_some())
+        Decoded::of(user).is_some_and(|decoded| decoded.payload.grant.is_some())
     }
 
     /// Whether a URI is the target that a token was made for.
@@ -299,41 +309,42 @@ impl Tokens {
         };
         let mut bytes = payload.write();
         let mac = self.newest.sign_flow(bytes.get());
-        bytes.put(&first_bytes(mac));
+        bytes.put(&mac);
         write_text(bytes.get(), out);
     }
 
     /// Reads a flow token.
     pub fn read_flow(&self, user: &[u8]) -> Option<FlowToken> {
-        let (payload, text) = decode(user)?;
-        let (bytes, mac) = text.get().split_last_chunk::<MAC_LEN>()?;
+        let decoded = Decoded::of(user)?;
+        let payload = &decoded.payload;
+        let (bytes, mac) = decoded.signed()?;
         let flow = payload.flow.filter(|_| payload.grant.is_none())?;
-        self.signer(payload.key_id)?
-            .sign_flow(bytes)
-            .verify_truncated_left(mac)
-            .ok()?;
+        let right = self.signer(payload.key_id)?.sign_flow(bytes);
+        if !bool::from(right.ct_eq(mac)) {
+            return None;
+        }
         (!self.is_lost(&flow, payload.epoch)).then_some(FlowToken { flow })
     }
 
     fn read(
         &self,
-        user: &[u8],
-        message: &Message,
+        decoded: &Decoded,
+        sides: &Sides<'_>,
         holder: Holder,
         next: Option<&Uri<'_>>,
-    ) -> Option<(Payload, GrantPart)> {
-        let (payload, text) = decode(user)?;
-        let (bytes, mac) = text.get().split_last_chunk::<MAC_LEN>()?;
-        let part = payload.grant?;
-        let mut parties = Parties::of(message, holder)?;
-        if !part.knows_holder {
-            parties.holder.tag = None;
+    ) -> Option<GrantPart> {
+        let (bytes, mac) = decoded.signed()?;
+        let part = decoded.payload.grant?;
+        if sides.is_one() {
+            return None;
         }
-        self.signer(payload.key_id)?
-            .sign_grant(bytes, &parties, next)
-            .verify_truncated_left(mac)
-            .ok()?;
-        Some((payload, part))
+        let mut parties = sides.seen_by(holder);
+        if !part.knows_holder {
+            parties.holder_tag = None;
+        }
+        let signer = self.signer(decoded.payload.key_id)?;
+        let right = signer.sign_grant(bytes, &parties, next);
+        bool::from(right.ct_eq(mac)).then_some(part)
     }
 
     /// A connection that another process named is not ours.
@@ -356,32 +367,31 @@ impl Signer {
         if let Some(place) = block.first_chunk_mut() {
             *place = key.secret;
         }
-        let mac = <Hmac<Sha256> as KeyInit>::new(&block.into());
-        let mut hash_key = [0; 16];
-        let derived = mac.clone().chain_update(b"hashes").finalize().into_bytes();
-        if let Some(derived) = derived.first_chunk::<16>() {
-            hash_key = *derived;
-        }
+        let secret = <Hmac<Sha256> as KeyInit>::new(&block.into());
+        let derive = |purpose: &[u8]| {
+            let derived = secret.clone().chain_update(purpose).finalize().into_bytes();
+            derived.first_chunk().copied().unwrap_or_default()
+        };
         Self {
             id: key.id,
-            mac,
-            hash_key,
+            mac_key: derive(b"tokens"),
+            hash_key: derive(b"hashes"),
         }
     }
 
     fn sign_grant(
         &self,
         payload: &[u8],
-        parties: &Parties<'_>,
+        parties: &Parties<'_, '_>,
         next: Option<&Uri<'_>>,
-    ) -> Hmac<Sha256> {
-        let mut mac = self.mac.clone();
+    ) -> [u8; MAC_LEN] {
+        let mut mac = SipMac::new_with_key(&self.mac_key);
         let mut feed = Feed::new(&mut mac);
         feed.bytes(b"grant");
         feed.part(payload);
         feed.part(parties.call_id);
         feed.party(&parties.holder.uri);
-        feed.optional(parties.holder.tag);
+        feed.optional(parties.holder_tag);
         feed.party(&parties.peer.uri);
         feed.optional(parties.peer.tag);
         match next {
@@ -392,14 +402,14 @@ impl Signer {
             None => feed.bytes(&[0]),
         }
         feed.finish();
-        mac
+        first_bytes(&mac)
     }
 
-    fn sign_flow(&self, payload: &[u8]) -> Hmac<Sha256> {
-        self.mac
-            .clone()
-            .chain_update(b"flow ")
-            .chain_update(payload)
+    fn sign_flow(&self, payload: &[u8]) -> [u8; MAC_LEN] {
+        let mut mac = SipMac::new_with_key(&self.mac_key);
+        mac.write(b"flow ");
+        mac.write(payload);
+        first_bytes(&mac)
     }
 
     /// A hash of where a URI leads; of no URI one that no URI has.
@@ -422,11 +432,20 @@ impl Signer {
     }
 }
 
-/// The two sides of a dialog, as a token sees them.
-struct Parties<'m> {
+/// The two sides of the dialog that a message names.
+pub(crate) struct Sides<'m> {
     call_id: &'m [u8],
-    holder: Party<'m>,
-    peer: Party<'m>,
+    from: Party<'m>,
+    to: Party<'m>,
+}
+
+/// The same, as a token sees them.
+struct Parties<'a, 'm> {
+    call_id: &'m [u8],
+    holder: &'a Party<'m>,
+    /// Of the holder, where the token knows it.
+    holder_tag: Option<&'m [u8]>,
+    peer: &'a Party<'m>,
 }
 
 struct Party<'m> {
@@ -434,25 +453,40 @@ struct Party<'m> {
     tag: Option<&'m [u8]>,
 }
 
-impl<'m> Parties<'m> {
-    fn of(message: &'m Message, holder: Holder) -> Option<Self> {
-        let from = Party::of(message.from().ok()?)?;
-        let to = Party::of(message.to().ok()?)?;
-        // RFC 3261 12: "The dialog ID at each UA involved in the dialog is not the same." Its
-        // sides are told apart by their tags: who answers with the caller's would speak, and
-        // show his places, for both.
-        if from.tag.is_some() && from.tag == to.tag {
-            return None;
-        }
-        let (holder, peer) = match holder {
-            Holder::Sender => (from, to),
-            Holder::Receiver => (to, from),
-        };
+impl<'m> Sides<'m> {
+    /// `None` where From or To cannot be read.
+    pub(crate) fn of(message: &'m Message) -> Option<Self> {
         Some(Self {
             call_id: message.call_id(),
-            holder,
-            peer,
+            from: Party::of(message.from().ok()?)?,
+            to: Party::of(message.to().ok()?)?,
         })
+    }
+
+    /// Whether To has a tag.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.to.tag.is_some()
+    }
+
+    /// Whether both have the same tag.
+    // RFC 3261 12: "The dialog ID at each UA involved in the dialog is not the same." Its
+    // sides are told apart by their tags: who answers with the caller's would speak, and
+    // show his places, for both.
+    fn is_one(&self) -> bool {
+        self.from.tag.is_some() && self.from.tag == self.to.tag
+    }
+
+    fn seen_by(&self, holder: Holder) -> Parties<'_, 'm> {
+        let (holder, peer) = match holder {
+            Holder::Sender => (&self.from, &self.to),
+            Holder::Receiver => (&self.to, &self.from),
+        };
+        Parties {
+            call_id: self.call_id,
+            holder,
+            holder_tag: holder.tag,
+            peer,
+        }
     }
 }
 
@@ -477,15 +511,17 @@ pub(crate) fn hash_target(key: &[u8; 16], uri: &Uri<'_>, tag: &[u8]) -> u64 {
 
 /// A hash of what a response has in common with its request: Call-ID, From
 /// with its tag, To, and To's tag where `has_tag`.
-pub(crate) fn hash_identity(key: &[u8; 16], message: &Message, has_tag: bool) -> Option<u64> {
-    let parties = Parties::of(message, Holder::Sender)?;
+pub(crate) fn hash_identity(key: &[u8; 16], sides: &Sides<'_>, has_tag: bool) -> Option<u64> {
+    if sides.is_one() {
+        return None;
+    }
     let mut hasher = SipHasher24::new_with_key(key);
     let mut feed = Feed::new(&mut hasher);
-    feed.part(parties.call_id);
-    feed.party(&parties.holder.uri);
-    feed.optional(parties.holder.tag);
-    feed.party(&parties.peer.uri);
-    feed.optional(parties.peer.tag.filter(|_| has_tag));
+    feed.part(sides.call_id);
+    feed.party(&sides.from.uri);
+    feed.optional(sides.from.tag);
+    feed.party(&sides.to.uri);
+    feed.optional(sides.to.tag.filter(|_| has_tag));
     feed.finish();
     Some(hasher.finish())
 }
@@ -501,8 +537,8 @@ fn unit_of(unix_ms: u64) -> u32 {
     (unix_ms / 1_000 / UNIT_S) as u32 & 0x00ff_ffff
 }
 
-fn first_bytes(mac: Hmac<Sha256>) -> [u8; MAC_LEN] {
-    let mac = mac.finalize().into_bytes();
+fn first_bytes(mac: &SipMac) -> [u8; MAC_LEN] {
+    let mac = mac.finish128().as_bytes();
     mac.first_chunk().copied().unwrap_or_default()
 }
 
@@ -514,32 +550,37 @@ fn write_text(token: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A token's bytes, decoded.
-struct Decoded {
+/// What a user part says, before its MAC was looked at.
+pub(crate) struct Decoded {
     bytes: [u8; TEXT_MAX],
     len: usize,
+    payload: Payload,
 }
 
 impl Decoded {
-    fn get(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+    fn of(user: &[u8]) -> Option<Self> {
+        if user.len() > TEXT_MAX {
+            return None;
+        }
+        // The decoder's buffer must hold what it may need in the worst case.
+        let mut bytes = [0; TEXT_MAX];
+        let len = URL_SAFE_NO_PAD.decode_slice(user, &mut bytes).ok()?;
+        let (payload, _) = bytes.get(..len)?.split_last_chunk::<MAC_LEN>()?;
+        let payload = Payload::read(payload)?;
+        Some(Self {
+            bytes,
+            len,
+            payload,
+        })
     }
-}
 
-/// What a user part says, before its MAC was looked at.
-fn decode(user: &[u8]) -> Option<(Payload, Decoded)> {
-    if user.len() > TEXT_MAX {
-        return None;
+    /// Whether it names a flow.
+    pub(crate) fn has_flow(&self) -> bool {
+        self.payload.flow.is_some()
     }
-    // The decoder's buffer must hold what it may need in the worst case.
-    let mut decoded = Decoded {
-        bytes: [0; TEXT_MAX],
-        len: 0,
-    };
-    decoded.len = URL_SAFE_NO_PAD
-        .decode_slice(user, &mut decoded.bytes)
-        .ok()?;
-    let (payload, _) = decoded.get().split_last_chunk::<MAC_LEN>()?;
-    let payload = Payload::read(payload)?;
-    Some((payload, decoded))
+
+    /// What is signed, and the MAC on it.
+    fn signed(&self) -> Option<(&[u8], &[u8; MAC_LEN])> {
+        self.bytes.get(..self.len)?.split_last_chunk()
+    }
 }

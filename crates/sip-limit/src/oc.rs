@@ -95,12 +95,16 @@ fn is_control(name: &[u8]) -> bool {
 /// What the first element of a Via says of its server's load.
 pub fn told(via: &[u8]) -> Option<Told> {
     // A glance first: nearly none has it.
-    let at = memchr::memmem::find(via, b";oc").or_else(|| memchr::memmem::find(via, b";OC"))?;
+    let begins = |at: &usize| {
+        let name = via.get(at + 1..at + 3);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"oc"))
+    };
+    let at = memchr::memchr_iter(b';', via).find(begins)?;
     let rest = via.get(at..)?;
     // What this server offers comes back as it was from whoever does not know it.
-    let is_untouched = rest
-        .strip_prefix(OFFER)
-        .is_some_and(|after| memchr::memmem::find(after, b"oc").is_none());
+    let is_untouched = rest.strip_prefix(OFFER).is_some_and(|after| {
+        !memchr::memchr_iter(b'o', after).any(|at| after.get(at + 1) == Some(&b'c'))
+    });
     if is_untouched || !rest.contains(&b'=') {
         return None;
     }

@@ -22,6 +22,8 @@ pub(crate) const VISIBLE: u16 = 1 << 11;
 /// write parentheses, slashes and UTF-8 there. Nothing in it can begin a URI, a
 /// quoted string or another element.
 pub(crate) const DISPLAY: u16 = 1 << 12;
+/// `%` alone.
+const ESCAPE: u16 = 1 << 13;
 
 static CLASS: [u16; 256] = classes();
 
@@ -79,6 +81,7 @@ const fn classes() -> [u16; 256] {
     table = mark(table, b"[]/?:+$", URI_HEADER);
     table = mark(table, b";/?:@&=+$,[]#", URI_OTHER);
     table = mark(table, b";/?:@&=+$,", RESERVED);
+    table = mark(table, b"%", ESCAPE);
     mark(table, b" \t\r\n", LWS)
 }
 
@@ -162,21 +165,22 @@ pub(crate) fn quoted_end(bytes: &[u8], at: usize) -> Option<usize> {
 /// Whether all bytes are of that class, of which `%` is one, and every `%`
 /// begins an escape.
 pub(crate) fn all_or_escaped(bytes: &[u8], class: u16) -> bool {
-    let mut at = 0;
-    while let Some(&byte) = bytes.get(at) {
-        if !is(byte, class) {
-            return false;
-        }
-        at += 1;
-        if byte == b'%' {
-            match bytes.get(at..at + 2) {
-                Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {}
-                _ => return false,
-            }
-            at += 2;
-        }
+    // Without a branch for each byte; a `%` is looked at again.
+    let (mut all, mut any) = (class, 0);
+    for &byte in bytes {
+        let is = CLASS.get(byte as usize).copied().unwrap_or(0);
+        all &= is;
+        any |= is;
     }
-    true
+    all == class && (any & ESCAPE == 0 || are_escapes_sound(bytes))
+}
+
+/// Whether two hexadecimal digits follow every `%`.
+fn are_escapes_sound(bytes: &[u8]) -> bool {
+    memchr::memchr_iter(b'%', bytes).all(|at| {
+        let digits = bytes.get(at + 1..at + 3);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    })
 }
 
 /// The value of a hexadecimal digit.

@@ -3,9 +3,9 @@
 mod auth_params;
 mod contact;
 mod cseq;
-mod list;
+pub(crate) mod list;
 mod name;
-mod name_addr;
+pub(crate) mod name_addr;
 mod number;
 mod params;
 mod via;

@@ -3,13 +3,16 @@
 mod index;
 mod received;
 mod request_uri;
+mod sides;
 #[cfg(test)]
 mod tests;
 mod top_via;
 mod validate;
 
 use crate::chars::part;
-use crate::header::{CSeq, Contact, HeaderName, NameAddr, Via, delta_seconds, elements};
+use crate::header::{
+    CSeq, Contact, HeaderName, NameAddr, Via, delta_seconds, elements, list::whole,
+};
 use crate::parse::start_line::{Kind, Start};
 use crate::parse::{Limits, ParseError, ParseErrorKind};
 use crate::{Method, Uri};
@@ -121,6 +124,8 @@ pub struct Message {
     cseq: Option<(u32, Span)>,
     /// Where the parts of the Request-URI stand, if it can be read.
     uri: Option<request_uri::RequestUri>,
+    /// From and To of a request, where they can be read.
+    sides: [Option<sides::Side>; 2],
 }
 
 impl Default for Message {
@@ -136,6 +141,7 @@ impl Default for Message {
             top_via: None,
             cseq: None,
             uri: None,
+            sides: [None; 2],
         }
     }
 }
@@ -306,26 +312,22 @@ impl Message {
                 head.value_start as usize,
                 head.value_end as usize,
             );
-            let whole = (!name.is_list()).then_some((value, Span::new(0, value.len())));
-            let list = name
-                .is_list()
-                .then(|| elements(value))
-                .into_iter()
-                .flatten();
-            whole
-                .into_iter()
-                .chain(list)
-                .map(|(element, span)| (element, span.shifted(head.value_start)))
+            let values = match name.is_list() {
+                true => elements(value),
+                false => whole(value),
+            };
+            values.map(|(element, span)| (element, span.shifted(head.value_start)))
         })
     }
 
     /// Whether a comma-separated header has more than one element.
     pub fn has_several(&self, name: HeaderName) -> bool {
         let filled = |head: &&Head| head.value_start < head.value_end;
-        if self.heads_of(name).filter(filled).nth(1).is_some() {
+        if self.repeated & name.bit() != 0 && self.heads_of(name).filter(filled).nth(1).is_some() {
             return true;
         }
-        self.values(name).nth(1).is_some()
+        let has_comma = |head: &Head| memchr::memchr(b',', self.value(head)).is_some();
+        self.heads_of(name).any(has_comma) && self.values(name).nth(1).is_some()
     }
 
     /// The offset of the first byte after the start line: where headers begin.
@@ -494,6 +496,9 @@ impl Message {
     }
 
     fn name_addr(&self, name: HeaderName) -> Result<NameAddr<'_>, ParseError> {
+        if let Some(known) = self.known_side(name) {
+            return Ok(known);
+        }
         let head = self.mandatory(name)?;
         NameAddr::parse(self.value(head)).ok_or_else(|| self.malformed(head))
     }

@@ -39,7 +39,7 @@ impl Key {
             hasher.write_u32(request.cseq().map_or(0, |cseq| cseq.number));
             let span = via.span.start as usize..via.span.end as usize;
             write(&mut hasher, request.bytes().get(span).unwrap_or_default());
-            let tag = request.to().ok().and_then(|to| to.tag());
+            let tag = request.to_tag();
             to_tag = tag_hash(secret, tag.unwrap_or_default());
         } else {
             // RFC 3261 17.2.3: "1. the branch parameter in the request is equal to the one in the top Via

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{NOW, parse, request};
-use crate::token::{Grant, Holder, TokenKeys};
+use crate::token::{Grant, Holder, Sides, TokenKeys};
 
 const LIFETIME_S: u64 = 86_400;
 
@@ -38,8 +38,12 @@ impl Bench {
             ..Grant::default()
         };
         let mut text = Vec::new();
-        self.tokens
-            .write_grant(message, Holder::Sender, &grant, &mut text);
+        self.tokens.write_grant(
+            &Sides::of(message).unwrap(),
+            Holder::Sender,
+            &grant,
+            &mut text,
+        );
         self.tokens.read_grant(&text, message, None).unwrap()
     }
 

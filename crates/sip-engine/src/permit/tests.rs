@@ -12,7 +12,7 @@ use sip_msg::Uri;
 use super::*;
 use crate::settings::{AuthSettings, TrustedPeer};
 use crate::testing::{World, flow, parse, request, with_lines};
-use crate::token::{Grant, Holder, TokenKeys};
+use crate::token::{Grant, Holder, Sides, TokenKeys};
 
 /// Every method that has a name, and one that nobody knows. CANCEL never comes
 /// to the gate.
@@ -439,7 +439,12 @@ fn route_by(tokens: &Tokens, from: &str, to: &str, next: Option<&str>) -> String
         ..Grant::default()
     };
     let mut user = Vec::new();
-    tokens.write_grant(&message, Holder::Sender, &grant, &mut user);
+    tokens.write_grant(
+        &Sides::of(&message).unwrap(),
+        Holder::Sender,
+        &grant,
+        &mut user,
+    );
     let user = String::from_utf8(user).unwrap();
     format!("<sip:{user}@192.0.2.1;lr>")
 }

@@ -15,6 +15,7 @@ use crate::effect::{Hop, ParkId};
 use crate::location::Binding;
 use crate::relay::{Source, Word};
 use crate::routes::NextHop;
+use crate::token::{self, Sides};
 
 /// Names a context, and perhaps one of its branches, in a transaction's
 /// `context` and in a timer: kind, slot, generation and branch in 64 bits.
@@ -199,6 +200,20 @@ pub(crate) struct Identity {
     pub(crate) has_tag: bool,
 }
 
+impl Identity {
+    /// That of a request.
+    pub(crate) fn new(key: &[u8; 16], request: &Message, has_tag: bool) -> Option<Self> {
+        let hash = token::hash_identity(key, &Sides::of(request)?, has_tag)?;
+        Some(Self { hash, has_tag })
+    }
+
+    /// Whether a response says of itself what its request said: its branch
+    /// alone is not enough, since who answers writes the rest.
+    pub(crate) fn is_of(self, key: &[u8; 16], response: &Sides<'_>) -> bool {
+        token::hash_identity(key, response, self.has_tag) == Some(self.hash)
+    }
+}
+
 /// A response context.
 pub(crate) struct Context {
     pub(crate) server: Option<ServerId>,
@@ -223,7 +238,8 @@ pub(crate) struct Context {
     /// Max-Breadth that is not given to a branch.
     pub(crate) breadth_left: u32,
     pub(crate) candidates: Vec<Candidate>,
-    pub(crate) branches: SmallVec<[Branch; 2]>,
+    // Most have one: room for another would lie in every context, cold.
+    pub(crate) branches: SmallVec<[Branch; 1]>,
     pub(crate) best: Best,
     pub(crate) is_final_sent: bool,
     /// No new branches: cancelled, or a 6xx came.

@@ -10,7 +10,7 @@
 use std::net::SocketAddr;
 
 use sip_limit::oc;
-use sip_msg::{Flow, HeaderName, Message, Outbox};
+use sip_msg::{Flow, Message, Outbox};
 
 use super::context::{Context, Place};
 use crate::permit::is_listed;
@@ -40,7 +40,7 @@ impl Shard {
             .is_some_and(|candidate| matches!(candidate.place, Place::NextHops { .. }));
         let is_within = || {
             let request = context.request.as_deref();
-            request.is_some_and(|request| request.to().is_ok_and(|to| to.tag().is_some()))
+            request.is_some_and(|request| request.to_tag().is_some())
         };
         if !is_neighbour || is_within() || self.neighbours.may_send(now.mono_ms, addr) {
             return true;
@@ -68,10 +68,8 @@ impl Shard {
         let hop = usize::from(candidate.tried)
             .checked_sub(1)
             .and_then(|nth| candidate.hops.get(nth));
-        let told = response
-            .values(HeaderName::Via)
-            .next()
-            .and_then(|(via, _)| oc::told(via));
+        let via = response.top_via().ok();
+        let told = via.and_then(|via| oc::told(response.slice(via.span)));
         if let (Some(hop), Some(told)) = (hop, told) {
             self.neighbours.hear(now.mono_ms, hop.addr, told);
         }

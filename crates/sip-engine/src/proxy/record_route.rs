@@ -4,13 +4,14 @@
 use std::net::SocketAddr;
 
 use sip_msg::header::Contact;
-use sip_msg::{Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
+use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
+use super::context::Identity;
 use super::forward::{Copy, Sender};
 use super::route::place;
 use crate::own::Own;
 use crate::relay::{Relay, Source, Word};
-use crate::token::{Grant, Holder, Offer, Tokens};
+use crate::token::{Decoded, Grant, Holder, Offer, Sides, Tokens, begins_offer};
 
 impl Copy<'_> {
     pub(super) fn write_record_route(&self, sender: &Sender<'_>, text: &mut Vec<u8>) {
@@ -20,8 +21,9 @@ impl Copy<'_> {
         let flow_up = self.flow_up(sender.own);
         let is_double = self.is_double(sender, kind, flow_up.is_some());
         let is_any_signed = sender.sign_routes || flow_up.is_some() || self.flow_down.is_some();
-        let (mut contact, mut next) = (None, None);
+        let (mut sides, mut contact, mut next) = (None, None, None);
         if is_any_signed {
+            sides = Sides::of(self.request);
             next = first_foreign_record(self.request, sender.own);
             let source = Source::of(self.came_by);
             let may_show = |uri: &Uri<'_>| sender.relay.may_show(Some(&source), uri);
@@ -47,11 +49,11 @@ impl Copy<'_> {
                 },
             );
             uri.write(sender, text, |text| {
-                if is_signed {
+                if let Some(sides) = sides.as_ref().filter(|_| is_signed) {
                     let start = text.len();
                     sender
                         .tokens
-                        .write_grant(self.request, Holder::Receiver, &grant, text);
+                        .write_grant(sides, Holder::Receiver, &grant, text);
                     if text.len() > start {
                         text.push(b'@');
                     }
@@ -242,8 +244,7 @@ fn first_foreign_record<'m>(message: &'m Message, own: &Own) -> Option<Uri<'m>> 
 
 /// Where the caller's grant goes in a response.
 struct Place<'m> {
-    /// The user part with the offer.
-    user: &'m [u8],
+    offer: Decoded,
     span: Span,
     /// The route behind ours in the caller's requests.
     above: Option<Uri<'m>>,
@@ -265,11 +266,9 @@ fn offered<'m>(response: &'m Message, own: &Own) -> Option<Place<'m>> {
         match (&mut found, own.is_own_uri(&uri)) {
             (None, false) => above = Some(uri),
             (None, true) => {
-                let user = uri
-                    .user
-                    .filter(|user| Tokens::looks_offered(user).is_some());
-                found = user.map(|user| Place {
-                    user,
+                let offer = |user| Some((user, Tokens::decode_offer(user)?));
+                found = uri.user.and_then(offer).map(|(user, offer)| Place {
+                    offer,
                     span: place(response.slice(span), span, user),
                     above,
                     below: None,
@@ -299,9 +298,10 @@ pub(crate) struct Rewriter<'a> {
     /// What judges where a Contact may lead, and where the response comes from.
     pub(crate) relay: Relay<'a>,
     pub(crate) source: Option<&'a Source>,
-    /// Whether the response is known to be to the request that it says: else
-    /// the offer itself must prove it.
-    pub(crate) is_identified: bool,
+    /// That of the request, where it is known, and the key of its hash: else the
+    /// offer itself must prove that the response is to the request that it says.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) identities: &'a [u8; 16],
 }
 
 // RFC 3261 16.6: "If the URI placed in the Record-Route header field needs to be rewritten
@@ -321,28 +321,33 @@ impl Rewriter<'_> {
             return None;
         }
         // A glance before they are parsed: most have no offer in them.
-        let has_offers = response
-            .values(HeaderName::RecordRoute)
-            .filter_map(|(value, _)| user_at_a_glance(value))
-            .any(|user| Tokens::looks_offered(user).is_some());
+        let has_user = |field: Field<'_>| memchr::memchr(b'@', field.value).is_some();
+        let has_offers = response.fields_of(HeaderName::RecordRoute).any(has_user)
+            && response
+                .values(HeaderName::RecordRoute)
+                .filter_map(|(value, _)| user_at_a_glance(value))
+                .any(begins_offer);
         if !has_offers {
             return None;
         }
-        response.to().ok()?.tag()?;
+        let sides = Sides::of(response).filter(Sides::is_answered)?;
         let place = offered(response, self.own)?;
         let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
         let target = first_contact(response)
             .filter(|target| may_show(target) && place.above.as_ref().is_none_or(may_show))?;
         // An offer that names no flow has nothing in it that the response has not.
-        let has_flow = Tokens::looks_offered(place.user)?;
-        let offer = match self.is_identified && !has_flow {
+        let is_identified = || {
+            self.identity
+                .is_some_and(|identity| identity.is_of(self.identities, &sides))
+        };
+        let offer = match !place.offer.has_flow() && is_identified() {
             true => Offer {
                 flow: None,
                 instance: None,
             },
             false => self
                 .tokens
-                .read_offer(place.user, response, place.below.as_ref())?,
+                .read_offer(&place.offer, &sides, place.below.as_ref())?,
         };
         let grant = Grant {
             unix_ms: self.unix_ms,
@@ -354,7 +359,7 @@ impl Rewriter<'_> {
         };
         text.clear();
         self.tokens
-            .write_grant(response, Holder::Sender, &grant, text);
+            .write_grant(&sides, Holder::Sender, &grant, text);
         (!text.is_empty()).then_some(place.span)
     }
 }

@@ -192,7 +192,7 @@ fn skip_own_routes<'m>(
         routed.own_routes = routed.own_routes.saturating_add(1);
         innermost = Some(uri);
     }
-    let is_within = || request.to().is_ok_and(|to| to.tag().is_some());
+    let is_within = || request.to_tag().is_some();
     if let Some(user) = innermost.and_then(|uri| uri.user)
         && is_within()
     {
@@ -211,7 +211,7 @@ fn read_unknown(
     tokens: &Tokens,
 ) -> Option<RouteToken> {
     let user = uri.user.filter(|user| Tokens::looks_granted(user))?;
-    request.to().ok()?.tag()?;
+    request.to_tag()?;
     let next = addresses(request).take(remaining).nth(number + 1);
     let next = match next {
         Some(span) => Some(Uri::parse(request.slice(span?))?),

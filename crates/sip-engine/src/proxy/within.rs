@@ -12,7 +12,7 @@ use super::ways::{flow_of, is_reached_at};
 use crate::location::Binding;
 use crate::park::Job;
 use crate::relay::Source;
-use crate::token::{self, RouteToken, Tokens};
+use crate::token::{RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
 
 impl Shard {
@@ -149,8 +149,7 @@ impl Shard {
             context.is_in_dialog && (method == Method::Bye || refreshes_targets(method));
         if is_in_dialog || makes_dialogs(method) {
             let has_tag = context.is_in_dialog;
-            let hash = token::hash_identity(&self.keys.identities, &job.request, has_tag);
-            context.identity = hash.map(|hash| Identity { hash, has_tag });
+            context.identity = Identity::new(&self.keys.identities, &job.request, has_tag);
         }
     }
 
@@ -165,10 +164,7 @@ impl Shard {
         let status = response.status();
         let is_end = context.method == Method::Bye && matches!(status, 200..=299 | 481);
         let is_refresh = refreshes_targets(context.method) && matches!(status, 200..=299);
-        if !context.is_in_dialog
-            || !(is_end || is_refresh)
-            || !self.is_of(context.identity, response)
-        {
+        if !context.is_in_dialog || !(is_end || is_refresh) || !self.is_of(context, response) {
             return;
         }
         let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
@@ -205,19 +201,18 @@ impl Shard {
             unix_ms: now.unix_ms,
             relay: self.relay(now),
             source,
-            is_identified: self.is_of(identity, response),
+            identity,
+            identities: &self.keys.identities,
         };
         let place = rewriter.write(response, &mut granted);
         self.granted = granted;
         place
     }
 
-    /// Whether a response says of itself what its request said: its branch
-    /// alone is not enough, since who answers writes the rest.
-    fn is_of(&self, identity: Option<Identity>, response: &Message) -> bool {
-        identity.is_some_and(|Identity { hash, has_tag }| {
-            token::hash_identity(&self.keys.identities, response, has_tag) == Some(hash)
-        })
+    /// Whether a response is to the context's request.
+    fn is_of(&self, context: &Context, response: &Message) -> bool {
+        let identity = context.identity.zip(Sides::of(response));
+        identity.is_some_and(|(identity, sides)| identity.is_of(&self.keys.identities, &sides))
     }
 }
 

@@ -54,7 +54,7 @@ impl Shard {
 
     fn class(&mut self, now: Now, request: &Message) -> Class {
         let method = request.method();
-        let is_within = request.to().is_ok_and(|to| to.tag().is_some());
+        let is_within = request.to_tag().is_some();
         if is_within || matches!(method, Method::Ack | Method::Cancel) {
             return Class::Within;
         }

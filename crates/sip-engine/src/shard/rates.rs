@@ -104,7 +104,7 @@ impl Shard {
 /// What a request begins. A tag in To is no proof, so it spares a request nothing but to
 /// be a call or a message.
 fn kind_of(request: &Message) -> Kind {
-    let has_tag = || request.to().is_ok_and(|to| to.tag().is_some());
+    let has_tag = || request.to_tag().is_some();
     match request.method() {
         Method::Register => Kind::Registration,
         Method::Invite if !has_tag() => Kind::Call,

@@ -490,5 +490,5 @@ fn begins_call(request: &Message) -> bool {
 
 /// Whether a request claims to be part of no dialog.
 fn begins(request: &Message) -> bool {
-    request.to().is_ok_and(|to| to.tag().is_none())
+    request.to_tag().is_none()
 }

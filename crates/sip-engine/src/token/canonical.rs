@@ -4,46 +4,25 @@
 
 use std::hash::Hasher;
 
-use hmac::Mac;
-use sha2::Sha256;
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
-use siphasher::sip::SipHasher24;
-
-/// What takes bytes: a MAC or a hash.
-pub(super) trait Sink {
-    fn take(&mut self, bytes: &[u8]);
-}
-
-impl Sink for hmac::Hmac<Sha256> {
-    fn take(&mut self, bytes: &[u8]) {
-        self.update(bytes);
-    }
-}
-
-impl Sink for SipHasher24 {
-    fn take(&mut self, bytes: &[u8]) {
-        self.write(bytes);
-    }
-}
-
-/// Gathers small parts, because a sink prefers them together.
-pub(super) struct Feed<'s, S: Sink> {
-    sink: &'s mut S,
+/// Gathers small parts, because a hash prefers them together.
+pub(super) struct Feed<'s, S: Hasher> {
+    hasher: &'s mut S,
     gathered: [u8; 256],
     len: usize,
 }
 
-impl<'s, S: Sink> Feed<'s, S> {
-    pub(super) fn new(sink: &'s mut S) -> Self {
+impl<'s, S: Hasher> Feed<'s, S> {
+    pub(super) fn new(hasher: &'s mut S) -> Self {
         Self {
-            sink,
+            hasher,
             gathered: [0; 256],
             len: 0,
         }
     }
 
-    /// Gives what was gathered to the sink.
+    /// Gives what was gathered to the hasher.
     pub(super) fn finish(mut self) {
         self.flush();
     }
@@ -55,7 +34,7 @@ impl<'s, S: Sink> Feed<'s, S> {
             return;
         }
         self.flush();
-        self.sink.take(bytes);
+        self.hasher.write(bytes);
     }
 
     /// Bytes with their number before them.
@@ -143,8 +122,12 @@ impl<'s, S: Sink> Feed<'s, S> {
 
     fn lower(&mut self, text: &[u8]) {
         self.number(text.len());
-        for byte in text {
-            self.bytes(&[byte.to_ascii_lowercase()]);
+        for chunk in text.chunks(64) {
+            let mut lowered = [0; 64];
+            let lowered = &mut lowered[..chunk.len()];
+            lowered.copy_from_slice(chunk);
+            lowered.make_ascii_lowercase();
+            self.bytes(lowered);
         }
     }
 
@@ -154,8 +137,8 @@ impl<'s, S: Sink> Feed<'s, S> {
     }
 
     fn flush(&mut self) {
-        self.sink
-            .take(self.gathered.get(..self.len).unwrap_or_default());
+        self.hasher
+            .write(self.gathered.get(..self.len).unwrap_or_default());
         self.len = 0;
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 
 use super::MAC_LEN;
@@ -72,6 +74,16 @@ impl Bytes {
             IpAddr::V6(ip) => self.put(&ip.octets()),
         }
     }
+}
+
+/// Whether the first bytes of a user part are those of an offer: a glance, since most
+/// that are asked are none.
+pub(crate) fn begins_offer(user: &[u8]) -> bool {
+    let mut flags = [0; 3];
+    let head = user.get(..4).unwrap_or_default();
+    URL_SAFE_NO_PAD.decode_slice(head, &mut flags) == Ok(3)
+        && flags[0] & IS_GRANT != 0
+        && flags[1] & IS_OFFER != 0
 }
 
 impl Payload {

@@ -55,7 +55,12 @@ fn sealed<'a>(tokens: &Tokens, change: impl FnOnce(&mut Grant<'a>)) -> Vec<u8> {
     };
     change(&mut grant);
     let mut text = Vec::new();
-    tokens.write_grant(&message(), Holder::Sender, &grant, &mut text);
+    tokens.write_grant(
+        &Sides::of(&message()).unwrap(),
+        Holder::Sender,
+        &grant,
+        &mut text,
+    );
     text
 }
 

@@ -5,6 +5,8 @@ use crate::header::number::{delta_seconds, q_thousandths};
 use crate::header::{NameAddr, Params};
 
 /// One element of Contact.
+// It lives on the stack, for as long as it is looked at.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Copy, Debug)]
 pub enum Contact<'a> {
     /// `*`: all of them (RFC 3261 10.2.2).

@@ -12,7 +12,18 @@ pub fn elements(value: &[u8]) -> Elements<'_> {
     Elements {
         value,
         at: 0,
+        is_list: true,
         done: value.is_empty(),
+    }
+}
+
+/// A value that is no list: the only element, even where it is empty.
+pub(crate) fn whole(value: &[u8]) -> Elements<'_> {
+    Elements {
+        value,
+        at: 0,
+        is_list: false,
+        done: false,
     }
 }
 
@@ -21,6 +32,7 @@ pub fn elements(value: &[u8]) -> Elements<'_> {
 pub struct Elements<'a> {
     value: &'a [u8],
     at: usize,
+    is_list: bool,
     done: bool,
 }
 
@@ -30,6 +42,10 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
+        }
+        if !self.is_list {
+            self.done = true;
+            return Some((self.value, Span::new(0, self.value.len())));
         }
         let comma = element_end(self.value, self.at);
         let raw = part(self.value, self.at, comma);

@@ -15,15 +15,27 @@ pub struct NameAddr<'a> {
     pub uri: &'a [u8],
     /// The header parameters, from their first `;` on.
     pub params: &'a [u8],
-    tag: Tag<'a>,
+    pub(crate) tag: Tag<&'a [u8]>,
+    /// The URI, where it was parsed before.
+    pub(crate) parsed: Option<Uri<'a>>,
 }
 
 /// The tag, as the one walk over the parameters found it.
 #[derive(Clone, Copy, Debug)]
-enum Tag<'a> {
+pub(crate) enum Tag<T> {
     None,
-    One(&'a [u8]),
+    One(T),
     Several,
+}
+
+impl<T> Tag<T> {
+    pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Tag<U> {
+        match self {
+            Self::None => Tag::None,
+            Self::One(tag) => Tag::One(change(tag)),
+            Self::Several => Tag::Several,
+        }
+    }
 }
 
 impl<'a> NameAddr<'a> {
@@ -63,6 +75,7 @@ impl<'a> NameAddr<'a> {
             uri,
             params: rest(value, params_start),
             tag,
+            parsed: None,
         })
     }
 
@@ -98,12 +111,12 @@ impl<'a> NameAddr<'a> {
 
     /// The URI, parsed.
     pub fn uri(&self) -> Option<Uri<'a>> {
-        Uri::parse(self.uri)
+        self.parsed.or_else(|| Uri::parse(self.uri))
     }
 }
 
 /// Checks that all parameters are well formed, and finds the tag.
-fn walk(mut params: Params<'_>) -> Option<Tag<'_>> {
+fn walk(mut params: Params<'_>) -> Option<Tag<&[u8]>> {
     let mut tag = Tag::None;
     while let Some(param) = params.step().ok()? {
         if param.name.eq_ignore_ascii_case(b"tag") {

@@ -35,6 +35,7 @@ impl Message {
         self.read_uri();
         self.index_headers(limits, &mut fault);
         self.read_top_via();
+        self.read_sides();
         self.index_body(limits, &mut fault);
         self.cseq = match self.parse_cseq() {
             Ok(cseq) => Some((cseq.number, self.place(cseq.method))),
@@ -62,6 +63,7 @@ impl Message {
         self.top_via = None;
         self.cseq = None;
         self.uri = None;
+        self.sides = [None; 2];
     }
 
     fn index_start_line(&mut self, limits: &Limits, fault: &mut Option<(ParseErrorKind, usize)>) {

@@ -1,10 +1,10 @@
 //! What every element checks before it trusts a message.
 
 use super::Message;
+use crate::Method;
 use crate::chars::is;
 use crate::header::{HeaderName, NameAddr};
 use crate::parse::{ParseError, ParseErrorKind};
-use crate::{Method, Uri};
 
 /// Headers that may stand in a message once. Of the others that RFC 3261 20
 /// does not define as lists, a second one changes nothing that is read here.
@@ -96,11 +96,14 @@ impl Message {
     }
 
     fn validate_address(&self, name: HeaderName) -> Result<(), ParseError> {
+        if self.is_known_sound(name) {
+            return Ok(());
+        }
         let head = self.mandatory(name)?;
         let addr = NameAddr::parse(self.value(head)).ok_or_else(|| self.malformed(head))?;
         // RFC 3261 7.3.1: "Even though an arbitrary number of parameter pairs may be attached to a header
         // field value, any given parameter-name MUST NOT appear more than once."
-        if !addr.has_sound_tag() || Uri::parse(addr.uri).is_none() {
+        if !addr.has_sound_tag() || addr.uri().is_none() {
             return Err(self.malformed(head));
         }
         Ok(())
