@@ -1,7 +1,9 @@
 //! The outcome as a table on the terminal, as JSON and as a page.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Serialize;
 
@@ -9,16 +11,19 @@ use crate::caller::Delays;
 use crate::scenario::{Scenario, Tally};
 
 /// The version of the JSON's form.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const PAGE: &str = include_str!("page.html");
 
 /// What came of a run: a row for each scenario and server.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     format: u32,
+    command: String,
     when: String,
+    machine: String,
+    kernel: String,
+    versions: BTreeMap<&'static str, String>,
     quick: bool,
-    processors: usize,
     rows: Vec<Row>,
 }
 
@@ -197,9 +202,18 @@ impl Report {
         let now = time::OffsetDateTime::now_utc();
         Self {
             format: FORMAT,
+            command: command(),
             when: format!("{} {:02}:{:02} UTC", now.date(), now.hour(), now.minute()),
+            machine: machine(),
+            kernel: first_line("uname", &["-r"]),
+            versions: BTreeMap::from([
+                (
+                    "signet",
+                    first_line("git", &["describe", "--always", "--dirty"]),
+                ),
+                ("kamailio", first_line("kamailio", &["-v"])),
+            ]),
             quick,
-            processors: std::thread::available_parallelism().map_or(0, usize::from),
             rows: Vec::new(),
         }
     }
@@ -250,7 +264,10 @@ impl Report {
                 template.render(minijinja::context! {
                     when => self.when.as_str(),
                     quick => self.quick,
-                    processors => self.processors,
+                    command => self.command.as_str(),
+                    machine => self.machine.as_str(),
+                    kernel => self.kernel.as_str(),
+                    versions => &self.versions,
                     rows => minijinja::Value::from(minijinja::value::Serde(&cells)),
                 })
             })
@@ -261,4 +278,33 @@ impl Report {
         }
         Ok(())
     }
+}
+
+/// How it was called, without the folder of the program.
+fn command() -> String {
+    let mut words: Vec<String> = std::env::args().collect();
+    if let Some(program) = words.first_mut() {
+        let name = Path::new(program.as_str()).file_name();
+        *program = name.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    }
+    words.join(" ")
+}
+
+fn machine() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| {
+        let model = line.strip_prefix("model name")?;
+        Some(model.trim_start_matches([' ', '\t', ':']))
+    });
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{cores} cores, {}", model.unwrap_or("unknown"))
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> String {
+    let told = Command::new(program).args(arguments).output().ok();
+    let line = told.and_then(|told| {
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        text.lines().next().map(|line| line.trim().to_owned())
+    });
+    line.unwrap_or_else(|| "not there".to_owned())
 }

@@ -12,7 +12,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `program` on one core, its output to `log`.
+    /// Starts `program` on one core, its output to `log`. It ends with whatever started
+    /// it: a bench that is broken off leaves no server on the ports of the next.
     pub(crate) fn start(
         core: &str,
         program: &str,
@@ -21,8 +22,8 @@ impl Process {
     ) -> Result<Self, String> {
         let file = fs::File::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
         let copy = file.try_clone().map_err(|e| e.to_string())?;
-        let child = Command::new("taskset")
-            .args(["-c", core, program])
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "TERM", "taskset", "-c", core, program])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(file)
