@@ -55,8 +55,11 @@ const LIFT: f32 = 0.4;
 /// The most that is added while what comes waits in the queue: only when it is read does
 /// it tell whether it was enough.
 const RISE_IN_QUEUE: f32 = 2.0;
-/// How many times its bound the queue is when nothing new is let in until it is shorter.
-const BRAKE_AT: f32 = 4.0;
+/// How many times its bound the queue is when less is let in until it is shorter, and
+/// when nothing new is. What is refused by it was read for nothing: a queue that sways
+/// about its bound is the shares' to mend.
+const BRAKE_FROM: f32 = 2.0;
+const BRAKE_FULL: f32 = 5.0;
 /// A step down; twice as much after each [`FALL_DOUBLES_IN`] of them.
 const FALL: f32 = 0.03;
 const FALL_DOUBLES_IN: u32 = 8;
@@ -262,7 +265,8 @@ impl Controller {
     /// Where noise is what keeps the queue long, nobody is refused for it.
     pub fn brake(&self) -> Share {
         let max_ms = self.queue_ms_max as f32;
-        let over = (self.queue.waits_ms() as f32 - max_ms) / (max_ms * (BRAKE_AT - 1.0));
+        let over = self.queue.waits_ms() as f32 / max_ms - BRAKE_FROM;
+        let over = over / (BRAKE_FULL - BRAKE_FROM);
         if self.queue_ms_max == 0 || over <= 0.0 || !self.would_help {
             return Share::ALL;
         }

@@ -3,7 +3,7 @@
 use super::{Share, Shares};
 
 /// One refusal in words for so many that are let in.
-const LET_IN_PER_ANSWER: u32 = 4;
+const LET_IN_PER_ANSWER: u32 = 8;
 /// Refusals in words that may be saved up.
 const ANSWERS_MAX: u32 = 256;
 /// Refusals in words in each interval, however little is let in.
@@ -107,7 +107,7 @@ impl Gate {
         }
     }
 
-    fn allow(&mut self, quarters: u32) {
-        self.answers = (self.answers + quarters).min(ANSWERS_MAX * LET_IN_PER_ANSWER);
+    fn allow(&mut self, let_in: u32) {
+        self.answers = (self.answers + let_in).min(ANSWERS_MAX * LET_IN_PER_ANSWER);
     }
 }
