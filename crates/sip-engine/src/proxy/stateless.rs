@@ -214,9 +214,7 @@ impl Shard {
             },
         };
         let branch = stateless_branch(&self.keys.branches, &job.request);
-        // Nothing comes back for an ACK.
-        let is_answered = job.request.method() != Method::Ack;
-        let way_back = job.request.top_via().ok().filter(|_| is_answered);
+        let way_back = job.request.top_via().ok();
         let flow_back = job.flow.conn.is_some().then_some(&job.flow);
         let mac =
             way_back.map(|via| hex16(way_back_mac(&self.keys.branches, &branch, &via, flow_back)));
@@ -228,7 +226,7 @@ impl Shard {
                 text.push(b'.');
                 text.extend_from_slice(mac);
             }
-            if job.flow.conn.is_some() && is_answered {
+            if job.flow.conn.is_some() && job.request.method() != Method::Ack {
                 text.extend_from_slice(FLOW_PARAM);
                 tokens.write_flow(&job.flow, text);
             }
