@@ -71,14 +71,18 @@ impl Message {
         })
     }
 
+    fn side(&self, name: HeaderName) -> Option<&Side> {
+        let [from, to] = &self.sides;
+        match name {
+            HeaderName::From => from.as_ref(),
+            HeaderName::To => to.as_ref(),
+            _ => None,
+        }
+    }
+
     /// Whether From or To was read, and whether there is no tag in it, or a sound one.
     pub(super) fn is_known_sound(&self, name: HeaderName) -> bool {
-        let [from, to] = &self.sides;
-        let side = match name {
-            HeaderName::From => from,
-            _ => to,
-        };
-        side.as_ref().is_some_and(|side| match side.tag {
+        self.side(name).is_some_and(|side| match side.tag {
             Tag::None => true,
             Tag::One(tag) => tag.start < tag.end,
             Tag::Several => false,
@@ -99,12 +103,7 @@ impl Message {
 
     /// From or To as it was read; `None` where it is to be read now.
     pub(super) fn known_side(&self, name: HeaderName) -> Option<NameAddr<'_>> {
-        let [from, to] = &self.sides;
-        let side = match name {
-            HeaderName::From => from.as_ref()?,
-            HeaderName::To => to.as_ref()?,
-            _ => return None,
-        };
+        let side = self.side(name)?;
         let value = self.value(self.first_head(name)?);
         let part = |part: Part| crate::chars::part(value, part.start.into(), part.end.into());
         let raw = part(side.uri);
