@@ -69,7 +69,13 @@ fn main() -> ExitCode {
 /// Gives back how many calls failed.
 fn run(arguments: &Arguments, terminal: &mut Terminal) -> Result<u64, String> {
     let ending = Ending::watch()?;
-    let server = Server::start(&arguments.signet, &arguments.dir, DOMAIN, &ending)?;
+    let server = Server::start(
+        &arguments.signet,
+        &arguments.dir,
+        DOMAIN,
+        arguments.rate,
+        &ending,
+    )?;
     terminal.say(&format!(
         "Signet runs as process {}, authentication required.",
         server.pid()

@@ -19,6 +19,22 @@ use crate::phones::Account;
 const READY: Duration = Duration::from_secs(20);
 const END: Duration = Duration::from_secs(15);
 
+/// A server on free ports of this machine, with the defaults but for one rate. The data
+/// folder is beside the file.
+fn configuration(domain: &str, rate_per_s: u32) -> String {
+    let mut toml = format!("version = 1\ndata = \"data\"\ndomains = [\"{domain}\"]\n");
+    for transport in crate::TRANSPORTS {
+        let name = transport.uri_name();
+        toml += &format!("[[listen]]\non = \"{name}:127.0.0.1:0\"\n");
+    }
+    toml += "[metrics]\nlisten = \"127.0.0.1:0\"\n";
+    toml += "# One user makes all the calls; a user may begin 50 a second unless told otherwise.\n";
+    toml + &format!(
+        "[rates]\nuser_calls_per_s = {}\n",
+        u64::from(rate_per_s) * 2
+    )
+}
+
 /// What the server says about itself.
 #[derive(Deserialize)]
 struct Listeners {
@@ -48,6 +64,7 @@ impl Server {
         program: &Path,
         dir: &Path,
         domain: &str,
+        rate_per_s: u32,
         ending: &Ending,
     ) -> Result<Self, String> {
         if !program.is_file() {
@@ -69,17 +86,13 @@ impl Server {
         let file = fs::File::create(&log)
             .map_err(|error| format!("cannot make {}: {error}", log.display()))?;
         let copy = file.try_clone().map_err(|error| error.to_string())?;
-        let mut command = Command::new(program);
-        command
+        let config = dir.join("signet.toml");
+        fs::write(&config, configuration(domain, rate_per_s))
+            .map_err(|error| format!("cannot write {}: {error}", config.display()))?;
+        let child = Command::new(program)
             .arg("serve")
-            .arg("--data")
-            .arg(&data)
-            .args(["--domain", domain]);
-        for transport in crate::TRANSPORTS {
-            command.args(["--listen", &format!("{}:127.0.0.1:0", transport.uri_name())]);
-        }
-        command.args(["--metrics", "127.0.0.1:0"]);
-        let child = command
+            .arg("--config")
+            .arg(&config)
             .stdin(Stdio::null())
             .stdout(file)
             .stderr(copy)

@@ -54,16 +54,16 @@ const RISE: f32 = 0.05;
 const LIFT: f32 = 0.4;
 /// The most that is added while what comes waits in the queue: only when it is read does
 /// it tell whether it was enough.
-const RISE_IN_QUEUE: f32 = 2.0;
+const RISE_IN_QUEUE: f32 = 2.5;
 /// How many times its bound the queue is when less is let in until it is shorter, and
 /// when nothing new is. What is refused by it was read for nothing: a queue that sways
 /// about its bound is the shares' to mend.
-const BRAKE_FROM: f32 = 2.0;
-const BRAKE_FULL: f32 = 5.0;
+const BRAKE_FROM: f32 = 1.25;
+const BRAKE_FULL: f32 = 2.5;
 /// A step down; twice as much after each [`FALL_DOUBLES_IN`] of them.
-const FALL: f32 = 0.03;
-const FALL_DOUBLES_IN: u32 = 8;
-const FALL_MAX: f32 = 0.12;
+const FALL: f32 = 0.06;
+const FALL_DOUBLES_IN: u32 = 3;
+const FALL_MAX: f32 = 0.3;
 /// Intervals without a queue in which datagrams are still stamped.
 const TIMED_FOR: u32 = 50;
 /// One message in so many must begin something for a refusal to help.
@@ -114,6 +114,11 @@ impl Share {
     /// This share of a share; it may be nothing.
     fn of(self, other: Self) -> Self {
         Self(((u64::from(self.0) * u64::from(other.0)) >> 16) as u32)
+    }
+
+    /// Whether a sixteenth more or less is all that lies between them.
+    const fn is_about(self, other: Self) -> bool {
+        self.0.abs_diff(other.0) <= other.0 / 16
     }
 
     /// What must be let in of `of`, so that in all it is `self`.
@@ -183,6 +188,14 @@ impl Shares {
         }
     }
 
+    /// Whether they differ by so little that a filter for the one does for the other:
+    /// [`Shares::offered`] leaves more room than that.
+    pub const fn is_about(&self, other: &Self) -> bool {
+        self.first_registration.is_about(other.first_registration)
+            && self.new_work.is_about(other.new_work)
+            && self.let_in.is_about(other.let_in)
+    }
+
     /// The shares of what has passed `offered` already.
     #[must_use]
     pub fn within(&self, offered: &Self) -> Self {
@@ -209,6 +222,31 @@ pub struct Signals {
     pub pressure: f32,
 }
 
+/// What came lately, as far as it tells whether refusing would help. One interval alone does
+/// not: what goes on comes in bursts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    /// The counts at the last look.
+    seen: (u64, u64),
+    /// What came since, and of what came before a part that is less with each interval.
+    handled: u64,
+    begun: u64,
+}
+
+impl Recent {
+    fn interval(&mut self, signals: &Signals) {
+        let (handled, begun) = self.seen;
+        self.seen = (signals.handled, signals.begun);
+        self.handled = self.handled * 3 / 4 + signals.handled.saturating_sub(handled);
+        self.begun = self.begun * 3 / 4 + signals.begun.saturating_sub(begun);
+    }
+
+    /// Whether enough of it was to begin something.
+    const fn would_help(&self) -> bool {
+        self.begun * MESSAGES_PER_BEGUN_MAX >= self.handled
+    }
+}
+
 /// The controller of one worker.
 #[derive(Debug)]
 pub struct Controller {
@@ -218,11 +256,8 @@ pub struct Controller {
     /// With what the queue asks for beside that, or what memory asks for.
     severity: f32,
     calm: u32,
-    /// Whether enough of what came in the last interval was to begin something.
-    would_help: bool,
+    recent: Recent,
     looked_ms: u64,
-    handled: u64,
-    begun: u64,
     queue_ms_max: u64,
     shares: Shares,
 }
@@ -235,10 +270,8 @@ impl Controller {
             base: 0.0,
             severity: 0.0,
             calm: TIMED_FOR,
-            would_help: true,
+            recent: Recent::default(),
             looked_ms: 0,
-            handled: 0,
-            begun: 0,
             queue_ms_max,
             shares: Shares::ALL,
         }
@@ -267,7 +300,7 @@ impl Controller {
         let max_ms = self.queue_ms_max as f32;
         let over = self.queue.waits_ms() as f32 / max_ms - BRAKE_FROM;
         let over = over / (BRAKE_FULL - BRAKE_FROM);
-        if self.queue_ms_max == 0 || over <= 0.0 || !self.would_help {
+        if self.queue_ms_max == 0 || over <= 0.0 || !self.recent.would_help() {
             return Share::ALL;
         }
         Share(((1.0 - over.min(1.0)) * 65_536.0) as u32)
@@ -281,12 +314,9 @@ impl Controller {
             return None;
         }
         self.looked_ms = now_ms;
-        let handled = signals.handled.saturating_sub(self.handled);
-        let begun = signals.begun.saturating_sub(self.begun);
-        (self.handled, self.begun) = (signals.handled, signals.begun);
+        self.recent.interval(signals);
         let (queue_ms, is_falling) = self.queue.stands_ms();
-        let would_help = begun.saturating_mul(MESSAGES_PER_BEGUN_MAX) >= handled;
-        self.would_help = would_help;
+        let would_help = self.recent.would_help();
         let excess = if self.queue_ms_max == 0 {
             -1.0
         } else {
@@ -298,7 +328,7 @@ impl Controller {
         } else if queue_ms > 0 {
             // Far off, it goes faster, but no faster than the queue tells what came of it.
             let most = RISE_IN_QUEUE * INTERVAL_MS as f32 / queue_ms as f32;
-            let change = (excess * RISE * excess.max(1.0)).min(most);
+            let change = (excess * RISE * (excess - 1.0).max(1.0)).min(most);
             if excess < 0.0 || !is_falling {
                 self.base += change;
             }

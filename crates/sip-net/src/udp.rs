@@ -45,11 +45,40 @@ pub(crate) struct UdpPort {
     queue_max: usize,
     /// Drops as the kernel counts them, when last seen.
     drops: u32,
+    stamps: Stamps,
     /// How long the datagrams of the last batch had waited.
     waiting_ms: Option<u64>,
     /// Whether it is bound to every address of this host.
     has_all: bool,
     recent: Recent,
+}
+
+/// Whether datagrams are stamped. One that came before the kernel was asked bears the time at
+/// which it is read, as though it had not waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stamps {
+    Off,
+    /// What came before may still wait to be read.
+    Asked,
+    On,
+}
+
+impl Stamps {
+    /// A wait that nobody has who is stamped when he is read.
+    const WAITED_MS: u64 = 5;
+
+    fn are_true(&mut self, waited_ms: u64) -> bool {
+        if *self == Self::Asked && waited_ms >= Self::WAITED_MS {
+            *self = Self::On;
+        }
+        *self == Self::On
+    }
+
+    fn socket_is_empty(&mut self) {
+        if *self == Self::Asked {
+            *self = Self::On;
+        }
+    }
 }
 
 impl UdpPort {
@@ -74,6 +103,7 @@ impl UdpPort {
             blocked: false,
             queue_max,
             drops: 0,
+            stamps: Stamps::Off,
             waiting_ms: None,
             has_all: local.ip().is_unspecified(),
             recent: Recent::default(),
@@ -101,12 +131,19 @@ impl UdpPort {
     ) -> bool {
         let (count, more) = match batch.receive(self.fd()) {
             Ok(received) => received,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.stamps.socket_is_empty();
+                return false;
+            }
             // An error of a datagram sent earlier, which the error queue tells
             // of; the next call goes on.
             Err(_) => return true,
         };
-        self.waiting_ms = batch.get(0).and_then(|first| first.came).map(since_ms);
+        let waited_ms = batch.get(0).and_then(|first| first.came).map(since_ms);
+        self.waiting_ms = waited_ms.filter(|ms| self.stamps.are_true(*ms));
+        if !more {
+            self.stamps.socket_is_empty();
+        }
         for index in 0..count {
             let Some(datagram) = batch.get(index) else {
                 continue;
@@ -197,6 +234,7 @@ impl UdpPort {
     /// Whether it is to be known how long datagrams wait to be read.
     pub(crate) fn set_stamps(&mut self, is_on: bool) {
         self.waiting_ms = None;
+        self.stamps = if is_on { Stamps::Asked } else { Stamps::Off };
         // Where it cannot be done, it stays unknown.
         let _ = sys::set_stamps(self.fd(), is_on);
     }

@@ -17,6 +17,8 @@ pub(super) struct Overload {
     severities: Severities,
     index: usize,
     shares: Shares,
+    /// What the kernel lets through to the sockets.
+    offered: Shares,
     /// Whether datagrams are stamped.
     is_timed: bool,
     /// One line is logged when it begins and one when it is over.
@@ -30,6 +32,7 @@ impl Overload {
             severities,
             index,
             shares: Shares::ALL,
+            offered: Shares::ALL,
             is_timed: false,
             is_told: false,
         }
@@ -76,17 +79,22 @@ impl Core {
         if shares.is_all() && overload.shares.is_all() {
             return;
         }
+        overload.shares = shares;
         let offered = shares.offered();
-        if shares != overload.shares {
+        // To set a filter costs the kernel something: what differs little is the gate's.
+        if shares.is_all() || !offered.is_about(&overload.offered) {
             net.shed((!shares.is_all()).then(|| Shed {
                 calls: offered.new_work.threshold(),
                 registrations: offered.first_registration.threshold(),
             }));
-            overload.shares = shares;
-            let loss_percent = 100 - shares.new_work.percent();
-            self.parts.shard.set_loss_percent(loss_percent);
+            overload.offered = offered;
         }
-        self.parts.shard.set_shares(shares.within(&offered));
+        self.parts
+            .shard
+            .set_loss_percent(100 - shares.new_work.percent());
+        self.parts
+            .shard
+            .set_shares(shares.within(&overload.offered));
         let is_bad = shares.new_work.percent() < 90;
         if is_bad && !overload.is_told {
             overload.is_told = true;

@@ -10,8 +10,8 @@ pub(super) struct Queue {
     least_ms: [Option<u64>; 2],
     /// Since when the sockets were not seen empty.
     behind_since_ms: Option<u64>,
-    /// How long what was read last had waited, where that is known.
-    waits_ms: u64,
+    /// Whether anything tells how long what is read had waited.
+    is_told: bool,
     /// How long it was at the end of the last interval.
     stood_ms: u64,
 }
@@ -21,7 +21,7 @@ impl Default for Queue {
         Self {
             least_ms: [Some(0), None],
             behind_since_ms: None,
-            waits_ms: 0,
+            is_told: false,
             stood_ms: 0,
         }
     }
@@ -32,21 +32,22 @@ impl Queue {
     pub(super) fn seen(&mut self, now_ms: u64, signals: &Signals) {
         let waiting_ms = if signals.is_drained {
             self.behind_since_ms = None;
-            self.waits_ms = 0;
             0
         } else {
             let since_ms = *self.behind_since_ms.get_or_insert(now_ms);
             let behind_ms = now_ms.saturating_sub(since_ms);
-            self.waits_ms = signals.waiting_ms.unwrap_or(0);
+            self.is_told = signals.waiting_ms.is_some();
             signals.waiting_ms.unwrap_or(behind_ms)
         };
         let [least_ms, _] = &mut self.least_ms;
         *least_ms = Some(least_ms.map_or(waiting_ms, |least| least.min(waiting_ms)));
     }
 
-    /// How long what was read last had waited, in milliseconds; 0 where that is not known.
-    pub(super) const fn waits_ms(&self) -> u64 {
-        self.waits_ms
+    /// How long what was read in this interval and in the last one had to wait at least, in
+    /// milliseconds; 0 where that is not known.
+    pub(super) fn waits_ms(&self) -> u64 {
+        let least_ms = self.least_ms.iter().flatten().min();
+        least_ms.copied().filter(|_| self.is_told).unwrap_or(0)
     }
 
     /// For how long the sockets have not been empty.

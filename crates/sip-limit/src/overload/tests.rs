@@ -205,25 +205,71 @@ fn where_nobody_tells_how_long_messages_wait_four_fifths_are_done() {
 
 #[test]
 fn what_waits_too_long_is_not_let_in_before_the_shares_know_of_it() {
-    let mut controller = Controller::new(QUEUE_MS);
-    let mut brake_at = |waiting_ms| {
-        let signals = Signals {
-            waiting_ms: Some(waiting_ms),
-            ..Signals::default()
-        };
-        controller.turn(5, &signals);
-        assert!(controller.shares().is_all());
+    let brake_at = |waits_ms: &[u64]| {
+        let mut controller = Controller::new(QUEUE_MS);
+        // The first interval is over: what was before it does not count.
+        for now_ms in [100, 200] {
+            let signals = Signals {
+                waiting_ms: Some(waits_ms[0]),
+                ..Signals::default()
+            };
+            controller.turn(now_ms, &signals);
+        }
+        for waiting_ms in waits_ms {
+            let signals = Signals {
+                waiting_ms: Some(*waiting_ms),
+                ..Signals::default()
+            };
+            assert_eq!(controller.turn(205, &signals), None);
+        }
         controller.brake()
     };
-    assert_eq!(brake_at(200), Share::ALL);
-    assert_eq!(brake_at(350).percent(), 50);
-    assert_eq!(brake_at(500), Share::NONE);
+    assert_eq!(brake_at(&[125]), Share::ALL);
+    assert!((55..=65).contains(&brake_at(&[175]).percent()));
+    assert_eq!(brake_at(&[250]), Share::NONE);
+    // A worker that a quota wakes now and then reads what has waited for long, and is through
+    // with it at the end.
+    assert_eq!(brake_at(&[400, 300, 90]), Share::ALL);
     let mut gate = Gate::default();
     gate.set_brake(Share::NONE);
     assert!(!gate.admits(Class::NewWork) && !gate.admits(Class::FirstRegistration));
     assert!(gate.admits(Class::LetIn) && gate.admits(Class::Within));
     gate.set_brake(Share::ALL);
     assert!(gate.is_open());
+}
+
+#[test]
+fn one_interval_without_a_call_does_not_open_the_gate() {
+    let mut controller = Controller::new(QUEUE_MS);
+    let mut signals = Signals {
+        waiting_ms: Some(600),
+        ..Signals::default()
+    };
+    for interval in 1..60 {
+        (signals.handled, signals.begun) = (interval * 600, interval * 100);
+        controller.turn(interval * 100, &signals);
+    }
+    let before = controller.severity();
+    assert!(before > NEW_WORK_AT + 2.0, "{controller:?}");
+    // A burst of what goes on.
+    signals.handled += 128;
+    controller.turn(6_000, &signals);
+    assert!(controller.severity() >= before, "{controller:?}");
+}
+
+#[test]
+fn a_filter_that_is_about_right_stays() {
+    let shares = Shares::at(NEW_WORK_AT + 4.0);
+    let installed = shares.offered();
+    assert!(
+        Shares::at(NEW_WORK_AT + 4.05)
+            .offered()
+            .is_about(&installed)
+    );
+    assert!(!Shares::at(NEW_WORK_AT + 4.2).offered().is_about(&installed));
+    // It lets through no less than is to be let in.
+    let more = Shares::at(NEW_WORK_AT + 3.93);
+    assert!(more.offered().is_about(&installed) && more.new_work < installed.new_work);
 }
 
 #[test]
