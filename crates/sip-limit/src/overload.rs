@@ -19,9 +19,9 @@
 //! slowly at first and then faster.
 //!
 //! The shares tell of a change only when what they let in has come through the queue. So
-//! there is a brake beside them ([`Controller::brake`]), which goes by how long what is read
-//! at this moment had to wait. The classes follow each other: what registers for the first time is halved first, new work
-//! [`NEW_WORK_AT`] steps later, what was half let in [`LET_IN_AT`] steps later.
+//! there is a brake beside them ([`Controller::brake`]), which goes by how long what was
+//! read in the last two intervals had to wait at least. The classes follow each other: what
+//! registers for the first time is halved first, new work [`NEW_WORK_AT`] steps later, what was half let in [`LET_IN_AT`] steps later.
 //! Responses, ACK, CANCEL and requests within a dialog are never refused.
 //!
 //! A flood that begins nothing (noise, stray responses) keeps the sockets full
@@ -293,8 +293,8 @@ impl Controller {
         self.queue_ms_max > 0 && (is_behind || self.calm < TIMED_FOR)
     }
 
-    /// How much of what the shares let in may be let in just now. What is read now tells how
-    /// long the queue was; the shares tell of it when what they let in has come through it.
+    /// How much of what the shares let in may be let in just now. What is read tells how
+    /// long the queue is; the shares tell of it when what they let in has come through it.
     /// Where noise is what keeps the queue long, nobody is refused for it.
     pub fn brake(&self) -> Share {
         let max_ms = self.queue_ms_max as f32;

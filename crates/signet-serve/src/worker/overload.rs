@@ -81,7 +81,7 @@ impl Core {
         }
         overload.shares = shares;
         let offered = shares.offered();
-        // To set a filter costs the kernel something: what differs little is the gate's.
+        // To set a filter is work for the kernel: a small difference is the gate's to level.
         if shares.is_all() || !offered.is_about(&overload.offered) {
             net.shed((!shares.is_all()).then(|| Shed {
                 calls: offered.new_work.threshold(),
