@@ -41,6 +41,9 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 1_024;
 /// How often a draining server looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// How long the workers have to take a reload over, and how often it is looked whether they did.
+const TAKEN_OVER: Duration = Duration::from_secs(10);
+const TAKEN_OVER_STEP: Duration = Duration::from_millis(5);
 
 /// Where the configuration comes from, each time that it is read.
 #[derive(Clone, Debug)]
@@ -175,7 +178,7 @@ impl Server {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
                 _ = signals.hang_up.recv() => match self.reload() {
-                    Ok(()) => tracing::info!("reloaded"),
+                    Ok(()) => self.say_reloaded().await,
                     Err(error) => tracing::error!("reload refused, everything stays as it was: {error}"),
                 },
                 _ = sweep.tick() => {
@@ -233,6 +236,19 @@ impl Server {
         self.domains = domains;
         self.planned = planned;
         Ok(())
+    }
+
+    /// Says so when all workers go by it: what comes after that is treated as it says.
+    async fn say_reloaded(&self) {
+        let deadline = Instant::now() + TAKEN_OVER;
+        while !self.control.is_taken_over() {
+            if Instant::now() > deadline {
+                tracing::warn!("reloaded, but not every worker has taken it over yet");
+                return;
+            }
+            tokio::time::sleep(TAKEN_OVER_STEP).await;
+        }
+        tracing::info!("reloaded");
     }
 
     fn renew_certificate(&mut self) -> Result<(), Error> {

@@ -74,6 +74,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Control {
     phase: AtomicU8,
     generation: AtomicU64,
+    /// The generation of the settings that each worker goes by.
+    taken_over: Vec<AtomicU64>,
     settings: Mutex<Option<Arc<Settings>>>,
     peer_names: Mutex<Arc<PeerNames>>,
     snapshots: Vec<Mutex<Snapshot>>,
@@ -85,6 +87,7 @@ impl Control {
         Self {
             phase: AtomicU8::new(0),
             generation: AtomicU64::new(0),
+            taken_over: (0..workers).map(|_| AtomicU64::default()).collect(),
             settings: Mutex::new(None),
             peer_names: Mutex::default(),
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
@@ -140,6 +143,21 @@ impl Control {
         (self.generation(), held.clone())
     }
 
+    /// A worker goes by the settings of that generation.
+    pub(crate) fn take_over(&self, worker: usize, generation: u64) {
+        if let Some(taken_over) = self.taken_over.get(worker) {
+            taken_over.store(generation, Ordering::Release);
+        }
+    }
+
+    /// Whether all workers go by the newest settings.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        let generation = self.generation();
+        self.taken_over
+            .iter()
+            .all(|taken_over| taken_over.load(Ordering::Acquire) == generation)
+    }
+
     pub(crate) fn report(&self, worker: usize, snapshot: Snapshot) {
         if let Some(place) = self.snapshots.get(worker) {
             *lock(place) = snapshot;
@@ -164,4 +182,22 @@ impl Control {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is behind these locks is replaced as a whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reload_is_over_when_the_last_worker_goes_by_it() {
+        let control = Control::new(2);
+        assert!(control.is_taken_over(), "nothing was reloaded");
+        control.reload(Arc::default());
+        control.take_over(0, control.generation());
+        assert!(!control.is_taken_over());
+        control.take_over(1, control.generation());
+        assert!(control.is_taken_over());
+        control.reload(Arc::default());
+        assert!(!control.is_taken_over());
+    }
 }

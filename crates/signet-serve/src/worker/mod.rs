@@ -460,6 +460,7 @@ impl Core {
                 // Whom we trust may have changed with it.
                 net.recheck_peers();
             }
+            control.take_over(self.parts.index, generation);
         }
         match control.phase() {
             Phase::Running => true,
