@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts};
 use sip_engine::location::{Binding, BindingChange};
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
@@ -97,10 +98,13 @@ impl World {
         let mut message = self.shard.spare_message();
         let (now, out) = (self.now, &mut self.out);
         match message.fill(bytes, &Limits::default()) {
-            Ok(()) => self.shard.handle_message(now, flow, message, out),
-            Err(error) => self
+            Ok(()) => self
                 .shard
-                .handle_malformed(now, flow, None, message, &error, out),
+                .handle_message(now, &Sender::unproved(*flow), message, out),
+            Err(error) => {
+                self.shard
+                    .handle_malformed(now, &Sender::unproved(*flow), message, &error, out)
+            }
         }
         self.collect()
     }

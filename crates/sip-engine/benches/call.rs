@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
@@ -301,7 +302,7 @@ impl Bench {
         self.measure(|shard, now, out| {
             let mut message = shard.spare_message();
             if message.fill(&text, &Limits::default()).is_ok() {
-                shard.handle_message(now, &flow, message, out);
+                shard.handle_message(now, &Sender::unproved(flow), message, out);
             }
         });
         self.text = text;

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use sip_auth::{AuthConfig, Authenticator};
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
@@ -204,8 +205,12 @@ impl Bench {
             message
                 .fill(&self.text[start..end], &Limits::default())
                 .unwrap();
-            self.shard
-                .handle_message(self.now, &self.flow, message, &mut self.out);
+            self.shard.handle_message(
+                self.now,
+                &Sender::unproved(self.flow),
+                message,
+                &mut self.out,
+            );
             while let Some(Effect::SaveBindings { park, .. }) = self.out.effects.pop() {
                 self.shard
                     .handle_saved(self.now, park, Ok(()), &mut self.out);

@@ -10,6 +10,7 @@ use siphasher::sip::SipHasher13;
 use crate::effect::Effect;
 use crate::permit::is_listed;
 use crate::proxy::context::Context;
+use crate::sender::Sender;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -25,14 +26,14 @@ impl Shard {
     pub(crate) fn answer(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
         status: u16,
         out: &mut Outputs,
     ) -> Responded {
         let reason = reason_phrase(status);
-        self.answer_with(now, flow, server, request, (status, reason), |_| {}, out)
+        self.answer_with(now, sender, server, request, (status, reason), |_| {}, out)
     }
 
     /// Answers, with header fields of the caller's.
@@ -40,7 +41,7 @@ impl Shard {
     pub(crate) fn answer_with(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
         (status, reason): (u16, &str),
@@ -66,7 +67,7 @@ impl Shard {
             writer.header("Server", self.settings.server_header.as_bytes());
         }
         writer.finish(b"");
-        self.send_answer(now, flow, server, request, status, start, out)
+        self.send_answer(now, sender, server, request, status, start, out)
     }
 
     /// Sends `outbox.bytes[start..]` as the answer to a request: through its
@@ -75,7 +76,7 @@ impl Shard {
     pub(crate) fn send_answer(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
         status: u16,
@@ -90,17 +91,17 @@ impl Shard {
         }
         self.counters.answered(status);
         if status == 400 {
-            self.odd(flow, &mut out.effects);
+            self.odd(sender, &mut out.effects);
         }
-        let is_listed = self.is_listed_peers(flow);
+        let is_listed = self.is_listed_peers(sender);
         self.tell_load(now, is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         let Some(server) = server else {
             // A Via that cannot be read says nowhere else to go than back.
-            let back = |_| Target::back(flow);
+            let back = |_| Target::back(&sender.flow);
             let to = request
                 .top_via()
-                .map_or_else(back, |via| response_target(flow, &via, false));
+                .map_or_else(back, |via| response_target(&sender.flow, &via, false));
             outbox.send_since(start, to, 0);
             return Responded::Sent;
         };
@@ -119,14 +120,14 @@ impl Shard {
     /// A message on a stream was wrong, but whole: the stream stays open. Many
     /// such messages are no accident, so they are counted; not those of a
     /// neighbour, whose connection carries the calls of many.
-    pub(crate) fn odd(&self, flow: &Flow, effects: &mut Vec<Effect>) {
+    pub(crate) fn odd(&self, sender: &Sender, effects: &mut Vec<Effect>) {
         let is_told = matches!(
             effects.last(),
-            Some(Effect::Odd(conn) | Effect::Close(conn)) if *conn == flow.conn
+            Some(Effect::Odd(conn) | Effect::Close(conn)) if *conn == sender.flow.conn
         );
-        let is_neighbour = || is_listed(&self.settings, &self.own, flow, self.peer.as_deref());
-        if flow.conn.is_some() && !is_told && !is_neighbour() {
-            effects.push(Effect::Odd(flow.conn));
+        let is_neighbour = || is_listed(&self.settings, &self.own, sender);
+        if sender.flow.conn.is_some() && !is_told && !is_neighbour() {
+            effects.push(Effect::Odd(sender.flow.conn));
         }
     }
 
@@ -135,7 +136,7 @@ impl Shard {
     pub(crate) fn refuse(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         (status, reason): (u16, &str),
@@ -144,7 +145,7 @@ impl Shard {
         if let Some(server) = server {
             self.txns.release_server(server);
         }
-        self.answer_with(now, flow, None, &request, (status, reason), |_| {}, out);
+        self.answer_with(now, sender, None, &request, (status, reason), |_| {}, out);
         self.pool.recycle(request);
     }
 
@@ -154,7 +155,7 @@ impl Shard {
     pub(crate) fn refuse_extensions(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         name: HeaderName,
@@ -169,7 +170,7 @@ impl Shard {
             }
         };
         let status = (420, reason_phrase(420));
-        self.answer_with(now, flow, None, &request, status, unsupported, out);
+        self.answer_with(now, sender, None, &request, status, unsupported, out);
         self.pool.recycle(request);
     }
 
@@ -177,13 +178,13 @@ impl Shard {
     pub(crate) fn answer_options(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         out: &mut Outputs,
     ) {
         if request.values(HeaderName::Require).next().is_some() {
-            self.refuse_extensions(now, flow, server, request, HeaderName::Require, out);
+            self.refuse_extensions(now, sender, server, request, HeaderName::Require, out);
             return;
         }
         if let Some(server) = server {
@@ -194,7 +195,7 @@ impl Shard {
             writer.header("Supported", SUPPORTED);
         };
         let status = (200, reason_phrase(200));
-        self.answer_with(now, flow, None, &request, status, about, out);
+        self.answer_with(now, sender, None, &request, status, about, out);
         self.pool.recycle(request);
     }
 
@@ -209,9 +210,9 @@ impl Shard {
         let Some(request) = context.request.take() else {
             return;
         };
-        let flow = context.flow;
+        let sender = context.sender.clone();
         let (server, status_line) = (context.server, (status, reason));
-        let responded = self.answer_with(now, &flow, server, &request, status_line, |_| {}, out);
+        let responded = self.answer_with(now, &sender, server, &request, status_line, |_| {}, out);
         if responded == Responded::Refused {
             self.refused(context, status);
         }

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! loop {
-//!     shard.handle_message(now, &flow, message, &mut outputs);   // or handle_malformed
+//!     shard.handle_message(now, &sender, message, &mut outputs); // or handle_malformed
 //!     shard.handle_credential / handle_saved / handle_resolved   // answers
 //!     shard.handle_send_failed / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
@@ -34,6 +34,7 @@ mod random;
 pub mod registrar;
 mod relay;
 pub mod routes;
+pub mod sender;
 pub mod settings;
 pub mod shard;
 #[cfg(test)]

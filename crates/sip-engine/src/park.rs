@@ -10,14 +10,15 @@ use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
 use crate::relay::Word;
+use crate::sender::Sender;
 use crate::timer::Timer;
-use sip_msg::{Flow, Message};
+use sip_msg::Message;
 use sip_txn::ServerId;
 
 /// A request on its way through the server.
 pub(crate) struct Job {
     pub(crate) request: Box<Message>,
-    pub(crate) flow: Flow,
+    pub(crate) sender: Sender,
     /// `None` where it is handled without state.
     pub(crate) server: Option<ServerId>,
     pub(crate) routed: Routed,

@@ -78,11 +78,12 @@ use std::sync::Arc;
 use sip_auth::{Check, CredentialKey, Ha1, Side, Verdict};
 use sip_limit::Reserved;
 use sip_msg::header::NameAddr;
-use sip_msg::{Flow, HeaderName, Message, Method, Span, VerifiedPeer};
+use sip_msg::{HeaderName, Message, Method, Span};
 
 use crate::dialogs::{self, Dialogs};
 use crate::own::Own;
 use crate::proxy::route::Routed;
+use crate::sender::Sender;
 use crate::settings::Inbound;
 use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
@@ -108,8 +109,8 @@ pub struct GateContext<'a> {
     pub(crate) dialogs: &'a Dialogs,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
-    /// Whom the sender of the message proved to be, where its connection did.
-    pub(crate) peer: Option<&'a VerifiedPeer>,
+    /// Who sent the message.
+    pub(crate) sender: &'a Sender,
 }
 
 /// A proof that only this module makes.
@@ -297,14 +298,14 @@ pub(crate) fn is_registration(own: &Own, message: &Message) -> bool {
 
 /// Judges a request: any method but CANCEL, which is matched to its INVITE by
 /// the transaction layer and needs nothing else.
-pub(crate) fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message, routed: &Routed) -> Gate {
+pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> Gate {
     if cx.settings.authenticate.is_none() {
         return Gate::Pass(Permit::Open(Seal(())));
     }
     if is_registration(cx.own, message) {
-        return judge_user(cx, flow, message, Side::Registrar);
+        return judge_user(cx, message, Side::Registrar);
     }
-    let standing = peers::standing(cx, flow, message);
+    let standing = peers::standing(cx, message);
     if standing == (Standing::Listed { may_relay: true }) {
         return Gate::Pass(Permit::Peer(Seal(())));
     }
@@ -329,7 +330,7 @@ pub(crate) fn gate(cx: &GateContext<'_>, flow: &Flow, message: &Message, routed:
         if message.method() == Method::Ack {
             return Gate::Drop;
         }
-        return judge_user(cx, flow, message, Side::Proxy);
+        return judge_user(cx, message, Side::Proxy);
     }
     judge_stranger(cx, message)
 }
@@ -399,8 +400,8 @@ pub fn gate_unavailable(message: &Message) -> Refusal {
 
 /// Judges a request in the name of a user of ours: by his certificate where
 /// that stands for his password, else by his digest.
-fn judge_user(cx: &GateContext<'_>, flow: &Flow, message: &Message, side: Side) -> Gate {
-    match identity::certified_user(cx, flow, message, side) {
+fn judge_user(cx: &GateContext<'_>, message: &Message, side: Side) -> Gate {
+    match identity::certified_user(cx, message, side) {
         Some(user) => Gate::Lookup(Pending {
             credentials: Credentials::Certificate(user),
             side,
@@ -454,7 +455,7 @@ fn challenge(cx: &GateContext<'_>, message: &Message, side: Side, stale: bool) -
 fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
     // Who proved whom it speaks for is held to it, whoever else is let in.
     if cx.settings.inbound != Inbound::Trusted
-        && let Some(peer) = cx.peer
+        && let Some(peer) = cx.sender.peer.as_deref()
         && let Some(host) = peers::first_unproven(cx, peer, message)
     {
         return refuse(message, Refusal::speaks_for_others(host));
@@ -468,7 +469,7 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
         });
     let is_let_in = match cx.settings.inbound {
         Inbound::Trusted => false,
-        Inbound::Proven => cx.peer.is_some(),
+        Inbound::Proven => cx.sender.peer.is_some(),
         Inbound::Anyone => true,
     };
     if is_let_in && is_for_a_user(cx, message) && !claims_a_user {

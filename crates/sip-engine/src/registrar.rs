@@ -41,6 +41,7 @@ use crate::gateways::Gateways;
 use crate::location::Entry;
 use crate::own::Own;
 use crate::permit::Permit;
+use crate::sender::Sender;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
 use saves::{Saves, Slot};
@@ -65,8 +66,8 @@ pub struct RegistrarContext<'a> {
 pub struct Registration {
     /// The request, its topmost Via stamped.
     pub request: Box<Message>,
-    /// The flow that it came on.
-    pub flow: Flow,
+    /// Who sent it.
+    pub sender: Sender,
     /// Its transaction; `None` where requests are handled without state.
     pub server: Option<ServerId>,
     /// Why it may pass.
@@ -79,8 +80,8 @@ pub struct Registration {
 pub struct Answered {
     /// The request, done with.
     pub request: Box<Message>,
-    /// The flow that it came on.
-    pub flow: Flow,
+    /// Who sent it.
+    pub sender: Sender,
     /// Its transaction.
     pub server: Option<ServerId>,
     /// The response's status.
@@ -318,7 +319,7 @@ impl Registrar {
                 cx.location
                     .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
                 out.effects
-                    .extend(kept_flow(&self.entries, &registration.flow, cx.now));
+                    .extend(kept_flow(&self.entries, &registration.sender.flow, cx.now));
                 writer.write_ok(&self.entries, &mut out.outbox.bytes)
             }
             Err(refused) => {
@@ -338,13 +339,13 @@ impl Registrar {
         self.changes.clear();
         let Registration {
             request,
-            flow,
+            sender,
             server,
             ..
         } = registration;
         Answered {
             request,
-            flow,
+            sender,
             server,
             status,
             start,

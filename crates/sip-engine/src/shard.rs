@@ -12,7 +12,7 @@ mod spread;
 use std::sync::Arc;
 
 use sip_auth::Ha1;
-use sip_msg::{ConnId, Edits, Flow, Message, ParseError, Pool, Span, VerifiedPeer};
+use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
 use sip_txn::Transactions;
 use wheel::Wheel;
 
@@ -29,6 +29,7 @@ use crate::proxy::context::{Candidate, Contexts};
 use crate::proxy::outcome::Outcome;
 use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
+use crate::sender::Sender;
 use crate::timer::Timer;
 use crate::token::{TokenKeys, Tokens};
 use crate::{Binding, Location, Settings};
@@ -93,8 +94,6 @@ pub struct Shard {
     pub(crate) strip: Vec<Span>,
     pub(crate) granted: Vec<u8>,
     fired: Vec<Timer>,
-    /// Whom the sender of the message at hand proved to be.
-    pub(crate) peer: Option<Arc<VerifiedPeer>>,
     /// Whether new calls are refused, because the process is to end.
     refuses_calls: bool,
     /// The share of the memory for messages that is in use, over all shards.
@@ -145,7 +144,6 @@ impl Shard {
             strip: Vec::new(),
             granted: Vec::new(),
             fired: Vec::new(),
-            peer: None,
             refuses_calls: false,
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
@@ -210,38 +208,23 @@ impl Shard {
         self.pool.message()
     }
 
-    /// A message that parsed, from a connection whose peer proved by its
-    /// certificate who it is.
-    pub fn handle_message_of(
-        &mut self,
-        now: Now,
-        flow: &Flow,
-        peer: Arc<VerifiedPeer>,
-        message: Box<Message>,
-        out: &mut Outputs,
-    ) {
-        self.peer = Some(peer);
-        self.handle_message(now, flow, message, out);
-        self.peer = None;
-    }
-
-    /// A message that parsed, from whoever.
+    /// A message that parsed.
     pub fn handle_message(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         message: Box<Message>,
         out: &mut Outputs,
     ) {
-        self.own.learn(&flow.local);
+        self.own.learn(&sender.flow.local);
         self.tokens.refresh();
         self.gateways.refresh();
         if message.is_request() {
             self.counters.requests += 1;
-            self.handle_request(now, flow, message, out);
+            self.handle_request(now, sender, message, out);
         } else {
             self.counters.responses += 1;
-            self.handle_response(now, flow, message, out);
+            self.handle_response(now, sender, message, out);
         }
         self.drain(now, out);
     }
@@ -253,16 +236,13 @@ impl Shard {
     pub fn handle_malformed(
         &mut self,
         now: Now,
-        flow: &Flow,
-        peer: Option<Arc<VerifiedPeer>>,
+        sender: &Sender,
         message: Box<Message>,
         error: &ParseError,
         out: &mut Outputs,
     ) {
-        self.peer = peer;
-        self.malformed(now, flow, message, error, out);
-        self.odd(flow, &mut out.effects);
-        self.peer = None;
+        self.malformed(now, sender, message, error, out);
+        self.odd(sender, &mut out.effects);
         self.drain(now, out);
     }
 
@@ -272,13 +252,13 @@ impl Shard {
     pub fn handle_unframed(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         message: Box<Message>,
         error: &ParseError,
         out: &mut Outputs,
     ) {
-        self.malformed(now, flow, message, error, out);
-        crate::answers::close(flow, &mut out.effects);
+        self.malformed(now, sender, message, error, out);
+        crate::answers::close(&sender.flow, &mut out.effects);
         self.drain(now, out);
     }
 
@@ -293,8 +273,8 @@ impl Shard {
         match self.parks.take(park, &mut self.wheel) {
             Some(Parked::Credential(job, mut pending)) => {
                 let reserved = std::mem::take(&mut pending.reserved);
-                let attempt = self.attempt(&job.flow, &pending);
-                let cx = self.gate_context(now);
+                let attempt = self.attempt(&job.sender.flow, &pending);
+                let cx = self.gate_context(now, &job.sender);
                 let gate = crate::permit::gate_finish(&cx, pending, &job.request, answer);
                 self.proved(now, job, attempt, gate, out);
                 self.shared.guard.looked_up(now.mono_ms, reserved);
@@ -459,7 +439,7 @@ impl Shard {
         self.contexts.len()
     }
 
-    pub(crate) fn gate_context(&self, now: Now) -> GateContext<'_> {
+    pub(crate) fn gate_context<'a>(&'a self, now: Now, sender: &'a Sender) -> GateContext<'a> {
         GateContext {
             now,
             settings: &self.settings,
@@ -467,7 +447,7 @@ impl Shard {
             tokens: &self.tokens,
             dialogs: &self.dialogs,
             own: &self.own,
-            peer: self.peer.as_deref(),
+            sender,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::gateways::Gateways;
 use crate::own::Own;
 use crate::permit::{Gate, GateContext, Refusal, gate, gate_finish};
 use crate::proxy::route::preprocess;
+use crate::sender::Sender;
 use crate::settings::Listener;
 use crate::token::{TokenKeys, Tokens};
 use crate::{Location, Now, Settings, Shared};
@@ -33,6 +34,8 @@ pub(crate) struct World {
     cnonce: u64,
     /// Whom the sender of what is judged proved to be.
     pub(crate) peer: Option<Arc<VerifiedPeer>>,
+    /// Who sends where it does not matter.
+    somebody: Sender,
 }
 
 impl World {
@@ -80,6 +83,7 @@ impl World {
             users: users.into_iter().collect(),
             cnonce: 0,
             peer: None,
+            somebody: Sender::unproved(flow(Transport::Udp, "192.0.2.77:5060")),
         }
     }
 
@@ -91,6 +95,10 @@ impl World {
     }
 
     pub(crate) fn context(&self) -> GateContext<'_> {
+        self.context_of(&self.somebody)
+    }
+
+    fn context_of<'a>(&'a self, sender: &'a Sender) -> GateContext<'a> {
         GateContext {
             now: self.now,
             settings: &self.settings,
@@ -98,21 +106,29 @@ impl World {
             tokens: &self.tokens,
             dialogs: &self.dialogs,
             own: &self.own,
-            peer: self.peer.as_deref(),
+            sender,
+        }
+    }
+
+    fn sender(&self, flow: &Flow) -> Sender {
+        Sender {
+            flow: *flow,
+            peer: self.peer.clone(),
         }
     }
 
     /// Passes a request through the gate.
     pub(crate) fn gate(&self, flow: &Flow, message: &Message) -> Gate {
         match preprocess(message, flow, &self.own, &self.tokens) {
-            Ok(routed) => gate(&self.context(), flow, message, &routed),
+            Ok(routed) => gate(&self.context_of(&self.sender(flow)), message, &routed),
             Err(_) => Gate::Refuse(Refusal::malformed("Malformed Route")),
         }
     }
 
     /// Passes a request through the gate, and answers its look-up.
     pub(crate) fn judge(&self, flow: &Flow, message: &Message) -> Gate {
-        let cx = self.context();
+        let sender = self.sender(flow);
+        let cx = self.context_of(&sender);
         match self.gate(flow, message) {
             Gate::Lookup(pending) => {
                 let key = pending.key();

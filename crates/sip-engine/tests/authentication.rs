@@ -5,11 +5,14 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
 use sip_engine::Effect;
-use sip_engine::settings::{AuthSettings, Settings};
-use sip_msg::{Flow, HeaderName, Limits, Message, Transport};
+use sip_engine::sender::Sender;
+use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
+use sip_msg::{ConnId, Flow, HeaderName, Limits, Message, Transport, VerifiedPeer};
 
 const BOB_CONTACT: &str = "sip:bob@10.0.0.7:5060";
 
@@ -364,4 +367,48 @@ fn a_challenge_is_one_packet_back_and_keeps_nothing() {
         );
     }
     assert_eq!((bed.effects.len(), bed.shard.in_flight()), (0, 0));
+}
+
+/// What a neighbour's connection carries is many people's, so what one of them does
+/// wrong is not held against it, whenever that is found out.
+#[test]
+fn a_neighbour_is_still_known_when_the_store_has_answered() {
+    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
+    let proof = VerifiedPeer::attest(
+        [Box::from("peer.example")].into(),
+        [].into(),
+        u64::MAX,
+        true,
+    );
+    let proof = Arc::new(proof);
+    let flow = Flow {
+        conn: ConnId(7),
+        ..alice(Transport::Tls)
+    };
+    for peer in [Some(proof), None] {
+        let mut bed = Bed::new(Settings {
+            authenticate: Some(AuthSettings::default()),
+            trusted: vec![TrustedPeer::proven("peer.example".into())],
+            ..settings()
+        });
+        let sender = Sender { flow, peer };
+        let send = |bed: &mut Bed, text: &str| {
+            bed.act(|shard, now, out| {
+                let mut message = shard.spare_message();
+                message.fill(text.as_bytes(), &Limits::default()).unwrap();
+                shard.handle_message(now, &sender, message, out);
+            })
+        };
+        let mut register = request("REGISTER", "sip:example.org", Transport::Tls)
+            .with("Contact: *\r\nExpires: 3600\r\n");
+        register.from = "<sip:alice@example.org>;tag=a".into();
+        register.to = "<sip:alice@example.org>".into();
+        let challenge = only(send(&mut bed, &register.text()));
+        assert_eq!(challenge.status(), 401);
+        let signed = signed(&flow, &mut client("alice"), &challenge, register);
+        assert!(send(&mut bed, &signed.text()).is_empty());
+        assert_eq!(only(store(&mut bed)).status(), 400);
+        let is_counted = bed.effects.iter().any(|e| matches!(e, Effect::Odd(_)));
+        assert_eq!(is_counted, sender.peer.is_none(), "{:?}", bed.effects);
+    }
 }

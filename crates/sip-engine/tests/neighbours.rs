@@ -7,6 +7,7 @@ mod common;
 use std::sync::Arc;
 
 use common::*;
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Settings, TrustedPeer};
 use sip_msg::{Flow, HeaderName, Limits, Transport, VerifiedPeer};
 
@@ -141,7 +142,11 @@ fn who_is_told_is_who_asked_and_not_who_answers() {
         Some(peer) => bed.act(|shard, now, out| {
             let mut message = shard.spare_message();
             message.fill(text.as_bytes(), &Limits::default()).unwrap();
-            shard.handle_message_of(now, flow, Arc::clone(peer), message, out);
+            let sender = Sender {
+                flow: *flow,
+                peer: Some(Arc::clone(peer)),
+            };
+            shard.handle_message(now, &sender, message, out);
         }),
     };
     for (caller, called) in [(Some(&proof), None), (None, Some(&proof))] {

@@ -6,6 +6,7 @@ mod common;
 
 use common::*;
 use sip_engine::Effect;
+use sip_engine::sender::Sender;
 use sip_msg::{HeaderName, Limits, Transport};
 
 const NEXT: &str = "203.0.113.9:5070";
@@ -228,7 +229,13 @@ fn a_neighbours_connection_outlives_one_bad_request() {
         .fill(b"INVITE sip:bob@example.com SIP/2.0\n", &Limits::default())
         .unwrap_err();
     bed.act(|shard, now, out| {
-        shard.handle_unframed(now, &alice(Transport::Tcp), message, &error, out);
+        shard.handle_unframed(
+            now,
+            &Sender::unproved(alice(Transport::Tcp)),
+            message,
+            &error,
+            out,
+        );
     });
     assert!(matches!(bed.effects.as_slice(), [Effect::Close(_)]));
 }

@@ -6,6 +6,7 @@ use crate::warden::{Bindings, EVIL, MALLORY};
 use sip_auth::{AuthConfig, Authenticator, Ha1, Ha1Set};
 use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Inbound, Listener, TrustedPeer};
 use sip_engine::shard::{Seed, shard_of};
 use sip_engine::token::TokenKeys;
@@ -168,13 +169,16 @@ impl Server {
         let first = self.shards.first_mut()?;
         let mut message = first.spare_message();
         if let Err(error) = message.fill(bytes, &Limits::default()) {
-            first.handle_malformed(now(now_ms), flow, None, message, &error, out);
+            first.handle_malformed(now(now_ms), &Sender::unproved(*flow), message, &error, out);
             return None;
         }
         let index = shard_of(&message, self.shards.len(), &self.hash_key);
-        self.shards
-            .get_mut(index)?
-            .handle_message(now(now_ms), flow, message, out);
+        self.shards.get_mut(index)?.handle_message(
+            now(now_ms),
+            &Sender::unproved(*flow),
+            message,
+            out,
+        );
         Some(index)
     }
 

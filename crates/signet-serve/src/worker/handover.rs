@@ -17,13 +17,9 @@ impl Core {
         for parcel in mail.drain(..) {
             self.is_dirty = true;
             match parcel {
-                Parcel::Message {
-                    flow,
-                    peer,
-                    message,
-                } => {
+                Parcel::Message { sender, message } => {
                     self.memory.posted -= message.held_bytes() as i64;
-                    self.give(flow, peer, message);
+                    self.give(&sender, message);
                 }
                 Parcel::Send {
                     to,
@@ -119,9 +115,9 @@ impl Core {
             for parcel in left.drain(..) {
                 self.figures.handover_refused += 1;
                 match parcel {
-                    Parcel::Message { flow, message, .. } => {
+                    Parcel::Message { sender, message } => {
                         self.memory.posted -= message.held_bytes() as i64;
-                        self.refuse(net, &flow, &message);
+                        self.refuse(net, &sender.flow, &message);
                     }
                     Parcel::Send { cookie, bytes, .. } => {
                         self.memory.posted -= bytes.capacity() as i64;

@@ -5,17 +5,16 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sip_msg::{ConnId, Flow, Message, Target, VerifiedPeer};
+use sip_engine::sender::Sender;
+use sip_msg::{ConnId, Message, Target};
 use sip_net::Waker;
 
 /// Something for another worker.
 pub(crate) enum Parcel {
     /// A message that belongs to that worker's shard.
     Message {
-        /// Where it came from.
-        flow: Flow,
-        /// Whom its sender proved to be.
-        peer: Option<Arc<VerifiedPeer>>,
+        /// Who sent it.
+        sender: Sender,
         /// The message.
         message: Box<Message>,
     },

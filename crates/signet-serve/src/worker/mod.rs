@@ -22,10 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sip_engine::budget::Share;
+use sip_engine::sender::Sender;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_limit::Guard;
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, Pool, VerifiedPeer};
+use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, Pool};
 use sip_net::{Aliases, DnsClient, DnsError, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
@@ -234,9 +235,10 @@ impl Core {
                 // with it is what the framer said.
                 let _ = message.fill(head, &self.parts.limits);
                 self.trace_in(&flow, head);
+                let sender = self.sender(flow);
                 self.parts.shard.handle_unframed(
                     self.now,
-                    &flow,
+                    &sender,
                     message,
                     &error.error,
                     &mut self.outputs,
@@ -274,42 +276,40 @@ impl Core {
         self.trace_in(&flow, bytes);
         let mut message = self.parts.shard.spare_message();
         if let Err(error) = message.fill(bytes, &self.parts.limits) {
-            let peer = self.peers.of(&flow);
+            let sender = self.sender(flow);
             let (now, out) = (self.now, &mut self.outputs);
             let shard = &mut self.parts.shard;
-            shard.handle_malformed(now, &flow, peer, message, &error, out);
+            shard.handle_malformed(now, &sender, message, &error, out);
             return;
         }
         if self.parts.aliases.is_some() {
             self.claims.extend(alias::Claim::read(&flow, &message));
         }
+        let sender = self.sender(flow);
         let workers = self.batches.len();
         if workers > 1 {
             let owner = shard_of(&message, workers, &self.parts.shard_key);
             if owner != self.parts.index
                 && let Some(batch) = self.batches.get_mut(owner)
             {
-                let peer = self.peers.of(&flow);
                 self.memory.posted += message.held_bytes() as i64;
-                batch.push(Parcel::Message {
-                    flow,
-                    peer,
-                    message,
-                });
+                batch.push(Parcel::Message { sender, message });
                 return;
             }
         }
-        let peer = self.peers.of(&flow);
-        self.give(flow, peer, message);
+        self.give(&sender, message);
     }
 
-    /// Gives a message to the shard, with the proof of who sent it.
-    fn give(&mut self, flow: Flow, peer: Option<Arc<VerifiedPeer>>, message: Box<Message>) {
+    /// Who is at the other end of a flow.
+    fn sender(&self, flow: Flow) -> Sender {
+        let peer = self.peers.of(&flow);
+        Sender { flow, peer }
+    }
+
+    /// Gives a message to the shard.
+    fn give(&mut self, sender: &Sender, message: Box<Message>) {
         let (now, shard, out) = (self.now, &mut self.parts.shard, &mut self.outputs);
-        match peer {
-            Some(peer) => shard.handle_message_of(now, &flow, peer, message, out),
-            None => shard.handle_message(now, &flow, message, out),
-        }
+        shard.handle_message(now, sender, message, out);
     }
 
     fn take_answers(&mut self) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sip_auth::{Algorithm, Authenticated, CredentialKey, Side};
 use sip_msg::header::NameAddr;
-use sip_msg::{Flow, Message, Uri};
+use sip_msg::{Message, Uri};
 
 use super::GateContext;
 use super::peers::is_same_user;
@@ -58,13 +58,15 @@ impl CertifiedUser {
 /// for his password. A domain in a certificate makes nobody a user.
 pub(super) fn certified_user(
     cx: &GateContext<'_>,
-    flow: &Flow,
     message: &Message,
     side: Side,
 ) -> Option<CertifiedUser> {
-    let listener = cx.settings.listeners.get(usize::from(flow.listener.0))?;
-    let peer = cx.peer.filter(|peer| peer.is_client())?;
-    if !listener.certificates_authenticate || !flow.transport.is_secure() {
+    let listener = cx
+        .settings
+        .listeners
+        .get(usize::from(cx.sender.flow.listener.0))?;
+    let peer = cx.sender.peer.as_deref().filter(|peer| peer.is_client())?;
+    if !listener.certificates_authenticate || !cx.sender.flow.transport.is_secure() {
         return None;
     }
     let of = |addr: NameAddr<'_>, known: &Uri<'_>| {

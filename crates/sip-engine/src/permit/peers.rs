@@ -1,11 +1,12 @@
 //! Which neighbour a request comes from, and for whom it may speak.
 
 use sip_msg::network::is_in;
-use sip_msg::{Flow, HeaderName, Message, Uri, VerifiedPeer};
+use sip_msg::{HeaderName, Message, Uri, VerifiedPeer};
 
 use super::{GateContext, trust};
 use crate::Settings;
 use crate::own::Own;
+use crate::sender::Sender;
 use crate::settings::TrustedPeer;
 
 /// What the operator's list and the peer's certificate say of a request.
@@ -26,10 +27,10 @@ pub(super) enum Standing {
 /// Looks a request's sender up in the list. One address may have several
 /// entries, and one connection fit several: any that lets the request speak
 /// will do.
-pub(super) fn standing(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> Standing {
+pub(super) fn standing(cx: &GateContext<'_>, message: &Message) -> Standing {
     let mut claimed = None;
     let mut may_relay = None;
-    for entry in entries(cx.settings, cx.own, flow, cx.peer) {
+    for entry in entries(cx.settings, cx.own, cx.sender) {
         match first_claim(message, |host| speaks(cx, entry, host)) {
             None => may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay),
             Some(host) => claimed = Some(host),
@@ -42,24 +43,18 @@ pub(super) fn standing(cx: &GateContext<'_>, flow: &Flow, message: &Message) -> 
     }
 }
 
-/// Whether a flow is one of a listed peer's.
-pub(crate) fn is_listed(
-    settings: &Settings,
-    own: &Own,
-    flow: &Flow,
-    peer: Option<&VerifiedPeer>,
-) -> bool {
-    listed(settings, own, flow, peer).is_some()
+/// Whether it is a listed peer.
+pub(crate) fn is_listed(settings: &Settings, own: &Own, sender: &Sender) -> bool {
+    listed(settings, own, sender).is_some()
 }
 
-/// The first entry of the list that is about the other end of a flow.
+/// The first entry of the list that is about a sender.
 pub(crate) fn listed<'c>(
     settings: &'c Settings,
     own: &'c Own,
-    flow: &'c Flow,
-    peer: Option<&'c VerifiedPeer>,
+    sender: &'c Sender,
 ) -> Option<&'c TrustedPeer> {
-    entries(settings, own, flow, peer).next()
+    entries(settings, own, sender).next()
 }
 
 /// The first host, among those in whose name a request speaks, that its
@@ -109,17 +104,17 @@ pub(super) fn is_same_user(known: &Uri<'_>, uri: &Uri<'_>) -> bool {
 fn entries<'c>(
     settings: &'c Settings,
     own: &'c Own,
-    flow: &'c Flow,
-    peer: Option<&'c VerifiedPeer>,
+    sender: &'c Sender,
 ) -> impl Iterator<Item = &'c TrustedPeer> {
-    settings
-        .trusted
-        .iter()
-        .filter(move |entry| fits(entry, flow, peer) && !own.is_at(flow.transport, &flow.remote))
+    settings.trusted.iter().filter(move |entry| {
+        let flow = &sender.flow;
+        fits(entry, sender) && !own.is_at(flow.transport, &flow.remote)
+    })
 }
 
 /// Whether an entry is about whoever is at the other end of a flow.
-fn fits(entry: &TrustedPeer, flow: &Flow, peer: Option<&VerifiedPeer>) -> bool {
+fn fits(entry: &TrustedPeer, sender: &Sender) -> bool {
+    let (flow, peer) = (&sender.flow, sender.peer.as_deref());
     let proves = match &entry.identity {
         Some(identity) => peer.is_some_and(|peer| peer.speaks_for(identity.as_bytes())),
         // An entry that asks for nothing would be everybody's.
@@ -140,7 +135,11 @@ fn speaks(cx: &GateContext<'_>, entry: &TrustedPeer, host: &[u8]) -> bool {
             "*" => !cx.own.is_own_host(host),
             name => name.as_bytes().eq_ignore_ascii_case(bare),
         }),
-        (None, Some(_)) => cx.peer.is_some_and(|peer| peer.speaks_for(host)),
+        (None, Some(_)) => cx
+            .sender
+            .peer
+            .as_deref()
+            .is_some_and(|peer| peer.speaks_for(host)),
         // Trusted by its address alone: its word is taken for anything.
         (None, None) => true,
     }

@@ -6,7 +6,7 @@ use sip_msg::Method;
 use wheel::TimerId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Place, Progress};
-use super::forward::{Copy, Sender};
+use super::forward::{Copy, Forwarder};
 use super::loops;
 use super::outcome::Outcome;
 use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
@@ -125,10 +125,9 @@ impl Shard {
                     self.give_up(context, at, outcome);
                     return;
                 }
-                let asker = context
-                    .request
-                    .as_ref()
-                    .and_then(|request| self.asker(&query, context.word, &context.flow, request));
+                let asker = context.request.as_ref().and_then(|request| {
+                    self.asker(&query, context.word, &context.sender.flow, request)
+                });
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
                     self.give_up(context, at, Outcome::NoRoom);
@@ -181,7 +180,7 @@ impl Shard {
             let Some(candidate) = context.candidates.get_mut(at) else {
                 return;
             };
-            let (flow, request) = (&context.flow, context.request.as_deref());
+            let (flow, request) = (&context.sender.flow, context.request.as_deref());
             let strip = &context.strip;
             let way = self.next_way(now, flow, context.word, request, strip, candidate);
             let Some(way) = way else {
@@ -283,7 +282,7 @@ impl Shard {
         let copy = Copy {
             request,
             routed: &context.routed,
-            came_by: &context.flow,
+            came_by: &context.sender.flow,
             word: context.word,
             uri,
             path: path_of(&candidate.place),
@@ -294,7 +293,7 @@ impl Shard {
             breadth: Some(candidate.share),
             strip: &context.strip,
         };
-        let sender = Sender {
+        let forwarder = Forwarder {
             own: &self.own,
             tokens: &self.tokens,
             record_route: self.settings.proxy.record_route,
@@ -323,7 +322,7 @@ impl Shard {
             }
         };
         copy.write(
-            &sender,
+            &forwarder,
             &mut self.edits,
             write_branch,
             &mut out.outbox.bytes,

@@ -1,12 +1,13 @@
 //! CANCEL processing (RFC 3261 16.10).
 
 use sip_msg::write::reason_phrase;
-use sip_msg::{Flow, HeaderName, Message, Method};
+use sip_msg::{HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
 
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
 use crate::budget::Room;
+use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 /// The longest Reason that is passed on.
@@ -29,7 +30,7 @@ impl Shard {
     pub(crate) fn handle_cancel(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         request: Box<Message>,
         cancel: ServerId,
         invite: Option<ServerId>,
@@ -41,16 +42,16 @@ impl Shard {
             if self.room >= Room::None {
                 // Nothing is kept of it: when it comes again it is answered again.
                 let status = (481, reason_phrase(481));
-                self.refuse(now, flow, Some(cancel), request, status, out);
+                self.refuse(now, sender, Some(cancel), request, status, out);
             } else {
-                self.answer(now, flow, Some(cancel), &request, 481, out);
+                self.answer(now, sender, Some(cancel), &request, 481, out);
                 self.pool.recycle(request);
             }
             return;
         };
         // RFC 3261 16.10: "If a matching response context is found, the element MUST
         // immediately return a 200 (OK) response to the CANCEL request."
-        self.answer(now, flow, Some(cancel), &request, 200, out);
+        self.answer(now, sender, Some(cancel), &request, 200, out);
         // RFC 3261 9.2: "A CANCEL request has no impact on the processing of transactions with
         // any other method defined in this specification."
         let is_pending = self.txns.server_method(invite) == Some(Method::Invite)

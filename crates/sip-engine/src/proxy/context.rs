@@ -15,6 +15,7 @@ use crate::effect::{Hop, ParkId};
 use crate::location::Binding;
 use crate::relay::{Source, Word};
 use crate::routes::NextHop;
+use crate::sender::Sender;
 use crate::token::{self, Sides};
 
 /// Names a context, and perhaps one of its branches, in a transaction's
@@ -217,7 +218,7 @@ impl Identity {
 /// A response context.
 pub(crate) struct Context {
     pub(crate) server: Option<ServerId>,
-    pub(crate) flow: Flow,
+    pub(crate) sender: Sender,
     /// Where responses go when the server transaction is gone.
     pub(crate) back: Option<Target>,
     pub(crate) method: Method,
@@ -260,13 +261,13 @@ impl Context {
         let nowhere = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
         Self {
             server: None,
-            flow: Flow {
+            sender: Sender::unproved(Flow {
                 transport: sip_msg::Transport::Udp,
                 listener: sip_msg::ListenerId(0),
                 local: nowhere,
                 remote: nowhere,
                 conn: sip_msg::ConnId::NONE,
-            },
+            }),
             back: None,
             method: Method::Other,
             request: None,
@@ -298,6 +299,7 @@ impl Context {
     /// Forgets everything and keeps the memory; messages are given to `spare`.
     fn reset(&mut self, pool: &mut sip_msg::Pool) {
         self.server = None;
+        self.sender.peer = None;
         self.back = None;
         self.strip.clear();
         self.candidates.clear();

@@ -15,7 +15,7 @@ use crate::token::Tokens;
 const MAX_FORWARDS: u64 = 70;
 
 /// What this server is to every copy.
-pub(crate) struct Sender<'a> {
+pub(crate) struct Forwarder<'a> {
     pub(crate) own: &'a Own,
     pub(crate) tokens: &'a Tokens,
     /// Whether dialogs are kept on this server's path.
@@ -58,7 +58,7 @@ impl Copy<'_> {
     /// Appends the copy to `out`. `write_branch` writes the Via's branch.
     pub(crate) fn write(
         &self,
-        sender: &Sender<'_>,
+        forwarder: &Forwarder<'_>,
         edits: &mut Edits,
         write_branch: impl FnOnce(&mut Vec<u8>),
         out: &mut Vec<u8>,
@@ -86,8 +86,8 @@ impl Copy<'_> {
         // before any existing Record-Route header field values, even if a Route header
         // field is already present."
         edits.insert_with(request.headers_start(), |text| {
-            self.write_via(sender, write_branch, text);
-            self.write_record_route(sender, text);
+            self.write_via(forwarder, write_branch, text);
+            self.write_record_route(forwarder, text);
             // RFC 3261 16.6: "This set MUST be pushed into the Route header field of the
             // copy ahead of any existing values, if present.  If the Route header field is
             // absent, it MUST be added, containing that list of URIs."
@@ -219,14 +219,14 @@ impl Copy<'_> {
 
     fn write_via(
         &self,
-        sender: &Sender<'_>,
+        forwarder: &Forwarder<'_>,
         write_branch: impl FnOnce(&mut Vec<u8>),
         text: &mut Vec<u8>,
     ) {
         text.extend_from_slice(b"Via: SIP/2.0/");
         text.extend_from_slice(self.to.transport.via_name().as_bytes());
         text.push(b' ');
-        sender
+        forwarder
             .own
             .write_host_port(self.to.listener, &self.local, text);
         text.extend_from_slice(b";branch=");

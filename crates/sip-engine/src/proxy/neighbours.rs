@@ -10,10 +10,11 @@
 use std::net::SocketAddr;
 
 use sip_limit::oc;
-use sip_msg::{Flow, Message, Outbox};
+use sip_msg::{Message, Outbox};
 
 use super::context::{Context, Place};
 use crate::permit::is_listed;
+use crate::sender::Sender;
 use crate::{Now, Shard};
 
 impl Shard {
@@ -75,10 +76,9 @@ impl Shard {
         }
     }
 
-    /// Whether what comes by a flow is a listed peer's, while its message is at hand.
-    pub(crate) fn is_listed_peers(&self, flow: &Flow) -> bool {
-        !self.settings.trusted.is_empty()
-            && is_listed(&self.settings, &self.own, flow, self.peer.as_deref())
+    /// Whether a listed peer has sent it.
+    pub(crate) fn is_listed_peers(&self, sender: &Sender) -> bool {
+        !self.settings.trusted.is_empty() && is_listed(&self.settings, &self.own, sender)
     }
 
     /// Tells a peer in the list, in the response that was just written, how much

@@ -7,31 +7,31 @@ use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
 use super::context::Identity;
-use super::forward::{Copy, Sender};
+use super::forward::{Copy, Forwarder};
 use super::route::place;
 use crate::own::Own;
 use crate::relay::{Relay, Source, Word};
 use crate::token::{Decoded, Grant, Holder, Offer, Sides, Tokens, begins_offer};
 
 impl Copy<'_> {
-    pub(super) fn write_record_route(&self, sender: &Sender<'_>, text: &mut Vec<u8>) {
-        let Some(kind) = self.route_kind(sender) else {
+    pub(super) fn write_record_route(&self, forwarder: &Forwarder<'_>, text: &mut Vec<u8>) {
+        let Some(kind) = self.route_kind(forwarder) else {
             return;
         };
-        let flow_up = self.flow_up(sender.own);
-        let is_double = self.is_double(sender, kind, flow_up.is_some());
-        let is_any_signed = sender.sign_routes || flow_up.is_some() || self.flow_down.is_some();
+        let flow_up = self.flow_up(forwarder.own);
+        let is_double = self.is_double(forwarder, kind, flow_up.is_some());
+        let is_any_signed = forwarder.sign_routes || flow_up.is_some() || self.flow_down.is_some();
         let (mut sides, mut contact, mut next) = (None, None, None);
         if is_any_signed {
             sides = Sides::of(self.request);
-            next = first_foreign_record(self.request, sender.own);
+            next = first_foreign_record(self.request, forwarder.own);
             let source = Source::of(self.came_by);
-            let may_show = |uri: &Uri<'_>| sender.relay.may_show(Some(&source), uri);
+            let may_show = |uri: &Uri<'_>| forwarder.relay.may_show(Some(&source), uri);
             contact = first_contact(self.request)
                 .filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
         }
         let grant = Grant {
-            unix_ms: sender.unix_ms,
+            unix_ms: forwarder.unix_ms,
             next: next.as_ref(),
             target: contact.as_ref(),
             ..Grant::default()
@@ -40,7 +40,7 @@ impl Copy<'_> {
         // the caller's by the first.
         let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
             let (is_signed, uri) = (
-                sender.sign_routes || grant.flow.is_some(),
+                forwarder.sign_routes || grant.flow.is_some(),
                 RouteUri {
                     kind,
                     listener,
@@ -48,10 +48,10 @@ impl Copy<'_> {
                     local,
                 },
             );
-            uri.write(sender, text, |text| {
+            uri.write(forwarder, text, |text| {
                 if let Some(sides) = sides.as_ref().filter(|_| is_signed) {
                     let start = text.len();
-                    sender
+                    forwarder
                         .tokens
                         .write_grant(sides, Holder::Receiver, &grant, text);
                     if text.len() > start {
@@ -75,7 +75,7 @@ impl Copy<'_> {
             let instance = flow_up.and_then(|_| first_instance(self.request));
             let up_grant = Grant {
                 flow: flow_up,
-                instance: instance.map(|instance| sender.tokens.instance(instance)),
+                instance: instance.map(|instance| forwarder.tokens.instance(instance)),
                 ..grant
             };
             value(up.listener, up.transport, &up.local, up_grant);
@@ -83,7 +83,7 @@ impl Copy<'_> {
     }
 
     /// Whether the copy gets a Record-Route, and of which scheme.
-    fn route_kind(&self, sender: &Sender<'_>) -> Option<Scheme> {
+    fn route_kind(&self, forwarder: &Forwarder<'_>) -> Option<Scheme> {
         if !makes_dialogs(self.request.method()) {
             return None;
         }
@@ -102,7 +102,7 @@ impl Copy<'_> {
         // Record-Route header field that is not a SIPS URI."
         let secure = is_target_secure || next.is_some_and(is_sips);
         let must = secure != self.came_by.transport.is_secure();
-        match (secure, must || sender.record_route) {
+        match (secure, must || forwarder.record_route) {
             (_, false) => None,
             (true, true) => Some(Scheme::Sips),
             (false, true) => Some(Scheme::Sip),
@@ -110,14 +110,15 @@ impl Copy<'_> {
     }
 
     /// Whether the two sides need a URI each: RFC 5658's double Record-Route.
-    fn is_double(&self, sender: &Sender<'_>, kind: Scheme, has_flow_up: bool) -> bool {
+    fn is_double(&self, forwarder: &Forwarder<'_>, kind: Scheme, has_flow_up: bool) -> bool {
         if kind == Scheme::Sips && !self.came_by.transport.is_secure() {
             // The other side could not be reached by a SIPS URI. This one can.
             return false;
         }
         has_flow_up
             || self.flow_down.is_some()
-            || sender.own.transport(self.came_by.listener) != sender.own.transport(self.to.listener)
+            || forwarder.own.transport(self.came_by.listener)
+                != forwarder.own.transport(self.to.listener)
             || self.came_by.listener != self.to.listener
     }
 
@@ -163,7 +164,7 @@ struct RouteUri<'a> {
 impl RouteUri<'_> {
     fn write(
         &self,
-        sender: &Sender<'_>,
+        forwarder: &Forwarder<'_>,
         text: &mut Vec<u8>,
         write_user: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -180,7 +181,9 @@ impl RouteUri<'_> {
         // the element inserting it (or a suitable stand-in) when the server location
         // procedures of [4] are applied to it, so that subsequent requests reach the same
         // SIP element." So it says its transport wherever UDP is not it.
-        sender.own.write_host_port(self.listener, self.local, text);
+        forwarder
+            .own
+            .write_host_port(self.listener, self.local, text);
         // For `sips` that is TLS, unless it is a WebSocket under TLS.
         let is_told = match self.kind {
             Scheme::Sip => self.transport != Transport::Udp,

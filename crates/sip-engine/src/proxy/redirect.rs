@@ -28,11 +28,11 @@ impl Shard {
                     };
                     let Job {
                         request,
-                        flow,
+                        sender,
                         server,
                         ..
                     } = &job;
-                    self.answer_with(now, flow, *server, request, status, contacts, out);
+                    self.answer_with(now, sender, *server, request, status, contacts, out);
                     self.pool.recycle(job.request);
                 } else {
                     // The request names its place itself, and this server relays nothing.

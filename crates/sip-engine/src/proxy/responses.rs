@@ -340,7 +340,7 @@ impl Shard {
     ) {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
-        let is_stream = context.flow.transport.is_reliable();
+        let is_stream = context.sender.flow.transport.is_reliable();
         let granted = self.grant_caller(now, context.identity, source, response);
         write_upstream(
             response,

@@ -8,7 +8,7 @@ use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
-use super::forward::{Copy, Sender};
+use super::forward::{Copy, Forwarder};
 use super::outcome::Outcome;
 use super::responses::write_upstream;
 use super::targets::Targets;
@@ -99,7 +99,7 @@ impl Shard {
                     self.fail_job(now, job, outcome, out);
                     return;
                 }
-                let asker = self.asker(&query, word, &job.flow, &job.request);
+                let asker = self.asker(&query, word, &job.sender.flow, &job.request);
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
                     self.fail_job(now, job, Outcome::NoRoom, out);
@@ -139,9 +139,20 @@ impl Shard {
         job.word = self.relay(now).word(permit, &job.routed, &job.request);
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
-        permit.strip(&self.gate_context(now), &job.request, &mut strip);
+        permit.strip(
+            &self.gate_context(now, &job.sender),
+            &job.request,
+            &mut strip,
+        );
         let request = Some(&*job.request);
-        let way = self.next_way(now, &job.flow, job.word, request, &strip, &mut candidate);
+        let way = self.next_way(
+            now,
+            &job.sender.flow,
+            job.word,
+            request,
+            &strip,
+            &mut candidate,
+        );
         match way {
             None => {
                 let none = || Outcome::NoTransport.at(&candidate.place);
@@ -161,7 +172,7 @@ impl Shard {
     }
 
     fn forward_after_all(&mut self, now: Now, mut job: Job, permit: &Permit, out: &mut Outputs) {
-        let (flow, request) = (&job.flow, &job.request);
+        let (flow, request) = (&job.sender.flow, &job.request);
         match self
             .txns
             .handle_request(now.mono_ms, flow, request, &mut out.outbox)
@@ -189,7 +200,7 @@ impl Shard {
         let copy = Copy {
             request: &job.request,
             routed: &job.routed,
-            came_by: &job.flow,
+            came_by: &job.sender.flow,
             word: job.word,
             uri: target_uri(&candidate.place, &mut self.target_uri),
             path: path_of(&candidate.place),
@@ -200,7 +211,7 @@ impl Shard {
             breadth: Some(job.breadth),
             strip,
         };
-        let sender = Sender {
+        let forwarder = Forwarder {
             own: &self.own,
             tokens: &self.tokens,
             record_route: self.settings.proxy.record_route,
@@ -215,7 +226,7 @@ impl Shard {
         };
         let branch = stateless_branch(&self.keys.branches, &job.request);
         let way_back = job.request.top_via().ok();
-        let flow_back = job.flow.conn.is_some().then_some(&job.flow);
+        let flow_back = job.sender.flow.conn.is_some().then_some(&job.sender.flow);
         let mac =
             way_back.map(|via| hex16(way_back_mac(&self.keys.branches, &branch, &via, flow_back)));
         let tokens = &self.tokens;
@@ -226,14 +237,14 @@ impl Shard {
                 text.push(b'.');
                 text.extend_from_slice(mac);
             }
-            if job.flow.conn.is_some() && job.request.method() != Method::Ack {
+            if job.sender.flow.conn.is_some() && job.request.method() != Method::Ack {
                 text.extend_from_slice(FLOW_PARAM);
-                tokens.write_flow(&job.flow, text);
+                tokens.write_flow(&job.sender.flow, text);
             }
         };
         let start = out.outbox.bytes.len();
         copy.write(
-            &sender,
+            &forwarder,
             &mut self.edits,
             write_branch,
             &mut out.outbox.bytes,
@@ -340,7 +351,8 @@ impl Shard {
 /// came over a stream and leaves as a datagram, or that leaves over a stream of
 /// our choice, which may not be there.
 fn must_be_stateful(job: &Job, candidate: &Candidate, way: &Way) -> bool {
-    let is_made_unreliable = job.flow.transport.is_reliable() && !way.to.transport.is_reliable();
+    let is_made_unreliable =
+        job.sender.flow.transport.is_reliable() && !way.to.transport.is_reliable();
     has_transaction(&job.request) && (is_made_unreliable || candidate.has_datagram_left())
 }
 

@@ -125,7 +125,7 @@ impl Shard {
         if !refreshes_targets(request.method()) {
             return;
         }
-        let source = Source::of(&job.flow);
+        let source = Source::of(&job.sender.flow);
         if let Some(target) = first_contact(request)
             && self.relay(now).may_show(Some(&source), &target)
             && let Ok(from) = request.from()

@@ -61,7 +61,7 @@ impl Answer<'_> {
             if request.has_option(HeaderName::Supported, "outbound") {
                 writer.header("Require", b"outbound");
             }
-            let is_stream = self.registration.flow.transport.is_reliable();
+            let is_stream = self.registration.sender.flow.transport.is_reliable();
             writer.number(
                 "Flow-Timer",
                 if is_stream {

@@ -22,7 +22,7 @@ pub(super) fn check(
     registration: &Registration,
     binding: &mut Binding,
 ) -> Result<(), Refused> {
-    let flow = registration.flow;
+    let flow = registration.sender.flow;
     let Lead::Hop(hop, _) = lead(cx.own, binding, flow.transport.is_secure())? else {
         return Ok(());
     };

@@ -57,8 +57,8 @@ impl<'m> Flows<'m> {
         if path_len > PATH_MAX {
             return Err(Refused::Malformed("Path Too Long"));
         }
-        let flow =
-            (is_direct && wants_flow(request, &registration.flow)).then_some(registration.flow);
+        let flow = (is_direct && wants_flow(request, &registration.sender.flow))
+            .then_some(registration.sender.flow);
         Ok(Self {
             request,
             flow,

@@ -116,7 +116,7 @@ pub(super) fn plan(
     if request.call_id().len() > LONG {
         return Err(Refused::Malformed("Call-ID Too Long"));
     }
-    let sender = Sender {
+    let sequence = Sequence {
         call_id: request.call_id(),
         cseq,
         may_repeat: registration.server.is_none(),
@@ -125,9 +125,9 @@ pub(super) fn plan(
         .values(HeaderName::Contact)
         .any(|(value, _)| value == b"*")
     {
-        return plan_star(request, &sender, planned);
+        return plan_star(request, &sequence, planned);
     }
-    plan_contacts(cx, registration, &sender, planned)
+    plan_contacts(cx, registration, &sequence, planned)
 }
 
 /// The option tags that the request requires and this registrar has not.
@@ -143,7 +143,7 @@ pub(super) fn unsupported(request: &Message) -> impl Iterator<Item = &[u8]> {
 }
 
 /// What orders a REGISTER among those of the same phone.
-struct Sender<'m> {
+struct Sequence<'m> {
     call_id: &'m [u8],
     cseq: u32,
     /// Without transactions a retransmission comes this far: it changes
@@ -158,7 +158,7 @@ enum Order {
     Repeated,
 }
 
-impl Sender<'_> {
+impl Sequence<'_> {
     fn order(&self, entry: &Entry) -> Result<Order, Refused> {
         let binding = &entry.binding;
         // RFC 3261 10.3: "If the Call-ID value in the existing binding differs from the Call-ID value in the
@@ -183,7 +183,11 @@ impl Sender<'_> {
 /// special value "*" and an Expires field.  If the request has additional Contact fields or an
 /// expiration time other than zero, the request is invalid, and the server MUST return a 400
 /// (Invalid Request) and skip the remaining steps."
-fn plan_star(request: &Message, sender: &Sender<'_>, planned: Planned<'_>) -> Result<(), Refused> {
+fn plan_star(
+    request: &Message,
+    sequence: &Sequence<'_>,
+    planned: Planned<'_>,
+) -> Result<(), Refused> {
     if request.values(HeaderName::Contact).count() != 1 {
         return Err(Refused::Malformed("Contact * Must Stand Alone"));
     }
@@ -195,7 +199,7 @@ fn plan_star(request: &Message, sender: &Sender<'_>, planned: Planned<'_>) -> Re
         // each binding.  If not, it MUST remove the binding.  If it does agree, it MUST remove the binding
         // only if the CSeq in the request is higher than the value stored for that binding.  Otherwise, the
         // update MUST be aborted and the request fails."
-        if sender.order(entry)? == Order::Later {
+        if sequence.order(entry)? == Order::Later {
             planned.changes.push(BindingChange::Remove {
                 aor: planned.aor.clone(),
                 key: entry.key.clone(),
@@ -208,7 +212,7 @@ fn plan_star(request: &Message, sender: &Sender<'_>, planned: Planned<'_>) -> Re
 fn plan_contacts(
     cx: &RegistrarContext<'_>,
     registration: &Registration,
-    sender: &Sender<'_>,
+    sequence: &Sequence<'_>,
     mut planned: Planned<'_>,
 ) -> Result<(), Refused> {
     let rules = &cx.settings.registrar;
@@ -241,7 +245,7 @@ fn plan_contacts(
             .iter()
             .find(|entry| asked.is(&entry.key, &entry.binding));
         if let Some(entry) = existing
-            && sender.order(entry)? == Order::Repeated
+            && sequence.order(entry)? == Order::Repeated
         {
             continue;
         }
@@ -274,7 +278,7 @@ fn plan_contacts(
         let granted_ms = u64::from(requested_s.min(rules.expires_max_s)).saturating_mul(1_000);
         let expires_unix_ms = cx.now.unix_ms.saturating_add(granted_ms);
         // RFC 3261 10.3: "Each binding record records the Call-ID and CSeq values from the request."
-        let mut binding = flows.binding(&asked, sender.call_id, sender.cseq, expires_unix_ms);
+        let mut binding = flows.binding(&asked, sequence.call_id, sequence.cseq, expires_unix_ms);
         callable::check(cx, registration, &mut binding)?;
         planned.changes.push(BindingChange::Put {
             aor,

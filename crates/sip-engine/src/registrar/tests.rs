@@ -104,7 +104,7 @@ impl Registers {
         };
         let registration = Registration {
             request,
-            flow: self.flow,
+            sender: Sender::unproved(self.flow),
             server: None,
             permit,
         };
@@ -700,7 +700,7 @@ fn no_refusal_is_final_for_everybody() {
     };
     let registration = Registration {
         request,
-        flow,
+        sender: Sender::unproved(flow),
         server: None,
         permit,
     };

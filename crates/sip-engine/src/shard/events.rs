@@ -1,7 +1,7 @@
 //! What transactions, the registrar and deadlines bring about.
 
 use sip_msg::write::reason_phrase;
-use sip_msg::{Flow, Message, Method};
+use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
 use crate::effect::ParkId;
@@ -11,6 +11,7 @@ use crate::proxy::cancel::Because;
 use crate::proxy::context::{Key, Owner};
 use crate::proxy::outcome::Outcome;
 use crate::registrar::RegistrarContext;
+use crate::sender::Sender;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
@@ -19,7 +20,7 @@ impl Shard {
     pub(super) fn handle_response(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         response: Box<Message>,
         out: &mut Outputs,
     ) {
@@ -41,13 +42,13 @@ impl Shard {
             },
             Response::Absorbed => self.pool.recycle(response),
             Response::Unknown if self.settings.mode == Mode::Stateless => {
-                self.response_single(now, flow, response, out);
+                self.response_single(now, &sender.flow, response, out);
             }
             // RFC 6026 8 forbids what RFC 3261 16.7 asked for here: a response to nothing that
             // was sent is not forwarded.
             Response::Unknown => {
                 self.counters.responses_stray += 1;
-                self.verdict_on(now, flow, &response, out);
+                self.verdict_on(now, sender, &response, out);
                 self.pool.recycle(response);
             }
         }
@@ -82,12 +83,12 @@ impl Shard {
     ) {
         let crate::registrar::Answered {
             request,
-            flow,
+            sender,
             server,
             status,
             start,
         } = answered;
-        self.send_answer(now, &flow, server, &request, status, start, out);
+        self.send_answer(now, &sender, server, &request, status, start, out);
         self.pool.recycle(request);
     }
 
@@ -277,7 +278,7 @@ impl Shard {
     fn answer_job_with(&mut self, now: Now, job: Job, status_line: (u16, &str), out: &mut Outputs) {
         let Job {
             request,
-            flow,
+            sender,
             server,
             ..
         } = job;
@@ -287,7 +288,7 @@ impl Shard {
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());
             }
-            self.answer_with(now, &flow, server, &request, status_line, |_| {}, out);
+            self.answer_with(now, &sender, server, &request, status_line, |_| {}, out);
         }
         self.pool.recycle(request);
     }

@@ -7,6 +7,7 @@ use crate::effect::{Effect, Limited};
 use crate::park::{Job, Parked};
 use crate::permit::{Gate, Pending, Refusal, challenge_there, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
+use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 /// Wrong guesses that wait for their answers; past it they are answered at once.
@@ -42,14 +43,14 @@ impl Shard {
         if !refusal.is_senders() {
             Verdict::Served
         } else if refusal.is_of_answer() {
-            if self.is_listed(&job.flow) {
+            if self.is_listed(&job.sender) {
                 return Verdict::Served;
             }
             let bytes = job.request.bytes().len();
             let guard = &self.shared.guard;
-            guard.refused_answer(now.mono_ms, &place(&job.flow), bytes)
+            guard.refused_answer(now.mono_ms, &place(&job.sender.flow), bytes)
         } else {
-            self.verdict_on(now, &job.flow, &job.request, out)
+            self.verdict_on(now, &job.sender, &job.request, out)
         }
     }
 
@@ -58,26 +59,29 @@ impl Shard {
     pub(super) fn verdict_on(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         message: &Message,
         out: &mut Outputs,
     ) -> Verdict {
-        if self.is_listed(flow) {
+        if self.is_listed(sender) {
             return Verdict::Served;
         }
         let bytes = message.bytes().len();
-        let (verdict, is_to_be_told) = self.shared.guard.refused(now.mono_ms, &place(flow), bytes);
+        let (verdict, is_to_be_told) =
+            self.shared
+                .guard
+                .refused(now.mono_ms, &place(&sender.flow), bytes);
         if is_to_be_told {
             out.effects.push(Effect::Limited {
-                flow: *flow,
+                flow: sender.flow,
                 what: Limited::Source,
             });
         }
         verdict
     }
 
-    fn is_listed(&self, flow: &Flow) -> bool {
-        is_listed(&self.settings, &self.own, flow, self.peer.as_deref())
+    fn is_listed(&self, sender: &Sender) -> bool {
+        is_listed(&self.settings, &self.own, sender)
     }
 
     /// Asks the store for credentials, unless they are guessed too often. Where as many
@@ -90,7 +94,7 @@ impl Shard {
         held_until_ms: Option<u64>,
         out: &mut Outputs,
     ) {
-        let attempt = self.attempt(&job.flow, &pending);
+        let attempt = self.attempt(&job.sender.flow, &pending);
         let attempt = match held_until_ms {
             Some(_) => attempt.map(Attempt::held),
             None => attempt,
@@ -103,7 +107,7 @@ impl Shard {
         let (max, timeout_ms) = self.lookup_bounds();
         let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
         if verdict == LookUp::Never {
-            let gate = pending.refuse_unseen(&self.gate_context(now), &job.request);
+            let gate = pending.refuse_unseen(&self.gate_context(now, &job.sender), &job.request);
             self.judged(now, job, of_answer(gate, attempt.as_ref()), out);
             return;
         }
@@ -171,14 +175,14 @@ impl Shard {
             // source of a datagram is no proof of it, a nonce that was sent there is.
             Gate::Pass(_)
                 if !attempt.is_answer()
-                    && !job.flow.transport.is_reliable()
-                    && self.relay(now).is_watched(job.flow.remote) =>
+                    && !job.sender.flow.transport.is_reliable()
+                    && self.relay(now).is_watched(job.sender.flow.remote) =>
             {
-                let gate = challenge_there(&self.gate_context(now), &job.request);
+                let gate = challenge_there(&self.gate_context(now, &job.sender), &job.request);
                 self.judged(now, job, gate, out);
             }
             gate @ Gate::Pass(_) => {
-                guard.succeeded(now.mono_ms, &place(&job.flow), &attempt);
+                guard.succeeded(now.mono_ms, &place(&job.sender.flow), &attempt);
                 self.judged(now, job, gate, out);
             }
             Gate::Refuse(refusal) if refusal.is_of_credentials() => {
@@ -187,7 +191,7 @@ impl Shard {
                     let user = job.request.from().ok().and_then(|from| from.uri());
                     let user = user.and_then(|uri| uri.user).unwrap_or_default();
                     out.effects.push(Effect::Limited {
-                        flow: job.flow,
+                        flow: job.sender.flow,
                         what: Limited::Guess(shown(user)),
                     });
                 }

@@ -2,10 +2,11 @@
 
 use sip_limit::{Class, Share, Shares};
 use sip_msg::write::reason_phrase;
-use sip_msg::{Flow, HeaderName, Message, Method};
+use sip_msg::{HeaderName, Message, Method};
 use sip_txn::ServerId;
 
 use crate::permit::is_registration;
+use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -34,15 +35,15 @@ impl Shard {
     pub(super) fn refuse_for_overload(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         out: &mut Outputs,
     ) {
-        if flow.transport.is_reliable() || self.overload.may_answer() {
+        if sender.flow.transport.is_reliable() || self.overload.may_answer() {
             self.counters.overload_refused += 1;
             let status = (503, reason_phrase(503));
-            self.refuse(now, flow, server, request, status, out);
+            self.refuse(now, sender, server, request, status, out);
             return;
         }
         self.counters.overload_dropped += 1;

@@ -43,7 +43,7 @@ impl Shard {
                 _ => Box::default(),
             };
             out.effects.push(Effect::Limited {
-                flow: job.flow,
+                flow: job.sender.flow,
                 what: Limited::Rate {
                     party: who.party(),
                     name,
@@ -74,8 +74,7 @@ impl Shard {
                 if !is_any_limited {
                     return None;
                 }
-                let peer = self.peer.as_deref();
-                let entry = listed(&self.settings, &self.own, &job.flow, peer);
+                let entry = listed(&self.settings, &self.own, &job.sender);
                 let allowance = match entry {
                     Some(entry) => Allowance {
                         calls_per_s: entry.calls_per_s.unwrap_or(limits.peer.calls_per_s),
@@ -85,11 +84,15 @@ impl Shard {
                 };
                 // A listed peer needs no token, so nobody has looked at its own.
                 if allowance.is_unlimited()
-                    || is_within(&self.gate_context(now), &job.request, &job.routed)
+                    || is_within(
+                        &self.gate_context(now, &job.sender),
+                        &job.request,
+                        &job.routed,
+                    )
                 {
                     return None;
                 }
-                let addr = job.flow.remote.ip();
+                let addr = job.sender.flow.remote.ip();
                 let who = match entry.map(|entry| entry.identity.as_deref()) {
                     Some(Some(name)) => rates.peer(name.as_bytes()),
                     Some(None) => rates.at(Party::Peer, addr),

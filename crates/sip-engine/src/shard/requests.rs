@@ -3,7 +3,7 @@
 use sip_auth::{Algorithm, CredentialKey};
 use sip_limit::Verdict;
 use sip_msg::write::reason_phrase;
-use sip_msg::{Flow, HeaderName, Message, Method, ParseError};
+use sip_msg::{HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
 
 use crate::budget::Room;
@@ -16,6 +16,7 @@ use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::Word;
+use crate::sender::Sender;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
@@ -37,20 +38,20 @@ impl Shard {
     pub(super) fn handle_request(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         mut request: Box<Message>,
         out: &mut Outputs,
     ) {
-        request.stamp_received(flow.remote);
+        request.stamp_received(sender.flow.remote);
         // RFC 3261 16.3: "The request MUST be well-formed enough to be handled with a server
         // transaction."
         if let Err(error) = request.validate() {
-            self.malformed(now, flow, request, &error, out);
+            self.malformed(now, sender, request, &error, out);
             return;
         }
         if self.is_stateless(&request) {
             if self.has_no_room_for(&request) {
-                self.refuse_for_memory(now, flow, None, request, out);
+                self.refuse_for_memory(now, sender, None, request, out);
                 return;
             }
             // RFC 3261 16.11: "Furthermore, when handling a request statelessly, an element MUST
@@ -60,28 +61,28 @@ impl Shard {
                 self.counters.acks_absorbed += 1;
                 self.pool.recycle(request);
             } else if self.is_let_in(now, &request) {
-                self.admit(now, flow, None, request, out);
+                self.admit(now, sender, None, request, out);
             } else {
-                self.refuse_for_overload(now, flow, None, request, out);
+                self.refuse_for_overload(now, sender, None, request, out);
             }
             return;
         }
-        let incoming = self
-            .txns
-            .handle_request(now.mono_ms, flow, &request, &mut out.outbox);
+        let incoming =
+            self.txns
+                .handle_request(now.mono_ms, &sender.flow, &request, &mut out.outbox);
         match incoming {
             Incoming::New(server) if self.refuses_calls && begins_call(&request) => {
                 let status = (503, reason_phrase(503));
-                self.refuse(now, flow, Some(server), request, status, out);
+                self.refuse(now, sender, Some(server), request, status, out);
             }
             Incoming::New(server) if self.has_no_room_for(&request) => {
-                self.refuse_for_memory(now, flow, Some(server), request, out);
+                self.refuse_for_memory(now, sender, Some(server), request, out);
             }
             // Behind the transactions: a copy of what was let in is absorbed, not refused.
             Incoming::New(server) if !self.is_let_in(now, &request) => {
-                self.refuse_for_overload(now, flow, Some(server), request, out);
+                self.refuse_for_overload(now, sender, Some(server), request, out);
             }
-            Incoming::New(server) => self.admit(now, flow, Some(server), request, out),
+            Incoming::New(server) => self.admit(now, sender, Some(server), request, out),
             // RFC 3261 16.11: "Stateless proxies MUST NOT perform special processing for CANCEL
             // requests.  They are processed by the above rules as any other requests."
             Incoming::Cancel {
@@ -89,20 +90,20 @@ impl Shard {
                 invite: None,
             } if self.settings.mode == Mode::Stateless && self.settings.authenticate.is_none() => {
                 self.txns.release_server(cancel);
-                self.admit(now, flow, None, request, out);
+                self.admit(now, sender, None, request, out);
             }
             Incoming::Cancel { cancel, invite } => {
-                self.handle_cancel(now, flow, request, cancel, invite, out);
+                self.handle_cancel(now, sender, request, cancel, invite, out);
             }
             Incoming::Ack { .. } if self.is_for_own_answer(&request) => {
                 self.counters.acks_absorbed += 1;
                 self.pool.recycle(request);
             }
-            Incoming::Ack { .. } => self.admit(now, flow, None, request, out),
+            Incoming::Ack { .. } => self.admit(now, sender, None, request, out),
             Incoming::Absorbed => self.pool.recycle(request),
             Incoming::Full => {
                 let status = (503, reason_phrase(503));
-                self.refuse(now, flow, None, request, status, out);
+                self.refuse(now, sender, None, request, status, out);
             }
             Incoming::NoVia => {
                 self.counters.requests_dropped += 1;
@@ -129,14 +130,14 @@ impl Shard {
     fn refuse_for_memory(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         out: &mut Outputs,
     ) {
         self.counters.memory_refused += 1;
         let status = (503, reason_phrase(503));
-        self.refuse(now, flow, server, request, status, out);
+        self.refuse(now, sender, server, request, status, out);
     }
 
     /// Whether a request is handled without a transaction.
@@ -159,18 +160,18 @@ impl Shard {
     fn admit(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
         out: &mut Outputs,
     ) {
-        let Ok(routed) = preprocess(&request, flow, &self.own, &self.tokens) else {
-            self.refuse(now, flow, server, request, (400, "Malformed Route"), out);
+        let Ok(routed) = preprocess(&request, &sender.flow, &self.own, &self.tokens) else {
+            self.refuse(now, sender, server, request, (400, "Malformed Route"), out);
             return;
         };
         let default = self.settings.proxy.max_breadth;
         let mut job = Job {
-            flow: *flow,
+            sender: sender.clone(),
             server,
             routed,
             breadth: default,
@@ -184,7 +185,7 @@ impl Shard {
         match self.role(&job.request, &routed) {
             Role::Registrar => {}
             Role::Recipient => {
-                self.answer_options(now, flow, server, job.request, out);
+                self.answer_options(now, sender, server, job.request, out);
                 return;
             }
             Role::Proxy => {
@@ -203,7 +204,7 @@ impl Shard {
         }
         // RFC 3261 16.3: "If an element requires credentials before forwarding a request, the
         // request MUST be inspected as described in Section 22.3."
-        let gate = gate(&self.gate_context(now), flow, &job.request, &job.routed);
+        let gate = gate(&self.gate_context(now, sender), &job.request, &job.routed);
         if job.routed.grant.is_some() && !matches!(gate, Gate::Pass(_)) {
             self.counters.dialog_tokens_refused += 1;
         }
@@ -215,20 +216,20 @@ impl Shard {
     fn reject(&mut self, now: Now, job: Job, reject: Reject, out: &mut Outputs) {
         let Job {
             request,
-            flow,
+            sender,
             server,
             ..
         } = job;
         match reject {
             Reject::Status(status) => {
                 let status = (status, reason_phrase(status));
-                self.refuse(now, &flow, server, request, status, out);
+                self.refuse(now, &sender, server, request, status, out);
             }
             Reject::ProxyRequire => {
                 let name = HeaderName::ProxyRequire;
-                self.refuse_extensions(now, &flow, server, request, name, out);
+                self.refuse_extensions(now, &sender, server, request, name, out);
             }
-            Reject::ActAsRecipient => self.answer_options(now, &flow, server, request, out),
+            Reject::ActAsRecipient => self.answer_options(now, &sender, server, request, out),
         }
     }
 
@@ -291,15 +292,15 @@ impl Shard {
         let refusal = limited.as_ref().unwrap_or(refusal);
         let Job {
             request,
-            flow,
+            sender,
             server,
             ..
         } = job;
         if let Some(claimed) = refusal.claimed() {
             self.counters.identities_refused += 1;
             out.effects.push(Effect::IdentityRefused {
-                flow,
-                proved: self.peer.clone(),
+                flow: sender.flow,
+                proved: sender.peer.clone(),
                 claimed: claimed.into(),
             });
         }
@@ -312,13 +313,13 @@ impl Shard {
         let tag = self.own_tag(&request);
         let start = out.outbox.bytes.len();
         refusal.write(
-            &self.gate_context(now),
+            &self.gate_context(now, &sender),
             &request,
-            self.shared.guard.mark(&place(&flow)),
+            self.shared.guard.mark(&place(&sender.flow)),
             &tag,
             &mut out.outbox.bytes,
         );
-        self.send_answer(now, &flow, kept, &request, refusal.status(), start, out);
+        self.send_answer(now, &sender, kept, &request, refusal.status(), start, out);
         self.pool.recycle(request);
     }
 
@@ -326,7 +327,7 @@ impl Shard {
     fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
         if self.is_too_much(now, &job, &permit, out) {
             let status = (503, reason_phrase(503));
-            self.refuse(now, &job.flow, job.server, job.request, status, out);
+            self.refuse(now, &job.sender, job.server, job.request, status, out);
             return;
         }
         self.note_request(now, &job);
@@ -346,7 +347,7 @@ impl Shard {
     fn register(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
         let registration = Registration {
             request: job.request,
-            flow: job.flow,
+            sender: job.sender,
             server: job.server,
             permit,
         };
@@ -371,7 +372,7 @@ impl Shard {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
             self.counters.contexts_full += 1;
             let status = (503, reason_phrase(503));
-            self.refuse(now, &job.flow, job.server, job.request, status, out);
+            self.refuse(now, &job.sender, job.server, job.request, status, out);
             return;
         };
         let candidates = &mut context.candidates;
@@ -384,11 +385,15 @@ impl Shard {
             }
             return;
         }
-        permit.strip(&self.gate_context(now), &job.request, &mut context.strip);
+        permit.strip(
+            &self.gate_context(now, &job.sender),
+            &job.request,
+            &mut context.strip,
+        );
         context.word = self.relay(now).word(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
-        context.is_listed = self.is_listed_peers(&job.flow);
-        context.flow = job.flow;
+        context.is_listed = self.is_listed_peers(&job.sender);
+        context.sender = job.sender;
         context.method = job.request.method();
         context.routed = job.routed;
         context.loop_hash = job.loop_hash;
@@ -459,7 +464,7 @@ impl Shard {
     pub(super) fn malformed(
         &mut self,
         now: Now,
-        flow: &Flow,
+        sender: &Sender,
         mut message: Box<Message>,
         error: &ParseError,
         out: &mut Outputs,
@@ -470,7 +475,7 @@ impl Shard {
             self.pool.recycle(message);
             return;
         }
-        let status = match self.verdict_on(now, flow, &message, out) {
+        let status = match self.verdict_on(now, sender, &message, out) {
             Verdict::Served => (error.status(), error.reason()),
             Verdict::TooMany => (503, reason_phrase(503)),
             Verdict::Silence => {
@@ -478,8 +483,8 @@ impl Shard {
                 return;
             }
         };
-        message.stamp_received(flow.remote);
-        self.refuse(now, flow, None, message, status, out);
+        message.stamp_received(sender.flow.remote);
+        self.refuse(now, sender, None, message, status, out);
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
+use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
@@ -191,12 +192,20 @@ impl Bed {
     pub fn receive(&mut self, flow: &Flow, text: &str) -> Vec<Sent> {
         let mut message = self.shard.spare_message();
         match message.fill(text.as_bytes(), &Limits::default()) {
-            Ok(()) => self
-                .shard
-                .handle_message(self.now, flow, message, &mut self.out),
+            Ok(()) => self.shard.handle_message(
+                self.now,
+                &Sender::unproved(*flow),
+                message,
+                &mut self.out,
+            ),
             Err(error) => {
-                self.shard
-                    .handle_malformed(self.now, flow, None, message, &error, &mut self.out);
+                self.shard.handle_malformed(
+                    self.now,
+                    &Sender::unproved(*flow),
+                    message,
+                    &error,
+                    &mut self.out,
+                );
             }
         }
         self.collect()

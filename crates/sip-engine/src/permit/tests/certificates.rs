@@ -1,6 +1,8 @@
 //! What a certificate opens: for neighbours by their domains, for users by
 //! their URIs, and for nobody by anything else.
 
+use sip_msg::VerifiedPeer;
+
 use super::*;
 use crate::own::Own;
 

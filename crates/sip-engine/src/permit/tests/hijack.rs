@@ -6,6 +6,7 @@ use sip_msg::{Message, Transport};
 
 use super::{Gate, Permit, udp};
 use crate::registrar::{Registrar, RegistrarContext, Registration};
+use crate::sender::Sender;
 use crate::testing::{World, flow, parse, with_lines};
 use crate::{Binding, Outputs};
 
@@ -212,7 +213,7 @@ fn give(world: &World, registrar: &mut Registrar, text: &str) -> u16 {
     };
     let registration = Registration {
         request,
-        flow,
+        sender: Sender::unproved(flow),
         server: None,
         permit,
     };

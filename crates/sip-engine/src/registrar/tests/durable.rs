@@ -143,7 +143,7 @@ fn the_number_of_lines_is_bounded() {
         let cx = context(&registers.world);
         let registration = Registration {
             request,
-            flow: registers.flow,
+            sender: Sender::unproved(registers.flow),
             server: None,
             permit,
         };
