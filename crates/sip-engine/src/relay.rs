@@ -174,6 +174,25 @@ impl Relay<'_> {
         is_shown_inside && is_shown_itself
     }
 
+    /// Whether callers of our domains must show who they are.
+    pub(crate) fn asks_who_calls(&self) -> bool {
+        self.settings.authenticate.is_some()
+    }
+
+    /// Whether a peer at `source` that shows `uri` shows itself, or another peer that the
+    /// operator wrote down. What a name stands for is not known here.
+    pub(crate) fn is_place_of_peers(&self, source: &Source, uri: &Uri<'_>) -> bool {
+        let Some(ip) = named_by(uri).ip() else {
+            return false;
+        };
+        ip == source.addr.ip().to_canonical() || self.is_in_trusted_network(ip)
+    }
+
+    fn is_in_trusted_network(&self, ip: IpAddr) -> bool {
+        let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
+        networks.any(|network| is_within(network, ip))
+    }
+
     /// Whether a message came from a gateway; a connection has a port of its own.
     fn is_gateways(&self, source: &Source) -> bool {
         self.is_gateway(source.addr)
@@ -217,11 +236,8 @@ impl Relay<'_> {
             Some(binding) => !binding.path.is_empty(),
             None => word == Word::Dialogs,
         };
-        let trusted = || {
-            let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
-            networks.any(|network| is_within(network, ip))
-        };
-        is_so_used && (trusted() || (binding.is_none() && self.gateways.has_host(ip)))
+        let is_gateways = || binding.is_none() && self.gateways.has_host(ip);
+        is_so_used && (self.is_in_trusted_network(ip) || is_gateways())
     }
 
     fn is_gateway(&self, addr: SocketAddr) -> bool {

@@ -477,15 +477,89 @@ fn who_is_called_by_anothers_name_reaches_the_caller_alone_by_it() {
     // to her, wherever she says that she is. A phone that follows a 3xx does the same.
     let contact = format!("Contact: <{SHOWN}>\r\n");
     let sent = by_alice(&mut bed, "sip:mallory@203.0.113.66", &contact);
-    let copy = &sent[1];
-    let mut message = request("MESSAGE", SHOWN, Transport::Udp);
+    let sent = only(bed.receive(&mallory(), &as_bob(&sent[1], SHOWN)));
+    assert_eq!(sent.to.remote, alice(Transport::Udp).remote);
+    // She calls bob, and a Route leads to mallory.
+    let route = format!("Route: <sip:203.0.113.66;lr>\r\n{contact}");
+    let sent = by_alice(&mut bed, "sip:bob@example.org", &route);
+    let sent = only(bed.receive(&mallory(), &as_bob(&sent[1], SHOWN)));
+    assert_eq!(sent.to.remote, alice(Transport::Udp).remote);
+}
+
+fn mallory() -> Flow {
+    flow(Transport::Udp, "203.0.113.66:5060")
+}
+
+/// What whoever got that INVITE says as bob, whom it names in To, to the caller at `uri`.
+fn as_bob(invite: &Sent, uri: &str) -> String {
+    let mut message = request("MESSAGE", uri, Transport::Udp);
     message.from = "<sip:bob@example.org>;tag=m".into();
-    message.to = copy.header(HeaderName::From).unwrap();
-    message.call_id = String::from_utf8_lossy(copy.message.call_id()).into_owned();
-    for route in copy.all(HeaderName::RecordRoute) {
+    message.to = invite.header(HeaderName::From).unwrap();
+    message.call_id = String::from_utf8_lossy(invite.message.call_id()).into_owned();
+    for route in invite.all(HeaderName::RecordRoute) {
         message = message.with(&format!("Route: {route}\r\n"));
     }
-    let mallory = flow(Transport::Udp, "203.0.113.66:5060");
-    let sent = only(bed.receive(&mallory, &message.text()));
-    assert_eq!(sent.to.remote, alice(Transport::Udp).remote);
+    message.text()
+}
+
+#[test]
+fn a_peers_call_by_anothers_name_is_answered_at_a_peers_place_or_where_it_came_from() {
+    const PEER: &str = "198.51.100.5:5060";
+    let settings = Settings {
+        trusted: vec![TrustedPeer::at([198, 51, 100, 0].into(), 24)],
+        ..secured()
+    };
+    // Where the peer says that its caller is, what it has put on the route, and where
+    // what is said to that caller goes. A trunk that shows itself, or another peer,
+    // is reached there; a phone of ours is not, by whatever the request looks like.
+    for (shown, more, leads_to) in [
+        ("sip:x@198.51.100.5:5062", "", "198.51.100.5:5062"),
+        ("sip:x@198.51.100.9", "", "198.51.100.9:5060"),
+        ("sip:x@203.0.113.99", "", PEER),
+        ("sip:x@phone.example.net", "", PEER),
+        (
+            "sip:x@203.0.113.99",
+            "Record-Route: <sip:203.0.113.98;lr>\r\n",
+            PEER,
+        ),
+        (
+            "sip:x@203.0.113.99",
+            "Record-Route: <sip:198.51.100.5:5063;lr>\r\n",
+            "198.51.100.5:5063",
+        ),
+        ("sip:x@203.0.113.99", "Route: <sip:192.0.2.1;lr>\r\n", PEER),
+    ] {
+        let mut bed = Bed::new(settings.clone());
+        let mut invite = request("INVITE", "sip:mallory@203.0.113.66", Transport::Udp)
+            .with(&format!("Contact: <{shown}>\r\n{more}"));
+        invite.via = invite.via.replace("198.51.100.1", "198.51.100.5");
+        invite.from = "<sip:carol@peer.example>;tag=c".into();
+        invite.to = match more.contains("\r\nRoute:") {
+            true => "<sip:bob@example.org>;tag=none".into(),
+            false => "<sip:bob@example.org>".into(),
+        };
+        let sent = bed.receive(&flow(Transport::Udp, PEER), &invite.text());
+        let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+        let sent = only(bed.receive(&mallory(), &as_bob(copy, shown)));
+        assert_eq!(sent.status(), 0, "{shown} {more}\n{}", sent.text);
+        assert_eq!(sent.to.remote.to_string(), leads_to, "{shown} {more}");
+    }
+}
+
+#[test]
+fn anothers_name_leads_nowhere_where_the_caller_has_no_second_route() {
+    // Over UDP, but for `sips`: the route is one URI, which cannot lead back to her.
+    let mut bed = Bed::new(with_gateways());
+    let contact = "Contact: <sip:x@203.0.113.99>\r\n";
+    let sent = by_alice(&mut bed, "sips:mallory@203.0.113.66", contact);
+    let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+    let routes = copy.all(HeaderName::RecordRoute);
+    assert!(
+        routes.len() == 1 && routes[0].starts_with("<sips:"),
+        "{}",
+        copy.text
+    );
+    let mallory = flow(Transport::Tls, "203.0.113.66:5061");
+    let sent = only(bed.receive(&mallory, &as_bob(copy, "sip:x@203.0.113.99")));
+    assert_eq!(sent.status(), 407, "{}", sent.text);
 }

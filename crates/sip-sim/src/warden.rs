@@ -63,6 +63,9 @@ pub(crate) struct Warden {
     called_neighbour: HashMap<String, Name>,
     /// Calls of the hostile: how many requests had this Call-ID, and their branches.
     branches: HashMap<String, (usize, HashSet<String>)>,
+    /// Where a hostile caller said that he is: his call, his name in it, that of whom
+    /// he called, and the Contact.
+    shown: HashSet<(String, Name, Name, String)>,
     /// By which name each party called whom.
     called: HashSet<(Party, String, Name, Name)>,
     /// The contacts of honest users' phones.
@@ -85,6 +88,7 @@ impl Warden {
             gateway_calls: HashSet::new(),
             called_neighbour: HashMap::new(),
             branches: HashMap::new(),
+            shown: HashSet::new(),
             called: HashSet::new(),
             contacts: HashMap::new(),
             registrations: HashSet::new(),
@@ -123,13 +127,24 @@ impl Warden {
                 self.gateway_calls.insert(call_id.clone());
             }
             Party::Neighbour | Party::Mallory => {
+                for contact in text.values("contact") {
+                    let contact = crate::text::inner(&contact).to_owned();
+                    self.shown
+                        .insert((call_id.clone(), text.from(), text.to(), contact));
+                }
                 self.branches.entry(call_id).or_default().0 += 1;
             }
         }
         self.called
             .insert((party, text.call_id().to_owned(), text.from(), text.to()));
-        let uri = Name::of(text.uri());
-        if self.is_ours(&uri.host) && uri.user == MALLORY {
+        // RFC 3261 16.4: behind a Request-URI that the server put into a Record-Route
+        // stands the one that counts, as the last Route.
+        let last_route = text.values("route").pop().unwrap_or_default();
+        let leads_to_mallory = |uri: &str| {
+            let uri = Name::of(uri);
+            self.is_ours(&uri.host) && uri.user == MALLORY
+        };
+        if leads_to_mallory(text.uri()) || leads_to_mallory(crate::text::inner(&last_route)) {
             self.to_mallory.insert(said(&text));
         }
         self.said.entry(said(&text)).or_default().insert(party);
@@ -296,12 +311,20 @@ impl Warden {
             .called_neighbour
             .get(text.call_id())
             .is_some_and(|caller| caller.user == owner);
-        // Two in league: mallory began a dialog with the neighbour and showed somebody
-        // else's phone as his own. It does not know the dialog (docs/THREATS.md).
-        let is_shown =
-            self.is_ours(&to.host) && to.user == MALLORY && text.header("to").contains("tag=");
+        // Two in league: a hostile caller showed somebody else's phone as his own, and
+        // whoever he called sends there, under the name that he called. The phone does
+        // not know the dialog (docs/THREATS.md).
+        let shown = (
+            text.call_id().to_owned(),
+            to.clone(),
+            from.clone(),
+            text.uri().to_owned(),
+        );
+        if self.shown.contains(&shown) {
+            return None;
+        }
         let may = speakers.contains(&Party::Neighbour)
-            && (is_listed && (from.host == EVIL || is_nobody) || is_answering || is_shown);
+            && (is_listed && (from.host == EVIL || is_nobody) || is_answering);
         (!may).then(|| format!("a stranger reaches {owner}"))
     }
 

@@ -18,14 +18,15 @@ impl Copy<'_> {
         let Some(kind) = self.route_kind(forwarder) else {
             return;
         };
-        let flow_up = self.flow_up(forwarder.own);
+        let source = Source::of(self.came_by);
+        let next = first_foreign_record(self.request, forwarder.own);
+        let names_another = self.names_another(forwarder, &source, next.as_ref());
+        let flow_up = self.flow_up(names_another);
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
         let is_any_signed = forwarder.sign_routes || flow_up.is_some() || self.flow_down.is_some();
-        let (mut sides, mut contact, mut next) = (None, None, None);
+        let (mut sides, mut contact) = (None, None);
         if is_any_signed {
             sides = Sides::of(self.request);
-            next = first_foreign_record(self.request, forwarder.own);
-            let source = Source::of(self.came_by);
             let may_show = |uri: &Uri<'_>| forwarder.relay.may_show(Some(&source), uri);
             contact = first_contact(self.request)
                 .filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
@@ -61,9 +62,10 @@ impl Copy<'_> {
             });
         };
         // Beside a second value it lets nobody send: else who puts the two in another
-        // order would be let past the flow.
+        // order would be let past the flow. Nor where the flow is what he may send to, and
+        // there is no second value for it.
         let down = Grant {
-            target: contact.as_ref().filter(|_| !is_double),
+            target: contact.as_ref().filter(|_| !is_double && !names_another),
             flow: self.flow_down,
             instance: self.instance.filter(|_| self.flow_down.is_some()),
             is_offer: true,
@@ -122,27 +124,46 @@ impl Copy<'_> {
             || self.came_by.listener != self.to.listener
     }
 
-    /// Whether a user's or a stranger's request calls somebody else than the user of
-    /// ours whom it names in To, as it does where a phone follows a 3xx by itself. Whoever is
-    /// called answers in that name, so he reaches the caller himself by it, at
-    /// whatever place the caller shows, and nobody else.
-    fn names_another(&self, own: &Own) -> bool {
-        if self.word != Word::Users {
+    /// Whether the request calls somebody else than the user of ours whom it names in
+    /// To, as it does where a phone follows a 3xx by itself. Whoever is called answers in
+    /// that name, so he reaches the caller himself by it, at whatever place the caller
+    /// shows, and nobody else. A peer may show places of peers: it calls for others, and
+    /// a trunk writes into To what was dialled.
+    fn names_another(
+        &self,
+        forwarder: &Forwarder<'_>,
+        source: &Source,
+        next: Option<&Uri<'_>>,
+    ) -> bool {
+        let (request, own, relay) = (self.request, forwarder.own, &forwarder.relay);
+        // A peer's request needs no token: that it seems to be of a dialog says nothing.
+        let is_within = self.routed.grant.is_some() || !relay.asks_who_calls();
+        if self.word != Word::Users && is_within {
             return false;
         }
-        let request = self.request;
         let Some(to) = request.to().ok().and_then(|to| to.uri()) else {
             return false;
         };
-        let is_called = |uri: Uri<'_>| own.is_own_uri(&uri) && uri.user_bytes().eq(to.user_bytes());
-        own.is_own_uri(&to) && !self.routed.uri(request).is_some_and(is_called)
+        let is_he = |uri: Uri<'_>| own.is_own_uri(&uri) && uri.user_bytes().eq(to.user_bytes());
+        // With a Route beside it the Request-URI does not say who is called.
+        let is_called =
+            self.routed.next_route.is_none() && self.routed.uri(request).is_some_and(is_he);
+        if !own.is_own_uri(&to) || is_called {
+            return false;
+        }
+        let is_peers = |uri: &Uri<'_>| relay.is_place_of_peers(source, uri);
+        let shows_peer = || match next {
+            Some(next) => is_peers(next),
+            None => first_contact(request).is_some_and(|contact| is_peers(&contact)),
+        };
+        self.word == Word::Users || !shows_peer()
     }
 
     /// The flow to the sender, where it is a phone that can be reached by no
     /// other way: it names somebody else than it calls, or it is the first hop (RFC 5626 5.1), and it came over a
     /// connection or from behind a network address translation.
-    fn flow_up(&self, own: &Own) -> Option<&Flow> {
-        if self.names_another(own) {
+    fn flow_up(&self, names_another: bool) -> Option<&Flow> {
+        if names_another {
             return Some(self.came_by);
         }
         let first = self.request.top_via().ok()?;
