@@ -18,7 +18,9 @@ impl Core {
             self.is_dirty = true;
             match parcel {
                 Parcel::Message { sender, message } => {
-                    self.memory.posted -= message.held_bytes() as i64;
+                    let bytes = message.held_bytes();
+                    self.memory.posted -= bytes as i64;
+                    self.take_bytes(bytes);
                     self.give(&sender, message);
                 }
                 Parcel::Send {

@@ -9,6 +9,9 @@ const TRIM_MS: u64 = 3_000;
 /// How often that is done after the last that happened: what a flood has left
 /// is halved each time, so after these there is nothing left of it.
 const TRIMS: u8 = 32;
+/// How many bytes of messages a worker takes until it looks again how much there is
+/// for all: a turn may bring a hundred times as much.
+const BLIND_BYTES: usize = 256 << 10;
 /// What buffers that live for a turn may keep for the next.
 const TURN_BYTES: usize = 256 << 10;
 
@@ -18,6 +21,10 @@ pub(super) struct Memory {
     /// Bytes put into the letter-boxes of others, less those taken from this
     /// worker's own: summed over the workers it is what lies in all of them.
     pub(super) posted: i64,
+    /// Bytes of messages that were taken since it was told what is held.
+    taken: usize,
+    /// What waits in the sockets, as it was when the last turn ended.
+    in_sockets: usize,
     trimmed_ms: u64,
     trims_left: u8,
 }
@@ -43,11 +50,25 @@ impl Core {
             self.memory.trims_left -= 1;
             self.trim(net);
         }
-        let outbox = &self.outputs.outbox;
+        self.memory.in_sockets = net.held_bytes();
+        self.tell_memory();
+    }
+
+    /// Counts a message that is taken, and looks at the memory where many large ones come
+    /// in one turn.
+    pub(super) fn take_bytes(&mut self, bytes: usize) {
+        self.memory.taken += bytes;
+        if self.memory.taken > BLIND_BYTES {
+            self.tell_memory();
+        }
+    }
+
+    fn tell_memory(&mut self) {
+        self.memory.taken = 0;
         let held = self.parts.shard.held_bytes()
             + self.buffers.held_bytes()
-            + net.held_bytes()
-            + outbox.bytes.capacity();
+            + self.memory.in_sockets
+            + self.outputs.outbox.bytes.capacity();
         let held = i64::try_from(held).unwrap_or(i64::MAX);
         let share = &mut self.parts.memory;
         share.tell(held.saturating_add(self.memory.posted));

@@ -285,6 +285,7 @@ impl Core {
         if self.parts.aliases.is_some() {
             self.claims.extend(alias::Claim::read(&flow, &message));
         }
+        self.take_bytes(bytes.len());
         let sender = self.sender(flow);
         let workers = self.batches.len();
         if workers > 1 {
