@@ -128,10 +128,11 @@ impl Text {
 impl Name {
     pub(crate) fn of(uri: &str) -> Self {
         let rest = uri.split_once(':').map_or(uri, |(_, rest)| rest);
-        let rest = rest.split([';', '?', '>']).next().unwrap_or("");
-        let (user, host) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let rest = rest.split('>').next().unwrap_or("");
+        // A user may have `;` and `?` in its name (RFC 3261 25.1, user-unreserved).
+        let (user, host) = rest.split_once('@').unwrap_or(("", rest));
         let user = user.split(':').next().unwrap_or("");
-        let host = host.split(':').next().unwrap_or("");
+        let host = host.split([';', '?', ':']).next().unwrap_or("");
         Self {
             user: user.replace("%75", "u"),
             host: host.to_ascii_lowercase(),

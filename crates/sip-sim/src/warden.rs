@@ -292,6 +292,18 @@ impl Warden {
 
     fn object_at_phone(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
         let (from, to) = (text.from(), text.to());
+        // Two in league: a hostile caller showed somebody else's phone as his own, and
+        // whoever he called sends there, under the name that he called. The phone does
+        // not know the dialog (docs/THREATS.md).
+        let shown = (
+            text.call_id().to_owned(),
+            to.clone(),
+            from.clone(),
+            text.uri().to_owned(),
+        );
+        if self.shown.contains(&shown) {
+            return None;
+        }
         // A phone's contact is its user's name and a number.
         let owner = Name::of(text.uri()).user;
         let owner = owner.split('-').next().unwrap_or("");
@@ -311,18 +323,6 @@ impl Warden {
             .called_neighbour
             .get(text.call_id())
             .is_some_and(|caller| caller.user == owner);
-        // Two in league: a hostile caller showed somebody else's phone as his own, and
-        // whoever he called sends there, under the name that he called. The phone does
-        // not know the dialog (docs/THREATS.md).
-        let shown = (
-            text.call_id().to_owned(),
-            to.clone(),
-            from.clone(),
-            text.uri().to_owned(),
-        );
-        if self.shown.contains(&shown) {
-            return None;
-        }
         let may = speakers.contains(&Party::Neighbour)
             && (is_listed && (from.host == EVIL || is_nobody) || is_answering);
         (!may).then(|| format!("a stranger reaches {owner}"))
