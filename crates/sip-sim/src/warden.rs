@@ -65,7 +65,7 @@ pub(crate) struct Warden {
     branches: HashMap<String, (usize, HashSet<String>)>,
     /// Where a hostile caller said that he is: his call, his name in it, that of whom
     /// he called, and the Contact.
-    shown: HashSet<(String, Name, Name, String)>,
+    shown: HashSet<(String, Name, Name, Name)>,
     /// By which name each party called whom.
     called: HashSet<(Party, String, Name, Name)>,
     /// The contacts of honest users' phones.
@@ -128,7 +128,7 @@ impl Warden {
             }
             Party::Neighbour | Party::Mallory => {
                 for contact in text.values("contact") {
-                    let contact = crate::text::inner(&contact).to_owned();
+                    let contact = self.bare(Name::of(crate::text::inner(&contact)));
                     self.shown
                         .insert((call_id.clone(), text.from(), text.to(), contact));
                 }
@@ -292,21 +292,24 @@ impl Warden {
 
     fn object_at_phone(&self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
         let (from, to) = (text.from(), text.to());
+        // A phone's contact is its user's name and a number.
+        let at_phone = Name::of(text.uri());
+        let owner = at_phone.user.clone();
+        let owner = owner.split('-').next().unwrap_or("");
         // Two in league: a hostile caller showed somebody else's phone as his own, and
         // whoever he called sends there, under the name that he called. The phone does
         // not know the dialog (docs/THREATS.md).
-        let shown = (
-            text.call_id().to_owned(),
-            to.clone(),
-            from.clone(),
-            text.uri().to_owned(),
-        );
-        if self.shown.contains(&shown) {
+        let by_name = Name {
+            user: owner.to_owned(),
+            host: DOMAIN.to_owned(),
+        };
+        let is_shown = |place| {
+            let call = (text.call_id().to_owned(), to.clone(), from.clone(), place);
+            self.shown.contains(&call)
+        };
+        if is_shown(at_phone) || is_shown(by_name) {
             return None;
         }
-        // A phone's contact is its user's name and a number.
-        let owner = Name::of(text.uri()).user;
-        let owner = owner.split('-').next().unwrap_or("");
         if self.is_ours(&from.host) {
             // Mallory may have his own calls answered wherever he wants.
             let is_diverted = self.is_ours(&to.host) && to.user == MALLORY;
@@ -401,6 +404,15 @@ impl Warden {
         } else {
             None
         }
+    }
+
+    /// A name of ours by the domain, whichever of our hosts it has.
+    fn bare(&self, name: Name) -> Name {
+        let host = match self.is_ours(&name.host) {
+            true => DOMAIN.to_owned(),
+            false => name.host,
+        };
+        Name { host, ..name }
     }
 
     fn is_ours(&self, host: &str) -> bool {
