@@ -24,6 +24,10 @@ pub(crate) const VISIBLE: u16 = 1 << 11;
 pub(crate) const DISPLAY: u16 = 1 << 12;
 /// `%` alone.
 const ESCAPE: u16 = 1 << 13;
+/// [`USER`] without what begins an escape.
+pub(crate) const USER_PLAIN: u16 = 1 << 14;
+/// [`PARAM`] without what begins an escape.
+pub(crate) const PARAM_PLAIN: u16 = 1 << 15;
 
 static CLASS: [u16; 256] = classes();
 
@@ -41,6 +45,17 @@ const fn unmark(mut table: [u16; 256], set: &[u8], class: u16) -> [u16; 256] {
     while at < set.len() {
         table[set[at] as usize] &= !class;
         at += 1;
+    }
+    table
+}
+
+const fn without_escapes(mut table: [u16; 256], class: u16, plain: u16) -> [u16; 256] {
+    let mut byte = 0;
+    while byte < 256 {
+        if table[byte] & class != 0 && table[byte] & ESCAPE == 0 {
+            table[byte] |= plain;
+        }
+        byte += 1;
     }
     table
 }
@@ -82,13 +97,20 @@ const fn classes() -> [u16; 256] {
     table = mark(table, b";/?:@&=+$,[]#", URI_OTHER);
     table = mark(table, b";/?:@&=+$,", RESERVED);
     table = mark(table, b"%", ESCAPE);
+    table = without_escapes(table, USER, USER_PLAIN);
+    table = without_escapes(table, PARAM, PARAM_PLAIN);
     mark(table, b" \t\r\n", LWS)
+}
+
+#[inline]
+fn class_of(byte: u8) -> u16 {
+    CLASS.get(byte as usize).copied().unwrap_or(0)
 }
 
 /// Whether `byte` is of that class.
 #[inline]
 pub(crate) fn is(byte: u8, class: u16) -> bool {
-    CLASS.get(byte as usize).is_some_and(|c| c & class != 0)
+    class_of(byte) & class != 0
 }
 
 /// Whether all bytes are of that class; true for none at all.
@@ -126,6 +148,38 @@ pub(crate) fn skip(bytes: &[u8], at: usize, class: u16) -> usize {
         at += 1;
     }
     at
+}
+
+/// The first offset from `at` on that holds no white space and no fold.
+#[inline]
+pub(crate) fn skip_lws(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at) {
+        // Mostly there is none.
+        Some(b' ' | b'\t' | b'\r' | b'\n') => skip(bytes, at, LWS),
+        _ => at,
+    }
+}
+
+/// The first offset from `at` on whose byte is no [`VALUE`]: branches and tags are
+/// long, so sixteen bytes are judged at once.
+#[inline]
+pub(crate) fn skip_value(bytes: &[u8], at: usize) -> usize {
+    let mut at = at;
+    let (blocks, _) = rest(bytes, at).as_chunks::<16>();
+    for block in blocks {
+        // Without a branch, so that a compiler can judge all of them by one instruction.
+        let mut is_value = true;
+        for &byte in block {
+            let is_separator =
+                (byte == b';') | (byte == b',') | (byte == b'"') | (byte == b'<') | (byte == b'>');
+            is_value &= (byte > 0x20) & (byte < 0x7f) & !is_separator;
+        }
+        if !is_value {
+            break;
+        }
+        at += 16;
+    }
+    skip(bytes, at, VALUE)
 }
 
 /// The value without white space and folds around it.
@@ -168,7 +222,7 @@ pub(crate) fn all_or_escaped(bytes: &[u8], class: u16) -> bool {
     // Without a branch for each byte; a `%` is looked at again.
     let (mut all, mut any) = (class, 0);
     for &byte in bytes {
-        let is = CLASS.get(byte as usize).copied().unwrap_or(0);
+        let is = class_of(byte);
         all &= is;
         any |= is;
     }

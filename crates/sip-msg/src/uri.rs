@@ -11,7 +11,9 @@ pub use host_port::HostPort;
 pub use parts::{Part, Parts};
 
 use crate::Transport;
-use crate::chars::{PASSWORD, SCHEME, URI_OTHER, USER, all, all_or_escaped, part, rest};
+use crate::chars::{
+    PASSWORD, SCHEME, URI_OTHER, USER, USER_PLAIN, all, all_or_escaped, part, rest, skip,
+};
 
 /// A URI's scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,33 +117,23 @@ impl<'a> Uri<'a> {
 
     fn parse_sip(scheme: Scheme, raw: &'a [u8], tail: &'a [u8]) -> Option<Self> {
         let mut uri = Self::opaque(scheme, raw);
-        // No part of the grammar but the end of userinfo holds a bare '@'.
-        let address = match memchr::memchr(b'@', tail) {
-            None => tail,
-            Some(at) => {
-                let userinfo = part(tail, 0, at);
-                let user = match memchr::memchr(b':', userinfo) {
-                    None => userinfo,
-                    Some(colon) => {
-                        let password = rest(userinfo, colon + 1);
-                        if !all_or_escaped(password, PASSWORD) {
-                            return None;
-                        }
-                        uri.password = Some(password);
-                        part(userinfo, 0, colon)
-                    }
-                };
-                if user.is_empty() || !all_or_escaped(user, USER) {
-                    return None;
-                }
-                uri.user = Some(user);
-                rest(tail, at + 1)
+        let user_end = skip(tail, 0, USER_PLAIN);
+        let address = match tail.get(user_end) {
+            // As almost everybody's: a name without escapes and without a password.
+            Some(b'@') if user_end > 0 => {
+                uri.user = Some(part(tail, 0, user_end));
+                rest(tail, user_end + 1)
             }
+            _ => uri.take_userinfo(tail)?,
         };
         let (host_port, end) = HostPort::parse_prefix(address)?;
         uri.host_port = host_port;
         let mut tail = rest(address, end);
         if tail.is_empty() {
+            return Some(uri);
+        }
+        if Parts::are_plain_params(tail) {
+            uri.params = tail;
             return Some(uri);
         }
         if let Some(question) = memchr::memchr(b'?', tail) {
@@ -153,6 +145,31 @@ impl<'a> Uri<'a> {
         }
         uri.params = tail;
         Parts::params(tail).are_well_formed().then_some(uri)
+    }
+
+    /// Takes the user and the password, where there are any; what stands behind them.
+    fn take_userinfo(&mut self, tail: &'a [u8]) -> Option<&'a [u8]> {
+        // No part of the grammar but the end of userinfo holds a bare '@'.
+        let Some(at) = memchr::memchr(b'@', tail) else {
+            return Some(tail);
+        };
+        let userinfo = part(tail, 0, at);
+        let user = match memchr::memchr(b':', userinfo) {
+            None => userinfo,
+            Some(colon) => {
+                let password = rest(userinfo, colon + 1);
+                if !all_or_escaped(password, PASSWORD) {
+                    return None;
+                }
+                self.password = Some(password);
+                part(userinfo, 0, colon)
+            }
+        };
+        if user.is_empty() || !all_or_escaped(user, USER) {
+            return None;
+        }
+        self.user = Some(user);
+        Some(rest(tail, at + 1))
     }
 
     /// RFC 3966: the number, then parameters.

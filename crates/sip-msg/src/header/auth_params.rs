@@ -1,7 +1,7 @@
 //! Authorization, WWW-Authenticate and their kin: a scheme, then a
 //! comma-separated list of `name=value` (RFC 3261 20.7, 25.1).
 
-use crate::chars::{LWS, TOKEN, part, quoted_end, rest, skip, trim};
+use crate::chars::{TOKEN, part, quoted_end, rest, skip, skip_lws, trim};
 
 /// A challenge or credentials, unread: scheme and parameters.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ impl<'a> AuthParams<'a> {
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let value = trim(value);
         let scheme_end = skip(value, 0, TOKEN);
-        let list_start = skip(value, scheme_end, LWS);
+        let list_start = skip_lws(value, scheme_end);
         if scheme_end == 0 || list_start == scheme_end || list_start == value.len() {
             return None;
         }
@@ -128,13 +128,13 @@ impl<'a> AuthValue<'a> {
 
 /// The parameter at `at`, and where the next begins, if a comma follows.
 fn param(list: &[u8], at: usize) -> Option<(AuthParam<'_>, Option<usize>)> {
-    let start = skip(list, at, LWS);
+    let start = skip_lws(list, at);
     let name_end = skip(list, start, TOKEN);
-    let equals = skip(list, name_end, LWS);
+    let equals = skip_lws(list, name_end);
     if name_end == start || list.get(equals) != Some(&b'=') {
         return None;
     }
-    let value_start = skip(list, equals + 1, LWS);
+    let value_start = skip_lws(list, equals + 1);
     let (value, value_end) = if list.get(value_start) == Some(&b'"') {
         let end = quoted_end(list, value_start)?;
         (
@@ -161,7 +161,7 @@ fn param(list: &[u8], at: usize) -> Option<(AuthParam<'_>, Option<usize>)> {
         name: part(list, start, name_end),
         value,
     };
-    let comma = skip(list, value_end, LWS);
+    let comma = skip_lws(list, value_end);
     match list.get(comma) {
         None => Some((param, None)),
         Some(b',') => Some((param, Some(comma + 1))),

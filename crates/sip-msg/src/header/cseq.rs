@@ -1,7 +1,7 @@
 //! CSeq (RFC 3261 20.16).
 
 use crate::HeaderName;
-use crate::chars::{LWS, TOKEN, part, rest, skip};
+use crate::chars::{TOKEN, part, rest, skip, skip_lws};
 use crate::parse::ParseErrorKind;
 
 /// A CSeq (RFC 3261 20.16).
@@ -19,7 +19,7 @@ impl<'a> CSeq<'a> {
         const MALFORMED: ParseErrorKind = ParseErrorKind::Malformed(HeaderName::CSeq);
         let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
         let number = crate::chars::number(part(value, 0, digits)).ok_or(MALFORMED)?;
-        let method_start = skip(value, digits, LWS);
+        let method_start = skip_lws(value, digits);
         let method = rest(value, method_start);
         if method_start == digits
             || method.is_empty()

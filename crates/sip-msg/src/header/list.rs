@@ -1,7 +1,7 @@
 //! Splits a comma-separated header at the commas that separate.
 
 use crate::Span;
-use crate::chars::{LWS, part, quoted_end, rest, skip, trim};
+use crate::chars::{part, quoted_end, rest, skip_lws, trim};
 
 /// The elements of one field's value, trimmed, each with its place in the
 /// value. Commas in quoted strings and between angle brackets separate nothing.
@@ -53,7 +53,7 @@ impl<'a> Iterator for Elements<'a> {
         let start = if element.is_empty() {
             self.at
         } else {
-            skip(self.value, self.at, LWS)
+            skip_lws(self.value, self.at)
         };
         self.done = comma >= self.value.len();
         self.at = comma + 1;

@@ -2,7 +2,7 @@
 //! parameters (RFC 3261 20.10).
 
 use crate::Uri;
-use crate::chars::{DISPLAY, LWS, is, part, quoted_end, rest, skip, trim};
+use crate::chars::{DISPLAY, LWS, is, part, quoted_end, rest, skip, skip_lws, trim};
 use crate::header::Params;
 
 /// A From, To, Contact, Route or the like: display name, URI, parameters.
@@ -48,7 +48,7 @@ impl<'a> NameAddr<'a> {
             b'<' => 0,
             _ => skip(value, 0, DISPLAY | LWS),
         };
-        let bracket = skip(value, display_end, LWS);
+        let bracket = skip_lws(value, display_end);
         let (display, uri, after) = if value.get(bracket) == Some(&b'<') {
             let length = memchr::memchr(b'>', rest(value, bracket))?;
             (
@@ -65,7 +65,7 @@ impl<'a> NameAddr<'a> {
             let end = end.unwrap_or(value.len());
             (&value[..0], part(value, 0, end), end)
         };
-        let params_start = skip(value, after, LWS);
+        let params_start = skip_lws(value, after);
         if uri.is_empty() {
             return None;
         }

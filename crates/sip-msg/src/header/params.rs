@@ -1,7 +1,7 @@
 //! Header parameters: `;name=value`, with white space and quoted strings
 //! (RFC 3261 25.1, generic-param).
 
-use crate::chars::{LWS, TOKEN, VALUE, part, quoted_end, skip};
+use crate::chars::{TOKEN, part, quoted_end, skip, skip_lws, skip_value};
 
 /// One parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +36,19 @@ impl<'a> Params<'a> {
 
     /// The next parameter; `Ok(None)` at the end.
     pub(crate) fn step(&mut self) -> Result<Option<Param<'a>>, BadParam> {
-        let semicolon = skip(self.bytes, self.at, LWS);
+        let semicolon = skip_lws(self.bytes, self.at);
         match self.bytes.get(semicolon) {
             None => return Ok(None),
             Some(b';') => {}
             Some(_) => return self.fail(),
         }
-        let start = skip(self.bytes, semicolon + 1, LWS);
+        let start = skip_lws(self.bytes, semicolon + 1);
         let name_end = skip(self.bytes, start, TOKEN);
         if name_end == start {
             return self.fail();
         }
         let name = part(self.bytes, start, name_end);
-        let equals = skip(self.bytes, name_end, LWS);
+        let equals = skip_lws(self.bytes, name_end);
         if self.bytes.get(equals) != Some(&b'=') {
             self.at = name_end;
             return Ok(Some(Param {
@@ -58,13 +58,13 @@ impl<'a> Params<'a> {
                 end: name_end,
             }));
         }
-        let value_start = skip(self.bytes, equals + 1, LWS);
+        let value_start = skip_lws(self.bytes, equals + 1);
         let value_end = match self.bytes.get(value_start) {
             Some(b'"') => match quoted_end(self.bytes, value_start) {
                 Some(end) => end,
                 None => return self.fail(),
             },
-            _ => skip(self.bytes, value_start, VALUE),
+            _ => skip_value(self.bytes, value_start),
         };
         if value_end == value_start {
             return self.fail();

@@ -1,6 +1,6 @@
 //! Via (RFC 3261 20.42, 18.2.1; rport RFC 3581).
 
-use crate::chars::{LWS, TOKEN, is, part, skip};
+use crate::chars::{TOKEN, is, part, skip, skip_lws};
 use crate::header::params::{Param, Params};
 use crate::uri::host_port;
 use crate::{HostPort, Span, Transport};
@@ -33,7 +33,7 @@ impl<'a> Via<'a> {
         let transport_start = sent_protocol(value)?;
         let transport_end = skip(value, transport_start, TOKEN);
         let transport = part(value, transport_start, transport_end);
-        let host_start = skip(value, transport_end, LWS);
+        let host_start = skip_lws(value, transport_end);
         if transport.is_empty() || host_start == transport_end {
             return None;
         }
@@ -113,11 +113,11 @@ fn sent_protocol(value: &[u8]) -> Option<usize> {
         if !part(value, at, end).eq_ignore_ascii_case(expected) {
             return None;
         }
-        let slash = skip(value, end, LWS);
+        let slash = skip_lws(value, end);
         if value.get(slash) != Some(&b'/') {
             return None;
         }
-        at = skip(value, slash + 1, LWS);
+        at = skip_lws(value, slash + 1);
     }
     Some(at)
 }
@@ -127,11 +127,11 @@ fn sent_protocol(value: &[u8]) -> Option<usize> {
 fn sent_by(value: &[u8], start: usize) -> Option<(HostPort<'_>, usize)> {
     let host_end = host_port::host_end(value, start)?;
     let host = part(value, start, host_end);
-    let colon = skip(value, host_end, LWS);
+    let colon = skip_lws(value, host_end);
     if value.get(colon) != Some(&b':') {
         return Some((HostPort { host, port: None }, host_end));
     }
-    let port_start = skip(value, colon + 1, LWS);
+    let port_start = skip_lws(value, colon + 1);
     let port_end = host_port::skip_digits(value, port_start);
     let port = host_port::port(part(value, port_start, port_end))?;
     Some((

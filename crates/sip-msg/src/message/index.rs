@@ -91,7 +91,7 @@ impl Message {
     }
 
     fn index_headers(&mut self, limits: &Limits, fault: &mut Option<(ParseErrorKind, usize)>) {
-        let mut at = self.start.end;
+        let mut at = self.index_usual_headers(self.start.end, limits);
         loop {
             let line = match lines::step(&self.bytes, at) {
                 Step::Line(line) => line,
@@ -113,14 +113,30 @@ impl Message {
             }
             self.index_line(&line, limits, fault);
         }
-        // The commas are a bound from above: those that separate nothing are
-        // only told apart where the bound is passed.
-        let headers = part(&self.bytes, self.start.end, self.body_start);
-        if self.heads.len() + memchr::memchr_iter(b',', headers).count() > limits.header_count
+        if self.elements_count_max() > limits.header_count
             && self.elements_count() > limits.header_count
         {
             fault.get_or_insert((ParseErrorKind::TooManyHeaders, self.start.end));
         }
+    }
+
+    /// Reads the lines that are as almost everybody writes them, up to the first that is
+    /// not; where that begins.
+    fn index_usual_headers(&mut self, mut at: usize, limits: &Limits) -> usize {
+        let count_max = limits.header_count.min(HEADS_MAX);
+        while self.heads.len() < count_max
+            && let Some(line) = lines::usual(&self.bytes, at)
+        {
+            let name = HeaderName::from_token(part(&self.bytes, line.start, line.name_end));
+            let is_good =
+                name != HeaderName::Other || lines::name_fault(&self.bytes, &line).is_none();
+            if !is_good || line.end - line.start > limits.header_bytes {
+                break;
+            }
+            at = line.end;
+            self.push_head(name, &line);
+        }
+        at
     }
 
     fn index_line(
@@ -144,6 +160,10 @@ impl Message {
         if line.end - line.start > limits.header_bytes {
             fault.get_or_insert((ParseErrorKind::HeaderTooLong, line.start));
         }
+        self.push_head(name, line);
+    }
+
+    fn push_head(&mut self, name: HeaderName, line: &Line) {
         self.heads.push(Head {
             line_start: line.start as u32,
             line_end: line.end as u32,
@@ -198,6 +218,16 @@ impl Message {
             Ok(length) => Ok(Some(length)),
             Err(kind) => Err((kind, head.value_start as usize)),
         }
+    }
+
+    /// A bound from above, without a look at the bytes: no element is empty, and a
+    /// comma stands between two.
+    fn elements_count_max(&self) -> usize {
+        let count = |head: &Head| match head.name.is_list() {
+            true => (head.value_end - head.value_start) as usize / 2 + 1,
+            false => 1,
+        };
+        self.heads.iter().map(count).sum()
     }
 
     fn elements_count(&self) -> usize {

@@ -7,7 +7,7 @@
 //! is every other control character but the horizontal tab, unless a
 //! quoted-pair makes it part of a quoted string (RFC 3261 25.1).
 
-use crate::chars::{LWS, is_token, part, rest, skip, trim_end};
+use crate::chars::{is_token, part, rest, skip_lws, trim_end};
 use crate::parse::ParseErrorKind;
 use crate::parse::scan::{next_control, next_control_or_colon};
 
@@ -49,29 +49,35 @@ pub(crate) fn step(bytes: &[u8], start: usize) -> Step {
 
 /// Reads a line as almost everybody writes it: `Name: value`, without folds,
 /// faults, or more white space than that. `None` for any other.
-fn usual(bytes: &[u8], start: usize) -> Option<Line> {
-    let name_end = next_control_or_colon(bytes, start);
-    let value_end = next_control(bytes, name_end);
-    let [before, b':', after, ..] = bytes.get(name_end.checked_sub(1)?..)? else {
+#[inline(always)]
+pub(crate) fn usual(bytes: &[u8], start: usize) -> Option<Line> {
+    let tail = bytes.get(start..)?;
+    let colon = next_control_or_colon(tail, 0);
+    let value_end = next_control(tail, colon);
+    let (name, [b':', value @ ..]) = tail.get(..value_end)?.split_at_checked(colon)? else {
         return None;
     };
-    let value_start = name_end + 1 + usize::from(*after == b' ');
-    let value = bytes.get(value_start..value_end)?;
-    let is_plain = name_end > start
-        && *bytes.get(start)? != b' '
-        && *before != b' '
-        && *value.first()? != b' '
-        && *value.last()? != b' ';
+    let (space, value) = match value {
+        [b' ', value @ ..] => (1, value),
+        value => (0, value),
+    };
+    let ([first, ..], [first_of_name, ..]) = (value, name) else {
+        return None;
+    };
+    let is_plain = *first != b' '
+        && value.last() != Some(&b' ')
+        && *first_of_name != b' '
+        && name.last() != Some(&b' ');
     // The line is over where the next one does not begin with white space.
-    let [b'\r', b'\n', next, ..] = bytes.get(value_end..)? else {
+    let [b'\r', b'\n', next, ..] = tail.get(value_end..)? else {
         return None;
     };
     (is_plain && !matches!(*next, b' ' | b'\t')).then_some(Line {
         start,
-        name_end,
-        value_start,
-        value_end,
-        end: value_end + 2,
+        name_end: start + colon,
+        value_start: start + colon + 1 + space,
+        value_end: start + value_end,
+        end: start + value_end + 2,
         fault: None,
     })
 }
@@ -118,7 +124,7 @@ fn any(bytes: &[u8], start: usize) -> Step {
         name = head;
     }
     let value = trim_end(rest(line, colon + 1));
-    let leading = skip(value, 0, LWS);
+    let leading = skip_lws(value, 0);
     let value_start = start + colon + 1 + leading;
     let value = rest(value, leading);
     Step::Line(Line {

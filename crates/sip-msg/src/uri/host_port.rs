@@ -1,6 +1,6 @@
 //! A host and perhaps a port (RFC 3261 25.1, hostport).
 
-use crate::chars::{HOST, is, part, rest};
+use crate::chars::{HOST, is, part};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A host and perhaps a port; an IPv6 reference keeps its brackets.
@@ -103,41 +103,34 @@ pub(crate) fn skip_digits(bytes: &[u8], mut at: usize) -> usize {
 /// Four numbers without leading zeros, which some read as octal; and where they
 /// end.
 fn ipv4(bytes: &[u8], start: usize) -> Option<(Ipv4Addr, usize)> {
-    let mut octets = [0u8; 4];
-    let mut digits = rest(bytes, start).iter();
-    for (index, octet) in octets.iter_mut().enumerate() {
-        let mut value = u16::from(digits.next()?.wrapping_sub(b'0'));
-        if value > 9 {
+    let digit = |at: usize| {
+        let digit = bytes.get(at)?.wrapping_sub(b'0');
+        (digit <= 9).then_some(u32::from(digit))
+    };
+    let (mut at, mut address) = (start, 0);
+    for index in 0..4 {
+        if index > 0 {
+            if bytes.get(at) != Some(&b'.') {
+                return None;
+            }
+            at += 1;
+        }
+        let mut octet = digit(at)?;
+        at += 1;
+        while octet > 0
+            && octet < 100
+            && let Some(next) = digit(at)
+        {
+            octet = octet * 10 + next;
+            at += 1;
+        }
+        // A digit behind a zero, or behind three.
+        if octet > 255 || digit(at).is_some() {
             return None;
         }
-        let is_last = index == 3;
-        let mut ahead = digits.clone();
-        loop {
-            match ahead.next() {
-                Some(&digit) if digit.is_ascii_digit() => {
-                    if value == 0 {
-                        return None;
-                    }
-                    value = value * 10 + u16::from(digit - b'0');
-                    if value > 255 {
-                        return None;
-                    }
-                    digits = ahead.clone();
-                }
-                Some(b'.') if !is_last => {
-                    digits = ahead;
-                    break;
-                }
-                _ if is_last => break,
-                _ => return None,
-            }
-        }
-        *octet = u8::try_from(value).ok()?;
+        address = address << 8 | octet;
     }
-    Some((
-        Ipv4Addr::from(octets),
-        bytes.len() - digits.as_slice().len(),
-    ))
+    Some((Ipv4Addr::from_bits(address), at))
 }
 
 fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {

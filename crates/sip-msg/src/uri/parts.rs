@@ -1,7 +1,9 @@
 //! The parameters and headers of a URI (RFC 3261 19.1.1).
 
 use crate::Uri;
-use crate::chars::{PARAM, RESERVED, URI_HEADER, all_or_escaped, hex, is, part, rest};
+use crate::chars::{
+    PARAM, PARAM_PLAIN, RESERVED, URI_HEADER, all_or_escaped, hex, is, part, rest, skip,
+};
 
 /// One parameter or header of a URI; escapes are still in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +41,31 @@ impl<'a> Parts<'a> {
             separator: b'&',
             class: URI_HEADER,
         }
+    }
+
+    /// Whether that is a few well-formed parameters and nothing else, without an escape:
+    /// as almost everybody writes them. What is not may be well-formed all the same.
+    #[inline]
+    pub(crate) fn are_plain_params(bytes: &[u8]) -> bool {
+        const FEW: usize = 8;
+        let mut at = 0;
+        for _ in 0..FEW {
+            let [b';', ..] = rest(bytes, at) else {
+                break;
+            };
+            let name_end = skip(bytes, at + 1, PARAM_PLAIN);
+            if name_end == at + 1 {
+                return false;
+            }
+            at = name_end;
+            if bytes.get(at) == Some(&b'=') {
+                at = skip(bytes, name_end + 1, PARAM_PLAIN);
+                if at == name_end + 1 {
+                    return false;
+                }
+            }
+        }
+        at == bytes.len()
     }
 
     pub(crate) fn are_well_formed(self) -> bool {
@@ -79,7 +106,9 @@ impl<'a> Iterator for Parts<'a> {
         }
         let start = usize::from(self.separator == b';');
         let body = rest(self.left, start);
-        let end = memchr::memchr(self.separator, body).unwrap_or(body.len());
+        // They are short: a loop of its own costs less than to begin a search.
+        let is_separator = |byte: &u8| *byte == self.separator;
+        let end = body.iter().position(is_separator).unwrap_or(body.len());
         let whole = part(body, 0, end);
         // A header's separator is eaten here, a parameter's with the next one.
         self.left = if self.separator == b';' {
@@ -87,7 +116,7 @@ impl<'a> Iterator for Parts<'a> {
         } else {
             rest(body, end + 1)
         };
-        Some(match memchr::memchr(b'=', whole) {
+        Some(match whole.iter().position(|byte| *byte == b'=') {
             None => Part {
                 name: whole,
                 value: &[],
