@@ -182,7 +182,10 @@ impl Warden {
             return Some(why);
         }
         let speakers = self.said.get(&said(text)).cloned().unwrap_or_default();
-        let receiver = self.party(to.ip());
+        // Other ports of its host are not the gateway's (docs/decisions/0082).
+        let receiver = self
+            .party(to.ip())
+            .filter(|party| *party != Party::Gateway || to == self.places.gateway);
         // A hostile caller hears from whoever answers him, by the name that he wrote himself.
         let is_answer = receiver
             .filter(|party| matches!(party, Party::Mallory | Party::Neighbour))
