@@ -52,6 +52,10 @@ pub(crate) fn step(bytes: &[u8], start: usize) -> Step {
 #[inline(always)]
 pub(crate) fn usual(bytes: &[u8], start: usize) -> Option<Line> {
     let tail = bytes.get(start..)?;
+    // The empty line that ends the headers, or one that continues the line before.
+    if *tail.first()? <= b' ' {
+        return None;
+    }
     let colon = next_control_or_colon(tail, 0);
     let value_end = next_control(tail, colon);
     let (name, [b':', value @ ..]) = tail.get(..value_end)?.split_at_checked(colon)? else {
@@ -61,13 +65,8 @@ pub(crate) fn usual(bytes: &[u8], start: usize) -> Option<Line> {
         [b' ', value @ ..] => (1, value),
         value => (0, value),
     };
-    let ([first, ..], [first_of_name, ..]) = (value, name) else {
-        return None;
-    };
-    let is_plain = *first != b' '
-        && value.last() != Some(&b' ')
-        && *first_of_name != b' '
-        && name.last() != Some(&b' ');
+    let is_plain =
+        !matches!(value, [] | [b' ', ..] | [.., b' ']) && !matches!(name, [] | [.., b' ']);
     // The line is over where the next one does not begin with white space.
     let [b'\r', b'\n', next, ..] = tail.get(value_end..)? else {
         return None;
