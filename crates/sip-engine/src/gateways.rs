@@ -84,8 +84,11 @@ impl Gateways {
         for ((name, addr), until_ms) in self.shared.lock().iter() {
             // Of a name that is configured no more, nothing is known.
             if self.names.iter().any(|(own, _)| own == name) {
-                let latest = self.learned.entry(*addr).or_default();
-                *latest = (*until_ms).max(*latest);
+                for port in ports_beside(Some(addr.port())) {
+                    let addr = SocketAddr::new(addr.ip(), port);
+                    let latest = self.learned.entry(addr).or_default();
+                    *latest = (*until_ms).max(*latest);
+                }
             }
         }
     }
@@ -106,13 +109,7 @@ impl Gateways {
             self.names.push((Box::from(&*hop.host), hop.port));
             return;
         };
-        // The same gateway over another transport is at the other usual port.
-        let usual = [Transport::Udp, Transport::Tls].map(Transport::default_port);
-        let ports = match hop.port {
-            Some(port) if !usual.contains(&port) => [port; 2],
-            _ => usual,
-        };
-        for port in ports {
+        for port in ports_beside(hop.port) {
             self.written.insert(canonical(SocketAddr::new(ip, port)));
         }
     }
@@ -145,6 +142,16 @@ impl Gateways {
 fn is_same_port(configured: Option<u16>, named: Option<u16>) -> bool {
     let is_usual = |port: Option<u16>| matches!(port, None | Some(5_060 | 5_061));
     configured == named || (is_usual(configured) && is_usual(named))
+}
+
+/// The ports at which a gateway is that is written with this one: over another
+/// transport it is at the other usual port.
+fn ports_beside(port: Option<u16>) -> [u16; 2] {
+    let usual = [Transport::Udp, Transport::Tls].map(Transport::default_port);
+    match port {
+        Some(port) if !usual.contains(&port) => [port; 2],
+        _ => usual,
+    }
 }
 
 fn canonical(addr: SocketAddr) -> SocketAddr {
