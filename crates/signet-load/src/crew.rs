@@ -22,7 +22,7 @@ pub use outcome::{Failed, Leaked, Progress, Ran};
 use sockets::{senders, target};
 
 use crate::worker::{
-    CalledCounts, Final, Place, Report, Shared, StormCounts, Tick, Worker, orders,
+    CalledCounts, Final, Report, Shared, StormCounts, Tick, Worker, WorkerPart, orders,
 };
 
 /// TLS handshakes under way.
@@ -78,8 +78,8 @@ pub fn run(
     draw: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Ran, Failed> {
     settings.check().map_err(Failed::Usage)?;
-    let crew = Crew::hire(settings)?;
-    crew.lead(control, draw)
+    let crew = Crew::assemble(settings)?;
+    crew.run(control, draw)
 }
 
 struct Crew {
@@ -94,7 +94,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn hire(settings: Settings) -> Result<Self, Failed> {
+    fn assemble(settings: Settings) -> Result<Self, Failed> {
         let calls = settings.transport().is_some();
         let is_direct = settings.direct.is_some();
         let mut settings = settings;
@@ -214,7 +214,7 @@ impl Crew {
             let net = Net::new(number, net_config.clone(), sockets)
                 .map_err(|error| Failed::Run(format!("cannot use the sockets: {error}")))?;
             let is_caller = number < callers;
-            let place = Place {
+            let place = WorkerPart {
                 number,
                 index: if is_caller { number } else { number - callers },
                 of: if is_caller { callers } else { only_called },
@@ -245,7 +245,7 @@ impl Crew {
     fn start(
         &mut self,
         net: Net,
-        place: Place,
+        place: WorkerPart,
         tls: Option<Client>,
         report: &SyncSender<Report>,
     ) -> Result<(), String> {
@@ -276,7 +276,7 @@ impl Crew {
         self.shared.order_called.fetch_max(order, Ordering::Relaxed);
     }
 
-    fn lead(
+    fn run(
         mut self,
         control: &Control,
         draw: &mut dyn FnMut(&Progress<'_>),
@@ -351,7 +351,7 @@ impl Crew {
         let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                failed.get_or_insert("a thread of the generator came to grief".to_owned());
+                failed.get_or_insert("a thread of the generator panicked".to_owned());
             }
         }
         if let Some(error) = failed {

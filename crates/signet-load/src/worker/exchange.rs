@@ -6,7 +6,7 @@ use sip_dialog::UserAgents;
 use sip_msg::Limits;
 use sip_net::NetEvent;
 
-use super::{Heard, NAP_NS, Unsent, Worker};
+use super::{Input, NAP_NS, Unsent, Worker};
 use crate::cause::{of_close, of_handshake, of_send};
 use crate::clock::{NS_PER_MS, to_ms};
 
@@ -58,11 +58,11 @@ impl Worker {
             Duration::ZERO
         };
         let clock = self.clock;
-        let (agents, outbox, heard) = (&mut self.agents, &mut self.outbox, &mut self.heard);
+        let (agents, outbox, inputs) = (&mut self.agents, &mut self.outbox, &mut self.inputs);
         let record = &mut self.record;
         let mut is_idle = true;
         let mut handshake = "handshake";
-        let mut deaf = Vec::new();
+        let mut unreadable = Vec::new();
         let result = self.net.poll(Some(timeout), |event| {
             let at_ns = clock.now_ns();
             is_idle = false;
@@ -77,13 +77,13 @@ impl Worker {
                         record.rubbish += 1;
                     }
                 }
-                NetEvent::Opened { flow } => heard.push(Heard::Opened { at_ns, flow }),
+                NetEvent::Opened { flow } => inputs.push(Input::Opened { at_ns, flow }),
                 // Before what failed for it, and before its end, are told.
                 NetEvent::HandshakeFailed { error, .. } => handshake = of_handshake(&error),
                 NetEvent::Closed { conn, reason } => {
                     let named = of_close(reason, handshake);
                     why = Some(named);
-                    heard.push(Heard::Closed { conn, why: named });
+                    inputs.push(Input::Closed { conn, why: named });
                     agents.handle_closed(now_ms, conn, outbox);
                 }
                 NetEvent::SendFailed { cookie, error } => {
@@ -94,16 +94,16 @@ impl Worker {
                 // what waits for an answer on it fails with that cause.
                 NetEvent::Malformed { flow, .. } => {
                     record.rubbish += 1;
-                    deaf.push(flow.conn);
+                    unreadable.push(flow.conn);
                 }
                 _ => {}
             }
             while let Some(event) = agents.poll_event() {
-                heard.push(Heard::Sip { at_ns, event, why });
+                inputs.push(Input::Sip { at_ns, event, why });
             }
         });
         result.map_err(|error| format!("the network failed: {error}"))?;
-        for conn in deaf {
+        for conn in unreadable {
             self.net.close(conn, false);
         }
         let now_ns = self.clock.now_ns();
@@ -111,17 +111,17 @@ impl Worker {
         let now_ms = to_ms(now_ns);
         self.handle_timers(now_ms);
         while let Some(event) = self.agents.poll_event() {
-            self.heard.push(Heard::Sip {
+            self.inputs.push(Input::Sip {
                 at_ns: now_ns,
                 event,
                 why: None,
             });
         }
-        let mut heard = std::mem::take(&mut self.heard);
-        for what in heard.drain(..) {
-            self.hear(what);
+        let mut inputs = std::mem::take(&mut self.inputs);
+        for what in inputs.drain(..) {
+            self.handle(what);
         }
-        self.heard = heard;
+        self.inputs = inputs;
         self.welcome(now_ns);
         let mut due = std::mem::take(&mut self.due);
         self.agenda.advance(now_ms, |what| due.push(what));

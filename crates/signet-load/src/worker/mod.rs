@@ -5,7 +5,7 @@
 mod arrivals;
 mod called;
 mod exchange;
-mod hear;
+mod inputs;
 mod jobs;
 mod record;
 mod report;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use measure::{Pacer, SecondPart};
 use sip_dialog::{CallKey, Config, Event, RequestKey, UserAgents};
-use sip_msg::{ConnId, Flow as Path, Outbox, Transport};
+use sip_msg::{ConnId, Flow as WireFlow, Outbox, Transport};
 use sip_net::{ClientTls, Net};
 use wheel::Wheel;
 
@@ -33,7 +33,7 @@ use crate::tls::Client;
 use jobs::Jobs;
 pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
-pub(crate) use report::{Final, Place, Report, Shared, Tick, orders};
+pub(crate) use report::{Final, Report, Shared, Tick, WorkerPart, orders};
 use room::{CpuTime, calls_at_once};
 use seats::Seats;
 pub use storm::StormCounts;
@@ -63,7 +63,7 @@ enum Due {
 }
 
 /// What happened, and when it was seen.
-enum Heard {
+enum Input {
     Sip {
         at_ns: u64,
         event: Event,
@@ -72,7 +72,7 @@ enum Heard {
     },
     Opened {
         at_ns: u64,
-        flow: Path,
+        flow: WireFlow,
     },
     Closed {
         conn: ConnId,
@@ -102,7 +102,7 @@ enum Stage {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     clock: Clock,
-    place: Place,
+    place: WorkerPart,
     net: Net,
     tls: Option<Client>,
     /// Each agent's own certificate and sessions, by its seat, where they have any.
@@ -119,7 +119,7 @@ pub(crate) struct Worker {
     jobs: Jobs,
     agenda: Wheel<Due>,
     record: Recorder,
-    heard: Vec<Heard>,
+    inputs: Vec<Input>,
     due: Vec<Due>,
     unsent: Vec<Unsent>,
     /// A URI while it is written.
@@ -146,7 +146,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        place: Place,
+        place: WorkerPart,
         net: Net,
         tls: Option<Client>,
         keys: [[u8; 16]; 3],
@@ -191,7 +191,7 @@ impl Worker {
             shared_conn_local: None,
             jobs: Jobs::default(),
             record: Recorder::new(),
-            heard: Vec::new(),
+            inputs: Vec::new(),
             due: Vec::new(),
             unsent: Vec::new(),
             uri: String::new(),

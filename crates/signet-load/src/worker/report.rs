@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 
 /// Which worker this is, and where its messages go.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct WorkerPart {
     /// Among all threads.
     pub(crate) number: usize,
     /// Among those that do the same.

@@ -1,11 +1,11 @@
 //! The room and the processor time of a worker.
 
-use super::Place;
+use super::WorkerPart;
 use crate::settings::Settings;
 
 /// How many calls an agent may have at once, so that room for them is taken
 /// before the first.
-pub(super) fn calls_at_once(settings: &Settings, place: &Place) -> usize {
+pub(super) fn calls_at_once(settings: &Settings, place: &WorkerPart) -> usize {
     /// More is never taken at once, however high the rate.
     const MAX: f64 = 1_000_000.0;
     let rate_per_s = match (&settings.schedule, &place.target) {

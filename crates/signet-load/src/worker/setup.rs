@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use super::jobs::{Purpose, RequestSlot};
-use super::{Due, Place, Unsent, Worker};
+use super::{Due, Unsent, Worker, WorkerPart};
 use crate::cause::of_end;
 use crate::clock::{NS_PER_MS, to_ms};
 use crate::settings::{Lifetime, Settings};
@@ -42,7 +42,7 @@ impl SetUp {
 }
 
 /// How many seats a worker begins with.
-pub(super) fn seat_count(settings: &Settings, place: &Place) -> usize {
+pub(super) fn seat_count(settings: &Settings, place: &WorkerPart) -> usize {
     if place.target.is_none() {
         return 0;
     }

@@ -3,7 +3,7 @@
 
 use crate::clock::to_ms;
 
-use super::hear::REOPEN_MS;
+use super::inputs::REOPEN_MS;
 use super::{Due, Worker};
 
 /// How far a seat is back.

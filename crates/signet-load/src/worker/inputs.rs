@@ -6,7 +6,7 @@ use sip_dialog::{AgentKey, CallKey, Cause, Event, RequestKey};
 
 use super::jobs::{CallSlot, Purpose};
 use super::seats::Job;
-use super::{Due, Heard, Stage, Unsent, Worker};
+use super::{Due, Input, Stage, Unsent, Worker};
 use crate::cause::UNFINISHED;
 use crate::clock::{ms_after, to_ms};
 use crate::mix::Flow;
@@ -16,15 +16,15 @@ use crate::settings::Lifetime;
 pub(super) const REOPEN_MS: u64 = 500;
 
 impl Worker {
-    pub(super) fn hear(&mut self, what: Heard) {
+    pub(super) fn handle(&mut self, what: Input) {
         match what {
-            Heard::Sip { at_ns, event, why } => self.hear_event(at_ns, event, why),
-            Heard::Opened { at_ns, flow } => self.hear_opened(at_ns, &flow),
-            Heard::Closed { conn, why } => self.hear_closed(conn, why),
+            Input::Sip { at_ns, event, why } => self.handle_event(at_ns, event, why),
+            Input::Opened { at_ns, flow } => self.handle_opened(at_ns, &flow),
+            Input::Closed { conn, why } => self.handle_closed(conn, why),
         }
     }
 
-    fn hear_event(&mut self, at_ns: u64, event: Event, why: Option<&'static str>) {
+    fn handle_event(&mut self, at_ns: u64, event: Event, why: Option<&'static str>) {
         match event {
             Event::Provisional { call, .. } => {
                 if let Some(slot) = self.jobs.call(call)
@@ -230,7 +230,7 @@ impl Worker {
         self.leave(slot.seat);
     }
 
-    fn hear_opened(&mut self, at_ns: u64, flow: &sip_msg::Flow) {
+    fn handle_opened(&mut self, at_ns: u64, flow: &sip_msg::Flow) {
         if flow.conn == self.shared_conn {
             self.shared_conn_local = Some(flow.local);
             return;
@@ -288,8 +288,8 @@ impl Worker {
     }
 
     /// Agents whose connections have come up register, or register again. Only
-    /// when everything that was heard is done with: a request that begins takes
-    /// the number of one that has ended, whose end must have been heard.
+    /// when all inputs of this turn are handled: a request that begins takes
+    /// the number of one that has ended, whose end must have been handled.
     pub(super) fn welcome(&mut self, now_ns: u64) {
         let mut newly_open = std::mem::take(&mut self.newly_open);
         for (number, local) in newly_open.drain(..) {
@@ -303,7 +303,7 @@ impl Worker {
         self.newly_open = newly_open;
     }
 
-    fn hear_closed(&mut self, conn: sip_msg::ConnId, why: &'static str) {
+    fn handle_closed(&mut self, conn: sip_msg::ConnId, why: &'static str) {
         if conn == self.shared_conn {
             self.shared_conn = sip_msg::ConnId::NONE;
             if self.stage == Stage::SetUp && self.shared_conn_local.is_none() {
