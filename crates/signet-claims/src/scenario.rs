@@ -1,7 +1,7 @@
 //! SIPp's scenarios: compiled, and played for a while.
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
-use sip_scenario::{Calls, CompileOptions, Outputs, Path, Program, Role, Settings};
+use sip_scenario::{CallPath, Calls, CompileOptions, Outputs, Program, Role, Settings};
 
 /// Turns that a scenario is played for.
 const TURNS: u64 = 12;
@@ -51,7 +51,7 @@ fn play(program: Program) {
         ..Target::back(&flow)
     };
     if role == Role::Client {
-        let path = Path {
+        let path = CallPath {
             target,
             local: None,
             since_ns: 0,

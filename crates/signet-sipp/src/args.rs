@@ -24,7 +24,7 @@ pub(crate) enum Mode {
 
 /// Where the scenario comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum ScenarioSource {
     /// A file.
     File(PathBuf),
     /// One that is built in.
@@ -55,7 +55,7 @@ pub(crate) struct Traces {
 #[derive(Clone, Debug)]
 pub(crate) struct Args {
     pub(crate) remote: Option<String>,
-    pub(crate) scenario: From,
+    pub(crate) scenario: ScenarioSource,
     pub(crate) dump: Option<String>,
     pub(crate) help: bool,
     pub(crate) version: bool,
@@ -126,7 +126,7 @@ impl Default for Args {
     fn default() -> Self {
         Self {
             remote: None,
-            scenario: From::BuiltIn("uac".to_owned()),
+            scenario: ScenarioSource::BuiltIn("uac".to_owned()),
             dump: None,
             help: false,
             version: false,
@@ -285,8 +285,8 @@ impl Args {
         match option.as_str() {
             "h" | "help" => self.help = true,
             "v" => self.version = true,
-            "sf" => self.scenario = From::File(words.path()?),
-            "sn" => self.scenario = From::BuiltIn(words.value()?),
+            "sf" => self.scenario = ScenarioSource::File(words.path()?),
+            "sn" => self.scenario = ScenarioSource::BuiltIn(words.value()?),
             "sd" => self.dump = Some(words.value()?),
             "t" => self.transport_mode(&words.value()?)?,
             "i" => self.local_ip = Some(words.ip()?),
@@ -502,8 +502,8 @@ impl Args {
     /// The name that trace files begin with.
     pub(crate) fn scenario_name(&self) -> String {
         match &self.scenario {
-            From::BuiltIn(name) => name.clone(),
-            From::File(path) => {
+            ScenarioSource::BuiltIn(name) => name.clone(),
+            ScenarioSource::File(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 name.strip_suffix(".xml").unwrap_or(&name).to_owned()
             }

@@ -83,7 +83,7 @@ pub(crate) fn listen(signals: Option<SigSet>, reads_keys: bool, waker: &Waker) -
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) {
-    // Without the thread the run goes on, only deaf.
+    // Without the thread the run goes on, and no key is read.
     let _ = std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sip_msg::{ConnId, Flow, Target};
 use sip_net::{CloseReason, Net, NetEvent, SendError};
-use sip_scenario::{Calls, Counter, Event, Outputs, Path, Role};
+use sip_scenario::{CallPath, Calls, Counter, Event, Outputs, Role};
 
 use crate::args::Args;
 use crate::commands::Commands;
@@ -233,7 +233,7 @@ impl Engine {
                 self.begun += 1;
                 continue;
             }
-            let path = Path {
+            let path = CallPath {
                 target,
                 local: None,
                 since_ns: now_ns,
@@ -287,7 +287,7 @@ impl Engine {
         for flow in std::mem::take(&mut self.opened) {
             if let Some((target, since_ns)) = self.opening.remove(&flow.conn) {
                 let local = Some(flow.local);
-                self.begin_opened(Path {
+                self.begin_opened(CallPath {
                     target,
                     local,
                     since_ns,
@@ -296,7 +296,7 @@ impl Engine {
         }
     }
 
-    fn begin_opened(&mut self, path: Path) {
+    fn begin_opened(&mut self, path: CallPath) {
         let now_ns = self.now_ns();
         let conn = path.target.conn;
         if self.calls.start(now_ns, path, &mut self.out).is_err() && conn.is_some() {
@@ -316,7 +316,7 @@ impl Engine {
             if let Some((mut target, since_ns)) = self.opening.remove(&conn) {
                 // Its call fails with the cause as soon as it sends.
                 target.conn = ConnId::NONE;
-                self.begin_opened(Path {
+                self.begin_opened(CallPath {
                     target,
                     local: None,
                     since_ns,

@@ -12,7 +12,7 @@ use sip_net::{
 };
 use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings};
 
-use crate::args::{Args, From, Mode};
+use crate::args::{Args, Mode, ScenarioSource};
 use crate::error::{Refusal, exit};
 
 /// The port that is tried first where none is given, and how many after it.
@@ -148,8 +148,10 @@ fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
 
 fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
     let (name, bytes) = match &args.scenario {
-        From::BuiltIn(name) => (format!("-sn {name}"), built_in(name)?.as_bytes().to_vec()),
-        From::File(path) => {
+        ScenarioSource::BuiltIn(name) => {
+            (format!("-sn {name}"), built_in(name)?.as_bytes().to_vec())
+        }
+        ScenarioSource::File(path) => {
             let bytes = std::fs::read(path)
                 .map_err(|error| Refusal::mistake(format!("-sf {}: {error}", path.display())))?;
             (path.display().to_string(), bytes)
@@ -472,7 +474,7 @@ mod tests {
     fn both_built_in_scenarios_compile() {
         for (name, role) in [("uac", Role::Client), ("uas", Role::Server)] {
             let args = Args {
-                scenario: From::BuiltIn(name.to_owned()),
+                scenario: ScenarioSource::BuiltIn(name.to_owned()),
                 ..Args::default()
             };
             assert_eq!(compile(&args, &[]).unwrap().role(), role);

@@ -87,8 +87,8 @@ fn a_taken_port_is_told_from_other_failures() {
 fn a_failed_call_and_no_call_have_codes_of_their_own() {
     let folder = Folder::new();
     folder.write("alone.xml", ALONE);
-    let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let remote = deaf.local_addr().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let remote = silent.local_addr().unwrap();
     let ended = folder
         .ours(
             "failed",

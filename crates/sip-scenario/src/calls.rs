@@ -93,7 +93,7 @@ pub struct Outputs {
 
 /// On what a call begins.
 #[derive(Clone, Debug)]
-pub struct Path {
+pub struct CallPath {
     /// Where it sends to, and from which listener.
     pub target: Target,
     /// Its own address, where it has one ([`Settings::own_addresses`]).
@@ -253,7 +253,7 @@ impl Calls {
     }
 
     /// Begins a call; gives its number.
-    pub fn start(&mut self, now_ns: u64, path: Path, out: &mut Outputs) -> Result<u64, NoCall> {
+    pub fn start(&mut self, now_ns: u64, path: CallPath, out: &mut Outputs) -> Result<u64, NoCall> {
         self.core.now_ns = now_ns;
         if self.live >= self.core.settings.calls_max {
             return Err(NoCall::Full);

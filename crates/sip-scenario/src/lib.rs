@@ -6,7 +6,7 @@
 //! plays the program: messages and times go in, [`Outputs`] come out.
 //!
 //! ```
-//! use sip_scenario::{Calls, CompileOptions, Outputs, Path, Program, Settings};
+//! use sip_scenario::{Calls, CompileOptions, Outputs, CallPath, Program, Settings};
 //! use sip_msg::{ConnId, ListenerId, Target, Transport};
 //!
 //! let file = br#"<?xml version="1.0"?>
@@ -25,7 +25,7 @@
 //!     conn: ConnId::NONE, may_open: true, tls_name: None,
 //!     lane: sip_msg::Lane::Shared, local: None,
 //! };
-//! calls.start(0, Path { target, local: None, since_ns: 0 }, &mut out).unwrap();
+//! calls.start(0, CallPath { target, local: None, since_ns: 0 }, &mut out).unwrap();
 //! assert_eq!(out.outbox.bytes, b"OPTIONS sip:service@127.0.0.1 SIP/2.0\r\n\
 //!     Call-ID: 1-7@127.0.0.1\r\nCSeq: 1 OPTIONS\r\n\r\n");
 //! ```
@@ -71,7 +71,7 @@ mod value;
 mod xml;
 
 pub use calendar::Moment;
-pub use calls::{Calls, Event, NoCall, Outputs, Path, SendFailure};
+pub use calls::{CallPath, Calls, Event, NoCall, Outputs, SendFailure};
 pub use compile::{CompileOptions, ReadFile};
 pub use inject::{InjectionFile, Order};
 pub use problem::Problem;

@@ -33,7 +33,7 @@ impl Stage {
             conn,
             ..Target::back(&flow())
         };
-        let path = Path {
+        let path = CallPath {
             target,
             local: None,
             since_ns: self.now_ns,
@@ -265,7 +265,7 @@ fn the_time_of_opening_a_connection_counts() {
     let steps = send("INVITE", "") + "<recv response=\"200\" rtd=\"true\"/>";
     let mut stage = Stage::new(&steps, Settings::default());
     stage.now_ns = 30 * MS;
-    let path = Path {
+    let path = CallPath {
         target: Target::back(&flow()),
         local: Some("127.0.0.1:777".parse().unwrap()),
         since_ns: 10 * MS,
