@@ -29,7 +29,7 @@ pub(crate) enum Command {
     /// Add, change, list and remove users
     User {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArgs,
         /// The domain of names that are given without one; the default domain if left out
         #[arg(long, global = true)]
         domain: Option<Domain>,
@@ -39,14 +39,14 @@ pub(crate) enum Command {
     /// Add, list and remove domains besides those of the configuration
     Domain {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArgs,
         #[command(subcommand)]
         command: DomainCommand,
     },
     /// Make a certificate authority, issue certificates
     Ca {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArgs,
         #[command(subcommand)]
         command: CaCommand,
     },
@@ -61,7 +61,7 @@ pub(crate) enum Command {
     /// without one it reads the configuration file. Its first line says which.
     Tls {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArgs,
         /// For programs, in JSON
         #[arg(long)]
         json: bool,
@@ -76,7 +76,7 @@ pub(crate) enum Command {
     /// List where users are registered
     Bindings {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArgs,
         /// One user alone: alice or alice@example.com
         user: Option<String>,
     },
@@ -222,7 +222,7 @@ pub(crate) enum CaCommand {
 
 /// Which server's data is meant.
 #[derive(Debug, ClapArgs)]
-pub(crate) struct Place {
+pub(crate) struct InstanceArgs {
     /// The configuration file that the server is started with
     #[arg(long, value_name = "FILE", global = true, conflicts_with = "data")]
     config: Option<PathBuf>,
@@ -274,8 +274,8 @@ impl ServeOptions {
     }
 }
 
-impl From<Place> for admin::Place {
-    fn from(place: Place) -> Self {
+impl From<InstanceArgs> for admin::Instance {
+    fn from(place: InstanceArgs) -> Self {
         match (place.config, place.data) {
             (Some(config), _) => Self::Config(config),
             (None, data) => Self::Data(data.unwrap_or_else(|| PathBuf::from("signet-data"))),

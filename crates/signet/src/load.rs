@@ -52,7 +52,7 @@ pub(crate) enum LoadCommand {
 
 /// Where the load goes and how it gets there.
 #[derive(Debug, Args)]
-struct Path {
+struct PathArgs {
     /// The server: sip:[USER@]HOST:PORT; the host is the domain too, unless --domain says otherwise
     #[arg(long, value_name = "URI", required_unless_present = "straight")]
     to: Option<String>,
@@ -90,8 +90,8 @@ struct Path {
     /// Threads that call; one is enough for 20,000 calls a second
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
-    /// Further threads for what is dear in TLS handshakes; without any the
-    /// threads that call do it themselves
+    /// Extra threads for the expensive part of TLS handshakes; without any the
+    /// calling threads do it themselves
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
     handshake_threads: u8,
     #[command(flatten)]
@@ -221,7 +221,7 @@ struct When {
 
 /// What becomes of the result.
 #[derive(Debug, Args)]
-struct Result {
+struct ResultArgs {
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -248,7 +248,7 @@ struct Result {
 #[derive(Debug, Args)]
 pub(crate) struct CallOptions {
     #[command(flatten)]
-    path: Path,
+    path: PathArgs,
     #[command(flatten)]
     who: Who,
     #[command(flatten)]
@@ -263,13 +263,13 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
     #[command(flatten)]
-    result: Result,
+    result: ResultArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RegisterOptions {
     #[command(flatten)]
-    path: Path,
+    path: PathArgs,
     #[command(flatten)]
     who: Who,
     #[command(flatten)]
@@ -285,7 +285,7 @@ pub(crate) struct RegisterOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     storm_at: Option<Duration>,
     #[command(flatten)]
-    result: Result,
+    result: ResultArgs,
 }
 
 #[derive(Debug, Args)]
@@ -331,7 +331,7 @@ pub(crate) struct AnswerOptions {
 #[derive(Debug, Args)]
 pub(crate) struct PeakOptions {
     #[command(flatten)]
-    path: Path,
+    path: PathArgs,
     #[command(flatten)]
     who: Who,
     /// How long calls are held
@@ -422,7 +422,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
 }
 
 impl CallOptions {
-    fn run(self) -> std::result::Result<u8, String> {
+    fn run(self) -> Result<u8, String> {
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
@@ -433,7 +433,7 @@ impl CallOptions {
 }
 
 impl RegisterOptions {
-    fn run(self) -> std::result::Result<u8, String> {
+    fn run(self) -> Result<u8, String> {
         let flow = match (self.again, self.remove) {
             (true, _) => Flow::Reregister,
             (_, true) => Flow::Deregister,
@@ -449,7 +449,7 @@ impl RegisterOptions {
 }
 
 impl AnswerOptions {
-    fn run(self) -> std::result::Result<u8, String> {
+    fn run(self) -> Result<u8, String> {
         let (versions, engine) = offered(self.tls.as_slice())?;
         let tls = TlsSettings {
             identity: self.cert.zip(self.key),
@@ -482,7 +482,7 @@ impl AnswerOptions {
 }
 
 impl PeakOptions {
-    fn run(self) -> std::result::Result<u8, String> {
+    fn run(self) -> Result<u8, String> {
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
@@ -515,7 +515,7 @@ impl PeakOptions {
     }
 }
 
-impl Result {
+impl ResultArgs {
     fn output(self) -> Output {
         Output {
             json: self.json,

@@ -59,7 +59,7 @@ fn run(args: Args) -> Result<(), Error> {
         },
         Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
         Command::Domain { place, command } => {
-            let place: admin::Place = place.into();
+            let place: admin::Instance = place.into();
             if !matches!(command, DomainCommand::Add { .. }) {
                 place.must_exist()?;
             }
@@ -75,7 +75,7 @@ fn run(args: Args) -> Result<(), Error> {
             domain,
             command,
         } => {
-            let place: admin::Place = place.into();
+            let place: admin::Instance = place.into();
             if !matches!(
                 command,
                 UserCommand::Add { .. } | UserCommand::Import { .. }

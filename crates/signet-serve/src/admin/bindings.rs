@@ -6,12 +6,12 @@ use sip_engine::BindingChange;
 use sip_net::clock;
 use sip_store::{BindingStore, Database};
 
-use super::{Place, say};
+use super::{Instance, say};
 use crate::Error;
 use crate::store_link::store_error;
 
 /// Lists the bindings that are alive, of all users or of one.
-pub fn bindings(place: &Place, user: Option<&str>) -> Result<(), Error> {
+pub fn bindings(place: &Instance, user: Option<&str>) -> Result<(), Error> {
     place.must_exist()?;
     let opened = place.open()?;
     let wanted = user.map(|user| {

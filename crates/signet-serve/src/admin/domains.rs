@@ -4,7 +4,7 @@
 use sip_net::clock;
 use sip_store::Database;
 
-use super::{Place, say};
+use super::{Instance, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::store_link::store_error;
@@ -16,7 +16,7 @@ pub struct Domains {
 
 impl Domains {
     /// Opens them.
-    pub fn open(place: &Place) -> Result<Self, Error> {
+    pub fn open(place: &Instance) -> Result<Self, Error> {
         let opened = place.open()?;
         let database =
             Database::open(&opened.data.database()).map_err(|error| store_error(&error))?;

@@ -27,7 +27,7 @@ use crate::server::faults_of_files;
 
 /// Which server's data is meant.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum Instance {
     /// That of a configuration file.
     Config(PathBuf),
     /// A data folder.
@@ -43,7 +43,7 @@ struct Opened {
     realm: Option<Domain>,
 }
 
-impl Place {
+impl Instance {
     /// An error where there is no data yet. Who only looks, or changes what
     /// is there, has then mistaken the folder and is not to find an empty one.
     pub fn must_exist(&self) -> Result<(), Error> {
@@ -108,7 +108,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
 }
 
 /// Makes the authority of a data folder.
-pub fn ca_init(place: &Place) -> Result<(), Error> {
+pub fn ca_init(place: &Instance) -> Result<(), Error> {
     let opened = place.open()?;
     Ca::init(&opened.data)?;
     say(&format!(
@@ -120,7 +120,7 @@ pub fn ca_init(place: &Place) -> Result<(), Error> {
 
 /// Issues a certificate by the authority of a data folder.
 pub fn ca_issue(
-    place: &Place,
+    place: &Instance,
     names: &[String],
     out: Option<&Path>,
     kind: KeyKind,

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sip_net::clock;
 use sip_store::{Database, Renewal, TicketSecretStore};
 
-use super::{Place, say};
+use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
 use crate::plan;
@@ -43,7 +43,7 @@ struct Running {
 /// Prints certificates, versions, suites, groups and, where the server runs
 /// and has an address for figures, what clients made of them. The first line
 /// says where it is from.
-pub fn tls(place: &Place, form: Form) -> Result<(), Error> {
+pub fn tls(place: &Instance, form: Form) -> Result<(), Error> {
     let config = config_of(place)?;
     let running = running(&config.data);
     if let Some(addr) = running.as_ref().and_then(|running| running.metrics) {
@@ -65,7 +65,7 @@ pub fn tls(place: &Place, form: Form) -> Result<(), Error> {
     }
     let (from, why) = match (place, &running) {
         // What a server was told on its command line is written nowhere.
-        (Place::Data(data), _) => {
+        (Instance::Data(data), _) => {
             return Err(Error::new(
                 match &running {
                     Some(running) => format!(
@@ -78,14 +78,14 @@ pub fn tls(place: &Place, form: Form) -> Result<(), Error> {
                 "start it with --metrics 9090, or name its configuration with --config FILE",
             ));
         }
-        (Place::Config(path), Some(running)) => (
+        (Instance::Config(path), Some(running)) => (
             path,
             format!(
                 "the server (process {}) has no address for figures, so what it counted is not known; give it one: [metrics] listen",
                 running.pid
             ),
         ),
-        (Place::Config(path), None) => (path, "no server runs by it".to_owned()),
+        (Instance::Config(path), None) => (path, "no server runs by it".to_owned()),
     };
     let mut listeners = Vec::new();
     for listener in plan::listeners(&config) {
@@ -138,7 +138,7 @@ fn tell(from: &str, report: &str, form: Form) -> Result<(), Error> {
 
 /// Puts a new secret of session tickets in the first place. The one before goes
 /// on opening its tickets until they end, or, with `forgets_old`, not at all.
-pub fn tls_rotate_secret(place: &Place, forgets_old: bool) -> Result<(), Error> {
+pub fn tls_rotate_secret(place: &Instance, forgets_old: bool) -> Result<(), Error> {
     let config = config_of(place)?;
     if config.tls.ticket_keys == TicketKeysFrom::File {
         return Err(Error::new(
@@ -184,10 +184,10 @@ pub fn tls_rotate_secret(place: &Place, forgets_old: bool) -> Result<(), Error> 
     })
 }
 
-fn config_of(place: &Place) -> Result<Config, Error> {
+fn config_of(place: &Instance) -> Result<Config, Error> {
     match place {
-        Place::Config(path) => Ok(Config::from_file(path)?),
-        Place::Data(data) => Ok(Config {
+        Instance::Config(path) => Ok(Config::from_file(path)?),
+        Instance::Data(data) => Ok(Config {
             data: data.clone(),
             ..Config::default()
         }),

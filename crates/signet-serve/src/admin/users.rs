@@ -10,7 +10,7 @@ use sip_store::{Database, StoreErrorKind};
 use zeroize::Zeroizing;
 
 use super::password::PasswordFrom;
-use super::{Opened, Place, say};
+use super::{Instance, Opened, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::write_whole;
@@ -35,7 +35,7 @@ struct Named {
 
 impl Users {
     /// Opens them; `domain` is that of names which are given without one.
-    pub fn open(place: &Place, domain: Option<Domain>) -> Result<Self, Error> {
+    pub fn open(place: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
         let Opened {
             data,
             domain: default,

@@ -19,12 +19,12 @@ const FILE: &str = "listeners.json";
 struct Listeners<'s> {
     pid: u32,
     domains: Vec<&'s str>,
-    listeners: Vec<Place>,
+    listeners: Vec<ListenerAddress>,
     metrics: Option<SocketAddr>,
 }
 
 #[derive(Serialize)]
-struct Place {
+struct ListenerAddress {
     transport: &'static str,
     address: SocketAddr,
 }
@@ -39,7 +39,7 @@ pub(super) fn listeners(server: &Server, metrics: Option<SocketAddr>) -> Result<
             .map(|domain| domain.0.as_ref())
             .collect(),
         listeners: accepting(server)
-            .map(|(transport, address)| Place {
+            .map(|(transport, address)| ListenerAddress {
                 transport: transport.uri_name(),
                 address,
             })

@@ -7,10 +7,10 @@ use signet_load::{Called, Close, Lifetime, Local, Mix, Server, Settings, TlsSett
 use sip_msg::Transport;
 
 use super::values::{nanoseconds, offered};
-use super::{Pairs, Path, Ports, When, Who};
+use super::{Pairs, PathArgs, Ports, When, Who};
 
 /// What all loads have in common.
-pub(super) fn settings(mix: Mix, path: Path, who: Who) -> Result<Settings, String> {
+pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, String> {
     let direct = path
         .straight
         .then_some(path.transport.unwrap_or(Transport::Udp));
