@@ -91,7 +91,7 @@ struct Certificate {
 #[derive(Serialize)]
 struct Clients {
     certificates: &'static str,
-    /// Networks whose clients are asked otherwise.
+    /// Networks with their own rules for client certificates.
     of: Vec<ClientsOf>,
     /// Empty for the data folder's own authority.
     roots: Vec<String>,

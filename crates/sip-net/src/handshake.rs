@@ -1,5 +1,4 @@
-//! TLS handshakes: their bounds, their turns, and threads for what is dear in
-//! them.
+//! TLS handshakes: their bounds, their turns, and threads for the expensive part.
 //!
 //! The sockets stay with their worker, which reads and writes. What costs a
 //! private-key operation or the verification of a chain is given to a thread

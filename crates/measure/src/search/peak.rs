@@ -5,10 +5,10 @@
 //! 1. *Bracket*: from the start rate up in growing steps until a rate is not
 //!    held, or down until one is.
 //! 2. *Bisect* until the two are within the precision.
-//! 3. *Confirm*: the held rate once more, twice as long. Fails it, the search
+//! 3. *Confirm*: the held rate once more, twice as long. If it fails, the search
 //!    goes down in growing steps until a rate is confirmed.
 //! 4. *Challenge*: the failed rate above it once more, right after the confirming
-//!    run has shown the server healthy. Does it hold, then it had failed in the
+//!    run has shown the server healthy. If it holds, it had failed in the
 //!    aftermath of an overload (or by chance), and the search goes on upwards
 //!    with a longer rest after failures.
 //!

@@ -32,7 +32,7 @@ pub struct ListenSecurity {
     pub groups: Vec<GroupName>,
     /// Whether clients show certificates.
     pub client_certificates: ClientCertificates,
-    /// Networks whose clients are asked otherwise; the first that fits counts.
+    /// Networks with rules of their own for client certificates; the first that matches applies.
     pub clients: Vec<ClientsOf>,
     /// Whether a certificate with a user's SIP URI stands for his password.
     pub client_certificates_authenticate: bool,
@@ -147,7 +147,7 @@ impl ListenSecurity {
     }
 }
 
-/// A network whose clients are asked otherwise.
+/// A network with its own rules for client certificates.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientsOf {

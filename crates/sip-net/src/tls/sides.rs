@@ -8,7 +8,7 @@ use sip_msg::network::is_in;
 use super::TlsError;
 use super::server::{ClientAuth, ServerSide, ServerTlsConfig};
 
-/// A network whose clients are asked otherwise than all others.
+/// A network whose clients are asked for certificates by rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientsOf {
     pub(super) addr: IpAddr,

@@ -100,7 +100,7 @@ impl WebSocketFault {
             Self::Reserved => "a reserved bit is set",
             Self::Opcode => "unknown opcode",
             Self::Mask => "frames of clients are masked, those of servers are not",
-            Self::Length => "a length that could be shorter",
+            Self::Length => "a length not in its shortest form",
             Self::Control => "control frames are whole and have 125 bytes at most",
             Self::Order => "a part without its message",
             Self::Close => "a close frame that means nothing",
