@@ -321,6 +321,22 @@ mod tests {
     }
 
     #[test]
+    fn no_help_has_what_the_reader_of_arguments_takes_for_a_line_break() {
+        fn look_at(command: &clap::Command) -> usize {
+            let helps = command.get_arguments().flat_map(|arg| {
+                let help = arg.get_help().map(ToString::to_string);
+                let long = arg.get_long_help().map(ToString::to_string);
+                help.into_iter().chain(long)
+            });
+            let own = helps
+                .inspect(|help| assert!(!help.contains("{n}"), "{help}"))
+                .count();
+            own + command.get_subcommands().map(look_at).sum::<usize>()
+        }
+        assert!(look_at(&Args::command()) > 100);
+    }
+
+    #[test]
     fn bare_serve_is_the_secure_default() {
         let Source::Options(config) = serve("signet serve") else {
             panic!()

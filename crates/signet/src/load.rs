@@ -115,10 +115,10 @@ struct TlsOptions {
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// A certificate for each agent: 'agents/{n}.pem'
+    /// A certificate for each agent: 'agents/{n:04}.pem', where {n:04} is its number from 1
     #[arg(long, value_name = "PATTERN", requires = "agent_key", value_parser = Pattern::parse)]
     agent_cert: Option<Pattern>,
-    /// Their private keys: 'agents/{n}.key'
+    /// Their private keys: 'agents/{n:04}.key'
     #[arg(long, value_name = "PATTERN", requires = "agent_cert", value_parser = Pattern::parse)]
     agent_key: Option<Pattern>,
     /// The key of the certificate that --self makes: p256, rsa2048, rsa3072, ed25519 [default: p256, with --tls legacy rsa2048]
@@ -170,7 +170,7 @@ struct Who {
     /// How many agents
     #[arg(long, value_name = "N")]
     agents: Option<usize>,
-    /// Their names; {n} is the number from 1, {n:06} with six digits
+    /// Their names, as in 'user{n:06}': {n:06} is the number from 1 in six digits
     #[arg(long, value_name = "PATTERN", conflicts_with = "users")]
     user: Option<String>,
     /// Their passwords
