@@ -1,28 +1,36 @@
-//! The messages of RFC 4475 on the wire, over UDP and TCP, against the verdicts
-//! in `conformance/rfc4475/verdicts.toml`.
+//! The torture messages on the wire, over UDP and TCP: this project's own, and
+//! those of RFC 4475 where they are there, against the verdicts in
+//! `conformance/*/verdicts.toml`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod support;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use sip_msg::header::Contact;
+use sip_msg::{Limits, Message};
 use sip_net::testing::{DnsServer, Record};
 use support::{Server, TestDir, in_namespace};
 
 /// How long nothing must come before nothing is taken to come.
 const SILENCE: Duration = Duration::from_millis(400);
 
+/// How long is waited for what must come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long more may come behind the first thing that came.
+const REST: Duration = Duration::from_millis(60);
+
 const SERVER: &str = "127.0.0.1:6060";
 const REGISTRAR: &str = "127.0.0.1:6065";
 const WITH_AUTHENTICATION: &str = "127.0.0.1:6070";
 
-/// One of the messages has a Route to this port.
+/// Several of the messages have a Route to this port.
 const NEXT_HOP: &str = "127.0.0.1:5080";
 
 #[derive(Deserialize)]
@@ -43,8 +51,46 @@ struct Verdict {
     messages: usize,
     #[serde(default)]
     authentication: bool,
+    /// Whether a stream is left with octets that are no message.
+    #[serde(default)]
+    leftover: bool,
     reason: String,
 }
+
+impl Verdict {
+    fn treatments(&self, stream: bool) -> Vec<&str> {
+        match &self.tcp {
+            Some(tcp) if stream => tcp.list(),
+            _ => self.udp.list(),
+        }
+    }
+}
+
+/// A folder of messages and what is particular to it.
+struct Corpus {
+    /// The folder of its verdicts, below `conformance`.
+    name: &'static str,
+    messages: &'static str,
+    extension: &'static str,
+    /// Whether all that is to be forwarded leads to the next hop; if not, an
+    /// answer that nobody is there will do.
+    all_arrive: bool,
+}
+
+const OWN: Corpus = Corpus {
+    name: "torture",
+    messages: "conformance/torture",
+    extension: "sip",
+    all_arrive: true,
+};
+
+/// No part of the repository.
+const RFC_4475: Corpus = Corpus {
+    name: "rfc4475",
+    messages: "../shared/conformance/rfc4475",
+    extension: "dat",
+    all_arrive: false,
+};
 
 fn one() -> usize {
     1
@@ -67,36 +113,55 @@ impl Treatments {
 }
 
 #[test]
-fn over_udp() {
-    in_namespace("over_udp", || run(false));
+fn our_torture_messages_over_udp() {
+    in_namespace("our_torture_messages_over_udp", || run(&OWN, false));
 }
 
 #[test]
-fn over_tcp() {
-    in_namespace("over_tcp", || run(true));
+fn our_torture_messages_over_tcp() {
+    in_namespace("our_torture_messages_over_tcp", || run(&OWN, true));
 }
 
-fn run(stream: bool) {
+#[test]
+fn torture_messages_of_rfc_4475_over_udp() {
+    in_namespace("torture_messages_of_rfc_4475_over_udp", || {
+        run(&RFC_4475, false)
+    });
+}
+
+#[test]
+fn torture_messages_of_rfc_4475_over_tcp() {
+    in_namespace("torture_messages_of_rfc_4475_over_tcp", || {
+        run(&RFC_4475, true)
+    });
+}
+
+fn run(corpus: &Corpus, stream: bool) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = root.join("../shared/conformance/rfc4475");
-    if !corpus.is_dir() {
+    let text = root
+        .join("conformance")
+        .join(corpus.name)
+        .join("verdicts.toml");
+    let verdicts: Verdicts = toml::from_str(&fs::read_to_string(text).unwrap()).unwrap();
+    let messages = root.join(corpus.messages);
+    if corpus.name == RFC_4475.name && !messages.is_dir() {
         eprintln!(
-            "skipped: the messages of RFC 4475 are not here ({} is missing)",
-            corpus.display()
+            "{} is not there: its subjects are our own messages' too",
+            messages.display()
         );
         return;
     }
-    let text = fs::read_to_string(root.join("conformance/rfc4475/verdicts.toml")).unwrap();
-    let verdicts: Verdicts = toml::from_str(&text).unwrap();
-    let mut files: BTreeMap<String, PathBuf> = fs::read_dir(&corpus)
+    let files = fs::read_dir(&messages)
         .unwrap()
-        .map(|e| e.unwrap().path())
-        .map(|p| (p.file_stem().unwrap().to_string_lossy().into_owned(), p))
-        .collect();
-    assert_eq!(files.len(), 49, "messages in {}", corpus.display());
-    assert_eq!(verdicts.message.len(), 49, "verdicts");
+        .filter(|entry| {
+            let path = entry.as_ref().unwrap().path();
+            path.extension().is_some_and(|e| e == corpus.extension)
+        })
+        .count();
+    assert_eq!(files, verdicts.message.len(), "in {}", messages.display());
 
-    let folder = TestDir::new(if stream { "torture-tcp" } else { "torture-udp" });
+    let transport = if stream { "tcp" } else { "udp" };
+    let folder = TestDir::new(&format!("{}-{transport}", corpus.name));
     let [open, closed, registering] = ["open", "closed", "registering"].map(|name| {
         let path = folder.path().join(name);
         fs::create_dir_all(&path).unwrap();
@@ -132,11 +197,10 @@ fn run(stream: bool) {
     );
     let next_hop = UdpSocket::bind(NEXT_HOP).unwrap();
     let mut faults = Vec::new();
-    for verdict in &verdicts.message {
-        let path = files
-            .remove(&verdict.file)
-            .unwrap_or_else(|| panic!("no message {}", verdict.file));
-        let bytes = with_own_branch(&fs::read(path).unwrap(), files.len());
+    for (number, verdict) in verdicts.message.iter().enumerate() {
+        let path = messages.join(format!("{}.{}", verdict.file, corpus.extension));
+        let bytes = fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let bytes = with_own_branch(&bytes, number);
         // What the corpus binds leads calls to its users back to this server: the
         // registrations have a server of their own.
         let server = if verdict.authentication {
@@ -146,12 +210,16 @@ fn run(stream: bool) {
         } else {
             &plain
         };
+        let treatments = verdict.treatments(stream);
+        let is_silent = ["drop", "wait"].iter().any(|t| treatments.contains(t));
+        let patience = if is_silent { SILENCE } else { PATIENCE };
         let seen = if stream {
-            send_tcp(server.tcp, &bytes, &next_hop)
+            let ends = verdict.loses_framing || verdict.leftover;
+            send_tcp(server.tcp, &bytes, &next_hop, patience, ends)
         } else {
-            send_udp(server.udp, &bytes, &next_hop)
+            send_udp(server.udp, &bytes, &next_hop, patience)
         };
-        if let Err(fault) = judge(verdict, stream, &bytes, &seen) {
+        if let Err(fault) = judge(corpus, verdict, stream, &bytes, &seen) {
             faults.push(format!(
                 "{}: {fault}\n  ({})\n  answers: {:?}\n  forwarded: {}",
                 verdict.file,
@@ -172,7 +240,7 @@ fn run(stream: bool) {
     }
     assert!(
         faults.is_empty(),
-        "{} of 49:\n{}",
+        "{} of {files}:\n{}",
         faults.len(),
         faults.join("\n")
     );
@@ -204,56 +272,84 @@ fn config(folder: &Path, on: &str, authentication: bool, dns: SocketAddr) -> Str
 struct Seen {
     /// The statuses of the final responses.
     statuses: Vec<u16>,
+    /// What was said with a 200.
+    served: Vec<u8>,
     forwarded: Vec<Vec<u8>>,
     /// Of a stream: whether the server closed it.
     closed: bool,
 }
 
-/// Sends from the port to which the topmost Via sends the answer.
-fn send_udp(to: SocketAddr, bytes: &[u8], next_hop: &UdpSocket) -> Seen {
+impl Seen {
+    fn has_come(&self) -> bool {
+        !self.statuses.is_empty() || !self.forwarded.is_empty()
+    }
+}
+
+/// Sends from the port to which the topmost Via sends the answer. Nobody answers
+/// a response.
+fn send_udp(to: SocketAddr, bytes: &[u8], next_hop: &UdpSocket, patience: Duration) -> Seen {
     drain(next_hop);
-    let port = via_port(bytes);
+    let is_response = bytes.starts_with(b"SIP/");
+    let port = if is_response { 0 } else { via_port(bytes) };
     let answers =
         UdpSocket::bind(("127.0.0.1", port)).unwrap_or_else(|e| panic!("port {port}: {e}"));
     answers.send_to(bytes, to).unwrap();
     let mut seen = Seen::default();
-    for answer in support::receive_all(&answers, SILENCE) {
-        note(&answer, bytes, &mut seen);
+    let mut until = Instant::now() + patience;
+    while Instant::now() < until {
+        let had = seen.has_come();
+        for answer in support::receive_all(&answers, Duration::from_millis(10)) {
+            note(&answer, bytes, &mut seen);
+        }
+        seen.forwarded.extend(forwarded(next_hop, bytes));
+        if !had && seen.has_come() {
+            until = Instant::now() + REST;
+        }
     }
-    seen.forwarded = forwarded(next_hop, bytes);
     seen
 }
 
-fn send_tcp(to: SocketAddr, bytes: &[u8], next_hop: &UdpSocket) -> Seen {
+/// Waits for the end where `ends`, besides what else comes.
+fn send_tcp(
+    to: SocketAddr,
+    bytes: &[u8],
+    next_hop: &UdpSocket,
+    patience: Duration,
+    ends: bool,
+) -> Seen {
     drain(next_hop);
     let mut stream = TcpStream::connect(to).unwrap();
     stream.write_all(bytes).unwrap();
-    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_millis(10)))
+        .unwrap();
     let mut seen = Seen::default();
     let mut all = Vec::new();
     let mut buffer = [0; 65_535];
-    loop {
+    let mut until = Instant::now() + patience;
+    while Instant::now() < until && !seen.closed {
+        let had = seen.has_come();
         match stream.read(&mut buffer) {
             Ok(0) => seen.closed = true,
-            Ok(n) => {
-                all.extend_from_slice(&buffer[..n]);
-                continue;
-            }
+            Ok(n) => all.extend_from_slice(&buffer[..n]),
             Err(e) if e.kind() == std::io::ErrorKind::ConnectionReset => seen.closed = true,
             Err(_) => {}
         }
-        break;
+        seen.statuses.clear();
+        // An answer never holds the start of another: its headers are ours.
+        let text = String::from_utf8_lossy(&all).into_owned();
+        for part in text
+            .split("SIP/2.0 ")
+            .skip(1)
+            .filter(|p| p.as_bytes().first().is_some_and(u8::is_ascii_digit))
+        {
+            note(format!("SIP/2.0 {part}").as_bytes(), bytes, &mut seen);
+        }
+        seen.forwarded.extend(forwarded(next_hop, bytes));
+        if !had && seen.has_come() && !ends {
+            until = Instant::now() + REST;
+        }
     }
-    // An answer never holds the start of another: its headers are ours.
-    let text = String::from_utf8_lossy(&all).into_owned();
-    for part in text
-        .split("SIP/2.0 ")
-        .skip(1)
-        .filter(|p| p.as_bytes().first().is_some_and(u8::is_ascii_digit))
-    {
-        note(format!("SIP/2.0 {part}").as_bytes(), bytes, &mut seen);
-    }
-    seen.forwarded = forwarded(next_hop, bytes);
     seen
 }
 
@@ -270,6 +366,9 @@ fn note(answer: &[u8], sent: &[u8], seen: &mut Seen) {
         .unwrap_or(0);
     if status >= 200 && !seen.statuses.contains(&status) {
         seen.statuses.push(status);
+        if status == 200 {
+            seen.served = answer.to_vec();
+        }
     }
 }
 
@@ -325,20 +424,22 @@ fn via_port(bytes: &[u8]) -> u16 {
     digits.parse().unwrap_or(5060)
 }
 
-fn judge(verdict: &Verdict, stream: bool, sent: &[u8], seen: &Seen) -> Result<(), String> {
-    let treatments = match (&verdict.tcp, stream) {
-        (Some(tcp), true) => tcp,
-        _ => &verdict.udp,
-    };
-    let list = treatments.list();
+fn judge(
+    corpus: &Corpus,
+    verdict: &Verdict,
+    stream: bool,
+    sent: &[u8],
+    seen: &Seen,
+) -> Result<(), String> {
+    let list = verdict.treatments(stream);
     if stream && verdict.messages > 1 {
         return list
             .iter()
-            .try_for_each(|t| treated(t, verdict, stream, sent, seen).map(|_| ()));
+            .try_for_each(|t| treated(t, corpus, verdict, stream, sent, seen));
     }
     let mut why = Vec::new();
     for treatment in &list {
-        match treated(treatment, verdict, stream, sent, seen) {
+        match treated(treatment, corpus, verdict, stream, sent, seen) {
             Ok(()) => return Ok(()),
             Err(e) => why.push(e),
         }
@@ -348,6 +449,7 @@ fn judge(verdict: &Verdict, stream: bool, sent: &[u8], seen: &Seen) -> Result<()
 
 fn treated(
     treatment: &str,
+    corpus: &Corpus,
     verdict: &Verdict,
     stream: bool,
     sent: &[u8],
@@ -362,10 +464,11 @@ fn treated(
                     untouched(sent, forwarded)
                 };
             }
-            [404, 480].iter().any(|s| seen.statuses.contains(s))
+            !corpus.all_arrive && [404, 480].iter().any(|s| seen.statuses.contains(s))
         }
         // The end of a connection may overtake an answer that waits for the disk.
-        "serve" => seen.statuses.contains(&200) || (verdict.messages > 1 && seen.closed),
+        "serve" if verdict.messages > 1 && seen.closed => true,
+        "serve" => seen.statuses.contains(&200) && are_bound(sent, &seen.served)?,
         "drop" => seen.statuses.is_empty() && seen.forwarded.is_empty(),
         "wait" => seen.statuses.is_empty() && seen.forwarded.is_empty() && !seen.closed,
         status => {
@@ -388,6 +491,23 @@ fn treated(
     }
 }
 
+/// Whether the bindings in the answer are the request's contacts, as they came.
+fn are_bound(sent: &[u8], answer: &[u8]) -> Result<bool, String> {
+    let uris = |bytes: &[u8]| -> Result<Vec<Vec<u8>>, String> {
+        let message = Message::parse(bytes, &Limits::default()).map_err(|e| e.to_string())?;
+        let contacts = message.contacts().filter_map(Result::ok);
+        let uris = contacts.filter_map(|contact| match contact {
+            Contact::Addr(contact) => Some(contact.addr.uri.to_vec()),
+            Contact::Star => None,
+        });
+        Ok(uris.collect())
+    };
+    let (mut asked, mut bound) = (uris(sent)?, uris(answer)?);
+    asked.sort();
+    bound.sort();
+    Ok(asked == bound)
+}
+
 /// Every header line that is no business of a proxy's is in what was
 /// forwarded, byte for byte, and so is the body.
 fn untouched(sent: &[u8], forwarded: &[u8]) -> Result<(), String> {
@@ -401,11 +521,15 @@ fn untouched(sent: &[u8], forwarded: &[u8]) -> Result<(), String> {
         "l",
         "proxy-authorization",
     ];
+    let mut sent = sent;
+    while let Some(behind) = sent.strip_prefix(b"\r\n") {
+        sent = behind;
+    }
     let end = sent
         .windows(4)
         .position(|w| w == b"\r\n\r\n")
         .ok_or("no end of headers")?;
-    let head = &sent[..end + 2];
+    let (head, body) = (&sent[..end + 2], &sent[end + 4..]);
     let mut lines: Vec<Vec<u8>> = Vec::new();
     for line in head.split_inclusive(|&b| b == b'\n').skip(1) {
         if line.first().is_some_and(|b| *b == b' ' || *b == b'\t') {
@@ -429,5 +553,14 @@ fn untouched(sent: &[u8], forwarded: &[u8]) -> Result<(), String> {
             ));
         }
     }
-    Ok(())
+    let arrived = forwarded
+        .windows(4)
+        .position(|w| w == b"\r\n\r\n")
+        .map(|end| &forwarded[end + 4..])
+        .ok_or("no end of the forwarded headers")?;
+    // Line ends behind a body are no part of it.
+    match body.strip_prefix(arrived) {
+        Some(behind) if behind.iter().all(|b| b"\r\n".contains(b)) => Ok(()),
+        _ => Err("the body changed on its way".to_owned()),
+    }
 }

@@ -1,31 +1,49 @@
-//! The messages of RFC 4475, which lie outside the repository.
+//! The torture messages: this project's own, and those of RFC 4475, which lie
+//! outside the repository.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// How many there are.
-pub(crate) const COUNT: usize = 49;
+/// A folder of messages. Its verdicts are `conformance/NAME/verdicts.toml`.
+pub(crate) struct Corpus {
+    pub(crate) name: &'static str,
+    folder: &'static str,
+    extension: &'static str,
+}
 
-/// Name and bytes of each; `None`, with a word about it, where the folder is
-/// not there.
-pub(crate) fn torture_messages() -> Option<Vec<(String, Vec<u8>)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance/rfc4475");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} is not there", folder.display());
-        return None;
-    };
-    let mut messages: Vec<(String, Vec<u8>)> = entries
-        .map(|entry| entry.expect("the folder can be read").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "dat"))
-        .map(|path| {
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
-            (name, std::fs::read(&path).expect("the file can be read"))
-        })
-        .collect();
-    messages.sort();
-    assert_eq!(messages.len(), COUNT, "in {}", folder.display());
-    Some(messages)
+/// Both of them. The first is always there.
+pub(crate) const CORPORA: [Corpus; 2] = [
+    Corpus {
+        name: "torture",
+        folder: "../../conformance/torture",
+        extension: "sip",
+    },
+    Corpus {
+        name: "rfc4475",
+        folder: "../../../shared/conformance/rfc4475",
+        extension: "dat",
+    },
+];
+
+impl Corpus {
+    /// Name and bytes of each message; none, with a word about it, where the
+    /// folder is not there.
+    pub(crate) fn messages(&self) -> Vec<(String, Vec<u8>)> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(self.folder);
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            println!("{}: {} is not there", self.name, folder.display());
+            return Vec::new();
+        };
+        let named = |path: PathBuf| {
+            let name = path.file_stem().expect("a name").to_string_lossy();
+            let bytes = std::fs::read(&path).expect("the file can be read");
+            (name.into_owned(), bytes)
+        };
+        let mut messages: Vec<_> = entries
+            .map(|entry| entry.expect("the folder can be read").path())
+            .filter(|path| path.extension().is_some_and(|e| e == self.extension))
+            .map(named)
+            .collect();
+        messages.sort();
+        messages
+    }
 }
