@@ -6,9 +6,9 @@
 mod common;
 
 use common::*;
-use sip_engine::effect::Hop;
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
+use sip_locate::Hop;
 use sip_msg::{HeaderName, Transport};
 
 const MODES: [Mode; 2] = [Mode::Stateful, Mode::Stateless];

@@ -264,7 +264,7 @@ fn a_named_gateway_that_failed_is_asked_for_last() {
             panic!("nothing was asked");
         };
         let last = if &*query.host == "one.example" { 1 } else { 2 };
-        let hop = sip_engine::effect::Hop {
+        let hop = sip_locate::Hop {
             transport: Transport::Udp,
             addr: std::net::SocketAddr::from(([203, 0, 113, last], 5060)),
             tls_name: None,

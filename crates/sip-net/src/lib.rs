@@ -63,7 +63,6 @@ mod meter;
 mod net;
 mod proven;
 mod ranks;
-pub mod resolve;
 mod session;
 mod shared;
 mod stream;
@@ -85,7 +84,6 @@ pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
 };
 pub use net::{Net, Shed};
-pub use resolve::{Hop, Query};
 pub use tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
     HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerEntry, PeerIdentity,
