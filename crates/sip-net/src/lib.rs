@@ -32,7 +32,7 @@
 //!
 //! Nothing here blocks: a connection that is being opened keeps its messages,
 //! what is dear in a TLS handshake is computed by the [`HandshakePool`], a name is resolved in the
-//! [`DnsThread`], and a reader that does not read is closed when its queue is
+//! [`DnsThread`] as [`sip_locate`] says, and a reader that does not read is closed when its queue is
 //! full. Every bound is in [`NetConfig`] and [`HandshakeConfig`] and has a
 //! counter in [`Counters`] and [`HandshakeCounters`].
 //!

@@ -326,6 +326,44 @@ fn without_srv_the_host_itself_is_the_server() {
 }
 
 #[test]
+fn the_default_transport_is_that_of_the_address() {
+    let mut table = Table::default()
+        .addr("example.com", "203.0.113.9")
+        .addr("example.com", "2001:db8::9");
+    let options = reaching(&[
+        (Transport::Udp, "192.0.2.1"),
+        (Transport::Tcp, "192.0.2.1"),
+        (Transport::Tcp, "2001:db8::1"),
+    ]);
+    for (uri, hops) in [
+        (
+            "sip:example.com:5070",
+            &["tcp [2001:db8::9]:5070", "udp 203.0.113.9:5070"][..],
+        ),
+        (
+            "sip:example.com",
+            &["tcp [2001:db8::9]:5060", "udp 203.0.113.9:5060"],
+        ),
+        (
+            "sip:example.com:5070;transport=udp",
+            &["udp 203.0.113.9:5070"],
+        ),
+    ] {
+        let found = table.resolve_with(query(uri), options, &mut |_| 0).unwrap();
+        assert_eq!(found.iter().map(text).collect::<Vec<_>>(), hops, "{uri}");
+    }
+    // Nobody is asked for an address that would be of no use.
+    table.asked.clear();
+    let udp = query("sip:example.com:5070;transport=udp");
+    table.resolve_with(udp, options, &mut |_| 0).unwrap();
+    assert_eq!(table.asked, ["A example.com"]);
+    // A domain that offers nothing is not called by TLS unless somebody asks for it.
+    let options = reaching(&[(Transport::Tls, "192.0.2.1")]);
+    let refused = table.resolve_with(query("sip:example.com"), options, &mut |_| 0);
+    assert_eq!(refused, Err(LocateError::Refused(Refusal::NoListener)));
+}
+
+#[test]
 fn a_port_or_a_transport_spares_questions() {
     let mut table = Table::default().addr("example.com", "192.0.2.1");
     table.resolve("sip:example.com:5070;transport=tcp").unwrap();
