@@ -235,22 +235,13 @@ pub(crate) fn guard_limits(config: &Config) -> sip_limit::Limits {
 
 /// The resolver chooses among what the listeners can reach.
 pub(crate) fn dns_config(config: &Config, planned: &[PlannedListener], seed: u64) -> DnsConfig {
-    let has_family = |is_ipv4: bool| {
-        planned
-            .iter()
-            .any(|listener| listener.at.addr.is_ipv4() == is_ipv4)
+    let listeners = planned
+        .iter()
+        .map(|listener| (listener.at.transport, listener.at.addr.ip()));
+    let options = sip_locate::Options {
+        reach: listeners.collect(),
+        hops_max: config.dns.hops_max,
     };
-    let mut options = sip_net::resolve::Options {
-        ipv4: has_family(true),
-        ipv6: has_family(false),
-        ..Default::default()
-    };
-    options.transports.retain(|transport| {
-        planned
-            .iter()
-            .any(|listener| listener.at.transport == *transport)
-    });
-    options.hops_max = config.dns.hops_max;
     DnsConfig {
         servers: config.dns.servers.clone(),
         options,

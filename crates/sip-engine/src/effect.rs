@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use sip_auth::CredentialKey;
 use sip_limit::{Party, What};
-use sip_msg::{ConnId, Flow, Outbox, Transport, VerifiedPeer};
+use sip_locate::Query;
+use sip_msg::{ConnId, Flow, Outbox, VerifiedPeer};
 
 use crate::BindingChange;
 
@@ -21,33 +22,6 @@ pub struct Now {
 /// An answer that comes too late, or twice, finds nobody and is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParkId(pub u64);
-
-/// A host to be resolved by RFC 3263.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResolveQuery {
-    /// The host as it stands in the URI.
-    pub host: Arc<str>,
-    /// The port, where the URI has one.
-    pub port: Option<u16>,
-    /// The transport, where the URI or the configuration names one.
-    pub transport: Option<Transport>,
-    /// Whether only TLS will do (a `sips:` URI).
-    pub secure: bool,
-    /// Whether the operator wrote this host down: then it may take the places
-    /// that are kept from what senders name.
-    pub is_configured: bool,
-}
-
-/// One place to try, in order (RFC 3263 4.2, 4.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// The transport to use.
-    pub transport: Transport,
-    /// The address to send to.
-    pub addr: std::net::SocketAddr,
-    /// The name that its certificate must bear, for TLS.
-    pub tls_name: Option<Arc<str>>,
-}
 
 /// A question or an act that only the shell can do.
 #[derive(Debug)]
@@ -66,12 +40,12 @@ pub enum Effect {
         /// The changes, all of one address-of-record, all or none.
         changes: Vec<BindingChange>,
     },
-    /// Resolve a host; answered by [`crate::Shard::handle_resolved`].
+    /// Resolve a host (RFC 3263); answered by [`crate::Shard::handle_resolved`].
     Resolve {
         /// Who waits for it.
         park: ParkId,
         /// What to resolve.
-        query: ResolveQuery,
+        query: Query,
     },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),

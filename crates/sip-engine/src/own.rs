@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use sip_locate::Reach;
 use sip_msg::{Flow, HostPort, ListenerId, Transport, Uri};
 
 use crate::Settings;
@@ -16,6 +17,7 @@ const LEARNED_MAX: usize = 16;
 pub(crate) struct Own {
     domains: Vec<Arc<str>>,
     listeners: Vec<OwnListener>,
+    reach: Reach,
     /// Whether some listener is bound to every address of the machine.
     is_wild: bool,
     /// Addresses of the machine at which such a listener was reached.
@@ -39,6 +41,9 @@ impl Own {
         let is_wild = listeners.iter().any(|l| l.bound.ip().is_unspecified());
         Self {
             domains: settings.domains.clone(),
+            reach: (listeners.iter())
+                .map(|listener| (listener.transport, listener.bound.ip()))
+                .collect(),
             listeners,
             is_wild,
             learned: Vec::new(),
@@ -144,11 +149,9 @@ impl Own {
         u16::try_from(at).ok().map(ListenerId)
     }
 
-    /// Whether there is a listener of that transport in the family of `remote`.
-    pub(crate) fn has(&self, transport: Transport, remote: &SocketAddr) -> bool {
-        self.listeners
-            .iter()
-            .any(|l| l.transport == transport && l.bound.is_ipv4() == remote.is_ipv4())
+    /// What its listeners can send by.
+    pub(crate) const fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The transport of a listener.

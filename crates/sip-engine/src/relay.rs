@@ -12,11 +12,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use sip_locate::{Hop, Query};
 use sip_msg::network::is_in;
 use sip_msg::{Flow, HostPort, Message, Target, Uri};
 
 use crate::Settings;
-use crate::effect::{Hop, ResolveQuery};
 use crate::gateways::Gateways;
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
@@ -139,7 +139,7 @@ impl Relay<'_> {
         &self,
         word: Word,
         place: &Place,
-        query: &ResolveQuery,
+        query: &Query,
     ) -> Result<(), Outcome> {
         let names = match place {
             Place::Token(_) | Place::NextHops { .. } => false,

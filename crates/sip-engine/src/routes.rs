@@ -42,7 +42,7 @@ pub struct Gateway {
     pub next_hop: NextHop,
     /// Lower is tried first.
     pub priority: u16,
-    /// The share of calls among those with the same priority.
+    /// The share of calls among those with the same priority (RFC 2782).
     pub weight: u16,
 }
 

@@ -12,13 +12,14 @@ mod spread;
 use std::sync::Arc;
 
 use sip_auth::Ha1;
+use sip_locate::Hop;
 use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
 use sip_txn::Transactions;
 use wheel::Wheel;
 
 use crate::budget::Room;
 use crate::dialogs::Dialogs;
-use crate::effect::{Hop, Now, Outputs, ParkId};
+use crate::effect::{Now, Outputs, ParkId};
 use crate::gateways::{Gateways, LearnedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;

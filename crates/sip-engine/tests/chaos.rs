@@ -8,9 +8,9 @@
 mod common;
 
 use common::*;
-use sip_engine::effect::Hop;
 use sip_engine::settings::{AuthSettings, Inbound, Mode, Settings};
 use sip_engine::{Effect, ParkId};
+use sip_locate::Hop;
 use sip_msg::HeaderName;
 
 /// A small generator of numbers; each seed replays.

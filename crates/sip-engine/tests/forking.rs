@@ -101,7 +101,7 @@ fn who_was_given_up_is_not_tried_elsewhere() {
     let Some(sip_engine::Effect::Resolve { park, .. }) = bed.effects.pop() else {
         panic!("nothing was asked");
     };
-    let hop = |n: u8| sip_engine::effect::Hop {
+    let hop = |n: u8| sip_locate::Hop {
         transport: Transport::Udp,
         addr: std::net::SocketAddr::from(([203, 0, 113, n], 5060)),
         tls_name: None,

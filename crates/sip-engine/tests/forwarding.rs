@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use sip_engine::Effect;
-use sip_engine::effect::Hop;
+use sip_locate::Hop;
 use sip_msg::{HeaderName, Transport};
 
 const NEXT: &str = "203.0.113.9:5070";

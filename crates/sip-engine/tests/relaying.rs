@@ -8,9 +8,9 @@ mod common;
 use common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
 use sip_engine::Effect;
-use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop, Routes};
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
+use sip_locate::Hop;
 use sip_msg::{Flow, HeaderName, Transport};
 
 fn secured() -> Settings {

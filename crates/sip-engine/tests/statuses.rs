@@ -6,9 +6,9 @@
 mod common;
 
 use common::*;
-use sip_engine::effect::Hop;
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
+use sip_locate::Hop;
 use sip_msg::{HeaderName, Transport};
 
 const MODES: [Mode; 2] = [Mode::Stateful, Mode::Stateless];
@@ -103,6 +103,95 @@ fn a_sips_call_to_phones_in_the_clear() {
             sent.text
         );
         assert!(bed.effects.is_empty(), "that he exists is known");
+    }
+}
+
+/// With listeners of these transports alone, at the places of those that tests use.
+fn listening(mode: Mode, transports: [Transport; 4]) -> Settings {
+    let mut settings = Settings { mode, ..settings() };
+    for (listener, transport) in settings.listeners.iter_mut().zip(transports) {
+        listener.transport = transport;
+    }
+    settings
+}
+
+#[test]
+fn udp_is_no_transport_for_sips() {
+    // RFC 3261 26.2.2: "both valid (although note that UDP is not a valid transport for
+    // SIPS)."
+    let refused = |bed: &mut Bed, uri: &str, more: &str| {
+        let request = request("OPTIONS", uri, UDP).with(more);
+        let sent = only(bed.receive(&alice(UDP), &request.text()));
+        assert!(bed.effects.is_empty(), "{uri}: no question is asked");
+        let line = "SIP/2.0 480 SIPS Not Allowed\r\n";
+        assert!(sent.text.starts_with(line), "{uri} {more}: {}", sent.text);
+    };
+    for mode in MODES {
+        let mut bed = Bed::new(Settings { mode, ..settings() });
+        for uri in [
+            "sips:x@203.0.113.9;transport=udp",
+            "sips:x@far.example;transport=udp",
+            "sips:x@far.example:5070;transport=UDP",
+        ] {
+            refused(&mut bed, uri, "");
+        }
+        // RFC 3261 16.6 has a SIPS Request-URI decide for the Route as well.
+        let route = "Route: <sip:203.0.113.9;transport=udp;lr>\r\n";
+        refused(&mut bed, "sips:x@far.example", route);
+        // What names another transport, or none, goes by TLS.
+        for uri in ["sips:x@203.0.113.9", "sips:x@203.0.113.9;transport=tcp"] {
+            let sent = only(options(&mut bed, uri));
+            assert_eq!(sent.to.transport, Transport::Tls, "{uri}");
+        }
+        // Nor does the operator's word for a gateway make TLS of UDP, or UDP of `sips`.
+        let mut bed = Bed::new(Settings {
+            mode,
+            ..forwarding(UDP, "203.0.113.200:5060")
+        });
+        refused(&mut bed, "sips:x@far.example", "");
+        let sent = only(options(&mut bed, "sip:x@far.example"));
+        assert_eq!(sent.to.transport, UDP);
+    }
+}
+
+#[test]
+fn a_transport_that_is_not_here_is_not_asked_for() {
+    use Transport::{Tcp, Tls, Udp};
+    let unreached = |bed: &mut Bed, from: Transport, uri: &str| {
+        let options = request("OPTIONS", uri, from);
+        let sent = only(bed.receive(&alice(from), &options.text()));
+        assert!(bed.effects.is_empty(), "{uri}");
+        let line = "SIP/2.0 502 No Transport Leads There\r\n";
+        assert!(sent.text.starts_with(line), "{uri}: {}", sent.text);
+    };
+    for mode in MODES {
+        // RFC 3263 4.1 has UDP for an address without a transport; where this server has
+        // none it is TCP.
+        let mut bed = Bed::new(listening(mode, [Tcp, Tcp, Tls, Tcp]));
+        for (uri, transport) in [
+            ("sip:x@203.0.113.9", Tcp),
+            ("sip:x@203.0.113.9:5070", Tcp),
+            ("sips:x@203.0.113.9", Tls),
+        ] {
+            let options = request("OPTIONS", uri, Tcp);
+            let sent = only(bed.receive(&alice(Tcp), &options.text()));
+            assert_eq!((sent.status(), sent.to.transport), (0, transport), "{uri}");
+        }
+        unreached(&mut bed, Tcp, "sip:x@203.0.113.9;transport=udp");
+        unreached(&mut bed, Tcp, "sip:x@far.example;transport=udp");
+        // TLS is nobody's default.
+        let mut bed = Bed::new(listening(mode, [Tls, Tls, Tls, Tls]));
+        unreached(&mut bed, Tls, "sip:x@203.0.113.9");
+        unreached(&mut bed, Tls, "sip:x@far.example:5070");
+        // A domain may offer it.
+        let options = request("OPTIONS", "sip:x@far.example", Tls);
+        assert!(bed.receive(&alice(Tls), &options.text()).is_empty());
+        asked(&mut bed);
+        // Each family of addresses counts for itself.
+        let mut bed = Bed::new(listening(mode, [Udp, Tcp, Tls, Tls]));
+        unreached(&mut bed, Udp, "sip:x@[2001:db8::9]");
+        let sent = only(self::options(&mut bed, "sips:x@[2001:db8::9]"));
+        assert_eq!(sent.to.tls_name.as_deref(), Some("2001:db8::9"));
     }
 }
 

@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use sip_engine::Effect;
 use sip_engine::routes::{Gateway, GatewayGroup, Routes};
-use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
+use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_msg::{HeaderName, Transport};
 
 fn uris(sent: &[Sent]) -> Vec<&str> {
@@ -264,7 +264,7 @@ fn a_named_gateway_that_failed_is_asked_for_last() {
             panic!("nothing was asked");
         };
         let last = if &*query.host == "one.example" { 1 } else { 2 };
-        let hop = sip_engine::effect::Hop {
+        let hop = sip_locate::Hop {
             transport: Transport::Udp,
             addr: std::net::SocketAddr::from(([203, 0, 113, last], 5060)),
             tls_name: None,
@@ -293,4 +293,62 @@ fn a_named_gateway_that_failed_is_asked_for_last() {
     bed.act(|s, now, out| s.handle_send_failed(now, second.cookie, out));
     let (host, sent) = resolve(&mut bed);
     assert_eq!((host.as_str(), sent.len()), ("one.example", 1));
+}
+
+#[test]
+fn a_gateway_to_which_a_request_cannot_go_is_passed_over() {
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut settings = Settings { mode, ..gateways() };
+        let abroad = &mut settings.routes.groups[0].gateways;
+        abroad[0].next_hop.transport = Some(Transport::Tcp);
+        let mut bed = Bed::new(settings);
+        let mut leads = |uri| {
+            let options = request("OPTIONS", uri, Transport::Tls);
+            let sent = only(bed.receive(&alice(Transport::Tls), &options.text()));
+            (sent.to.transport, sent.to.remote.to_string())
+        };
+        // The first gateway is reached by UDP alone.
+        let first = (Transport::Udp, "203.0.113.20:5060".to_owned());
+        assert_eq!(leads("sip:+33123@example.org"), first);
+        let second = (Transport::Tls, "203.0.113.21:5060".to_owned());
+        assert_eq!(leads("sips:+33123@example.org"), second);
+        // That was no failure of the first.
+        assert_eq!(leads("sip:+33124@example.org"), first);
+    }
+}
+
+#[test]
+fn gateways_have_calls_by_the_lots_of_rfc_2782() {
+    const GATEWAYS: [&str; 3] = [
+        "203.0.113.60:5060",
+        "203.0.113.61:5060",
+        "203.0.113.62:5060",
+    ];
+    for mode in [Mode::Stateful, Mode::Stateless] {
+        let mut settings = Settings { mode, ..gateways() };
+        let weighted = |(addr, weight): (&str, u16)| Gateway {
+            next_hop: next_hop(Transport::Udp, addr),
+            priority: 1,
+            weight,
+        };
+        let weights = GATEWAYS.into_iter().zip([9, 2, 0]);
+        settings.routes.groups[0].gateways = weights.map(weighted).collect();
+        let mut bed = Bed::new(settings);
+        let mut calls = [0_u32; 3];
+        for n in 0..1_200 {
+            let mut options = request("OPTIONS", "sip:+33123@example.org", Transport::Udp);
+            options.call_id = format!("lot-{n}");
+            let sent = only(bed.receive(&alice(Transport::Udp), &options.text()));
+            assert_eq!(sent.status(), 0);
+            let chosen = sent.to.remote.to_string();
+            calls[GATEWAYS.iter().position(|addr| *addr == chosen).unwrap()] += 1;
+        }
+        // RFC 2782: "In the presence of records containing weights greater than 0, records
+        // with weight 0 should have a very small chance of being selected." There are
+        // twelve lots here, nine, two and one.
+        let expected = [850..950, 150..250, 50..150];
+        for (calls, expected) in calls.iter().zip(expected) {
+            assert!(expected.contains(calls), "{mode:?} {calls:?}");
+        }
+    }
 }

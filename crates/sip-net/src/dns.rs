@@ -17,11 +17,13 @@ use hickory_resolver::net::{DnsError as HickoryDnsError, NetError};
 use hickory_resolver::proto::op::{Query as DnsQuery, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
+use sip_locate::{
+    Answer, Hop, Kind, LocateError, Options, Query, Question, Record, Resolution, Step,
+};
 use tokio::sync::mpsc as tokio_mpsc;
 use tokio::task::JoinSet;
 
-use crate::resolve::{Answer, Kind, Options, Question, Record, Resolution, Step};
-use crate::{Hop, Query, Waker};
+use crate::Waker;
 
 /// Bounds and servers of the resolver.
 #[derive(Clone, Debug)]
@@ -56,30 +58,20 @@ impl Default for DnsConfig {
     }
 }
 
-/// Why there is nowhere to send to.
+/// Why a query was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DnsError {
-    /// The name does not exist, or has no address.
-    NotFound,
-    /// The name servers did not answer in time.
-    Timeout,
-    /// The name servers answered with a failure.
-    Failed,
     /// Too many resolutions are under way.
     Busy,
-    /// The query cannot be met: `sips` over a transport without TLS, a
-    /// transport that this host has not, or no host name.
-    Unsupported,
+    /// The thread has ended.
+    Ended,
 }
 
 impl std::fmt::Display for DnsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::NotFound => "no such name, or no address under it",
-            Self::Timeout => "the name servers did not answer in time",
-            Self::Failed => "the name servers answered with a failure",
-            Self::Busy => "too many names are being resolved",
-            Self::Unsupported => "no transport of this host leads there",
+            Self::Busy => "too many names are being resolved: ask again later",
+            Self::Ended => "the thread that resolves has ended: restart the server",
         })
     }
 }
@@ -133,25 +125,20 @@ impl DnsThread {
 pub struct DnsClient {
     thread: DnsThread,
     waker: Waker,
-    reply: mpsc::Sender<(u64, Result<Vec<Hop>, DnsError>)>,
-    answers: mpsc::Receiver<(u64, Result<Vec<Hop>, DnsError>)>,
+    reply: mpsc::Sender<(u64, Result<Vec<Hop>, LocateError>)>,
+    answers: mpsc::Receiver<(u64, Result<Vec<Hop>, LocateError>)>,
 }
 
 impl DnsClient {
-    /// Asks for a name that somebody else chose; the answer comes from
-    /// [`DnsClient::next_answer`] with the same `id`. A quarter of
-    /// [`DnsConfig::queries_max`] is not for such names.
+    /// Asks for a name; the answer comes from [`DnsClient::next_answer`] with the
+    /// same `id`. A quarter of [`DnsConfig::queries_max`] is for names that the
+    /// operator wrote down.
     pub fn ask(&self, id: u64, query: Query) -> Result<(), DnsError> {
-        let max = self.thread.queries_max;
-        self.ask_within(max - max / 4, id, query)
-    }
-
-    /// Asks for a name that the operator wrote down, likewise.
-    pub fn ask_configured(&self, id: u64, query: Query) -> Result<(), DnsError> {
-        self.ask_within(self.thread.queries_max, id, query)
-    }
-
-    fn ask_within(&self, max: usize, id: u64, query: Query) -> Result<(), DnsError> {
+        let queries_max = self.thread.queries_max;
+        let max = match query.is_configured {
+            true => queries_max,
+            false => queries_max - queries_max / 4,
+        };
         let Some(ticket) = Ticket::take(&self.thread.under_way, max) else {
             return Err(DnsError::Busy);
         };
@@ -166,11 +153,11 @@ impl DnsClient {
         self.thread
             .requests
             .send(request)
-            .map_err(|_| DnsError::Failed)
+            .map_err(|_| DnsError::Ended)
     }
 
     /// An answer that has come, in order of preference for failover; never waits.
-    pub fn next_answer(&self) -> Option<(u64, Result<Vec<Hop>, DnsError>)> {
+    pub fn next_answer(&self) -> Option<(u64, Result<Vec<Hop>, LocateError>)> {
         self.answers.try_recv().ok()
     }
 }
@@ -199,7 +186,7 @@ impl Drop for Ticket {
 struct Request {
     id: u64,
     query: Query,
-    reply: mpsc::Sender<(u64, Result<Vec<Hop>, DnsError>)>,
+    reply: mpsc::Sender<(u64, Result<Vec<Hop>, LocateError>)>,
     waker: Waker,
     _ticket: Ticket,
 }
@@ -212,11 +199,11 @@ async fn serve(
 ) {
     let deadline = Duration::from_millis(config.deadline_ms);
     while let Some(request) = inbox.recv().await {
-        let (asker, options) = (Arc::clone(&asker), config.options.clone());
+        let (asker, options) = (Arc::clone(&asker), config.options);
         tokio::spawn(async move {
             let resolution = Resolution::new(request.query, options);
             let result = tokio::time::timeout(deadline, resolve(resolution, asker)).await;
-            let result = result.unwrap_or(Err(DnsError::Timeout));
+            let result = result.unwrap_or(Err(LocateError::Timeout));
             // The ticket comes back first, so that who has the answer may ask.
             drop(request._ticket);
             let _ = request.reply.send((request.id, result));
@@ -225,7 +212,7 @@ async fn serve(
     }
 }
 
-async fn resolve(mut resolution: Resolution, asker: Arc<Asker>) -> Result<Vec<Hop>, DnsError> {
+async fn resolve(mut resolution: Resolution, asker: Arc<Asker>) -> Result<Vec<Hop>, LocateError> {
     let mut answers = Vec::new();
     loop {
         let step = resolution.step(std::mem::take(&mut answers), &mut |max| asker.lot(max));

@@ -31,8 +31,8 @@
 //! ```
 //!
 //! Nothing here blocks: a connection that is being opened keeps its messages,
-//! the expensive part of a TLS handshake is computed by the [`HandshakePool`], a name is resolved in the
-//! [`DnsThread`], and a reader that does not read is closed when its queue is
+//! the expensive part of a TLS handshake is computed by the [`HandshakePool`], a name is
+//! resolved in the [`DnsThread`] as [`sip_locate`] says, and a reader that does not read is closed when its queue is
 //! full. Every bound is in [`NetConfig`] and [`HandshakeConfig`] and has a
 //! counter in [`Counters`] and [`HandshakeCounters`].
 //!
@@ -63,7 +63,6 @@ mod meter;
 mod net;
 mod proven;
 mod ranks;
-pub mod resolve;
 mod session;
 mod shared;
 mod stream;
@@ -85,7 +84,6 @@ pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
 };
 pub use net::{Net, Shed};
-pub use resolve::{Hop, Query};
 pub use tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
     HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerEntry, PeerIdentity,

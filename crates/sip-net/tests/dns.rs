@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use sip_locate::{Hop, LocateError, Query};
 use sip_msg::Transport;
 use sip_net::testing::{DnsServer, Record};
-use sip_net::{
-    DnsClient, DnsConfig, DnsError, DnsThread, Hop, ListenerConfig, Net, NetConfig, Query, bind,
-};
+use sip_net::{DnsClient, DnsConfig, DnsError, DnsThread, ListenerConfig, Net, NetConfig, bind};
 
 struct Asker {
     net: Net,
@@ -28,7 +27,7 @@ impl Asker {
     }
 
     /// Waits as a worker does: the answer wakes it.
-    fn answer(&mut self) -> (u64, Result<Vec<Hop>, DnsError>) {
+    fn answer(&mut self) -> (u64, Result<Vec<Hop>, LocateError>) {
         let patience = Instant::now();
         loop {
             if let Some(answer) = self.client.next_answer() {
@@ -54,6 +53,7 @@ fn query(host: &str) -> Query {
         port: None,
         transport: None,
         secure: false,
+        is_configured: false,
     }
 }
 
@@ -121,7 +121,7 @@ fn a_name_that_is_not_there_is_not_found() {
     let mut asker = Asker::new(&thread);
     for name in ["missing.example.com", "example.com"] {
         asker.client.ask(1, query(name)).unwrap();
-        assert_eq!(asker.answer(), (1, Err(DnsError::NotFound)), "{name}");
+        assert_eq!(asker.answer(), (1, Err(LocateError::NotFound)), "{name}");
     }
 }
 
@@ -143,8 +143,8 @@ fn silence_ends_at_the_deadline_and_the_number_of_questions_is_bounded() {
         asker.client.ask(3, query("c.example.com")),
         Err(DnsError::Busy)
     );
-    assert_eq!(asker.answer().1, Err(DnsError::Timeout));
-    assert_eq!(asker.answer().1, Err(DnsError::Timeout));
+    assert_eq!(asker.answer().1, Err(LocateError::Timeout));
+    assert_eq!(asker.answer().1, Err(LocateError::Timeout));
     // There is room again, and addresses need nobody's answer.
     asker.client.ask(4, query("192.0.2.1")).unwrap();
     assert_eq!(asker.answer().1.unwrap().len(), 1);
@@ -161,14 +161,18 @@ fn places_are_kept_for_names_that_the_operator_wrote_down() {
     let thread = start(&server, config);
     let asker = Asker::new(&thread);
     let name = |n: u64| query(&format!("n{n}.example.com"));
+    let configured = |n: u64| Query {
+        is_configured: true,
+        ..name(n)
+    };
     for n in 0..6 {
         asker.client.ask(n, name(n)).unwrap();
     }
     assert_eq!(asker.client.ask(6, name(6)), Err(DnsError::Busy));
     for n in 6..8 {
-        asker.client.ask_configured(n, name(n)).unwrap();
+        asker.client.ask(n, configured(n)).unwrap();
     }
-    assert_eq!(asker.client.ask_configured(8, name(8)), Err(DnsError::Busy));
+    assert_eq!(asker.client.ask(8, configured(8)), Err(DnsError::Busy));
 }
 
 #[test]
@@ -182,7 +186,7 @@ fn each_worker_gets_its_own_answers() {
     let (mut first, mut second) = (Asker::new(&thread), Asker::new(&thread));
     first.client.ask(1, query("one.example.com")).unwrap();
     second.client.ask(2, query("none.example.com")).unwrap();
-    assert_eq!(second.answer(), (2, Err(DnsError::NotFound)));
+    assert_eq!(second.answer(), (2, Err(LocateError::NotFound)));
     assert_eq!(first.answer().0, 1);
     assert_eq!(
         (first.client.next_answer(), second.client.next_answer()),

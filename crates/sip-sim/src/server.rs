@@ -4,7 +4,6 @@ use crate::Dice;
 use crate::plan::{Hostility, Plan, Standing, Store};
 use crate::warden::{Bindings, EVIL, MALLORY};
 use sip_auth::{AuthConfig, Authenticator, Ha1, Ha1Set};
-use sip_engine::effect::Hop;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
 use sip_engine::sender::Sender;
 use sip_engine::settings::{Inbound, Listener, TrustedPeer};
@@ -14,6 +13,7 @@ use sip_engine::{
     Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
 };
 use sip_limit::{Guard, Rates};
+use sip_locate::Hop;
 use sip_msg::{ConnId, Flow, Limits, Transport};
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -26,8 +26,9 @@ use sip_engine::sender::Sender;
 use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_limit::Guard;
+use sip_locate::LocateError;
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, Pool};
-use sip_net::{Aliases, DnsClient, DnsError, Net, NetEvent, SendError, clock};
+use sip_net::{Aliases, DnsClient, Net, NetEvent, SendError, clock};
 
 use crate::trace::{Direction, Tracer};
 
@@ -324,11 +325,8 @@ impl Core {
             let (shard, park) = (&mut self.parts.shard, ParkId(id));
             let out = &mut self.outputs;
             match answer {
-                Ok(hops) => {
-                    let hops = hops.into_iter().map(engine_hop).collect();
-                    shard.handle_resolved(self.now, park, hops, out);
-                }
-                Err(DnsError::NotFound | DnsError::Unsupported) => {
+                Ok(hops) => shard.handle_resolved(self.now, park, hops, out),
+                Err(LocateError::NotFound | LocateError::Refused(_)) => {
                     shard.handle_resolved(self.now, park, Vec::new(), out);
                 }
                 Err(_) => shard.handle_unresolved(self.now, park, out),
@@ -413,19 +411,7 @@ impl Core {
                 }
             }
             Effect::Resolve { park, query } => {
-                let is_configured = query.is_configured;
-                let query = sip_net::Query {
-                    host: query.host,
-                    port: query.port,
-                    transport: query.transport,
-                    secure: query.secure,
-                };
-                let asked = if is_configured {
-                    self.parts.dns.ask_configured(park.0, query)
-                } else {
-                    self.parts.dns.ask(park.0, query)
-                };
-                if asked.is_err() {
+                if self.parts.dns.ask(park.0, query).is_err() {
                     self.figures.dns_refused += 1;
                     shard.handle_unresolved(now, park, out);
                 }
@@ -529,13 +515,5 @@ impl Core {
                     .message(Direction::Out, send.to.transport, send.to.remote, bytes);
             }
         }
-    }
-}
-
-fn engine_hop(hop: sip_net::Hop) -> sip_engine::effect::Hop {
-    sip_engine::effect::Hop {
-        transport: hop.transport,
-        addr: hop.addr,
-        tls_name: hop.tls_name,
     }
 }

@@ -2,6 +2,7 @@
 //! 16.6), and what follows when one fails.
 
 use sip_limit::oc;
+use sip_locate::{Hop, Lead, Query};
 use sip_msg::Method;
 use wheel::TimerId;
 
@@ -10,8 +11,7 @@ use super::forward::{Copy, Forwarder};
 use super::loops;
 use super::outcome::Outcome;
 use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
-use crate::effect::{Effect, Hop, ResolveQuery};
-use crate::hops::Lead;
+use crate::effect::Effect;
 use crate::park::Parked;
 use crate::relay::{Relay, Source};
 use crate::timer::Timer;
@@ -109,10 +109,10 @@ impl Shard {
         out: &mut Outputs,
     ) {
         match self.lead_of(context, at) {
-            Some(Lead::Hop(hop, is_default)) => {
+            Some(Lead::Hop { hop, by_default }) => {
                 if let Some(candidate) = context.candidates.get_mut(at) {
                     candidate.hops.push(hop);
-                    candidate.may_stream = is_default && may_stream(&candidate.place);
+                    candidate.may_stream = by_default && may_stream(&candidate.place);
                 }
                 if self.pass_over(now, context, at) {
                     self.start_candidate(now, key, context, at, out);
@@ -141,7 +141,10 @@ impl Shard {
                     candidate.progress = Progress::Resolving(park);
                 }
             }
-            Some(Lead::Nowhere) => self.give_up(context, at, Outcome::NoTransport),
+            Some(Lead::Nowhere(refusal)) => match go_to_next_gateway(context, at) {
+                true => self.start_candidate(now, key, context, at, out),
+                false => self.give_up(context, at, refusal.into()),
+            },
             None => self.try_next(now, key, context, at, Outcome::Unreachable, out),
         }
     }
@@ -151,7 +154,7 @@ impl Shard {
         now: Now,
         context: &Context,
         at: usize,
-        query: &ResolveQuery,
+        query: &Query,
     ) -> Result<(), Outcome> {
         let Some(candidate) = context.candidates.get(at) else {
             return Ok(());
@@ -197,7 +200,7 @@ impl Shard {
             }
         }
         if !context.is_closed && !context.is_final_sent {
-            let goes_on = self.next_gateway(context, at)
+            let goes_on = go_to_next_gateway(context, at)
                 || (outcome == Outcome::Unreachable && self.follow_phone(now, context, at));
             if goes_on {
                 self.start_candidate(now, key, context, at, out);
@@ -229,20 +232,6 @@ impl Shard {
         candidate.hops.clear();
         candidate.tried = 0;
         true
-    }
-
-    fn next_gateway(&mut self, context: &mut Context, candidate: usize) -> bool {
-        let Some(candidate) = context.candidates.get_mut(candidate) else {
-            return false;
-        };
-        let Place::NextHops { hops, at, .. } = &mut candidate.place else {
-            return false;
-        };
-        *at = at.saturating_add(1);
-        let has_more = usize::from(*at) < hops.len();
-        candidate.hops.clear();
-        candidate.tried = 0;
-        has_more
     }
 
     // RFC 3261 16.6: "For each tuple attempted, the proxy MUST format the message as
@@ -517,6 +506,12 @@ impl Shard {
             }
         }
     }
+}
+
+/// Goes on to the next gateway of a target, where it has one.
+fn go_to_next_gateway(context: &mut Context, at: usize) -> bool {
+    let candidate = context.candidates.get_mut(at);
+    candidate.is_some_and(Candidate::next_gateway)
 }
 
 /// Ends a target and takes its share of Max-Breadth back.

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use sip_locate::Hop;
 use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
 use slots::Spares;
@@ -11,7 +12,7 @@ use wheel::TimerId;
 
 use super::outcome::Outcome;
 use super::route::Routed;
-use crate::effect::{Hop, ParkId};
+use crate::effect::ParkId;
 use crate::location::Binding;
 use crate::relay::{Source, Word};
 use crate::routes::NextHop;
@@ -149,6 +150,18 @@ impl Candidate {
             is_flow_failed: false,
             refused: None,
         }
+    }
+
+    /// Goes on to the next gateway; `false` where none is left.
+    pub(crate) fn next_gateway(&mut self) -> bool {
+        let Place::NextHops { hops, at, .. } = &mut self.place else {
+            return false;
+        };
+        *at = at.saturating_add(1);
+        let has_more = usize::from(*at) < hops.len();
+        self.hops.clear();
+        self.tried = 0;
+        has_more
     }
 
     /// Whether the datagram is still to be tried, in the case that the stream

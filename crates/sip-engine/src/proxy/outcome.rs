@@ -1,6 +1,8 @@
 //! What a request comes to where no response decides it: the status that is
 //! answered, and why (`docs/decisions/0083-a-status-for-each-reason.md`).
 
+use sip_locate::Refusal;
+
 use super::context::Place;
 
 /// Why this server answers a request itself, or a target came to nothing.
@@ -24,7 +26,7 @@ pub(crate) enum Outcome {
     TimedOut,
     /// The user exists and can be reached nowhere at the moment.
     Absent,
-    /// The user is called by a SIPS URI and has no phone that is reached under TLS.
+    /// A SIPS URI is called and nothing there is reached under TLS.
     NotUnderTls,
     /// The flow to the user's phone is gone (RFC 5626 5.3).
     FlowGone,
@@ -42,6 +44,19 @@ pub(crate) enum Outcome {
     NoRoom,
     /// DNS did not answer.
     DnsSilent,
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoHost => Self::NoSuchServer,
+            Refusal::NoTlsOverUdp => Self::NotUnderTls,
+            Refusal::NoSipUri
+            | Refusal::UnknownTransport
+            | Refusal::OpenedByPeer
+            | Refusal::NoListener => Self::NoTransport,
+        }
+    }
 }
 
 impl Outcome {

@@ -3,6 +3,7 @@
 
 use std::hash::Hasher;
 
+use sip_locate::Lead;
 use sip_msg::header::Via;
 use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
 use siphasher::sip::{SipHasher13, SipHasher24};
@@ -14,7 +15,6 @@ use super::responses::write_upstream;
 use super::targets::Targets;
 use super::ways::{Way, may_stream, path_of, target_uri};
 use crate::effect::Effect;
-use crate::hops::Lead;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
@@ -78,12 +78,12 @@ impl Shard {
         let secure = job.routed.is_secure();
         match self.lead(&candidate.place, request, &job.routed, secure) {
             None => self.send_single(now, job, &permit, candidate, out),
-            Some(Lead::Hop(hop, is_default)) => {
+            Some(Lead::Hop { hop, by_default }) => {
                 candidate.hops.push(hop);
                 // Nobody would send the datagram after all where the stream fails: there is no
                 // transaction, and the 2xx that comes again brings an ACK as long as this one.
                 candidate.may_stream =
-                    is_default && has_transaction(request) && may_stream(&candidate.place);
+                    by_default && has_transaction(request) && may_stream(&candidate.place);
                 self.send_single(now, job, &permit, candidate, out);
             }
             Some(Lead::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
@@ -110,8 +110,12 @@ impl Shard {
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
                 out.effects.push(Effect::Resolve { park, query });
             }
-            Some(Lead::Nowhere) => {
-                let outcome = Outcome::NoTransport.at(&candidate.place);
+            // A gateway that this request cannot go to, whenever it comes, is no choice.
+            Some(Lead::Nowhere(_)) if candidate.next_gateway() => {
+                self.lead_single(now, job, permit, candidate, out);
+            }
+            Some(Lead::Nowhere(refusal)) => {
+                let outcome = Outcome::from(refusal).at(&candidate.place);
                 self.fail_job(now, job, outcome, out);
             }
         }

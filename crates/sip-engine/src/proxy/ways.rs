@@ -4,13 +4,13 @@
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
+use sip_locate::{Hop, Lead, Query, Refusal, locate_uri};
 use sip_msg::{Flow, ListenerId, Span, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
 use super::context::{Candidate, Context, Place};
 use crate::aor::domain_of;
-use crate::effect::{Hop, ResolveQuery};
-use crate::hops::{self, Lead};
+use crate::hops;
 use crate::location::Binding;
 use crate::park::Asker;
 use crate::relay::{Reached, Relay, Word};
@@ -52,9 +52,10 @@ impl Shard {
         routed: &super::route::Routed,
         secure: bool,
     ) -> Option<Lead> {
-        let of = |bytes: &[u8]| match Uri::parse(bytes) {
-            Some(uri) => hops::of_uri(&uri, secure, &self.own),
-            None => Lead::Nowhere,
+        let reach = self.own.reach();
+        let of = |uri: Option<Uri<'_>>| match uri {
+            Some(uri) => locate_uri(&uri, secure, reach),
+            None => Lead::Nowhere(Refusal::NoSipUri),
         };
         match place {
             Place::Token(_) => None,
@@ -64,17 +65,14 @@ impl Shard {
             // described in step 6 above, the proxy MUST apply those procedures to the
             // Request-URI of the request." In either case that is the first Route left.
             Place::Routed => Some(match routed.next_route {
-                Some(next) => of(request.slice(next)),
-                None => match routed.uri(request) {
-                    Some(uri) => hops::of_uri(&uri, secure, &self.own),
-                    None => Lead::Nowhere,
-                },
+                Some(next) => of(Uri::parse(request.slice(next))),
+                None => of(routed.uri(request)),
             }),
             Place::Contact(binding) if !binding.path.is_empty() => {
-                Some(first_path(binding).map_or(Lead::Nowhere, of))
+                Some(of(first_path(binding).and_then(Uri::parse)))
             }
             Place::Contact(binding) if flow_of(binding).is_some() => None,
-            Place::Contact(binding) => Some(of(&binding.uri)),
+            Place::Contact(binding) => Some(of(Uri::parse(&binding.uri))),
             // RFC 3261 16.6: "Such a policy MUST NOT be used if the proxy is not certain that the
             // IP address, port, and transport correspond to a server that is a loose router."
             // and "If the request has a Route header field, this alternative MUST NOT be used
@@ -82,7 +80,7 @@ impl Shard {
             // it for that, and a request with a Route that is left never gets here.
             Place::NextHops { hops, at, .. } => hops
                 .get(usize::from(*at))
-                .map(|next| hops::of_next_hop(next, secure, &self.own)),
+                .map(|next| hops::of_next_hop(next, secure, reach)),
         }
     }
 
@@ -91,7 +89,7 @@ impl Shard {
     /// and where there are no users.
     pub(super) fn asker(
         &self,
-        query: &ResolveQuery,
+        query: &Query,
         word: Word,
         came_by: &Flow,
         request: &sip_msg::Message,
@@ -217,7 +215,7 @@ impl Shard {
             .hops
             .get(usize::from(candidate.tried).wrapping_sub(2))
             .is_some_and(|before| before.addr == hop.addr);
-        if is_fallback || !self.own.has(Transport::Tcp, &hop.addr) {
+        if is_fallback || !self.own.reach().has(Transport::Tcp, hop.addr.ip()) {
             return hop;
         }
         let stream = Hop {

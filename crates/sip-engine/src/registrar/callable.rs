@@ -1,13 +1,13 @@
 //! Which contacts may be bound: those that a call can go to, as they ask to be
 //! called, and that lead where a user's words may lead.
 
+use sip_locate::{Lead, locate_uri};
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
 
 use super::contacts::is_direct;
 use super::plan::Refused;
 use super::{RegistrarContext, Registration};
-use crate::hops::{self, Lead};
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
 use crate::proxy::outcome::Outcome;
@@ -23,7 +23,7 @@ pub(super) fn check(
     binding: &mut Binding,
 ) -> Result<(), Refused> {
     let flow = registration.sender.flow;
-    let Lead::Hop(hop, _) = lead(cx.own, binding, flow.transport.is_secure())? else {
+    let Lead::Hop { hop, .. } = lead(cx.own, binding, flow.transport.is_secure())? else {
         return Ok(());
     };
     let relay = Relay {
@@ -64,7 +64,7 @@ fn lead(own: &Own, binding: &Binding, is_flow_secure: bool) -> Result<Lead, Refu
     if is_this_server(own, &uri) || path.is_some_and(|path| is_this_server(own, &path)) {
         return Err(Refused::BadContact("Contact Is This Server"));
     }
-    Ok(hops::of_uri(&path.unwrap_or(uri), false, own))
+    Ok(locate_uri(&path.unwrap_or(uri), false, own.reach()))
 }
 
 /// Whether a request for this URI would be sent to this server.

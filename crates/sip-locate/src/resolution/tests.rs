@@ -75,7 +75,7 @@ impl Table {
         query: Query,
         options: Options,
         random: &mut dyn FnMut(u32) -> u32,
-    ) -> Result<Vec<Hop>, DnsError> {
+    ) -> Result<Vec<Hop>, LocateError> {
         let mut resolution = Resolution::new(query, options);
         let mut answers = Vec::new();
         for _ in 0..4 {
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// The places as text: `transport address name`.
-    fn resolve(&mut self, uri: &str) -> Result<Vec<String>, DnsError> {
+    fn resolve(&mut self, uri: &str) -> Result<Vec<String>, LocateError> {
         let hops = self.resolve_with(query(uri), Options::default(), &mut |_| 0)?;
         Ok(hops.iter().map(text).collect())
     }
@@ -125,10 +125,22 @@ fn query(uri: &str) -> Query {
         port,
         transport,
         secure: scheme == "sips",
+        is_configured: false,
     }
 }
 
-fn no_table(uri: &str) -> Result<Vec<String>, DnsError> {
+/// With these listeners.
+fn reaching(listeners: &[(Transport, &str)]) -> Options {
+    let listeners = listeners
+        .iter()
+        .map(|(transport, ip)| (*transport, ip.parse().unwrap()));
+    Options {
+        reach: listeners.collect(),
+        ..Options::default()
+    }
+}
+
+fn no_table(uri: &str) -> Result<Vec<String>, LocateError> {
     let mut table = Table::default();
     let result = table.resolve(uri);
     assert!(
@@ -166,14 +178,15 @@ fn numeric_addresses_need_no_dns() {
 
 #[test]
 fn what_cannot_be_met_is_said_without_dns() {
-    for uri in [
-        "sips:example.com;transport=udp",
-        "sip:",
-        "sip:a..b",
-        "sip:exa mple.com",
-        "sip:[192.0.2.1]",
+    for (uri, refusal) in [
+        ("sips:example.com;transport=udp", Refusal::NoTlsOverUdp),
+        ("sip:example.com;transport=ws", Refusal::OpenedByPeer),
+        ("sip:", Refusal::NoHost),
+        ("sip:a..b", Refusal::NoHost),
+        ("sip:exa mple.com", Refusal::NoHost),
+        ("sip:[192.0.2.1]", Refusal::NoHost),
     ] {
-        assert_eq!(no_table(uri), Err(DnsError::Unsupported), "{uri}");
+        assert_eq!(no_table(uri), Err(LocateError::Refused(refusal)), "{uri}");
     }
 }
 
@@ -264,10 +277,7 @@ fn without_naptr_every_transport_is_asked_for() {
             "Srv _sip._tcp.example.com"
         ]
     );
-    let options = Options {
-        transports: vec![Transport::Udp],
-        ..Options::default()
-    };
+    let options = reaching(&[(Transport::Udp, "192.0.2.99")]);
     let hops = table
         .resolve_with(query("sip:example.com"), options, &mut |_| 0)
         .unwrap();
@@ -305,10 +315,7 @@ fn without_srv_the_host_itself_is_the_server() {
     ] {
         assert_eq!(table.resolve(uri).unwrap(), hops, "{uri}");
     }
-    let options = Options {
-        ipv6: false,
-        ..Options::default()
-    };
+    let options = reaching(&[(Transport::Udp, "192.0.2.99")]);
     let hops = table
         .resolve_with(query("sip:example.com"), options, &mut |_| 0)
         .unwrap();
@@ -316,6 +323,44 @@ fn without_srv_the_host_itself_is_the_server() {
         hops.iter().map(text).collect::<Vec<_>>(),
         ["udp 192.0.2.1:5060"]
     );
+}
+
+#[test]
+fn the_default_transport_is_that_of_the_address() {
+    let mut table = Table::default()
+        .addr("example.com", "203.0.113.9")
+        .addr("example.com", "2001:db8::9");
+    let options = reaching(&[
+        (Transport::Udp, "192.0.2.1"),
+        (Transport::Tcp, "192.0.2.1"),
+        (Transport::Tcp, "2001:db8::1"),
+    ]);
+    for (uri, hops) in [
+        (
+            "sip:example.com:5070",
+            &["tcp [2001:db8::9]:5070", "udp 203.0.113.9:5070"][..],
+        ),
+        (
+            "sip:example.com",
+            &["tcp [2001:db8::9]:5060", "udp 203.0.113.9:5060"],
+        ),
+        (
+            "sip:example.com:5070;transport=udp",
+            &["udp 203.0.113.9:5070"],
+        ),
+    ] {
+        let found = table.resolve_with(query(uri), options, &mut |_| 0).unwrap();
+        assert_eq!(found.iter().map(text).collect::<Vec<_>>(), hops, "{uri}");
+    }
+    // Nobody is asked for an address that would be of no use.
+    table.asked.clear();
+    let udp = query("sip:example.com:5070;transport=udp");
+    table.resolve_with(udp, options, &mut |_| 0).unwrap();
+    assert_eq!(table.asked, ["A example.com"]);
+    // A domain that offers nothing is not called by TLS unless somebody asks for it.
+    let options = reaching(&[(Transport::Tls, "192.0.2.1")]);
+    let refused = table.resolve_with(query("sip:example.com"), options, &mut |_| 0);
+    assert_eq!(refused, Err(LocateError::Refused(Refusal::NoListener)));
 }
 
 #[test]
@@ -381,7 +426,7 @@ fn a_service_that_is_declined_is_not_looked_for_elsewhere() {
         .addr("example.com", "192.0.2.1");
     assert_eq!(
         table.resolve("sip:example.com;transport=udp"),
-        Err(DnsError::NotFound)
+        Err(LocateError::NotFound)
     );
 }
 
@@ -405,18 +450,21 @@ fn a_failure_is_told_from_a_name_that_is_not_there() {
     let failing = |answer| Table::default().failing(Kind::A, name, answer);
     assert_eq!(
         failing(Answer::Nothing).resolve("sip:example.com"),
-        Err(DnsError::NotFound)
+        Err(LocateError::NotFound)
     );
     assert_eq!(
         failing(Answer::Timeout).resolve("sip:example.com"),
-        Err(DnsError::Timeout)
+        Err(LocateError::Timeout)
     );
     assert_eq!(
         failing(Answer::Failed).resolve("sip:example.com"),
-        Err(DnsError::Failed)
+        Err(LocateError::Failed)
     );
     let both = failing(Answer::Timeout).failing(Kind::Aaaa, name, Answer::Failed);
-    assert_eq!({ both }.resolve("sip:example.com"), Err(DnsError::Timeout));
+    assert_eq!(
+        { both }.resolve("sip:example.com"),
+        Err(LocateError::Timeout)
+    );
 }
 
 #[test]

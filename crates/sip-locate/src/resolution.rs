@@ -1,49 +1,19 @@
-//! Locating SIP servers (RFC 3263), as a procedure over answers that somebody
-//! else gets: [`Resolution::step`] says what to ask until it has the places.
+//! The questions that a name takes (RFC 3263), and what is made of their answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sip_msg::Transport;
 
-use crate::DnsError;
-
-/// A host to be resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query {
-    /// The host as it stands in the URI: a name, an IPv4 address or an IPv6
-    /// address with or without brackets.
-    pub host: Arc<str>,
-    /// The port, where the URI has one.
-    pub port: Option<u16>,
-    /// The transport, where the URI or the configuration names one.
-    pub transport: Option<Transport>,
-    /// Whether only TLS will do (a `sips:` URI).
-    pub secure: bool,
-}
-
-/// One place to try.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hop {
-    /// The transport to use.
-    pub transport: Transport,
-    /// The address to send to.
-    pub addr: SocketAddr,
-    /// The name that its certificate must bear, for TLS: the host that was
-    /// asked for, whatever names DNS put in its place (RFC 5922 4).
-    pub tls_name: Option<Arc<str>>,
-}
+use crate::lead::{First, Hop, Query, Refusal, first};
+use crate::order::{Rank, order};
+use crate::reach::{Family, Reach};
 
 /// What may be chosen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// The transports that this host can use, the preferred one first; the
-    /// preference counts where the domain states none.
-    pub transports: Vec<Transport>,
-    /// Whether this host can reach IPv4 addresses.
-    pub ipv4: bool,
-    /// Whether this host can reach IPv6 addresses, which then come first.
-    pub ipv6: bool,
+    /// What this server can send by.
+    pub reach: Reach,
     /// Places, at most; what is past it is left out.
     pub hops_max: usize,
 }
@@ -51,13 +21,37 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            transports: vec![Transport::Tls, Transport::Udp, Transport::Tcp],
-            ipv4: true,
-            ipv6: true,
+            reach: Reach::EVERYWHERE,
             hops_max: 16,
         }
     }
 }
+
+/// Why there is nowhere to send to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LocateError {
+    /// Nothing can be sent there, whatever DNS says.
+    Refused(Refusal),
+    /// The name does not exist, or has no address.
+    NotFound,
+    /// The name servers did not answer in time.
+    Timeout,
+    /// The name servers answered with a failure.
+    Failed,
+}
+
+impl std::fmt::Display for LocateError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::NotFound => f.write_str("no such name, or no address under it"),
+            Self::Timeout => f.write_str("the name servers did not answer in time"),
+            Self::Failed => f.write_str("the name servers answered with a failure"),
+        }
+    }
+}
+
+impl std::error::Error for LocateError {}
 
 /// The type of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,7 +125,7 @@ pub enum Step {
     /// Ask these, and come back with their answers in the same order.
     Ask(Vec<Question>),
     /// The places, in the order in which to try them.
-    Done(Result<Vec<Hop>, DnsError>),
+    Done(Result<Vec<Hop>, LocateError>),
 }
 
 /// Hosts whose addresses are asked for, at most.
@@ -144,7 +138,7 @@ pub struct Resolution {
     options: Options,
     stage: Stage,
     /// The worst that came of a question: what to say when there is no place.
-    trouble: Option<DnsError>,
+    trouble: Option<LocateError>,
 }
 
 #[derive(Debug)]
@@ -154,9 +148,10 @@ enum Stage {
     /// Services asked for, in order of preference.
     Srv {
         services: Vec<Transport>,
-        fallback: Transport,
+        fallback: Option<Transport>,
     },
-    /// Hosts asked for, in order: each with one question per address family.
+    /// Hosts asked for, in order: each with one question per address family that is
+    /// reached by its transport.
     Addrs {
         hosts: Vec<Host>,
     },
@@ -164,9 +159,11 @@ enum Stage {
 
 #[derive(Debug)]
 struct Host {
-    transport: Transport,
+    /// The transport; `None` for the default of its address.
+    transport: Option<Transport>,
     name: Arc<str>,
-    port: u16,
+    /// The port; `None` for that of the transport.
+    port: Option<u16>,
 }
 
 impl Resolution {
@@ -185,8 +182,10 @@ impl Resolution {
     pub fn step(&mut self, answers: Vec<Answer>, random: &mut dyn FnMut(u32) -> u32) -> Step {
         for answer in &answers {
             self.trouble = match answer {
-                Answer::Timeout => Some(DnsError::Timeout),
-                Answer::Failed if self.trouble != Some(DnsError::Timeout) => Some(DnsError::Failed),
+                Answer::Timeout => Some(LocateError::Timeout),
+                Answer::Failed if self.trouble != Some(LocateError::Timeout) => {
+                    Some(LocateError::Failed)
+                }
                 _ => self.trouble,
             };
         }
@@ -202,56 +201,21 @@ impl Resolution {
 
     /// RFC 3263 4.1: which transport.
     fn start(&mut self) -> Step {
-        let numeric = numeric(&self.query.host);
-        let transport = match self.query.transport {
-            // RFC 3263 4.1: "If the URI specifies a transport protocol in the
-            // transport parameter, that transport protocol SHOULD be used."
-            Some(transport) => match secured(transport, self.query.secure) {
-                Some(transport) => Some(transport),
-                None => return Step::Done(Err(DnsError::Unsupported)),
-            },
-            // RFC 3263 4.1: "Otherwise, if no transport protocol is specified,
-            // but the TARGET is a numeric IP address, the client SHOULD use
-            // UDP for a SIP URI, and TCP for a SIPS URI. Similarly, if no
-            // transport protocol is specified, and the TARGET is not numeric,
-            // but an explicit port is provided, the client SHOULD use UDP for
-            // a SIP URI, and TCP for a SIPS URI."
-            None if numeric.is_some() || self.query.port.is_some() => {
-                Some(self.default_transport())
-            }
-            None => None,
+        let transport = match first(&self.query.destination(), self.options.reach) {
+            Ok(First::Hop(hop)) => return Step::Done(Ok(vec![hop])),
+            Ok(First::Name { transport, .. }) => transport,
+            Err(refusal) => return Step::Done(Err(LocateError::Refused(refusal))),
         };
-        if let Some(transport) = transport
-            && !self.options.transports.contains(&transport)
-        {
-            return Step::Done(Err(DnsError::Unsupported));
-        }
         let host = Arc::clone(&self.query.host);
-        match (numeric, transport, self.query.port) {
-            (Some(ip), transport, port) => {
-                let transport = transport.unwrap_or_else(|| self.default_transport());
-                let port = port.unwrap_or(transport.default_port());
-                Step::Done(Ok(vec![self.hop(transport, SocketAddr::new(ip, port))]))
-            }
-            _ if !is_host_name(&host) => Step::Done(Err(DnsError::Unsupported)),
+        match (transport, self.query.port) {
             // RFC 3263 4.2: with a port the addresses are those of the host itself.
-            (None, Some(transport), Some(port)) => self.ask_addrs(vec![Host {
+            (transport, Some(port)) => self.ask_addrs(vec![Host {
                 transport,
                 name: host,
-                port,
+                port: Some(port),
             }]),
-            (None, Some(transport), None) => match service_name(transport, &host) {
-                Some(_) => self.ask_srv(vec![(transport, host)], transport, true),
-                None => {
-                    let port = transport.default_port();
-                    self.ask_addrs(vec![Host {
-                        transport,
-                        name: host,
-                        port,
-                    }])
-                }
-            },
-            (None, None, _) => {
+            (Some(transport), None) => self.ask_srv(vec![(transport, host)], Some(transport), true),
+            (None, None) => {
                 self.stage = Stage::Naptr;
                 Step::Ask(vec![Question {
                     name: absolute(&host),
@@ -263,6 +227,8 @@ impl Resolution {
 
     /// RFC 3263 4.1: the services that the domain offers, by its preference.
     fn take_naptr(&mut self, answers: Vec<Answer>) -> Step {
+        // RFC 3263 4.1: for a SIPS URI only services of "SIPS" count.
+        let usable: Vec<_> = self.options.reach.services(self.query.secure).collect();
         let mut offers: Vec<(u16, u16, Transport, Arc<str>)> = records(answers)
             .filter_map(|record| match record {
                 Record::Naptr {
@@ -273,10 +239,8 @@ impl Resolution {
                     replacement,
                 } if flags.eq_ignore_ascii_case("s") && !replacement.is_empty() => {
                     let transport = service_transport(&services)?;
-                    let usable = self.options.transports.contains(&transport);
-                    // RFC 3263 4.1: for a SIPS URI only services of "SIPS" count.
-                    let usable = usable && (!self.query.secure || transport.is_secure());
-                    usable.then(|| (order, preference, transport, absolute(&replacement)))
+                    let is_usable = usable.contains(&transport);
+                    is_usable.then(|| (order, preference, transport, absolute(&replacement)))
                 }
                 _ => None,
             })
@@ -288,23 +252,17 @@ impl Resolution {
                 .into_iter()
                 .map(|(_, _, transport, name)| (transport, name))
                 .collect();
-            let fallback = services
-                .first()
-                .map_or(self.default_transport(), |(transport, _)| *transport);
+            let fallback = services.first().map(|(transport, _)| *transport);
             return self.ask_srv(services, fallback, false);
         }
         // RFC 3263 4.1: "If no NAPTR records are found, the client constructs
         // SRV queries for those transport protocols it supports, and does a
         // query for each."
-        let secure = self.query.secure;
-        let host = Arc::clone(&self.query.host);
-        let transports = self.options.transports.iter().copied();
-        let services: Vec<_> = transports
-            .filter(|transport| !secure || transport.is_secure())
-            .filter(|transport| service_name(*transport, &host).is_some())
-            .map(|transport| (transport, Arc::clone(&host)))
-            .collect();
-        self.ask_srv(services, self.default_transport(), true)
+        let host = &self.query.host;
+        let services = usable
+            .into_iter()
+            .map(|transport| (transport, Arc::clone(host)));
+        self.ask_srv(services.collect(), None, true)
     }
 
     /// Asks for the servers of services; `named_after` says that the names
@@ -312,7 +270,7 @@ impl Resolution {
     fn ask_srv(
         &mut self,
         services: Vec<(Transport, Arc<str>)>,
-        fallback: Transport,
+        fallback: Option<Transport>,
         named_after: bool,
     ) -> Step {
         let questions: Vec<Question> = services
@@ -329,9 +287,6 @@ impl Resolution {
                 })
             })
             .collect();
-        if questions.is_empty() {
-            return Step::Done(Err(DnsError::Unsupported));
-        }
         self.stage = Stage::Srv {
             services: services
                 .into_iter()
@@ -346,7 +301,7 @@ impl Resolution {
     fn take_srv(
         &mut self,
         services: &[Transport],
-        fallback: Transport,
+        fallback: Option<Transport>,
         answers: Vec<Answer>,
         random: &mut dyn FnMut(u32) -> u32,
     ) -> Step {
@@ -368,36 +323,30 @@ impl Resolution {
                         declined = true;
                     } else {
                         servers.push(Server {
-                            priority,
-                            weight,
+                            rank: Rank { priority, weight },
                             port,
                             target: absolute(&target),
                         });
                     }
                 }
             }
-            for server in in_order(servers, random) {
-                hosts.push(Host {
-                    transport: *transport,
-                    name: server.target,
-                    port: server.port,
-                });
-            }
+            order(&mut servers, |server| server.rank, random);
+            hosts.extend(servers.into_iter().map(|server| Host {
+                transport: Some(*transport),
+                name: server.target,
+                port: Some(server.port),
+            }));
         }
         if hosts.is_empty() && declined {
-            return Step::Done(Err(DnsError::NotFound));
+            return Step::Done(Err(LocateError::NotFound));
         }
         if hosts.is_empty() {
             // RFC 3263 4.2: "If no SRV records were found, the client performs
             // an A or AAAA record lookup of the domain name."
-            if !self.options.transports.contains(&fallback) {
-                return Step::Done(Err(DnsError::Unsupported));
-            }
-            let name = absolute(&self.query.host);
             hosts.push(Host {
                 transport: fallback,
-                name,
-                port: fallback.default_port(),
+                name: absolute(&self.query.host),
+                port: None,
             });
         }
         self.ask_addrs(hosts)
@@ -407,72 +356,60 @@ impl Resolution {
         hosts.truncate(HOSTS_MAX);
         let mut questions = Vec::new();
         for host in &hosts {
-            for kind in self.families() {
+            for family in self.families(host) {
                 questions.push(Question {
                     name: absolute(&host.name),
-                    kind,
+                    kind: match family {
+                        Family::V4 => Kind::A,
+                        Family::V6 => Kind::Aaaa,
+                    },
                 });
             }
         }
         if questions.is_empty() {
-            return Step::Done(Err(DnsError::Unsupported));
+            return Step::Done(Err(LocateError::Refused(Refusal::NoListener)));
         }
         self.stage = Stage::Addrs { hosts };
         Step::Ask(questions)
     }
 
     fn take_addrs(&mut self, hosts: &[Host], answers: Vec<Answer>) -> Step {
-        let per_host = self.families().count().max(1);
         let mut answers = answers.into_iter();
         let mut hops: Vec<Hop> = Vec::new();
         for host in hosts {
-            for record in records(answers.by_ref().take(per_host).collect()) {
-                if let Record::Addr(ip) = record {
-                    let hop = self.hop(host.transport, SocketAddr::new(ip, host.port));
-                    if hops.len() < self.options.hops_max && !hops.contains(&hop) {
-                        hops.push(hop);
-                    }
+            let asked = self.families(host).count();
+            for record in records(answers.by_ref().take(asked).collect()) {
+                if let Record::Addr(ip) = record
+                    && let Some(hop) = self.hop(host, ip)
+                    && hops.len() < self.options.hops_max
+                    && !hops.contains(&hop)
+                {
+                    hops.push(hop);
                 }
             }
         }
         Step::Done(if hops.is_empty() {
-            Err(self.trouble.unwrap_or(DnsError::NotFound))
+            Err(self.trouble.unwrap_or(LocateError::NotFound))
         } else {
             Ok(hops)
         })
     }
 
-    fn families(&self) -> impl Iterator<Item = Kind> + use<> {
-        let ipv6 = self.options.ipv6.then_some(Kind::Aaaa);
-        ipv6.into_iter().chain(self.options.ipv4.then_some(Kind::A))
+    /// The families in which a host's addresses are of use.
+    fn families(&self, host: &Host) -> impl Iterator<Item = Family> + use<> {
+        let Options { reach, .. } = self.options;
+        reach.families(host.transport, self.query.secure)
     }
 
-    fn default_transport(&self) -> Transport {
-        if self.query.secure {
-            Transport::Tls
-        } else {
-            Transport::Udp
-        }
-    }
-
-    fn hop(&self, transport: Transport, addr: SocketAddr) -> Hop {
-        let tls_name = transport.is_secure().then(|| Arc::clone(&self.query.host));
-        Hop {
+    fn hop(&self, host: &Host, ip: IpAddr) -> Option<Hop> {
+        let Options { reach, .. } = self.options;
+        let transport = reach.choose(host.transport, self.query.secure, Family::of(ip))?;
+        let port = host.port.unwrap_or(transport.default_port());
+        Some(Hop {
             transport,
-            addr,
-            tls_name,
-        }
-    }
-}
-
-/// The transport that a `sips:` URI makes of the one it names (RFC 3261 26.2.2:
-/// TLS over that transport).
-fn secured(transport: Transport, secure: bool) -> Option<Transport> {
-    match (transport, secure) {
-        (transport, false) => Some(transport),
-        (Transport::Tcp | Transport::Tls, true) => Some(Transport::Tls),
-        (Transport::Ws | Transport::Wss, true) => Some(Transport::Wss),
-        (Transport::Udp, true) => None,
+            addr: SocketAddr::new(ip, port),
+            tls_name: transport.is_secure().then(|| Arc::clone(&self.query.host)),
+        })
     }
 }
 
@@ -499,28 +436,6 @@ fn service_name(transport: Transport, domain: &str) -> Option<String> {
     Some(format!("{prefix}.{}", absolute(domain)))
 }
 
-fn numeric(host: &str) -> Option<IpAddr> {
-    let inner = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    match inner {
-        Some(ip) => ip.parse().ok().filter(IpAddr::is_ipv6),
-        None => host.parse().ok(),
-    }
-}
-
-/// Whether DNS may be asked for it: RFC 1123's letters, and lengths.
-fn is_host_name(host: &str) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let fits = |label: &str| {
-        (1..=63).contains(&label.len())
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
-    host.len() <= 253 && host.split('.').all(fits)
-}
-
 /// A name without its final dot.
 fn absolute(name: &str) -> Arc<str> {
     name.strip_suffix('.').unwrap_or(name).into()
@@ -534,35 +449,9 @@ fn records(answers: Vec<Answer>) -> impl Iterator<Item = Record> {
 }
 
 struct Server {
-    priority: u16,
-    weight: u16,
+    rank: Rank,
     port: u16,
     target: Arc<str>,
-}
-
-/// The order of RFC 2782: by priority, and among those of one priority by lot,
-/// each with the chance of its weight.
-fn in_order(mut servers: Vec<Server>, random: &mut dyn FnMut(u32) -> u32) -> Vec<Server> {
-    // RFC 2782: "arrange all SRV RRs (that have not been ordered yet) in any
-    // order, except that all those with weight 0 are placed at the beginning of
-    // the list."
-    servers.sort_by_key(|server| (server.priority, server.weight));
-    let mut ordered = Vec::with_capacity(servers.len());
-    while let Some(first) = servers.first() {
-        let priority = first.priority;
-        let group = servers
-            .iter()
-            .take_while(|server| server.priority == priority);
-        let sum: u32 = group.map(|server| u32::from(server.weight)).sum();
-        let lot = random(sum).min(sum);
-        let mut running = 0;
-        let drawn = servers.iter().position(|server| {
-            running += u32::from(server.weight);
-            running >= lot
-        });
-        ordered.push(servers.remove(drawn.unwrap_or(0)));
-    }
-    ordered
 }
 
 #[cfg(test)]
