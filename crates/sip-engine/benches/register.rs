@@ -5,7 +5,8 @@
 //! The shard is in its steady state: 8,000 a second of 20,000 users, for
 //! longer than the longest timer. Sockets are not counted.
 //!
-//! `cargo bench -p sip-engine --bench register`
+//! `cargo bench -p sip-engine --bench register`; with `-- 2000 udp` so many and only
+//! those cases (to count instructions: `valgrind --tool=callgrind`).
 
 // Only the allocator that counts needs it.
 #![allow(unsafe_code)]
@@ -61,7 +62,15 @@ const PER_MS: u64 = 8;
 const BATCH: u64 = 200;
 
 fn main() {
-    println!("parsing alone: {} ns", parsing_ns());
+    let (mut warm_up, mut measured) = (WARM_UP, MEASURED);
+    let mut only = String::new();
+    for argument in std::env::args().skip(1).filter(|a| !a.starts_with("--")) {
+        match argument.parse() {
+            Ok(given) => (warm_up, measured) = (given, given),
+            Err(_) => only = argument,
+        }
+    }
+    println!("parsing alone: {} ns", parsing_ns(measured));
     for (name, transport, durable) in [
         ("udp, in memory", Transport::Udp, false),
         ("tcp, in memory", Transport::Tcp, false),
@@ -71,29 +80,32 @@ fn main() {
             true,
         ),
     ] {
+        if !name.starts_with(&only) {
+            continue;
+        }
         let mut bench = Bench::new(transport, durable);
-        for _ in 0..WARM_UP / BATCH {
+        for _ in 0..warm_up / BATCH {
             bench.batch();
         }
         bench.spent_ns.clear();
         bench.allocations = 0;
-        for _ in 0..MEASURED / BATCH {
+        for _ in 0..measured / BATCH {
             bench.batch();
         }
         println!(
             "{name}: {} ns and {:.2} allocations a REGISTER, parsing included",
             median(&mut bench.spent_ns),
-            bench.allocations as f64 / MEASURED as f64,
+            bench.allocations as f64 / measured as f64,
         );
     }
 }
 
-fn parsing_ns() -> u64 {
+fn parsing_ns(measured: u64) -> u64 {
     let mut text = Vec::new();
     write_register(&mut text, 1, Transport::Udp);
     let mut message = Message::default();
     let mut spent_ns = Vec::new();
-    for _ in 0..MEASURED / BATCH {
+    for _ in 0..measured / BATCH {
         let started = Instant::now();
         for _ in 0..BATCH {
             message.fill(&text, &Limits::default()).unwrap();

@@ -73,9 +73,7 @@ impl Own {
     /// Whether `host` is a domain that this server is responsible for.
     pub(crate) fn is_domain(&self, host: &[u8]) -> bool {
         let host = host.strip_suffix(b".").unwrap_or(host);
-        self.domains
-            .iter()
-            .any(|d| d.as_bytes().eq_ignore_ascii_case(host))
+        self.domains.iter().any(|domain| is_same_name(domain, host))
     }
 
     /// Whether a URI names this server: one of its domains, or a listener.
@@ -197,7 +195,7 @@ impl Own {
 
     fn is_host_of(&self, listener: &OwnListener, host: &[u8], ip: Option<IpAddr>) -> bool {
         if let Some(own) = &listener.host
-            && own.as_bytes().eq_ignore_ascii_case(host)
+            && is_same_name(own, host)
         {
             return true;
         }
@@ -277,6 +275,12 @@ fn write_addr(addr: &SocketAddr, out: &mut Vec<u8>) {
         SocketAddr::V4(_) => *addr,
     };
     let _ = write!(out, "{addr}");
+}
+
+/// Whether a host is that name; mostly it is so to the letter.
+fn is_same_name(name: &str, host: &[u8]) -> bool {
+    let name = name.as_bytes();
+    name == host || name.eq_ignore_ascii_case(host)
 }
 
 #[cfg(test)]
