@@ -1,4 +1,5 @@
-//! `docs/THREATS.md` and `docs/DEVIATIONS.md` name only tests that there are.
+//! `docs/THREATS.md` and `docs/DEVIATIONS.md` name only tests that there are, and
+//! the index of decisions names them all.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,6 +18,21 @@ fn every_test_that_is_named_exists() {
             "{page} names its tests in another way: {named} were found"
         );
     }
+}
+
+#[test]
+fn every_decision_is_in_the_index() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/decisions");
+    let index = fs::read_to_string(folder.join("README.md")).unwrap();
+    let mut found = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name != "README.md" {
+            assert!(index.contains(&format!("({name})")), "{name}");
+            found += 1;
+        }
+    }
+    assert_eq!(index.matches("\n- [").count(), found);
 }
 
 /// Looks for the tests that a page names: between backticks, `crate::name`.
