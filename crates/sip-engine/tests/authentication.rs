@@ -5,14 +5,12 @@
 
 mod common;
 
-use std::sync::Arc;
-
 use common::*;
 use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
 use sip_engine::Effect;
 use sip_engine::sender::Sender;
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
-use sip_msg::{ConnId, Flow, HeaderName, Limits, Message, Transport, VerifiedPeer};
+use sip_msg::{ConnId, Flow, HeaderName, Limits, Message, Transport};
 
 const BOB_CONTACT: &str = "sip:bob@10.0.0.7:5060";
 
@@ -373,14 +371,7 @@ fn a_challenge_is_one_packet_back_and_keeps_nothing() {
 /// wrong is not held against it, whenever that is found out.
 #[test]
 fn a_neighbour_is_still_known_when_the_store_has_answered() {
-    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
-    let proof = VerifiedPeer::attest(
-        [Box::from("peer.example")].into(),
-        [].into(),
-        u64::MAX,
-        true,
-    );
-    let proof = Arc::new(proof);
+    let proof = proof_of("peer.example");
     let flow = Flow {
         conn: ConnId(7),
         ..alice(Transport::Tls)

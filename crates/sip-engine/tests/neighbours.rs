@@ -118,14 +118,7 @@ fn a_peer_that_asks_is_told_and_nobody_speaks_in_our_place() {
 
 #[test]
 fn who_is_told_is_who_asked_and_not_who_answers() {
-    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
-    let proof = VerifiedPeer::attest(
-        [Box::from("peer.example")].into(),
-        [].into(),
-        u64::MAX,
-        true,
-    );
-    let proof = Arc::new(proof);
+    let proof = proof_of("peer.example");
     let entry = TrustedPeer {
         network: None,
         identity: Some("peer.example".into()),

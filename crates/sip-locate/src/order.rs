@@ -11,9 +11,12 @@ pub struct Rank {
 
 /// Puts servers into the order in which to try them: by priority, and among those
 /// of one priority by lot, each with the chance of its weight. `lot` gives a number
-/// from 0 up to and including its argument.
+/// from 0 up to and including its argument. Only the first `wanted` are put in order,
+/// since each costs a walk over those that are left, and who runs a name chooses how many
+/// there are.
 pub fn order<T>(
     servers: &mut [T],
+    wanted: usize,
     rank: impl Fn(&T) -> Rank,
     lot: &mut (impl FnMut(u32) -> u32 + ?Sized),
 ) {
@@ -21,8 +24,9 @@ pub fn order<T>(
     // that all those with weight 0 are placed at the beginning of the list." The order of
     // those that are left stays as it is when one is drawn.
     servers.sort_by_key(&rank);
+    let wanted = wanted.min(servers.len());
     let mut left = servers;
-    while !left.is_empty() {
+    for _ in 0..wanted {
         let drawn = draw(left, &rank, lot);
         if let Some(passed) = left.get_mut(..=drawn) {
             passed.rotate_right(1);
@@ -71,7 +75,7 @@ mod tests {
     fn ordered(servers: &[(&'static str, Rank)], lots: &[u32]) -> Vec<&'static str> {
         let mut servers = servers.to_vec();
         let mut lots = lots.iter();
-        order(&mut servers, |(_, rank)| *rank, &mut |most| {
+        order(&mut servers, usize::MAX, |(_, rank)| *rank, &mut |most| {
             (*lots.next().unwrap()).min(most)
         });
         assert_eq!(lots.next(), None, "a lot for each server");
@@ -122,6 +126,17 @@ mod tests {
         let servers = [server("z", 1, 0), server("a", 1, 0), server("m", 1, 0)];
         assert_eq!(ordered(&servers, &[9, 9, 9]), ["z", "a", "m"]);
         assert_eq!(ordered(&[], &[]), [""; 0]);
+    }
+
+    #[test]
+    fn no_more_lots_are_drawn_than_servers_are_wanted() {
+        let mut servers = vec![server("same", 0, 1); 50_000];
+        let mut drawn = 0;
+        order(&mut servers, 3, |(_, rank)| *rank, &mut |most| {
+            drawn += 1;
+            most
+        });
+        assert_eq!((drawn, servers.len()), (3, 50_000));
     }
 
     #[test]

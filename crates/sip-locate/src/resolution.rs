@@ -330,8 +330,8 @@ impl Resolution {
                     }
                 }
             }
-            order(&mut servers, |server| server.rank, random);
-            hosts.extend(servers.into_iter().map(|server| Host {
+            order(&mut servers, HOSTS_MAX, |server| server.rank, random);
+            hosts.extend(servers.into_iter().take(HOSTS_MAX).map(|server| Host {
                 transport: Some(*transport),
                 name: server.target,
                 port: Some(server.port),

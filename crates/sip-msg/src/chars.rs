@@ -254,3 +254,32 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
             .then(|| sum.saturating_mul(10).saturating_add(u64::from(d - b'0')))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_at_once_end_where_one_after_the_other_do() {
+        for byte in 0..=255 {
+            for place in 0..40 {
+                let mut text = [b'x'; 40];
+                text[place] = byte;
+                for at in 0..=text.len() + 1 {
+                    assert_eq!(skip_value(&text, at), skip(&text, at, VALUE), "{text:?}");
+                }
+            }
+            let text = [byte, b'x'];
+            assert_eq!(skip_lws(&text, 0), skip(&text, 0, LWS), "{byte}");
+        }
+    }
+
+    #[test]
+    fn the_plain_are_all_but_the_escapes() {
+        for byte in 0..=255 {
+            for (class, plain) in [(USER, USER_PLAIN), (PARAM, PARAM_PLAIN)] {
+                assert_eq!(is(byte, plain), is(byte, class) && byte != b'%', "{byte}");
+            }
+        }
+    }
+}

@@ -318,18 +318,7 @@ fn what_our_own_messages_mean() {
     );
 
     let nul = parse("escaped-nul-in-contacts");
-    let users: Vec<_> = nul
-        .contacts()
-        .map(|contact| match contact {
-            Ok(Contact::Addr(contact)) => {
-                let mut user = Vec::new();
-                contact.uri.write_user(&mut user);
-                user
-            }
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(users, [b"z\0".to_vec(), b"\0z\0".to_vec()]);
+    assert_eq!(users_of(&nul), [b"z\0".to_vec(), b"\0z\0".to_vec()]);
 
     let host_port = |name: &str| {
         let message = parse(name);
@@ -473,18 +462,7 @@ fn what_the_messages_of_rfc_4475_mean() {
     );
 
     let escnull = parse("escnull");
-    let users: Vec<_> = escnull
-        .contacts()
-        .map(|contact| match contact {
-            Ok(Contact::Addr(contact)) => {
-                let mut user = Vec::new();
-                contact.uri.write_user(&mut user);
-                user
-            }
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(users, [b"\0".to_vec(), b"\0\0".to_vec()]);
+    assert_eq!(users_of(&escnull), [b"\0".to_vec(), b"\0\0".to_vec()]);
 
     let esc02 = parse("esc02");
     assert_eq!(esc02.method(), sip_msg::Method::Other);
@@ -565,4 +543,17 @@ fn every_prefix_of_every_message_is_survived() {
             );
         }
     }
+}
+
+/// The users of a message's contacts, without their escapes.
+fn users_of(message: &Message) -> Vec<Vec<u8>> {
+    let user = |contact| match contact {
+        Ok(Contact::Addr(contact)) => {
+            let mut user = Vec::new();
+            contact.uri.write_user(&mut user);
+            user
+        }
+        other => panic!("{other:?}"),
+    };
+    message.contacts().map(user).collect()
 }

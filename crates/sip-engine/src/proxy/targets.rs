@@ -304,7 +304,7 @@ fn in_order(group: &GatewayGroup, dice: &mut Dice) -> SmallVec<[NextHop; 1]> {
         priority: gateway.priority,
         weight: gateway.weight,
     };
-    sip_locate::order(&mut gateways, rank, &mut |most: u32| {
+    sip_locate::order(&mut gateways, GATEWAYS_MAX, rank, &mut |most: u32| {
         dice.below(most.saturating_add(1))
     });
     let next_hops = gateways.into_iter().map(|gateway| &gateway.next_hop);

@@ -13,7 +13,9 @@ use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
-use sip_msg::{ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport};
+use sip_msg::{
+    ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport, VerifiedPeer,
+};
 
 /// The transports that every scenario is run over.
 pub const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transport::Tls];
@@ -423,4 +425,11 @@ pub fn kinds(sent: &[Sent]) -> Vec<String> {
             status => status.to_string(),
         })
         .collect()
+}
+
+/// The proof that a neighbour's certificate bears that name.
+pub fn proof_of(name: &str) -> Arc<VerifiedPeer> {
+    #[allow(clippy::disallowed_methods, reason = "the tests make their own proofs")]
+    let proof = VerifiedPeer::attest([Box::from(name)].into(), [].into(), u64::MAX, true);
+    Arc::new(proof)
 }

@@ -179,3 +179,32 @@ pub(crate) fn fold_case(character: u16) -> u16 {
         Err(_) => character,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_plain_is_well_formed() {
+        // Every text of up to six of these: names, separators, an escape, what ends a URI.
+        const BYTES: &[u8] = b";=a%?";
+        let mut plain = 0;
+        for length in 0..=6 {
+            for number in 0..BYTES.len().pow(length) {
+                let text: Vec<u8> = (0..length)
+                    .map(|at| BYTES[number / BYTES.len().pow(at) % BYTES.len()])
+                    .collect();
+                if Parts::are_plain_params(&text) {
+                    plain += 1;
+                    assert!(Parts::params(&text).are_well_formed(), "{text:?}");
+                } else {
+                    // It may be well-formed, but then it has an escape.
+                    let is_good = Parts::params(&text).are_well_formed();
+                    assert!(!is_good || text.contains(&b'%'), "{text:?}");
+                }
+            }
+        }
+        assert!(plain > 10, "{plain}");
+        assert!(!Parts::are_plain_params(&b";a".repeat(9)));
+    }
+}
