@@ -9,6 +9,7 @@ mod support;
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -308,14 +309,94 @@ fn an_interrupted_run_is_written_and_says_so() {
     );
     let result = RunResult::read(&json).unwrap();
     assert!(result.interrupted && !result.valid);
-    assert!(result.figures.invites > 0);
+    let figures = &result.figures;
+    // What was being set up at that moment is cancelled; what was up is ended well.
+    assert!(figures.invites_ok > 0, "{}", said());
     assert_eq!(
-        result.figures.completed,
-        result.figures.invites,
+        figures.completed + figures.invites_failed,
+        figures.invites,
         "{}",
         said()
     );
+    assert_eq!(figures.completed, figures.invites_ok, "{}", said());
     assert!(fs::read_to_string(&csv).unwrap().lines().count() > 1);
+}
+
+/// RFC 3261 9.1: an answer may cross the CANCEL. Such a call was given up, and
+/// no figure of calls that were up knows of it.
+#[test]
+fn an_answer_that_crosses_the_cancel_is_a_call_given_up() {
+    let folder = TestDir::new("load-crossing");
+    let (json, log) = (folder.path().join("r.json"), folder.path().join("log"));
+    let called = UdpSocket::bind("127.0.0.1:0").unwrap();
+    called
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let to = format!("sip:bob@{}", called.local_addr().unwrap());
+    let arguments = [
+        "load",
+        "call",
+        "--to",
+        &to,
+        "--rate",
+        "0.02",
+        "--duration",
+        "600s",
+        "--json",
+        text(&json),
+    ];
+    let mut process = Running::start(signet(), &arguments, &log);
+    let mut buffer = [0; 4096];
+    let mut receive = |method: &str| loop {
+        let (length, from) = called.recv_from(&mut buffer).expect(method);
+        let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        if request.starts_with(method) {
+            return (request, from);
+        }
+    };
+    let answer = |(request, from): &(String, SocketAddr), status: &str| {
+        let mut response = format!("SIP/2.0 {status}\r\n");
+        for line in request.lines().take_while(|line| !line.is_empty()) {
+            let name = line.split(':').next().unwrap_or_default();
+            if ["Via", "From", "To", "Call-ID", "CSeq"].contains(&name) {
+                let tag = if name == "To" && !line.contains("tag=") {
+                    ";tag=bob"
+                } else {
+                    ""
+                };
+                write!(response, "{line}{tag}\r\n").unwrap();
+            }
+        }
+        let contact = called.local_addr().unwrap();
+        write!(
+            response,
+            "Contact: <sip:bob@{contact}>\r\nContent-Length: 0\r\n\r\n"
+        )
+        .unwrap();
+        called.send_to(response.as_bytes(), from).unwrap();
+    };
+    let invite = receive("INVITE");
+    answer(&invite, "180 Ringing");
+    process.signal("-INT");
+    let cancel = receive("CANCEL");
+    answer(&invite, "200 OK");
+    answer(&cancel, "200 OK");
+    receive("ACK");
+    let bye = receive("BYE");
+    answer(&bye, "200 OK");
+    let said = || fs::read_to_string(&log).unwrap();
+    assert_eq!(
+        process.wait(Duration::from_secs(90)),
+        Some(130),
+        "{}",
+        said()
+    );
+    let figures = RunResult::read(&json).unwrap().figures;
+    let counted = (figures.invites, figures.invites_ok, figures.invites_failed);
+    assert_eq!(counted, (1, 0, 1), "{}", said());
+    assert_eq!((figures.byes, figures.byes_failed), (0, 0), "{}", said());
+    assert_eq!(figures.completed, 0, "{}", said());
+    assert!(said().contains("cancelled"), "{}", said());
 }
 
 #[test]

@@ -124,6 +124,20 @@ impl Worker {
             self.record.called.failed += u64::from(!is_good);
             return;
         }
+        if slot.answered_ns == 0 {
+            // It was given up, and a 2xx crossed the CANCEL: the agents sent ACK
+            // and BYE, and never told that it was answered. What the BYE came to
+            // is not why the call failed.
+            let given_up = match cause {
+                Cause::Status(_) => Cause::Cancelled,
+                other => other,
+            };
+            let failure = Self::failure(given_up, why);
+            self.record.figures.invite_failed(failure);
+            self.record.fail(failure);
+            self.leave(slot.seat);
+            return;
+        }
         match cause {
             Cause::HungUp => {
                 self.record.figures.bye_ok(
