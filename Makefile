@@ -27,7 +27,7 @@ lint:
 	$(CARGO) deny check licenses bans sources
 
 unit:
-	$(CARGO) test --workspace
+	set -e; other=$$(scripts/other-parser); SIGNET_OTHER_PARSER=$$other $(CARGO) test --workspace
 
 # The second TLS engine. All steps by one profile and with one set of features,
 # so that OpenSSL is built once.
@@ -69,7 +69,7 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl

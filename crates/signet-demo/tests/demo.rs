@@ -17,16 +17,14 @@ use nix::unistd::Pid;
 const DEMO: &str = env!("CARGO_BIN_EXE_signet-demo");
 
 /// The server's program, which a build of the workspace puts beside ours.
-fn signet() -> Option<PathBuf> {
+fn signet() -> PathBuf {
     let program = Path::new(DEMO).with_file_name("signet");
-    if !program.is_file() {
-        println!(
-            "skipped: {} is not there; build it with cargo build -p signet",
-            program.display()
-        );
-        return None;
-    }
-    Some(program)
+    assert!(
+        program.is_file(),
+        "{} is not there; build it with cargo build -p signet",
+        program.display()
+    );
+    program
 }
 
 fn folder(name: &str) -> PathBuf {
@@ -44,9 +42,7 @@ fn server_of(dir: &Path) -> Option<i32> {
 
 #[test]
 fn calls_over_every_transport_and_nothing_left_behind() {
-    let Some(signet) = signet() else {
-        return;
-    };
+    let signet = signet();
     let dir = folder("demo");
     let output = Command::new(DEMO)
         .arg("--signet")
@@ -81,9 +77,7 @@ fn calls_over_every_transport_and_nothing_left_behind() {
 
 #[test]
 fn an_interruption_ends_the_server_too() {
-    let Some(signet) = signet() else {
-        return;
-    };
+    let signet = signet();
     let dir = folder("interrupted");
     let mut demo = Command::new(DEMO)
         .arg("--signet")

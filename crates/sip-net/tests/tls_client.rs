@@ -135,7 +135,7 @@ fn what_is_offered_is_what_was_asked_for() {
             assert_eq!(info.version, version);
             assert_eq!((info.suite_name(), info.group_name()), (suite, Some(group)));
             assert_eq!(info.resumed, None);
-            assert!(info.cpu_us > 0 && info.wall_us >= info.cpu_us / 2);
+            assert!(info.cpu_us > 0 && info.wall_us > 0);
             assert!(
                 server.output.contains(&format!("CIPHER is {theirs}")),
                 "{}",

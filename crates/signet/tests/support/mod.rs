@@ -314,15 +314,23 @@ pub fn exchange_tcp(to: SocketAddr, bytes: &[u8], wait: Duration) -> (Vec<u8>, b
     }
 }
 
-/// Whether a program is there. A test that cannot do without it says why it
-/// is skipped; `make test` installs what is missing.
+/// A test that cannot run fails, unless whoever runs it allows it to be skipped.
+pub fn skip(why: &str) {
+    let is_allowed = std::env::var_os("SIGNET_MAY_SKIP").is_some_and(|value| value == "1");
+    assert!(is_allowed, "{why}; SIGNET_MAY_SKIP=1 skips such tests");
+    eprintln!("skipped: {why}");
+}
+
+/// Whether a program is there; see [`skip`]. `make test` installs what is missing.
 pub fn have(program: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
         .output()
         .is_ok_and(|o| o.status.success());
     if !found {
-        eprintln!("skipped: {program} is not installed (scripts/tools installs it)");
+        skip(&format!(
+            "{program} is not installed (`make tools` installs it)"
+        ));
     }
     found
 }
@@ -371,7 +379,7 @@ fn inside(namespaces: &str, prepare: &str, test: &str, body: impl FnOnce()) {
     }
     let probe = Command::new("unshare").args([namespaces, "true"]).status();
     if !probe.is_ok_and(|s| s.success()) {
-        eprintln!("skipped: this user may not make a namespace (kernel.unprivileged_userns_clone)");
+        skip("this user may not make a namespace (kernel.unprivileged_userns_clone)");
         return;
     }
     let script = format!("{prepare} && exec \"$0\" --exact {test} --nocapture --test-threads 1");
