@@ -16,8 +16,8 @@ help:
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 
 demo:
-	$(CARGO) build --release -p signet -p signet-demo
-	target/release/signet-demo --signet target/release/signet --dir target/demo
+	$(CARGO) build --release -p signet -p signet-bench
+	target/release/signet-bench demo
 
 test: tools lint unit legacy musts
 

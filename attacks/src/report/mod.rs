@@ -291,13 +291,8 @@ fn command() -> String {
 }
 
 fn machine() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| {
-        let model = line.strip_prefix("model name")?;
-        Some(model.trim_start_matches([' ', '\t', ':']))
-    });
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{cores} cores, {}", model.unwrap_or("unknown"))
+    let host = measure::Host::this();
+    format!("{} cores, {}", host.cores, host.cpu_model)
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {

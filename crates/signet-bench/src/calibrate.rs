@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contender::SERVER_CORE;
+use crate::process::SERVER_CORE;
 
 /// Steps of the pure work: some forty milliseconds.
 const STEPS: u64 = 30_000_000;

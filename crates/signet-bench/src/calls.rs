@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use crate::calibrate;
 use crate::cases::{Case, REGISTER_RATE, Sizes, Work, visits};
-use crate::contender::{CALLED_PORT, Contender, Kind, LOAD_CORE, SERVER_PORT};
+use crate::contender::{CALLED_PORT, Contender, Kind, SERVER_PORT};
 use crate::load::Load;
 use crate::own::{self, Own};
+use crate::process::LOAD_CORE;
 use crate::process::Process;
 use crate::register;
 use crate::report::{Measurement, Results};

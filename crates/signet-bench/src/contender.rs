@@ -3,12 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use crate::ServeArguments;
-use crate::process::Process;
+use crate::process::{Process, SERVER_CORE};
 use crate::sipp::SippTransport;
 
-/// Where the servers run, and where the load does.
-pub(crate) const SERVER_CORE: &str = "0";
-pub(crate) const LOAD_CORE: &str = "1";
 pub(crate) const SERVER_PORT: u16 = 5060;
 pub(crate) const CALLED_PORT: u16 = 5070;
 

@@ -7,6 +7,7 @@ mod calibrate;
 mod calls;
 mod cases;
 mod contender;
+mod demo;
 mod floor;
 mod load;
 mod own;
@@ -36,6 +37,8 @@ struct Arguments {
 enum Command {
     /// Calls and registrations through Signet, Kamailio and the floor.
     Serve(ServeArguments),
+    /// What a call costs a server by transport and with authentication, as a picture.
+    Demo(demo::DemoArguments),
     /// What TLS costs: handshakes, resumption, idle connections, storms.
     Tls(tls::TlsArguments),
     /// The raw cost of a handshake's public-key operations, printed as JSON.
@@ -120,6 +123,7 @@ impl Bench<'_> {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
         Command::Tls(arguments) => tls::run(&arguments),
         Command::RawTls(arguments) => tls::run_raw(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),

@@ -6,6 +6,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Where servers run, and where the load does: a core each, where there are two.
+pub(crate) const SERVER_CORE: &str = "0";
+pub(crate) const LOAD_CORE: &str = "1";
+
+/// The same on a machine that may have but one.
+pub(crate) fn load_core() -> &'static str {
+    match std::thread::available_parallelism() {
+        Ok(cores) if cores.get() > 1 => LOAD_CORE,
+        _ => SERVER_CORE,
+    }
+}
+
 /// A child that ends with this value.
 pub(crate) struct Process {
     child: Child,

@@ -13,8 +13,9 @@ use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
 use crate::Bench;
 use crate::calibrate;
 use crate::cases::{Case, DIGEST_S};
-use crate::contender::{Contender, LOAD_CORE, SERVER_PORT, fresh_data};
+use crate::contender::{Contender, SERVER_PORT, fresh_data};
 use crate::load::{Load, Totals};
+use crate::process::LOAD_CORE;
 use crate::process::Process;
 use crate::report::Measurement;
 

@@ -359,13 +359,8 @@ impl Results {
 }
 
 pub(crate) fn machine() -> String {
-    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|l| {
-        l.strip_prefix("model name")
-            .map(|m| m.trim_start_matches([' ', '\t', ':']))
-    });
-    let cores = info.lines().filter(|l| l.starts_with("processor")).count();
-    format!("{cores} cores, {}", model.unwrap_or("unknown"))
+    let host = measure::Host::this();
+    format!("{} cores, {}", host.cores, host.cpu_model)
 }
 
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> String {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Bench, Kind, ports};
-use crate::contender::LOAD_CORE;
+use crate::process::LOAD_CORE;
 use crate::process::Process;
 
 /// The phones' domain.

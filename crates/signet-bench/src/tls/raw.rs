@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{
 use serde::{Deserialize, Serialize};
 
 use super::{Bench, Kind};
-use crate::contender::SERVER_CORE;
+use crate::process::SERVER_CORE;
 
 #[derive(clap::Args)]
 pub(crate) struct RawArguments {

@@ -9,8 +9,9 @@ use clap::ValueEnum;
 
 use super::load::DOMAIN;
 use super::{Bench, Kind, ports};
-use crate::contender::{KAMAILIO_SHARED_MB, SERVER_CORE};
+use crate::contender::KAMAILIO_SHARED_MB;
 use crate::process::Process;
+use crate::process::SERVER_CORE;
 
 /// A server that can stand between caller and called side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

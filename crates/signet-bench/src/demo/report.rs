@@ -1,0 +1,198 @@
+//! The results: a table for the terminal, a record for programs, a page with
+//! a picture for people.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use measure::Host;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value};
+use serde::Serialize;
+
+/// The form of `result.json`; it changes when a reader would have to.
+const RESULT_VERSION: u32 = 2;
+
+/// One case's figures.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) case: String,
+    pub(super) is_authenticated: bool,
+    pub(super) calls: u64,
+    pub(super) failures: u64,
+    pub(super) setup_p50_ms: f64,
+    pub(super) setup_p99_ms: f64,
+    pub(super) server_cpu_us_per_call: f64,
+    pub(super) rate_per_s: u32,
+    pub(super) handshakes_full: u64,
+    pub(super) handshakes_resumed: u64,
+}
+
+impl Row {
+    pub(super) fn authentication(&self) -> &'static str {
+        if self.is_authenticated {
+            "with a digest"
+        } else {
+            "trusted"
+        }
+    }
+}
+
+/// A run's record.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    version: u32,
+    date: String,
+    command: String,
+    server: String,
+    machine: Host,
+    results: Vec<Row>,
+}
+
+impl Report {
+    pub(super) fn new(results: Vec<Row>, server: String) -> Self {
+        let now = time::OffsetDateTime::now_utc();
+        Self {
+            version: RESULT_VERSION,
+            date: format!("{} {:02}:{:02} UTC", now.date(), now.hour(), now.minute()),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            server,
+            machine: Host::this(),
+            results,
+        }
+    }
+
+    /// Writes `result.json`, `picture.svg` and `report.html`; gives back where
+    /// the page is.
+    pub(super) fn write(&self, dir: &Path) -> Result<PathBuf, String> {
+        let record = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        write(&dir.join("result.json"), &format!("{record}\n"))?;
+        write(&dir.join("picture.svg"), &self.drawn("picture.svg")?)?;
+        let page = dir.join("report.html");
+        write(&page, &self.drawn("report.html")?)?;
+        Ok(page)
+    }
+
+    /// The table.
+    pub(super) fn table(&self) -> String {
+        let mut table = format!(
+            "{:<44}{:<14}{:>7}{:>8}{:>12}{:>12}{:>14}\n",
+            "from the caller",
+            "authenticated",
+            "calls",
+            "failed",
+            "set-up p50",
+            "set-up p99",
+            "CPU per call"
+        );
+        for row in &self.results {
+            let _ = writeln!(
+                table,
+                "{:<44}{:<14}{:>7}{:>8}{:>9.2} ms{:>9.2} ms{:>11.0} us",
+                row.case,
+                row.authentication(),
+                row.calls,
+                row.failures,
+                row.setup_p50_ms,
+                row.setup_p99_ms,
+                row.server_cpu_us_per_call,
+            );
+        }
+        table
+            + "A call is INVITE 180 200 ACK, BYE 200, with a digest INVITE 407 ACK before it; \
+               set-up is from the\ntime at which the first INVITE was due to the 200."
+    }
+
+    /// One of the templates, filled in.
+    fn drawn(&self, name: &str) -> Result<String, String> {
+        let failed = |error: minijinja::Error| format!("the template {name}: {error:#}");
+        let mut environment = Environment::new();
+        environment.set_auto_escape_callback(|_| AutoEscape::Html);
+        for (name, text) in [
+            ("picture.svg", include_str!("picture.svg")),
+            ("report.html", include_str!("report.html")),
+        ] {
+            environment.add_template(name, text).map_err(failed)?;
+        }
+        let costs = self.results.iter().map(|row| row.server_cpu_us_per_call);
+        let most = costs.fold(f64::MIN_POSITIVE, f64::max);
+        let failures: u64 = self.results.iter().map(|row| row.failures).sum();
+        let template = environment.get_template(name).map_err(failed)?;
+        let values = serde_json::json!({ "report": self, "most": most, "failures": failures });
+        template.render(Value::from(Serde(values))).map_err(failed)
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn report() -> Report {
+        let row = |case: &str, is_authenticated: bool, cpu: f64| Row {
+            case: case.to_owned(),
+            is_authenticated,
+            calls: 3_200,
+            failures: 0,
+            setup_p50_ms: 1.25,
+            setup_p99_ms: 4.5,
+            server_cpu_us_per_call: cpu,
+            rate_per_s: 1_000,
+            handshakes_full: 0,
+            handshakes_resumed: 0,
+        };
+        let rows = [("UDP", 100.0), ("TLS", 150.0)]
+            .map(|(case, cpu)| [row(case, false, cpu), row(case, true, cpu + 20.0)]);
+        Report::new(rows.concat(), "signet <0>".to_owned())
+    }
+
+    #[test]
+    fn the_page_is_whole_and_escapes_what_it_is_given() {
+        let page = report().drawn("report.html").unwrap();
+        assert!(page.trim_end().ends_with("</html>"));
+        assert!(page.contains("signet &lt;0&gt;"), "{page}");
+        assert!(page.contains("170") && page.contains("4.50"), "{page}");
+        assert_eq!(
+            page.matches("<rect").count(),
+            4 + 2,
+            "a bar a case, and the key"
+        );
+        for outside in ["http://", "https://", "src="] {
+            assert!(
+                !page
+                    .replace("http://www.w3.org/2000/svg", "")
+                    .contains(outside),
+                "the page needs {outside}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_picture_stands_alone_and_says_where_it_is_from() {
+        let picture = report().drawn("picture.svg").unwrap();
+        assert!(picture.starts_with("<svg xmlns="), "{picture}");
+        assert!(picture.trim_end().ends_with("</svg>"));
+        assert!(picture.contains("signet &lt;0&gt;"), "{picture}");
+        assert!(picture.contains(&report().command.replace('/', "&#x2f;")));
+    }
+
+    #[test]
+    fn the_record_has_a_version_and_the_table_a_line_for_each_case() {
+        let report = report();
+        let record = serde_json::to_value(&report).unwrap();
+        assert_eq!(record["version"], 2);
+        assert_eq!(record["results"][2]["server_cpu_us_per_call"], 150.0);
+        assert_eq!(report.table().lines().count(), 1 + 4 + 2);
+    }
+
+    #[test]
+    fn no_figures_make_no_page_fail() {
+        let report = Report::new(Vec::new(), String::new());
+        assert!(report.drawn("report.html").unwrap().contains("</html>"));
+    }
+}
