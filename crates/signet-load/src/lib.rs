@@ -15,7 +15,6 @@ pub mod app;
 mod cause;
 mod clock;
 mod crew;
-mod dice;
 mod local;
 mod mix;
 mod server;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::dice::Dice;
+use fastrand::Rng;
 
 /// A duration that may differ from call to call.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,12 +40,12 @@ impl Span {
         }
     }
 
-    pub(crate) fn draw_ms(self, dice: &mut Dice) -> u64 {
+    pub(crate) fn draw_ms(self, dice: &mut Rng) -> u64 {
         let span = match self {
             Self::Constant(span) => span,
-            Self::Uniform(from, to) => from + to.saturating_sub(from).mul_f64(dice.share()),
+            Self::Uniform(from, to) => from + to.saturating_sub(from).mul_f64(dice.f64()),
             Self::Exponential(mean) => {
-                let means = -(1.0 - dice.share()).ln();
+                let means = -(1.0 - dice.f64()).ln();
                 mean.mul_f64(means.min(f64::from(Self::EXPONENTIAL_MAX)))
             }
         };
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn draws_stay_in_their_range_and_near_their_mean() {
-        let mut dice = Dice::new(1);
+        let mut dice = Rng::with_seed(1);
         let mut mean = |span: Span| {
             let draws: Vec<u64> = (0..20_000).map(|_| span.draw_ms(&mut dice)).collect();
             let longest = u64::try_from(span.longest().as_millis()).unwrap();

@@ -1,5 +1,7 @@
 //! Dates, as keywords and logs print them, in UTC.
 
+use time::OffsetDateTime;
+
 /// A moment, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
@@ -23,7 +25,6 @@ pub struct Moment {
     pub unix_us: u64,
 }
 
-const DAY_S: u64 = 86_400;
 const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -32,31 +33,17 @@ const MONTHS: [&str; 12] = [
 impl Moment {
     /// From microseconds since 1970.
     pub fn from_unix_us(unix_us: u64) -> Self {
-        let seconds = unix_us / 1_000_000;
-        let (days, of_day) = (seconds / DAY_S, seconds % DAY_S);
-        // Days since 0000-03-01, in eras of 400 years (Hinnant's civil_from_days).
-        let shifted = days + 719_468;
-        let (era, of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-        let month = if shifted_month < 10 {
-            shifted_month + 3
-        } else {
-            shifted_month - 9
-        };
-        let year = year_of_era + era * 400 + u64::from(month <= 2);
-        let small = |n: u64| u32::try_from(n).unwrap_or(0);
+        let seconds = i64::try_from(unix_us / 1_000_000).unwrap_or_default();
+        let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         Self {
-            year: i64::try_from(year).unwrap_or(0),
-            month: small(month),
-            day: small(day),
-            hour: small(of_day / 3_600),
-            minute: small(of_day / 60 % 60),
-            second: small(of_day % 60),
-            microsecond: small(unix_us % 1_000_000),
-            weekday: small((days + 4) % 7),
+            year: at.year().into(),
+            month: u8::from(at.month()).into(),
+            day: at.day().into(),
+            hour: at.hour().into(),
+            minute: at.minute().into(),
+            second: at.second().into(),
+            microsecond: (unix_us % 1_000_000) as u32,
+            weekday: at.weekday().number_days_from_sunday().into(),
             unix_us,
         }
     }

@@ -151,7 +151,7 @@ impl Worker {
             }
             Called::Ring => (own + 1) % total.max(1),
             Called::Random => {
-                let other = self.dice.below(total.saturating_sub(1));
+                let other = self.dice.usize(..total.saturating_sub(1).max(1));
                 if other < own { other } else { other + 1 }
             }
         };
@@ -209,7 +209,7 @@ impl Worker {
             return self.net.open(&target).map_err(failed);
         };
         let share = self.shared.settings.tls.resume_share;
-        let resumes = share > 0.0 && self.dice.share() < share;
+        let resumes = share > 0.0 && self.dice.f64() < share;
         let own = self.identities.get(number as usize);
         let made;
         let identity = match own {

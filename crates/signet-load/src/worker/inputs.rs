@@ -344,7 +344,7 @@ impl Worker {
             self.storm_try_failed(number);
             self.record.upkeep.causes.add(Failure::Other(why));
             if matches!(self.stage, Stage::Running | Stage::Waiting | Stage::SetUp) {
-                let after_ms = REOPEN_MS + self.dice.next() % REOPEN_MS;
+                let after_ms = self.dice.u64(REOPEN_MS..2 * REOPEN_MS);
                 let now_ms = to_ms(self.clock.now_ns());
                 self.agenda.start(now_ms + after_ms, Due::Reopen(number));
             }
@@ -368,7 +368,7 @@ impl Worker {
                 {
                     // It is registering, or has no way to: later.
                     self.agenda.start(
-                        to_ms(now_ns) + 1_000 + self.dice.next() % 1_000,
+                        to_ms(now_ns) + self.dice.u64(1_000..2_000),
                         Due::Refresh(number),
                     );
                 }

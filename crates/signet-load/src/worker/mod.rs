@@ -26,7 +26,6 @@ use sip_net::{ClientTls, Net};
 use wheel::Wheel;
 
 use crate::clock::{Clock, NS_PER_MS, to_ms};
-use crate::dice::Dice;
 use crate::mix::Dealer;
 use crate::settings::{Close, Lifetime};
 use crate::tls::Client;
@@ -111,7 +110,8 @@ pub(crate) struct Worker {
     outbox: Outbox,
     pacer: Option<Pacer>,
     dealer: Dealer,
-    dice: Dice,
+    /// A load that is to be repeated needs the same choices, not good ones.
+    dice: fastrand::Rng,
     seats: Seats,
     /// The connection that all agents use, where they use one.
     shared_conn: ConnId,
@@ -181,7 +181,7 @@ impl Worker {
             .map(|schedule| Pacer::share(schedule, place.index as u64, place.of as u64));
         Self {
             dealer: Dealer::new(&settings.mix),
-            dice: Dice::new(settings.seed ^ (place.index as u64) << 32),
+            dice: fastrand::Rng::with_seed(settings.seed ^ (place.index as u64) << 32),
             agents,
             agenda: Wheel::with_tick(now_ms, 1),
             outbox: Outbox::default(),

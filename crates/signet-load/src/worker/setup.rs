@@ -304,7 +304,7 @@ impl Worker {
                 }
                 // As good as a registration that lasts a few seconds.
                 self.agenda.start(
-                    to_ms(now_ns) + 5_000 + self.dice.next() % 5_000,
+                    to_ms(now_ns) + self.dice.u64(5_000..10_000),
                     Due::Refresh(slot.seat),
                 );
             }
@@ -320,7 +320,7 @@ impl Worker {
         seat.is_registered = expires_s > 0;
         if expires_s > 0 && self.shared.settings.register_first {
             let half_ms = u64::from(expires_s) * 500;
-            let after_ms = half_ms - half_ms / 5 + self.dice.next() % (half_ms * 2 / 5).max(1);
+            let after_ms = half_ms - half_ms / 5 + self.dice.u64(..(half_ms * 2 / 5).max(1));
             self.agenda
                 .start(to_ms(now_ns) + after_ms, Due::Refresh(number));
         }
