@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use sip_dialog::{AgentConfig, AgentKey, CallKey, Cause, Config, Credentials, Event, UserAgents};
 use sip_msg::{ConnId, Limits, ListenerId, Outbox, Target, Transport};
-use sip_net::{
-    ClientTls, HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent, bind,
-    clock,
-};
+use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind, clock};
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool};
 
 use crate::ending::Ending;
 use crate::figures::Delays;

@@ -4,11 +4,9 @@
 
 use std::sync::Arc;
 
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
+use sip_tls::{HandshakeTally, Session, TlsInfo};
 
 use crate::stream::Conn;
-use crate::tls::{HandshakeTally, TlsInfo};
 
 mod ages;
 mod names;
@@ -105,11 +103,7 @@ fn bytes_of(conn: &Conn) -> u64 {
     let mut bytes = size_of::<Conn>();
     if conn.flow.transport.is_secure() {
         bytes += size_of::<TlsInfo>();
-        bytes += if conn.opened {
-            size_of::<UnbufferedClientConnection>()
-        } else {
-            size_of::<UnbufferedServerConnection>()
-        };
+        bytes += Session::bytes(conn.opened);
     }
     bytes as u64
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
@@ -13,13 +13,12 @@ use wheel::Wheel;
 
 use crate::config::{NetConfig, WorkerSockets};
 use crate::conns::Conns;
-use crate::handshake::Handshaken;
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
 use crate::{
-    CloseReason, ConnectionFigures, Counters, HandshakeError, HandshakeTally, ListenerCounters,
-    NetEvent, PeerCounters, PeerIdentity, PeerNames, SendError, TlsInfo, clock,
+    CloseReason, ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames,
+    SendError, clock,
 };
 
 mod accept;
@@ -45,6 +44,7 @@ use newcomers::Newcomers;
 use recheck::Recheck;
 use share::Share;
 pub use shed::Shed;
+use sip_tls::{HandshakeError, HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use turn::Ready;
 
 const WAKER: Token = Token(usize::MAX);
@@ -82,7 +82,8 @@ pub struct Net {
     /// What is to be told at the next `poll`.
     owed: VecDeque<Owed>,
     handshaken: Receiver<Handshaken>,
-    handshakes: Sender<Handshaken>,
+    /// Gives it to them, from any thread, and wakes this worker.
+    reply: Reply,
     /// Handshakes of connections that were opened.
     opened_tls: HandshakeTally,
     /// Connections whose certificates are looked at once more.
@@ -111,6 +112,14 @@ impl Net {
         }
         let now_ms = clock::now_ms();
         let (handshakes, handshaken) = mpsc::channel();
+        let reply = {
+            let waker = waker.clone();
+            Arc::new(move |done| {
+                // The worker may have ended.
+                let _ = handshakes.send(done);
+                waker.wake();
+            })
+        };
         Ok(Self {
             poll,
             events: Some(Events::with_capacity(EVENTS_MAX)),
@@ -143,7 +152,7 @@ impl Net {
             dirty: Vec::new(),
             owed: VecDeque::new(),
             handshaken,
-            handshakes,
+            reply,
             opened_tls: HandshakeTally::default(),
             recheck: Recheck::default(),
         })

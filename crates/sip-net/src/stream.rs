@@ -6,16 +6,14 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 use sip_msg::{Flow, Framer, VerifiedPeer};
+use sip_tls::{ClientTls, Proven, Session, TlsInfo};
 use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
 use crate::net::secure::Pending;
-use crate::proven::Proven;
 use crate::ranks::Rank;
-use crate::session::Session;
 use crate::shared::{Shared, traffic};
-use crate::tls::{ClientTls, TlsInfo};
 use crate::ws::WebSocket;
 
 mod closing;

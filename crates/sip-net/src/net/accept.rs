@@ -7,13 +7,13 @@ use std::sync::Arc;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
+use sip_tls::ServerTls;
 
 use super::open::register;
 use super::{Net, Owed};
 use crate::config::{BoundListener, Framing, NetConfig};
 use crate::shared::Due;
 use crate::stream::{Conn, State};
-use crate::tls::ServerTls;
 use crate::udp::UdpPort;
 use crate::ws::{WebSocket, WebSocketListener};
 use crate::{CloseReason, ListenerCounters, NetEvent};

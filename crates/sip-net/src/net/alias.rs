@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::{ConnId, Transport};
+use sip_tls::{Proven, host_address};
 
 use super::Net;
 use crate::AliasRefused;
-use crate::proven::{Proven, address};
 use crate::stream::State;
 
 impl Net {
@@ -32,7 +32,7 @@ impl Net {
             (false, _) => Err(AliasRefused::Unfit),
             (true, None) => Err(AliasRefused::Unproven),
             (true, Some(proven)) => {
-                let is_its_own = match address(host) {
+                let is_its_own = match host_address(host) {
                     Some(ip) => ip.to_canonical() == remote.ip().to_canonical(),
                     None => proven.bears(host),
                 };

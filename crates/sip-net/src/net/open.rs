@@ -7,12 +7,13 @@ use std::sync::Arc;
 use mio::net::TcpStream;
 use mio::{Interest, Registry};
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
+use sip_tls::{ClientTls, Side};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::{Net, Owed, turn};
 use crate::config::PEER_TIMEOUT;
 use crate::stream::{Conn, State};
-use crate::{ClientTls, CloseReason, NetEvent, SendError, sys, tls};
+use crate::{CloseReason, NetEvent, SendError, sys};
 
 /// Why a connection is opened.
 pub(super) enum Wish<'a> {
@@ -121,17 +122,17 @@ impl Net {
             self.handle_open(id);
             return;
         }
-        let made_from = self.conns.get(id).and_then(|conn| {
+        let side = self.conns.get(id).and_then(|conn| {
             let (tls, expect) = self.client_tls_of(conn)?;
             let name = expect.as_deref().or(conn.tls_name.as_deref());
-            Some((tls::server_name(name, conn.flow.remote.ip())?, tls))
+            Side::client(tls, name, conn.flow.remote.ip())
         });
-        let (Some((name, tls)), Some(conn)) = (made_from, self.conns.get_mut(id)) else {
+        let (Some(side), Some(conn)) = (side, self.conns.get_mut(id)) else {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         };
         conn.state = State::Handshaking;
-        self.begin_client_handshake(id, tls, name, on_event);
+        self.begin_client_handshake(id, side, on_event);
     }
 
     /// What the handshake of a connection that is opened is made from, and the

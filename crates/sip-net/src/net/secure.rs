@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
-use rustls::pki_types::ServerName;
 use sip_msg::ConnId;
+use sip_tls::{
+    Away, Handshake, HandshakeError, HandshakeFailure, Place, ServerTls, Side, Step, Weight,
+};
 use socket2::SockRef;
 
 use super::Net;
 use super::open::register;
 use super::turn::{self, Ready};
 use crate::conns::source;
-use crate::handshake::{Away, Handshake, Place, Side, Step, Weight};
 use crate::stream::Conn;
-use crate::tls::{ClientTls, ServerTls};
-use crate::{CloseReason, HandshakeError, HandshakeFailure, NetEvent};
+use crate::{CloseReason, NetEvent};
 
 mod end;
 
@@ -80,11 +80,10 @@ impl Net {
     pub(super) fn begin_client_handshake(
         &mut self,
         id: ConnId,
-        tls: Arc<ClientTls>,
-        name: ServerName<'static>,
+        side: Side,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
-        if self.begin_handshake(id, Side::Client { tls, name }, None) {
+        if self.begin_handshake(id, side, None) {
             self.go_on(id, on_event);
         }
     }
@@ -326,8 +325,7 @@ impl Net {
             conn: id,
             handshake,
             is_first: class.is_some(),
-            reply: self.handshakes.clone(),
-            waker: self.waker.clone(),
+            reply: Arc::clone(&self.reply),
         };
         match pool.send(step) {
             Ok(away) => {

@@ -1,14 +1,13 @@
 //! How handshakes end, and what is counted of them.
 
 use sip_msg::ConnId;
+use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVersion};
 use socket2::SockRef;
 
 use super::super::send::mark_dirty;
 use super::super::{Net, Owed};
 use super::Pending;
-use crate::handshake::Handshake;
-use crate::tls::TlsVersion;
-use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, clock};
+use crate::{CloseReason, NetEvent, clock};
 
 impl Net {
     /// A handshake is done: the connection carries data.
