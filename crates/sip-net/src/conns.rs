@@ -88,7 +88,10 @@ impl Conns {
         } else if let Some(peer) = peer_of(&conn) {
             self.by_peer.entry(peer).or_insert(id);
         }
-        self.meter.enter(&mut conn);
+        let tls_name = conn.tls_name.as_deref();
+        let remote = conn.flow.remote.ip();
+        conn.peer = self.meter.peer_of(conn.opened, tls_name, remote);
+        self.meter.enter(conn.metered());
         self.table.insert(conn);
         Some(id)
     }
@@ -102,9 +105,9 @@ impl Conns {
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.get_mut(id)?;
         self.forget_peer(id);
-        self.ranks.take_out(&mut self.table, place(id));
+        self.ranks.take_out(place(id));
         let conn = self.table.try_remove(place(id))?;
-        self.meter.leave(&conn);
+        self.meter.leave(conn.metered());
         self.count_unread(conn.flow.remote.ip(), conn.weighed, 0);
         if !conn.opened {
             let source = source(conn.flow.remote.ip());
@@ -152,14 +155,21 @@ impl Conns {
 
     /// Puts a connection that is up behind those that were used before it.
     pub(crate) fn used(&mut self, id: ConnId) {
-        if self.get(id).is_some_and(|conn| !conn.asked_for) {
-            self.ranks.put(&mut self.table, place(id));
+        if let Some(conn) = self.get_mut(id).filter(|conn| !conn.asked_for) {
+            conn.usefulness.has_moved = false;
+            let class = conn.class();
+            self.ranks.put(place(id), class);
         }
     }
 
     /// A connection that may be given up for another, and what it was good for.
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
-        let (place, class) = self.ranks.least_useful(&mut self.table, now_ms, quiet_ms)?;
+        let table = &mut self.table;
+        let (place, class) = self.ranks.least_useful(now_ms, quiet_ms, |place| {
+            let conn = table.get_mut(place).filter(|conn| conn.may_be_evicted())?;
+            conn.usefulness.expire(now_ms);
+            Some((conn.class(), conn.usefulness.carried_ms))
+        })?;
         Some((self.table.get(place)?.flow.conn, class))
     }
 
@@ -181,13 +191,14 @@ impl Conns {
             .get_mut(place(id))
             .filter(|conn| conn.flow.conn == id)
         {
-            self.meter.prove(conn, domains);
+            conn.peer = self.meter.prove(conn.metered(), domains);
         }
     }
 
     /// Counts the peers with these names by them.
     pub(crate) fn name_peers(&mut self, names: Arc<PeerNames>) {
-        let conns = self.table.iter_mut().map(|(_, conn)| conn);
+        let conns = self.table.iter_mut();
+        let conns = conns.map(|(_, conn)| (conn.metered(), &mut conn.peer));
         self.meter.rename(names, conns);
     }
 

@@ -8,7 +8,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use sip_msg::{ConnId, Flow, ListenerId, VerifiedPeer};
+use sip_msg::{ConnId, ListenerId};
+use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use wheel::Wheel;
 
 use crate::config::{NetConfig, WorkerSockets};
@@ -17,8 +18,7 @@ use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
 use crate::{
-    CloseReason, ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames,
-    SendError, clock,
+    ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames, clock,
 };
 
 mod accept;
@@ -29,9 +29,11 @@ mod gather;
 mod limit;
 mod newcomers;
 mod open;
+mod owed;
+mod ready;
 mod recheck;
 mod relieve;
-pub(crate) mod secure;
+mod secure;
 mod send;
 mod share;
 mod shed;
@@ -41,13 +43,11 @@ use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
 use newcomers::Newcomers;
+use owed::Owed;
+use ready::{Ready, WAKER};
 use recheck::Recheck;
 use share::Share;
-pub use shed::Shed;
-use sip_tls::{HandshakeError, HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
-use turn::Ready;
 
-const WAKER: Token = Token(usize::MAX);
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
 /// The tick of the connections' deadlines.
@@ -88,16 +88,6 @@ pub struct Net {
     opened_tls: HandshakeTally,
     /// Connections whose certificates are looked at once more.
     recheck: Recheck,
-}
-
-/// An event that borrows nothing.
-enum Owed {
-    Verified(Flow, Arc<VerifiedPeer>),
-    Accepted(Flow),
-    Opened(Flow),
-    HandshakeFailed(ConnId, HandshakeError),
-    Closed(ConnId, CloseReason),
-    SendFailed(u64, SendError),
 }
 
 impl Net {

@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use sip_msg::{Flow, Framer, VerifiedPeer};
+use sip_msg::{ConnId, Flow, Framer, VerifiedPeer};
 use sip_tls::{ClientTls, Proven, Session, TlsInfo};
 use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
-use crate::net::secure::Pending;
-use crate::ranks::Rank;
+use crate::meter::Metered;
+use crate::ranks::{Class, Usefulness};
 use crate::shared::{Shared, traffic};
 use crate::ws::WebSocket;
 
@@ -20,11 +20,11 @@ mod closing;
 mod cookies;
 mod deadlines;
 mod input;
-mod usefulness;
+mod pending;
 mod ws;
 
 use cookies::Cookies;
-pub(crate) use usefulness::Usefulness;
+pub(crate) use pending::Pending;
 
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
@@ -109,8 +109,6 @@ pub(crate) struct Conn {
     /// something must.
     held_until_ms: u64,
     cookies: Cookies,
-    /// Its place among those that may have to give theirs up.
-    pub(crate) rank: Rank,
     pub(crate) usefulness: Usefulness,
     /// Whether the socket was full when last written to.
     blocked: bool,
@@ -178,7 +176,6 @@ impl Conn {
             emptied_total: 0,
             held_until_ms: u64::MAX,
             cookies: Cookies::default(),
-            rank: Rank::default(),
             usefulness: Usefulness::default(),
             blocked: false,
             weighed: 0,
@@ -213,6 +210,39 @@ impl Conn {
     pub(crate) fn peer_bears(&self, name: Option<&str>) -> bool {
         let proven = self.session.as_ref().and_then(Proven::by);
         proven.is_some_and(|proven| name.is_some_and(|name| proven.bears(name)))
+    }
+
+    /// What is counted of it.
+    pub(crate) fn metered(&self) -> Metered {
+        let mut bytes = size_of::<Self>();
+        if self.flow.transport.is_secure() {
+            bytes += size_of::<TlsInfo>() + Session::bytes(self.opened);
+        }
+        Metered {
+            opened: self.opened,
+            listener: self.flow.listener.0,
+            peer: self.peer,
+            begun_at_ms: self.begun_at_ms,
+            bytes: bytes as u64,
+        }
+    }
+
+    /// What it is good for.
+    pub(crate) const fn class(&self) -> Class {
+        self.usefulness.class(self.call.is_some())
+    }
+
+    /// Whether it can be closed to make room for another: it is up, and does
+    /// not end anyway.
+    pub(crate) const fn may_be_evicted(&self) -> bool {
+        matches!(self.state, State::Open | State::Upgrading)
+    }
+
+    /// Puts it in the list of connections to be flushed.
+    pub(crate) fn mark_dirty(&mut self, dirty: &mut Vec<ConnId>) {
+        if !std::mem::replace(&mut self.dirty, true) {
+            dirty.push(self.flow.conn);
+        }
     }
 
     /// Whether messages may be queued on it.

@@ -12,9 +12,10 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::algorithms::{Algorithms, TlsVersion};
 use crate::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
-use crate::engine::{LegacyClient, Pair, Resumable, TlsEngine};
+use crate::engine::TlsEngine;
 use crate::error::TlsError;
 use crate::fault::CertificateFault;
+use crate::legacy::{LegacyClient, Pair, Resumable};
 use crate::pem::{certified_key, read, read_secret};
 use crate::resumption::ClientResumption;
 use crate::session::Session;

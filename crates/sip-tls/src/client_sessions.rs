@@ -10,7 +10,7 @@ use rustls::client::{ClientSessionStore, Tls12ClientSessionValue, Tls13ClientSes
 use rustls::pki_types::{ServerName, UnixTime};
 
 use crate::context::current;
-use crate::engine::Resumable;
+use crate::legacy::Resumable;
 use crate::resumption::Resumption;
 
 /// Tickets of TLS 1.3 kept for one peer, unless told otherwise; each serves

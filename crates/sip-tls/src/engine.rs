@@ -1,20 +1,4 @@
-//! Which library speaks TLS. The only module that knows whether the second one
-//! is in this build: `legacy` is, or `absent` has types of the same names
-//! without values in its place.
-
-use crate::error::TlsError;
-
-#[cfg(feature = "legacy-tls")]
-mod legacy;
-#[cfg(feature = "legacy-tls")]
-pub(crate) use legacy::{LegacyClient, LegacyServer, Pair, Resumable};
-
-#[cfg(not(feature = "legacy-tls"))]
-mod absent;
-#[cfg(not(feature = "legacy-tls"))]
-pub(crate) use absent::{LegacyClient, LegacyServer, Pair, Resumable};
-
-const SECOND_IS_HERE: bool = cfg!(feature = "legacy-tls");
+//! Which library speaks TLS.
 
 /// Which library speaks TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -39,7 +23,7 @@ pub const LEGACY_SUITE_NAMES: [&str; 2] = [
 ];
 
 /// What openssl calls them.
-const OPENSSL_NAMES: [&str; LEGACY_SUITE_NAMES.len()] = ["AES128-SHA", "DES-CBC3-SHA"];
+pub(crate) const OPENSSL_NAMES: [&str; LEGACY_SUITE_NAMES.len()] = ["AES128-SHA", "DES-CBC3-SHA"];
 
 /// What the legacy suites are worth.
 pub const LEGACY_WARNING: &str = "the suites of RFC 3261 have no forward secrecy (who gets the \
@@ -50,7 +34,7 @@ pub const LEGACY_WARNING: &str = "the suites of RFC 3261 have no forward secrecy
 impl TlsEngine {
     /// Whether this build has it.
     pub const fn is_here(self) -> bool {
-        matches!(self, Self::Modern) || SECOND_IS_HERE
+        matches!(self, Self::Modern) || cfg!(feature = "legacy-tls")
     }
 
     /// The engine that has this suite, by its name at IANA or in openssl. A
@@ -61,19 +45,10 @@ impl TlsEngine {
             None => Self::Modern,
         }
     }
-
-    /// Why a build does without the second, and the remedy.
-    pub(crate) fn missing() -> TlsError {
-        TlsError::new(
-            None,
-            "this build has no legacy TLS; build it with `cargo build --release -p signet --features legacy-tls`, \
-             for measurements only",
-        )
-    }
 }
 
 /// The place of a suite in [`LEGACY_SUITE_NAMES`].
-fn legacy_place(name: &str) -> Option<usize> {
+pub(crate) fn legacy_place(name: &str) -> Option<usize> {
     LEGACY_SUITE_NAMES
         .iter()
         .zip(OPENSSL_NAMES)

@@ -29,6 +29,7 @@ mod handshake;
 mod hello;
 mod identity;
 mod info;
+mod legacy;
 mod peers;
 mod pem;
 mod pool;

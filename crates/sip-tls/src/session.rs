@@ -11,7 +11,7 @@ use rustls::unbuffered::{
 use rustls::{ClientConfig, CommonState, Error, ServerConfig};
 
 use crate::algorithms::{TlsVersion, group_place, suite_place};
-use crate::engine::Resumable;
+use crate::legacy::Resumable;
 
 /// One side of a TLS connection.
 pub struct Session(Side);

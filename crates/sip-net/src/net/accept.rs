@@ -9,8 +9,9 @@ use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use sip_tls::ServerTls;
 
-use super::open::register;
-use super::{Net, Owed};
+use super::Net;
+use super::owed::Owed;
+use super::ready::register;
 use crate::config::{BoundListener, Framing, NetConfig};
 use crate::shared::Due;
 use crate::stream::{Conn, State};

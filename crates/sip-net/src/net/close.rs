@@ -5,8 +5,8 @@ use std::time::Duration;
 use sip_msg::ConnId;
 use socket2::SockRef;
 
-use super::send::owe_failure;
-use super::{Net, Owed};
+use super::Net;
+use super::owed::{Owed, owe_failure};
 use crate::stream::State;
 use crate::{CloseReason, SendError};
 

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use mio::{Interest, Registry};
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
 use sip_tls::{ClientTls, Side};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Net, Owed, turn};
+use super::Net;
+use super::owed::Owed;
+use super::ready::register;
 use crate::config::PEER_TIMEOUT;
 use crate::stream::{Conn, State};
 use crate::{CloseReason, NetEvent, SendError, sys};
@@ -186,13 +187,6 @@ impl Net {
             self.drop_conn(id, reason);
         }
     }
-}
-
-pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) -> io::Result<()> {
-    // Both at once and for good: with edge-triggered events that costs no
-    // wake-up, and never a call to change it.
-    let token = turn::token(id);
-    registry.register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 
 /// The step at which a connection failed that could not even be begun.

@@ -7,16 +7,13 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use sip_msg::ConnId;
-use sip_tls::{
-    Away, Handshake, HandshakeError, HandshakeFailure, Place, ServerTls, Side, Step, Weight,
-};
+use sip_tls::{Away, Handshake, HandshakeError, HandshakeFailure, ServerTls, Side, Step, Weight};
 use socket2::SockRef;
 
 use super::Net;
-use super::open::register;
-use super::turn::{self, Ready};
+use super::ready::{self, Ready, register};
 use crate::conns::source;
-use crate::stream::Conn;
+use crate::stream::{Conn, Pending};
 use crate::{CloseReason, NetEvent};
 
 mod end;
@@ -30,19 +27,6 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-
-/// A connection's handshake while it lasts.
-pub(crate) struct Pending {
-    place: Place,
-    begun: Instant,
-    /// `None` while a thread has it.
-    handshake: Option<Box<Handshake>>,
-    away: Option<Away>,
-    /// Whether the socket became readable in the meantime.
-    readable: bool,
-    /// Whether it waits in the list of those that a turn had no room for.
-    ripe: bool,
-}
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -264,7 +248,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id)
             && !std::mem::replace(&mut conn.again, true)
         {
-            self.again.push(turn::token(id));
+            self.again.push(ready::token(id));
         }
     }
 

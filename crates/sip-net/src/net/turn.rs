@@ -1,11 +1,11 @@
 //! What the kernel and the clock say, turned into events.
 
 use mio::Token;
-use mio::event::Event;
 use sip_msg::ConnId;
 
-use super::send::{mark_dirty, owe_failure};
-use super::{Net, Port, WAKER};
+use super::owed::owe_failure;
+use super::ready::{Ready, WAKER, conn};
+use super::{Net, Port};
 use crate::shared::Due;
 use crate::stream::State;
 use crate::{CloseReason, NetEvent};
@@ -13,53 +13,6 @@ use crate::{CloseReason, NetEvent};
 /// Bytes read from streams in one turn; past it the other streams wait for the
 /// next, so that what comes of them is sent first.
 const TURN_BYTES: usize = 1024 * 1024;
-
-/// The token of a connection: its number, so that what the kernel said of one
-/// that has ended meanwhile is not taken for another's in the same place.
-pub(super) const fn token(id: ConnId) -> Token {
-    const { assert!(usize::BITS == 64, "a connection's number is a token") };
-    Token(id.0 as usize)
-}
-
-/// The connection that a token stands for; listeners have the numbers below.
-fn conn(token: Token) -> Option<ConnId> {
-    let is_listener = token.0 <= u16::MAX as usize;
-    (!is_listener && token != WAKER).then_some(ConnId(token.0 as u64))
-}
-
-/// What the kernel says of a socket.
-#[derive(Clone, Copy)]
-pub(super) struct Ready {
-    token: Token,
-    pub(super) readable: bool,
-    pub(super) writable: bool,
-    /// The peer sends no more.
-    pub(super) ending: bool,
-    pub(super) error: bool,
-}
-
-impl Ready {
-    pub(super) fn new(event: &Event) -> Self {
-        Self {
-            token: event.token(),
-            readable: event.is_readable(),
-            writable: event.is_writable(),
-            ending: event.is_read_closed(),
-            error: event.is_error(),
-        }
-    }
-
-    /// There was more to read than one turn allows.
-    pub(super) fn more(token: Token) -> Self {
-        Self {
-            token,
-            readable: true,
-            writable: false,
-            ending: false,
-            error: false,
-        }
-    }
-}
 
 impl Net {
     /// A socket that had more to read has its turn.
@@ -174,7 +127,7 @@ impl Net {
                         self.again.push(ready.token);
                     }
                     if conn.is_to_be_flushed() {
-                        mark_dirty(conn, &mut self.dirty);
+                        conn.mark_dirty(&mut self.dirty);
                     }
                     if conn.usefulness.has_moved {
                         self.conns.used(id);
@@ -214,7 +167,7 @@ impl Net {
                         }
                         Some(CloseReason::Idle) if conn.state == State::Open => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
-                        None if conn.is_to_be_flushed() => mark_dirty(conn, &mut self.dirty),
+                        None if conn.is_to_be_flushed() => conn.mark_dirty(&mut self.dirty),
                         None => {}
                     }
                 }

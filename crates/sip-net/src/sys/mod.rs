@@ -7,6 +7,7 @@ mod filter;
 mod process;
 mod udp;
 
+pub use filter::Shed;
 pub(crate) use filter::{clear_shed, set_shed};
 pub use process::{cpu_time_of, pin_thread, process_cpu_time, raise_open_files, thread_cpu_time};
 pub(crate) use udp::{

@@ -4,9 +4,9 @@ use sip_msg::ConnId;
 use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVersion};
 use socket2::SockRef;
 
-use super::super::send::mark_dirty;
-use super::super::{Net, Owed};
-use super::Pending;
+use super::super::Net;
+use super::super::owed::Owed;
+use crate::stream::Pending;
 use crate::{CloseReason, NetEvent, clock};
 
 impl Net {
@@ -79,7 +79,7 @@ impl Net {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
             let parting = conn.is_parting;
             if conn.is_to_be_flushed() {
-                mark_dirty(conn, &mut self.dirty);
+                conn.mark_dirty(&mut self.dirty);
             }
             if parting {
                 self.close(id, true);

@@ -1,6 +1,8 @@
 //! How useful a connection is: what the choice goes by when one must give its
 //! place to another.
 
+use super::Class;
+
 /// What is known of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usefulness {
@@ -18,6 +20,25 @@ pub(crate) struct Usefulness {
 }
 
 impl Usefulness {
+    /// What it is good for, where a call has it to itself or not.
+    pub(crate) const fn class(&self, is_of_call: bool) -> Class {
+        let is_bound = is_of_call || self.bound_until_ms > 0;
+        match (is_bound, self.unanswered > 0) {
+            (false, false) if !self.has_carried => Class::Unused,
+            (false, false) => Class::Idle,
+            (false, true) => Class::Busy,
+            (true, false) => Class::Bound,
+            (true, true) => Class::BoundBusy,
+        }
+    }
+
+    /// A contact that has expired relies on it no more.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        if self.bound_until_ms <= now_ms {
+            self.bound_until_ms = 0;
+        }
+    }
+
     /// A message was carried, either way.
     pub(crate) fn carried(&mut self, message: &[u8], now_ms: u64) {
         self.carried_ms = now_ms;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use rustls::Error;
 use rustls::pki_types::{CertificateDer, ServerName};
 
-use super::TlsEngine;
 use crate::algorithms::Algorithms;
 use crate::error::TlsError;
 use crate::resumption::ClientResumption;
@@ -39,7 +38,7 @@ impl LegacyServer {
         _by_ticket: bool,
         _by_id: bool,
     ) -> Result<Self, TlsError> {
-        Err(TlsEngine::missing())
+        Err(missing())
     }
 
     pub(crate) fn begin(&self) -> Result<Box<dyn SecondSession>, Error> {
@@ -57,7 +56,7 @@ impl LegacyClient {
         _: &[CertificateDer<'static>],
         _: Option<Pair>,
     ) -> Result<Self, TlsError> {
-        Err(TlsEngine::missing())
+        Err(missing())
     }
 
     pub(crate) fn with_identity(&self, _: Pair) -> Self {
@@ -73,4 +72,13 @@ impl LegacyClient {
     ) -> Result<Box<dyn SecondSession>, Error> {
         match *self {}
     }
+}
+
+/// Why a build has none, and the remedy.
+fn missing() -> TlsError {
+    TlsError::new(
+        None,
+        "this build has no legacy TLS; build it with `cargo build --release -p signet --features legacy-tls`, \
+         for measurements only",
+    )
 }

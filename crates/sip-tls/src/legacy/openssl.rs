@@ -18,9 +18,9 @@ use openssl::x509::{X509, X509PurposeId, X509StoreContextRef, X509VerifyResult};
 use rustls::Error;
 use rustls::pki_types::CertificateDer;
 
-use super::{LEGACY_SUITE_NAMES, OPENSSL_NAMES, legacy_place};
 use crate::algorithms::Algorithms;
 use crate::algorithms::TlsVersion;
+use crate::engine::{LEGACY_SUITE_NAMES, OPENSSL_NAMES, legacy_place};
 use crate::error::TlsError;
 use crate::fault::CertificateFault;
 
@@ -42,7 +42,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// Reads a pair that the other engine has read already.
-    pub(super) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+    pub(crate) fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = X509::stack_from_pem(chain).map_err(TlsError::from_openssl)?;
         // Without an answer to it the library would ask for a passphrase at
         // the terminal.
