@@ -381,4 +381,4 @@ fn append(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

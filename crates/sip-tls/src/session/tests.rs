@@ -43,18 +43,18 @@ fn configs(version: &'static SupportedProtocolVersion) -> Configs {
 }
 
 /// One side: its session, what came for it, and what it got out of that.
-pub(super) struct End {
-    pub(super) session: Session,
+pub(crate) struct End {
+    pub(crate) session: Session,
     unread: Vec<u8>,
-    pub(super) data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
     /// What it said before anything came.
-    pub(super) said: Vec<u8>,
-    pub(super) established: bool,
-    pub(super) failed: bool,
+    pub(crate) said: Vec<u8>,
+    pub(crate) established: bool,
+    pub(crate) failed: bool,
 }
 
 impl End {
-    pub(super) fn new(session: Session) -> Self {
+    pub(crate) fn new(session: Session) -> Self {
         Self {
             session,
             unread: Vec::new(),
@@ -66,7 +66,7 @@ impl End {
     }
 
     /// Takes bytes; gives what it answers.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut output = std::mem::take(&mut self.said);
         if self.failed {
             return output;
@@ -88,7 +88,7 @@ impl End {
         output
     }
 
-    pub(super) fn send(&mut self, data: &[u8]) -> Vec<u8> {
+    pub(crate) fn send(&mut self, data: &[u8]) -> Vec<u8> {
         let mut output = Vec::new();
         if self.established && !self.failed {
             self.session
@@ -111,7 +111,7 @@ fn pair(configs: &Configs) -> (End, End) {
 
 /// Lets both talk until neither has anything to say; `spoil` may change what
 /// is under way, given its number.
-pub(super) fn talk(
+pub(crate) fn talk(
     server: &mut End,
     client: &mut End,
     chunk: usize,

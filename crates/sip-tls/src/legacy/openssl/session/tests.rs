@@ -2,9 +2,9 @@ use std::net::SocketAddr;
 
 use rustls::pki_types::ServerName;
 
-use super::super::tests::{End, talk};
 use super::*;
 use crate::session::Session;
+use crate::session::tests::{End, talk};
 use crate::testing::{KeyKind, TestCa};
 use crate::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine};
 
