@@ -76,21 +76,21 @@ impl Conns {
         }
         let id = ConnId((self.worker << WORKER_SHIFT) | (self.serial << PLACE_BITS) | place as u64);
         conn.flow.conn = id;
-        if !conn.opened {
+        if conn.opened.is_none() {
             *self
                 .by_source
                 .entry(source(conn.flow.remote.ip()))
                 .or_default() += 1;
         }
-        if let Some(call) = conn.call {
+        if let Some(call) = conn.call() {
             self.by_call.entry(call).or_default().push(id);
             self.of_calls += 1;
         } else if let Some(peer) = peer_of(&conn) {
             self.by_peer.entry(peer).or_insert(id);
         }
-        let tls_name = conn.tls_name.as_deref();
+        let tls_name = conn.tls_name().map(|name| &**name);
         let remote = conn.flow.remote.ip();
-        conn.peer = self.meter.peer_of(conn.opened, tls_name, remote);
+        conn.peer = self.meter.peer_of(conn.opened.is_some(), tls_name, remote);
         self.meter.enter(conn.metered());
         self.table.insert(conn);
         Some(id)
@@ -109,7 +109,7 @@ impl Conns {
         let conn = self.table.try_remove(place(id))?;
         self.meter.leave(conn.metered());
         self.count_unread(conn.flow.remote.ip(), conn.weighed, 0);
-        if !conn.opened {
+        if conn.opened.is_none() {
             let source = source(conn.flow.remote.ip());
             if let Some(count) = self.by_source.get_mut(&source) {
                 *count -= 1;
@@ -126,7 +126,8 @@ impl Conns {
         let Some(conn) = self.get_mut(id) else {
             return;
         };
-        if let Some(call) = conn.call.take() {
+        let call = conn.opened.as_mut().and_then(|opened| opened.call.take());
+        if let Some(call) = call {
             self.of_calls -= 1;
             if let Some(conns) = self.by_call.get_mut(&call) {
                 conns.retain(|other| *other != id);
@@ -155,7 +156,9 @@ impl Conns {
 
     /// Puts a connection that is up behind those that were used before it.
     pub(crate) fn used(&mut self, id: ConnId) {
-        if let Some(conn) = self.get_mut(id).filter(|conn| !conn.asked_for) {
+        if let Some(conn) = self.get_mut(id)
+            && conn.opened.as_ref().is_none_or(|opened| !opened.asked_for)
+        {
             conn.usefulness.has_moved = false;
             let class = conn.class();
             self.ranks.put(place(id), class);
@@ -166,7 +169,7 @@ impl Conns {
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
         let table = &mut self.table;
         let (place, class) = self.ranks.least_useful(now_ms, quiet_ms, |place| {
-            let conn = table.get_mut(place).filter(|conn| conn.may_be_evicted())?;
+            let conn = table.get_mut(place).filter(|conn| conn.stage.is_read())?;
             conn.usefulness.expire(now_ms);
             Some((conn.class(), conn.usefulness.carried_ms))
         })?;
@@ -215,7 +218,7 @@ impl Conns {
             self.get(**id).is_some_and(|conn| {
                 conn.flow.transport == to.transport
                     && conn.flow.remote == to.remote
-                    && (conn.tls_name == to.tls_name
+                    && (conn.tls_name() == to.tls_name.as_ref()
                         || !to.transport.is_secure()
                         || conn.peer_bears(to.tls_name.as_deref()))
             })
@@ -281,18 +284,21 @@ fn place(id: ConnId) -> usize {
 /// under an identity of its own. A call's own is found by its call.
 fn peer_of(conn: &Conn) -> Option<Peer> {
     let flow = &conn.flow;
-    if flow.transport.is_secure() && !conn.opened {
+    let opened = conn.opened.as_deref();
+    if flow.transport.is_secure() && opened.is_none() {
         return None;
     }
     // A WebSocket is never opened from this side, so none can be looked for.
-    if conn.client_tls.is_some() || conn.call.is_some() || conn.ws.is_some() {
+    if opened.is_some_and(|opened| opened.client_tls.is_some() || opened.call.is_some())
+        || conn.ws.is_some()
+    {
         return None;
     }
     Some(Peer {
         transport: flow.transport,
         remote: flow.remote,
-        tls_name: conn.tls_name.clone(),
-        lane: conn.lane,
+        tls_name: conn.tls_name().cloned(),
+        lane: opened.map_or(0, |opened| opened.lane),
     })
 }
 

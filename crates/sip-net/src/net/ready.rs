@@ -30,7 +30,7 @@ pub(super) struct Ready {
     pub(super) readable: bool,
     pub(super) writable: bool,
     /// The peer sends no more.
-    pub(super) ending: bool,
+    pub(super) peer_ended: bool,
     pub(super) error: bool,
 }
 
@@ -40,7 +40,7 @@ impl Ready {
             token: event.token(),
             readable: event.is_readable(),
             writable: event.is_writable(),
-            ending: event.is_read_closed(),
+            peer_ended: event.is_read_closed(),
             error: event.is_error(),
         }
     }
@@ -51,7 +51,7 @@ impl Ready {
             token,
             readable: true,
             writable: false,
-            ending: false,
+            peer_ended: false,
             error: false,
         }
     }

@@ -8,7 +8,7 @@ use sip_tls::{CertificateFault, TlsInfo};
 
 use super::Net;
 use crate::CloseReason;
-use crate::stream::{Conn, State};
+use crate::stream::Conn;
 
 /// Chains verified in one turn: each takes some hundred microseconds.
 const CHECKS_MAX: usize = 4;
@@ -45,7 +45,7 @@ impl Net {
     /// change of roots, lists or policy. It is done a few at a time, by the
     /// calls of [`Net::poll`] that follow.
     pub fn recheck_peers(&mut self) {
-        let secured = |conn: &Conn| conn.session.is_some() || conn.state == State::Handshaking;
+        let secured = |conn: &Conn| conn.session.is_some() || conn.stage.is_handshaking();
         self.recheck.queue = self.conns.ids_of(secured).into();
         self.recheck.asked_ms = Some(self.shared.now_ms);
     }
@@ -72,7 +72,7 @@ impl Net {
     fn fault_now(&self, id: ConnId) -> Option<Result<(), CertificateFault>> {
         let conn = self.conns.get(id)?;
         let session = conn.session.as_ref()?;
-        if conn.opened {
+        if conn.opened.is_some() {
             return self.client_tls_of(conn)?.0.check_peer(session);
         }
         let listener = self.listeners.get(usize::from(conn.flow.listener.0))?;

@@ -9,7 +9,6 @@ use super::owed::owe_failure;
 use super::{Net, Port};
 use crate::conns::Peer;
 use crate::shared::traffic;
-use crate::stream::State;
 use crate::{CloseReason, SendError};
 
 /// Bytes queued on a connection before they are written without being asked to.
@@ -121,7 +120,7 @@ impl Net {
             Ok(()) => {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
                 conn.mark_dirty(&mut self.dirty);
-                if conn.state == State::Open {
+                if conn.stage.is_open() {
                     self.conns.used(id);
                 }
                 Ok(())

@@ -7,7 +7,7 @@ use super::owed::owe_failure;
 use super::ready::{Ready, WAKER, conn};
 use super::{Net, Port};
 use crate::shared::Due;
-use crate::stream::State;
+use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent};
 
 /// Bytes read from streams in one turn; past it the other streams wait for the
@@ -42,7 +42,7 @@ impl Net {
     pub(super) fn is_handshaking(&self, ready: &Ready) -> bool {
         conn(ready.token)
             .and_then(|id| self.conns.get(id))
-            .is_some_and(|conn| conn.state == State::Handshaking)
+            .is_some_and(|conn| conn.stage.is_handshaking())
     }
 
     fn handle_listener(
@@ -86,17 +86,20 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        if conn.state == State::Connecting {
-            if ready.writable || ready.error {
-                self.handle_connected(id, on_event);
+        match conn.stage {
+            Stage::Connecting { .. } => {
+                if ready.writable || ready.error {
+                    self.handle_connected(id, on_event);
+                }
+                return;
             }
-            return;
+            Stage::Handshaking { .. } => {
+                self.drive_handshake(id, ready, on_event);
+                return;
+            }
+            Stage::Upgrading { .. } | Stage::Open | Stage::Closing { .. } => {}
         }
-        if conn.state == State::Handshaking {
-            self.drive_handshake(id, ready, on_event);
-            return;
-        }
-        conn.ending |= ready.ending;
+        conn.peer_ended |= ready.peer_ended;
         if ready.writable && conn.unblock() && conn.unsent_bytes() > 0 {
             if let Err(reason) = conn.flush(&mut self.shared) {
                 self.drop_conn(id, reason);
@@ -108,13 +111,14 @@ impl Net {
             return;
         };
         if conn.is_stuffed(&self.shared.config) && !ready.error {
-            if (ready.readable || ready.ending) && !std::mem::replace(&mut conn.is_unread, true) {
+            if (ready.readable || ready.peer_ended) && !std::mem::replace(&mut conn.is_unread, true)
+            {
                 self.shared.counters.reads_paused += 1;
             }
             return;
         }
         ready.readable |= std::mem::take(&mut conn.is_unread);
-        if ready.readable || ready.ending || ready.error {
+        if ready.readable || ready.peer_ended || ready.error {
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
             } else {
@@ -122,7 +126,7 @@ impl Net {
             };
             match result {
                 Ok(more) => {
-                    let (deaf, parting) = (conn.state == State::Deaf, conn.is_parting);
+                    let ending = conn.stage.ending();
                     if more && !std::mem::replace(&mut conn.again, true) {
                         self.again.push(ready.token);
                     }
@@ -132,11 +136,11 @@ impl Net {
                     if conn.usefulness.has_moved {
                         self.conns.used(id);
                     }
-                    if deaf {
+                    if matches!(ending, Some(Ending::Unread | Ending::LastWord)) {
                         // No request of ours may choose it any more.
                         self.forget(id);
                     }
-                    if parting {
+                    if ending == Some(Ending::LastWord) {
                         self.close(id, true);
                     }
                     self.relieve_readers();
@@ -162,10 +166,10 @@ impl Net {
                         continue;
                     };
                     match conn.handle_timer(&mut self.shared) {
-                        Some(_) if conn.state == State::Handshaking => {
+                        Some(_) if conn.stage.is_handshaking() => {
                             self.handshake_timed_out(id);
                         }
-                        Some(CloseReason::Idle) if conn.state == State::Open => self.close_idle(id),
+                        Some(CloseReason::Idle) if conn.stage.is_open() => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
                         None if conn.is_to_be_flushed() => conn.mark_dirty(&mut self.dirty),
                         None => {}
