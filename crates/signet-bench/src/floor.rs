@@ -13,10 +13,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use sip_msg::{ConnId, ListenerId, Target, Transport};
-use sip_net::{
-    ClientTls, Framing, HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent,
-    ServerTls, bind,
-};
+use sip_net::{Framing, ListenerConfig, Net, NetConfig, NetEvent, bind};
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
 #[derive(clap::Args)]
 pub(crate) struct FloorArguments {

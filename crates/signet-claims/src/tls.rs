@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use sip_net::testing::{TestCa, TlsAccept};
-use sip_net::{ServerTls, ServerTlsConfig};
+use sip_tls::testing::{TestCa, TlsAccept};
+use sip_tls::{ServerTls, ServerTlsConfig};
 
 /// Bytes that a client that proved nothing may make the server keep, or send.
 const KEPT_MAX: usize = 96 * 1024;

@@ -2,7 +2,8 @@
 
 use measure::Failure;
 use sip_dialog::Cause;
-use sip_net::{CertificateFault, CloseReason, HandshakeError, HandshakeFailure, SendError};
+use sip_net::{CloseReason, SendError};
+use sip_tls::{CertificateFault, HandshakeError, HandshakeFailure};
 
 /// No agent was free to do it.
 pub(crate) const NO_AGENT: Failure = Failure::Other("no free agent");

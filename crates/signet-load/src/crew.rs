@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use measure::Series;
 use sip_msg::{ListenerId, Transport};
-use sip_net::{HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, bind};
+use sip_net::{ListenerConfig, Net, NetConfig, bind};
+use sip_tls::{HandshakeConfig, HandshakePool};
 
 use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::Settings;

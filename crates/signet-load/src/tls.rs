@@ -8,7 +8,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
     SanType, SignatureAlgorithm,
 };
-use sip_net::{
+use sip_tls::{
     ClientResumption, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError,
     TlsVersion,
 };

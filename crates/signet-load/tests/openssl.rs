@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use common::{calls_to, drive};
 use signet_load::{Leaked, Lifetime, Pattern, Settings, Users};
 use sip_msg::Transport;
-use sip_net::testing::TestCa;
-use sip_net::{ClientResumption, TlsVersion};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientResumption, TlsVersion};
 
 const CALLS: u64 = 4;
 

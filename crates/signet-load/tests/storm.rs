@@ -9,7 +9,7 @@ use signet_load::{
     Called, Control, Failed, Flow, Leaked, Lifetime, Mix, Ran, Settings, StormCounts, Users, run,
 };
 use sip_msg::Transport;
-use sip_net::TlsVersion;
+use sip_tls::TlsVersion;
 
 const AGENTS: u64 = 40;
 

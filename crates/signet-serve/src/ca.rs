@@ -443,7 +443,7 @@ mod tests {
         let issued = ca.issue(&names(&["sip:Alice@Example.COM"]), &stem).unwrap();
         let pem = std::fs::read(&issued.certificate).unwrap();
         let leaf = first_pem(&pem).unwrap();
-        let peer = sip_net::PeerIdentity::from_der(&leaf.contents).unwrap();
+        let peer = sip_tls::PeerIdentity::from_der(&leaf.contents).unwrap();
         assert_eq!(*peer.uris, ["sip:Alice@example.com".into()]);
         assert!(peer.domains.is_empty());
         for bad in [

@@ -11,7 +11,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use sip_net::{ClientTls, HandshakePool, ListenerCounters, PeerCounters, clock};
+use sip_net::{ListenerCounters, PeerCounters, clock};
+use sip_tls::{ClientTls, HandshakePool};
 
 use crate::Error;
 use crate::server::TicketReporter;

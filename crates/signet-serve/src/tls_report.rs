@@ -7,10 +7,8 @@ mod shown;
 mod text;
 
 use serde::Serialize;
-use sip_net::{
-    ConnectionFigures, HandshakeCounters, HandshakeTally, ListenerCounters, PeerCounters,
-    SideCounters, TlsEngine, TlsVersion,
-};
+use sip_net::{ConnectionFigures, ListenerCounters, PeerCounters, SideCounters};
+use sip_tls::{HandshakeCounters, HandshakeTally, TlsEngine, TlsVersion};
 
 pub(crate) use shown::{
     ListenerTls, ShownCalled, ShownCertificate, ShownCrl, ShownOutgoing, ShownSecret, ShownTickets,
@@ -210,7 +208,7 @@ impl Report {
             warnings.extend(certificates.filter_map(Certificate::told));
             warnings.extend(listener.clients.crls.iter().filter_map(Crl::told));
             if listener.engine == "legacy" {
-                warnings.push(format!("{}: {}", listener.on, sip_net::LEGACY_WARNING));
+                warnings.push(format!("{}: {}", listener.on, sip_tls::LEGACY_WARNING));
             }
         }
         warnings.extend(outgoing.identity.iter().filter_map(Certificate::told));

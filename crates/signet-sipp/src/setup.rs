@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sip_msg::{ListenerId, Transport};
-use sip_net::{
-    ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig,
-    ServerTls, ServerTlsConfig, TlsVersion, WorkerSockets, bind,
-};
+use sip_net::{ListenerConfig, NetConfig, WorkerSockets, bind};
 use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings};
+use sip_tls::{
+    ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTls, ServerTlsConfig,
+    TlsVersion,
+};
 
 use crate::args::{Args, Mode, ScenarioSource};
 use crate::error::{Refusal, exit};
@@ -406,7 +407,7 @@ fn client_tls(args: &Args) -> Result<ClientTls, Refusal> {
         if let (Some(cert), Some(key)) = (&args.tls_cert, &args.tls_key) {
             config = config.identity_pem_files(cert, key)?;
         }
-        Ok::<_, sip_net::TlsError>(config)
+        Ok::<_, sip_tls::TlsError>(config)
     };
     build()
         .map(|config| config.versions(&versions(args).unwrap_or_default()))
@@ -428,7 +429,7 @@ fn server_tls(args: &Args, role: Role) -> Result<Option<Arc<ServerTls>>, Refusal
         if let Some(roots) = &args.tls_ca {
             config = config
                 .client_roots_pem_files(&[roots])?
-                .client_auth(sip_net::ClientAuth::Required);
+                .client_auth(sip_tls::ClientAuth::Required);
         }
         config.versions(&versions(args).unwrap_or_default()).build()
     };

@@ -5,7 +5,7 @@
 
 mod support;
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::{Ended, Folder, await_port, free_port};
 
 fn call(folder: &Folder, both: &str, called: &str, calling: &str) -> (Ended, Ended) {

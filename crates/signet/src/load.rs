@@ -12,7 +12,7 @@ use signet_load::{
     Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span, TlsSettings,
 };
 use sip_msg::Transport;
-use sip_net::{ClientResumption, TlsEngine};
+use sip_tls::{ClientResumption, TlsEngine};
 
 mod settings;
 mod values;

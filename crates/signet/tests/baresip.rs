@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::{ADDRESS, Running, TestDir, add_user, have, in_namespace, signet};
 
 const DOMAIN: &str = "example.test";

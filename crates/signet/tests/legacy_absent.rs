@@ -11,7 +11,7 @@ use support::TestDir;
 use support::command::{fail, run, text};
 use support::openssl::{refused, serve, write_pair};
 
-use sip_net::testing::{KeyKind, TestCa};
+use sip_tls::testing::{KeyKind, TestCa};
 
 #[test]
 fn a_listener_with_weak_suites_is_refused_with_the_feature_that_it_needs() {

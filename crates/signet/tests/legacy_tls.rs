@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use measure::RunResult;
-use sip_net::testing::{KeyKind, TestCa};
+use sip_tls::testing::{KeyKind, TestCa};
 use support::command::{Serving, fail, run, succeed, text};
 use support::openssl::{PATIENCE, call, refused, report_with, write_pair};
 use support::{Running, TestDir, signet};

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fs;
 
 use sip_msg::Transport;
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::TestDir;
 use support::caller::Caller;
 use support::command::{Serving, text};

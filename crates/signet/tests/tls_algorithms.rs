@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use sip_net::testing::{KeyKind, TestCa};
+use sip_tls::testing::{KeyKind, TestCa};
 use support::TestDir;
 use support::command::{fail, run, text};
 use support::openssl::{call, refused, report_with, serve, write_config, write_pair};

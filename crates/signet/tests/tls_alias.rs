@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Lane, ListenerId, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientTlsConfig, HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent, bind,
-};
+use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTlsConfig, HandshakeConfig, HandshakePool};
 use support::command::Serving;
 use support::openssl::{PATIENCE, serve, write_pair};
 use support::{TestDir, options, unique};

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::TestDir;
 use support::command::{fail, succeed, text};
 use support::openssl::{Client, PATIENCE, call, page, refused, report_with, serve, write_pair};

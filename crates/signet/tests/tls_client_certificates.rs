@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use sip_net::testing::{KeyKind, TestCa, params};
+use sip_tls::testing::{KeyKind, TestCa, params};
 use support::TestDir;
 use support::command::{succeed, text};
 use support::openssl::{call, is_resumed, refused, report_with, serve, write_config, write_pair};

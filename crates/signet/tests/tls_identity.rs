@@ -9,7 +9,7 @@ use std::net::UdpSocket;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sip_net::testing::{KeyKind, TestCa, params};
+use sip_tls::testing::{KeyKind, TestCa, params};
 use support::command::{succeed, text};
 use support::openssl::{Client, PATIENCE, serve, wait_for_figure, write_pair};
 use support::{TestDir, unique};

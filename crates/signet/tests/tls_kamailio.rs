@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::command::Serving;
 use support::openssl::{PATIENCE, serve, wait_for_figure, write_pair};
 use support::{Running, TestDir, free_port, have, skip, unique};

@@ -7,7 +7,7 @@ mod support;
 
 use std::fs;
 
-use sip_net::testing::{KeyKind, TestCa, params};
+use sip_tls::testing::{KeyKind, TestCa, params};
 use support::TestDir;
 use support::openssl::{call, figure, refused, serve, wait_for_figure, write_pair};
 

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::TestDir;
 use support::command::Serving;
 use support::openssl::{PATIENCE, report_with, serve, write_config, write_pair};

@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::TestDir;
 use support::command::{Serving, text};
 use support::openssl::{Client, call, report_with, serve, write_config, write_pair};

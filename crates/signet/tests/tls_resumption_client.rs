@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use sip_net::testing::TestCa;
+use sip_tls::testing::TestCa;
 use support::TestDir;
 use support::command::Serving;
 use support::openssl::{PATIENCE, page, report_with, serve, write_pair};

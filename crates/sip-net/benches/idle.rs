@@ -19,11 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Lane, ListenerId, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientTls, HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent, ServerTls,
-    bind, sys,
-};
+use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind, sys};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
 /// Tells the process that it is the clients, and where the server is.
 const CLIENT: &str = "SIP_NET_BENCH_IDLE_CLIENT";

@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 use sip_msg::{ConnId, Lane, Target, Transport};
-
-use crate::proven::Proven;
+use sip_tls::Proven;
 
 /// Neighbours behind one address.
 const PER_ADDR_MAX: usize = 16;

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sip_msg::{Limits, ListenerId, Transport};
+use sip_tls::{ClientTls, HandshakePool, PeerTls, ServerTls};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::Aliases;
 use crate::ws::WebSocketListener;
-use crate::{Aliases, ClientTls, HandshakePool, PeerTls, ServerTls};
 
 /// How a byte stream is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

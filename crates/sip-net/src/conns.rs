@@ -76,19 +76,22 @@ impl Conns {
         }
         let id = ConnId((self.worker << WORKER_SHIFT) | (self.serial << PLACE_BITS) | place as u64);
         conn.flow.conn = id;
-        if !conn.opened {
+        if conn.opened.is_none() {
             *self
                 .by_source
                 .entry(source(conn.flow.remote.ip()))
                 .or_default() += 1;
         }
-        if let Some(call) = conn.call {
+        if let Some(call) = conn.call() {
             self.by_call.entry(call).or_default().push(id);
             self.of_calls += 1;
         } else if let Some(peer) = peer_of(&conn) {
             self.by_peer.entry(peer).or_insert(id);
         }
-        self.meter.enter(&mut conn);
+        let tls_name = conn.tls_name().map(|name| &**name);
+        let remote = conn.flow.remote.ip();
+        conn.peer = self.meter.peer_of(conn.opened.is_some(), tls_name, remote);
+        self.meter.enter(conn.metered());
         self.table.insert(conn);
         Some(id)
     }
@@ -102,11 +105,11 @@ impl Conns {
     pub(crate) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.get_mut(id)?;
         self.forget_peer(id);
-        self.ranks.take_out(&mut self.table, place(id));
+        self.ranks.take_out(place(id));
         let conn = self.table.try_remove(place(id))?;
-        self.meter.leave(&conn);
+        self.meter.leave(conn.metered());
         self.count_unread(conn.flow.remote.ip(), conn.weighed, 0);
-        if !conn.opened {
+        if conn.opened.is_none() {
             let source = source(conn.flow.remote.ip());
             if let Some(count) = self.by_source.get_mut(&source) {
                 *count -= 1;
@@ -123,7 +126,8 @@ impl Conns {
         let Some(conn) = self.get_mut(id) else {
             return;
         };
-        if let Some(call) = conn.call.take() {
+        let call = conn.opened.as_mut().and_then(|opened| opened.call.take());
+        if let Some(call) = call {
             self.of_calls -= 1;
             if let Some(conns) = self.by_call.get_mut(&call) {
                 conns.retain(|other| *other != id);
@@ -152,14 +156,23 @@ impl Conns {
 
     /// Puts a connection that is up behind those that were used before it.
     pub(crate) fn used(&mut self, id: ConnId) {
-        if self.get(id).is_some_and(|conn| !conn.asked_for) {
-            self.ranks.put(&mut self.table, place(id));
+        if let Some(conn) = self.get_mut(id)
+            && conn.opened.as_ref().is_none_or(|opened| !opened.asked_for)
+        {
+            conn.usefulness.has_moved = false;
+            let class = conn.class();
+            self.ranks.put(place(id), class);
         }
     }
 
     /// A connection that may be given up for another, and what it was good for.
     pub(crate) fn least_useful(&mut self, now_ms: u64, quiet_ms: u64) -> Option<(ConnId, Class)> {
-        let (place, class) = self.ranks.least_useful(&mut self.table, now_ms, quiet_ms)?;
+        let table = &mut self.table;
+        let (place, class) = self.ranks.least_useful(now_ms, quiet_ms, |place| {
+            let conn = table.get_mut(place).filter(|conn| conn.stage.is_read())?;
+            conn.usefulness.expire(now_ms);
+            Some((conn.class(), conn.usefulness.carried_ms))
+        })?;
         Some((self.table.get(place)?.flow.conn, class))
     }
 
@@ -181,13 +194,14 @@ impl Conns {
             .get_mut(place(id))
             .filter(|conn| conn.flow.conn == id)
         {
-            self.meter.prove(conn, domains);
+            conn.peer = self.meter.prove(conn.metered(), domains);
         }
     }
 
     /// Counts the peers with these names by them.
     pub(crate) fn name_peers(&mut self, names: Arc<PeerNames>) {
-        let conns = self.table.iter_mut().map(|(_, conn)| conn);
+        let conns = self.table.iter_mut();
+        let conns = conns.map(|(_, conn)| (conn.metered(), &mut conn.peer));
         self.meter.rename(names, conns);
     }
 
@@ -204,7 +218,7 @@ impl Conns {
             self.get(**id).is_some_and(|conn| {
                 conn.flow.transport == to.transport
                     && conn.flow.remote == to.remote
-                    && (conn.tls_name == to.tls_name
+                    && (conn.tls_name() == to.tls_name.as_ref()
                         || !to.transport.is_secure()
                         || conn.peer_bears(to.tls_name.as_deref()))
             })
@@ -270,18 +284,21 @@ fn place(id: ConnId) -> usize {
 /// under an identity of its own. A call's own is found by its call.
 fn peer_of(conn: &Conn) -> Option<Peer> {
     let flow = &conn.flow;
-    if flow.transport.is_secure() && !conn.opened {
+    let opened = conn.opened.as_deref();
+    if flow.transport.is_secure() && opened.is_none() {
         return None;
     }
     // A WebSocket is never opened from this side, so none can be looked for.
-    if conn.client_tls.is_some() || conn.call.is_some() || conn.ws.is_some() {
+    if opened.is_some_and(|opened| opened.client_tls.is_some() || opened.call.is_some())
+        || conn.ws.is_some()
+    {
         return None;
     }
     Some(Peer {
         transport: flow.transport,
         remote: flow.remote,
-        tls_name: conn.tls_name.clone(),
-        lane: conn.lane,
+        tls_name: conn.tls_name().cloned(),
+        lane: opened.map_or(0, |opened| opened.lane),
     })
 }
 

@@ -1,7 +1,9 @@
 //! What a worker counted: plain numbers, cheap to copy.
 
+use sip_tls::{HandshakeFailure, HandshakeTally};
+
 use crate::ws::WebSocketCounters;
-use crate::{CloseReason, ConnectionFigures, HandshakeFailure, HandshakeTally};
+use crate::{CloseReason, ConnectionFigures};
 
 /// One transport's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

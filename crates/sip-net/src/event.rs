@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::{ConnId, Flow, FrameError, ListenerId, VerifiedPeer};
-
-use crate::HandshakeError;
+use sip_tls::HandshakeError;
 
 /// Something that happened on a socket. Bytes are borrowed from the receive
 /// buffers: copy what is to be kept.

@@ -1,5 +1,5 @@
-//! The only crate with sockets: UDP in batches, TCP, TLS and DNS, for
-//! protocols that do no I/O themselves.
+//! The only crate with sockets: UDP in batches, TCP, TLS (by [`sip_tls`]) and
+//! DNS, for protocols that do no I/O themselves.
 //!
 //! Each worker thread owns one [`Net`]. Its loop is
 //!
@@ -31,25 +31,17 @@
 //! ```
 //!
 //! Nothing here blocks: a connection that is being opened keeps its messages,
-//! the expensive part of a TLS handshake is computed by the [`HandshakePool`], a name is
+//! the expensive part of a TLS handshake is computed by the [`HandshakePool`](sip_tls::HandshakePool), a name is
 //! resolved in the [`DnsThread`] as [`sip_locate`] says, and a reader that does not read is closed when its queue is
-//! full. Every bound is in [`NetConfig`] and [`HandshakeConfig`] and has a
-//! counter in [`Counters`] and [`HandshakeCounters`].
+//! full. Every bound is in [`NetConfig`] and has a counter in [`Counters`].
 //!
 //! # TLS
 //!
-//! [`ServerTlsConfig`] makes what a listener shows and asks for,
-//! [`ClientTlsConfig`] what connections offer that this side opens. A worker has
-//! one [`ClientTls`] for all of them ([`NetConfig::client_tls`]); a connection
-//! under an identity of its own is opened by [`Net::open_as`] and then used by
-//! its number alone. [`Net::tls_info`] tells what was negotiated and whether it
-//! resumed, [`NetEvent::Verified`] whom the peer speaks for (RFC 5922), and
-//! [`NetEvent::HandshakeFailed`] why a handshake failed.
-//!
-//! Where sessions resume is a matter of what is shared: a [`SessionCache`]
-//! among those who have it, [`TicketKeys`] from one secret among processes,
-//! restarts and nodes. A session is bound to the certificate that the client
-//! proved: at every resumption it is verified anew, by the policy of the day.
+//! A worker has one [`ClientTls`](sip_tls::ClientTls) for all connections that it
+//! opens ([`NetConfig::client_tls`]); one under an identity of its own is opened by
+//! [`Net::open_as`] and then used by its number alone. [`Net::tls_info`] tells what
+//! was negotiated and whether it resumed, [`NetEvent::Verified`] whom the peer speaks
+//! for (RFC 5922), and [`NetEvent::HandshakeFailed`] why a handshake failed.
 
 mod alias;
 pub mod clock;
@@ -58,18 +50,14 @@ mod conns;
 mod counters;
 pub mod dns;
 mod event;
-mod handshake;
 mod meter;
 mod net;
-mod proven;
 mod ranks;
-mod session;
 mod shared;
 mod stream;
 pub mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod tls;
 mod udp;
 mod waker;
 pub mod ws;
@@ -79,18 +67,11 @@ pub use config::{BindError, Framing, ListenerConfig, NetConfig, WorkerSockets, b
 pub use counters::{Counters, ListenerCounters, TransportCounters};
 pub use dns::{DnsClient, DnsConfig, DnsError, DnsThread};
 pub use event::{CloseReason, NetEvent, SendError};
-pub use handshake::{HandshakeConfig, HandshakeCounters, HandshakePool};
 pub use meter::{
     AGE_BOUNDS_S, ConnectionFigures, OTHER_PEERS, PEERS_MAX, PeerCounters, PeerNames, SideCounters,
 };
-pub use net::{Net, Shed};
-pub use tls::{
-    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, GROUP_NAMES,
-    HandshakeError, HandshakeFailure, HandshakeTally, KeyUsagePolicy, PeerEntry, PeerIdentity,
-    PeerTls, Resumption, RevocationPolicy, SUITE_NAMES, ServerTls, ServerTlsConfig, SessionCache,
-    TicketKeys, TicketSecret, TlsAlert, TlsError, TlsInfo, TlsVersion,
-};
-pub use tls::{LEGACY_SUITE_NAMES, LEGACY_WARNING, TlsEngine};
+pub use net::Net;
+pub use sys::Shed;
 pub use udp::QUOTED_BYTES_MAX;
 pub use waker::Waker;
 pub use ws::{

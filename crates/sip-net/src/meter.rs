@@ -2,13 +2,10 @@
 //! they are. Everything is counted as connections come and go; nobody looks at
 //! all of them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
-
-use crate::stream::Conn;
-use crate::tls::{HandshakeTally, TlsInfo};
+use sip_tls::HandshakeTally;
 
 mod ages;
 mod names;
@@ -60,6 +57,21 @@ impl SideCounters {
     }
 }
 
+/// What is counted of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metered {
+    /// Whether this side opened it.
+    pub(crate) opened: bool,
+    /// The listener that accepted it.
+    pub(crate) listener: u16,
+    /// Whose it is: a place in the table of peers that are counted.
+    pub(crate) peer: u16,
+    /// When it began.
+    pub(crate) begun_at_ms: u64,
+    /// What it holds in structures of its own, its buffers aside.
+    pub(crate) bytes: u64,
+}
+
 /// The connections of one listener, or with one peer in one direction.
 #[derive(Default)]
 struct Gauge {
@@ -71,16 +83,16 @@ struct Gauge {
 }
 
 impl Gauge {
-    fn enter(&mut self, conn: &Conn) {
+    fn enter(&mut self, conn: Metered) {
         self.open += 1;
-        self.bytes += bytes_of(conn);
+        self.bytes += conn.bytes;
         self.begun_ms_sum = self.begun_ms_sum.wrapping_add(conn.begun_at_ms);
         self.ages.enter(conn.begun_at_ms);
     }
 
-    fn leave(&mut self, conn: &Conn) {
+    fn leave(&mut self, conn: Metered) {
         self.open = self.open.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes_of(conn));
+        self.bytes = self.bytes.saturating_sub(conn.bytes);
         self.begun_ms_sum = self.begun_ms_sum.wrapping_sub(conn.begun_at_ms);
         self.ages.leave(conn.begun_at_ms);
     }
@@ -98,20 +110,6 @@ impl Gauge {
             ages,
         }
     }
-}
-
-/// What a connection holds in structures of its own, its buffers aside.
-fn bytes_of(conn: &Conn) -> u64 {
-    let mut bytes = size_of::<Conn>();
-    if conn.flow.transport.is_secure() {
-        bytes += size_of::<TlsInfo>();
-        bytes += if conn.opened {
-            size_of::<UnbufferedClientConnection>()
-        } else {
-            size_of::<UnbufferedServerConnection>()
-        };
-    }
-    bytes as u64
 }
 
 /// The gauges of a worker's connections.
@@ -135,7 +133,7 @@ struct PeerMeter {
 }
 
 impl PeerMeter {
-    fn gauge(&mut self, conn: &Conn) -> &mut Gauge {
+    fn gauge(&mut self, conn: Metered) -> &mut Gauge {
         if conn.opened {
             &mut self.opened
         } else {
@@ -145,35 +143,40 @@ impl PeerMeter {
 }
 
 impl Meter {
-    /// A connection is there from now on.
-    pub(crate) fn enter(&mut self, conn: &mut Conn) {
-        conn.peer = if conn.opened {
-            let name = conn.tls_name.as_deref();
-            self.names.of_opened(name, conn.flow.remote.ip())
+    /// Whose a connection is, before its peer has proved anything: by the name
+    /// that we called, or by where it comes from.
+    pub(crate) fn peer_of(&self, opened: bool, tls_name: Option<&str>, ip: IpAddr) -> u16 {
+        if opened {
+            self.names.of_opened(tls_name, ip)
         } else {
-            self.names.of_accepted(conn.flow.remote.ip())
-        };
+            self.names.of_accepted(ip)
+        }
+    }
+
+    /// A connection is there from now on.
+    pub(crate) fn enter(&mut self, conn: Metered) {
         self.side(conn).enter(conn);
         self.peer(conn.peer).gauge(conn).enter(conn);
     }
 
     /// A connection is gone.
-    pub(crate) fn leave(&mut self, conn: &Conn) {
+    pub(crate) fn leave(&mut self, conn: Metered) {
         self.side(conn).leave(conn);
         self.peer(conn.peer).gauge(conn).leave(conn);
     }
 
-    /// A peer has proved these names.
-    pub(crate) fn prove(&mut self, conn: &mut Conn, domains: &[Box<str>]) {
+    /// The peer of a connection has proved these names: gives whose it is now.
+    pub(crate) fn prove(&mut self, conn: Metered, domains: &[Box<str>]) -> u16 {
         // Whom we called is known by the name that we called.
         if conn.opened && conn.peer > 0 {
-            return;
+            return conn.peer;
         }
-        if let Some(place) = self.names.of_proven(domains) {
-            self.peer(conn.peer).gauge(conn).leave(conn);
-            conn.peer = place;
-            self.peer(place).gauge(conn).enter(conn);
-        }
+        let Some(peer) = self.names.of_proven(domains) else {
+            return conn.peer;
+        };
+        self.peer(conn.peer).gauge(conn).leave(conn);
+        self.peer(peer).gauge(conn).enter(conn);
+        peer
     }
 
     /// Whether it matters what names a peer proves.
@@ -221,11 +224,12 @@ impl Meter {
     }
 
     /// Other names count from now on. What was counted stays with the names
-    /// that are kept; what belonged to others goes to [`OTHER_PEERS`].
+    /// that are kept; what belonged to others goes to [`OTHER_PEERS`]. Whose each
+    /// connection is now is written beside it.
     pub(crate) fn rename<'c>(
         &mut self,
         names: Arc<PeerNames>,
-        conns: impl Iterator<Item = &'c mut Conn>,
+        conns: impl Iterator<Item = (Metered, &'c mut u16)>,
     ) {
         let before = std::mem::take(&mut self.peers);
         let old_names = std::mem::replace(&mut self.names, names);
@@ -237,17 +241,17 @@ impl Meter {
             peer.accepted_tls.add(&old.accepted_tls);
             peer.opened_tls.add(&old.opened_tls);
         }
-        for conn in conns {
-            conn.peer = places.get(usize::from(conn.peer)).copied().unwrap_or(0);
-            self.peer(conn.peer).gauge(conn).enter(conn);
+        for (conn, peer) in conns {
+            *peer = places.get(usize::from(*peer)).copied().unwrap_or(0);
+            self.peer(*peer).gauge(conn).enter(conn);
         }
     }
 
-    fn side(&mut self, conn: &Conn) -> &mut Gauge {
+    fn side(&mut self, conn: Metered) -> &mut Gauge {
         if conn.opened {
             return &mut self.opened;
         }
-        place(&mut self.listeners, usize::from(conn.flow.listener.0))
+        place(&mut self.listeners, usize::from(conn.listener))
     }
 
     fn peer(&mut self, at: u16) -> &mut PeerMeter {

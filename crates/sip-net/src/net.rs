@@ -4,22 +4,21 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
-use sip_msg::{ConnId, Flow, ListenerId, VerifiedPeer};
+use sip_msg::{ConnId, ListenerId};
+use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use wheel::Wheel;
 
 use crate::config::{NetConfig, WorkerSockets};
 use crate::conns::Conns;
-use crate::handshake::Handshaken;
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
 use crate::{
-    CloseReason, ConnectionFigures, Counters, HandshakeError, HandshakeTally, ListenerCounters,
-    NetEvent, PeerCounters, PeerIdentity, PeerNames, SendError, TlsInfo, clock,
+    ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames, clock,
 };
 
 mod accept;
@@ -30,9 +29,11 @@ mod gather;
 mod limit;
 mod newcomers;
 mod open;
+mod owed;
+mod ready;
 mod recheck;
 mod relieve;
-pub(crate) mod secure;
+mod secure;
 mod send;
 mod share;
 mod shed;
@@ -42,12 +43,11 @@ use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
 use newcomers::Newcomers;
+use owed::Owed;
+use ready::{Ready, WAKER};
 use recheck::Recheck;
 use share::Share;
-pub use shed::Shed;
-use turn::Ready;
 
-const WAKER: Token = Token(usize::MAX);
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
 /// The tick of the connections' deadlines.
@@ -82,21 +82,12 @@ pub struct Net {
     /// What is to be told at the next `poll`.
     owed: VecDeque<Owed>,
     handshaken: Receiver<Handshaken>,
-    handshakes: Sender<Handshaken>,
+    /// Gives it to them, from any thread, and wakes this worker.
+    reply: Reply,
     /// Handshakes of connections that were opened.
     opened_tls: HandshakeTally,
     /// Connections whose certificates are looked at once more.
     recheck: Recheck,
-}
-
-/// An event that borrows nothing.
-enum Owed {
-    Verified(Flow, Arc<VerifiedPeer>),
-    Accepted(Flow),
-    Opened(Flow),
-    HandshakeFailed(ConnId, HandshakeError),
-    Closed(ConnId, CloseReason),
-    SendFailed(u64, SendError),
 }
 
 impl Net {
@@ -111,6 +102,14 @@ impl Net {
         }
         let now_ms = clock::now_ms();
         let (handshakes, handshaken) = mpsc::channel();
+        let reply = {
+            let waker = waker.clone();
+            Arc::new(move |done| {
+                // The worker may have ended.
+                let _ = handshakes.send(done);
+                waker.wake();
+            })
+        };
         Ok(Self {
             poll,
             events: Some(Events::with_capacity(EVENTS_MAX)),
@@ -143,7 +142,7 @@ impl Net {
             dirty: Vec::new(),
             owed: VecDeque::new(),
             handshaken,
-            handshakes,
+            reply,
             opened_tls: HandshakeTally::default(),
             recheck: Recheck::default(),
         })

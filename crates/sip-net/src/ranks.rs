@@ -2,11 +2,12 @@
 //!
 //! Each connection hangs in one of five lists, the one that carried a message
 //! least lately in front. To move one to the end, to take one out and to find
-//! the least useful one take constant time each.
+//! the least useful one take constant time each. A connection is known here by
+//! its place in the table of connections alone.
 
-use slab::Slab;
+mod usefulness;
 
-use crate::stream::{Conn, State};
+pub(crate) use usefulness::Usefulness;
 
 /// No place.
 const NIL: u32 = u32::MAX;
@@ -18,7 +19,7 @@ const STALE_MS: u64 = 240_000;
 
 /// A connection's place in its list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rank {
+struct Rank {
     prev: u32,
     next: u32,
     class: Option<Class>,
@@ -52,12 +53,15 @@ pub(crate) enum Class {
 /// The lists.
 #[derive(Debug)]
 pub(crate) struct Ranks {
+    /// By the connection's place in the table.
+    ranks: Vec<Rank>,
     ends: [(u32, u32); LISTS],
 }
 
 impl Default for Ranks {
     fn default() -> Self {
         Self {
+            ranks: Vec::new(),
             ends: [(NIL, NIL); LISTS],
         }
     }
@@ -65,65 +69,66 @@ impl Default for Ranks {
 
 impl Ranks {
     /// Puts a connection where it belongs now, behind all others of its class.
-    pub(crate) fn put(&mut self, conns: &mut Slab<Conn>, place: usize) {
-        let (Some(conn), Ok(here)) = (conns.get_mut(place), u32::try_from(place)) else {
+    pub(crate) fn put(&mut self, place: usize, class: Class) {
+        let Ok(here) = u32::try_from(place) else {
             return;
         };
-        conn.usefulness.has_moved = false;
-        let class = class_of(conn);
-        if conn.rank.class == Some(class) && conn.rank.next == NIL {
+        if place >= self.ranks.len() {
+            self.ranks.resize_with(place + 1, Rank::default);
+        }
+        let rank = &self.ranks[place];
+        if rank.class == Some(class) && rank.next == NIL {
             return;
         }
-        self.take_out(conns, place);
-        let Some((head, tail)) = self.ends.get_mut(class as usize) else {
-            return;
-        };
+        self.take_out(place);
+        let (head, tail) = &mut self.ends[class as usize];
         let last = std::mem::replace(tail, here);
         if last == NIL {
             *head = here;
         }
-        if let Some(conn) = conns.get_mut(place) {
-            conn.rank = Rank {
-                prev: last,
-                next: NIL,
-                class: Some(class),
-            };
-        }
-        if let Some(last) = rank(conns, last) {
+        self.ranks[place] = Rank {
+            prev: last,
+            next: NIL,
+            class: Some(class),
+        };
+        if let Some(last) = self.rank(last) {
             last.next = here;
         }
     }
 
     /// Takes a connection out of its list.
-    pub(crate) fn take_out(&mut self, conns: &mut Slab<Conn>, place: usize) {
-        let Some(conn) = conns.get_mut(place) else {
+    pub(crate) fn take_out(&mut self, place: usize) {
+        let Some(rank) = self.ranks.get_mut(place) else {
             return;
         };
-        let Rank { prev, next, class } = std::mem::take(&mut conn.rank);
-        let Some((head, tail)) = class.and_then(|class| self.ends.get_mut(class as usize)) else {
+        let Rank { prev, next, class } = std::mem::take(rank);
+        let Some(class) = class else {
             return;
         };
+        let (head, tail) = &mut self.ends[class as usize];
         if prev == NIL {
             *head = next;
         }
         if next == NIL {
             *tail = prev;
         }
-        if let Some(prev) = rank(conns, prev) {
+        if let Some(prev) = self.rank(prev) {
             prev.next = next;
         }
-        if let Some(next) = rank(conns, next) {
+        if let Some(next) = self.rank(next) {
             next.prev = prev;
         }
     }
 
     /// The connection that is missed least, and what it was good for. `None`
-    /// where each is in use, or was within `quiet_ms`.
+    /// where each is in use, or was within `quiet_ms`. `look` tells what one is
+    /// good for now and when it last carried a message, or nothing of one that
+    /// ends anyway.
     pub(crate) fn least_useful(
         &mut self,
-        conns: &mut Slab<Conn>,
         now_ms: u64,
         quiet_ms: u64,
+        mut look: impl FnMut(usize) -> Option<(Class, u64)>,
     ) -> Option<(usize, Class)> {
         let orders = [
             (Class::Unused, 0),
@@ -139,19 +144,15 @@ impl Ranks {
                 let Some(place) = self.first(class) else {
                     continue;
                 };
-                let conn = conns.get_mut(place)?;
-                if !matches!(conn.state, State::Open | State::Upgrading) {
-                    self.take_out(conns, place);
+                let Some((class_now, carried_ms)) = look(place) else {
+                    self.take_out(place);
+                    continue 'again;
+                };
+                if class_now != class {
+                    self.put(place, class_now);
                     continue 'again;
                 }
-                if conn.usefulness.bound_until_ms <= now_ms {
-                    conn.usefulness.bound_until_ms = 0;
-                }
-                if class_of(conn) != class {
-                    self.put(conns, place);
-                    continue 'again;
-                }
-                if conn.usefulness.carried_ms.saturating_add(quiet_ms) <= now_ms {
+                if carried_ms.saturating_add(quiet_ms) <= now_ms {
                     return Some((place, class));
                 }
             }
@@ -163,20 +164,9 @@ impl Ranks {
         let (head, _) = self.ends.get(class as usize)?;
         (*head != NIL).then_some(*head as usize)
     }
-}
 
-fn rank(conns: &mut Slab<Conn>, place: u32) -> Option<&mut Rank> {
-    conns.get_mut(place as usize).map(|conn| &mut conn.rank)
-}
-
-const fn class_of(conn: &Conn) -> Class {
-    let is_bound = conn.call.is_some() || conn.usefulness.bound_until_ms > 0;
-    match (is_bound, conn.usefulness.unanswered > 0) {
-        (false, false) if !conn.usefulness.has_carried => Class::Unused,
-        (false, false) => Class::Idle,
-        (false, true) => Class::Busy,
-        (true, false) => Class::Bound,
-        (true, true) => Class::BoundBusy,
+    fn rank(&mut self, place: u32) -> Option<&mut Rank> {
+        self.ranks.get_mut(place as usize)
     }
 }
 

@@ -5,28 +5,26 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use sip_msg::{Flow, Framer, VerifiedPeer};
+use sip_msg::{ConnId, Flow, Framer, VerifiedPeer};
+use sip_tls::{ClientTls, Proven, Session, TlsInfo};
 use wheel::TimerId;
 
 use crate::config::{Framing, NetConfig};
 use crate::event::CloseReason;
-use crate::net::secure::Pending;
-use crate::proven::Proven;
-use crate::ranks::Rank;
-use crate::session::Session;
+use crate::meter::Metered;
+use crate::ranks::{Class, Usefulness};
 use crate::shared::{Shared, traffic};
-use crate::tls::{ClientTls, TlsInfo};
 use crate::ws::WebSocket;
 
 mod closing;
 mod cookies;
 mod deadlines;
 mod input;
-mod usefulness;
+mod stage;
 mod ws;
 
 use cookies::Cookies;
-pub(crate) use usefulness::Usefulness;
+pub(crate) use stage::{Ending, Pending, Stage};
 
 /// Written bytes before a gap at the front of a queue is closed.
 const GAP_BYTES: usize = 65_536;
@@ -35,41 +33,8 @@ const GAP_BYTES: usize = 65_536;
 /// else: an answer mostly comes sooner.
 const HOLD_MS: u64 = 100;
 
-/// Where a connection stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The connection is being opened.
-    Connecting,
-    /// Its TLS handshake is under way.
-    Handshaking,
-    /// The request to make a WebSocket of it is awaited.
-    Upgrading,
-    /// It carries messages.
-    Open,
-    /// What came cannot be framed: the owner is to answer and to close.
-    Deaf,
-    /// The last bytes are being written.
-    Closing,
-    /// The last bytes were written; the peer is to close.
-    Lingering,
-}
-
-/// One connection.
-pub(crate) struct Conn {
-    pub(crate) flow: Flow,
-    pub(crate) state: State,
-    /// `None` until it is registered.
-    pub(crate) socket: Option<TcpStream>,
-    pub(crate) session: Option<Session>,
-    pub(crate) framing: Framing,
-    framer: Framer,
-    /// Where it is, or is to become, a WebSocket.
-    pub(crate) ws: Option<Box<WebSocket>>,
-    /// Whether this side opened it.
-    pub(crate) opened: bool,
-    /// Where its peer is reached by it, and whether the peer has ever asked for that.
-    pub(crate) alias: Option<Box<SocketAddr>>,
-    pub(crate) has_asked_alias: bool,
+/// What belongs to a connection that this side opened.
+pub(crate) struct Opened {
     /// Whether the owner asked for this very connection: nothing but he closes
     /// it to make room.
     pub(crate) asked_for: bool,
@@ -79,18 +44,34 @@ pub(crate) struct Conn {
     pub(crate) tls_name: Option<Arc<str>>,
     /// Which of several to its peer it is; 0 is the one that all share.
     pub(crate) lane: u8,
-    /// The call that it belongs to, where it is one call's own.
+    /// The call that it belongs to, where it is one call's own and that goes on.
     pub(crate) call: Option<u64>,
     /// Whether it was opened for one call.
     pub(crate) was_for_call: bool,
     /// Who we are on it, where that is not whoever we are on all.
     pub(crate) client_tls: Option<Arc<ClientTls>>,
+}
+
+/// One connection.
+pub(crate) struct Conn {
+    pub(crate) flow: Flow,
+    pub(crate) stage: Stage,
+    /// Where this side opened it.
+    pub(crate) opened: Option<Box<Opened>>,
+    /// `None` until it is registered.
+    pub(crate) socket: Option<TcpStream>,
+    pub(crate) session: Option<Session>,
+    pub(crate) framing: Framing,
+    framer: Framer,
+    /// Where it is, or is to become, a WebSocket.
+    pub(crate) ws: Option<Box<WebSocket>>,
+    /// Where its peer is reached by it, and whether the peer has ever asked for that.
+    pub(crate) alias: Option<Box<SocketAddr>>,
+    pub(crate) has_asked_alias: bool,
     /// Whose it is: a place in the table of peers that are counted.
     pub(crate) peer: u16,
     /// When it began.
     pub(crate) begun_at_ms: u64,
-    /// Its handshake, while that lasts.
-    pub(crate) handshake: Option<Box<Pending>>,
     /// What came of its handshake.
     pub(crate) tls: Option<Box<TlsInfo>>,
     /// The unfinished message.
@@ -111,8 +92,6 @@ pub(crate) struct Conn {
     /// something must.
     held_until_ms: u64,
     cookies: Cookies,
-    /// Its place among those that may have to give theirs up.
-    pub(crate) rank: Rank,
     pub(crate) usefulness: Usefulness,
     /// Whether the socket was full when last written to.
     blocked: bool,
@@ -128,47 +107,31 @@ pub(crate) struct Conn {
     pub(crate) odd: u16,
     pub(crate) odd_until_ms: u64,
     /// Whether the peer's end was seen, so that reading goes on to it.
-    pub(crate) ending: bool,
-    /// Whether it is to be closed as soon as its messages were written.
-    pub(crate) close_when_open: bool,
-    /// Whether its last word is queued, behind which it is to be closed.
-    pub(crate) is_parting: bool,
-    /// Why it will be gone when the last bytes are.
-    pub(crate) reason: CloseReason,
+    pub(crate) peer_ended: bool,
     /// When it last carried anything, and when the unfinished message began.
     active_ms: u64,
     begun_ms: Option<u64>,
     /// When the certificate ends that the peer proved itself by.
     ends_ms: u64,
-    /// The deadline of every state but `Open`.
-    pub(crate) deadline_ms: u64,
     timer: TimerId,
     timer_ms: u64,
 }
 
 impl Conn {
-    pub(crate) fn new(flow: Flow, state: State, framing: Framing, now_ms: u64) -> Self {
+    pub(crate) fn new(flow: Flow, stage: Stage, framing: Framing, now_ms: u64) -> Self {
         Self {
             flow,
-            state,
+            stage,
+            opened: None,
             socket: None,
             session: None,
             framing,
             framer: Framer::default(),
             ws: None,
-            opened: false,
             alias: None,
             has_asked_alias: false,
-            asked_for: false,
-            was_open: false,
-            tls_name: None,
-            lane: 0,
-            call: None,
-            was_for_call: false,
-            client_tls: None,
             peer: 0,
             begun_at_ms: now_ms,
-            handshake: None,
             tls: None,
             partial: Vec::new(),
             sealed: Vec::new(),
@@ -180,7 +143,6 @@ impl Conn {
             emptied_total: 0,
             held_until_ms: u64::MAX,
             cookies: Cookies::default(),
-            rank: Rank::default(),
             usefulness: Usefulness::default(),
             blocked: false,
             weighed: 0,
@@ -189,14 +151,10 @@ impl Conn {
             is_unread: false,
             odd: 0,
             odd_until_ms: 0,
-            ending: false,
-            close_when_open: false,
-            is_parting: false,
-            reason: CloseReason::Asked,
+            peer_ended: false,
             active_ms: now_ms,
             begun_ms: None,
             ends_ms: u64::MAX,
-            deadline_ms: u64::MAX,
             timer: TimerId::NONE,
             timer_ms: u64::MAX,
         }
@@ -204,8 +162,10 @@ impl Conn {
 
     /// It carries messages from now on.
     pub(crate) fn open(&mut self, shared: &mut Shared) {
-        self.state = State::Open;
-        self.was_open = true;
+        self.stage = Stage::Open;
+        if let Some(opened) = &mut self.opened {
+            opened.was_open = true;
+        }
         self.active_ms = shared.now_ms;
         self.arm(shared);
     }
@@ -217,20 +177,58 @@ impl Conn {
         proven.is_some_and(|proven| name.is_some_and(|name| proven.bears(name)))
     }
 
+    /// What is counted of it.
+    pub(crate) fn metered(&self) -> Metered {
+        let mut bytes = size_of::<Self>();
+        if self.flow.transport.is_secure() {
+            bytes += size_of::<TlsInfo>() + Session::bytes(self.opened.is_some());
+        }
+        Metered {
+            opened: self.opened.is_some(),
+            listener: self.flow.listener.0,
+            peer: self.peer,
+            begun_at_ms: self.begun_at_ms,
+            bytes: bytes as u64,
+        }
+    }
+
+    /// What it is good for.
+    pub(crate) fn class(&self) -> Class {
+        self.usefulness.class(self.call().is_some())
+    }
+
+    /// The call that it belongs to, where it is one call's own.
+    pub(crate) fn call(&self) -> Option<u64> {
+        self.opened.as_ref()?.call
+    }
+
+    /// The name under which this side opened it.
+    pub(crate) fn tls_name(&self) -> Option<&Arc<str>> {
+        self.opened.as_ref()?.tls_name.as_ref()
+    }
+
+    /// Puts it in the list of connections to be flushed.
+    pub(crate) fn mark_dirty(&mut self, dirty: &mut Vec<ConnId>) {
+        if !std::mem::replace(&mut self.dirty, true) {
+            dirty.push(self.flow.conn);
+        }
+    }
+
     /// Whether messages may be queued on it.
     pub(crate) fn takes_messages(&self) -> bool {
-        !self.close_when_open
-            && !matches!(
-                self.state,
-                State::Upgrading | State::Closing | State::Lingering
-            )
-            && self.ws.as_ref().is_none_or(|ws| !ws.is_closed)
+        let takes = match self.stage {
+            Stage::Connecting { closes, .. } | Stage::Handshaking { closes, .. } => !closes,
+            Stage::Upgrading { .. } => false,
+            Stage::Open => true,
+            Stage::Closing { ending, .. } => matches!(ending, Ending::Unread | Ending::LastWord),
+        };
+        takes && self.ws.as_ref().is_none_or(|ws| !ws.is_closed)
     }
 
     /// Why it is closed, now that it cannot be read.
     pub(crate) fn closed_for(&self, reason: CloseReason) -> CloseReason {
-        match self.state {
-            State::Deaf | State::Closing | State::Lingering => self.reason,
+        match self.stage {
+            Stage::Closing { reason, .. } => reason,
             _ => reason,
         }
     }
@@ -308,7 +306,11 @@ impl Conn {
 
     /// Writes what is queued, until the socket is full.
     pub(crate) fn flush(&mut self, shared: &mut Shared) -> Result<(), CloseReason> {
-        if matches!(self.state, State::Connecting | State::Handshaking) || self.blocked {
+        let is_up = !matches!(
+            self.stage,
+            Stage::Connecting { .. } | Stage::Handshaking { .. }
+        );
+        if !is_up || self.blocked {
             return Ok(());
         }
         self.held_until_ms = u64::MAX;
@@ -353,7 +355,7 @@ impl Conn {
                 if shared.config.answer_timeout_ms == 0 {
                     self.cookies.clear();
                 }
-                if self.state == State::Closing {
+                if self.stage.ending() == Some(Ending::Writing) {
                     self.begin_to_linger(shared);
                 }
             }
@@ -395,7 +397,9 @@ impl Conn {
     /// is read from it. Not on a connection that this side opened: two servers
     /// that each wait for the other to read would wait for ever.
     pub(crate) fn is_stuffed(&self, config: &NetConfig) -> bool {
-        self.blocked && !self.opened && self.unsent_bytes() >= config.write_queue_bytes_max / 4
+        self.blocked
+            && self.opened.is_none()
+            && self.unsent_bytes() >= config.write_queue_bytes_max / 4
     }
 
     /// Bytes of messages that were begun and not finished.
@@ -462,7 +466,11 @@ impl Conn {
     }
 
     fn idle_due_ms(&self, config: &NetConfig) -> u64 {
-        let silence_ms = if self.was_for_call {
+        let silence_ms = if self
+            .opened
+            .as_ref()
+            .is_some_and(|opened| opened.was_for_call)
+        {
             config.call_idle_timeout_ms
         } else {
             config.idle_timeout_ms

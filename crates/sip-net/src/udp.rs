@@ -9,8 +9,8 @@ use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use socket2::Socket;
 
-use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch};
-use crate::{Counters, Framing, NetEvent, SendError, Shed};
+use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch, Shed};
+use crate::{Counters, Framing, NetEvent, SendError};
 
 mod recent;
 

@@ -36,8 +36,6 @@ pub struct WebSocketCounters {
 pub(crate) struct WebSocket {
     pub(crate) listener: std::sync::Arc<WebSocketListener>,
     pub(crate) reader: Reader,
-    /// Bytes of the request in which its end is not.
-    pub(crate) scanned: usize,
     /// Whether a Close frame was sent: nothing may follow it.
     pub(crate) is_closed: bool,
     /// When anything came from the peer.
@@ -51,7 +49,6 @@ impl WebSocket {
         Self {
             listener,
             reader: Reader::of_server(),
-            scanned: 0,
             is_closed: false,
             heard_ms: now_ms,
             pinged_ms: None,

@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use common::*;
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    AliasRefused, Aliases, ClientAuth, ClientTlsConfig, HandshakeConfig, HandshakePool,
-    ListenerConfig, NetConfig, ServerTlsConfig,
-};
+use sip_net::{AliasRefused, Aliases, ListenerConfig, NetConfig};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientAuth, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTlsConfig};
 
 const NOW_UNIX_S: u64 = 1_800_000_000;
 /// The first of January 2099, when the tests' certificates end.

@@ -9,8 +9,9 @@ use std::net::TcpListener;
 
 use common::*;
 use sip_msg::{ConnId, Lane, ListenerId, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{ClientTls, CloseReason, ListenerConfig, NetConfig, SendError, ServerTls};
+use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTls, ServerTls};
 
 fn client(config: NetConfig) -> Bench {
     let listener = ListenerConfig::outbound(Transport::Tcp, any_port("127.0.0.1"));

@@ -7,8 +7,8 @@ mod common;
 
 use common::openssl::s_client;
 use common::{handshake_failed, tls_server};
-use sip_net::testing::{KeyKind, TestCa};
-use sip_net::{
+use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::{
     ClientTlsConfig, HandshakeFailure, LEGACY_SUITE_NAMES, SUITE_NAMES, ServerTlsConfig, TlsEngine,
 };
 

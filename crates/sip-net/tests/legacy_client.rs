@@ -15,8 +15,8 @@ use common::openssl::{Dir, Openssl};
 use common::{Bench, handshake_failed, message, named, opened, request, tls_client};
 use openssl::ssl::{SslMethod, SslVerifyMode};
 use sip_msg::Target;
-use sip_net::testing::{KeyKind, TestCa};
-use sip_net::{
+use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::{
     CertificateFault, ClientResumption, ClientTls, ClientTlsConfig, HandshakeFailure,
     LEGACY_SUITE_NAMES, Resumption, TlsEngine, TlsInfo, TlsVersion,
 };
@@ -197,7 +197,7 @@ fn a_server_must_prove_its_name() {
     let ca = TestCa::new();
     let stranger = TestCa::named("Another CA");
     let rsa = |ca: &TestCa, from, to| {
-        let mut params = sip_net::testing::params(&["example.com"], from, to);
+        let mut params = sip_tls::testing::params(&["example.com"], from, to);
         params.serial_number = Some(7.into());
         ca.issue_from(&params, &KeyKind::Rsa2048.generate())
     };

@@ -18,8 +18,8 @@ use common::{Bench, Seen, handshake_failed, request, tls_server, tls_server_with
 use openssl::ssl::{SslContext, SslMethod};
 use rcgen::{BasicConstraints, CertifiedIssuer, DnType, IsCa, KeyPair};
 use sip_msg::{ListenerId, Target};
-use sip_net::testing::{KeyKind, TestCa, params};
-use sip_net::{
+use sip_tls::testing::{KeyKind, TestCa, params};
+use sip_tls::{
     CertificateFault, ClientAuth, HandshakeConfig, HandshakeFailure, HandshakeTally,
     LEGACY_SUITE_NAMES, Resumption, SUITE_NAMES, ServerTlsConfig, TlsEngine, TlsInfo, TlsVersion,
 };

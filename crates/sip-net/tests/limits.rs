@@ -9,10 +9,9 @@ use std::net::TcpStream;
 
 use common::*;
 use sip_msg::{Flow, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    CloseReason, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig, SendError, ServerTls,
-};
+use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
+use sip_tls::testing::TestCa;
+use sip_tls::{HandshakeConfig, HandshakePool, ServerTls};
 
 const HOUR_MS: u64 = 3_600_000;
 

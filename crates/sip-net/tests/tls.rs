@@ -11,11 +11,9 @@ use std::time::{Duration, Instant};
 
 use common::{Bench, Seen, any_port, closed, message, opened, request, send_failed, to};
 use sip_msg::{ListenerId, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientTls, CloseReason, HandshakeConfig, HandshakeFailure, HandshakePool, ListenerConfig,
-    NetConfig, SendError, ServerTls,
-};
+use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTls, HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls};
 
 struct World {
     ca: TestCa,

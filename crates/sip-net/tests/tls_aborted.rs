@@ -16,10 +16,11 @@ use rustls::ClientConnection;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sip_msg::ListenerId;
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientAuth, ClientTls, ClientTlsConfig, CloseReason, HandshakeConfig, HandshakeFailure,
-    HandshakePool, ListenerConfig, NetConfig, ServerTlsConfig, TlsVersion,
+use sip_net::{CloseReason, ListenerConfig, NetConfig};
+use sip_tls::testing::TestCa;
+use sip_tls::{
+    ClientAuth, ClientTls, ClientTlsConfig, HandshakeConfig, HandshakeFailure, HandshakePool,
+    ServerTlsConfig, TlsVersion,
 };
 
 /// How far a client goes.

@@ -6,8 +6,8 @@ mod common;
 use common::openssl::s_client;
 use common::tls_server;
 use sip_msg::ListenerId;
-use sip_net::testing::{KeyKind, TestCa};
-use sip_net::{GROUP_NAMES, HandshakeFailure, SUITE_NAMES, ServerTlsConfig, TlsVersion};
+use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::{GROUP_NAMES, HandshakeFailure, SUITE_NAMES, ServerTlsConfig, TlsVersion};
 
 /// A server with a certificate of each kind for one name.
 fn three_kinds() -> ServerTlsConfig {

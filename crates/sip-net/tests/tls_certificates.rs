@@ -14,8 +14,8 @@ use common::{
 };
 use rcgen::{CustomExtension, ExtendedKeyUsagePurpose as Eku};
 use sip_msg::Target;
-use sip_net::testing::{KeyKind, TestCa, params};
-use sip_net::{
+use sip_tls::testing::{KeyKind, TestCa, params};
+use sip_tls::{
     CertificateFault, ClientAuth, ClientTls, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy,
     ServerTlsConfig,
 };

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use common::openssl::{Dir, Openssl};
 use common::{Bench, handshake_failed, named, opened, request, tls_client};
 use sip_msg::{ConnId, Target};
-use sip_net::testing::{KeyKind, TestCa};
-use sip_net::{
+use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::{
     CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, HandshakeFailure,
     Resumption, ServerTlsConfig, TlsInfo, TlsVersion,
 };
@@ -224,7 +224,7 @@ fn a_session_ends_with_the_certificate_of_the_server() {
     let world = World::new();
     // Long enough for three visits on a machine with much to do.
     let end = time::OffsetDateTime::now_utc() + Duration::from_secs(12);
-    let mut params = sip_net::testing::params(&["example.com"], 2020, 2099);
+    let mut params = sip_tls::testing::params(&["example.com"], 2020, 2099);
     params.not_after = end;
     let (chain, key) = world.ca.issue_from(&params, &KeyKind::P256.generate());
     let chain = world.dir.file("short.pem", &chain);
@@ -271,7 +271,7 @@ fn every_agent_shows_its_own_certificate() {
         let mut client = tls_client(ClientTls::from_pem(&[]).unwrap());
         let target = named(addr, "example.com");
         for kind in [KeyKind::P256, KeyKind::Rsa2048, KeyKind::Ed25519] {
-            let mut params = sip_net::testing::params(&["agent.example.com"], 2020, 2099);
+            let mut params = sip_tls::testing::params(&["agent.example.com"], 2020, 2099);
             let name = format!("agent {kind:?}");
             params
                 .distinguished_name

@@ -14,10 +14,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use sip_msg::{Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientTls, CloseReason, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig, ServerTls,
-};
+use sip_net::{CloseReason, ListenerConfig, NetConfig};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
 /// How a connection ended, as its peer saw it.
 #[derive(Debug, PartialEq, Eq)]

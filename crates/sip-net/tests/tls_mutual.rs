@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use common::openssl::{Dir, s_client};
 use common::{Bench, Seen, handshake_failed, tls_server, tls_server_with};
 use sip_msg::ListenerId;
-use sip_net::testing::{KeyKind, TestCa, params};
-use sip_net::{CertificateFault, ClientAuth, HandshakeConfig, ServerTlsConfig, TicketKeys};
+use sip_tls::testing::{KeyKind, TestCa, params};
+use sip_tls::{CertificateFault, ClientAuth, HandshakeConfig, ServerTlsConfig, TicketKeys};
 use time::OffsetDateTime;
 
 struct World {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::openssl::{Dir, Openssl, s_client};
 use common::{Bench, Seen, tls_server};
 use sip_msg::ListenerId;
-use sip_net::testing::TestCa;
-use sip_net::{ClientAuth, Resumption, ServerTlsConfig, SessionCache, TicketKeys, TlsVersion};
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientAuth, Resumption, ServerTlsConfig, SessionCache, TicketKeys, TlsVersion};
 
 struct World {
     ca: TestCa,
@@ -219,7 +219,7 @@ fn sessions_outlive_a_new_certificate() {
         let tls = std::sync::Arc::new(world.config().build().unwrap());
         let mut server = common::tls_server_with(
             std::sync::Arc::clone(&tls),
-            sip_net::HandshakeConfig::default(),
+            sip_tls::HandshakeConfig::default(),
         );
         s_client(&mut server, &[version, "-sess_out", &session]);
         let (chain, key) = world.ca.issue(&["example.com"]);

@@ -13,10 +13,11 @@ use common::{
     tls_server_with,
 };
 use sip_msg::{ListenerId, Target};
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientTls, ClientTlsConfig, CloseReason, HandshakeConfig, HandshakeCounters, HandshakeFailure,
-    HandshakePool, ListenerConfig, NetConfig, Resumption, ServerTls, ServerTlsConfig, TlsVersion,
+use sip_net::{CloseReason, ListenerConfig, NetConfig};
+use sip_tls::testing::TestCa;
+use sip_tls::{
+    ClientTls, ClientTlsConfig, HandshakeConfig, HandshakeCounters, HandshakeFailure,
+    HandshakePool, Resumption, ServerTls, ServerTlsConfig, TlsVersion,
 };
 
 struct World {

@@ -13,10 +13,10 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
 use sip_msg::Target;
-use sip_net::testing::{KeyKind, TestCa};
-use sip_net::{
-    ClientAuth, HandshakeConfig, HandshakeCounters, HandshakePool, ListenerConfig, NetConfig,
-    ServerTlsConfig, TlsVersion,
+use sip_net::{ListenerConfig, NetConfig};
+use sip_tls::testing::{KeyKind, TestCa};
+use sip_tls::{
+    ClientAuth, HandshakeConfig, HandshakeCounters, HandshakePool, ServerTlsConfig, TlsVersion,
 };
 
 /// A server and the threads that may compute for it.

@@ -14,11 +14,11 @@ use common::{
 };
 use rcgen::CertificateParams;
 use sip_msg::{Target, Transport};
-use sip_net::testing::{KeyKind, TestCa, params};
-use sip_net::{
-    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, CloseReason,
-    HandshakeConfig, HandshakePool, ListenerConfig, NetConfig, PeerEntry, PeerTls, Resumption,
-    ServerTls, ServerTlsConfig, TlsVersion,
+use sip_net::{CloseReason, ListenerConfig, NetConfig};
+use sip_tls::testing::{KeyKind, TestCa, params};
+use sip_tls::{
+    CertificateFault, ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, HandshakeConfig,
+    HandshakePool, PeerEntry, PeerTls, Resumption, ServerTls, ServerTlsConfig, TlsVersion,
 };
 use time::OffsetDateTime;
 

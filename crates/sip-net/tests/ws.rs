@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
 use sip_msg::{Flow, Target, Transport};
-use sip_net::testing::{Received, TestCa, WebSocketClient, upgrade_request};
+use sip_net::testing::{Received, WebSocketClient, upgrade_request};
 use sip_net::ws::Opcode;
 use sip_net::{
-    ClientTls, CloseReason, Framing, HandshakeConfig, HandshakePool, ListenerConfig, NetConfig,
-    SendError, ServerTls, UpgradeRefusal, WebSocketFault, WebSocketListener, WebSocketRules,
+    CloseReason, Framing, ListenerConfig, NetConfig, SendError, UpgradeRefusal, WebSocketFault,
+    WebSocketListener, WebSocketRules,
 };
+use sip_tls::testing::TestCa;
+use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
 type Client = WebSocketClient<TcpStream>;
 

@@ -22,7 +22,8 @@ use std::time::Duration;
 use measure::{Pacer, SecondPart};
 use sip_dialog::{CallKey, Config, Event, RequestKey, UserAgents};
 use sip_msg::{ConnId, Flow as WireFlow, Outbox, Transport};
-use sip_net::{ClientTls, Net};
+use sip_net::Net;
+use sip_tls::ClientTls;
 use wheel::Wheel;
 
 use crate::clock::{Clock, NS_PER_MS, to_ms};

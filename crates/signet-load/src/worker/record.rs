@@ -3,7 +3,7 @@
 
 use measure::{Causes, Failure, Handshakes, Latency, SecondRecorder, SipFigures};
 
-use sip_net::TlsInfo;
+use sip_tls::TlsInfo;
 
 use crate::mix::Flow;
 

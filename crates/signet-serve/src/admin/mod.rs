@@ -17,7 +17,7 @@ pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use users::Users;
 
-use sip_net::TlsEngine;
+use sip_tls::TlsEngine;
 
 use crate::Error;
 use crate::ca::{Ca, KeyKind};
@@ -97,7 +97,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
             say(&format!(
                 "warning: {}: {}\n",
                 listen.on,
-                sip_net::LEGACY_WARNING
+                sip_tls::LEGACY_WARNING
             ))?;
         }
     }

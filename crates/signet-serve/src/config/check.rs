@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sip_msg::Transport;
-use sip_net::TlsEngine;
+use sip_tls::TlsEngine;
 
 use super::{
     Config, EngineName, Fault, Listen, ListenSecurity, ListenWebSocket, Revocation, TicketKeysFrom,
@@ -271,7 +271,7 @@ fn check_engine(listen: &Listen, at: &str, faults: &mut Faults) -> bool {
             &at,
             &format!(
                 "only a listener named `{LEGACY}` may have this: {}",
-                sip_net::LEGACY_WARNING
+                sip_tls::LEGACY_WARNING
             ),
             "drop it; or, to measure, write name = \"legacy\" beside `on`",
         );

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use sip_net::{ClientTlsConfig, TlsVersion};
+use sip_tls::{ClientTlsConfig, TlsVersion};
 
 use super::check::Faults;
 use super::tls::{CertificatePair, GroupName, SuiteName, VersionName};

@@ -375,7 +375,7 @@ fn a_listener_named_legacy_offers_what_the_legacy_engine_has() {
     for (_, line) in LEGACY_WAYS {
         let config = parse(&legacy_listener("name = \"legacy\"", line)).unwrap();
         let security = &config.listen[0].security;
-        assert_eq!(security.tls_engine(), sip_net::TlsEngine::Legacy);
+        assert_eq!(security.tls_engine(), sip_tls::TlsEngine::Legacy);
         let suites = security.tls_suites();
         let all = line.starts_with("engine");
         assert_eq!(suites.len(), if all { 2 } else { 1 }, "{suites:?}");

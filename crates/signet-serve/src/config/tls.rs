@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use sip_net::{
+use sip_tls::{
     ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, ServerTlsConfig, TlsEngine,
     TlsError, TlsVersion,
 };
@@ -127,7 +127,7 @@ impl ListenSecurity {
     pub fn tls_suites(&self) -> Vec<&str> {
         let defaults = self.suites.iter().map(AsRef::as_ref).eq(DEFAULT_SUITES);
         if self.tls_engine() == TlsEngine::Legacy && defaults {
-            sip_net::LEGACY_SUITE_NAMES.to_vec()
+            sip_tls::LEGACY_SUITE_NAMES.to_vec()
         } else {
             self.suites.iter().map(AsRef::as_ref).collect()
         }
@@ -401,7 +401,7 @@ pub struct Tls {
 
 impl Default for Tls {
     fn default() -> Self {
-        let pool = sip_net::HandshakeConfig::default();
+        let pool = sip_tls::HandshakeConfig::default();
         Self {
             trust: Vec::new(),
             key_usage: KeyUsage::default(),
@@ -477,14 +477,14 @@ mod tests {
     fn the_default_algorithms_are_known_and_each_once() {
         let given = ListenSecurity::default();
         given.check_algorithms().unwrap();
-        let mut suites: Vec<_> = sip_net::SUITE_NAMES.to_vec();
+        let mut suites: Vec<_> = sip_tls::SUITE_NAMES.to_vec();
         suites.retain(|name| TlsEngine::of_suite(name) == TlsEngine::Modern);
         suites.sort_unstable();
         let mut ours = DEFAULT_SUITES.to_vec();
         ours.sort_unstable();
         assert_eq!(ours, suites);
         for name in DEFAULT_GROUPS {
-            assert!(sip_net::GROUP_NAMES.contains(&name), "{name}");
+            assert!(sip_tls::GROUP_NAMES.contains(&name), "{name}");
         }
     }
 

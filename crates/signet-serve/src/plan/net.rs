@@ -1,6 +1,7 @@
 //! Bounds of sockets and of handshakes.
 
-use sip_net::{HandshakeConfig, NetConfig};
+use sip_net::NetConfig;
+use sip_tls::HandshakeConfig;
 
 use super::{PlannedListener, limits};
 use crate::config::Config;

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use sip_net::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError, clock};
+use sip_net::clock;
+use sip_tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError};
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
@@ -324,7 +325,7 @@ fn check_legacy(security: &ListenSecurity) -> Result<(), Error> {
 fn warn_of_legacy(shown: &[Option<ListenerTls>]) {
     for listener in shown.iter().flatten() {
         if listener.security.tls_engine() == TlsEngine::Legacy {
-            tracing::warn!("{}: {}", listener.place, sip_net::LEGACY_WARNING);
+            tracing::warn!("{}: {}", listener.place, sip_tls::LEGACY_WARNING);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sip_net::{ClientTlsConfig, PeerEntry, PeerTls};
+use sip_tls::{ClientTlsConfig, PeerEntry, PeerTls};
 
 use crate::Error;
 use crate::config::{CertificatePair, Config, Fault, ShownIdentity, TlsPeer};

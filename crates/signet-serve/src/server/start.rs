@@ -11,9 +11,10 @@ use sip_engine::{Budget, Location, Shard, Shared};
 use sip_limit::{Guard, Rates};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
-    Aliases, BindError, DnsThread, HandshakePool, ListenerConfig, Net, WebSocketListener,
-    WorkerSockets, bind, clock,
+    Aliases, BindError, DnsThread, ListenerConfig, Net, WebSocketListener, WorkerSockets, bind,
+    clock,
 };
+use sip_tls::HandshakePool;
 
 use crate::config::{Config, Domain};
 use crate::data_dir::DataDir;

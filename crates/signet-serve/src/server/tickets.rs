@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use sip_net::{TicketKeys, TicketSecret, TlsError, clock};
+use sip_net::clock;
 use sip_store::{
     Database, StoreError, StoreErrorKind, TicketSecretRow, TicketServiceConfig,
     TicketServiceCounters, read_ticket_secrets, serve_ticket_secrets,
 };
+use sip_tls::{TicketKeys, TicketSecret, TlsError};
 use zeroize::Zeroizing;
 
 use crate::Error;

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use sip_net::{
-    AGE_BOUNDS_S, CertificateFault, ConnectionFigures, GROUP_NAMES, HandshakeFailure,
-    HandshakeTally, Resumption, SUITE_NAMES, TlsVersion,
+use sip_net::{AGE_BOUNDS_S, ConnectionFigures};
+use sip_tls::{
+    CertificateFault, GROUP_NAMES, HandshakeFailure, HandshakeTally, Resumption, SUITE_NAMES,
+    TlsVersion,
 };
 
 type Counts = BTreeMap<&'static str, u64>;

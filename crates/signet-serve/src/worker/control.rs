@@ -59,7 +59,7 @@ pub(crate) struct Snapshot {
     /// Those of each listener, by its number.
     pub(crate) listeners: Vec<sip_net::ListenerCounters>,
     /// TLS handshakes of connections that were opened.
-    pub(crate) opened_tls: sip_net::HandshakeTally,
+    pub(crate) opened_tls: sip_tls::HandshakeTally,
     /// Connections that were opened.
     pub(crate) opened: sip_net::ConnectionFigures,
     /// What there was with each peer.

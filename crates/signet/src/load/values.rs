@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use measure::Threshold;
 use signet_load::Lifetime;
-use sip_net::{ClientResumption, TlsEngine, TlsVersion};
+use sip_tls::{ClientResumption, TlsEngine, TlsVersion};
 
 /// The command line without its passwords.
 pub(super) fn masked(mut command: Vec<String>) -> Vec<String> {

@@ -9,10 +9,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Target, Transport};
-use sip_net::testing::TestCa;
-use sip_net::{
-    HandshakeConfig, HandshakePool, ListenerConfig, Net, NetConfig, NetEvent, ServerTls, bind,
-};
+use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
+use sip_tls::testing::TestCa;
+use sip_tls::{HandshakeConfig, HandshakePool, ServerTls};
 
 use super::openssl::PATIENCE;
 

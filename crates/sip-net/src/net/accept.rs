@@ -7,13 +7,14 @@ use std::sync::Arc;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
+use sip_tls::ServerTls;
 
-use super::open::register;
-use super::{Net, Owed};
+use super::Net;
+use super::owed::Owed;
+use super::ready::register;
 use crate::config::{BoundListener, Framing, NetConfig};
 use crate::shared::Due;
-use crate::stream::{Conn, State};
-use crate::tls::ServerTls;
+use crate::stream::{Conn, Stage};
 use crate::udp::UdpPort;
 use crate::ws::{WebSocket, WebSocketListener};
 use crate::{CloseReason, ListenerCounters, NetEvent};
@@ -178,13 +179,8 @@ impl Net {
             conn: ConnId::NONE,
         };
         let tls = listener.tls.clone();
-        let state = if tls.is_some() {
-            State::Handshaking
-        } else {
-            State::Open
-        };
         let now_ms = self.shared.now_ms;
-        let mut conn = Conn::new(flow, state, listener.framing, now_ms);
+        let mut conn = Conn::new(flow, Stage::Open, listener.framing, now_ms);
         let websocket = listener.websocket.clone();
         conn.ws = websocket.map(|of| Box::new(WebSocket::new(of, now_ms)));
         let Some(id) = self.conns.insert(conn) else {

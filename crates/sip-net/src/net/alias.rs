@@ -4,11 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::{ConnId, Transport};
+use sip_tls::{Proven, host_address};
 
 use super::Net;
 use crate::AliasRefused;
-use crate::proven::{Proven, address};
-use crate::stream::State;
 
 impl Net {
     /// The peer of a connection has asked by `alias` in a Via, whose sent-by
@@ -26,13 +25,13 @@ impl Net {
         }
         // RFC 5923 5: "the identity of the peer" is what TLS has shown; plain TCP shows none.
         let is_fit =
-            conn.flow.transport == Transport::Tls && !conn.opened && conn.state == State::Open;
+            conn.flow.transport == Transport::Tls && conn.opened.is_none() && conn.stage.is_open();
         let remote = conn.flow.remote;
         let granted = match (is_fit, conn.session.as_ref().and_then(Proven::by)) {
             (false, _) => Err(AliasRefused::Unfit),
             (true, None) => Err(AliasRefused::Unproven),
             (true, Some(proven)) => {
-                let is_its_own = match address(host) {
+                let is_its_own = match host_address(host) {
                     Some(ip) => ip.to_canonical() == remote.ip().to_canonical(),
                     None => proven.bears(host),
                 };

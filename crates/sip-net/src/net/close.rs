@@ -5,9 +5,9 @@ use std::time::Duration;
 use sip_msg::ConnId;
 use socket2::SockRef;
 
-use super::send::owe_failure;
-use super::{Net, Owed};
-use crate::stream::State;
+use super::Net;
+use super::owed::{Owed, owe_failure};
+use crate::stream::{Ending, Stage};
 use crate::{CloseReason, SendError};
 
 impl Net {
@@ -19,10 +19,13 @@ impl Net {
             return;
         };
         if !after_flush {
-            let reason = if conn.state == State::Deaf {
-                conn.reason
-            } else {
-                CloseReason::Asked
+            let reason = match conn.stage {
+                Stage::Closing {
+                    reason,
+                    ending: Ending::Unread | Ending::LastWord,
+                    ..
+                } => reason,
+                _ => CloseReason::Asked,
             };
             self.drop_conn(id, reason);
         } else if let Err(reason) = conn.begin_to_close(CloseReason::Asked, &mut self.shared) {
@@ -78,7 +81,7 @@ impl Net {
         if let Some(count) = counters.closed.get_mut(reason as usize) {
             *count += 1;
         }
-        if conn.opened && !conn.was_open {
+        if conn.opened.as_ref().is_some_and(|opened| !opened.was_open) {
             counters.open_failed += 1;
             if !matches!(reason, CloseReason::Asked | CloseReason::Refused) {
                 let max_ms = self.shared.config.reopen_backoff_max_ms;

@@ -5,14 +5,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use mio::{Interest, Registry};
 use sip_msg::{ConnId, Flow, Lane, Target, Transport};
+use sip_tls::{ClientTls, Side};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Net, Owed, turn};
+use super::Net;
+use super::owed::Owed;
+use super::ready::register;
 use crate::config::PEER_TIMEOUT;
-use crate::stream::{Conn, State};
-use crate::{ClientTls, CloseReason, NetEvent, SendError, sys, tls};
+use crate::stream::{Conn, Opened, Stage};
+use crate::{CloseReason, NetEvent, SendError, sys};
 
 /// Why a connection is opened.
 pub(super) enum Wish<'a> {
@@ -73,18 +75,24 @@ impl Net {
             conn: ConnId::NONE,
         };
         let now_ms = self.shared.now_ms;
-        let mut conn = Conn::new(flow, State::Connecting, framing, now_ms);
-        conn.opened = true;
-        conn.asked_for = asked_for;
-        conn.client_tls = tls.filter(|_| to.transport.is_secure()).cloned();
-        conn.tls_name = to.tls_name.clone().filter(|_| to.transport.is_secure());
-        if let Lane::Nth(lane) = to.lane {
-            conn.lane = lane;
-        }
-        conn.call = call;
-        conn.was_for_call = call.is_some();
+        let stage = Stage::Connecting {
+            deadline_ms: now_ms.saturating_add(self.shared.config.connect_timeout_ms),
+            closes: false,
+        };
+        let mut conn = Conn::new(flow, stage, framing, now_ms);
+        conn.opened = Some(Box::new(Opened {
+            asked_for,
+            was_open: false,
+            tls_name: to.tls_name.clone().filter(|_| to.transport.is_secure()),
+            lane: match to.lane {
+                Lane::Nth(lane) => lane,
+                _ => 0,
+            },
+            call,
+            was_for_call: call.is_some(),
+            client_tls: tls.filter(|_| to.transport.is_secure()).cloned(),
+        }));
         self.shared.counters.opened_for_calls += u64::from(call.is_some());
-        conn.deadline_ms = now_ms.saturating_add(self.shared.config.connect_timeout_ms);
         let id = self.conns.insert(conn).ok_or(SendError::Full)?;
         let registered = register(self.poll.registry(), &mut socket, id);
         if let Some(conn) = self.conns.get_mut(id) {
@@ -121,28 +129,31 @@ impl Net {
             self.handle_open(id);
             return;
         }
-        let made_from = self.conns.get(id).and_then(|conn| {
+        let side = self.conns.get(id).and_then(|conn| {
             let (tls, expect) = self.client_tls_of(conn)?;
-            let name = expect.as_deref().or(conn.tls_name.as_deref());
-            Some((tls::server_name(name, conn.flow.remote.ip())?, tls))
+            let name = expect.as_ref().or(conn.tls_name()).map(|name| &**name);
+            Side::client(tls, name, conn.flow.remote.ip())
         });
-        let (Some((name, tls)), Some(conn)) = (made_from, self.conns.get_mut(id)) else {
+        let Some(side) = side else {
             self.drop_conn(id, CloseReason::Handshake);
             return;
         };
-        conn.state = State::Handshaking;
-        self.begin_client_handshake(id, tls, name, on_event);
+        self.begin_client_handshake(id, side, on_event);
     }
 
     /// What the handshake of a connection that is opened is made from, and the
     /// name that its peer must bear where that is not the one that was called:
     /// the connection's own, that of the name, or that of all.
     pub(super) fn client_tls_of(&self, conn: &Conn) -> Option<(Arc<ClientTls>, Option<Arc<str>>)> {
-        if let Some(own) = &conn.client_tls {
+        if let Some(own) = conn
+            .opened
+            .as_ref()
+            .and_then(|opened| opened.client_tls.as_ref())
+        {
             return Some((Arc::clone(own), None));
         }
         let config = &self.shared.config;
-        let by_name = match (&config.peers, conn.tls_name.as_deref()) {
+        let by_name = match (&config.peers, conn.tls_name()) {
             (Some(peers), Some(name)) => peers.find(name),
             (Some(peers), None) => peers.find(&conn.flow.remote.ip().to_string()),
             _ => None,
@@ -158,11 +169,12 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
+        let closes = conn.stage.closes_when_open();
         if conn.ws.is_some() {
             conn.await_upgrade(&mut self.shared);
         } else {
             conn.open(&mut self.shared);
-            if conn.opened {
+            if conn.opened.is_some() {
                 self.shared.counters.opened += 1;
                 self.backoff.opened((conn.flow.transport, conn.flow.remote));
                 self.owed.push_back(Owed::Opened(conn.flow));
@@ -175,7 +187,7 @@ impl Net {
         } else {
             Ok(())
         };
-        let result = if conn.close_when_open && result.is_ok() {
+        let result = if closes && result.is_ok() {
             conn.begin_to_close(CloseReason::Asked, &mut self.shared)
         } else {
             result
@@ -185,13 +197,6 @@ impl Net {
             self.drop_conn(id, reason);
         }
     }
-}
-
-pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) -> io::Result<()> {
-    // Both at once and for good: with edge-triggered events that costs no
-    // wake-up, and never a call to change it.
-    let token = turn::token(id);
-    registry.register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 
 /// The step at which a connection failed that could not even be begun.

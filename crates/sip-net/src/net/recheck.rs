@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 
-use rustls::pki_types::UnixTime;
 use sip_msg::ConnId;
+use sip_tls::{CertificateFault, TlsInfo};
 
 use super::Net;
 use crate::CloseReason;
-use crate::stream::{Conn, State};
-use crate::tls::{CertificateFault, TlsInfo};
+use crate::stream::Conn;
 
 /// Chains verified in one turn: each takes some hundred microseconds.
 const CHECKS_MAX: usize = 4;
@@ -46,7 +45,7 @@ impl Net {
     /// change of roots, lists or policy. It is done a few at a time, by the
     /// calls of [`Net::poll`] that follow.
     pub fn recheck_peers(&mut self) {
-        let secured = |conn: &Conn| conn.session.is_some() || conn.state == State::Handshaking;
+        let secured = |conn: &Conn| conn.session.is_some() || conn.stage.is_handshaking();
         self.recheck.queue = self.conns.ids_of(secured).into();
         self.recheck.asked_ms = Some(self.shared.now_ms);
     }
@@ -72,17 +71,12 @@ impl Net {
     /// where none was shown.
     fn fault_now(&self, id: ConnId) -> Option<Result<(), CertificateFault>> {
         let conn = self.conns.get(id)?;
-        let chain = conn.session.as_ref()?.peer_certificates()?;
-        if conn.opened {
-            let tls = self.client_tls_of(conn)?.0;
-            return Some(tls.check_server(chain, UnixTime::now()));
+        let session = conn.session.as_ref()?;
+        if conn.opened.is_some() {
+            return self.client_tls_of(conn)?.0.check_peer(session);
         }
         let listener = self.listeners.get(usize::from(conn.flow.listener.0))?;
-        let side = listener.tls.as_ref()?.side(conn.flow.remote.ip());
-        // A listener that asks for no certificates any more trusts nobody by one.
-        let Some(verifier) = &side.gate.verifier else {
-            return Some(Err(CertificateFault::Other));
-        };
-        Some(verifier.check(chain, UnixTime::now()).map(|_| ()))
+        let tls = listener.tls.as_ref()?;
+        tls.check_peer(session, conn.flow.remote.ip())
     }
 }

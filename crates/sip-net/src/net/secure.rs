@@ -6,18 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
-use rustls::pki_types::ServerName;
 use sip_msg::ConnId;
+use sip_tls::{Away, Handshake, HandshakeError, HandshakeFailure, ServerTls, Side, Step, Weight};
 use socket2::SockRef;
 
 use super::Net;
-use super::open::register;
-use super::turn::{self, Ready};
+use super::ready::{self, Ready, register};
 use crate::conns::source;
-use crate::handshake::{Away, Handshake, Place, Side, Step, Weight};
-use crate::stream::Conn;
-use crate::tls::{ClientTls, ServerTls};
-use crate::{CloseReason, HandshakeError, HandshakeFailure, NetEvent};
+use crate::stream::{Conn, Pending, Stage};
+use crate::{CloseReason, NetEvent};
 
 mod end;
 
@@ -30,19 +27,6 @@ const FULL_COST: u32 = 4;
 const FLIGHT_BYTES: usize = 4_096;
 /// Reads of one socket before the others have their turn.
 const READS_MAX: usize = 8;
-
-/// A connection's handshake while it lasts.
-pub(crate) struct Pending {
-    place: Place,
-    begun: Instant,
-    /// `None` while a thread has it.
-    handshake: Option<Box<Handshake>>,
-    away: Option<Away>,
-    /// Whether the socket became readable in the meantime.
-    readable: bool,
-    /// Whether it waits in the list of those that a turn had no room for.
-    ripe: bool,
-}
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,11 +64,10 @@ impl Net {
     pub(super) fn begin_client_handshake(
         &mut self,
         id: ConnId,
-        tls: Arc<ClientTls>,
-        name: ServerName<'static>,
+        side: Side,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
-        if self.begin_handshake(id, Side::Client { tls, name }, None) {
+        if self.begin_handshake(id, side, None) {
             self.go_on(id, on_event);
         }
     }
@@ -108,15 +91,19 @@ impl Net {
             Some(_) => config.hello_timeout_ms.min(config.timeout_ms),
             None => config.timeout_ms,
         };
-        conn.deadline_ms = self.shared.now_ms.saturating_add(wait_ms);
-        conn.handshake = Some(Box::new(Pending {
+        let pending = Pending {
             place,
             begun: Instant::now(),
             handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
             away: None,
             readable: false,
             ripe: false,
-        }));
+        };
+        conn.stage = Stage::Handshaking {
+            deadline_ms: self.shared.now_ms.saturating_add(wait_ms),
+            closes: conn.stage.closes_when_open(),
+            pending: Some(Box::new(pending)),
+        };
         conn.arm(&mut self.shared);
         true
     }
@@ -132,10 +119,10 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        conn.ending |= ready.ending;
-        let ending = conn.ending || ready.error;
+        conn.peer_ended |= ready.peer_ended;
+        let peer_ended = conn.peer_ended || ready.error;
         let unblocked = ready.writable && conn.unblock();
-        let Some(mut pending) = conn.handshake.take() else {
+        let Some(mut pending) = conn.stage.take_pending() else {
             return;
         };
         let mut cut = false;
@@ -143,16 +130,16 @@ impl Net {
             Some(handshake) => {
                 cut |= unblocked && conn.write_out(&mut handshake.output).is_err();
                 // For a client that went away nothing is computed.
-                cut |= ending && !handshake.is_begun();
+                cut |= peer_ended && !handshake.is_begun();
             }
             None => {
-                pending.readable |= ready.readable || ending;
+                pending.readable |= ready.readable || peer_ended;
                 // Who goes away while waiting gives his place to another.
-                cut |= ending && pending.away.as_ref().is_some_and(Away::is_waiting);
+                cut |= peer_ended && pending.away.as_ref().is_some_and(Away::is_waiting);
             }
         }
-        let reads = pending.handshake.is_some() && (ready.readable || ending);
-        conn.handshake = Some(pending);
+        let reads = pending.handshake.is_some() && (ready.readable || peer_ended);
+        conn.stage.put_pending(pending);
         if cut {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
         } else if reads && self.shared.turn_cost >= TURN_COST {
@@ -215,7 +202,7 @@ impl Net {
     }
 
     fn pending(&mut self, id: ConnId) -> Option<&mut Pending> {
-        self.conns.get_mut(id)?.handshake.as_deref_mut()
+        self.conns.get_mut(id)?.stage.pending()
     }
 
     /// Reads what came and goes on with it.
@@ -224,8 +211,8 @@ impl Net {
             let Some(conn) = self.conns.get_mut(id) else {
                 return;
             };
-            let ending = conn.ending;
-            let heard = match (&mut conn.socket, conn.handshake.as_deref_mut()) {
+            let peer_ended = conn.peer_ended;
+            let heard = match (&mut conn.socket, conn.stage.pending()) {
                 (Some(socket), Some(pending)) => match &mut pending.handshake {
                     Some(handshake) => read(socket, &mut self.shared.scratch, &mut handshake.input),
                     None => return,
@@ -233,7 +220,7 @@ impl Net {
                 _ => return,
             };
             let more = match heard {
-                Heard::Bytes { full } => full || ending,
+                Heard::Bytes { full } => full || peer_ended,
                 Heard::Nothing => return,
                 Heard::End => {
                     self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
@@ -265,7 +252,7 @@ impl Net {
         if let Some(conn) = self.conns.get_mut(id)
             && !std::mem::replace(&mut conn.again, true)
         {
-            self.again.push(turn::token(id));
+            self.again.push(ready::token(id));
         }
     }
 
@@ -275,7 +262,12 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return Stand::Over;
         };
-        let Some(pending) = conn.handshake.as_deref_mut() else {
+        let Stage::Handshaking {
+            deadline_ms,
+            pending: Some(pending),
+            ..
+        } = &mut conn.stage
+        else {
             return Stand::Over;
         };
         let Some(mut handshake) = pending.handshake.take() else {
@@ -285,14 +277,14 @@ impl Net {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
             return Stand::Over;
         };
-        let class = if conn.opened || handshake.is_begun() {
+        let class = if conn.opened.is_some() || handshake.is_begun() {
             None
         } else {
             let Some(class) = handshake.class() else {
                 pending.handshake = Some(handshake);
                 return Stand::Waits;
             };
-            conn.deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
+            *deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
             Some(class)
         };
         let weight = handshake.weight(class);
@@ -326,8 +318,7 @@ impl Net {
             conn: id,
             handshake,
             is_first: class.is_some(),
-            reply: self.handshakes.clone(),
-            waker: self.waker.clone(),
+            reply: Arc::clone(&self.reply),
         };
         match pool.send(step) {
             Ok(away) => {
@@ -356,11 +347,11 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return Stand::Over;
         };
-        let Some(mut pending) = conn.handshake.take() else {
+        let Some(mut pending) = conn.stage.take_pending() else {
             return Stand::Over;
         };
         let Some(handshake) = &mut pending.handshake else {
-            conn.handshake = Some(pending);
+            conn.stage.put_pending(pending);
             return Stand::Away;
         };
         // The last flight goes out with the first message, if there is one.
@@ -387,12 +378,12 @@ impl Net {
             }
             (Ok(()), Ok(())) if handshake.peer_closed => HandshakeError::new(HandshakeFailure::Cut),
             (Ok(()), Ok(())) => {
-                conn.handshake = Some(pending);
+                conn.stage.put_pending(pending);
                 return Stand::Waits;
             }
         };
         if let Some(conn) = self.conns.get_mut(id) {
-            conn.handshake = Some(pending);
+            conn.stage.put_pending(pending);
         }
         self.end_handshake(id, error);
         Stand::Over

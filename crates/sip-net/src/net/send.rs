@@ -1,15 +1,14 @@
 //! What is sent: queued for its socket, then written with few system calls.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
 
 use super::open::Wish;
-use super::{Net, Owed, Port};
+use super::owed::owe_failure;
+use super::{Net, Port};
 use crate::conns::Peer;
 use crate::shared::traffic;
-use crate::stream::{Conn, State};
 use crate::{CloseReason, SendError};
 
 /// Bytes queued on a connection before they are written without being asked to.
@@ -120,8 +119,8 @@ impl Net {
         match early.and_then(|()| conn.queue_message(bytes, cookie, &mut self.shared)) {
             Ok(()) => {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
-                mark_dirty(conn, &mut self.dirty);
-                if conn.state == State::Open {
+                conn.mark_dirty(&mut self.dirty);
+                if conn.stage.is_open() {
                     self.conns.used(id);
                 }
                 Ok(())
@@ -178,18 +177,5 @@ impl Net {
         }
         let call = call.filter(|_| opens_for_call);
         self.open_with(to, Wish::ToSend { call })
-    }
-}
-
-pub(super) fn owe_failure(owed: &mut VecDeque<Owed>, cookie: u64, error: SendError) {
-    if cookie != 0 {
-        owed.push_back(Owed::SendFailed(cookie, error));
-    }
-}
-
-pub(super) fn mark_dirty(conn: &mut Conn, dirty: &mut Vec<ConnId>) {
-    if !conn.dirty {
-        conn.dirty = true;
-        dirty.push(conn.flow.conn);
     }
 }

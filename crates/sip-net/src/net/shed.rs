@@ -1,16 +1,7 @@
 //! What a worker that falls behind tells its sockets.
 
 use super::{Net, Port};
-
-/// How much of what begins something passes a UDP socket: thresholds for random
-/// numbers of 32 bits, which pass below them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shed {
-    /// INVITE, OPTIONS, MESSAGE, SUBSCRIBE and PUBLISH.
-    pub calls: u32,
-    /// REGISTER.
-    pub registrations: u32,
-}
+use crate::sys::Shed;
 
 impl Net {
     /// Messages received so far.

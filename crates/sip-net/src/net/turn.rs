@@ -1,65 +1,18 @@
 //! What the kernel and the clock say, turned into events.
 
 use mio::Token;
-use mio::event::Event;
 use sip_msg::ConnId;
 
-use super::send::{mark_dirty, owe_failure};
-use super::{Net, Port, WAKER};
+use super::owed::owe_failure;
+use super::ready::{Ready, WAKER, conn};
+use super::{Net, Port};
 use crate::shared::Due;
-use crate::stream::State;
+use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent};
 
 /// Bytes read from streams in one turn; past it the other streams wait for the
 /// next, so that what comes of them is sent first.
 const TURN_BYTES: usize = 1024 * 1024;
-
-/// The token of a connection: its number, so that what the kernel said of one
-/// that has ended meanwhile is not taken for another's in the same place.
-pub(super) const fn token(id: ConnId) -> Token {
-    const { assert!(usize::BITS == 64, "a connection's number is a token") };
-    Token(id.0 as usize)
-}
-
-/// The connection that a token stands for; listeners have the numbers below.
-fn conn(token: Token) -> Option<ConnId> {
-    let is_listener = token.0 <= u16::MAX as usize;
-    (!is_listener && token != WAKER).then_some(ConnId(token.0 as u64))
-}
-
-/// What the kernel says of a socket.
-#[derive(Clone, Copy)]
-pub(super) struct Ready {
-    token: Token,
-    pub(super) readable: bool,
-    pub(super) writable: bool,
-    /// The peer sends no more.
-    pub(super) ending: bool,
-    pub(super) error: bool,
-}
-
-impl Ready {
-    pub(super) fn new(event: &Event) -> Self {
-        Self {
-            token: event.token(),
-            readable: event.is_readable(),
-            writable: event.is_writable(),
-            ending: event.is_read_closed(),
-            error: event.is_error(),
-        }
-    }
-
-    /// There was more to read than one turn allows.
-    pub(super) fn more(token: Token) -> Self {
-        Self {
-            token,
-            readable: true,
-            writable: false,
-            ending: false,
-            error: false,
-        }
-    }
-}
 
 impl Net {
     /// A socket that had more to read has its turn.
@@ -89,7 +42,7 @@ impl Net {
     pub(super) fn is_handshaking(&self, ready: &Ready) -> bool {
         conn(ready.token)
             .and_then(|id| self.conns.get(id))
-            .is_some_and(|conn| conn.state == State::Handshaking)
+            .is_some_and(|conn| conn.stage.is_handshaking())
     }
 
     fn handle_listener(
@@ -133,17 +86,20 @@ impl Net {
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        if conn.state == State::Connecting {
-            if ready.writable || ready.error {
-                self.handle_connected(id, on_event);
+        match conn.stage {
+            Stage::Connecting { .. } => {
+                if ready.writable || ready.error {
+                    self.handle_connected(id, on_event);
+                }
+                return;
             }
-            return;
+            Stage::Handshaking { .. } => {
+                self.drive_handshake(id, ready, on_event);
+                return;
+            }
+            Stage::Upgrading { .. } | Stage::Open | Stage::Closing { .. } => {}
         }
-        if conn.state == State::Handshaking {
-            self.drive_handshake(id, ready, on_event);
-            return;
-        }
-        conn.ending |= ready.ending;
+        conn.peer_ended |= ready.peer_ended;
         if ready.writable && conn.unblock() && conn.unsent_bytes() > 0 {
             if let Err(reason) = conn.flush(&mut self.shared) {
                 self.drop_conn(id, reason);
@@ -155,13 +111,14 @@ impl Net {
             return;
         };
         if conn.is_stuffed(&self.shared.config) && !ready.error {
-            if (ready.readable || ready.ending) && !std::mem::replace(&mut conn.is_unread, true) {
+            if (ready.readable || ready.peer_ended) && !std::mem::replace(&mut conn.is_unread, true)
+            {
                 self.shared.counters.reads_paused += 1;
             }
             return;
         }
         ready.readable |= std::mem::take(&mut conn.is_unread);
-        if ready.readable || ready.ending || ready.error {
+        if ready.readable || ready.peer_ended || ready.error {
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
             } else {
@@ -169,21 +126,21 @@ impl Net {
             };
             match result {
                 Ok(more) => {
-                    let (deaf, parting) = (conn.state == State::Deaf, conn.is_parting);
+                    let ending = conn.stage.ending();
                     if more && !std::mem::replace(&mut conn.again, true) {
                         self.again.push(ready.token);
                     }
                     if conn.is_to_be_flushed() {
-                        mark_dirty(conn, &mut self.dirty);
+                        conn.mark_dirty(&mut self.dirty);
                     }
                     if conn.usefulness.has_moved {
                         self.conns.used(id);
                     }
-                    if deaf {
+                    if matches!(ending, Some(Ending::Unread | Ending::LastWord)) {
                         // No request of ours may choose it any more.
                         self.forget(id);
                     }
-                    if parting {
+                    if ending == Some(Ending::LastWord) {
                         self.close(id, true);
                     }
                     self.relieve_readers();
@@ -209,12 +166,12 @@ impl Net {
                         continue;
                     };
                     match conn.handle_timer(&mut self.shared) {
-                        Some(_) if conn.state == State::Handshaking => {
+                        Some(_) if conn.stage.is_handshaking() => {
                             self.handshake_timed_out(id);
                         }
-                        Some(CloseReason::Idle) if conn.state == State::Open => self.close_idle(id),
+                        Some(CloseReason::Idle) if conn.stage.is_open() => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
-                        None if conn.is_to_be_flushed() => mark_dirty(conn, &mut self.dirty),
+                        None if conn.is_to_be_flushed() => conn.mark_dirty(&mut self.dirty),
                         None => {}
                     }
                 }

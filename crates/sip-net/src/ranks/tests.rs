@@ -1,59 +1,54 @@
-use std::net::SocketAddr;
-
-use sip_msg::{ConnId, Flow, ListenerId, Transport};
+use slab::Slab;
 
 use super::*;
-use crate::config::Framing;
 
 const QUIET_MS: u64 = 10;
 
 #[derive(Default)]
 struct Table {
-    conns: Slab<Conn>,
+    /// `None` for one that is closing.
+    conns: Slab<Option<Usefulness>>,
     ranks: Ranks,
 }
 
 impl Table {
     /// A connection that carried a message then, or never.
     fn add(&mut self, carried_ms: Option<u64>) -> usize {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
-        let flow = Flow {
-            transport: Transport::Tcp,
-            listener: ListenerId(0),
-            local: nobody,
-            remote: nobody,
-            conn: ConnId::NONE,
-        };
-        let place = self
-            .conns
-            .insert(Conn::new(flow, State::Open, Framing::Sip, 0));
+        let place = self.conns.insert(Some(Usefulness::default()));
         match carried_ms {
             Some(now_ms) => self.carry(place, "SIP/2.0 200 OK", now_ms),
-            None => self.ranks.put(&mut self.conns, place),
+            None => self.change(place, |_| {}),
         }
         place
     }
 
+    fn change(&mut self, place: usize, change: impl FnOnce(&mut Usefulness)) {
+        let conn = self.conns[place].as_mut().unwrap();
+        change(conn);
+        self.ranks.put(place, conn.class(false));
+    }
+
     fn carry(&mut self, place: usize, message: &str, now_ms: u64) {
-        let conn = &mut self.conns[place];
-        conn.usefulness.carried(message.as_bytes(), now_ms);
-        self.ranks.put(&mut self.conns, place);
+        self.change(place, |conn| conn.carried(message.as_bytes(), now_ms));
     }
 
     fn bind(&mut self, place: usize, until_ms: u64) {
-        self.conns[place].usefulness.bound_until_ms = until_ms;
-        self.ranks.put(&mut self.conns, place);
+        self.change(place, |conn| conn.bound_until_ms = until_ms);
     }
 
     fn least(&mut self, now_ms: u64) -> Option<(usize, Class)> {
-        self.ranks.least_useful(&mut self.conns, now_ms, QUIET_MS)
+        self.ranks.least_useful(now_ms, QUIET_MS, |place| {
+            let conn = self.conns[place].as_mut()?;
+            conn.expire(now_ms);
+            Some((conn.class(false), conn.carried_ms))
+        })
     }
 
     /// The order in which all of them go.
     fn order(&mut self, now_ms: u64) -> Vec<usize> {
         let mut order = Vec::new();
         while let Some((place, _)) = self.least(now_ms) {
-            self.ranks.take_out(&mut self.conns, place);
+            self.ranks.take_out(place);
             self.conns.remove(place);
             order.push(place);
         }
@@ -111,7 +106,7 @@ fn a_contact_that_has_expired_protects_no_more() {
     table.bind(expired, 50);
     table.bind(bound, u64::MAX);
     assert_eq!(table.least(100), Some((idle, Class::Idle)));
-    table.ranks.take_out(&mut table.conns, idle);
+    table.ranks.take_out(idle);
     table.conns.remove(idle);
     // The first of the bound ones is moved before any bound one is given up.
     assert_eq!(table.order(100), [expired, bound]);
@@ -121,7 +116,7 @@ fn a_contact_that_has_expired_protects_no_more() {
 fn one_that_is_closing_is_passed_over() {
     let mut table = Table::default();
     let (closing, open) = (table.add(Some(1)), table.add(Some(2)));
-    table.conns[closing].state = State::Closing;
+    table.conns[closing] = None;
     assert_eq!(table.order(100), [open]);
 }
 
@@ -143,7 +138,7 @@ fn the_lists_stay_whole_whatever_happens() {
             (2, Some(place)) => table.carry(place, "BYE sip:a SIP/2.0", now_ms),
             (3, Some(place)) => table.bind(place, now_ms + 5),
             (4, Some(place)) => {
-                table.ranks.take_out(&mut table.conns, place);
+                table.ranks.take_out(place);
                 table.conns.remove(place);
             }
             _ => {}

@@ -1,6 +1,8 @@
 //! How a connection ends.
 
-use super::{Conn, State};
+use std::net::Shutdown;
+
+use super::{Conn, Ending, Stage};
 use crate::event::CloseReason;
 use crate::shared::Shared;
 
@@ -12,16 +14,17 @@ impl Conn {
         reason: CloseReason,
         shared: &mut Shared,
     ) -> Result<(), CloseReason> {
-        match self.state {
-            State::Connecting | State::Handshaking => {
-                self.close_when_open = true;
+        let reason = match &mut self.stage {
+            Stage::Connecting { closes, .. } | Stage::Handshaking { closes, .. } => {
+                *closes = true;
                 return Ok(());
             }
-            State::Open | State::Upgrading => self.reason = reason,
-            State::Deaf => {}
-            State::Closing | State::Lingering => return Ok(()),
-        }
-        self.deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
+            Stage::Open | Stage::Upgrading { .. } => reason,
+            Stage::Closing { reason, ending, .. } => match ending {
+                Ending::Unread | Ending::LastWord => *reason,
+                Ending::Writing | Ending::Lingering => return Ok(()),
+            },
+        };
         self.queue_close(shared)?;
         self.seal(shared)?;
         if let Some(session) = &mut self.session {
@@ -32,7 +35,11 @@ impl Conn {
             shared.queued_bytes += self.wire.len() - before;
         }
         self.forget_input(shared);
-        self.state = State::Closing;
+        self.stage = Stage::Closing {
+            deadline_ms: shared.now_ms.saturating_add(shared.config.linger_ms),
+            reason,
+            ending: Ending::Writing,
+        };
         self.arm(shared);
         self.flush(shared)
     }
@@ -40,7 +47,7 @@ impl Conn {
     /// Says goodbye as far as the socket takes it at once: the connection is
     /// dropped right after.
     pub(crate) fn say_goodbye(&mut self, shared: &mut Shared) {
-        if self.state == State::Open
+        if self.stage.is_open()
             && let Some(session) = &mut self.session
         {
             let (before, unread) = (self.wire.len(), self.sealed.len());
@@ -53,22 +60,41 @@ impl Conn {
 
     /// No message is read any more; unless the owner closes first, the
     /// deadline does.
-    pub(super) fn turn_deaf(&mut self, reason: CloseReason, deadline_ms: u64) {
-        self.state = State::Deaf;
-        self.reason = reason;
+    pub(super) fn stop_reading(&mut self, reason: CloseReason, deadline_ms: u64) {
         self.begun_ms = None;
-        self.deadline_ms = deadline_ms;
+        self.stage = Stage::Closing {
+            deadline_ms,
+            reason,
+            ending: Ending::Unread,
+        };
+    }
+
+    /// The last word is queued: the connection is closed behind it.
+    pub(super) fn part(&mut self, reason: CloseReason, shared: &Shared) {
+        self.begun_ms = None;
+        self.stage = Stage::Closing {
+            deadline_ms: shared.now_ms.saturating_add(shared.config.linger_ms),
+            reason,
+            ending: Ending::LastWord,
+        };
     }
 
     /// Everything was written: tells the peer so, and goes on reading until it
     /// closes too, because a socket that is closed with unread bytes in it
     /// resets the connection, and the last answer may be lost with it.
     pub(super) fn begin_to_linger(&mut self, shared: &mut Shared) {
-        self.state = State::Lingering;
-        if let Some(socket) = &self.socket
-            && socket.shutdown(std::net::Shutdown::Write).is_err()
+        let socket = self.socket.as_ref();
+        let is_over = socket.is_some_and(|socket| socket.shutdown(Shutdown::Write).is_err());
+        if let Stage::Closing {
+            deadline_ms,
+            ending,
+            ..
+        } = &mut self.stage
         {
-            self.deadline_ms = shared.now_ms;
+            *ending = Ending::Lingering;
+            if is_over {
+                *deadline_ms = shared.now_ms;
+            }
         }
         self.arm(shared);
     }

@@ -2,7 +2,7 @@
 
 use wheel::TimerId;
 
-use super::{Conn, State};
+use super::{Conn, Stage};
 use crate::config::NetConfig;
 use crate::event::CloseReason;
 use crate::shared::{Due, Shared};
@@ -22,23 +22,23 @@ impl Conn {
             self.arm(shared);
             return None;
         }
-        Some(match self.state {
-            State::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
-            State::Connecting => CloseReason::ConnectTimeout,
-            State::Handshaking => CloseReason::Handshake,
-            State::Upgrading => CloseReason::Upgrade,
-            State::Open
+        Some(match self.stage {
+            Stage::Open if self.ends_ms <= shared.now_ms => CloseReason::Certificate,
+            Stage::Connecting { .. } => CloseReason::ConnectTimeout,
+            Stage::Handshaking { .. } => CloseReason::Handshake,
+            Stage::Upgrading { .. } => CloseReason::Upgrade,
+            Stage::Open
                 if self.begun_ms.is_some_and(|begun| {
                     begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
                 }) =>
             {
                 CloseReason::MessageTimeout
             }
-            State::Open if self.idle_due_ms(&shared.config) > shared.now_ms => {
+            Stage::Open if self.idle_due_ms(&shared.config) > shared.now_ms => {
                 return self.ping(shared);
             }
-            State::Open => CloseReason::Idle,
-            State::Deaf | State::Closing | State::Lingering => self.reason,
+            Stage::Open => CloseReason::Idle,
+            Stage::Closing { reason, .. } => reason,
         })
     }
 
@@ -55,8 +55,12 @@ impl Conn {
     }
 
     pub(super) fn deadline(&self, config: &NetConfig) -> u64 {
-        if self.state != State::Open {
-            return self.deadline_ms;
+        match self.stage {
+            Stage::Open => {}
+            Stage::Connecting { deadline_ms, .. }
+            | Stage::Handshaking { deadline_ms, .. }
+            | Stage::Upgrading { deadline_ms, .. }
+            | Stage::Closing { deadline_ms, .. } => return deadline_ms,
         }
         let idle = self.idle_due_ms(config);
         let ping = self

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use mio::net::TcpStream;
 use sip_msg::Framed;
 
-use super::{Conn, State};
+use super::Conn;
 use crate::config::Framing;
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{READ_BYTES, Shared, traffic};
@@ -26,7 +26,7 @@ impl Conn {
         let Some(socket) = &mut self.socket else {
             return Ok(false);
         };
-        if !matches!(self.state, State::Open | State::Upgrading) {
+        if !self.stage.is_read() {
             shared.turn_bytes += READ_BYTES;
             return drain(socket, &mut shared.scratch);
         }
@@ -54,7 +54,7 @@ impl Conn {
                 if let Some(ws) = &mut self.ws {
                     ws.heard(shared.now_ms);
                 }
-                let more = len == room_len || self.ending;
+                let more = len == room_len || self.peer_ended;
                 if carried == kept.len() {
                     front.copy_from_slice(kept);
                     shared.buffers.give_back(kept);
@@ -171,7 +171,7 @@ impl Conn {
         if self.ws.is_some() {
             return self.take_websocket(input, shared, on_event);
         }
-        if self.state != State::Open {
+        if !self.stage.is_open() {
             return input.len();
         }
         let flow = self.flow;
@@ -210,7 +210,7 @@ impl Conn {
                     // transport such as TCP or SCTP, it MUST immediately
                     // respond with a single CRLF over the same connection."
                     if let Err(reason) = self.queue(b"\r\n", 0, shared) {
-                        self.turn_deaf(reason, shared.now_ms);
+                        self.stop_reading(reason, shared.now_ms);
                         return input.len();
                     }
                     len
@@ -218,7 +218,7 @@ impl Conn {
                 Ok(Framed::Skip { len }) => len,
                 Err(error) => {
                     let deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
-                    self.turn_deaf(CloseReason::Malformed, deadline_ms);
+                    self.stop_reading(CloseReason::Malformed, deadline_ms);
                     let head = rest.get(..error.head_len).unwrap_or(rest);
                     on_event(NetEvent::Malformed { flow, head, error });
                     return input.len();

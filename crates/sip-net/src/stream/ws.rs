@@ -1,7 +1,7 @@
 //! A WebSocket connection: the upgrade, then a SIP message in each of its
 //! messages (RFC 7118).
 
-use super::{Conn, State};
+use super::{Conn, Stage};
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{Shared, traffic};
 use crate::ws::{
@@ -18,10 +18,12 @@ const NORMAL: u16 = 1000;
 impl Conn {
     /// The connection is up: its upgrade is awaited from now on.
     pub(crate) fn await_upgrade(&mut self, shared: &mut Shared) {
-        self.state = State::Upgrading;
-        self.deadline_ms = shared
-            .now_ms
-            .saturating_add(shared.config.upgrade_timeout_ms);
+        self.stage = Stage::Upgrading {
+            deadline_ms: shared
+                .now_ms
+                .saturating_add(shared.config.upgrade_timeout_ms),
+            scanned: 0,
+        };
         self.arm(shared);
     }
 
@@ -56,7 +58,7 @@ impl Conn {
         let consumed = self.take_frames(&mut ws, input, &mut payload, shared, on_event);
         shared.buffers.give_back(&mut payload);
         shared.kept_bytes = shared.kept_bytes - kept + ws.reader.kept_bytes();
-        let is_amid = self.state == State::Open && (consumed < input.len() || ws.reader.is_amid());
+        let is_amid = self.stage.is_open() && (consumed < input.len() || ws.reader.is_amid());
         self.begun_ms = is_amid.then(|| self.begun_ms.unwrap_or(shared.now_ms));
         self.ws = Some(ws);
         consumed
@@ -71,7 +73,7 @@ impl Conn {
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) -> usize {
         let mut at = 0;
-        if self.state == State::Upgrading {
+        if matches!(self.stage, Stage::Upgrading { .. }) {
             match self.take_upgrade(ws, input, payload, shared) {
                 Ok(Some(len)) => at = len,
                 Ok(None) => return 0,
@@ -79,7 +81,7 @@ impl Conn {
             }
             on_event(NetEvent::Accepted { flow: self.flow });
         }
-        while self.state == State::Open
+        while self.stage.is_open()
             && let Some(rest) = input.get(at..)
             && !rest.is_empty()
         {
@@ -100,7 +102,7 @@ impl Conn {
                 self.begun_ms = None;
             }
             if let Err(reason) = self.take_item(ws, item, payload, shared, on_event) {
-                self.turn_deaf(reason, shared.now_ms);
+                self.stop_reading(reason, shared.now_ms);
             }
         }
         input.len()
@@ -115,11 +117,14 @@ impl Conn {
         shared: &mut Shared,
     ) -> Result<Option<usize>, ()> {
         answer.clear();
+        let Stage::Upgrading { scanned, .. } = &mut self.stage else {
+            return Ok(Some(0));
+        };
         let (rules, local) = (ws.listener.rules(), self.flow.local.ip());
         let is_secure = self.flow.transport.is_secure();
-        let upgraded = upgrade(input, &mut ws.scanned, &rules, is_secure, local, answer);
+        let upgraded = upgrade(input, scanned, &rules, is_secure, local, answer);
         if self.queue(answer, 0, shared).is_err() {
-            self.turn_deaf(CloseReason::SlowReader, shared.now_ms);
+            self.stop_reading(CloseReason::SlowReader, shared.now_ms);
             return Err(());
         }
         match upgraded {
@@ -206,15 +211,8 @@ impl Conn {
         ws.is_closed = true;
         match self.queue(&frame, 0, shared) {
             Ok(()) => self.part(CloseReason::Malformed, shared),
-            Err(reason) => self.turn_deaf(reason, shared.now_ms),
+            Err(reason) => self.stop_reading(reason, shared.now_ms),
         }
-    }
-
-    /// The last word is queued: the connection is closed behind it.
-    fn part(&mut self, reason: CloseReason, shared: &Shared) {
-        let deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
-        self.turn_deaf(reason, deadline_ms);
-        self.is_parting = true;
     }
 
     /// Queues the Close frame with which this side ends a WebSocket.
@@ -222,7 +220,9 @@ impl Conn {
         let Some(ws) = &mut self.ws else {
             return Ok(());
         };
-        if std::mem::replace(&mut ws.is_closed, true) || self.state == State::Upgrading {
+        if std::mem::replace(&mut ws.is_closed, true)
+            || matches!(self.stage, Stage::Upgrading { .. })
+        {
             return Ok(());
         }
         let mut frame = Vec::new();

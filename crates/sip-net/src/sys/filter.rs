@@ -6,7 +6,16 @@ use std::mem;
 use std::os::fd::RawFd;
 
 use super::check;
-use crate::Shed;
+
+/// How much of what begins something passes a UDP socket: thresholds for random
+/// numbers of 32 bits, which pass below them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed {
+    /// INVITE, OPTIONS, MESSAGE, SUBSCRIBE and PUBLISH.
+    pub calls: u32,
+    /// REGISTER.
+    pub registrations: u32,
+}
 
 // The instructions of a classic socket filter that are used here.
 const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;

@@ -1,17 +1,13 @@
-//! System calls that the standard library does not make, and one call of
-//! OpenSSL's. The only place in the project with `unsafe`; each block bears its
-//! argument.
+//! System calls that the standard library does not make. The only place in the
+//! project with `unsafe`, but for one call of OpenSSL's in a build with
+//! `legacy-tls`; each block bears its argument.
 #![allow(unsafe_code)]
 
 mod filter;
-#[cfg(feature = "legacy-tls")]
-mod openssl;
 mod process;
 mod udp;
 
-#[cfg(feature = "legacy-tls")]
-pub(crate) use openssl::BoundSession;
-
+pub use filter::Shed;
 pub(crate) use filter::{clear_shed, set_shed};
 pub use process::{cpu_time_of, pin_thread, process_cpu_time, raise_open_files, thread_cpu_time};
 pub(crate) use udp::{

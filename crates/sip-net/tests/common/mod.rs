@@ -12,10 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport, VerifiedPeer};
-use sip_net::{
-    ClientTls, CloseReason, HandshakeConfig, HandshakeError, HandshakePool, ListenerConfig, Net,
-    NetConfig, NetEvent, PeerIdentity, SendError, ServerTls, bind,
-};
+use sip_net::{CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind};
+use sip_tls::{ClientTls, HandshakeConfig, HandshakeError, HandshakePool, PeerIdentity, ServerTls};
 
 /// What happened, with the bytes copied.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use rcgen::{
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use sip_net::testing::{KeyKind, TestCa, params};
+use sip_tls::testing::{KeyKind, TestCa, params};
 
 use super::openssl::{Dir, Openssl};
 

@@ -21,10 +21,11 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use sip_msg::ListenerId;
-use sip_net::testing::TestCa;
-use sip_net::{
-    ClientAuth, ClientTlsConfig, HandshakeConfig, HandshakeFailure, HandshakePool, ListenerConfig,
-    NetConfig, ServerTlsConfig, TlsAlert, TlsVersion,
+use sip_net::{ListenerConfig, NetConfig};
+use sip_tls::testing::TestCa;
+use sip_tls::{
+    ClientAuth, ClientTlsConfig, HandshakeConfig, HandshakeFailure, HandshakePool, ServerTlsConfig,
+    TlsAlert, TlsVersion,
 };
 
 /// What a plain peer saw of a handshake with us.

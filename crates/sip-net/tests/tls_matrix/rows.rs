@@ -4,8 +4,8 @@ use rcgen::{
     BasicConstraints, ExtendedKeyUsagePurpose as Eku, GeneralSubtree, IsCa, KeyUsagePurpose,
     NameConstraints, date_time_ymd,
 };
-use sip_net::CertificateFault;
-use sip_net::testing::TestCa;
+use sip_tls::CertificateFault;
+use sip_tls::testing::TestCa;
 
 use crate::common::shown::*;
 

@@ -1,7 +1,7 @@
 //! The figures of TLS handshakes: per listener, of connections that this server
 //! opened, and per peer.
 
-use sip_net::{
+use sip_tls::{
     CertificateFault, GROUP_NAMES, HandshakeFailure, HandshakeTally, Resumption, SUITE_NAMES,
     TlsVersion,
 };

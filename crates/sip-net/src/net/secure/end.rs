@@ -1,14 +1,13 @@
 //! How handshakes end, and what is counted of them.
 
 use sip_msg::ConnId;
+use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVersion};
 use socket2::SockRef;
 
-use super::super::send::mark_dirty;
-use super::super::{Net, Owed};
-use super::Pending;
-use crate::handshake::Handshake;
-use crate::tls::TlsVersion;
-use crate::{CloseReason, HandshakeError, HandshakeFailure, HandshakeTally, NetEvent, clock};
+use super::super::Net;
+use super::super::owed::Owed;
+use crate::stream::{Ending, Pending};
+use crate::{CloseReason, NetEvent, clock};
 
 impl Net {
     /// A handshake is done: the connection carries data.
@@ -36,7 +35,7 @@ impl Net {
         };
         let counters = &mut self.shared.counters;
         let resumed = u64::from(info.resumed.is_some());
-        if conn.opened {
+        if conn.opened.is_some() {
             counters.handshakes_out += 1;
             counters.handshakes_out_resumed += resumed;
         } else {
@@ -59,8 +58,9 @@ impl Net {
         let pool = self.shared.config.handshakes.as_ref();
         let is_calm = pool.is_some_and(|pool| !pool.is_storm());
         let has_asked = !handshake.plaintext.is_empty();
-        let may_wait = !conn.opened && info.version == TlsVersion::V13 && is_calm && has_asked;
-        if !conn.opened
+        let may_wait =
+            conn.opened.is_none() && info.version == TlsVersion::V13 && is_calm && has_asked;
+        if conn.opened.is_none()
             && !has_asked
             && handshake.output.is_empty()
             && let Some(socket) = &conn.socket
@@ -78,11 +78,11 @@ impl Net {
         self.tell(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
-            let parting = conn.is_parting;
+            let parts = conn.stage.ending() == Some(Ending::LastWord);
             if conn.is_to_be_flushed() {
-                mark_dirty(conn, &mut self.dirty);
+                conn.mark_dirty(&mut self.dirty);
             }
-            if parting {
+            if parts {
                 self.close(id, true);
             }
         }
@@ -94,7 +94,7 @@ impl Net {
         let Some(pending) = self
             .conns
             .get_mut(id)
-            .and_then(|conn| conn.handshake.take())
+            .and_then(|conn| conn.stage.take_pending())
         else {
             return;
         };
@@ -130,7 +130,7 @@ impl Net {
             CloseReason::Handshake
         };
         let listener = usize::from(conn.flow.listener.0);
-        if !conn.opened
+        if conn.opened.is_none()
             && let Some(listener) = self.listeners.get_mut(listener)
             && let Some(count) = listener.counters.failed.get_mut(error.failure as usize)
         {
@@ -147,7 +147,7 @@ impl Net {
         let Some(conn) = self.conns.get(id) else {
             return;
         };
-        let (listener, peer, opened) = (conn.flow.listener, conn.peer, conn.opened);
+        let (listener, peer, opened) = (conn.flow.listener, conn.peer, conn.opened.is_some());
         count(self.conns.meter.tally(peer, opened));
         if opened {
             count(&mut self.opened_tls);

@@ -1,0 +1,26 @@
+//! Events that wait for the next [`Net::poll`](super::Net::poll) to be told.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sip_msg::{ConnId, Flow, VerifiedPeer};
+use sip_tls::HandshakeError;
+
+use crate::{CloseReason, SendError};
+
+/// An event that borrows nothing.
+pub(super) enum Owed {
+    Verified(Flow, Arc<VerifiedPeer>),
+    Accepted(Flow),
+    Opened(Flow),
+    HandshakeFailed(ConnId, HandshakeError),
+    Closed(ConnId, CloseReason),
+    SendFailed(u64, SendError),
+}
+
+/// A message was not sent; it is told of where the sender left a cookie.
+pub(super) fn owe_failure(owed: &mut VecDeque<Owed>, cookie: u64, error: SendError) {
+    if cookie != 0 {
+        owed.push_back(Owed::SendFailed(cookie, error));
+    }
+}

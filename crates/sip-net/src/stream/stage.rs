@@ -1,0 +1,120 @@
+//! Where a connection stands.
+
+use std::time::Instant;
+
+use sip_tls::{Away, Handshake, Place};
+
+use crate::event::CloseReason;
+
+/// Where a connection stands, with what belongs to it there alone.
+pub(crate) enum Stage {
+    /// It is being opened.
+    Connecting {
+        deadline_ms: u64,
+        /// Whether it is to be closed as soon as its messages were written.
+        closes: bool,
+    },
+    /// Its TLS handshake is under way.
+    Handshaking {
+        deadline_ms: u64,
+        closes: bool,
+        /// `None` while its next step is being taken.
+        pending: Option<Box<Pending>>,
+    },
+    /// The request to make a WebSocket of it is awaited.
+    Upgrading {
+        deadline_ms: u64,
+        /// Bytes of the request in which its end is not.
+        scanned: usize,
+    },
+    /// It carries messages.
+    Open,
+    /// It ends.
+    Closing {
+        deadline_ms: u64,
+        reason: CloseReason,
+        ending: Ending,
+    },
+}
+
+/// How far the end of a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// What came cannot be framed, or not be answered: nothing is read any
+    /// more, and the owner may answer before he closes.
+    Unread,
+    /// The same, but its last word is queued, behind which it is closed.
+    LastWord,
+    /// The last bytes are being written.
+    Writing,
+    /// They were written; the peer is to close.
+    Lingering,
+}
+
+/// A TLS handshake.
+pub(crate) struct Pending {
+    pub(crate) place: Place,
+    pub(crate) begun: Instant,
+    /// `None` while a thread has it.
+    pub(crate) handshake: Option<Box<Handshake>>,
+    pub(crate) away: Option<Away>,
+    /// Whether the socket became readable in the meantime.
+    pub(crate) readable: bool,
+    /// Whether it waits in the list of those that a turn had no room for.
+    pub(crate) ripe: bool,
+}
+
+impl Stage {
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    pub(crate) const fn is_handshaking(&self) -> bool {
+        matches!(self, Self::Handshaking { .. })
+    }
+
+    /// Whether what the peer sends is taken.
+    pub(crate) const fn is_read(&self) -> bool {
+        matches!(self, Self::Open | Self::Upgrading { .. })
+    }
+
+    /// Whether it is not up yet, and is to be closed as soon as it is and its
+    /// messages were written.
+    pub(crate) const fn closes_when_open(&self) -> bool {
+        matches!(
+            self,
+            Self::Connecting { closes: true, .. } | Self::Handshaking { closes: true, .. }
+        )
+    }
+
+    /// How far its end is, if it ends.
+    pub(crate) const fn ending(&self) -> Option<Ending> {
+        match self {
+            Self::Closing { ending, .. } => Some(*ending),
+            _ => None,
+        }
+    }
+
+    /// The handshake, where one waits for its next step.
+    pub(crate) fn pending(&mut self) -> Option<&mut Pending> {
+        match self {
+            Self::Handshaking { pending, .. } => pending.as_deref_mut(),
+            _ => None,
+        }
+    }
+
+    /// Takes it out for a step.
+    pub(crate) fn take_pending(&mut self) -> Option<Box<Pending>> {
+        match self {
+            Self::Handshaking { pending, .. } => pending.take(),
+            _ => None,
+        }
+    }
+
+    /// Puts it back after the step.
+    pub(crate) fn put_pending(&mut self, taken: Box<Pending>) {
+        if let Self::Handshaking { pending, .. } = self {
+            *pending = Some(taken);
+        }
+    }
+}

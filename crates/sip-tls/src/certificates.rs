@@ -1,0 +1,100 @@
+//! The certificates of a listener, and which of them a client gets.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::SignatureScheme;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use webpki::EndEntityCert;
+
+use crate::error::TlsError;
+use crate::hello::Hello;
+
+/// What is signed in some tens of microseconds. RSA takes ten times as long, the
+/// longer curves several times.
+const QUICK: [SignatureScheme; 2] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ED25519,
+];
+
+/// Certificates by the names in them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Certificates {
+    all: Vec<Arc<CertifiedKey>>,
+    /// Places in `all`: one name may have certificates of several kinds.
+    by_name: HashMap<String, Vec<usize>>,
+}
+
+impl Certificates {
+    pub(super) fn add(
+        &mut self,
+        pair: Arc<CertifiedKey>,
+        file: Option<&Path>,
+    ) -> Result<(), TlsError> {
+        let leaf = pair
+            .end_entity_cert()
+            .map_err(|error| TlsError::new(file, error.to_string()))?;
+        let names: Vec<String> = EndEntityCert::try_from(leaf)
+            .map_err(|error| {
+                TlsError::new(file, format!("no certificate that can be read: {error}"))
+            })?
+            .valid_dns_names()
+            .map(str::to_ascii_lowercase)
+            .collect();
+        for name in names {
+            self.by_name.entry(name).or_default().push(self.all.len());
+        }
+        self.all.push(pair);
+        Ok(())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Whether whoever says this hello gets a signature that costs no more than
+    /// a few messages do. One who chooses between certificates by something
+    /// else than name and scheme may prove us wrong.
+    pub(super) fn signs_quickly(&self, hello: &Hello<'_>) -> bool {
+        let is_quick = |key: &Arc<CertifiedKey>| key.key.choose_scheme(&QUICK).is_some();
+        if self.all.iter().all(is_quick) {
+            return true;
+        }
+        if !self.all.iter().any(is_quick) {
+            return false;
+        }
+        let schemes: Vec<SignatureScheme> = hello.schemes().collect();
+        let name = std::str::from_utf8(hello.server_name).ok();
+        self.choose(name, &schemes).is_some_and(is_quick)
+    }
+
+    /// The certificate for a client that asks for this name and verifies these
+    /// signatures; the first where none fits.
+    fn choose(
+        &self,
+        name: Option<&str>,
+        schemes: &[SignatureScheme],
+    ) -> Option<&Arc<CertifiedKey>> {
+        let fits = |key: &&Arc<CertifiedKey>| key.key.choose_scheme(schemes).is_some();
+        let named = name.and_then(|name| self.by_name.get(&name.to_ascii_lowercase()));
+        let mut named = named
+            .into_iter()
+            .flatten()
+            .filter_map(|place| self.all.get(*place));
+        named
+            .find(fits)
+            .or_else(|| self.all.iter().find(fits))
+            // With one that does not fit the library finds nothing in common
+            // and says so; with none it would say that access is denied.
+            .or_else(|| self.all.first())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.choose(hello.server_name(), hello.signature_schemes())
+            .cloned()
+    }
+}

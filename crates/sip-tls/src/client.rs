@@ -1,0 +1,486 @@
+//! The connections that we open: what we offer, whom we believe, who we are.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::ClientConfig;
+use rustls::client::{Resumption, Tls12Resumption};
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use crate::algorithms::{Algorithms, TlsVersion};
+use crate::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
+use crate::engine::TlsEngine;
+use crate::error::TlsError;
+use crate::fault::CertificateFault;
+use crate::legacy::{LegacyClient, Pair, Resumable};
+use crate::pem::{certified_key, read, read_secret};
+use crate::resumption::ClientResumption;
+use crate::session::Session;
+use crate::verify::{KeyUsagePolicy, RevocationPolicy, ServerVerifier, Trust};
+
+/// Peers whose sessions are remembered, unless told otherwise.
+const SESSIONS_MAX: usize = 4_096;
+/// Addresses whose configuration is at hand.
+const ADDRESSES_MAX: usize = 4;
+
+/// What [`ClientTls`] is made from.
+#[derive(Clone, Default)]
+pub struct ClientTlsConfig {
+    engine: TlsEngine,
+    algorithms: Algorithms,
+    trust: Trust,
+    trusts_anyone: bool,
+    identity: Option<Arc<CertifiedKey>>,
+    legacy_identity: Option<Pair>,
+    resumption: ClientResumption,
+    sessions_max: Option<usize>,
+    tickets_max: Option<usize>,
+}
+
+impl ClientTlsConfig {
+    /// Nobody is trusted yet; everything may be negotiated.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Speaks by this engine. The legacy one offers its own suites alone.
+    pub fn engine(mut self, engine: TlsEngine) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Offers these versions only.
+    pub fn versions(mut self, versions: &[TlsVersion]) -> Self {
+        self.algorithms.versions = Some(versions.to_vec());
+        self
+    }
+
+    /// Offers these cipher suites only, in this order, by their names in
+    /// IANA's registry or in openssl.
+    pub fn suites<S: AsRef<str>>(mut self, names: &[S]) -> Self {
+        self.algorithms.suites = Some(owned(names));
+        self
+    }
+
+    /// Offers these key-exchange groups only, in this order: see
+    /// [`crate::GROUP_NAMES`].
+    pub fn groups<S: AsRef<str>>(mut self, names: &[S]) -> Self {
+        self.algorithms.groups = Some(owned(names));
+        self
+    }
+
+    /// Trusts the certificates in these PEM files.
+    pub fn roots_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
+        for file in files {
+            self.trust
+                .add_roots(&read(file.as_ref())?, Some(file.as_ref()))?;
+        }
+        Ok(self)
+    }
+
+    /// The same from memory.
+    pub fn roots_pem(mut self, pems: &[&[u8]]) -> Result<Self, TlsError> {
+        for pem in pems {
+            self.trust.add_roots(pem, None)?;
+        }
+        Ok(self)
+    }
+
+    /// Looks servers up in these revocation lists (PEM files).
+    pub fn crl_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
+        for file in files {
+            self.trust
+                .add_crls(&read(file.as_ref())?, Some(file.as_ref()))?;
+        }
+        Ok(self)
+    }
+
+    /// The same from memory.
+    pub fn crl_pem(mut self, pems: &[&[u8]]) -> Result<Self, TlsError> {
+        for pem in pems {
+            self.trust.add_crls(pem, None)?;
+        }
+        Ok(self)
+    }
+
+    /// What is asked of the revocation lists.
+    pub fn revocation(mut self, policy: RevocationPolicy) -> Self {
+        self.trust.revocation = policy;
+        self
+    }
+
+    /// What extendedKeyUsage servers must have.
+    pub fn key_usage(mut self, policy: KeyUsagePolicy) -> Self {
+        self.trust.usage = policy;
+        self
+    }
+
+    /// Believes any server whatever its certificate: no chain, no name, no
+    /// time is looked at. Whoever is in the path can be the server. Only to
+    /// measure foreign servers.
+    pub fn trust_anyone_insecurely(mut self) -> Self {
+        self.trusts_anyone = true;
+        self
+    }
+
+    /// Shows this certificate chain where a server asks for one, and signs
+    /// with this key (PEM files).
+    pub fn identity_pem_files<P: AsRef<Path>>(
+        mut self,
+        chain: P,
+        key: P,
+    ) -> Result<Self, TlsError> {
+        let (chain_file, key_file) = (chain.as_ref(), key.as_ref());
+        let (chain, key) = (read(chain_file)?, read_secret(key_file)?);
+        self.identity = Some(certified_key(
+            &chain,
+            &key,
+            Some(chain_file),
+            Some(key_file),
+        )?);
+        self.legacy_identity = Some(Pair::from_pem(&chain, &key)?);
+        Ok(self)
+    }
+
+    /// The same from memory.
+    pub fn identity_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        self.identity = Some(certified_key(chain, key, None, None)?);
+        self.legacy_identity = Some(Pair::from_pem(chain, key)?);
+        Ok(self)
+    }
+
+    /// How to resume.
+    pub fn resumption(mut self, resumption: ClientResumption) -> Self {
+        self.resumption = resumption;
+        self
+    }
+
+    /// For how many peers sessions are remembered, over all identities made
+    /// from this; past it the oldest is forgotten.
+    pub fn sessions_max(mut self, peers: usize) -> Self {
+        self.sessions_max = Some(peers);
+        self
+    }
+
+    /// Keeps so many tickets of TLS 1.3 of one peer. Each serves once, so
+    /// connections begun at the same time need one each.
+    pub fn tickets_max(mut self, tickets: usize) -> Self {
+        self.tickets_max = Some(tickets);
+        self
+    }
+
+    /// Makes it.
+    pub fn build(self) -> Result<ClientTls, TlsError> {
+        let base = base(&self)?;
+        let sessions = ClientSessions::new(
+            self.sessions_max.unwrap_or(SESSIONS_MAX),
+            self.tickets_max.unwrap_or(TICKETS_MAX),
+        );
+        Ok(ClientTls::of(base, Arc::new(self), sessions))
+    }
+}
+
+/// Who we are on connections that we open, what we offer, and how their peers
+/// prove their names (RFC 5922).
+pub struct ClientTls {
+    state: Mutex<State>,
+    sessions: Arc<ClientSessions>,
+}
+
+struct State {
+    settings: Arc<ClientTlsConfig>,
+    /// Whose the sessions are: another number, other sessions.
+    identity: u64,
+    base: Arc<ClientConfig>,
+    legacy: Option<Arc<LegacyClient>>,
+    by_addr: Vec<(SocketAddr, Arc<ClientConfig>)>,
+}
+
+impl ClientTls {
+    /// Trusts the certificates in these PEM files.
+    pub fn from_pem_files<P: AsRef<Path>>(roots: &[P]) -> Result<Self, TlsError> {
+        ClientTlsConfig::new().roots_pem_files(roots)?.build()
+    }
+
+    /// The same from memory.
+    pub fn from_pem(roots: &[&[u8]]) -> Result<Self, TlsError> {
+        ClientTlsConfig::new().roots_pem(roots)?.build()
+    }
+
+    /// Replaces the roots for handshakes to come; on an error nothing changes.
+    /// Sessions are forgotten, since they were proved by the old roots.
+    pub fn reload_pem_files<P: AsRef<Path>>(&self, roots: &[P]) -> Result<(), TlsError> {
+        let mut settings = (*self.state().settings).clone();
+        settings.trust.forget_roots();
+        self.reload(settings.roots_pem_files(roots)?)
+    }
+
+    /// Replaces everything for handshakes to come; on an error nothing
+    /// changes. Sessions are forgotten.
+    pub fn reload(&self, config: ClientTlsConfig) -> Result<(), TlsError> {
+        let base = base(&config)?;
+        let mut state = self.state();
+        *state = State::new(base, Arc::new(config));
+        drop(state);
+        self.sessions.clear();
+        Ok(())
+    }
+
+    /// The same with another certificate (PEM): what one of many agents shows.
+    /// Cheap; its sessions are its own, within the same bound.
+    pub fn with_identity_pem(&self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let pair = Pair::from_pem(chain, key)?;
+        let key = certified_key(chain, key, None, None)?;
+        let (mut base, settings) = self.parts();
+        base.legacy = base.legacy.map(|legacy| legacy.with_identity(pair));
+        base.modern.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey {
+            cert: key.cert.clone(),
+            key: Arc::clone(&key.key),
+            ocsp: None,
+        }));
+        let settings = ClientTlsConfig {
+            identity: Some(key),
+            ..(*settings).clone()
+        };
+        Ok(Self::of(
+            base,
+            Arc::new(settings),
+            Arc::clone(&self.sessions),
+        ))
+    }
+
+    /// The same with sessions of its own: what one of many agents with a
+    /// certificate in common remembers. Cheap, within the same bound.
+    pub fn with_own_sessions(&self) -> Self {
+        let (base, settings) = self.parts();
+        Self::of(base, settings, Arc::clone(&self.sessions))
+    }
+
+    /// The same for handshakes that are all full ones.
+    pub fn without_resumption(&self) -> Self {
+        let (mut base, settings) = self.parts();
+        base.modern.resumption = Resumption::disabled();
+        let settings = ClientTlsConfig {
+            resumption: ClientResumption::Off,
+            ..(*settings).clone()
+        };
+        Self::of(base, Arc::new(settings), Arc::clone(&self.sessions))
+    }
+
+    /// How it resumes.
+    pub fn resumption(&self) -> ClientResumption {
+        self.state().settings.resumption
+    }
+
+    /// With how many peers a connection could be resumed, over all identities
+    /// that share the bound. Looks at each of them.
+    pub fn session_count(&self) -> usize {
+        self.sessions.resumable_count()
+    }
+
+    /// Forgets the sessions of all identities that share them.
+    pub fn forget_sessions(&self) {
+        self.sessions.clear();
+    }
+
+    /// Forgets the session of TLS 1.2 with this peer.
+    pub(crate) fn forget_tls12(&self, addr: SocketAddr, name: &ServerName<'static>) {
+        let identity = self.state().identity;
+        self.sessions.forget_tls12(&(identity, name.clone(), addr));
+    }
+
+    /// Verifies the certificate of a server again, by what is in service now;
+    /// `None` where it showed none. Its name was looked at when the connection
+    /// was made.
+    pub fn check_peer(&self, session: &Session) -> Option<Result<(), CertificateFault>> {
+        let chain = session.peer_certificates()?;
+        let settings = Arc::clone(&self.state().settings);
+        Some(if settings.trusts_anyone {
+            Ok(())
+        } else {
+            settings.trust.check_server(chain, UnixTime::now())
+        })
+    }
+
+    /// Sessions with this peer are good until its certificate ends.
+    pub(crate) fn sessions_end(&self, addr: SocketAddr, name: &ServerName<'static>, unix_s: u64) {
+        let state = self.state();
+        if state.settings.resumption != ClientResumption::Off {
+            let identity = state.identity;
+            drop(state);
+            self.sessions.end_at((identity, name.clone(), addr), unix_s);
+        }
+    }
+
+    /// What a handshake with a peer at this address is made from.
+    pub(crate) fn config_for(&self, addr: SocketAddr) -> Arc<ClientConfig> {
+        let mut state = self.state();
+        let resumption = state.settings.resumption;
+        if resumption == ClientResumption::Off {
+            return Arc::clone(&state.base);
+        }
+        if let Some((_, config)) = state.by_addr.iter().find(|(known, _)| *known == addr) {
+            return Arc::clone(config);
+        }
+        let mut config = (*state.base).clone();
+        let ids_only = resumption == ClientResumption::SessionIds;
+        let sessions = AddressedSessions {
+            all: Arc::clone(&self.sessions),
+            identity: state.identity,
+            addr,
+            keeps_tls13: !ids_only,
+        };
+        config.resumption = Resumption::store(Arc::new(sessions)).tls12_resumption(if ids_only {
+            Tls12Resumption::SessionIdOnly
+        } else {
+            Tls12Resumption::SessionIdOrTickets
+        });
+        let config = Arc::new(config);
+        if state.by_addr.len() >= ADDRESSES_MAX {
+            state.by_addr.remove(0);
+        }
+        state.by_addr.push((addr, Arc::clone(&config)));
+        config
+    }
+
+    /// Begins a session of the second engine with this peer, where that one is
+    /// to be used.
+    pub(crate) fn begin_legacy(
+        &self,
+        addr: SocketAddr,
+        name: &ServerName<'static>,
+        output: &mut Vec<u8>,
+    ) -> Option<Result<Session, rustls::Error>> {
+        let state = self.state();
+        let legacy = state.legacy.clone()?;
+        let (how, identity) = (state.settings.resumption, state.identity);
+        drop(state);
+        let held = (how != ClientResumption::Off)
+            .then(|| self.sessions.legacy(&(identity, name.clone(), addr)))
+            .flatten();
+        Some(legacy.begin(name, held, how, output).map(Session::second))
+    }
+
+    /// Keeps a session of the second engine for the next connection.
+    pub(crate) fn keep_legacy(
+        &self,
+        addr: SocketAddr,
+        name: &ServerName<'static>,
+        session: Resumable,
+    ) {
+        let state = self.state();
+        if state.settings.resumption != ClientResumption::Off {
+            let identity = state.identity;
+            drop(state);
+            let key = (identity, name.clone(), addr);
+            self.sessions.keep_legacy(key, session);
+        }
+    }
+
+    fn of(base: Base, settings: Arc<ClientTlsConfig>, sessions: Arc<ClientSessions>) -> Self {
+        Self {
+            state: Mutex::new(State::new(base, settings)),
+            sessions,
+        }
+    }
+
+    fn parts(&self) -> (Base, Arc<ClientTlsConfig>) {
+        let state = self.state();
+        let base = Base {
+            modern: (*state.base).clone(),
+            legacy: state.legacy.as_deref().cloned(),
+        };
+        (base, Arc::clone(&state.settings))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn new(base: Base, settings: Arc<ClientTlsConfig>) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            settings,
+            identity: NEXT.fetch_add(1, Ordering::Relaxed),
+            base: Arc::new(base.modern),
+            legacy: base.legacy.map(Arc::new),
+            by_addr: Vec::new(),
+        }
+    }
+}
+
+/// The part that is the same for all addresses.
+struct Base {
+    modern: ClientConfig,
+    /// Takes the place of the other where it is.
+    legacy: Option<LegacyClient>,
+}
+
+fn base(settings: &ClientTlsConfig) -> Result<Base, TlsError> {
+    if settings.trusts_anyone && !settings.trust.roots.is_empty() {
+        return Err(TlsError::new(
+            None,
+            "give roots, or trust anyone: both together would look safer than they are",
+        ));
+    }
+    let (provider, versions) = match settings.engine {
+        TlsEngine::Modern => settings.algorithms.resolve()?,
+        TlsEngine::Legacy => Algorithms::default().resolve()?,
+    };
+    let trust = (!settings.trusts_anyone).then(|| settings.trust.clone());
+    let verifier = ServerVerifier::new(trust, &provider);
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&versions)
+        .map_err(TlsError::from_rustls)?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier);
+    let mut config = match &settings.identity {
+        None => builder.with_no_client_auth(),
+        Some(key) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey {
+                cert: key.cert.clone(),
+                key: Arc::clone(&key.key),
+                ocsp: None,
+            })))
+        }
+    };
+    config.resumption = Resumption::disabled();
+    Ok(Base {
+        modern: config,
+        legacy: match settings.engine {
+            TlsEngine::Modern => None,
+            TlsEngine::Legacy => Some(LegacyClient::new(
+                &settings.algorithms,
+                (!settings.trusts_anyone).then_some(&settings.trust),
+                &settings.trust.root_ders,
+                settings.legacy_identity.clone(),
+            )?),
+        },
+    })
+}
+
+pub(super) fn owned<S: AsRef<str>>(names: &[S]) -> Vec<String> {
+    names.iter().map(|name| name.as_ref().to_owned()).collect()
+}
+
+// Keys are inside: nothing of them is shown.
+impl std::fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientTls").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ClientTlsConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientTlsConfig")
+            .field("engine", &self.engine)
+            .field("algorithms", &self.algorithms)
+            .field("resumption", &self.resumption)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,46 @@
+//! What a handshake learns on its way, beside what the library tells.
+//!
+//! The library asks stores, verifiers and ticket makers without saying for
+//! which connection. A handshake runs on one thread, a step at a time: around
+//! each step its context is the thread's.
+
+use std::cell::RefCell;
+
+use rustls::pki_types::CertificateDer;
+
+use crate::fault::CertificateFault;
+use crate::resumption::Resumption;
+
+/// What one handshake learned.
+#[derive(Default)]
+pub(crate) struct Context {
+    /// The chain of the peer, once it was verified, in this handshake or again
+    /// for a session that is resumed.
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    /// When the first certificate of the chain ends, in seconds since 1970;
+    /// `None` where no chain was verified.
+    pub(crate) not_after_unix_s: Option<u64>,
+    /// How the stored session was found, where one was.
+    pub(crate) found: Option<Resumption>,
+    /// Why a stored session was not taken: its certificate.
+    pub(crate) refused: Option<CertificateFault>,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Context> = RefCell::default();
+}
+
+impl Context {
+    /// Runs a step of the handshake whose context this is.
+    pub(crate) fn within<R>(&mut self, step: impl FnOnce() -> R) -> R {
+        CURRENT.with_borrow_mut(|current| std::mem::swap(current, self));
+        let result = step();
+        CURRENT.with_borrow_mut(|current| std::mem::swap(current, self));
+        result
+    }
+}
+
+/// Reads or changes the context of the handshake that this thread is in.
+pub(crate) fn current<R>(use_it: impl FnOnce(&mut Context) -> R) -> R {
+    CURRENT.with_borrow_mut(use_it)
+}

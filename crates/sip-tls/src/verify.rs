@@ -1,0 +1,453 @@
+//! The proof that is asked of a peer's certificate, on either side.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeId,
+    KeyPurposeIdIter, KeyUsage, OwnedCertRevocationList, RequiredEkuNotFoundContext,
+    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+};
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
+
+use crate::context::current;
+use crate::engine::TlsEngine;
+use crate::error::TlsError;
+use crate::fault::CertificateFault;
+use crate::identity::{bears_sip_domain, not_after_unix_s};
+use crate::pem::parse_certificates;
+
+/// What extendedKeyUsage a peer's certificate must have. A certificate without
+/// that extension may be used for anything, except under `SipDomain`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KeyUsagePolicy {
+    /// serverAuth or clientAuth, whichever side the peer is on: public
+    /// authorities no longer issue certificates with clientAuth, and a SIP
+    /// server is on both sides.
+    #[default]
+    Lenient,
+    /// What its side of the connection asks for: serverAuth of a server,
+    /// clientAuth of a client.
+    Strict,
+    /// id-kp-sipDomain, and nothing else will do (RFC 5924).
+    SipDomain,
+}
+
+/// What is asked of revocation lists, where there are any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RevocationPolicy {
+    /// A certificate in a list is refused; one of an authority without a list,
+    /// or with a list out of date, is not.
+    #[default]
+    Lenient,
+    /// Every certificate of the chain must be covered by a list that is not
+    /// out of date.
+    Strict,
+}
+
+/// The shortest RSA key that is accepted.
+const RSA_BITS_MIN: usize = 2_048;
+
+// RFC 5280 4.2.1.12 and RFC 5924.
+const SERVER_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 1];
+const CLIENT_AUTH: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 2];
+const SIP_DOMAIN: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 3, 20];
+const ANY: &[u8] = &[0x55, 0x1d, 0x25, 0];
+
+/// Which side of the connection the peer is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Server,
+    Client,
+}
+
+/// Whom we trust, and how far.
+#[derive(Clone, Debug)]
+pub(crate) struct Trust {
+    pub(crate) roots: RootCertStore,
+    /// The same whole, in a build with the second engine.
+    pub(crate) root_ders: Vec<CertificateDer<'static>>,
+    pub(crate) crls: Vec<Arc<CertRevocationList<'static>>>,
+    pub(crate) usage: KeyUsagePolicy,
+    pub(crate) revocation: RevocationPolicy,
+}
+
+impl Default for Trust {
+    fn default() -> Self {
+        Self {
+            roots: RootCertStore::empty(),
+            root_ders: Vec::new(),
+            crls: Vec::new(),
+            usage: KeyUsagePolicy::default(),
+            revocation: RevocationPolicy::default(),
+        }
+    }
+}
+
+impl Trust {
+    pub(crate) fn add_roots(
+        &mut self,
+        pem: &[u8],
+        file: Option<&std::path::Path>,
+    ) -> Result<(), TlsError> {
+        for root in parse_certificates(pem, file)? {
+            if TlsEngine::Legacy.is_here() {
+                self.root_ders.push(root.clone());
+            }
+            self.roots
+                .add(root)
+                .map_err(|error| TlsError::new(file, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Trusts nobody.
+    pub(crate) fn forget_roots(&mut self) {
+        self.roots = RootCertStore::empty();
+        self.root_ders.clear();
+    }
+
+    pub(crate) fn add_crls(
+        &mut self,
+        pem: &[u8],
+        file: Option<&std::path::Path>,
+    ) -> Result<(), TlsError> {
+        let before = self.crls.len();
+        for crl in CertificateRevocationListDer::pem_slice_iter(pem) {
+            let crl =
+                crl.map_err(|error| TlsError::new(file, format!("is no PEM file: {error}")))?;
+            let crl = OwnedCertRevocationList::from_der(&crl).map_err(|error| {
+                TlsError::new(
+                    file,
+                    format!("no revocation list that can be read: {error}"),
+                )
+            })?;
+            self.crls.push(Arc::new(crl.into()));
+        }
+        if self.crls.len() == before {
+            return Err(TlsError::new(
+                file,
+                "has no revocation list in it (-----BEGIN X509 CRL-----)",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Verifies a chain, and what the library leaves to others: keyUsage, the
+    /// length of the key, RFC 5924. Names are another matter.
+    fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+        side: Side,
+        algorithms: &WebPkiSupportedAlgorithms,
+    ) -> Result<u64, CertificateFault> {
+        let certificate = EndEntityCert::try_from(end_entity)
+            .map_err(|error| CertificateFault::of_chain(&error))?;
+        let crls: Vec<&CertRevocationList<'_>> = self.crls.iter().map(AsRef::as_ref).collect();
+        let revocation = RevocationOptionsBuilder::new(&crls).ok().map(|options| {
+            let options = options.with_depth(RevocationCheckDepth::Chain);
+            match self.revocation {
+                RevocationPolicy::Lenient => options
+                    .with_status_policy(UnknownStatusPolicy::Allow)
+                    .with_expiration_policy(ExpirationPolicy::Ignore),
+                RevocationPolicy::Strict => options
+                    .with_status_policy(UnknownStatusPolicy::Deny)
+                    .with_expiration_policy(ExpirationPolicy::Enforce),
+            }
+            .build()
+        });
+        if revocation.is_none() && self.revocation == RevocationPolicy::Strict {
+            return Err(CertificateFault::RevocationUnknown);
+        }
+        certificate
+            .verify_for_usage(
+                algorithms.all,
+                &self.roots.roots,
+                intermediates,
+                now,
+                Usage {
+                    policy: self.usage,
+                    side,
+                },
+                revocation,
+                None,
+            )
+            .map_err(|error| CertificateFault::of_chain(&error))?;
+        self.verify_leaf(end_entity)
+    }
+
+    /// Verifies the chain of a server whose connection is up.
+    pub(crate) fn check_server(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), CertificateFault> {
+        let (end_entity, above) = chain.split_first().ok_or(CertificateFault::Missing)?;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let algorithms = provider.signature_verification_algorithms;
+        self.verify(end_entity, above, now, Side::Server, &algorithms)
+            .map(|_| ())
+    }
+
+    /// Gives the end of the certificate's validity, in seconds since 1970.
+    fn verify_leaf(&self, end_entity: &CertificateDer<'_>) -> Result<u64, CertificateFault> {
+        let (_, certificate) =
+            X509Certificate::from_der(end_entity).map_err(|_| CertificateFault::Malformed)?;
+        // RFC 5280 4.2.1.3: where keyUsage is there, a key may sign only if it
+        // has the bit digitalSignature. In every suite that we have the key of
+        // the certificate signs the handshake.
+        match certificate.key_usage() {
+            Ok(Some(usage)) if !usage.value.digital_signature() => {
+                return Err(CertificateFault::WrongUsage);
+            }
+            Ok(_) => {}
+            Err(_) => return Err(CertificateFault::Malformed),
+        }
+        if let Ok(PublicKey::RSA(key)) = certificate.public_key().parsed()
+            && key.key_size() < RSA_BITS_MIN
+        {
+            return Err(CertificateFault::WeakKey);
+        }
+        if self.usage == KeyUsagePolicy::SipDomain {
+            let purposes = certificate
+                .extended_key_usage()
+                .map_err(|_| CertificateFault::Malformed)?;
+            let is_sip = purposes.is_some_and(|purposes| {
+                purposes
+                    .value
+                    .other
+                    .iter()
+                    .any(|oid| oid.as_bytes() == SIP_DOMAIN)
+            });
+            if !is_sip {
+                return Err(CertificateFault::WrongUsage);
+            }
+        }
+        let end = certificate.validity().not_after.timestamp();
+        Ok(u64::try_from(end).unwrap_or(0))
+    }
+}
+
+/// The extendedKeyUsage of every certificate of a chain.
+struct Usage {
+    policy: KeyUsagePolicy,
+    side: Side,
+}
+
+impl ExtendedKeyUsageValidator for Usage {
+    fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        let accepted: &[&[u8]] = match (self.policy, self.side) {
+            // RFC 5924: a certificate with id-kp-sipDomain is good for SIP,
+            // whatever else it is good for.
+            (KeyUsagePolicy::Lenient | KeyUsagePolicy::SipDomain, _) => {
+                &[SIP_DOMAIN, ANY, SERVER_AUTH, CLIENT_AUTH]
+            }
+            (KeyUsagePolicy::Strict, Side::Server) => &[SIP_DOMAIN, ANY, SERVER_AUTH],
+            (KeyUsagePolicy::Strict, Side::Client) => &[SIP_DOMAIN, ANY, CLIENT_AUTH],
+        };
+        let mut present = Vec::new();
+        for purpose in purposes {
+            let purpose = purpose?;
+            if accepted
+                .iter()
+                .any(|known| purpose == KeyPurposeId::new(known))
+            {
+                return Ok(());
+            }
+            present.push(purpose.to_decoded_oid());
+        }
+        if present.is_empty() {
+            return Ok(());
+        }
+        let required = match self.side {
+            Side::Server => KeyUsage::server_auth(),
+            Side::Client => KeyUsage::client_auth(),
+        };
+        Err(webpki::Error::RequiredEkuNotFoundContext(
+            RequiredEkuNotFoundContext { required, present },
+        ))
+    }
+}
+
+/// Verifies the certificate of a server that we connect to: RFC 5922 7.3 asks
+/// for a chain to a root that we trust, and the SIP domain in it.
+#[derive(Debug)]
+pub(crate) struct ServerVerifier {
+    /// Without it anyone is believed.
+    trust: Option<Trust>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerVerifier {
+    pub(crate) fn new(trust: Option<Trust>, provider: &CryptoProvider) -> Arc<Self> {
+        Arc::new(Self {
+            trust,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let Some(trust) = &self.trust else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let leaf_end = trust
+            .verify(
+                end_entity,
+                intermediates,
+                now,
+                Side::Server,
+                &self.algorithms,
+            )
+            .map_err(CertificateFault::into_error)?;
+        let ends = intermediates
+            .iter()
+            .filter_map(|above| not_after_unix_s(above));
+        let end = ends.fold(leaf_end, u64::min);
+        current(|context| context.not_after_unix_s = Some(end));
+        let certificate = EndEntityCert::try_from(end_entity)
+            .map_err(|_| CertificateFault::Malformed.into_error())?;
+        let bears = match server_name {
+            ServerName::DnsName(domain) => bears_sip_domain(&certificate, domain.as_ref()),
+            other => certificate.verify_is_valid_for_subject_name(other).is_ok(),
+        };
+        if bears {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateFault::WrongName.into_error())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Verifies the certificates of clients: their chain. Whom they may speak for
+/// is decided above, by [`crate::PeerIdentity`].
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    trust: Trust,
+    mandatory: bool,
+    subjects: Vec<DistinguishedName>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientVerifier {
+    pub(crate) fn new(trust: Trust, mandatory: bool, provider: &CryptoProvider) -> Arc<Self> {
+        Arc::new(Self {
+            subjects: trust.roots.subjects(),
+            trust,
+            mandatory,
+            algorithms: provider.signature_verification_algorithms,
+        })
+    }
+
+    /// Verifies a chain, of a handshake or of a session that is resumed, and
+    /// gives the end of its first certificate.
+    pub(crate) fn check(
+        &self,
+        chain: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<u64, CertificateFault> {
+        match chain.split_first() {
+            Some((end_entity, intermediates)) => self.trust.verify(
+                end_entity,
+                intermediates,
+                now,
+                Side::Client,
+                &self.algorithms,
+            ),
+            None if self.mandatory => Err(CertificateFault::Missing),
+            None => Ok(u64::MAX),
+        }
+    }
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &self.subjects
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let chain: Vec<CertificateDer<'static>> = std::iter::once(end_entity)
+            .chain(intermediates)
+            .map(|certificate| certificate.clone().into_owned())
+            .collect();
+        let not_after_unix_s = self
+            .check(&chain, now)
+            .map_err(CertificateFault::into_error)?;
+        current(|context| {
+            context.chain = chain;
+            context.not_after_unix_s = Some(not_after_unix_s);
+        });
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
