@@ -126,6 +126,14 @@ impl ResponseWriter {
                 writer.field(request, &field);
             }
         }
+        // RFC 3261 8.2.6.1: "When a 100 (Trying) response is generated, any Timestamp header field present
+        // in the request MUST be copied into this 100 (Trying) response."
+        for field in request
+            .fields_of(HeaderName::Timestamp)
+            .filter(|_| status == 100)
+        {
+            writer.field(request, &field);
+        }
         writer
     }
 }

@@ -44,6 +44,16 @@ fn a_tag_is_added_where_there_is_none() {
 }
 
 #[test]
+fn a_100_takes_the_timestamp_along() {
+    // RFC 3261 8.2.6.1: "When a 100 (Trying) response is generated, any Timestamp header field present in
+    // the request MUST be copied into this 100 (Trying) response."
+    let stamped = REQUEST.replacen("Call-ID", "Timestamp: 54.21\r\nCall-ID", 1);
+    assert!(respond(&stamped, 100, b"").contains("\r\nTimestamp: 54.21\r\n"));
+    assert!(!respond(&stamped, 180, b"t").contains("Timestamp"));
+    assert!(!respond(REQUEST, 100, b"").contains("Timestamp"));
+}
+
+#[test]
 fn a_broken_request_is_answered_with_what_was_understood() {
     let broken = REQUEST
         .replacen("Call-ID", "Call\x01ID", 1)
