@@ -2,16 +2,17 @@
 
 use crate::agent::Text;
 use crate::call::State;
-use crate::caller::{SDP, bracket};
-use crate::compose::learn_dialog;
+use crate::caller::{SDP, bracket, write_contact};
+use crate::compose::{is_sips, learn_dialog};
 use crate::directory::invite_hash;
 use crate::event::{AgentKey, CallKey, Cause, Event};
-use crate::outgoing::ALLOW;
+use crate::outgoing::allow;
 use crate::server::{has_other_than, reply};
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
+use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 
@@ -402,7 +403,7 @@ impl UserAgents {
                 if is_answer {
                     // RFC 3261 13.3.1.4: "A 2xx response to an INVITE SHOULD contain the Allow header field and the
                     // Supported header field, and MAY contain the Accept header field."
-                    w.header("Allow", ALLOW);
+                    w.header("Allow", allow(&self.config));
                     w.header("Supported", b"");
                     if !body.is_empty() {
                         w.header("Content-Type", SDP);
@@ -424,11 +425,16 @@ fn write_dialog(writer: &mut MessageWriter<'_>, invite: &Message, contact: &[u8]
     for field in invite.fields_of(HeaderName::RecordRoute) {
         writer.field(invite, &field);
     }
-    writer.header_with("Contact", |out| {
-        out.push(b'<');
-        out.extend_from_slice(contact);
-        out.push(b'>');
-    });
+    // RFC 3261 12.1.1: "If the request that initiated the dialog contained a SIPS URI in the Request-URI
+    // or in the top Record-Route header field value, if there was any, or the Contact header field if
+    // there was no Record-Route header field, the Contact header field in the response MUST be a SIPS URI."
+    let from = [HeaderName::RecordRoute, HeaderName::Contact];
+    let sender = from.into_iter().find_map(|name| invite.values(name).next());
+    let is_secure = is_sips(invite.request_uri())
+        || sender
+            .and_then(|(value, _)| NameAddr::parse(value))
+            .is_some_and(|addr| is_sips(addr.uri));
+    writer.header_with("Contact", |out| write_contact(out, contact, is_secure));
 }
 
 /// Whether the body is a session description that we can read.

@@ -2,14 +2,15 @@
 
 use crate::agent::{NOBODY, Text};
 use crate::call::{Call, State};
-use crate::compose::{learn_dialog, line};
+use crate::compose::{for_request_line, is_sips, learn_dialog, line};
 use crate::event::{AgentKey, CallKey, Cause, Event};
-use crate::outgoing::{ALLOW, Outgoing, send_ack};
+use crate::outgoing::{Outgoing, allow, send_ack};
 use crate::random::write_hex;
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
+use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Message, Method, Outbox, Uri};
 
 /// The type of a session description.
@@ -17,7 +18,8 @@ pub(crate) const SDP: &[u8] = b"application/sdp";
 
 impl UserAgents {
     /// Calls `to`, a SIP URI, with a session description of the caller's own
-    /// or the configured one. `None` where there is no room or `to` is no URI.
+    /// or the configured one. `None` where there is no room, or `to` is no URI or
+    /// one that cannot be called: of another method, or SIPS over a way without TLS.
     pub fn invite(
         &mut self,
         now_ms: u64,
@@ -26,8 +28,7 @@ impl UserAgents {
         session: Option<&[u8]>,
         out: &mut Outbox,
     ) -> Option<CallKey> {
-        let uri = Uri::parse(to.as_bytes())?;
-        self.agents.get(agent.0)?;
+        let uri = self.callable(agent, Method::Invite, to)?;
         let Some(key) = self.calls.insert() else {
             self.counters.full += 1;
             return None;
@@ -51,14 +52,14 @@ impl UserAgents {
         call.texts.set(Part::CallId, &self.scratch);
         bracket(&mut self.scratch, agent.text(Text::Aor));
         call.texts.set(Part::Local, &self.scratch);
-        bracket(&mut self.scratch, uri.raw);
+        let target = for_request_line(&uri);
+        bracket(&mut self.scratch, &target);
         call.texts.set(Part::Remote, &self.scratch);
         // RFC 3261 8.1.1.1: "The initial Request-URI of the message SHOULD be set to the value of the URI
         // in the To field."
-        call.texts
-            .set(Part::Target, crate::compose::without_headers(uri.raw));
+        call.texts.set(Part::Target, &target);
         call.texts.set(Part::Routes, &agent.service_route);
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|session| !session.is_empty()) {
             call.has_own_body = true;
             call.texts.set(Part::Body, session);
         }
@@ -68,6 +69,26 @@ impl UserAgents {
         }
         self.take_transaction_events(now_ms, out);
         Some(CallKey(key))
+    }
+
+    /// The URI, where this agent may send it such a request.
+    pub(crate) fn callable<'u>(
+        &self,
+        agent: AgentKey,
+        method: Method,
+        to: &'u str,
+    ) -> Option<Uri<'u>> {
+        let agent = self.agents.get(agent.0)?;
+        let uri = Uri::parse(to.as_bytes())?;
+        // RFC 3261 19.1.5: "If the URI contains a method parameter, its value MUST be used as the method of
+        // the request."
+        let is_its_method =
+            (uri.param("method")).is_none_or(|wanted| Method::from_token(wanted) == method);
+        // RFC 3261 8.1.2: "Independent of which URI is used as input to the procedures of [4], if the
+        // Request-URI specifies a SIPS resource, the UAC MUST follow the procedures of [4] as if the input
+        // URI were a SIPS URI." They lead to TLS, which is the agent's way or is not.
+        let has_way = uri.scheme != Scheme::Sips || agent.proxy.transport.is_secure();
+        (is_its_method && has_way).then_some(uri)
     }
 
     /// Ends a call as its state asks for: CANCEL for one that we make and that
@@ -134,11 +155,11 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |agent, out| {
+            |agent, is_secure, out| {
                 // RFC 3261 8.1.1.8: "The Contact header field MUST be present and contain exactly one SIP or
                 // SIPS URI in any request that can result in the establishment of a dialog."
-                write_contact(out, agent.text(Text::Contact));
-                line(out, "Allow", ALLOW);
+                line_with_contact(out, agent.text(Text::Contact), is_secure);
+                line(out, "Allow", allow(&self.config));
                 write_user_agent(out, user_agent);
             },
         );
@@ -175,7 +196,7 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |_, out| {
+            |_, _, out| {
                 write_user_agent(out, user_agent);
             },
         );
@@ -445,10 +466,23 @@ pub(crate) fn bracket(scratch: &mut Vec<u8>, uri: &[u8]) {
 }
 
 /// Writes a Contact line.
-pub(crate) fn write_contact(out: &mut Vec<u8>, uri: &[u8]) {
-    out.extend_from_slice(b"Contact: <");
-    out.extend_from_slice(uri);
-    out.extend_from_slice(b">\r\n");
+pub(crate) fn line_with_contact(out: &mut Vec<u8>, uri: &[u8], is_secure: bool) {
+    out.extend_from_slice(b"Contact: ");
+    write_contact(out, uri, is_secure);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a Contact's value: as a SIPS URI where the dialog is one of those.
+pub(crate) fn write_contact(out: &mut Vec<u8>, uri: &[u8], is_secure: bool) {
+    // RFC 3261 8.1.1.8: "If the Request-URI or top Route header field value contains a SIPS URI, the
+    // Contact header field MUST contain a SIPS URI as well."
+    let (scheme, rest): (&[u8], _) = match uri.split_at_checked("sip:".len()) {
+        Some((_, rest)) if is_secure && !is_sips(uri) => (b"sips:", rest),
+        _ => (b"", uri),
+    };
+    for part in [b"<", scheme, rest, b">"] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Writes a User-Agent line, where there is something to say.

@@ -6,6 +6,7 @@ use crate::texts::{Part, Texts};
 use sip_msg::header::{NameAddr, elements};
 use sip_msg::write::write_number;
 use sip_msg::{ConnId, Message, Target, Transport, Uri};
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 /// What a request is made of.
@@ -35,7 +36,7 @@ impl Request<'_> {
         let route = self.route();
         out.extend_from_slice(self.method.as_bytes());
         out.push(b' ');
-        out.extend_from_slice(route.request_uri);
+        out.extend_from_slice(&route.request_uri);
         // RFC 3261 8.1.1.7: "When the UAC creates a request, it MUST insert a Via into that request.  The
         // protocol name and protocol version in the header field MUST be SIP and 2.0, respectively.  The
         // Via header field value MUST contain a branch parameter."
@@ -104,7 +105,7 @@ pub(crate) fn write_ack_branch(out: &mut Vec<u8>, tag: Tag, cseq: u32, of_dialog
 /// Request-URI and Route, from the remote target and the route set.
 pub(crate) struct Route<'a> {
     /// The Request-URI.
-    pub(crate) request_uri: &'a [u8],
+    pub(crate) request_uri: Cow<'a, [u8]>,
     /// The values of Route.
     routes: &'a [u8],
     /// What stands last in Route, behind a strict router.
@@ -120,7 +121,7 @@ impl<'a> Route<'a> {
         // RFC 3261 12.2.1.1: "If the route set is empty, the UAC MUST place the remote target URI into the
         // Request-URI.  The UAC MUST NOT add a Route header field to the request."
         let direct = Self {
-            request_uri: target,
+            request_uri: Cow::Borrowed(target),
             routes: &[],
             last: None,
             next_hop: target,
@@ -151,21 +152,26 @@ impl<'a> Route<'a> {
         // any parameters that are not allowed in a Request-URI.  The UAC MUST add a Route header field
         // containing the remainder of the route set values in order, including all parameters.  The UAC
         // MUST then place the remote target URI into the Route header field as the last value."
-        let request_uri = without_headers(first.uri);
         let rest = routes.get(span.end as usize..).unwrap_or_default();
         let comma = rest
             .iter()
             .position(|&b| b == b',')
             .map_or(rest.len(), |at| at + 1);
         Self {
-            request_uri,
+            request_uri: for_request_line(&uri),
             routes: rest.get(comma..).unwrap_or_default().trim_ascii(),
             last: Some(target),
             // RFC 3261 8.1.2: "If the first element in the route set indicated a strict router (resulting
             // in forming the request as described in Section 12.2.1.1), the procedures MUST be applied to
             // the Request-URI of the request."
-            next_hop: request_uri,
+            next_hop: first.uri,
         }
+    }
+
+    /// Whether the request may go by TLS alone: its Request-URI or its first
+    /// route says so.
+    pub(crate) fn is_secure(&self) -> bool {
+        is_sips(&self.request_uri) || is_sips(self.next_hop)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -220,9 +226,19 @@ impl<'a> Route<'a> {
 }
 
 /// A URI as it may stand in a request line.
-pub(crate) fn without_headers(uri: &[u8]) -> &[u8] {
-    let end = uri.iter().position(|&b| b == b'?').unwrap_or(uri.len());
-    uri.get(..end).unwrap_or_default()
+pub(crate) fn for_request_line<'a>(uri: &Uri<'a>) -> Cow<'a, [u8]> {
+    if uri.headers.is_empty() && !uri.has_param("method") {
+        return Cow::Borrowed(uri.raw);
+    }
+    let mut text = Vec::with_capacity(uri.raw.len());
+    uri.write_request_uri(&mut text);
+    Cow::Owned(text)
+}
+
+/// Whether a URI is a SIPS URI.
+pub(crate) fn is_sips(uri: &[u8]) -> bool {
+    uri.get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"sips:"))
 }
 
 /// Takes a dialog's remote side from a message of the peer: its tag, its
@@ -266,7 +282,7 @@ pub(crate) fn learn_target(texts: &mut Texts, message: &Message) {
     if let Some(Ok(sip_msg::header::Contact::Addr(contact))) = message.contacts().next()
         && contact.uri.is_sip()
     {
-        texts.set(Part::Target, without_headers(contact.addr.uri));
+        texts.set(Part::Target, &for_request_line(&contact.uri));
     }
 }
 

@@ -2,10 +2,10 @@
 //! 11.1, RFC 3428).
 
 use crate::agent::Text;
-use crate::caller::{bracket, write_contact, write_user_agent};
-use crate::compose::{line, without_headers};
+use crate::caller::{bracket, line_with_contact, write_user_agent};
+use crate::compose::{for_request_line, line};
 use crate::event::{AgentKey, Cause, Event, RequestKey};
-use crate::outgoing::{ALLOW, Outgoing};
+use crate::outgoing::{Outgoing, allow};
 use crate::random::write_hex;
 use crate::slots::{Key, Reset};
 use crate::tag::Tag;
@@ -76,9 +76,10 @@ impl UserAgents {
         exchange.texts.set(Part::CallId, &self.scratch);
         bracket(&mut self.scratch, found.text(Text::Aor));
         exchange.texts.set(Part::Remote, &self.scratch);
+        let registrar = Uri::parse(found.text(Text::Registrar))?;
         exchange
             .texts
-            .set(Part::Target, without_headers(found.text(Text::Registrar)));
+            .set(Part::Target, &for_request_line(&registrar));
         found.registering = Some(key);
         self.launch(now_ms, key, out)
     }
@@ -118,7 +119,11 @@ impl UserAgents {
         body: &[u8],
         out: &mut Outbox,
     ) -> Option<RequestKey> {
-        let uri = Uri::parse(to.as_bytes())?;
+        let uri = self.callable(agent, method, to)?;
+        // RFC 3261 20.15: "The Content-Type header field MUST be present if the body is not empty."
+        if body_type.is_empty() && !body.is_empty() {
+            return None;
+        }
         if body_type.iter().any(|&b| b < 0x20 || b == 0x7f) {
             return None;
         }
@@ -132,9 +137,10 @@ impl UserAgents {
         write_hex(&mut self.scratch, self.random.next(), 16);
         write_hex(&mut self.scratch, self.random.next(), 16);
         exchange.texts.set(Part::CallId, &self.scratch);
-        bracket(&mut self.scratch, uri.raw);
+        let target = for_request_line(&uri);
+        bracket(&mut self.scratch, &target);
         exchange.texts.set(Part::Remote, &self.scratch);
-        exchange.texts.set(Part::Target, without_headers(uri.raw));
+        exchange.texts.set(Part::Target, &target);
         exchange.texts.set(Part::Routes, &found.service_route);
         exchange.texts.set(Part::BodyType, body_type);
         exchange.texts.set(Part::Body, body);
@@ -205,15 +211,15 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |agent, out| {
+            |agent, is_secure, out| {
                 match method {
                     Method::Register => write_binding(out, agent, expires_s),
                     Method::Options => {
                         // RFC 3261 11.1: "An Accept header field SHOULD be included to indicate the type of
                         // message body the UAC wishes to receive in the response."
-                        write_contact(out, agent.text(Text::Contact));
+                        line_with_contact(out, agent.text(Text::Contact), is_secure);
                         line(out, "Accept", crate::caller::SDP);
-                        line(out, "Allow", ALLOW);
+                        line(out, "Allow", allow(&self.config));
                     }
                     _ => {}
                 }

@@ -2,7 +2,7 @@
 
 use crate::call::State;
 use crate::event::{AgentKey, Event};
-use crate::outgoing::ALLOW;
+use crate::outgoing::allow;
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
@@ -101,7 +101,7 @@ impl UserAgents {
                 |w| {
                     // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not Allowed)
                     // response."
-                    w.header("Allow", ALLOW);
+                    w.header("Allow", allow(&self.config));
                 },
             );
             return Some(request);
@@ -180,6 +180,12 @@ impl UserAgents {
                 self.counters.unknown_dialog += 1;
                 self.refuse(now_ms, server, &request, 481, out);
             }
+            // RFC 3261 11.2: "The response code chosen MUST be the same that would have been chosen had the
+            // request been an INVITE."
+            (Method::Options, None) if self.calls.is_full() => {
+                self.counters.full += 1;
+                self.refuse(now_ms, server, &request, 503, out);
+            }
             _ => {
                 reply(
                     &mut self.transactions,
@@ -194,7 +200,7 @@ impl UserAgents {
                         if method == Method::Options {
                             // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
                             // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
-                            w.header("Allow", ALLOW);
+                            w.header("Allow", allow(&self.config));
                             w.header("Accept", crate::caller::SDP);
                             w.header("Supported", b"");
                         }

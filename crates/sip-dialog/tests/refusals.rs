@@ -151,6 +151,43 @@ fn options_and_message_are_accepted() {
 }
 
 #[test]
+fn every_method_that_is_understood_is_allowed() {
+    // RFC 3261 20.5: "All methods, including ACK and CANCEL, understood by the UA MUST be included in the
+    // list of methods in the Allow header field, when present."
+    for is_registrar in [false, true] {
+        let mut wire = Wire::new(Transport::Udp, 2, |config| {
+            config.is_registrar = is_registrar
+        });
+        wire.add(1, "bob", 5060);
+        wire.inject(1, 5099, &request("OPTIONS", BOB, "", 1, END));
+        let answer = &wire.sent[0].2;
+        let allow = answer.split("Allow: ").nth(1).unwrap().lines().next();
+        let methods = "INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE";
+        let more = if is_registrar { ", REGISTER" } else { "" };
+        assert_eq!(allow, Some(&*format!("{methods}{more}")));
+    }
+}
+
+#[test]
+fn options_are_answered_like_an_invite() {
+    // RFC 3261 11.2: "The response code chosen MUST be the same that would have been chosen had the
+    // request been an INVITE."
+    let cases = [(BOB, 1, "200"), (BOB, 0, "503"), ("sip:x@y", 1, "404")];
+    for (uri, calls_max, status) in cases {
+        let mut wire = Wire::new(Transport::Udp, 2, |config| config.calls_max = calls_max);
+        wire.add(1, "bob", 5060);
+        wire.inject(1, 5099, &request("OPTIONS", uri, "", 1, END));
+        wire.inject(1, 5099, &request("INVITE", uri, "", 2, END));
+        let rings = if status == "200" {
+            vec![]
+        } else {
+            vec![status]
+        };
+        assert_eq!(wire.start_lines(), [vec![status], rings].concat());
+    }
+}
+
+#[test]
 fn a_malformed_request_is_dropped_and_counted() {
     let mut wire = bob();
     let bad = request("INVITE", BOB, "", 1, END).replace("CSeq: 1 INVITE", "CSeq: 1 BYE");

@@ -100,6 +100,25 @@ impl<'a> Uri<'a> {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
     }
 
+    /// Writes it without what may not stand in a Request-URI (RFC 3261 19.1.1,
+    /// table 1): the `method` parameter and headers.
+    pub fn write_request_uri(&self, text: &mut Vec<u8>) {
+        let headers = match self.headers.len() {
+            0 => 0,
+            bytes => bytes + 1,
+        };
+        let end = self.raw.len().saturating_sub(headers);
+        let base = end.saturating_sub(self.params.len());
+        text.extend_from_slice(part(self.raw, 0, base));
+        for param in self.params.split(|&b| b == b';').skip(1) {
+            let name = param.split(|&b| b == b'=').next().unwrap_or_default();
+            if !parts::is_name(name, b"method") {
+                text.push(b';');
+                text.extend_from_slice(param);
+            }
+        }
+    }
+
     fn opaque(scheme: Scheme, raw: &'a [u8]) -> Self {
         Self {
             scheme,

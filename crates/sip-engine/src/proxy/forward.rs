@@ -135,7 +135,7 @@ impl Copy<'_> {
         match strict {
             // RFC 3261 16.6: "The proxy MUST then place the first Route header field value
             // into the Request-URI and remove that value from the Route header field."
-            Some(next) => edits.replace_with(place, |text| write_request_uri(&next, text)),
+            Some(next) => edits.replace_with(place, |text| next.write_request_uri(text)),
             None if self.is_uri_unchanged() => {}
             None => edits.replace_with(place, |text| self.write_target_uri(text)),
         }
@@ -153,7 +153,7 @@ impl Copy<'_> {
             Some(uri) if self.uri.is_none() && self.routed.strip_maddr => {
                 write_without_maddr(&uri, text);
             }
-            Some(uri) => write_request_uri(&uri, text),
+            Some(uri) => uri.write_request_uri(text),
             None => text.extend_from_slice(bytes),
         }
     }
@@ -232,30 +232,6 @@ impl Copy<'_> {
         text.extend_from_slice(b";branch=");
         write_branch(text);
         text.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Writes a URI without what may not stand in a Request-URI (RFC 3261 19.1.1,
-/// table 1): the `method` parameter and headers.
-pub(crate) fn write_request_uri(uri: &Uri<'_>, text: &mut Vec<u8>) {
-    let end = if uri.headers.is_empty() {
-        uri.raw.len()
-    } else {
-        uri.raw.len().saturating_sub(uri.headers.len() + 1)
-    };
-    let raw = uri.raw.get(..end).unwrap_or_default();
-    if !uri.has_param("method") {
-        text.extend_from_slice(raw);
-        return;
-    }
-    let base = end.saturating_sub(uri.params.len());
-    text.extend_from_slice(raw.get(..base).unwrap_or_default());
-    for param in uri.params.split(|&b| b == b';').skip(1) {
-        let name = param.split(|&b| b == b'=').next().unwrap_or_default();
-        if !name.eq_ignore_ascii_case(b"method") {
-            text.push(b';');
-            text.extend_from_slice(param);
-        }
     }
 }
 

@@ -153,6 +153,24 @@ fn what_is_no_uri() {
 }
 
 #[test]
+fn what_may_stand_in_a_request_line() {
+    for (uri, line) in [
+        ("sip:a@b", "sip:a@b"),
+        (
+            "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr?X=y",
+            "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr",
+        ),
+        ("sip:a@b;x;Method=BYE;y=z", "sip:a@b;x;y=z"),
+        ("sip:a@b;m%65thod=BYE?X=y", "sip:a@b"),
+        ("tel:+1;method=2;ext=3", "tel:+1;ext=3"),
+    ] {
+        let mut out = Vec::new();
+        parse(uri).write_request_uri(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out), line);
+    }
+}
+
+#[test]
 fn a_uri_has_a_bounded_number_of_parts() {
     let with = |count: usize| format!("sip:h{}", ";p".repeat(count));
     assert!(Uri::parse(with(Uri::PARTS_MAX).as_bytes()).is_some());
