@@ -56,6 +56,7 @@ impl Agent {
     pub(crate) fn fill(&mut self, config: &AgentConfig) -> Option<()> {
         let uris = [&config.aor, &config.contact, &config.registrar];
         // RFC 3261 10.2: "This address-of-record MUST be a SIP URI or SIPS URI."
+        // RFC 3261 12.1.1: "The URI provided in the Contact header field MUST be a SIP or SIPS URI."
         let are_good = uris
             .iter()
             .all(|uri| Uri::parse(uri.as_bytes()).is_some_and(|u| u.is_sip()));

@@ -51,21 +51,34 @@ impl Request<'_> {
         out.extend_from_slice(b";rport\r\nMax-Forwards: 70\r\n");
         route.write(out);
         out.extend_from_slice(b"From: ");
+        // RFC 3261 12.2.1.1: "The From URI of the request MUST be set to the local URI from the dialog
+        // state." and "The tag in the From header field of the request MUST be set to the local tag of
+        // the dialog ID."
         out.extend_from_slice(self.texts.get(Part::Local));
         // RFC 3261 8.1.1.3: "The From field MUST contain a new "tag" parameter, chosen by the UAC."
         out.extend_from_slice(b";tag=");
         self.tag.write(out);
         out.extend_from_slice(b"\r\nTo: ");
+        // RFC 3261 12.2.1.1: "The URI in the To field of the request MUST be set to the remote URI from
+        // the dialog state." and "The tag in the To header field of the request MUST be set to the
+        // remote tag of the dialog ID."
         out.extend_from_slice(self.texts.get(Part::Remote));
         let remote_tag = self.texts.get(Part::RemoteTag);
         // RFC 3261 12.2.1.1: "If the value of the remote or local tags is null, the tag parameter MUST be
         // omitted from the To or From header fields, respectively."
+        // RFC 3261 8.1.1.2: "A request outside of a dialog MUST NOT contain a To tag; the tag in the To
+        // field of a request identifies the peer of the dialog."
         if !remote_tag.is_empty() {
             out.extend_from_slice(b";tag=");
             out.extend_from_slice(remote_tag);
         }
+        // RFC 3261 8.1.1.4: "It MUST be the same for all requests and responses sent by either UA in a
+        // dialog."
         out.extend_from_slice(b"\r\nCall-ID: ");
+        // RFC 3261 12.2.1.1: "The Call-ID of the request MUST be set to the Call-ID of the dialog."
         out.extend_from_slice(self.texts.get(Part::CallId));
+        // RFC 3261 12.2.1.1: "The method field in the CSeq header field value MUST match the method of
+        // the request."
         out.extend_from_slice(b"\r\nCSeq: ");
         write_number(out, u64::from(self.cseq));
         out.push(b' ');
@@ -198,6 +211,8 @@ impl<'a> Route<'a> {
         // RFC 3261 8.1.2: "In particular, a UAC configured with an outbound proxy SHOULD attempt to send
         // the request to the location indicated in the first Route header field value instead of adopting
         // the policy of sending all messages to the outbound proxy."
+        // RFC 3261 8.1.2: "Unless there is local policy specifying otherwise, the destination MUST be
+        // determined by applying the DNS procedures described in [4] as follows."
         let Some(uri) = Uri::parse(self.next_hop) else {
             return proxy.clone();
         };
@@ -213,6 +228,8 @@ impl<'a> Route<'a> {
         let remote = SocketAddr::new(ip, port);
         // Another transport than the agent's needs another socket, which the
         // agent has not.
+        // RFC 3261 8.1.2: "If the Request-URI contains a SIPS URI, any alternate destinations MUST be
+        // contacted with TLS."
         if remote == proxy.remote || transport != proxy.transport {
             return proxy.clone();
         }
@@ -249,6 +266,7 @@ pub(crate) fn learn_dialog(texts: &mut Texts, message: &Message, scratch: &mut V
     } else {
         message.to()
     };
+    // RFC 3261 12.1: "UAs MUST assign values to the dialog ID components as described below."
     let tag = address.ok().and_then(|a| a.tag()).unwrap_or_default();
     texts.set(Part::RemoteTag, tag);
     learn_target(texts, message);
@@ -274,11 +292,21 @@ pub(crate) fn learn_dialog(texts: &mut Texts, message: &Message, scratch: &mut V
     }
     // RFC 3261 12.1.2: "This route set, even if empty, overrides any pre-existing route set for future
     // requests in this dialog."
+    // RFC 3261 12.1.1: "If no Record-Route header field is present in the request, the route set MUST
+    // be set to the empty set. This route set, even if empty, overrides any pre-existing route set for
+    // future requests in this dialog."
+    // RFC 3261 12.1.2: "If no Record-Route header field is present in the response, the route set MUST
+    // be set to the empty set. This route set, even if empty, overrides any pre-existing route set for
+    // future requests in this dialog."
     texts.set(Part::Routes, scratch);
 }
 
 /// Takes the remote target from a message's Contact, where it has one.
 pub(crate) fn learn_target(texts: &mut Texts, message: &Message) {
+    // RFC 3261 12.1.1: "The remote target MUST be set to the URI from the Contact header field of the
+    // request."
+    // RFC 3261 12.1.2: "The remote target MUST be set to the URI from the Contact header field of the
+    // response."
     if let Some(Ok(sip_msg::header::Contact::Addr(contact))) = message.contacts().next()
         && contact.uri.is_sip()
     {

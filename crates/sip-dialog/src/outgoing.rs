@@ -12,6 +12,9 @@ use sip_txn::{ClientId, Transactions};
 /// The methods that are understood, for Allow.
 // RFC 3261 20.5: "All methods, including ACK and CANCEL, understood by the UA MUST be included in the
 // list of methods in the Allow header field, when present."
+// RFC 3261 8.2.1: "The Allow header field MUST list the set of methods supported by the UAS generating
+// the message."
+// RFC 3261 13.1: "A UA that supports INVITE MUST also support ACK, CANCEL and BYE."
 pub(crate) const fn allow(config: &Config) -> &'static [u8] {
     if config.is_registrar {
         b"INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE, REGISTER"
@@ -126,6 +129,8 @@ pub(crate) fn send_ack(
     });
     // RFC 3261 13.2.2.4: "The ACK MUST contain the same credentials as the INVITE."
     out.bytes.extend_from_slice(texts.get(Part::Credentials));
+    // RFC 3261 8.2.2.3: "An ACK request for a 2xx response MUST contain only those Require and
+    // Proxy-Require values that were present in the initial request." There are none in either.
     compose::finish(&mut out.bytes, b"", b"");
     // RFC 3261 13.2.2.4: "However, the request is passed to the transport layer directly for
     // transmission, rather than a client transaction."

@@ -76,6 +76,8 @@ impl UserAgents {
         exchange.texts.set(Part::CallId, &self.scratch);
         bracket(&mut self.scratch, found.text(Text::Aor));
         exchange.texts.set(Part::Remote, &self.scratch);
+        // RFC 3261 10.2: "The following header fields, except Contact, MUST be included in a REGISTER
+        // request." They are Request-URI, To, From, Call-ID, CSeq and Contact.
         let registrar = Uri::parse(found.text(Text::Registrar))?;
         exchange
             .texts
@@ -349,6 +351,10 @@ impl UserAgents {
 
     /// For how long our contact is bound by a 200, and the Service-Route.
     fn learn_registration(&mut self, key: Key, response: &Message) -> u32 {
+        // RFC 3261 10.2: "The Record-Route header field has no meaning in REGISTER requests or
+        // responses, and MUST be ignored if present." and "In particular, the UAC MUST NOT create a new
+        // route set based on the presence or absence of a Record-Route header field in any response to
+        // a REGISTER request."
         let Some(exchange) = self.requests.get(key) else {
             return 0;
         };
@@ -404,6 +410,8 @@ fn write_binding(out: &mut Vec<u8>, agent: &crate::agent::Agent, expires_s: u32)
     out.extend_from_slice(b"\r\n");
     if params.windows(7).any(|w| w == b"reg-id=") {
         // RFC 5626 4.2.1: the registrar must know that flows are meant.
+        // RFC 3261 8.1.1.9: "The option tags listed MUST only refer to extensions defined in
+        // standards-track RFCs."
         line(out, "Supported", b"outbound, path");
     }
 }

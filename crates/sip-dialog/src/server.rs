@@ -78,10 +78,13 @@ impl UserAgents {
     ) -> Option<Box<Message>> {
         let method = request.method();
         let tag = self.loose_tag();
+        // RFC 3261 8.2.1: "Once a request is authenticated (or authentication is skipped), the UAS MUST
+        // inspect the method of the request."
         let refusal = match method {
             // RFC 3261 21.5.2: "This is the appropriate response when a UAS does not recognize the request
             // method and is not capable of supporting it for any user."
             Method::Other => Some(501),
+            // RFC 3261 11: "All UAs MUST support the OPTIONS method."
             Method::Invite | Method::Bye | Method::Options | Method::Message => None,
             Method::Register if self.config.is_registrar => None,
             // RFC 3261 8.2.1: "If the UAS recognizes but does not support the method of a request, it MUST
@@ -163,6 +166,8 @@ impl UserAgents {
             );
             return Some(request);
         }
+        // RFC 3261 15.1.2: "A UAS core receiving a BYE request for an existing dialog MUST follow the
+        // procedures of Section 12.2.2 to process the request."
         if let Some(call) = call
             && !self.take_in_order(now_ms, server, call, &request, out)
         {
@@ -288,6 +293,8 @@ impl UserAgents {
         }
         // RFC 3261 12.2.2: "The UAS MUST then set the remote sequence number to the value of the sequence
         // number in the CSeq header field value in the request."
+        // RFC 3261 12.2.2: "If the remote sequence number is empty, it MUST be set to the value of the
+        // sequence number in the CSeq header field value in the request."
         found.remote_cseq = Some(cseq.number);
         true
     }

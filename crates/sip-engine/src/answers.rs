@@ -133,6 +133,8 @@ impl Shard {
 
     /// Answers without keeping state: for whoever has not shown who he is, and
     /// for what is not worth a transaction. Takes the request back.
+    // RFC 3261 8.2.7: "A stateless UAS MUST NOT send provisional (1xx) responses." and "A stateless UAS
+    // MUST NOT retransmit responses."
     pub(crate) fn refuse(
         &mut self,
         now: Now,
@@ -222,6 +224,8 @@ impl Shard {
     /// The To tag of this server's own answers: of the transaction, so that
     /// each answer to it has the same, and none can be guessed. An ACK with
     /// this tag acknowledges an answer for which no state was kept.
+    // RFC 3261 8.2.7: "To header tags MUST be generated for responses in a stateless manner - in a
+    // manner that will generate the same tag for the same request consistently."
     pub(crate) fn own_tag(&self, request: &Message) -> [u8; 16] {
         let mut hasher = SipHasher13::new_with_key(&self.keys.tags);
         let mut part = |bytes: &[u8]| {
@@ -239,6 +243,7 @@ impl Shard {
     }
 
     /// Whether an ACK acknowledges an answer of this server's own.
+    // RFC 3261 8.2.7: "A stateless UAS MUST ignore ACK requests."
     pub(crate) fn is_for_own_answer(&self, ack: &Message) -> bool {
         const LENGTH: usize = 16;
         let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);

@@ -181,6 +181,9 @@ fn in_dialog(method: &str, transport: Transport, cseq: u32, route: &str) -> Requ
 
 #[test]
 fn a_phone_registers_and_is_called_on_its_own_way() {
+    // RFC 3261 10.1: "The only requirement is that a registrar for some domain MUST be able to read and
+    // write data to the location service, and a proxy or a redirect server for that domain MUST be
+    // capable of reading that same data."
     for transport in TRANSPORTS {
         let mut bed = server();
         let bob = register_bob(&mut bed, transport);

@@ -50,6 +50,8 @@ impl<'a> Uri<'a> {
 
     /// Parses a URI.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        // RFC 3261 8.1.1.2: "All SIP implementations MUST support the SIP URI scheme." and "Any
+        // implementation that supports TLS MUST support the SIPS URI scheme."
         if let Some(tail) = bytes.strip_prefix(b"sip:") {
             return Self::parse_sip(Scheme::Sip, bytes, tail);
         }

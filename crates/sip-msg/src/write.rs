@@ -109,6 +109,8 @@ impl ResponseWriter {
             let Some(field) = request.first(name) else {
                 continue;
             };
+            // RFC 3261 8.2.6.2: "If a request contained a To tag in the request, the To header field in
+            // the response MUST equal that of the request."
             if name == HeaderName::To && wants_tag(&field, status, to_tag) {
                 // RFC 3261 8.2.6.2: "However, if the To header field in the request did not contain a
                 // tag, the URI in the To header field in the response MUST equal the URI in the To header

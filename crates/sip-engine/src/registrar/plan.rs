@@ -92,6 +92,8 @@ pub(super) fn address_of_record(
 }
 
 /// Writes the changes that the request asks for; on `Err` none is to be made.
+// RFC 3261 8.2: "If a request is accepted, all state changes associated with it MUST be performed." and
+// "If it is rejected, all state changes MUST NOT be performed."
 // RFC 3261 10.3: "REGISTER requests MUST also be processed atomically, meaning that a particular
 // REGISTER request is either processed completely or not at all.  Each REGISTER message MUST be
 // processed independently of any other registration or binding changes."

@@ -44,6 +44,9 @@ pub enum HeaderName {
     Warning,
     ContentEncoding,
     Event,
+    // RFC 3261 8.2.2: "If a UAS does not understand a header field in a request (that is, the header
+    // field is not defined in this specification or in any supported extension), the server MUST ignore
+    // that header field and continue processing the message."
     Other,
 }
 

@@ -452,6 +452,7 @@ fn mandatory_headers_once_each() {
 
 #[test]
 fn mandatory_headers_well_formed() {
+    // RFC 3261 8.1.1.5: "The method MUST match that of the request."
     use ParseErrorKind as K;
     for (from, to, kind) in [
         ("CSeq: 314159 INVITE", "CSeq: 314159 BYE", K::CSeqMethod),

@@ -38,6 +38,10 @@ fn a_tag_is_added_where_there_is_none() {
     // response MUST equal that of the request."
     let tagged = REQUEST.replacen("To: <sip:bob@b>", "To: sip:bob@b;TAG=x", 1);
     assert!(respond(&tagged, 200, b"t").contains("To: sip:bob@b;TAG=x\r\n"));
+    // RFC 3261 8.2.6.2: "However, if the To header field in the request did not contain a tag, the URI
+    // in the To header field in the response MUST equal the URI in the To header field; additionally,
+    // the UAS MUST add a tag to the To header field in the response (with the exception of the 100
+    // (Trying) response, in which a tag MAY be present)."
     assert!(respond(REQUEST, 100, b"t").contains("To: <sip:bob@b>\r\n"));
     let folded = REQUEST.replacen("To: <sip:bob@b>", "To: <sip:bob@b>  \t", 1);
     assert!(respond(&folded, 200, b"t").contains("To: <sip:bob@b>;tag=t\r\n"));
