@@ -86,6 +86,7 @@ impl UserAgents {
         to: &'u str,
     ) -> Option<Uri<'u>> {
         let agent = self.agents.get(agent.0)?;
+        // RFC 3261 19.1.5: "An implementation MUST NOT proceed with transmitting the request."
         let uri = Uri::parse(to.as_bytes())?;
         // RFC 3261 19.1.5: "If the URI contains a method parameter, its value MUST be used as the method of
         // the request."

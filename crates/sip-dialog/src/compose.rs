@@ -247,6 +247,8 @@ pub(crate) fn for_request_line<'a>(uri: &Uri<'a>) -> Cow<'a, [u8]> {
     if uri.headers.is_empty() && !uri.has_param("method") {
         return Cow::Borrowed(uri.raw);
     }
+    // RFC 3261 19.1.5: "An implementation MUST NOT send a request requiring an extension that it does
+    // not support." No header of a URI is taken up.
     let mut text = Vec::with_capacity(uri.raw.len());
     uri.write_request_uri(&mut text);
     Cow::Owned(text)

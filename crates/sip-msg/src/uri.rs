@@ -87,6 +87,8 @@ impl<'a> Uri<'a> {
     }
 
     /// Whether a parameter of that name is there.
+    // RFC 3261 19.1.1: "Since the uri-parameter mechanism is extensible, SIP elements MUST silently
+    // ignore any uri-parameters that they do not understand." Nobody asks for those.
     pub fn has_param(&self, name: &str) -> bool {
         self.param(name).is_some()
     }
@@ -104,6 +106,9 @@ impl<'a> Uri<'a> {
 
     /// Writes it without what may not stand in a Request-URI (RFC 3261 19.1.1,
     /// table 1): the `method` parameter and headers.
+    // RFC 3261 19.1.5: "An implementation MUST include any provided transport, maddr, ttl, or user
+    // parameter in the Request-URI of the formed request." and "The method parameter MUST NOT be placed
+    // in the Request-URI." and "Unknown URI parameters MUST be placed in the message's Request-URI."
     pub fn write_request_uri(&self, text: &mut Vec<u8>) {
         let headers = match self.headers.len() {
             0 => 0,
@@ -186,6 +191,8 @@ impl<'a> Uri<'a> {
                 part(userinfo, 0, colon)
             }
         };
+        // RFC 3261 19.1.1: "If the @ sign is present in a SIP or SIPS URI, the user field MUST NOT be
+        // empty."
         if user.is_empty() || !all_or_escaped(user, USER) {
             return None;
         }

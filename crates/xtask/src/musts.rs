@@ -37,7 +37,7 @@ struct Quotation {
 }
 
 /// The sections whose sentences are listed, and how many MUSTs each has.
-const SECTIONS: [(u8, usize); 10] = [
+const SECTIONS: [(u8, usize); 12] = [
     (8, 76),
     (9, 8),
     (10, 38),
@@ -48,6 +48,8 @@ const SECTIONS: [(u8, usize); 10] = [
     (15, 9),
     (16, 134),
     (17, 69),
+    (18, 28),
+    (19, 19),
 ];
 
 /// The fewest words by which a part of a sentence stands for the whole.
@@ -148,25 +150,37 @@ fn scan(source: &str, in_tests: bool, found: &mut Vec<Quotation>) {
     quoted(&block, is_test, found);
 }
 
-/// A quotation runs from `RFC ...: "` to the last quote before the next one,
-/// so that quotes within the RFC's sentence do no harm.
+/// A quotation runs from `RFC 3261 ...: "` to the last quote before the next RFC
+/// and section, so that quotes and RFCs within the sentence do no harm.
 fn quoted(block: &str, is_test: bool, found: &mut Vec<Quotation>) {
-    for part in block.split("RFC ").skip(1) {
-        if let (Some(open), Some(close)) = (part.find('"'), part.rfind('"'))
-            && open < close
+    let starts: Vec<usize> = (block.match_indices("RFC "))
+        .map(|(at, rfc)| at + rfc.len())
+        .filter(|&at| section_at(&block[at..]).is_some())
+        .collect();
+    for (nth, &start) in starts.iter().enumerate() {
+        let part = &block[start..starts.get(nth + 1).copied().unwrap_or(block.len())];
+        if let (Some(section), Some(open), Some(close)) = (
+            part.strip_prefix("3261 ").and(section_at(part)),
+            part.find('"'),
+            part.rfind('"'),
+        ) && open < close
         {
-            let mut words = part[..open].split([' ', ':']);
-            let section = match words.next() {
-                Some("3261") => words.next().unwrap_or_default().to_owned(),
-                _ => continue,
-            };
             found.push(Quotation {
-                section,
+                section: section.to_owned(),
                 text: squeeze(&part[open + 1..close]),
                 is_test,
             });
         }
     }
+}
+
+/// The section in `3261 16.3: ...`; none in `2914 [43] congestion ...`.
+fn section_at(citation: &str) -> Option<&str> {
+    let mut words = citation.split([' ', ':', ',', ')']);
+    words.next()?.parse::<u16>().ok()?;
+    words
+        .next()
+        .filter(|word| word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// `16.3` of `16.3-2`.
@@ -212,6 +226,21 @@ mod tests {
             &found[0].text,
             "The request MUST be well-formed enough to be handled with a server transaction."
         ));
+    }
+
+    #[test]
+    fn an_rfc_within_a_sentence_does_not_end_it() {
+        let mut found = Vec::new();
+        scan(
+            "// RFC 3261 18.1.1: \"the request MUST be sent using an RFC 2914 [43] transport\"\n// RFC 3581 4: \"x\"\n",
+            false,
+            &mut found,
+        );
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].text,
+            "the request MUST be sent using an RFC 2914 [43] transport"
+        );
     }
 
     #[test]

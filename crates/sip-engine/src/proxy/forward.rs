@@ -108,6 +108,8 @@ impl Copy<'_> {
             // stream-based transport and the copy contains no Content-Length header field,
             // the proxy MUST insert one with the correct value for the body of the request
             // (see Section 20.14)."
+            // RFC 3261 18.3: "The Content-Length header field MUST be used with stream oriented
+            // transports."
             if self.to.transport.is_reliable() && !request.has(HeaderName::ContentLength) {
                 number(text, "Content-Length", request.body().len() as u64);
             }
@@ -224,8 +226,14 @@ impl Copy<'_> {
         text: &mut Vec<u8>,
     ) {
         text.extend_from_slice(b"Via: SIP/2.0/");
+        // RFC 3261 18.1.1: "If this causes a change in the transport protocol from the one indicated in
+        // the top Via, the value in the top Via MUST be changed."
         text.extend_from_slice(self.to.transport.via_name().as_bytes());
         text.push(b' ');
+        // RFC 3261 18.1.1: "Before a request is sent, the client transport MUST insert a value of the
+        // "sent-by" field into the Via header field." and "To handle this case, the transport layer
+        // MUST also be prepared to receive an incoming connection on the source IP address from which
+        // the request was sent and port number in the "sent-by" field." It is a listener's.
         forwarder
             .own
             .write_host_port(self.to.listener, &self.local, text);

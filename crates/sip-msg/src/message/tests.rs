@@ -322,6 +322,12 @@ fn a_datagram_ends_where_content_length_says() {
     // RFC 3261 18.3: "If the transport packet ends before the end of the message body, this is
     // considered an error."
     assert_eq!(fault(INVITE.trim_end()), ParseErrorKind::BodyTruncated);
+    // RFC 3261 18.3: "If the message is a response, it MUST be discarded."
+    let (_, headers) = INVITE.split_once("\r\n").expect("a start line");
+    let mut response = Message::default();
+    let short = format!("SIP/2.0 200 OK\r\n{}", headers.trim_end());
+    assert!(response.fill(short.as_bytes(), &Limits::default()).is_err());
+    assert!(!response.is_answerable());
     // Without a Content-Length the body reaches to the end.
     let message = parse(&format!(
         "{}more",
@@ -582,6 +588,9 @@ fn received_is_stamped() {
     for (via, expected) in [
         (
             "SIP/2.0/UDP h;branch=z9hG4bK1",
+            // RFC 3261 18.2.1: "When the server transport receives a request over any transport, it
+            // MUST examine the value of the "sent-by" parameter in the top Via header field value." and
+            // "This parameter MUST contain the source address from which the packet was received."
             "SIP/2.0/UDP h;branch=z9hG4bK1;received=192.0.2.7",
         ),
         (

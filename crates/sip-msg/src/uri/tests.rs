@@ -93,9 +93,14 @@ fn what_is_no_uri() {
         "",
         "sip",
         "sip:",
+        // RFC 3261 19.1.1: "If the @ sign is present in a SIP or SIPS URI, the user field MUST NOT be
+        // empty."
         "sip:@h",
         "sip:a@",
         "sip:a@b@c",
+        // RFC 3261 19.1.2: "Excluded US-ASCII characters (RFC 2396 [5]), such as space and control
+        // characters and characters used as URI delimiters, also MUST be escaped." and "URIs MUST NOT
+        // contain unescaped space and control characters." and "All other characters MUST be escaped."
         "sip:a b@c",
         "sip:a@b c",
         "sip:a@b;",
@@ -111,6 +116,18 @@ fn what_is_no_uri() {
         "sip:a@b:65536",
         "sip:a@b:99999999999999999999",
         "sip:a@b:5060x",
+        // RFC 3261 19.1.2: "Expanding the hname and hvalue tokens in Section 25 show that all URI reserved
+        // characters in header field names and values MUST be escaped."
+        "sip:a@b?x=a;b",
+        "sip:a@b?x=a@b",
+        "sip:a@b?x=a,b",
+        // RFC 3261 19.1.2: "Any characters occurring in a telephone-subscriber that do not appear in an
+        // expansion of the BNF for the user rule MUST be escaped."
+        "sip:+1;x=\"y\"@b",
+        // RFC 3261 19.1.2: "Current implementations MUST NOT attempt to improve robustness by treating
+        // received escaped characters in the host component as literally equivalent to their unescaped
+        // counterpart."
+        "sip:a@%62.c",
         "sip:a%4@b",
         "sip:a%zz@b",
         "sip:a%@b",
@@ -160,8 +177,12 @@ fn what_may_stand_in_a_request_line() {
         ("sip:a@b", "sip:a@b"),
         (
             "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr?X=y",
+            // RFC 3261 19.1.5: "An implementation MUST include any provided transport, maddr, ttl, or
+            // user parameter in the Request-URI of the formed request." and "Unknown URI parameters
+            // MUST be placed in the message's Request-URI."
             "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr",
         ),
+        // RFC 3261 19.1.5: "The method parameter MUST NOT be placed in the Request-URI."
         ("sip:a@b;x;Method=BYE;y=z", "sip:a@b;x;y=z"),
         ("sip:a@b;m%65thod=BYE?X=y", "sip:a@b"),
         ("tel:+1;method=2;ext=3", "tel:+1;ext=3"),
@@ -187,6 +208,8 @@ fn equal_uris() {
             "sip:%61lice@atlanta.com;transport=TCP",
             "sip:alice@AtLanTa.CoM;Transport=tcp",
         ),
+        // RFC 3261 19.1.1: "Since the uri-parameter mechanism is extensible, SIP elements MUST silently
+        // ignore any uri-parameters that they do not understand."
         ("sip:carol@chicago.com", "sip:carol@chicago.com;newparam=5"),
         ("sip:carol@chicago.com", "sip:carol@chicago.com;security=on"),
         (
@@ -225,6 +248,8 @@ fn unequal_uris() {
         ),
         (
             "sip:carol@chicago.com",
+            // RFC 3261 19.1.4: "Any present header component MUST be present in both URIs and match for
+            // the URIs to match."
             "sip:carol@chicago.com?Subject=next%20meeting",
         ),
         ("sip:bob@phone21.boxesbybob.com", "sip:bob@192.0.2.4"),
