@@ -10,6 +10,7 @@ use siphasher::sip::SipHasher13;
 use crate::effect::Effect;
 use crate::permit::is_listed;
 use crate::proxy::context::Context;
+use crate::registrar::{is_supported, unsupported};
 use crate::sender::Sender;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
@@ -166,9 +167,13 @@ impl Shard {
         if let Some(server) = server {
             self.txns.release_server(server);
         }
+        // RFC 3261 21.4.15: "The server MUST include a list of the unsupported extensions in an
+        // Unsupported header field in the response."
         let unsupported = |writer: &mut MessageWriter<'_>| {
-            for field in request.fields_of(name) {
-                writer.header("Unsupported", field.value);
+            for (tag, _) in request.values(name) {
+                if name == HeaderName::ProxyRequire || !is_supported(tag) {
+                    writer.header("Unsupported", tag);
+                }
             }
         };
         let status = (420, reason_phrase(420));
@@ -185,7 +190,8 @@ impl Shard {
         request: Box<Message>,
         out: &mut Outputs,
     ) {
-        if request.values(HeaderName::Require).next().is_some() {
+        // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is present."
+        if unsupported(&request).next().is_some() {
             self.refuse_extensions(now, sender, server, request, HeaderName::Require, out);
             return;
         }

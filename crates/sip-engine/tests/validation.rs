@@ -90,7 +90,12 @@ fn options_to_the_server_itself() {
         for uri in ["sip:example.org", "sip:192.0.2.1", "sips:192.0.2.1:5061"] {
             let answer = refused(&request("OPTIONS", uri, transport), transport);
             assert_eq!(answer.status(), 200, "{uri}");
-            let required = request("OPTIONS", uri, transport).with("Require: foo\r\n");
+            assert_eq!(answer.all(HeaderName::Supported), ["path", "outbound"]);
+            let known = request("OPTIONS", uri, transport).with("Require: path\r\n");
+            assert_eq!(refused(&known, transport).status(), 200, "{uri}");
+            // RFC 3261 21.4.15: "The server MUST include a list of the unsupported extensions in an
+            // Unsupported header field in the response."
+            let required = request("OPTIONS", uri, transport).with("Require: path, foo\r\n");
             let answer = refused(&required, transport);
             assert_eq!(answer.status(), 420);
             assert_eq!(answer.all(HeaderName::Unsupported), ["foo"]);

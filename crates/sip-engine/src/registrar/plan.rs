@@ -133,15 +133,17 @@ pub(super) fn plan(
 }
 
 /// The option tags that the request requires and this registrar has not.
-pub(super) fn unsupported(request: &Message) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn unsupported(request: &Message) -> impl Iterator<Item = &[u8]> {
     request
         .values(HeaderName::Require)
         .map(|(tag, _)| tag)
-        .filter(|tag| {
-            !SUPPORTED
-                .iter()
-                .any(|known| known.as_bytes().eq_ignore_ascii_case(tag))
-        })
+        .filter(|tag| !is_supported(tag))
+}
+
+/// Whether this server has that extension where it is the recipient.
+pub(crate) fn is_supported(tag: &[u8]) -> bool {
+    let mut known = SUPPORTED.iter();
+    known.any(|known| known.as_bytes().eq_ignore_ascii_case(tag))
 }
 
 /// What orders a REGISTER among those of the same phone.
