@@ -125,6 +125,9 @@ impl UserAgents {
                     // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
                     // bodies it understands, in the event the request contained bodies of types not supported by
                     // the UAS."
+                    // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the
+                    // Accept, Accept-Encoding, or Accept-Language header field, depending on the
+                    // specific problem with the content."
                     w.header("Accept", SDP);
                     // RFC 3261 8.2.3: "If the request contained content encodings not understood by the
                     // UAS, the response MUST contain an Accept-Encoding header field listing the
@@ -282,6 +285,8 @@ impl UserAgents {
         // RFC 3261 15.1.2: "Whether or not it ends its participation on the session, the UAS core MUST
         // generate a 2xx response to the BYE, and MUST pass that to the server transaction for
         // transmission."
+        // RFC 3261 20: "If one is placed in a request by mistake, it MUST be ignored by the UAS
+        // receiving the request." A Contact, for one.
         call.peer_hung_up = true;
         reply(
             &mut self.transactions,

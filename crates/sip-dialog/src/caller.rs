@@ -229,6 +229,8 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
+            // RFC 3261 20: ""Not applicable" means that the header field MUST NOT be present in a
+            // request."
             |_, _, out| {
                 write_user_agent(out, user_agent);
             },
@@ -296,6 +298,8 @@ impl UserAgents {
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
             return false;
         };
+        // RFC 3261 21.4.8: "This code is similar to 401 (Unauthorized), but indicates that the client
+        // MUST first authenticate itself with the proxy."
         let is_taken = matches!(response.status(), 401 | 407)
             && agent
                 .auth
@@ -510,6 +514,8 @@ impl UserAgents {
 }
 
 /// `<uri>`, in a buffer that is used again.
+// RFC 3261 20.20: "Even if the "display-name" is empty, the "name-addr" form MUST be used if the
+// "addr-spec" contains a comma, question mark, or semicolon."
 pub(crate) fn bracket(scratch: &mut Vec<u8>, uri: &[u8]) {
     scratch.clear();
     scratch.push(b'<');
@@ -534,6 +540,8 @@ pub(crate) fn write_contact(out: &mut Vec<u8>, uri: &[u8], is_secure: bool) {
         Some((_, rest)) if is_secure && !is_sips(uri) => (b"sips:", rest),
         _ => (b"", uri),
     };
+    // RFC 3261 20: "If the URI contains a comma, question mark or semicolon, the URI MUST be enclosed
+    // in angle brackets (< and >)."
     for part in [b"<", scheme, rest, b">"] {
         out.extend_from_slice(part);
     }

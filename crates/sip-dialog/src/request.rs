@@ -191,6 +191,9 @@ impl UserAgents {
             agent.register_cseq += 1;
             exchange.cseq = agent.register_cseq;
         } else {
+            // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
+            // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the
+            // CSeq header field value as it would normally when sending an updated request."
             exchange.cseq += 1;
         }
         let outgoing = Outgoing {
@@ -355,6 +358,9 @@ impl UserAgents {
         // responses, and MUST be ignored if present." and "In particular, the UAC MUST NOT create a new
         // route set based on the presence or absence of a Record-Route header field in any response to
         // a REGISTER request."
+        // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
+        // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
+        // field in the response."
         let Some(exchange) = self.requests.get(key) else {
             return 0;
         };
@@ -412,6 +418,8 @@ fn write_binding(out: &mut Vec<u8>, agent: &crate::agent::Agent, expires_s: u32)
         // RFC 5626 4.2.1: the registrar must know that flows are meant.
         // RFC 3261 8.1.1.9: "The option tags listed MUST only refer to extensions defined in
         // standards-track RFCs."
+        // RFC 3261 20.37: "A UA compliant to this specification MUST only include option tags
+        // corresponding to standards-track RFCs."
         line(out, "Supported", b"outbound, path");
     }
 }

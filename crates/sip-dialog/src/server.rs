@@ -104,6 +104,8 @@ impl UserAgents {
                 |w| {
                     // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not Allowed)
                     // response."
+                    // RFC 3261 21.4.6: "The response MUST include an Allow header field containing a
+                    // list of valid methods for the indicated address."
                     w.header("Allow", allow(&self.config));
                 },
             );
@@ -144,6 +146,9 @@ impl UserAgents {
             self.refuse(now_ms, server, &request, 404, out);
             return Some(request);
         };
+        // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is
+        // present." and "Each option tag defines a SIP extension that MUST be understood to process the
+        // request."
         if request.has(HeaderName::Require) {
             // RFC 3261 8.2.2.3: "If a UAS does not understand an option-tag listed in a Require header
             // field, it MUST respond by generating a response with status code 420 (Bad Extension).  The UAS

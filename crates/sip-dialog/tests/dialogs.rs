@@ -111,6 +111,8 @@ fn the_calling_side() {
         // remote tag of the dialog ID." and "The From URI of the request MUST be set to the local URI
         // from the dialog state." and "The tag in the From header field of the request MUST be set to
         // the local tag of the dialog ID."
+        // RFC 3261 20.20: "Even if the "display-name" is empty, the "name-addr" form MUST be used if
+        // the "addr-spec" contains a comma, question mark, or semicolon."
         assert_eq!(value(request, HeaderName::From), from);
         assert_eq!(
             value(request, HeaderName::To),
@@ -135,7 +137,9 @@ fn the_calling_side() {
     assert_eq!(bye.cseq().unwrap().number, number + 1);
     // RFC 3261 12.2.1.1: "The method field in the CSeq header field value MUST match the method of the
     // request."
+    // RFC 3261 20: ""Not applicable" means that the header field MUST NOT be present in a request."
     assert_eq!(bye.cseq().unwrap().method, b"BYE");
+    assert!(!bye.has(HeaderName::Contact) && !bye.has(HeaderName::Expires));
     let mut ask = |method: &str, number: u32| {
         wire.inject(
             0,
@@ -197,6 +201,8 @@ fn two_calls_have_nothing_in_common() {
     );
     // RFC 3261 8.1.1.7: "The branch ID inserted by an element compliant with this specification MUST
     // always begin with the characters "z9hG4bK"."
+    // RFC 3261 20.42: "For implementations compliant to this specification, the value of the branch
+    // parameter MUST start with the magic cookie "z9hG4bK", as discussed in Section 8.1.1.7."
     assert!(one.top_via().unwrap().branch.starts_with(b"z9hG4bK"));
     let contacts: Vec<_> = one.values(HeaderName::Contact).collect();
     // RFC 3261 8.1.1.8: "The Contact header field MUST be present and contain exactly one SIP or SIPS
@@ -208,6 +214,8 @@ fn two_calls_have_nothing_in_common() {
     // RFC 3261 12.1.2: "When a UAC sends a request that can establish a dialog (such as an INVITE) it
     // MUST provide a SIP or SIPS URI with global scope (i.e., the same SIP URI can be used in messages
     // outside this dialog) in the Contact header field of the request."
+    // RFC 3261 20: "If the URI contains a comma, question mark or semicolon, the URI MUST be enclosed
+    // in angle brackets (< and >)."
     assert_eq!(contacts[0].0, b"<sip:alice@192.0.2.1:5060;transport=udp>");
 }
 
@@ -391,6 +399,11 @@ fn what_may_not_be_called() {
         // input URI were a SIPS URI."
         assert_eq!(call, None, "{to}");
     }
+    // RFC 3261 20.15: "The Content-Type header field MUST be present if the body is not empty."
+    let page = wire.act(0, |agents, now_ms, out| {
+        agents.message(now_ms, alice, "sip:bob@example.org", b"", b"hi", out)
+    });
+    assert_eq!(page, None);
     assert!(wire.sent.is_empty());
     let to = "sip:bob@example.org;user=phone;method=INVITE;x=1?Subject=y&Require=z";
     let (_, request) = calling(&mut wire, alice, to);

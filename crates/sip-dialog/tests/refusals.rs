@@ -55,6 +55,8 @@ fn one_rule_after_the_other() {
             // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not
             // Allowed) response." and "The Allow header field MUST list the set of methods supported by
             // the UAS generating the message."
+            // RFC 3261 21.4.6: "The response MUST include an Allow header field containing a list of
+            // valid methods for the indicated address."
             "Allow: INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE",
         ),
         (
@@ -106,6 +108,9 @@ fn one_rule_after_the_other() {
             "420",
             // RFC 3261 8.2.2.3: "If a UAS does not understand an option-tag listed in a Require header
             // field, it MUST respond by generating a response with status code 420 (Bad Extension)."
+            // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it
+            // is present." and "Each option tag defines a SIP extension that MUST be understood to
+            // process the request."
             "Unsupported: 100rel, x",
         ),
         // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all bodies
@@ -124,6 +129,9 @@ fn one_rule_after_the_other() {
                 "Content-Type: text/plain\r\nContent-Length: 2\r\n\r\nhi",
             ),
             "415",
+            // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the Accept,
+            // Accept-Encoding, or Accept-Language header field, depending on the specific problem with
+            // the content."
             "Accept: application/sdp",
         ),
         (
@@ -298,6 +306,8 @@ fn requests_within_a_dialog_come_in_order() {
         &request("OPTIONS", BOB, &tag, 10, END).replace(";tag=1\r\n", ";tag=9\r\n"),
     );
     assert_eq!(wire.start_lines().last().unwrap(), "481");
+    // RFC 3261 20: "If one is placed in a request by mistake, it MUST be ignored by the UAS receiving
+    // the request."
     wire.inject(1, 5099, &request("BYE", BOB, &tag, 11, END));
     assert_eq!(wire.start_lines().last().unwrap(), "200");
     wire.assert_empty();

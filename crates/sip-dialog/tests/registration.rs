@@ -37,6 +37,9 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
     assert_eq!(second.call_id(), first.call_id());
     assert_eq!(
         second.cseq().unwrap().number,
+        // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
+        // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the CSeq
+        // header field value as it would normally when sending an updated request."
         first.cseq().unwrap().number + 1
     );
     let lines = [
@@ -89,6 +92,9 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
     assert_eq!(third.first(HeaderName::Expires).unwrap().value, b"0");
     assert!(
         third.has(HeaderName::Authorization),
+        // RFC 3261 22.3: "These credentials MUST NOT be cached across dialogs; however, if a UA is
+        // configured with the realm of its local outbound proxy, when one exists, then the UA MAY cache
+        // credentials for that realm across dialogs."
         "the nonce is used again"
     );
     wire.respond(0, 5061, &third, 200, "r", &[]);
@@ -137,12 +143,17 @@ fn a_registration_has_what_it_must_and_keeps_no_route() {
         assert_eq!(register.request_uri(), b"sip:example.org;transport=udp");
         // RFC 3261 8.1.1.9: "The option tags listed MUST only refer to extensions defined in
         // standards-track RFCs."
+        // RFC 3261 20.37: "A UA compliant to this specification MUST only include option tags
+        // corresponding to standards-track RFCs."
         assert_eq!(value(HeaderName::Supported), Some(&b"outbound, path"[..]));
         // RFC 3261 10.2: "The Record-Route header field has no meaning in REGISTER requests or responses,
         // and MUST be ignored if present." and "In particular, the UAC MUST NOT create a new route set
         // based on the presence or absence of a Record-Route header field in any response to a REGISTER
         // request."
         assert!(!register.has(HeaderName::Route));
+        // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
+        // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
+        // field in the response."
         let lines = ["Record-Route: <sip:192.0.2.1:5061;lr>"];
         wire.respond(0, 5061, &register, 200, "r", &lines);
     }
@@ -226,6 +237,8 @@ fn a_foreign_realm_is_never_answered() {
 
 #[test]
 fn a_challenged_call_has_its_credentials_in_the_ack_too() {
+    // RFC 3261 21.4.8: "This code is similar to 401 (Unauthorized), but indicates that the client MUST
+    // first authenticate itself with the proxy."
     let mut wire = Wire::new(Transport::Udp, 1, |_| {});
     let alice = wire.add(0, "alice", 5061);
     let call = wire

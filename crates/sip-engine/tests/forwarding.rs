@@ -92,6 +92,8 @@ fn max_forwards() {
 
 #[test]
 fn content_length_is_added_where_a_stream_needs_it() {
+    // RFC 3261 20: "If a stream-based protocol (such as TCP) is used as a transport, then the header
+    // field MUST be sent."
     // RFC 3261 18.3: "The Content-Length header field MUST be used with stream oriented transports."
     // RFC 3261 16.6: "If the request will be sent to the next hop using a stream-based
     // transport and the copy contains no Content-Length header field, the proxy MUST

@@ -63,6 +63,7 @@ impl<'a> Uri<'a> {
         }
         if scheme.eq_ignore_ascii_case(b"sip") {
             Self::parse_sip(Scheme::Sip, bytes, tail)
+        // RFC 3261 26.3.1: "All SIP elements that support TLS MUST also support the SIPS URI scheme."
         } else if scheme.eq_ignore_ascii_case(b"sips") {
             Self::parse_sip(Scheme::Sips, bytes, tail)
         } else if scheme.eq_ignore_ascii_case(b"tel") {

@@ -65,6 +65,8 @@ impl<'o> MessageWriter<'o> {
     /// The empty line and the body; adds Content-Length.
     pub fn finish(self, body: &[u8]) {
         self.out.extend_from_slice(b"Content-Length: ");
+        // RFC 3261 20.14: "If no body is present in a message, then the Content-Length header field
+        // value MUST be set to zero."
         write_number(self.out, body.len() as u64);
         self.out.extend_from_slice(b"\r\n\r\n");
         self.out.extend_from_slice(body);
@@ -100,6 +102,8 @@ impl ResponseWriter {
         for field in request.fields_of(HeaderName::Via) {
             writer.field(request, &field);
         }
+        // RFC 3261 20: "A mandatory response header field MUST be present in the response, and the
+        // header field MUST be understood by the UAC processing the response."
         for name in [
             HeaderName::From,
             HeaderName::To,

@@ -37,7 +37,7 @@ struct Quotation {
 }
 
 /// The sections whose sentences are listed, and how many MUSTs each has.
-const SECTIONS: [(u8, usize); 12] = [
+const SECTIONS: [(u8, usize); 16] = [
     (8, 76),
     (9, 8),
     (10, 38),
@@ -50,6 +50,10 @@ const SECTIONS: [(u8, usize); 12] = [
     (17, 69),
     (18, 28),
     (19, 19),
+    (20, 30),
+    (21, 10),
+    (22, 25),
+    (26, 8),
 ];
 
 /// The fewest words by which a part of a sentence stands for the whole.

@@ -110,6 +110,8 @@ impl Copy<'_> {
             // (see Section 20.14)."
             // RFC 3261 18.3: "The Content-Length header field MUST be used with stream oriented
             // transports."
+            // RFC 3261 20: "If a stream-based protocol (such as TCP) is used as a transport, then the
+            // header field MUST be sent."
             if self.to.transport.is_reliable() && !request.has(HeaderName::ContentLength) {
                 number(text, "Content-Length", request.body().len() as u64);
             }

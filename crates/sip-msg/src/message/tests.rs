@@ -423,6 +423,8 @@ fn quoted_commas_are_no_elements() {
 
 #[test]
 fn mandatory_headers_once_each() {
+    // RFC 3261 20: "A "mandatory" header field MUST be present in a request, and MUST be understood by
+    // the UAS receiving the request."
     // RFC 3261 8.1.1: "A valid SIP request formulated by a UAC MUST, at a minimum, contain the
     // following header fields: To, From, CSeq, Call-ID, Max-Forwards, and Via; all of these header
     // fields are mandatory in all SIP requests."

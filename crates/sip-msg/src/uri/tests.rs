@@ -15,6 +15,7 @@ fn parts() {
     let uri =
         // RFC 3261 8.1.1.2: "All SIP implementations MUST support the SIP URI scheme." and "Any
         // implementation that supports TLS MUST support the SIPS URI scheme."
+        // RFC 3261 26.3.1: "All SIP elements that support TLS MUST also support the SIPS URI scheme."
         parse("SIPS:alice:secret@[2001:db8::1]:5071;transport=TCP;lr?subject=x&priority=urgent");
     assert_eq!(uri.scheme, Scheme::Sips);
     assert_eq!(uri.user, Some(&b"alice"[..]));

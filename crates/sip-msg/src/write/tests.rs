@@ -29,6 +29,10 @@ fn a_response_copies_what_it_must() {
     let expected = "SIP/2.0 404 Not Found\r\n\
         v: SIP/2.0/UDP a;branch=z9hG4bK1\r\nVia: SIP/2.0/UDP c\r\nFrom: <sip:alice@a>;tag=1\r\n\
         To: <sip:bob@b>;tag=t\r\nCall-ID: i\r\nCSeq: 1\r\n INVITE\r\nContent-Length: 0\r\n\r\n";
+    // RFC 3261 20: "A mandatory response header field MUST be present in the response, and the header
+    // field MUST be understood by the UAC processing the response."
+    // RFC 3261 20.14: "If no body is present in a message, then the Content-Length header field value
+    // MUST be set to zero."
     assert_eq!(respond(REQUEST, 404, b"t"), expected);
 }
 
