@@ -123,6 +123,8 @@ impl UserAgents {
     ) -> Option<RequestKey> {
         let uri = self.callable(agent, method, to)?;
         // RFC 3261 20.15: "The Content-Type header field MUST be present if the body is not empty."
+        // RFC 3261 7.4.1: "The Internet media type of the message body MUST be given by the
+        // Content-Type header field."
         if body_type.is_empty() && !body.is_empty() {
             return None;
         }
@@ -361,6 +363,8 @@ impl UserAgents {
         // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
         // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
         // field in the response."
+        // RFC 3261 7.3.2: "If a header field appears in a message not matching its category (such as a
+        // request header field in a response), it MUST be ignored."
         let Some(exchange) = self.requests.get(key) else {
             return 0;
         };

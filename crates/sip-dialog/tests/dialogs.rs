@@ -401,6 +401,8 @@ fn what_may_not_be_called() {
     }
     // RFC 3261 20.15: "The Content-Type header field MUST be present if the body is not empty."
     let page = wire.act(0, |agents, now_ms, out| {
+        // RFC 3261 7.4.1: "The Internet media type of the message body MUST be given by the
+        // Content-Type header field."
         agents.message(now_ms, alice, "sip:bob@example.org", b"", b"hi", out)
     });
     assert_eq!(page, None);

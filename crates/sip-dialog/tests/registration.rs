@@ -154,6 +154,8 @@ fn a_registration_has_what_it_must_and_keeps_no_route() {
         // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
         // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
         // field in the response."
+        // RFC 3261 7.3.2: "If a header field appears in a message not matching its category (such as a
+        // request header field in a response), it MUST be ignored."
         let lines = ["Record-Route: <sip:192.0.2.1:5061;lr>"];
         wire.respond(0, 5061, &register, 200, "r", &lines);
     }

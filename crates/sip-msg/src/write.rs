@@ -21,6 +21,8 @@ impl<'o> MessageWriter<'o> {
         out.extend_from_slice(method.as_bytes());
         out.push(b' ');
         Self::text(out, uri);
+        // RFC 3261 7.1: "To be compliant with this specification, applications sending SIP messages
+        // MUST include a SIP-Version of "SIP/2.0"."
         out.extend_from_slice(b" SIP/2.0\r\n");
         Self { out }
     }
@@ -62,6 +64,9 @@ impl<'o> MessageWriter<'o> {
         self
     }
 
+    // RFC 3261 7: "The start-line, each message-header line, and the empty line MUST be terminated by a
+    // carriage-return line-feed sequence (CRLF)." and "Note that the empty line MUST be present even if
+    // the message-body is not."
     /// The empty line and the body; adds Content-Length.
     pub fn finish(self, body: &[u8]) {
         self.out.extend_from_slice(b"Content-Length: ");

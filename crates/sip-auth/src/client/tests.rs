@@ -291,6 +291,9 @@ fn a_proxy_and_a_registrar_one_after_the_other() {
     // RFC 3261 20.28: "Although not a comma-separated list, this header field name may be present
     // multiple times, and MUST NOT be combined into a single header line using the usual rules
     // described in Section 7.3.1."
+    // RFC 3261 7.3.1: "Multiple header field rows with these names MAY be present in a message, but
+    // since their grammar does not follow the general form listed in Section 7.3, they MUST NOT be
+    // combined into a single header field row."
     assert_eq!(lines.len(), 2);
     assert!(lines[0].starts_with(
         "Authorization: Digest username=\"alice\", realm=\"example.org\", nonce=\"r\""

@@ -104,7 +104,8 @@ fn a_strict_router_first() {
         ),
         "{text}"
     );
-    let text = written(&texts("sip:user@remoteua", "<sip:proxy1>"));
+    let text = written(&texts("sip:user@remoteua", "<sip:proxy1;method=ACK;x?y=z>"));
+    assert!(text.starts_with("BYE sip:proxy1;x SIP/2.0\r\n"), "{text}");
     assert!(
         text.contains("\r\nRoute: <sip:user@remoteua>\r\n"),
         "{text}"

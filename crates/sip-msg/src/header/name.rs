@@ -100,6 +100,7 @@ impl HeaderName {
     }
 
     /// Reads a name, whatever its case (RFC 3261 7.3.1), compact or not.
+    // RFC 3261 7.3.3: "Implementations MUST accept both the long and short forms of each header name."
     pub fn from_token(name: &[u8]) -> Self {
         // Most come in the usual spelling, which one look settles.
         if let Some(found) = usual(name) {
@@ -318,6 +319,8 @@ mod tests {
             ("e", HeaderName::ContentEncoding),
             ("o", HeaderName::Event),
         ] {
+            // RFC 3261 7.3.3: "Implementations MUST accept both the long and short forms of each header
+            // name."
             assert_eq!(HeaderName::from_token(compact.as_bytes()), long);
             assert_eq!(
                 HeaderName::from_token(compact.to_uppercase().as_bytes()),

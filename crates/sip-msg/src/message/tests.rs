@@ -169,6 +169,8 @@ fn start_lines_that_are_none() {
         ("INVITE  sip:bob@biloxi.com SIP/2.0", K::RequestUri),
         ("INVITE sip:bob@biloxi.com  SIP/2.0", K::RequestUri),
         ("INVITE sip:bob@biloxi.com; lr SIP/2.0", K::RequestUri),
+        // RFC 3261 7.1: "The Request-URI MUST NOT contain unescaped spaces or control characters and
+        // MUST NOT be enclosed in "<>"."
         ("INVITE <sip:bob@biloxi.com> SIP/2.0", K::RequestUri),
         ("INVITE SIP/2.0", K::RequestUri),
         ("INVITE bob SIP/2.0", K::RequestUri),
@@ -204,6 +206,8 @@ fn a_version_in_lower_case_leaves_in_upper_case() {
 
 #[test]
 fn bare_line_ends_are_refused_everywhere() {
+    // RFC 3261 7: "The start-line, each message-header line, and the empty line MUST be terminated by a
+    // carriage-return line-feed sequence (CRLF)."
     use ParseErrorKind as K;
     let after_to = |text: &str| INVITE.replacen("To: ", text, 1);
     for text in [
@@ -684,6 +688,11 @@ fn cseq_is_read_once_and_found_where_it_went() {
 
 #[test]
 fn several_values_are_told_from_one() {
+    // RFC 3261 7.3.1: "It MUST be possible to combine the multiple header field rows into one
+    // "field-name: field-value" pair, without changing the semantics of the message, by appending each
+    // subsequent field-value to the first, each separated by a comma." and "Implementations MUST be
+    // able to process multiple header field rows with the same name in any combination of the
+    // single-value-per-line or comma-separated value forms."
     for (vias, several) in [
         ("", false),
         ("Via: SIP/2.0/UDP a\r\n", false),

@@ -33,6 +33,7 @@ fn a_response_copies_what_it_must() {
     // field MUST be understood by the UAC processing the response."
     // RFC 3261 20.14: "If no body is present in a message, then the Content-Length header field value
     // MUST be set to zero."
+    // RFC 3261 7: "Note that the empty line MUST be present even if the message-body is not."
     assert_eq!(respond(REQUEST, 404, b"t"), expected);
 }
 
@@ -74,6 +75,8 @@ fn a_broken_request_is_answered_with_what_was_understood() {
 
 #[test]
 fn what_is_written_is_read_back() {
+    // RFC 3261 7.1: "To be compliant with this specification, applications sending SIP messages MUST
+    // include a SIP-Version of "SIP/2.0"."
     let mut out = Vec::new();
     let mut writer = MessageWriter::request(&mut out, "MESSAGE", b"sip:bob@b");
     writer
