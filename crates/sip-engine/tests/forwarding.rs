@@ -177,6 +177,14 @@ fn the_request_uri_is_the_targets() {
         // they MUST be removed."
         assert_eq!(sent.uri(), "sip:bob@203.0.113.9:5070;x=1");
         assert!(sent.header(HeaderName::Subject).is_none());
+        // One that is its own target is no other.
+        let mut bed = Bed::new(settings());
+        let uri = "sip:carol@203.0.113.9;method=INVITE;x=1";
+        let sent = only(bed.receive(
+            &alice(transport),
+            &request("OPTIONS", uri, transport).text(),
+        ));
+        assert_eq!(sent.uri(), "sip:carol@203.0.113.9;x=1");
     }
 }
 

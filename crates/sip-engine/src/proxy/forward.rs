@@ -146,7 +146,14 @@ impl Copy<'_> {
     }
 
     fn is_uri_unchanged(&self) -> bool {
-        self.uri.is_none() && !self.routed.strip_maddr && !self.routed.last_route_is_uri
+        let may_stay = || {
+            let uri = self.request.uri();
+            uri.is_ok_and(|uri| uri.params.is_empty() || !uri.has_param("method"))
+        };
+        self.uri.is_none()
+            && !self.routed.strip_maddr
+            && !self.routed.last_route_is_uri
+            && may_stay()
     }
 
     fn write_target_uri(&self, text: &mut Vec<u8>) {
