@@ -115,7 +115,7 @@ pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<
 /// whom it names, which is To's in a REGISTER and From's in any other.
 // RFC 3261 22.1: "Operators of user agents or proxy servers that will authenticate received requests
 // MUST adhere to the following guidelines for creation of a realm string for their server:" and "Realm
-// strings MUST be globally unique." A domain's name is, where the operator gives no other.
+// strings MUST be globally unique." A domain's name is; who has none gives one.
 pub(super) fn realm_of(cx: &GateContext<'_>, message: &Message, side: Side) -> Arc<str> {
     let addr = match side {
         Side::Registrar => message.to(),
