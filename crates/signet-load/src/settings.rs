@@ -238,11 +238,22 @@ impl Settings {
         if let Called::Uri(uri) = &self.called
             && self.schedule.is_some()
             && !uri.is_empty()
-            && sip_msg::Uri::parse(uri.as_bytes()).is_none_or(|uri| !uri.is_sip())
         {
-            return Err(format!(
-                "'{uri}' is no SIP URI; write --called sip:bob@example.org"
-            ));
+            let called = sip_msg::Uri::parse(uri.as_bytes()).filter(|uri| uri.is_sip());
+            let Some(called) = called else {
+                return Err(format!(
+                    "'{uri}' is no SIP URI; write --called sip:bob@example.org"
+                ));
+            };
+            if called.has_param("method") {
+                return Err(format!("'{uri}' names a method; leave that parameter out"));
+            }
+            let has_tls = self.transport().is_some_and(Transport::is_secure);
+            if called.scheme == sip_msg::uri::Scheme::Sips && !has_tls {
+                return Err(format!(
+                    "'{uri}' may be called over TLS alone; write --transport tls, or sip: for sips:"
+                ));
+            }
         }
         if self.lifetime == Lifetime::Calls(0) {
             return Err(

@@ -38,6 +38,22 @@ fn check(ran: &Ran) {
 }
 
 #[test]
+fn a_uri_that_nobody_could_call_is_refused() {
+    for (uri, transport, is_good) in [
+        ("sip:bob@load.test", Transport::Udp, true),
+        ("sips:bob@load.test", Transport::Udp, false),
+        ("sips:bob@load.test", Transport::Tcp, false),
+        ("sips:bob@load.test", Transport::Tls, true),
+        ("sip:bob@load.test;method=BYE", Transport::Udp, false),
+        ("tel:+4912345", Transport::Udp, false),
+    ] {
+        let mut settings = settings(Mix::only(Flow::Call), transport);
+        settings.called = Called::Uri(uri.to_owned());
+        assert_eq!(settings.check().is_ok(), is_good, "{uri} {transport:?}");
+    }
+}
+
+#[test]
 fn calls_over_every_transport_and_lifetime() {
     for transport in [Transport::Udp, Transport::Tcp, Transport::Tls] {
         for lifetime in [Lifetime::One, Lifetime::Calls(1), Lifetime::Calls(5)] {

@@ -458,6 +458,8 @@ mod tests {
 
     #[test]
     fn the_servers_certificate_is_kept_until_a_name_is_missing() {
+        // RFC 3261 26.3.2.1: "the site identified by the certificate MUST correspond with the domain in
+        // which the UA intends to register"
         let temp = TempDir::new("ca-kept");
         let data = DataDir::open(temp.path()).unwrap();
         let ca = Ca::init(&data).unwrap();

@@ -125,6 +125,9 @@ impl ClientAuth {
 
     /// Adds a user and password for one realm, or replaces them. A challenge
     /// for another realm is never answered.
+    // RFC 3261 22.3: "These credentials MUST NOT be cached across dialogs; however, if a UA is
+    // configured with the realm of its local outbound proxy, when one exists, then the UA MAY cache
+    // credentials for that realm across dialogs." Every realm here is such a one.
     pub fn add(&mut self, realm: &str, user: &str, password: &str) {
         self.realms.retain(|r| &*r.name != realm);
         self.realms.push(Realm {
@@ -190,6 +193,15 @@ impl ClientAuth {
                 let Some(active) = active else { continue };
                 attempt.bears(realm_index, side, active.serial);
                 active.nc = active.nc.saturating_add(1);
+                // RFC 3261 20.7: "Although not a comma-separated list, this header field name may be
+                // present multiple times, and MUST NOT be combined into a single header line using the
+                // usual rules described in Section 7.3." Each is a line of its own.
+                // RFC 3261 20.28: "Although not a comma-separated list, this header field name may be
+                // present multiple times, and MUST NOT be combined into a single header line using the
+                // usual rules described in Section 7.3.1."
+                // RFC 3261 7.3.1: "Multiple header field rows with these names MAY be present in a
+                // message, but since their grammar does not follow the general form listed in Section
+                // 7.3, they MUST NOT be combined into a single header field row."
                 active.write(side, &realm.name, &realm.user, request, cnonce, out);
             }
         }
@@ -383,12 +395,17 @@ impl Active {
         let mut put = |text: &[u8]| out.extend_from_slice(text);
         put(b"\", nonce=\"");
         put(&self.nonce);
+        // RFC 3261 22.4: "For SIP, the 'uri' MUST be enclosed in quotation marks."
         put(b"\", uri=\"");
         put(uri);
         put(b"\", response=\"");
         put(hex(self.algorithm, &response).as_bytes());
         put(b"\", algorithm=");
         put(self.algorithm.as_str().as_bytes());
+        // RFC 3261 22.4: "RFC 2617 notes that a cnonce value MUST NOT be sent in an Authorization (and
+        // by extension Proxy-Authorization) header field if no qop directive has been sent." and "If a
+        // client receives a "qop" parameter in a challenge header field, it MUST send the "qop"
+        // parameter in any resulting authorization header field."
         if let Some(qop) = self.qop {
             put(b", cnonce=\"");
             put(cnonce.as_bytes());

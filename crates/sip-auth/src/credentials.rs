@@ -81,6 +81,8 @@ pub(crate) fn find<'m>(
     let mut failure = None;
     for field in message.fields_of(side.credentials_header()) {
         // RFC 3261 22: "Servers MUST NOT accept credentials using the "Basic" authorization scheme"
+        // RFC 3261 22.4: "Note, however, that SIP servers MUST NOT accept or request Basic
+        // authentication."
         if !is_digest(field.value) {
             continue;
         }

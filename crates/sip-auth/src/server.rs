@@ -191,6 +191,8 @@ impl Authenticator {
     ///
     /// Not for ACK and CANCEL: they cannot be challenged (RFC 3261 22.1), and
     /// an ACK repeats the credentials of its INVITE, nonce count and all.
+    // RFC 3261 26.3.1: "Proxy servers, redirect servers, registrars, and UAs MUST implement Digest
+    // Authorization, encompassing all of the aspects required in 22."
     pub fn check(&self, unix_ms: u64, message: &Message, side: Side, realm: &Arc<str>) -> Check {
         match credentials::find(message, side, realm) {
             Ok(None) => Check::Challenge { stale: false },
@@ -253,6 +255,10 @@ impl Authenticator {
         writer: &mut MessageWriter<'_>,
     ) {
         let nonce = self.new_nonce(unix_ms, realm, mark);
+        // RFC 3261 22.2: "The WWW-Authenticate response-header field MUST be included in 401
+        // (Unauthorized) response messages."
+        // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with
+        // a Proxy-Authenticate header field value applicable to the proxy for the requested resource."
         for &algorithm in self.offered(user_agent) {
             writer.header_with(side.challenge_header().as_str(), |out| {
                 self.write_challenge_value(algorithm, realm, &nonce, stale, out);
@@ -323,6 +329,8 @@ impl Authenticator {
             return Err(malformed("Digest Userhash Was Not Offered"));
         }
         let qop = match credentials.qop {
+            // RFC 3261 22.4: "These mechanisms MUST be used by a server to determine if the client
+            // supports the new mechanisms in RFC 2617 that were not specified in RFC 2069."
             // Without qop there is no nonce count, and so no guard against
             // replay: the form of RFC 2069 is not good enough.
             None => return Ok(CHALLENGE),
@@ -448,6 +456,8 @@ impl Authenticator {
         out.extend_from_slice(nonce);
         out.extend_from_slice(b"\", algorithm=");
         out.extend_from_slice(algorithm.as_str().as_bytes());
+        // RFC 3261 22.4: "However, servers MUST always send a "qop" parameter in WWW-Authenticate and
+        // Proxy-Authenticate header field values."
         out.extend_from_slice(if self.config.offer_auth_int {
             b", qop=\"auth,auth-int\""
         } else {

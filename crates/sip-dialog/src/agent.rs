@@ -1,8 +1,10 @@
 //! An agent: one user, one contact, one way to the proxy.
 
+use crate::compose::is_sips;
 use crate::config::AgentConfig;
 use crate::slots::{Key, Reset};
 use sip_auth::ClientAuth;
+use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Target, Uri};
 
 /// No agent, no call: the end of a list.
@@ -53,9 +55,18 @@ impl Agent {
     /// `None` where the strings are no URIs, or too long.
     pub(crate) fn fill(&mut self, config: &AgentConfig) -> Option<()> {
         let uris = [&config.aor, &config.contact, &config.registrar];
+        // RFC 3261 10.2: "This address-of-record MUST be a SIP URI or SIPS URI."
+        // RFC 3261 12.1.1: "The URI provided in the Contact header field MUST be a SIP or SIPS URI."
         let are_good = uris
             .iter()
             .all(|uri| Uri::parse(uri.as_bytes()).is_some_and(|u| u.is_sip()));
+        // RFC 3261 10.2: "The "userinfo" and "@" components of the SIP URI MUST NOT be present."
+        let registrar = Uri::parse(config.registrar.as_bytes())?;
+        let needs_tls = registrar.scheme == Scheme::Sips;
+        let has_tls = is_sips(config.contact.as_bytes()) && config.proxy.transport.is_secure();
+        if registrar.user.is_some() || (needs_tls && !has_tls) {
+            return None;
+        }
         let texts = [
             &config.aor,
             &config.contact,

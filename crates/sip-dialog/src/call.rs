@@ -39,6 +39,8 @@ pub(crate) struct Call {
     pub(crate) next: u32,
     pub(crate) previous: u32,
     pub(crate) tag: Tag,
+    // RFC 3261 12.1.1: "This state MUST be maintained for the duration of the dialog."
+    // RFC 3261 12.1.2: "This state MUST be maintained for the duration of the dialog."
     pub(crate) texts: Texts,
     /// Our last CSeq number.
     pub(crate) cseq: u32,

@@ -2,16 +2,17 @@
 
 use crate::agent::Text;
 use crate::call::State;
-use crate::caller::{SDP, bracket};
-use crate::compose::learn_dialog;
+use crate::caller::{SDP, bracket, write_contact};
+use crate::compose::{is_sips, learn_dialog};
 use crate::directory::invite_hash;
 use crate::event::{AgentKey, CallKey, Cause, Event};
-use crate::outgoing::ALLOW;
+use crate::outgoing::allow;
 use crate::server::{has_other_than, reply};
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
+use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 
@@ -94,6 +95,8 @@ impl UserAgents {
             cseq.number,
             &self.random,
         );
+        // RFC 3261 8.2.2.2: "If the request has no tag in the To header field, the UAS core MUST check
+        // the request against ongoing transactions."
         if self.directory.has_invite(hash) {
             // RFC 3261 8.2.2.2: "If the From tag, Call-ID, and CSeq exactly match those associated with an
             // ongoing transaction, but the request does not match that transaction (based on the matching
@@ -103,6 +106,10 @@ impl UserAgents {
             self.refuse(now_ms, server, &request, 482, out);
             return Some(request);
         }
+        // RFC 3261 8.2.3: "If there are any bodies whose type (indicated by the Content-Type), language
+        // (indicated by the Content-Language) or encoding (indicated by the Content-Encoding) are not
+        // understood, and that body part is not optional (as indicated by the Content-Disposition
+        // header field), the UAS MUST reject the request with a 415 (Unsupported Media Type) response."
         if !request.body().is_empty() && !is_session(&request) {
             let tag = self.loose_tag();
             reply(
@@ -118,7 +125,13 @@ impl UserAgents {
                     // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
                     // bodies it understands, in the event the request contained bodies of types not supported by
                     // the UAS."
+                    // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the
+                    // Accept, Accept-Encoding, or Accept-Language header field, depending on the
+                    // specific problem with the content."
                     w.header("Accept", SDP);
+                    // RFC 3261 8.2.3: "If the request contained content encodings not understood by the
+                    // UAS, the response MUST contain an Accept-Encoding header field listing the
+                    // encodings understood by the UAS."
                     w.header("Accept-Encoding", b"identity");
                 },
             );
@@ -135,13 +148,21 @@ impl UserAgents {
             return Some(request);
         };
         call.state = State::Ringing;
+        // RFC 3261 12.1.1: "The local tag component of the dialog ID MUST be set to the tag in the To
+        // field in the response to the request (which always includes a tag), and the remote tag
+        // component of the dialog ID MUST be set to the tag from the From field in the request."
         call.tag = tag;
         call.invite_server = Some(server);
         call.invite_hash = hash;
+        // RFC 3261 12.1.1: "The remote sequence number MUST be set to the value of the sequence number
+        // in the CSeq header field of the request." and "The local sequence number MUST be empty." Ours
+        // is 0 until we send.
         call.remote_cseq = Some(cseq.number);
         call.invite_cseq = cseq.number;
         // RFC 3261 12.1.1: "The remote URI MUST be set to the URI in the From field, and the local URI MUST
         // be set to the URI in the To field."
+        // RFC 3261 12.1.1: "The call identifier component of the dialog ID MUST be set to the value of
+        // the Call-ID in the request."
         call.texts.set(Part::CallId, request.call_id());
         bracket(&mut self.scratch, to.uri);
         call.texts.set(Part::Local, &self.scratch);
@@ -209,6 +230,8 @@ impl UserAgents {
             // Exist)."
             return self.refuse(now_ms, cancel, request, 481, out);
         };
+        // RFC 3261 8.2.2.3: "These header fields MUST be ignored if they are present in these
+        // requests." Nothing here reads them.
         let context = self.transactions.context(invite).unwrap_or_default();
         let call = match Context::read(context) {
             Some(Context::Invite(key)) => self
@@ -262,6 +285,8 @@ impl UserAgents {
         // RFC 3261 15.1.2: "Whether or not it ends its participation on the session, the UAS core MUST
         // generate a 2xx response to the BYE, and MUST pass that to the server transaction for
         // transmission."
+        // RFC 3261 20: "If one is placed in a request by mistake, it MUST be ignored by the UAS
+        // receiving the request." A Contact, for one.
         call.peer_hung_up = true;
         reply(
             &mut self.transactions,
@@ -380,11 +405,24 @@ impl UserAgents {
             return false;
         };
         let is_answer = (200..300).contains(&status);
+        // RFC 3261 8.2.6.2: "The same tag MUST be used for all responses to that request, both final
+        // and provisional (again excepting the 100 (Trying))." It is the call's.
+        // RFC 3261 13.2.1: "If the initial offer is in an INVITE, the answer MUST be in a reliable
+        // non-failure message from UAS back to UAC which is correlated to that INVITE." and "Once the
+        // UAS has sent or received an answer to the initial offer, it MUST NOT generate subsequent
+        // offers in any responses to the initial INVITE." and "All user agents that support INVITE MUST
+        // support these two exchanges."
+        // RFC 3261 13.3.1: "It MUST provide the offer in its first non-failure reliable message back to
+        // the UAC."
+        // RFC 3261 13.3.1.4: "If the INVITE request contained an offer, and the UAS had not yet sent an
+        // answer, the 2xx MUST contain an answer." and "If the INVITE did not contain an offer, the 2xx
+        // MUST contain an offer if the UAS had not yet sent an offer."
         let body = match (is_answer, call.has_own_body) {
             (false, _) => b"",
             (true, true) => call.texts.get(Part::Body),
             (true, false) => &self.config.session[..],
         };
+        // RFC 3261 13.3.1.1: "Each of these MUST indicate the same dialog ID."
         let tag = call.tag.text();
         reply(
             &mut self.transactions,
@@ -402,7 +440,7 @@ impl UserAgents {
                 if is_answer {
                     // RFC 3261 13.3.1.4: "A 2xx response to an INVITE SHOULD contain the Allow header field and the
                     // Supported header field, and MAY contain the Accept header field."
-                    w.header("Allow", ALLOW);
+                    w.header("Allow", allow(&self.config));
                     w.header("Supported", b"");
                     if !body.is_empty() {
                         w.header("Content-Type", SDP);
@@ -424,11 +462,16 @@ fn write_dialog(writer: &mut MessageWriter<'_>, invite: &Message, contact: &[u8]
     for field in invite.fields_of(HeaderName::RecordRoute) {
         writer.field(invite, &field);
     }
-    writer.header_with("Contact", |out| {
-        out.push(b'<');
-        out.extend_from_slice(contact);
-        out.push(b'>');
-    });
+    // RFC 3261 12.1.1: "If the request that initiated the dialog contained a SIPS URI in the Request-URI
+    // or in the top Record-Route header field value, if there was any, or the Contact header field if
+    // there was no Record-Route header field, the Contact header field in the response MUST be a SIPS URI."
+    let from = [HeaderName::RecordRoute, HeaderName::Contact];
+    let sender = from.into_iter().find_map(|name| invite.values(name).next());
+    let is_secure = is_sips(invite.request_uri())
+        || sender
+            .and_then(|(value, _)| NameAddr::parse(value))
+            .is_some_and(|addr| is_sips(addr.uri));
+    writer.header_with("Contact", |out| write_contact(out, contact, is_secure));
 }
 
 /// Whether the body is a session description that we can read.

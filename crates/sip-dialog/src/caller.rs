@@ -2,14 +2,15 @@
 
 use crate::agent::{NOBODY, Text};
 use crate::call::{Call, State};
-use crate::compose::{learn_dialog, line};
+use crate::compose::{for_request_line, is_sips, learn_dialog, line};
 use crate::event::{AgentKey, CallKey, Cause, Event};
-use crate::outgoing::{ALLOW, Outgoing, send_ack};
+use crate::outgoing::{Outgoing, allow, send_ack};
 use crate::random::write_hex;
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
+use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Message, Method, Outbox, Uri};
 
 /// The type of a session description.
@@ -17,7 +18,8 @@ pub(crate) const SDP: &[u8] = b"application/sdp";
 
 impl UserAgents {
     /// Calls `to`, a SIP URI, with a session description of the caller's own
-    /// or the configured one. `None` where there is no room or `to` is no URI.
+    /// or the configured one. `None` where there is no room, or `to` is no URI or
+    /// one that cannot be called: of another method, or SIPS over a way without TLS.
     pub fn invite(
         &mut self,
         now_ms: u64,
@@ -26,8 +28,7 @@ impl UserAgents {
         session: Option<&[u8]>,
         out: &mut Outbox,
     ) -> Option<CallKey> {
-        let uri = Uri::parse(to.as_bytes())?;
-        self.agents.get(agent.0)?;
+        let uri = self.callable(agent, Method::Invite, to)?;
         let Some(key) = self.calls.insert() else {
             self.counters.full += 1;
             return None;
@@ -48,17 +49,24 @@ impl UserAgents {
         call.state = State::Inviting;
         call.tag = tag;
         call.timer = timer;
+        // RFC 3261 12.1.2: "The call identifier component of the dialog ID MUST be set to the value of
+        // the Call-ID in the request."
         call.texts.set(Part::CallId, &self.scratch);
         bracket(&mut self.scratch, agent.text(Text::Aor));
         call.texts.set(Part::Local, &self.scratch);
-        bracket(&mut self.scratch, uri.raw);
+        // RFC 3261 12.1.2: "The remote URI MUST be set to the URI in the To field, and the local URI
+        // MUST be set to the URI in the From field."
+        let target = for_request_line(&uri);
+        bracket(&mut self.scratch, &target);
         call.texts.set(Part::Remote, &self.scratch);
         // RFC 3261 8.1.1.1: "The initial Request-URI of the message SHOULD be set to the value of the URI
         // in the To field."
-        call.texts
-            .set(Part::Target, crate::compose::without_headers(uri.raw));
+        call.texts.set(Part::Target, &target);
+        // RFC 3261 8.1.1.1: "When a pre-existing route set is present, the procedures for populating
+        // the Request-URI and Route header field detailed in Section 12.2.1.1 MUST be followed (even
+        // though there is no dialog), using the desired Request-URI as the remote target URI."
         call.texts.set(Part::Routes, &agent.service_route);
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|session| !session.is_empty()) {
             call.has_own_body = true;
             call.texts.set(Part::Body, session);
         }
@@ -70,6 +78,27 @@ impl UserAgents {
         Some(CallKey(key))
     }
 
+    /// The URI, where this agent may send it such a request.
+    pub(crate) fn callable<'u>(
+        &self,
+        agent: AgentKey,
+        method: Method,
+        to: &'u str,
+    ) -> Option<Uri<'u>> {
+        let agent = self.agents.get(agent.0)?;
+        // RFC 3261 19.1.5: "An implementation MUST NOT proceed with transmitting the request."
+        let uri = Uri::parse(to.as_bytes())?;
+        // RFC 3261 19.1.5: "If the URI contains a method parameter, its value MUST be used as the method of
+        // the request."
+        let is_its_method =
+            (uri.param("method")).is_none_or(|wanted| Method::from_token(wanted) == method);
+        // RFC 3261 8.1.2: "Independent of which URI is used as input to the procedures of [4], if the
+        // Request-URI specifies a SIPS resource, the UAC MUST follow the procedures of [4] as if the input
+        // URI were a SIPS URI." They lead to TLS, which is the agent's way or is not.
+        let has_way = uri.scheme != Scheme::Sips || agent.proxy.transport.is_secure();
+        (is_its_method && has_way).then_some(uri)
+    }
+
     /// Ends a call as its state asks for: CANCEL for one that we make and that
     /// is not answered, 480 for one that we did not answer, BYE for one that is
     /// established. False where it is ending already.
@@ -78,6 +107,9 @@ impl UserAgents {
             return false;
         };
         match found.state {
+            // RFC 3261 15: "A UA MUST NOT send a BYE outside of a dialog." and "The caller's UA MAY
+            // send a BYE for either confirmed or early dialogs, and the callee's UA MAY send a BYE on
+            // confirmed dialogs, but MUST NOT send a BYE on early dialogs."
             State::Inviting => self.cancel(now_ms, call.0, Cause::Cancelled, out),
             State::Ringing => return self.reject(now_ms, call, 480, out),
             // RFC 3261 15: "However, the callee's UA MUST NOT send a BYE on a confirmed dialog until it has
@@ -108,8 +140,14 @@ impl UserAgents {
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
             return false;
         };
+        // RFC 3261 12.1.2: "The local sequence number MUST be set to the value of the sequence number
+        // in the CSeq header field of the request." The peer's stays empty.
+        // RFC 3261 12.1.2: "The remote sequence number MUST be empty (it is established when the remote
+        // UA sends a request within the dialog)."
         call.cseq += 1;
         call.invite_cseq = call.cseq;
+        // RFC 3261 13.2.1: "The initial offer MUST be in either an INVITE or, if not there, in the
+        // first reliable non-failure message from the UAS back to the UAC."
         let body = if call.has_own_body {
             call.texts.get(Part::Body)
         } else {
@@ -134,11 +172,18 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |agent, out| {
+            |agent, is_secure, out| {
+                // RFC 3261 12.1.2: "When a UAC sends a request that can establish a dialog (such as an
+                // INVITE) it MUST provide a SIP or SIPS URI with global scope (i.e., the same SIP URI
+                // can be used in messages outside this dialog) in the Contact header field of the
+                // request."
                 // RFC 3261 8.1.1.8: "The Contact header field MUST be present and contain exactly one SIP or
                 // SIPS URI in any request that can result in the establishment of a dialog."
-                write_contact(out, agent.text(Text::Contact));
-                line(out, "Allow", ALLOW);
+                // RFC 3261 8.1.1.8: "That is, the Contact header field value contains the URI at which
+                // the UA would like to receive requests, and this URI MUST be valid even if used in
+                // subsequent requests outside of any dialogs." It is the agent's own.
+                line_with_contact(out, agent.text(Text::Contact), is_secure);
+                line(out, "Allow", allow(&self.config));
                 write_user_agent(out, user_agent);
             },
         );
@@ -153,8 +198,17 @@ impl UserAgents {
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
             return;
         };
+        // RFC 3261 15.1.1: "The UAC MUST consider the session terminated (and therefore stop sending or
+        // listening for media) as soon as the BYE request is passed to the client transaction."
         call.state = State::Ending;
         call.cause.get_or_insert(cause);
+        // RFC 3261 12.2.1.1: "Requests within a dialog MUST contain strictly monotonically increasing
+        // and contiguous CSeq sequence numbers (increasing-by-one) in each direction (excepting ACK and
+        // CANCEL of course, whose numbers equal the requests being acknowledged or cancelled)." and
+        // "Therefore, if the local sequence number is not empty, the value of the local sequence number
+        // MUST be incremented by one, and this value MUST be placed into the CSeq header field." and
+        // "If the local sequence number is empty, an initial value MUST be chosen using the guidelines
+        // of Section 8.1.1.5."
         call.cseq += 1;
         let outgoing = Outgoing {
             method: Method::Bye,
@@ -175,7 +229,9 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |_, out| {
+            // RFC 3261 20: ""Not applicable" means that the header field MUST NOT be present in a
+            // request."
+            |_, _, out| {
                 write_user_agent(out, user_agent);
             },
         );
@@ -199,10 +255,15 @@ impl UserAgents {
         if (200..300).contains(&status) {
             return self.take_answer(now_ms, key, response, out);
         }
+        // RFC 3261 13.2.2.3: "Subsequent final responses (which would only arrive under error
+        // conditions) MUST be ignored."
         if call.state != State::Inviting {
             return;
         }
         if status < 200 {
+            // RFC 3261 8.1.3.2: "A UAC MUST treat any provisional response different than 100 that it
+            // does not recognize as 183 (Session Progress)." and "A UAC MUST be able to process 100 and
+            // 183 responses."
             if status > 100 && !call.is_unwanted {
                 self.push(Event::Provisional {
                     call: CallKey(key),
@@ -221,6 +282,9 @@ impl UserAgents {
         let cause = match self.calls.get(key).and_then(|c| c.cause) {
             // A cancelled INVITE ends with 487; a challenge is not worth an answer any more.
             Some(cause) if matches!(status, 401 | 407 | 487) => cause,
+            // RFC 3261 8.1.3.2: "A UAC MUST treat any final response it does not recognize as being
+            // equivalent to the x00 response code of that class, and MUST be able to process the x00
+            // response code for all classes."
             _ => Cause::Status(status),
         };
         self.fail_call(key, cause);
@@ -234,6 +298,8 @@ impl UserAgents {
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
             return false;
         };
+        // RFC 3261 21.4.8: "This code is similar to 401 (Unauthorized), but indicates that the client
+        // MUST first authenticate itself with the proxy."
         let is_taken = matches!(response.status(), 401 | 407)
             && agent
                 .auth
@@ -250,6 +316,8 @@ impl UserAgents {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
+        // RFC 3261 12.1.2: "A UAC MUST be prepared to receive a response without a tag in the To field,
+        // in which case the tag is considered to have a value of null."
         let tag = response
             .to()
             .ok()
@@ -266,6 +334,13 @@ impl UserAgents {
             }
             return;
         }
+        // RFC 3261 12.1.2: "The local tag component of the dialog ID MUST be set to the tag in the From
+        // field in the request, and the remote tag component of the dialog ID MUST be set to the tag in
+        // the To field of the response."
+        // RFC 3261 13.2.2.4: "If the dialog identifier in the 2xx response matches the dialog
+        // identifier of an existing dialog, the dialog MUST be transitioned to the "confirmed" state,
+        // and the route set for the dialog MUST be recomputed based on the 2xx response using the
+        // procedures of Section 12.2.1.2."
         learn_dialog(&mut call.texts, response, &mut self.scratch);
         call.state = State::Confirmed;
         call.was_challenged = false;
@@ -320,6 +395,8 @@ impl UserAgents {
             call.forks.push((hash, fork));
             texts.copy_from(&call.texts);
         }
+        // RFC 3261 13.2.2.4: "Otherwise, a new dialog in the "confirmed" state MUST be constructed
+        // using the procedures of Section 12.1.2."
         learn_dialog(&mut texts, response, &mut self.scratch);
         if let Some(call) = self.calls.get_mut(fork) {
             call.texts = texts;
@@ -437,6 +514,8 @@ impl UserAgents {
 }
 
 /// `<uri>`, in a buffer that is used again.
+// RFC 3261 20.20: "Even if the "display-name" is empty, the "name-addr" form MUST be used if the
+// "addr-spec" contains a comma, question mark, or semicolon."
 pub(crate) fn bracket(scratch: &mut Vec<u8>, uri: &[u8]) {
     scratch.clear();
     scratch.push(b'<');
@@ -445,10 +524,27 @@ pub(crate) fn bracket(scratch: &mut Vec<u8>, uri: &[u8]) {
 }
 
 /// Writes a Contact line.
-pub(crate) fn write_contact(out: &mut Vec<u8>, uri: &[u8]) {
-    out.extend_from_slice(b"Contact: <");
-    out.extend_from_slice(uri);
-    out.extend_from_slice(b">\r\n");
+pub(crate) fn line_with_contact(out: &mut Vec<u8>, uri: &[u8], is_secure: bool) {
+    out.extend_from_slice(b"Contact: ");
+    write_contact(out, uri, is_secure);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes a Contact's value: as a SIPS URI where the dialog is one of those.
+pub(crate) fn write_contact(out: &mut Vec<u8>, uri: &[u8], is_secure: bool) {
+    // RFC 3261 8.1.1.8: "If the Request-URI or top Route header field value contains a SIPS URI, the
+    // Contact header field MUST contain a SIPS URI as well."
+    // RFC 3261 12.1.2: "If the request has a Request-URI or a topmost Route header field value with a
+    // SIPS URI, the Contact header field MUST contain a SIPS URI."
+    let (scheme, rest): (&[u8], _) = match uri.split_at_checked("sip:".len()) {
+        Some((_, rest)) if is_secure && !is_sips(uri) => (b"sips:", rest),
+        _ => (b"", uri),
+    };
+    // RFC 3261 20: "If the URI contains a comma, question mark or semicolon, the URI MUST be enclosed
+    // in angle brackets (< and >)."
+    for part in [b"<", scheme, rest, b">"] {
+        out.extend_from_slice(part);
+    }
 }
 
 /// Writes a User-Agent line, where there is something to say.

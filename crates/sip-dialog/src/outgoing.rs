@@ -2,6 +2,7 @@
 
 use crate::agent::{Agent, Text};
 use crate::compose::{self, Request};
+use crate::config::Config;
 use crate::tag::Tag;
 use crate::texts::{Part, Texts};
 use sip_auth::{Attempt, RequestParts};
@@ -9,7 +10,18 @@ use sip_msg::{Method, Outbox};
 use sip_txn::{ClientId, Transactions};
 
 /// The methods that are understood, for Allow.
-pub(crate) const ALLOW: &[u8] = b"INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE";
+// RFC 3261 20.5: "All methods, including ACK and CANCEL, understood by the UA MUST be included in the
+// list of methods in the Allow header field, when present."
+// RFC 3261 8.2.1: "The Allow header field MUST list the set of methods supported by the UAS generating
+// the message."
+// RFC 3261 13.1: "A UA that supports INVITE MUST also support ACK, CANCEL and BYE."
+pub(crate) const fn allow(config: &Config) -> &'static [u8] {
+    if config.is_registrar {
+        b"INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE, REGISTER"
+    } else {
+        b"INVITE, ACK, CANCEL, BYE, OPTIONS, MESSAGE"
+    }
+}
 
 /// A request to send.
 pub(crate) struct Outgoing<'a> {
@@ -29,7 +41,8 @@ pub(crate) struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Sends it; `write_more` writes what is special to its method. The
+    /// Sends it; `write_more` writes what is special to its method, and is told
+    /// whether only TLS will do. The
     /// credentials that it bears are left in `credentials`. `None` where there
     /// is no room for a transaction.
     pub(crate) fn send(
@@ -39,7 +52,7 @@ impl Outgoing<'_> {
         agent: &mut Agent,
         credentials: &mut Vec<u8>,
         out: &mut Outbox,
-        write_more: impl FnOnce(&Agent, &mut Vec<u8>),
+        write_more: impl FnOnce(&Agent, bool, &mut Vec<u8>),
     ) -> Option<ClientId> {
         let client = transactions.reserve_client()?;
         let request = Request {
@@ -61,7 +74,7 @@ impl Outgoing<'_> {
         {
             let parts = RequestParts {
                 method: self.method.token().as_bytes(),
-                uri: route.request_uri,
+                uri: &route.request_uri,
                 body: self.body,
             };
             auth.write_credentials(self.attempt, parts, self.cnonce, credentials);
@@ -71,7 +84,7 @@ impl Outgoing<'_> {
             transactions.write_branch(client, out)
         });
         out.bytes.extend_from_slice(credentials);
-        write_more(agent, &mut out.bytes);
+        write_more(agent, route.is_secure(), &mut out.bytes);
         compose::finish(&mut out.bytes, self.body_type, self.body);
         transactions.start_client(
             now_ms,
@@ -116,6 +129,8 @@ pub(crate) fn send_ack(
     });
     // RFC 3261 13.2.2.4: "The ACK MUST contain the same credentials as the INVITE."
     out.bytes.extend_from_slice(texts.get(Part::Credentials));
+    // RFC 3261 8.2.2.3: "An ACK request for a 2xx response MUST contain only those Require and
+    // Proxy-Require values that were present in the initial request." There are none in either.
     compose::finish(&mut out.bytes, b"", b"");
     // RFC 3261 13.2.2.4: "However, the request is passed to the transport layer directly for
     // transmission, rather than a client transaction."

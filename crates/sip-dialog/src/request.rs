@@ -2,10 +2,10 @@
 //! 11.1, RFC 3428).
 
 use crate::agent::Text;
-use crate::caller::{bracket, write_contact, write_user_agent};
-use crate::compose::{line, without_headers};
+use crate::caller::{bracket, line_with_contact, write_user_agent};
+use crate::compose::{for_request_line, line};
 use crate::event::{AgentKey, Cause, Event, RequestKey};
-use crate::outgoing::{ALLOW, Outgoing};
+use crate::outgoing::{Outgoing, allow};
 use crate::random::write_hex;
 use crate::slots::{Key, Reset};
 use crate::tag::Tag;
@@ -76,9 +76,12 @@ impl UserAgents {
         exchange.texts.set(Part::CallId, &self.scratch);
         bracket(&mut self.scratch, found.text(Text::Aor));
         exchange.texts.set(Part::Remote, &self.scratch);
+        // RFC 3261 10.2: "The following header fields, except Contact, MUST be included in a REGISTER
+        // request." They are Request-URI, To, From, Call-ID, CSeq and Contact.
+        let registrar = Uri::parse(found.text(Text::Registrar))?;
         exchange
             .texts
-            .set(Part::Target, without_headers(found.text(Text::Registrar)));
+            .set(Part::Target, &for_request_line(&registrar));
         found.registering = Some(key);
         self.launch(now_ms, key, out)
     }
@@ -118,7 +121,13 @@ impl UserAgents {
         body: &[u8],
         out: &mut Outbox,
     ) -> Option<RequestKey> {
-        let uri = Uri::parse(to.as_bytes())?;
+        let uri = self.callable(agent, method, to)?;
+        // RFC 3261 20.15: "The Content-Type header field MUST be present if the body is not empty."
+        // RFC 3261 7.4.1: "The Internet media type of the message body MUST be given by the
+        // Content-Type header field."
+        if body_type.is_empty() && !body.is_empty() {
+            return None;
+        }
         if body_type.iter().any(|&b| b < 0x20 || b == 0x7f) {
             return None;
         }
@@ -132,9 +141,10 @@ impl UserAgents {
         write_hex(&mut self.scratch, self.random.next(), 16);
         write_hex(&mut self.scratch, self.random.next(), 16);
         exchange.texts.set(Part::CallId, &self.scratch);
-        bracket(&mut self.scratch, uri.raw);
+        let target = for_request_line(&uri);
+        bracket(&mut self.scratch, &target);
         exchange.texts.set(Part::Remote, &self.scratch);
-        exchange.texts.set(Part::Target, without_headers(uri.raw));
+        exchange.texts.set(Part::Target, &target);
         exchange.texts.set(Part::Routes, &found.service_route);
         exchange.texts.set(Part::BodyType, body_type);
         exchange.texts.set(Part::Body, body);
@@ -183,6 +193,9 @@ impl UserAgents {
             agent.register_cseq += 1;
             exchange.cseq = agent.register_cseq;
         } else {
+            // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
+            // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the
+            // CSeq header field value as it would normally when sending an updated request."
             exchange.cseq += 1;
         }
         let outgoing = Outgoing {
@@ -205,15 +218,15 @@ impl UserAgents {
             agent,
             &mut self.scratch,
             out,
-            |agent, out| {
+            |agent, is_secure, out| {
                 match method {
                     Method::Register => write_binding(out, agent, expires_s),
                     Method::Options => {
                         // RFC 3261 11.1: "An Accept header field SHOULD be included to indicate the type of
                         // message body the UAC wishes to receive in the response."
-                        write_contact(out, agent.text(Text::Contact));
+                        line_with_contact(out, agent.text(Text::Contact), is_secure);
                         line(out, "Accept", crate::caller::SDP);
-                        line(out, "Allow", ALLOW);
+                        line(out, "Allow", allow(&self.config));
                     }
                     _ => {}
                 }
@@ -343,6 +356,15 @@ impl UserAgents {
 
     /// For how long our contact is bound by a 200, and the Service-Route.
     fn learn_registration(&mut self, key: Key, response: &Message) -> u32 {
+        // RFC 3261 10.2: "The Record-Route header field has no meaning in REGISTER requests or
+        // responses, and MUST be ignored if present." and "In particular, the UAC MUST NOT create a new
+        // route set based on the presence or absence of a Record-Route header field in any response to
+        // a REGISTER request."
+        // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
+        // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
+        // field in the response."
+        // RFC 3261 7.3.2: "If a header field appears in a message not matching its category (such as a
+        // request header field in a response), it MUST be ignored."
         let Some(exchange) = self.requests.get(key) else {
             return 0;
         };
@@ -398,6 +420,10 @@ fn write_binding(out: &mut Vec<u8>, agent: &crate::agent::Agent, expires_s: u32)
     out.extend_from_slice(b"\r\n");
     if params.windows(7).any(|w| w == b"reg-id=") {
         // RFC 5626 4.2.1: the registrar must know that flows are meant.
+        // RFC 3261 8.1.1.9: "The option tags listed MUST only refer to extensions defined in
+        // standards-track RFCs."
+        // RFC 3261 20.37: "A UA compliant to this specification MUST only include option tags
+        // corresponding to standards-track RFCs."
         line(out, "Supported", b"outbound, path");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::call::State;
 use crate::event::{AgentKey, Event};
-use crate::outgoing::ALLOW;
+use crate::outgoing::allow;
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
@@ -78,10 +78,13 @@ impl UserAgents {
     ) -> Option<Box<Message>> {
         let method = request.method();
         let tag = self.loose_tag();
+        // RFC 3261 8.2.1: "Once a request is authenticated (or authentication is skipped), the UAS MUST
+        // inspect the method of the request."
         let refusal = match method {
             // RFC 3261 21.5.2: "This is the appropriate response when a UAS does not recognize the request
             // method and is not capable of supporting it for any user."
             Method::Other => Some(501),
+            // RFC 3261 11: "All UAs MUST support the OPTIONS method."
             Method::Invite | Method::Bye | Method::Options | Method::Message => None,
             Method::Register if self.config.is_registrar => None,
             // RFC 3261 8.2.1: "If the UAS recognizes but does not support the method of a request, it MUST
@@ -101,7 +104,9 @@ impl UserAgents {
                 |w| {
                     // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not Allowed)
                     // response."
-                    w.header("Allow", ALLOW);
+                    // RFC 3261 21.4.6: "The response MUST include an Allow header field containing a
+                    // list of valid methods for the indicated address."
+                    w.header("Allow", allow(&self.config));
                 },
             );
             return Some(request);
@@ -141,6 +146,9 @@ impl UserAgents {
             self.refuse(now_ms, server, &request, 404, out);
             return Some(request);
         };
+        // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is
+        // present." and "Each option tag defines a SIP extension that MUST be understood to process the
+        // request."
         if request.has(HeaderName::Require) {
             // RFC 3261 8.2.2.3: "If a UAS does not understand an option-tag listed in a Require header
             // field, it MUST respond by generating a response with status code 420 (Bad Extension).  The UAS
@@ -163,6 +171,8 @@ impl UserAgents {
             );
             return Some(request);
         }
+        // RFC 3261 15.1.2: "A UAS core receiving a BYE request for an existing dialog MUST follow the
+        // procedures of Section 12.2.2 to process the request."
         if let Some(call) = call
             && !self.take_in_order(now_ms, server, call, &request, out)
         {
@@ -180,6 +190,12 @@ impl UserAgents {
                 self.counters.unknown_dialog += 1;
                 self.refuse(now_ms, server, &request, 481, out);
             }
+            // RFC 3261 11.2: "The response code chosen MUST be the same that would have been chosen had the
+            // request been an INVITE."
+            (Method::Options, None) if self.calls.is_full() => {
+                self.counters.full += 1;
+                self.refuse(now_ms, server, &request, 503, out);
+            }
             _ => {
                 reply(
                     &mut self.transactions,
@@ -194,7 +210,7 @@ impl UserAgents {
                         if method == Method::Options {
                             // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
                             // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
-                            w.header("Allow", ALLOW);
+                            w.header("Allow", allow(&self.config));
                             w.header("Accept", crate::caller::SDP);
                             w.header("Supported", b"");
                         }
@@ -282,6 +298,8 @@ impl UserAgents {
         }
         // RFC 3261 12.2.2: "The UAS MUST then set the remote sequence number to the value of the sequence
         // number in the CSeq header field value in the request."
+        // RFC 3261 12.2.2: "If the remote sequence number is empty, it MUST be set to the value of the
+        // sequence number in the CSeq header field value in the request."
         found.remote_cseq = Some(cseq.number);
         true
     }

@@ -48,7 +48,7 @@ impl<T: Reset> Slots<T> {
 
     /// Takes a slot, whose value is as `reset` left it.
     pub(crate) fn insert(&mut self) -> Option<Key> {
-        if self.live >= self.max {
+        if self.is_full() {
             return None;
         }
         let slot = match self.free.pop() {
@@ -112,6 +112,11 @@ impl<T: Reset> Slots<T> {
         self.live -= 1;
         self.free.push(key.slot);
         true
+    }
+
+    /// Whether there is no room for one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.live >= self.max
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -89,6 +89,8 @@ fn ring_answer_and_hang_up() {
         assert!(wire.act(0, |agents, now_ms, out| {
             agents.hang_up(now_ms, calling, out)
         }));
+        // RFC 3261 15.1.1: "The UAC MUST consider the session terminated (and therefore stop sending or
+        // listening for media) as soon as the BYE request is passed to the client transaction."
         assert!(!wire.act(0, |agents, now_ms, out| {
             agents.hang_up(now_ms, calling, out)
         }));
@@ -154,6 +156,23 @@ fn a_hang_up_before_the_ack_waits_for_it() {
     });
     wire.run_for(4 * DELAY_MS);
     assert_eq!(wire.start_lines(), ["INVITE", "200", "ACK", "BYE", "200"]);
+    wire.assert_empty();
+}
+
+#[test]
+fn a_call_that_rings_is_refused_and_not_ended() {
+    let (mut wire, alice, _) = two(Transport::Udp);
+    call(&mut wire, alice);
+    wire.run_for(DELAY_MS);
+    let called = incoming(&mut wire);
+    wire.act(1, |agents, now_ms, out| {
+        assert!(agents.ring(now_ms, called, out));
+        assert!(agents.hang_up(now_ms, called, out));
+    });
+    wire.run_for(2 * DELAY_MS);
+    // RFC 3261 15: "The caller's UA MAY send a BYE for either confirmed or early dialogs, and the
+    // callee's UA MAY send a BYE on confirmed dialogs, but MUST NOT send a BYE on early dialogs."
+    assert_eq!(wire.start_lines(), ["INVITE", "180", "480", "ACK"]);
     wire.assert_empty();
 }
 
@@ -418,12 +437,18 @@ fn the_callers_own_session_is_sent_and_answered() {
         panic!("{:?}", wire.start_lines());
     };
     assert!(
+        // RFC 3261 13.2.1: "The initial offer MUST be in either an INVITE or, if not there, in the
+        // first reliable non-failure message from the UAS back to the UAC."
         invite.ends_with(
             "Content-Type: application/sdp\r\nContent-Length: 13\r\n\r\nv=0\r\ns=mine\r\n"
         ),
         "{invite}"
     );
     assert!(
+        // RFC 3261 13.2.1: "If the initial offer is in an INVITE, the answer MUST be in a reliable
+        // non-failure message from UAS back to UAC which is correlated to that INVITE."
+        // RFC 3261 13.3.1.4: "If the INVITE request contained an offer, and the UAS had not yet sent an
+        // answer, the 2xx MUST contain an answer."
         answer.ends_with(
             "Content-Type: application/sdp\r\nContent-Length: 14\r\n\r\nv=0\r\ns=yours\r\n"
         ),

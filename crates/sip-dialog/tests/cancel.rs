@@ -53,6 +53,7 @@ fn a_ringing_call_is_cancelled() {
         );
         assert_eq!(
             wire.start_lines(),
+            // RFC 3261 15: "A UA MUST NOT send a BYE outside of a dialog."
             ["INVITE", "180", "CANCEL", "200", "487", "ACK"]
         );
         // RFC 3261 9.2: "noting that the To tag of the response to the CANCEL and the To tag in the response to

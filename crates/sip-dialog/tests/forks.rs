@@ -47,6 +47,9 @@ fn the_second_answer_is_acknowledged_and_ended() {
         // described in Section 15."
         wire.respond(0, 5061, &invite, 200, "two", &second);
         let ack = wire.expect(Method::Ack);
+        // RFC 3261 13.2.2.4: "Otherwise, a new dialog in the "confirmed" state MUST be constructed
+        // using the procedures of Section 12.1.2." and "The UAC core MUST generate an ACK request for
+        // each 2xx received from the transaction layer."
         assert_eq!(ack.request_uri(), b"sip:bob@192.0.2.1:5063");
         assert_eq!(ack.to().unwrap().tag(), Some(&b"two"[..]));
         assert_eq!(ack.cseq().unwrap().number, invite.cseq().unwrap().number);
@@ -159,6 +162,8 @@ fn a_merged_invite_is_answered_482() {
     // transaction, but the request does not match that transaction (based on the matching rules in
     // Section 17.2.3), the UAS core SHOULD generate a 482 (Loop Detected) response and pass it to the
     // server transaction."
+    // RFC 3261 8.2.2.2: "If the request has no tag in the To header field, the UAS core MUST check the
+    // request against ongoing transactions."
     wire.inject(1, 5099, &invite("two"));
     assert_eq!(wire.start_lines(), ["482"]);
     assert!(wire.take_events(1).is_empty());

@@ -8,8 +8,8 @@
 
 mod common;
 
-use common::{DELAY_MS, Wire};
-use sip_dialog::{Cause, Event};
+use common::{DELAY_MS, Wire, addr, target};
+use sip_dialog::{AgentConfig, Cause, Event};
 use sip_msg::{ConnId, HeaderName, Method, Transport};
 
 const CHALLENGE: &str = "WWW-Authenticate: Digest realm=\"example.org\", nonce=\"abc\", qop=\"auth\", algorithm=SHA-256";
@@ -37,6 +37,9 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
     assert_eq!(second.call_id(), first.call_id());
     assert_eq!(
         second.cseq().unwrap().number,
+        // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
+        // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the CSeq
+        // header field value as it would normally when sending an updated request."
         first.cseq().unwrap().number + 1
     );
     let lines = [
@@ -61,6 +64,9 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
         agents.options(now_ms, alice, "sip:bob@example.org", out)
     })
     .unwrap();
+    // RFC 3261 8.1.1.1: "When a pre-existing route set is present, the procedures for populating the
+    // Request-URI and Route header field detailed in Section 12.2.1.1 MUST be followed (even though
+    // there is no dialog), using the desired Request-URI as the remote target URI."
     let options = wire.expect(Method::Options);
     assert_eq!(
         options.first(HeaderName::Route).unwrap().value,
@@ -86,6 +92,9 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
     assert_eq!(third.first(HeaderName::Expires).unwrap().value, b"0");
     assert!(
         third.has(HeaderName::Authorization),
+        // RFC 3261 22.3: "These credentials MUST NOT be cached across dialogs; however, if a UA is
+        // configured with the realm of its local outbound proxy, when one exists, then the UA MAY cache
+        // credentials for that realm across dialogs."
         "the nonce is used again"
     );
     wire.respond(0, 5061, &third, 200, "r", &[]);
@@ -99,6 +108,58 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
     );
     wire.assert_empty();
     assert!(wire.ends[0].agents.remove_agent(alice));
+}
+
+#[test]
+fn a_registration_has_what_it_must_and_keeps_no_route() {
+    let mut wire = Wire::new(Transport::Udp, 1, |_| {});
+    let config = AgentConfig {
+        aor: "sip:alice@example.org".to_owned(),
+        contact: "sip:alice@192.0.2.1:5060".to_owned(),
+        contact_params: ";reg-id=1;+sip.instance=\"<urn:uuid:0>\"".to_owned(),
+        sent_by: "192.0.2.1:5060".to_owned(),
+        registrar: "sip:example.org;transport=udp".to_owned(),
+        credentials: None,
+        proxy: target(Transport::Udp, addr(5061)),
+    };
+    let alice = wire.ends[0].agents.add_agent(&config).unwrap();
+    for _ in 0..2 {
+        wire.act(0, |agents, now_ms, out| {
+            agents.register(now_ms, alice, 60, out).unwrap();
+            // RFC 3261 10.2: "UAs MUST NOT send a new registration (that is, containing new Contact header
+            // field values, as opposed to a retransmission) until they have received a final response from
+            // the registrar for the previous one or the previous REGISTER request has timed out."
+            assert_eq!(agents.register(now_ms, alice, 60, out), None);
+        });
+        let register = wire.expect(Method::Register);
+        let value = |name| register.first(name).map(|field| field.value);
+        // RFC 3261 10.2: "The following header fields, except Contact, MUST be included in a REGISTER
+        // request." They are Request-URI, To, From, Call-ID, CSeq and Contact.
+        // RFC 3261 10.2: "This address-of-record MUST be a SIP URI or SIPS URI."
+        assert_eq!(value(HeaderName::To), Some(&b"<sip:alice@example.org>"[..]));
+        assert!(register.from().is_ok() && register.cseq().is_ok());
+        assert!(!register.call_id().is_empty());
+        // RFC 3261 10.2: "The "userinfo" and "@" components of the SIP URI MUST NOT be present."
+        assert_eq!(register.request_uri(), b"sip:example.org;transport=udp");
+        // RFC 3261 8.1.1.9: "The option tags listed MUST only refer to extensions defined in
+        // standards-track RFCs."
+        // RFC 3261 20.37: "A UA compliant to this specification MUST only include option tags
+        // corresponding to standards-track RFCs."
+        assert_eq!(value(HeaderName::Supported), Some(&b"outbound, path"[..]));
+        // RFC 3261 10.2: "The Record-Route header field has no meaning in REGISTER requests or responses,
+        // and MUST be ignored if present." and "In particular, the UAC MUST NOT create a new route set
+        // based on the presence or absence of a Record-Route header field in any response to a REGISTER
+        // request."
+        assert!(!register.has(HeaderName::Route));
+        // RFC 3261 20: "Similarly, a header field labeled "not applicable" for a response means that
+        // the UAS MUST NOT place the header field in the response, and the UAC MUST ignore the header
+        // field in the response."
+        // RFC 3261 7.3.2: "If a header field appears in a message not matching its category (such as a
+        // request header field in a response), it MUST be ignored."
+        let lines = ["Record-Route: <sip:192.0.2.1:5061;lr>"];
+        wire.respond(0, 5061, &register, 200, "r", &lines);
+    }
+    wire.assert_empty();
 }
 
 #[test]
@@ -178,6 +239,8 @@ fn a_foreign_realm_is_never_answered() {
 
 #[test]
 fn a_challenged_call_has_its_credentials_in_the_ack_too() {
+    // RFC 3261 21.4.8: "This code is similar to 401 (Unauthorized), but indicates that the client MUST
+    // first authenticate itself with the proxy."
     let mut wire = Wire::new(Transport::Udp, 1, |_| {});
     let alice = wire.add(0, "alice", 5061);
     let call = wire
@@ -214,6 +277,8 @@ fn a_challenged_call_has_its_credentials_in_the_ack_too() {
     // RFC 3261 13.2.2.4: "The sequence number of the CSeq header field MUST be the same as the INVITE
     // being acknowledged, but the CSeq method MUST be ACK.  The ACK MUST contain the same credentials as
     // the INVITE."
+    // RFC 3261 8.2.2.3: "An ACK request for a 2xx response MUST contain only those Require and
+    // Proxy-Require values that were present in the initial request."
     assert_eq!(ack.cseq().unwrap().number, second.cseq().unwrap().number);
     let credentials = |m: &sip_msg::Message| {
         m.first(HeaderName::ProxyAuthorization)
@@ -304,6 +369,9 @@ fn a_lost_connection_ends_what_waits_on_it() {
     for event in [
         Event::Disconnected { agent: alice, conn },
         Event::Disconnected { agent: carol, conn },
+        // RFC 3261 8.1.3.1: "If a fatal transport error is reported by the transport layer (generally,
+        // due to fatal ICMP errors in UDP or connection failures in TCP), the condition MUST be treated
+        // as a 503 (Service Unavailable) status code."
         Event::RegisterFailed {
             agent: alice,
             request,

@@ -10,6 +10,7 @@ use siphasher::sip::SipHasher13;
 use crate::effect::Effect;
 use crate::permit::is_listed;
 use crate::proxy::context::Context;
+use crate::registrar::{is_supported, unsupported};
 use crate::sender::Sender;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
@@ -133,6 +134,8 @@ impl Shard {
 
     /// Answers without keeping state: for whoever has not shown who he is, and
     /// for what is not worth a transaction. Takes the request back.
+    // RFC 3261 8.2.7: "A stateless UAS MUST NOT send provisional (1xx) responses." and "A stateless UAS
+    // MUST NOT retransmit responses."
     pub(crate) fn refuse(
         &mut self,
         now: Now,
@@ -164,9 +167,13 @@ impl Shard {
         if let Some(server) = server {
             self.txns.release_server(server);
         }
+        // RFC 3261 21.4.15: "The server MUST include a list of the unsupported extensions in an
+        // Unsupported header field in the response."
         let unsupported = |writer: &mut MessageWriter<'_>| {
-            for field in request.fields_of(name) {
-                writer.header("Unsupported", field.value);
+            for (tag, _) in request.values(name) {
+                if name == HeaderName::ProxyRequire || !is_supported(tag) {
+                    writer.header("Unsupported", tag);
+                }
             }
         };
         let status = (420, reason_phrase(420));
@@ -183,7 +190,8 @@ impl Shard {
         request: Box<Message>,
         out: &mut Outputs,
     ) {
-        if request.values(HeaderName::Require).next().is_some() {
+        // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is present."
+        if unsupported(&request).next().is_some() {
             self.refuse_extensions(now, sender, server, request, HeaderName::Require, out);
             return;
         }
@@ -222,6 +230,8 @@ impl Shard {
     /// The To tag of this server's own answers: of the transaction, so that
     /// each answer to it has the same, and none can be guessed. An ACK with
     /// this tag acknowledges an answer for which no state was kept.
+    // RFC 3261 8.2.7: "To header tags MUST be generated for responses in a stateless manner - in a
+    // manner that will generate the same tag for the same request consistently."
     pub(crate) fn own_tag(&self, request: &Message) -> [u8; 16] {
         let mut hasher = SipHasher13::new_with_key(&self.keys.tags);
         let mut part = |bytes: &[u8]| {
@@ -239,6 +249,7 @@ impl Shard {
     }
 
     /// Whether an ACK acknowledges an answer of this server's own.
+    // RFC 3261 8.2.7: "A stateless UAS MUST ignore ACK requests."
     pub(crate) fn is_for_own_answer(&self, ack: &Message) -> bool {
         const LENGTH: usize = 16;
         let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);

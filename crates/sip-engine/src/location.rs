@@ -82,6 +82,9 @@ pub enum BindingChange {
 }
 
 /// The shared table: address-of-record to bindings.
+// RFC 3261 10.1: "The only requirement is that a registrar for some domain MUST be able to read and
+// write data to the location service, and a proxy or a redirect server for that domain MUST be capable
+// of reading that same data."
 pub struct Location {
     stripes: Box<[Mutex<Stripe>]>,
     hash_key: [u8; 16],

@@ -197,6 +197,8 @@ impl Permit {
 
     /// Header lines that must not be forwarded: our realms' credentials, and
     /// identities that the sender may not assert. In order, appended to `spans`.
+    // RFC 3261 22.3: "Proxies MUST NOT add values to the Proxy-Authorization header field." It only
+    // takes its own away.
     pub fn strip(&self, cx: &GateContext<'_>, message: &Message, spans: &mut Vec<Span>) {
         let start = spans.len();
         if !self.may_assert() {

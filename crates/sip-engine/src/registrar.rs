@@ -44,6 +44,7 @@ use crate::permit::Permit;
 use crate::sender::Sender;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
+pub(crate) use plan::{is_supported, unsupported};
 use saves::{Saves, Slot};
 
 /// What the registrar looks at beside the request.

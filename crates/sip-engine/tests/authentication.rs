@@ -181,6 +181,9 @@ fn in_dialog(method: &str, transport: Transport, cseq: u32, route: &str) -> Requ
 
 #[test]
 fn a_phone_registers_and_is_called_on_its_own_way() {
+    // RFC 3261 10.1: "The only requirement is that a registrar for some domain MUST be able to read and
+    // write data to the location service, and a proxy or a redirect server for that domain MUST be
+    // capable of reading that same data."
     for transport in TRANSPORTS {
         let mut bed = server();
         let bob = register_bob(&mut bed, transport);
@@ -317,6 +320,18 @@ fn unknown_user_and_wrong_password_are_asked_for_and_answered_alike() {
 }
 
 #[test]
+fn a_cancel_is_never_challenged() {
+    // RFC 3261 22.1: "Although the CANCEL method does take a response (a 2xx), servers MUST NOT attempt to
+    // challenge CANCEL requests since these requests cannot be resubmitted."
+    for transport in TRANSPORTS {
+        let mut cancel = request("CANCEL", "sip:bob@example.org", transport);
+        cancel.from = "<sip:alice@example.org>;tag=a".into();
+        let answer = only(server().receive(&alice(transport), &cancel.text()));
+        assert_eq!(answer.status(), 481);
+    }
+}
+
+#[test]
 fn a_foreign_challenge_goes_to_the_client() {
     // The server has no password to answer it with, and would not if it had.
     let mut bed = server();
@@ -334,6 +349,8 @@ fn a_foreign_challenge_goes_to_the_client() {
         .unwrap();
     let challenge = "Proxy-Authenticate: Digest realm=\"elsewhere\", nonce=\"n\"\r\n";
     let sent = bed.receive(&answering(&to_bob), &response(&to_bob, 407, "b", challenge));
+    // RFC 3261 22.3: "All 407 (Proxy Authentication Required) responses MUST be forwarded upstream
+    // toward the UAC following the procedures for any other response."
     assert_eq!(kinds(&sent), ["ACK", "407"]);
     assert!(sent[1].text.contains(challenge));
     let parsed = Message::parse(sent[0].text.as_bytes(), &Limits::default()).unwrap();

@@ -25,6 +25,11 @@ fn to_carol(method: &str, transport: Transport) -> Request {
 
 #[test]
 fn untouched_bytes_stay_untouched() {
+    // RFC 3261 18.1.1: "To handle this case, the transport layer MUST also be prepared to receive an
+    // incoming connection on the source IP address from which the request was sent and port number in
+    // the "sent-by" field."
+    // RFC 3261 18.1.1: "Before a request is sent, the client transport MUST insert a value of the
+    // "sent-by" field into the Via header field."
     let odd = "x-Odd:  spaced ,  out \r\n\tfolded\r\nv: SIP/2.0/TCP first.example;branch=z9hG4bK0\r\n\
         Record-Route: <sip:203.0.113.1;lr>\r\nRecord-Route: <sip:203.0.113.2;lr>,<sip:203.0.113.3;lr>\r\n\
         Subject: one\r\nDate: nonsense\r\nSubject: two\r\n";
@@ -87,6 +92,9 @@ fn max_forwards() {
 
 #[test]
 fn content_length_is_added_where_a_stream_needs_it() {
+    // RFC 3261 20: "If a stream-based protocol (such as TCP) is used as a transport, then the header
+    // field MUST be sent."
+    // RFC 3261 18.3: "The Content-Length header field MUST be used with stream oriented transports."
     // RFC 3261 16.6: "If the request will be sent to the next hop using a stream-based
     // transport and the copy contains no Content-Length header field, the proxy MUST
     // insert one with the correct value for the body of the request (see Section 20.14)."
@@ -169,6 +177,14 @@ fn the_request_uri_is_the_targets() {
         // they MUST be removed."
         assert_eq!(sent.uri(), "sip:bob@203.0.113.9:5070;x=1");
         assert!(sent.header(HeaderName::Subject).is_none());
+        // One that is its own target is no other.
+        let mut bed = Bed::new(settings());
+        let uri = "sip:carol@203.0.113.9;method=INVITE;x=1";
+        let sent = only(bed.receive(
+            &alice(transport),
+            &request("OPTIONS", uri, transport).text(),
+        ));
+        assert_eq!(sent.uri(), "sip:carol@203.0.113.9;x=1");
     }
 }
 
@@ -309,12 +325,16 @@ fn cancel_and_ack_have_the_branch_of_their_invite() {
 fn a_long_request_goes_over_a_stream_where_nobody_chose_the_datagram() {
     // RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is larger
     // than 1300 bytes and the path MTU is unknown, the request MUST be sent using an RFC 2914
-    // congestion controlled transport protocol, such as TCP."
+    // [43] congestion controlled transport protocol, such as TCP."
     let mut bed = Bed::new(settings());
     let mut long = request("MESSAGE", "sip:carol@203.0.113.9", Transport::Udp);
     long.body = "x".repeat(1_200);
     let stream = only(bed.receive(&alice(Transport::Udp), &long.text()));
+    // RFC 3261 18: "It has arisen out of the need to handle larger messages, which MUST use TCP, as
+    // discussed below."
     assert_eq!(stream.to.transport, Transport::Tcp);
+    // RFC 3261 18.1.1: "If this causes a change in the transport protocol from the one indicated in the
+    // top Via, the value in the top Via MUST be changed."
     assert!(stream.all(HeaderName::Via)[0].starts_with("SIP/2.0/TCP"));
     // No stream there: the datagram after all.
     let again = only(bed.act(|s, now, out| s.handle_send_failed(now, stream.cookie, out)));

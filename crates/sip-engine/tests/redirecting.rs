@@ -53,6 +53,34 @@ fn the_next_hop_is_elsewhere_too() {
 }
 
 #[test]
+fn nobody_is_sent_where_he_asked_to_go_anyway() {
+    // RFC 3261 8.3: "However, redirect servers MUST NOT redirect a request to a URI equal to the one in the
+    // Request-URI; instead, provided that the URI does not point to itself, the server MAY proxy the request
+    // to the destination URI, or MAY reject it with a 404."
+    let mut bed = bed(forwarding(Transport::Tcp, "203.0.113.9:5070"));
+    let uri = "sip:carol@203.0.113.9:5070;transport=TCP";
+    let invite = request("INVITE", uri, Transport::Udp);
+    let answer = only(bed.receive(&alice(Transport::Udp), &invite.text()));
+    assert_eq!(answer.status(), 404);
+    assert_eq!(answer.header(HeaderName::Contact), None);
+}
+
+#[test]
+fn what_is_not_understood_is_left_to_whoever_is_there() {
+    // RFC 3261 8.3: "Redirect servers MUST ignore features that are not understood (including unrecognized
+    // header fields, any unknown option tags in Require, or even method names) and proceed with the
+    // redirection of the request in question."
+    for method in ["INVITE", "FROBNICATE"] {
+        let mut bed = bed(settings());
+        bed.register("sip:bob@example.org", "sip:bob@203.0.113.1", None);
+        let request = request(method, "sip:bob@example.org", Transport::Udp)
+            .with("Require: x\r\nProxy-Require: y\r\nX-Header: z\r\n");
+        let answer = only(bed.receive(&alice(Transport::Udp), &request.text()));
+        assert_eq!(answer.status(), 302, "{method}");
+    }
+}
+
+#[test]
 fn nobody_and_nothing_of_ours() {
     for uri in ["sip:bob@example.org", "sip:carol@example.com"] {
         let mut bed = bed(settings());

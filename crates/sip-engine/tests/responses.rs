@@ -207,6 +207,9 @@ fn challenges_are_collected() {
         let sent = only(sent);
         assert_eq!(sent.status(), 407);
         assert_eq!(
+            // RFC 3261 22.3: "Each WWW-Authenticate and Proxy-Authenticate value received in responses
+            // to the forked request MUST be placed into the single response that is sent by the forking
+            // proxy to the UA; the ordering of these header field values is not significant."
             sent.all(HeaderName::ProxyAuthenticate),
             ["Digest realm=\"one\", nonce=\"n\""]
         );

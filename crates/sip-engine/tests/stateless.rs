@@ -137,6 +137,8 @@ fn responses_follow_the_vias() {
         for status in [100, 180, 200] {
             let text = response(&sent, status, "c", "X-Kept: yes\r\n")
                 .replace("Content-Length: 0\r\n\r\n", "Content-Length: 3\r\n\r\nabc");
+            // RFC 3261 18.1.2: "Otherwise, the response MUST be passed to the core (whether it be
+            // stateless proxy, stateful proxy, or UA) for further processing."
             let back = only(bed.receive(&answering(&sent), &text));
             assert_eq!(back.status(), status);
             assert_eq!((back.to.transport, back.to.conn), (from, alice(from).conn));
@@ -146,6 +148,9 @@ fn responses_follow_the_vias() {
         }
         // RFC 3261 16.11: "If the address does not match the proxy, the message MUST be silently
         // discarded."
+        // RFC 3261 18.1.2: "If the value of the "sent-by" parameter in that header field value does not
+        // correspond to a value that the client transport is configured to insert into requests, the
+        // response MUST be silently discarded."
         let foreign = response(&sent, 200, "c", "").replacen("192.0.2.1", "192.0.2.99", 1);
         assert!(bed.receive(&answering(&sent), &foreign).is_empty());
         assert_eq!(bed.shard.counters().responses_stray, 1);

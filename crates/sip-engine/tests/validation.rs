@@ -56,6 +56,26 @@ fn every_failed_check_has_its_status() {
 }
 
 #[test]
+fn a_refusal_is_made_anew_each_time_and_is_the_same() {
+    for transport in TRANSPORTS {
+        let mut bed = bed();
+        for method in ["INVITE", "MESSAGE"] {
+            let request =
+                request(method, "sip:bob@example.com", transport).with("Proxy-Require: x\r\n");
+            let first = only(bed.receive(&alice(transport), &request.text()));
+            assert_eq!(first.status(), 420);
+            // RFC 3261 8.2.7: "A stateless UAS MUST NOT send provisional (1xx) responses." and "A
+            // stateless UAS MUST NOT retransmit responses."
+            assert!(bed.wait(40_000).is_empty());
+            let second = only(bed.receive(&alice(transport), &request.text()));
+            // RFC 3261 8.2.7: "To header tags MUST be generated for responses in a stateless manner -
+            // in a manner that will generate the same tag for the same request consistently."
+            assert_eq!(first.text, second.text);
+        }
+    }
+}
+
+#[test]
 fn options_with_no_hops_left_is_answered_here() {
     let mut options = request("OPTIONS", "sip:bob@example.com", Transport::Udp);
     options.more = "Max-Forwards: 0\r\n".into();
@@ -70,7 +90,12 @@ fn options_to_the_server_itself() {
         for uri in ["sip:example.org", "sip:192.0.2.1", "sips:192.0.2.1:5061"] {
             let answer = refused(&request("OPTIONS", uri, transport), transport);
             assert_eq!(answer.status(), 200, "{uri}");
-            let required = request("OPTIONS", uri, transport).with("Require: foo\r\n");
+            assert_eq!(answer.all(HeaderName::Supported), ["path", "outbound"]);
+            let known = request("OPTIONS", uri, transport).with("Require: path\r\n");
+            assert_eq!(refused(&known, transport).status(), 200, "{uri}");
+            // RFC 3261 21.4.15: "The server MUST include a list of the unsupported extensions in an
+            // Unsupported header field in the response."
+            let required = request("OPTIONS", uri, transport).with("Require: path, foo\r\n");
             let answer = refused(&required, transport);
             assert_eq!(answer.status(), 420);
             assert_eq!(answer.all(HeaderName::Unsupported), ["foo"]);
@@ -251,6 +276,7 @@ fn an_ack_to_a_refusal_ends_here() {
         ack.via = invite.via.clone();
         ack.to = refused.header(HeaderName::To).unwrap();
         assert!(bed.receive(&alice(transport), &ack.text()).is_empty());
+        // RFC 3261 8.2.7: "A stateless UAS MUST ignore ACK requests."
         assert_eq!(bed.shard.counters().acks_absorbed, 1);
         // Another tag is not ours: such an ACK goes its way.
         ack.to = "<sip:bob@example.org>;tag=0123456789abcdef".into();

@@ -219,6 +219,8 @@ const fn secured(named: Transport, secure: bool) -> Result<Transport, Refusal> {
         // RFC 7118 5.1: nobody opens a WebSocket to a browser. It is reached along the flow
         // that it opened.
         (Transport::Ws | Transport::Wss, _) => Err(Refusal::OpenedByPeer),
+        // RFC 3261 19.1.1: "For a SIPS URI, the transport parameter MUST indicate a reliable
+        // transport."
         (Transport::Udp, true) => Err(Refusal::NoTlsOverUdp),
         (Transport::Tcp, true) => Ok(Transport::Tls),
         (named, _) => Ok(named),

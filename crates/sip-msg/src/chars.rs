@@ -3,9 +3,16 @@
 
 pub(crate) const TOKEN: u16 = 1;
 pub(crate) const HOST: u16 = 1 << 1;
+// RFC 3261 19.1.2: "Excluded US-ASCII characters (RFC 2396 [5]), such as space and control characters
+// and characters used as URI delimiters, also MUST be escaped." and "URIs MUST NOT contain unescaped
+// space and control characters." and "All other characters MUST be escaped." and "Any characters
+// occurring in a telephone-subscriber that do not appear in an expansion of the BNF for the user rule
+// MUST be escaped." What no class holds, an escape alone may stand for.
 pub(crate) const USER: u16 = 1 << 2;
 pub(crate) const PASSWORD: u16 = 1 << 3;
 pub(crate) const PARAM: u16 = 1 << 4;
+// RFC 3261 19.1.2: "Expanding the hname and hvalue tokens in Section 25 show that all URI reserved
+// characters in header field names and values MUST be escaped."
 pub(crate) const URI_HEADER: u16 = 1 << 5;
 /// What an unquoted header parameter's value may hold. Wider than `token /
 /// host`: deployed branches and extensions hold `=`, `/` and `@`. Nothing in

@@ -305,6 +305,11 @@ impl Message {
     /// The elements of a comma-separated header over all its fields, in order,
     /// each trimmed, with the place where it stands. A header that is no list
     /// has one element for each field.
+    // RFC 3261 7.3.1: "It MUST be possible to combine the multiple header field rows into one
+    // "field-name: field-value" pair, without changing the semantics of the message, by appending each
+    // subsequent field-value to the first, each separated by a comma." and "Implementations MUST be
+    // able to process multiple header field rows with the same name in any combination of the
+    // single-value-per-line or comma-separated value forms."
     pub fn values(&self, name: HeaderName) -> impl Iterator<Item = (&[u8], Span)> {
         self.heads_of(name).flat_map(move |head| {
             let value = part(

@@ -50,6 +50,8 @@ impl<'a> Uri<'a> {
 
     /// Parses a URI.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        // RFC 3261 8.1.1.2: "All SIP implementations MUST support the SIP URI scheme." and "Any
+        // implementation that supports TLS MUST support the SIPS URI scheme."
         if let Some(tail) = bytes.strip_prefix(b"sip:") {
             return Self::parse_sip(Scheme::Sip, bytes, tail);
         }
@@ -61,6 +63,7 @@ impl<'a> Uri<'a> {
         }
         if scheme.eq_ignore_ascii_case(b"sip") {
             Self::parse_sip(Scheme::Sip, bytes, tail)
+        // RFC 3261 26.3.1: "All SIP elements that support TLS MUST also support the SIPS URI scheme."
         } else if scheme.eq_ignore_ascii_case(b"sips") {
             Self::parse_sip(Scheme::Sips, bytes, tail)
         } else if scheme.eq_ignore_ascii_case(b"tel") {
@@ -85,6 +88,8 @@ impl<'a> Uri<'a> {
     }
 
     /// Whether a parameter of that name is there.
+    // RFC 3261 19.1.1: "Since the uri-parameter mechanism is extensible, SIP elements MUST silently
+    // ignore any uri-parameters that they do not understand." Nobody asks for those.
     pub fn has_param(&self, name: &str) -> bool {
         self.param(name).is_some()
     }
@@ -98,6 +103,28 @@ impl<'a> Uri<'a> {
     /// Whether the scheme is `sip` or `sips`.
     pub fn is_sip(&self) -> bool {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
+    }
+
+    /// Writes it without what may not stand in a Request-URI (RFC 3261 19.1.1,
+    /// table 1): the `method` parameter and headers.
+    // RFC 3261 19.1.5: "An implementation MUST include any provided transport, maddr, ttl, or user
+    // parameter in the Request-URI of the formed request." and "The method parameter MUST NOT be placed
+    // in the Request-URI." and "Unknown URI parameters MUST be placed in the message's Request-URI."
+    pub fn write_request_uri(&self, text: &mut Vec<u8>) {
+        let headers = match self.headers.len() {
+            0 => 0,
+            bytes => bytes + 1,
+        };
+        let end = self.raw.len().saturating_sub(headers);
+        let base = end.saturating_sub(self.params.len());
+        text.extend_from_slice(part(self.raw, 0, base));
+        for param in self.params.split(|&b| b == b';').skip(1) {
+            let name = param.split(|&b| b == b'=').next().unwrap_or_default();
+            if !parts::is_name(name, b"method") {
+                text.push(b';');
+                text.extend_from_slice(param);
+            }
+        }
     }
 
     fn opaque(scheme: Scheme, raw: &'a [u8]) -> Self {
@@ -165,6 +192,8 @@ impl<'a> Uri<'a> {
                 part(userinfo, 0, colon)
             }
         };
+        // RFC 3261 19.1.1: "If the @ sign is present in a SIP or SIPS URI, the user field MUST NOT be
+        // empty."
         if user.is_empty() || !all_or_escaped(user, USER) {
             return None;
         }

@@ -21,6 +21,8 @@ impl<'o> MessageWriter<'o> {
         out.extend_from_slice(method.as_bytes());
         out.push(b' ');
         Self::text(out, uri);
+        // RFC 3261 7.1: "To be compliant with this specification, applications sending SIP messages
+        // MUST include a SIP-Version of "SIP/2.0"."
         out.extend_from_slice(b" SIP/2.0\r\n");
         Self { out }
     }
@@ -62,9 +64,14 @@ impl<'o> MessageWriter<'o> {
         self
     }
 
+    // RFC 3261 7: "The start-line, each message-header line, and the empty line MUST be terminated by a
+    // carriage-return line-feed sequence (CRLF)." and "Note that the empty line MUST be present even if
+    // the message-body is not."
     /// The empty line and the body; adds Content-Length.
     pub fn finish(self, body: &[u8]) {
         self.out.extend_from_slice(b"Content-Length: ");
+        // RFC 3261 20.14: "If no body is present in a message, then the Content-Length header field
+        // value MUST be set to zero."
         write_number(self.out, body.len() as u64);
         self.out.extend_from_slice(b"\r\n\r\n");
         self.out.extend_from_slice(body);
@@ -100,6 +107,8 @@ impl ResponseWriter {
         for field in request.fields_of(HeaderName::Via) {
             writer.field(request, &field);
         }
+        // RFC 3261 20: "A mandatory response header field MUST be present in the response, and the
+        // header field MUST be understood by the UAC processing the response."
         for name in [
             HeaderName::From,
             HeaderName::To,
@@ -109,6 +118,8 @@ impl ResponseWriter {
             let Some(field) = request.first(name) else {
                 continue;
             };
+            // RFC 3261 8.2.6.2: "If a request contained a To tag in the request, the To header field in
+            // the response MUST equal that of the request."
             if name == HeaderName::To && wants_tag(&field, status, to_tag) {
                 // RFC 3261 8.2.6.2: "However, if the To header field in the request did not contain a
                 // tag, the URI in the To header field in the response MUST equal the URI in the To header
@@ -125,6 +136,14 @@ impl ResponseWriter {
             } else {
                 writer.field(request, &field);
             }
+        }
+        // RFC 3261 8.2.6.1: "When a 100 (Trying) response is generated, any Timestamp header field present
+        // in the request MUST be copied into this 100 (Trying) response."
+        for field in request
+            .fields_of(HeaderName::Timestamp)
+            .filter(|_| status == 100)
+        {
+            writer.field(request, &field);
         }
         writer
     }

@@ -63,6 +63,8 @@ impl Conns {
     }
 
     /// Takes a connection in and names it. `None` past [`CONNS_MAX`].
+    // RFC 3261 18.1.1: "Therefore, the client transport MUST be prepared to receive the response on the
+    // same connection used to send the request." Who opened it makes no difference here.
     pub(crate) fn insert(&mut self, mut conn: Conn) -> Option<ConnId> {
         let place = self.table.vacant_key();
         if place >= CONNS_MAX {

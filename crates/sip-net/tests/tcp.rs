@@ -26,6 +26,7 @@ fn accepted(seen: &Seen) -> Option<Flow> {
 
 #[test]
 fn a_connection_is_opened_reused_and_answered_on() {
+    // RFC 3261 18: "All SIP elements MUST implement UDP and TCP." The same over UDP is in `udp.rs`.
     for ip in ["127.0.0.1", "::1"] {
         let mut server = Bench::on(Transport::Tcp, ip);
         let mut client = Bench::on(Transport::Tcp, ip);
@@ -44,6 +45,8 @@ fn a_connection_is_opened_reused_and_answered_on() {
         assert_eq!((again.conn, bytes), (flow.conn, request("three")));
         server.net.send(&Target::back(&flow), &request("answer"), 0);
         server.net.flush();
+        // RFC 3261 18.1.1: "Therefore, the client transport MUST be prepared to receive the response on
+        // the same connection used to send the request."
         let (back, bytes) = client.message();
         assert_eq!((back.conn, bytes), (up.conn, request("answer")));
         assert_eq!(

@@ -348,6 +348,13 @@ fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
 
 #[test]
 fn a_server_is_believed_only_with_a_reason() {
+    // RFC 3261 26.3.2.1: "If the certificate is invalid, revoked, or if it does not identify the
+    // appropriate party, the UA MUST NOT send the REGISTER message and otherwise proceed with the
+    // registration."
+    // RFC 3261 26.3.1: "All SIP elements that support TLS MUST have a mechanism for validating
+    // certificates received during TLS negotiation; this entails possession of one or more root
+    // certificates issued by certificate authorities (preferably well-known distributors of site
+    // certificates comparable to those that issue root certificates for web browsers)."
     let world = World::new();
     let (mut server, addr) = world.server(KeyKind::P256, &[]);
     let stranger = TestCa::named("Another CA");

@@ -64,6 +64,8 @@ fn messages(server: &Bench) -> usize {
 
 #[test]
 fn a_certificate_is_asked_for_as_configured() {
+    // RFC 3261 26.3.1: "Proxy servers, redirect servers, and registrars MUST implement TLS, and MUST
+    // support both mutual and one-way authentication."
     let world = World::new();
     let stranger = TestCa::named("Another CA");
     let [good, good_key] = world.client(&world.ca, 1, None);

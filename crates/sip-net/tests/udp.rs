@@ -22,6 +22,10 @@ fn a_datagram_comes_whole_and_goes_back() {
         let (flow, bytes) = server.message();
         assert_eq!(bytes, b"ping");
         assert_eq!(
+            // RFC 3261 18.1.1: "For unreliable unicast transports, the client transport MUST be
+            // prepared to receive responses on the source IP address from which the request is sent (as
+            // responses are sent back to the source address) and the port number in the "sent-by"
+            // field."
             (flow.local, flow.remote, flow.conn),
             (server.addr(), client.addr(), ConnId::NONE)
         );
@@ -49,6 +53,8 @@ fn batches_keep_order_and_long_datagrams_keep_their_ends() {
     for bytes in &sent {
         assert_eq!(&server.message().1, bytes);
     }
+    // RFC 3261 18.1.1: "However, implementations MUST be able to handle messages up to the maximum
+    // datagram packet size."
     let longest = vec![7; 65_507];
     client.net.send(&target, &longest, 0);
     client.net.flush();

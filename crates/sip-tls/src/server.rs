@@ -122,6 +122,8 @@ impl ServerTlsConfig {
     }
 
     /// Whether clients are asked for certificates. If so, there must be roots.
+    // RFC 3261 26.3.1: "Proxy servers, redirect servers, and registrars MUST implement TLS, and MUST
+    // support both mutual and one-way authentication."
     pub fn client_auth(mut self, auth: ClientAuth) -> Self {
         self.client_auth = auth;
         self

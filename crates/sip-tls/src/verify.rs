@@ -298,6 +298,10 @@ impl ServerVerifier {
 }
 
 impl ServerCertVerifier for ServerVerifier {
+    // RFC 3261 26.3.1: "All SIP elements that support TLS MUST have a mechanism for validating
+    // certificates received during TLS negotiation; this entails possession of one or more root
+    // certificates issued by certificate authorities (preferably well-known distributors of site
+    // certificates comparable to those that issue root certificates for web browsers)."
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -325,6 +329,9 @@ impl ServerCertVerifier for ServerVerifier {
         current(|context| context.not_after_unix_s = Some(end));
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|_| CertificateFault::Malformed.into_error())?;
+        // RFC 3261 26.3.2.1: "If the certificate is invalid, revoked, or if it does not identify the
+        // appropriate party, the UA MUST NOT send the REGISTER message and otherwise proceed with the
+        // registration."
         let bears = match server_name {
             ServerName::DnsName(domain) => bears_sip_domain(&certificate, domain.as_ref()),
             other => certificate.verify_is_valid_for_subject_name(other).is_ok(),

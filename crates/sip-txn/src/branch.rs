@@ -34,6 +34,11 @@ impl Secrets {
 }
 
 pub(crate) fn write(id: ClientId, secret: u64, out: &mut Vec<u8>) {
+    // RFC 3261 8.1.1.7: "The branch parameter value MUST be unique across space and time for all
+    // requests sent by the UA." and "The branch ID inserted by an element compliant with this
+    // specification MUST always begin with the characters "z9hG4bK"."
+    // RFC 3261 20.42: "For implementations compliant to this specification, the value of the branch
+    // parameter MUST start with the magic cookie "z9hG4bK", as discussed in Section 8.1.1.7."
     out.extend_from_slice(b"z9hG4bK");
     out.extend_from_slice(&hex::<6>(u64::from(id.0.slot)));
     out.extend_from_slice(&hex::<8>(u64::from(id.0.generation)));

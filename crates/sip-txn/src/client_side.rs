@@ -216,6 +216,7 @@ impl Transactions {
             client.machine.state()?;
             (started.method_tag == tag).then_some(started.context)
         };
+        // RFC 3261 18.1.2: "If there is a match, the response MUST be passed to that transaction."
         if let Some(context) = matches(client) {
             return Some((id, context));
         }

@@ -77,6 +77,8 @@ fn write(
     if !reason.is_empty() {
         message.header("Reason", reason);
     }
+    // RFC 3261 8.2.2.3: "Note that Require and Proxy-Require MUST NOT be used in a SIP CANCEL request,
+    // or in an ACK request sent for a non-2xx response."
     // RFC 3261 9.1: "The CANCEL request MUST NOT contain any Require or Proxy-Require header fields."
     message.finish(b"");
     true

@@ -63,6 +63,8 @@ fn the_cancel_is_that_of_9_1() {
     // constructed by a client MUST have only a single Via header field value matching the top Via value in
     // the request being cancelled."
     // RFC 3261 9.1: "However, the method part of the CSeq header field MUST have a value of CANCEL."
+    // RFC 3261 8.2.2.3: "Note that Require and Proxy-Require MUST NOT be used in a SIP CANCEL request,
+    // or in an ACK request sent for a non-2xx response."
     // RFC 3261 9.1: "If the request being cancelled contains a Route header field, the CANCEL request MUST
     // include that Route header field's values."
     // RFC 3261 9.1: "The CANCEL request MUST NOT contain any Require or Proxy-Require header fields."

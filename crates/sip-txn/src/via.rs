@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// Where a response to a request with this topmost Via goes, which came on
 /// this flow (RFC 3261 18.2.2): for responses that no transaction sends.
 pub fn response_target(flow: &Flow, via: &Via<'_>, honour_maddr: bool) -> Target {
+    // RFC 3261 18.2.2: "It MUST follow the following process:"
     let source = flow.remote.ip();
     let sent_by_port = via.sent_by.port.unwrap_or(flow.transport.default_port());
     let back = Target {
@@ -54,7 +55,9 @@ pub fn response_target(flow: &Flow, via: &Via<'_>, honour_maddr: bool) -> Target
     }
     // RFC 3261 18.2.2: "the response MUST be sent to the address in the "received" parameter, using the port
     // indicated in the "sent-by" value, or using port 5060 if none is specified explicitly."
-    // Without a "received" the sent-by is that same address (18.2.1).
+    // RFC 3261 18.2.2: "Otherwise, if it is not receiver-tagged, the response MUST be sent to the address
+    // indicated by the "sent-by" value, using the procedures in Section 5 of [4]." That is where it came
+    // from, or it would be tagged.
     back
 }
 

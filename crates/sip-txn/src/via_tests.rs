@@ -67,6 +67,12 @@ fn responses_over_udp_go_to_the_source_address() {
             "192.0.2.4:5070",
         ),
         ("SIP/2.0/UDP 10.1.1.1;branch=z9hG4bKa", "192.0.2.4:5060"),
+        // RFC 3261 18.2.2: "Otherwise, if it is not receiver-tagged, the response MUST be sent to the
+        // address indicated by the "sent-by" value, using the procedures in Section 5 of [4]."
+        (
+            "SIP/2.0/UDP 192.0.2.4:5070;branch=z9hG4bKa",
+            "192.0.2.4:5070",
+        ),
         (
             "SIP/2.0/UDP 10.1.1.1:5070;branch=z9hG4bKa;received=203.0.113.7",
             "192.0.2.4:5070",
@@ -80,6 +86,7 @@ fn responses_over_udp_go_to_the_source_address() {
             "192.0.2.4:5070",
         ),
     ] {
+        // RFC 3261 18.2.2: "It MUST follow the following process:"
         let back = target(via, &flow, false);
         assert_eq!(back.remote, remote.parse().unwrap(), "{via}");
         assert_eq!((back.conn, back.may_open), (ConnId::NONE, false));

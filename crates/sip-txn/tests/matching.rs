@@ -207,6 +207,7 @@ fn a_response_finds_its_request_by_branch_and_method() {
     // as the branch parameter in the top Via header field of the request that created the transaction."
     // RFC 3261 17.1.3: "2. If the method parameter in the CSeq header field matches the method of the request that
     // created the transaction."
+    // RFC 3261 18.1.2: "If there is a match, the response MUST be passed to that transaction."
     let wrong_method = response_to(&invite, 200).replace("CSeq: 1 INVITE", "CSeq: 1 BYE");
     assert_eq!(bed.answer_bytes(&wrong_method), Response::Unknown);
     let no_cancel = response_to(&invite, 200).replace("CSeq: 1 INVITE", "CSeq: 1 CANCEL");

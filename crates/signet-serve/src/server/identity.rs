@@ -416,6 +416,8 @@ pub(super) fn tls_error(error: &TlsError) -> Error {
 }
 
 /// Every name under which a phone may reach this server.
+// RFC 3261 26.3.2.1: "the site identified by the certificate MUST correspond with the domain in which
+// the UA intends to register"
 fn names(domains: &[Domain], planned: &[PlannedListener]) -> Vec<String> {
     let advertised = planned
         .iter()

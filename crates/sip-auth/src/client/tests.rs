@@ -122,7 +122,13 @@ fn the_strongest_is_chosen_whatever_the_order() {
             .collect();
         auth.handle_challenge(&mut attempt, &response(401, &lines))
             .expect("ours");
-        assert!(write(&mut auth, &mut attempt).contains("algorithm=SHA-512-256"));
+        let written = write(&mut auth, &mut attempt);
+        assert!(written.contains("algorithm=SHA-512-256"));
+        // RFC 3261 22.4: "For SIP, the 'uri' MUST be enclosed in quotation marks."
+        assert!(written.contains(", uri=\"sip:"), "{written}");
+        // RFC 3261 22.4: "If a client receives a "qop" parameter in a challenge header field, it MUST send
+        // the "qop" parameter in any resulting authorization header field."
+        assert!(written.contains(", qop=auth, nc=00000001"), "{written}");
     }
 }
 
@@ -279,6 +285,15 @@ fn a_proxy_and_a_registrar_one_after_the_other() {
     .expect("ours");
     let written = write(&mut auth, &mut attempt);
     let lines: Vec<_> = written.lines().collect();
+    // RFC 3261 20.7: "Although not a comma-separated list, this header field name may be present
+    // multiple times, and MUST NOT be combined into a single header line using the usual rules
+    // described in Section 7.3."
+    // RFC 3261 20.28: "Although not a comma-separated list, this header field name may be present
+    // multiple times, and MUST NOT be combined into a single header line using the usual rules
+    // described in Section 7.3.1."
+    // RFC 3261 7.3.1: "Multiple header field rows with these names MAY be present in a message, but
+    // since their grammar does not follow the general form listed in Section 7.3, they MUST NOT be
+    // combined into a single header field row."
     assert_eq!(lines.len(), 2);
     assert!(lines[0].starts_with(
         "Authorization: Digest username=\"alice\", realm=\"example.org\", nonce=\"r\""
@@ -287,6 +302,8 @@ fn a_proxy_and_a_registrar_one_after_the_other() {
         "Proxy-Authorization: Digest username=\"al\\\"ice\", realm=\"proxy.example.net\""
     ));
     assert!(
+        // RFC 3261 22.4: "RFC 2617 notes that a cnonce value MUST NOT be sent in an Authorization (and
+        // by extension Proxy-Authorization) header field if no qop directive has been sent."
         lines[1].ends_with(", opaque=\"o\\\"p\"") && !lines[1].contains("nc="),
         "{}",
         lines[1]

@@ -253,6 +253,8 @@ fn a_request_without_credentials_is_challenged() {
         outcome(
             &server,
             START_MS,
+            // RFC 3261 22.4: "Note, however, that SIP servers MUST NOT accept or request Basic
+            // authentication."
             &register("Authorization: Basic YWxpY2U6c3dvcmRmaXNo\r\n")
         ),
         FRESH
@@ -269,6 +271,8 @@ fn a_request_without_credentials_is_challenged() {
 
 #[test]
 fn the_right_password_is_proof_in_every_algorithm() {
+    // RFC 3261 26.3.1: "Proxy servers, redirect servers, registrars, and UAs MUST implement Digest
+    // Authorization, encompassing all of the aspects required in 22."
     for algorithm in Algorithm::ALL {
         let server = Authenticator::new(
             AuthConfig {
@@ -411,6 +415,9 @@ fn challenges_are_bounded_and_in_order_of_preference() {
             .all(|l| l.starts_with("Proxy-Authenticate: Digest realm=\"example.org\", nonce=\""))
     );
     assert!(text.lines().all(|l| l.ends_with(", stale=true")));
+    // RFC 3261 22.4: "However, servers MUST always send a "qop" parameter in WWW-Authenticate and
+    // Proxy-Authenticate header field values."
+    assert!(text.lines().all(|l| l.contains(", qop=\"auth\"")));
     // With all that a 401 repeats of a REGISTER it stays below twice its size.
     assert!(text.len() < 3 * 160, "{}", text.len());
     let mut writer_out = Vec::new();

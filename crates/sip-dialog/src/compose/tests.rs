@@ -48,6 +48,11 @@ fn a_request_within_a_dialog() {
     // RFC 3261 12.2.1.1: "If the route set is empty, the UAC MUST place the remote target URI into the
     // Request-URI.  The UAC MUST NOT add a Route header field to the request."
     assert_eq!(
+        // RFC 3261 8.1.1.7: "When the UAC creates a request, it MUST insert a Via into that request."
+        // and "The protocol name and protocol version in the header field MUST be SIP and 2.0,
+        // respectively." and "The Via header field value MUST contain a branch parameter."
+        // RFC 3261 8.1.1.6: "A UAC MUST insert a Max-Forwards header field into each request it
+        // originates with a value that SHOULD be 70."
         written(&texts("sip:bob@192.0.2.9", "")),
         "BYE sip:bob@192.0.2.9 SIP/2.0\r\n\
          Via: SIP/2.0/UDP 192.0.2.4;branch=z9hG4bKtest;rport\r\n\
@@ -82,6 +87,10 @@ fn loose_routes() {
 
 #[test]
 fn a_strict_router_first() {
+    // RFC 3261 12.2.1.1: "If the route set is not empty, and its first URI does not contain the lr
+    // parameter, the UAC MUST place the first URI from the route set into the Request-URI, stripping
+    // any parameters that are not allowed in a Request-URI." and "The UAC MUST add a Route header field
+    // containing the remainder of the route set values in order, including all parameters."
     // RFC 3261 12.2.1.1: "The UAC MUST then place the remote target URI into the Route header field as
     // the last value."
     let text = written(&texts(
@@ -95,7 +104,8 @@ fn a_strict_router_first() {
         ),
         "{text}"
     );
-    let text = written(&texts("sip:user@remoteua", "<sip:proxy1>"));
+    let text = written(&texts("sip:user@remoteua", "<sip:proxy1;method=ACK;x?y=z>"));
+    assert!(text.starts_with("BYE sip:proxy1;x SIP/2.0\r\n"), "{text}");
     assert!(
         text.contains("\r\nRoute: <sip:user@remoteua>\r\n"),
         "{text}"
@@ -105,6 +115,8 @@ fn a_strict_router_first() {
 #[test]
 fn where_it_is_sent() {
     let cases = [
+        // RFC 3261 8.1.2: "Unless there is local policy specifying otherwise, the destination MUST be
+        // determined by applying the DNS procedures described in [4] as follows."
         // The proxy itself: over its connection.
         (
             "sip:b@192.0.2.9",
@@ -131,6 +143,8 @@ fn where_it_is_sent() {
             "192.0.2.8:5060",
             0,
         ),
+        // RFC 3261 8.1.2: "If the Request-URI contains a SIPS URI, any alternate destinations MUST be
+        // contacted with TLS." A SIPS agent's own is TLS.
         // A name, or a transport that the agent has no socket for.
         ("sip:b@example.org", "", "192.0.2.1:5060", 5),
         ("sip:b@192.0.2.9;transport=udp", "", "192.0.2.1:5060", 5),

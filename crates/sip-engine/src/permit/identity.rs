@@ -113,6 +113,9 @@ pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<
 
 /// The realm in which the sender of a request is challenged: that of the user
 /// whom it names, which is To's in a REGISTER and From's in any other.
+// RFC 3261 22.1: "Operators of user agents or proxy servers that will authenticate received requests
+// MUST adhere to the following guidelines for creation of a realm string for their server:" and "Realm
+// strings MUST be globally unique." A domain's name is; who has none gives one.
 pub(super) fn realm_of(cx: &GateContext<'_>, message: &Message, side: Side) -> Arc<str> {
     let addr = match side {
         Side::Registrar => message.to(),

@@ -87,6 +87,9 @@ fn every_method_of_a_user_of_ours_is_challenged() {
                 // RFC 3261 22.1: "Servers MUST NOT attempt to challenge an ACK."
                 let expected = match method {
                     "ACK" => "drop",
+                    // RFC 3261 22.1: "Additionally, registrars and redirect servers MAY make use of 401
+                    // (Unauthorized) responses for authentication, but proxies MUST NOT, and instead
+                    // MAY use the 407 (Proxy Authentication Required) response."
                     "REGISTER" => "401",
                     _ => "407",
                 };
@@ -291,6 +294,9 @@ fn a_user_speaks_for_himself_only() {
 
 #[test]
 fn two_domains_are_two_realms() {
+    // RFC 3261 22.1: "Operators of user agents or proxy servers that will authenticate received
+    // requests MUST adhere to the following guidelines for creation of a realm string for their
+    // server:" and "Realm strings MUST be globally unique."
     let mut world = World::new();
     let net = "<sip:alice@example.net>";
     let text = request(
@@ -351,6 +357,11 @@ fn unknown_users_and_wrong_passwords_get_the_same_answer() {
                 .fields()
                 .map(|f| (f.name, f.raw_name.to_vec()))
                 .collect();
+            // RFC 3261 22.2: "The WWW-Authenticate response-header field MUST be included in 401
+            // (Unauthorized) response messages."
+            // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message
+            // with a Proxy-Authenticate header field value applicable to the proxy for the requested
+            // resource."
             let challenges = response.fields_of(refusal_header(method));
             let lengths: Vec<_> = challenges.map(|f| f.value.len()).collect();
             assert!(!lengths.is_empty());
@@ -679,6 +690,7 @@ fn stripped(world: &World, permit: &Permit, message: &Message) -> Vec<String> {
 
 #[test]
 fn our_credentials_go_no_further_and_others_pass() {
+    // RFC 3261 22.3: "Proxies MUST NOT add values to the Proxy-Authorization header field."
     // RFC 3261 22.3: "When multiple proxies are used in a chain, a Proxy-Authorization header field value
     // MUST NOT be consumed by any proxy whose realm does not match the "realm" parameter specified in that
     // value."

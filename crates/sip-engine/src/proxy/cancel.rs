@@ -27,6 +27,8 @@ pub(crate) enum Because<'r> {
 
 impl Shard {
     /// A CANCEL, and the transaction that it cancels, if there is one.
+    // RFC 3261 22.1: "Although the CANCEL method does take a response (a 2xx), servers MUST NOT attempt
+    // to challenge CANCEL requests since these requests cannot be resubmitted." It comes past the gate.
     pub(crate) fn handle_cancel(
         &mut self,
         now: Now,

@@ -108,6 +108,10 @@ impl Copy<'_> {
             // stream-based transport and the copy contains no Content-Length header field,
             // the proxy MUST insert one with the correct value for the body of the request
             // (see Section 20.14)."
+            // RFC 3261 18.3: "The Content-Length header field MUST be used with stream oriented
+            // transports."
+            // RFC 3261 20: "If a stream-based protocol (such as TCP) is used as a transport, then the
+            // header field MUST be sent."
             if self.to.transport.is_reliable() && !request.has(HeaderName::ContentLength) {
                 number(text, "Content-Length", request.body().len() as u64);
             }
@@ -135,14 +139,21 @@ impl Copy<'_> {
         match strict {
             // RFC 3261 16.6: "The proxy MUST then place the first Route header field value
             // into the Request-URI and remove that value from the Route header field."
-            Some(next) => edits.replace_with(place, |text| write_request_uri(&next, text)),
+            Some(next) => edits.replace_with(place, |text| next.write_request_uri(text)),
             None if self.is_uri_unchanged() => {}
             None => edits.replace_with(place, |text| self.write_target_uri(text)),
         }
     }
 
     fn is_uri_unchanged(&self) -> bool {
-        self.uri.is_none() && !self.routed.strip_maddr && !self.routed.last_route_is_uri
+        let may_stay = || {
+            let uri = self.request.uri();
+            uri.is_ok_and(|uri| uri.params.is_empty() || !uri.has_param("method"))
+        };
+        self.uri.is_none()
+            && !self.routed.strip_maddr
+            && !self.routed.last_route_is_uri
+            && may_stay()
     }
 
     fn write_target_uri(&self, text: &mut Vec<u8>) {
@@ -153,7 +164,7 @@ impl Copy<'_> {
             Some(uri) if self.uri.is_none() && self.routed.strip_maddr => {
                 write_without_maddr(&uri, text);
             }
-            Some(uri) => write_request_uri(&uri, text),
+            Some(uri) => uri.write_request_uri(text),
             None => text.extend_from_slice(bytes),
         }
     }
@@ -224,38 +235,20 @@ impl Copy<'_> {
         text: &mut Vec<u8>,
     ) {
         text.extend_from_slice(b"Via: SIP/2.0/");
+        // RFC 3261 18.1.1: "If this causes a change in the transport protocol from the one indicated in
+        // the top Via, the value in the top Via MUST be changed."
         text.extend_from_slice(self.to.transport.via_name().as_bytes());
         text.push(b' ');
+        // RFC 3261 18.1.1: "Before a request is sent, the client transport MUST insert a value of the
+        // "sent-by" field into the Via header field." and "To handle this case, the transport layer
+        // MUST also be prepared to receive an incoming connection on the source IP address from which
+        // the request was sent and port number in the "sent-by" field." It is a listener's.
         forwarder
             .own
             .write_host_port(self.to.listener, &self.local, text);
         text.extend_from_slice(b";branch=");
         write_branch(text);
         text.extend_from_slice(b"\r\n");
-    }
-}
-
-/// Writes a URI without what may not stand in a Request-URI (RFC 3261 19.1.1,
-/// table 1): the `method` parameter and headers.
-pub(crate) fn write_request_uri(uri: &Uri<'_>, text: &mut Vec<u8>) {
-    let end = if uri.headers.is_empty() {
-        uri.raw.len()
-    } else {
-        uri.raw.len().saturating_sub(uri.headers.len() + 1)
-    };
-    let raw = uri.raw.get(..end).unwrap_or_default();
-    if !uri.has_param("method") {
-        text.extend_from_slice(raw);
-        return;
-    }
-    let base = end.saturating_sub(uri.params.len());
-    text.extend_from_slice(raw.get(..base).unwrap_or_default());
-    for param in uri.params.split(|&b| b == b';').skip(1) {
-        let name = param.split(|&b| b == b'=').next().unwrap_or_default();
-        if !name.eq_ignore_ascii_case(b"method") {
-            text.push(b';');
-            text.extend_from_slice(param);
-        }
     }
 }
 

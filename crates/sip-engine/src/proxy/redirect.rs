@@ -20,7 +20,9 @@ impl Shard {
             Targets::Absent => self.ask_for_user(now, job, out),
             Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
             Targets::Found => {
-                let has_any = candidates.iter().any(is_elsewhere);
+                let mut text = Vec::new();
+                let has_any = (candidates.iter())
+                    .any(|candidate| write_place(candidate, &job.request, &mut text));
                 if has_any {
                     let status = (302, reason_phrase(302));
                     let contacts = |writer: &mut MessageWriter<'_>| {
@@ -45,25 +47,37 @@ impl Shard {
     }
 }
 
-fn is_elsewhere(candidate: &Candidate) -> bool {
-    matches!(candidate.place, Place::Contact(_) | Place::NextHops { .. })
-}
-
 fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut MessageWriter<'_>) {
     let mut text = Vec::new();
-    for candidate in candidates.iter().filter(|c| is_elsewhere(c)) {
-        text.clear();
-        let uri = target_uri(&candidate.place, &mut text);
-        writer.header_with("Contact", |value| {
-            value.push(b'<');
-            match (uri, &candidate.place) {
-                (Some(uri), _) => value.extend_from_slice(uri),
-                (None, place) => write_at_next_hop(request, place, value),
-            }
-            value.push(b'>');
-            write_q(candidate.q, value);
-        });
+    for candidate in candidates {
+        if write_place(candidate, request, &mut text) {
+            writer.header_with("Contact", |value| {
+                value.push(b'<');
+                value.extend_from_slice(&text);
+                value.push(b'>');
+                write_q(candidate.q, value);
+            });
+        }
     }
+}
+
+/// Writes where a candidate is; false where that is what the request asks for itself.
+fn write_place(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> bool {
+    text.clear();
+    match &candidate.place {
+        Place::Contact(binding) => text.extend_from_slice(&binding.uri),
+        place @ Place::NextHops { .. } => {
+            if target_uri(place, text).is_none() {
+                write_at_next_hop(request, place, text);
+            }
+        }
+        Place::Routed | Place::Token(_) => return false,
+    }
+    // RFC 3261 8.3: "However, redirect servers MUST NOT redirect a request to a URI equal to the one in the
+    // Request-URI; instead, provided that the URI does not point to itself, the server MAY proxy the request
+    // to the destination URI, or MAY reject it with a 404."
+    let asked = Uri::parse(request.request_uri());
+    Uri::parse(text).is_none_or(|uri| asked.is_none_or(|asked| !uri.equals(&asked)))
 }
 
 /// The user of the Request-URI at the next hop.

@@ -220,6 +220,13 @@ impl Shard {
             // forwarding."
             if let Some(response) = response {
                 if is_challenge(status) && is_challenge(best.status) {
+                    // RFC 3261 22.3: "Each WWW-Authenticate and Proxy-Authenticate value received in
+                    // responses to the forked request MUST be placed into the single response that is
+                    // sent by the forking proxy to the UA; the ordering of these header field values is
+                    // not significant."
+                    // RFC 3261 22.3: "All 407 (Proxy Authentication Required) responses MUST be
+                    // forwarded upstream toward the UAC following the procedures for any other
+                    // response."
                     for name in [HeaderName::WwwAuthenticate, HeaderName::ProxyAuthenticate] {
                         for field in response.fields_of(name) {
                             let line = response.slice(field.line_span);

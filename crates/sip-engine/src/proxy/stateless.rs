@@ -303,6 +303,9 @@ impl Shard {
         let top = vias.next()??;
         let default_port = top.transport.map_or(5060, |t| t.default_port());
         let port = top.sent_by.port.unwrap_or(default_port);
+        // RFC 3261 18.1.2: "If the value of the "sent-by" parameter in that header field value does not
+        // correspond to a value that the client transport is configured to insert into requests, the
+        // response MUST be silently discarded." Where state is kept, the branch says whose it is.
         if !self.own.is_listener_at(top.sent_by, port) {
             return None;
         }

@@ -193,7 +193,7 @@ impl Shard {
 
     /// RFC 3261 18.1.1: "If a request is within 200 bytes of the path MTU, or if it is
     /// larger than 1300 bytes and the path MTU is unknown, the request MUST be sent using
-    /// an RFC 2914 congestion controlled transport protocol, such as TCP." Here only where neither
+    /// an RFC 2914 [43] congestion controlled transport protocol, such as TCP." Here only where neither
     /// a URI nor the operator named UDP: who names it has no other. If the
     /// stream fails, the datagram is sent after all. What counts is what is sent:
     /// credentials may be half of a request, and go no further.
@@ -208,6 +208,8 @@ impl Shard {
             return hop;
         }
         let cut: usize = strip.iter().map(|span| request.slice(*span).len()).sum();
+        // RFC 3261 18: "It has arisen out of the need to handle larger messages, which MUST use TCP, as
+        // discussed below."
         if request.bytes().len() + ADDED_BYTES <= DATAGRAM_BYTES_MAX + cut {
             return hop;
         }

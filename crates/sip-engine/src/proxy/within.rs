@@ -218,6 +218,9 @@ impl Shard {
 
 /// Whether a request of that method, within a dialog, tells the other side
 /// where its sender is from then on (RFC 3261 12.2, RFC 3311, RFC 6665).
+// RFC 3261 12.2.1.2: "When a UAC receives a 2xx response to a target refresh request, it MUST replace
+// the dialog's remote target URI with the URI from the Contact header field in that response, if
+// present."
 const fn refreshes_targets(method: Method) -> bool {
     matches!(
         method,

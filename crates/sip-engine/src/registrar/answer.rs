@@ -47,6 +47,8 @@ impl Answer<'_> {
         for entry in entries {
             writer.header_with("Contact", |out| self.write_contact(entry, out));
         }
+        // RFC 3261 8.2.4: "Of course, the server MUST NOT apply extensions not listed in the Supported
+        // header field in the request."
         if request.has_option(HeaderName::Supported, "path") {
             // RFC 3327 5.3: a phone that knows Path is shown the one that was kept.
             for field in request.fields_of(HeaderName::Path) {
@@ -56,11 +58,14 @@ impl Answer<'_> {
         for route in &self.cx.settings.registrar.service_route {
             writer.header("Service-Route", route.as_bytes());
         }
-        if self.used_outbound(entries) {
+        // RFC 3261 8.2.4: "A UAS that wishes to apply some extension when generating the response MUST NOT do
+        // so unless support for that extension is indicated in the Supported header field in the request."
+        if self.used_outbound(entries) && request.has_option(HeaderName::Supported, "outbound") {
             // RFC 5626 6: the phone learns by Require that its flow is kept.
-            if request.has_option(HeaderName::Supported, "outbound") {
-                writer.header("Require", b"outbound");
-            }
+            // RFC 3261 8.2.4: "The needed extension(s) MUST be included in a Require header field in the
+            // response." and "Any extensions applied to a non-421 response MUST be listed in a Require
+            // header field included in the response."
+            writer.header("Require", b"outbound");
             let is_stream = self.registration.sender.flow.transport.is_reliable();
             writer.number(
                 "Flow-Timer",

@@ -92,6 +92,8 @@ pub(super) fn address_of_record(
 }
 
 /// Writes the changes that the request asks for; on `Err` none is to be made.
+// RFC 3261 8.2: "If a request is accepted, all state changes associated with it MUST be performed." and
+// "If it is rejected, all state changes MUST NOT be performed."
 // RFC 3261 10.3: "REGISTER requests MUST also be processed atomically, meaning that a particular
 // REGISTER request is either processed completely or not at all.  Each REGISTER message MUST be
 // processed independently of any other registration or binding changes."
@@ -131,15 +133,17 @@ pub(super) fn plan(
 }
 
 /// The option tags that the request requires and this registrar has not.
-pub(super) fn unsupported(request: &Message) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn unsupported(request: &Message) -> impl Iterator<Item = &[u8]> {
     request
         .values(HeaderName::Require)
         .map(|(tag, _)| tag)
-        .filter(|tag| {
-            !SUPPORTED
-                .iter()
-                .any(|known| known.as_bytes().eq_ignore_ascii_case(tag))
-        })
+        .filter(|tag| !is_supported(tag))
+}
+
+/// Whether this server has that extension where it is the recipient.
+pub(crate) fn is_supported(tag: &[u8]) -> bool {
+    let mut known = SUPPORTED.iter();
+    known.any(|known| known.as_bytes().eq_ignore_ascii_case(tag))
 }
 
 /// What orders a REGISTER among those of the same phone.

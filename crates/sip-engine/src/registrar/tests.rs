@@ -501,6 +501,8 @@ fn without_transactions_a_retransmission_is_answered_like_the_first() {
 
 #[test]
 fn all_or_nothing() {
+    // RFC 3261 8.2: "If a request is accepted, all state changes associated with it MUST be performed."
+    // RFC 3261 8.2: "If it is rejected, all state changes MUST NOT be performed."
     // RFC 3261 10.3: "REGISTER requests MUST also be processed atomically, meaning that a particular
     // REGISTER request is either processed completely or not at all.  Each REGISTER message MUST be
     // processed independently of any other registration or binding changes."

@@ -41,6 +41,8 @@ impl Shard {
                 _ => self.pool.recycle(response),
             },
             Response::Absorbed => self.pool.recycle(response),
+            // RFC 3261 18.1.2: "Otherwise, the response MUST be passed to the core (whether it be
+            // stateless proxy, stateful proxy, or UA) for further processing."
             Response::Unknown if self.settings.mode == Mode::Stateless => {
                 self.response_single(now, &sender.flow, response, out);
             }

@@ -195,6 +195,10 @@ impl Shard {
                         job.breadth = reach.breadth;
                         job.loop_hash = reach.loop_hash;
                     }
+                    // RFC 3261 8.3: "Redirect servers MUST ignore features that are not understood (including
+                    // unrecognized header fields, any unknown option tags in Require, or even method names)
+                    // and proceed with the redirection of the request in question."
+                    Err(Reject::ProxyRequire) if self.settings.mode == Mode::Redirect => {}
                     Err(reject) => {
                         self.reject(now, job, reject, out);
                         return;

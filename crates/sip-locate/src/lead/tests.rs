@@ -157,6 +157,8 @@ fn what_leads_nowhere_is_told_why() {
         ("sip:a@192.0.2.9;transport=sctp", Refusal::UnknownTransport),
         ("sip:a@b.invalid;transport=ws", Refusal::OpenedByPeer),
         ("sips:a@192.0.2.9;transport=ws", Refusal::OpenedByPeer),
+        // RFC 3261 19.1.1: "For a SIPS URI, the transport parameter MUST indicate a reliable
+        // transport."
         ("sips:a@192.0.2.9;transport=udp", Refusal::NoTlsOverUdp),
         ("sips:a@example.org;transport=udp", Refusal::NoTlsOverUdp),
     ] {

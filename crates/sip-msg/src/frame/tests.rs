@@ -93,6 +93,8 @@ fn what_cannot_be_framed() {
     for (head, kind) in [
         (
             &b"OPTIONS sip:a@b SIP/2.0\r\nX: y\r\n\r\n"[..],
+            // RFC 3261 20.14: "If a stream-based protocol (such as TCP) is used as transport, the
+            // header field MUST be used."
             K::ContentLengthMissing,
         ),
         (

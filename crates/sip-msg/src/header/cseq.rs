@@ -29,6 +29,7 @@ impl<'a> CSeq<'a> {
         }
         // RFC 3261 8.1.1.5: "The sequence number value MUST be expressible as a 32-bit unsigned integer and
         // MUST be less than 2**31."
+        // RFC 3261 20.16: "The sequence number MUST be expressible as a 32-bit unsigned integer."
         match u32::try_from(number) {
             Ok(number) if number < 1 << 31 => Ok(Self { number, method }),
             _ => Err(ParseErrorKind::CSeqNumber),
@@ -50,6 +51,7 @@ mod tests {
         assert_eq!(parsed("2147483647 BYE"), Ok((2_147_483_647, &b"BYE"[..])));
         assert_eq!(parsed("2147483648 BYE"), Err(ParseErrorKind::CSeqNumber));
         assert_eq!(
+            // RFC 3261 20.16: "The sequence number MUST be expressible as a 32-bit unsigned integer."
             parsed("36893488147419103232 REGISTER"),
             Err(ParseErrorKind::CSeqNumber)
         );

@@ -44,6 +44,9 @@ pub enum HeaderName {
     Warning,
     ContentEncoding,
     Event,
+    // RFC 3261 8.2.2: "If a UAS does not understand a header field in a request (that is, the header
+    // field is not defined in this specification or in any supported extension), the server MUST ignore
+    // that header field and continue processing the message."
     Other,
 }
 
@@ -97,6 +100,7 @@ impl HeaderName {
     }
 
     /// Reads a name, whatever its case (RFC 3261 7.3.1), compact or not.
+    // RFC 3261 7.3.3: "Implementations MUST accept both the long and short forms of each header name."
     pub fn from_token(name: &[u8]) -> Self {
         // Most come in the usual spelling, which one look settles.
         if let Some(found) = usual(name) {
@@ -315,6 +319,8 @@ mod tests {
             ("e", HeaderName::ContentEncoding),
             ("o", HeaderName::Event),
         ] {
+            // RFC 3261 7.3.3: "Implementations MUST accept both the long and short forms of each header
+            // name."
             assert_eq!(HeaderName::from_token(compact.as_bytes()), long);
             assert_eq!(
                 HeaderName::from_token(compact.to_uppercase().as_bytes()),

@@ -140,6 +140,8 @@ mod tests {
 
     #[test]
     fn forms() {
+        // RFC 3261 20.10: "Even if the "display-name" is empty, the "name-addr" form MUST be used if
+        // the "addr-spec" contains a comma, semicolon, or question mark."
         assert_eq!(parts("sip:a@b"), Some(("", "sip:a@b", "")));
         assert_eq!(parts("sip:a@b;tag=1"), Some(("", "sip:a@b", ";tag=1")));
         assert_eq!(

@@ -24,6 +24,8 @@ impl Message {
         // "received" parameter to that Via header field value." and RFC 3581 4: "the server MUST insert a
         // "received" parameter containing the source IP address that the request came from, even if it is
         // identical to the value of the "sent-by" component."
+        // RFC 3261 18.2.1: "When the server transport receives a request over any transport, it MUST
+        // examine the value of the "sent-by" parameter in the top Via header field value."
         let wants_received = via.rport.is_some()
             || via.received.is_some()
             || host_ip(via.sent_by.host) != Some(source_ip);
@@ -50,6 +52,8 @@ impl Message {
             text.clear();
             let written = match what {
                 What::Rport => write!(text, "rport={}", source.port()),
+                // RFC 3261 18.2.1: "This parameter MUST contain the source address from which the
+                // packet was received."
                 What::Received => write!(text, "received={}", Bare(source_ip)),
                 What::NewReceived => write!(text, ";received={}", Bare(source_ip)),
             };

@@ -169,6 +169,8 @@ fn start_lines_that_are_none() {
         ("INVITE  sip:bob@biloxi.com SIP/2.0", K::RequestUri),
         ("INVITE sip:bob@biloxi.com  SIP/2.0", K::RequestUri),
         ("INVITE sip:bob@biloxi.com; lr SIP/2.0", K::RequestUri),
+        // RFC 3261 7.1: "The Request-URI MUST NOT contain unescaped spaces or control characters and
+        // MUST NOT be enclosed in "<>"."
         ("INVITE <sip:bob@biloxi.com> SIP/2.0", K::RequestUri),
         ("INVITE SIP/2.0", K::RequestUri),
         ("INVITE bob SIP/2.0", K::RequestUri),
@@ -204,6 +206,8 @@ fn a_version_in_lower_case_leaves_in_upper_case() {
 
 #[test]
 fn bare_line_ends_are_refused_everywhere() {
+    // RFC 3261 7: "The start-line, each message-header line, and the empty line MUST be terminated by a
+    // carriage-return line-feed sequence (CRLF)."
     use ParseErrorKind as K;
     let after_to = |text: &str| INVITE.replacen("To: ", text, 1);
     for text in [
@@ -322,6 +326,12 @@ fn a_datagram_ends_where_content_length_says() {
     // RFC 3261 18.3: "If the transport packet ends before the end of the message body, this is
     // considered an error."
     assert_eq!(fault(INVITE.trim_end()), ParseErrorKind::BodyTruncated);
+    // RFC 3261 18.3: "If the message is a response, it MUST be discarded."
+    let (_, headers) = INVITE.split_once("\r\n").expect("a start line");
+    let mut response = Message::default();
+    let short = format!("SIP/2.0 200 OK\r\n{}", headers.trim_end());
+    assert!(response.fill(short.as_bytes(), &Limits::default()).is_err());
+    assert!(!response.is_answerable());
     // Without a Content-Length the body reaches to the end.
     let message = parse(&format!(
         "{}more",
@@ -417,6 +427,8 @@ fn quoted_commas_are_no_elements() {
 
 #[test]
 fn mandatory_headers_once_each() {
+    // RFC 3261 20: "A "mandatory" header field MUST be present in a request, and MUST be understood by
+    // the UAS receiving the request."
     // RFC 3261 8.1.1: "A valid SIP request formulated by a UAC MUST, at a minimum, contain the
     // following header fields: To, From, CSeq, Call-ID, Max-Forwards, and Via; all of these header
     // fields are mandatory in all SIP requests."
@@ -452,6 +464,7 @@ fn mandatory_headers_once_each() {
 
 #[test]
 fn mandatory_headers_well_formed() {
+    // RFC 3261 8.1.1.5: "The method MUST match that of the request."
     use ParseErrorKind as K;
     for (from, to, kind) in [
         ("CSeq: 314159 INVITE", "CSeq: 314159 BYE", K::CSeqMethod),
@@ -581,6 +594,9 @@ fn received_is_stamped() {
     for (via, expected) in [
         (
             "SIP/2.0/UDP h;branch=z9hG4bK1",
+            // RFC 3261 18.2.1: "When the server transport receives a request over any transport, it
+            // MUST examine the value of the "sent-by" parameter in the top Via header field value." and
+            // "This parameter MUST contain the source address from which the packet was received."
             "SIP/2.0/UDP h;branch=z9hG4bK1;received=192.0.2.7",
         ),
         (
@@ -672,6 +688,11 @@ fn cseq_is_read_once_and_found_where_it_went() {
 
 #[test]
 fn several_values_are_told_from_one() {
+    // RFC 3261 7.3.1: "It MUST be possible to combine the multiple header field rows into one
+    // "field-name: field-value" pair, without changing the semantics of the message, by appending each
+    // subsequent field-value to the first, each separated by a comma." and "Implementations MUST be
+    // able to process multiple header field rows with the same name in any combination of the
+    // single-value-per-line or comma-separated value forms."
     for (vias, several) in [
         ("", false),
         ("Via: SIP/2.0/UDP a\r\n", false),

@@ -48,6 +48,8 @@ impl Message {
         // following header fields: To, From, CSeq, Call-ID, Max-Forwards, and Via; all of these header
         // fields are mandatory in all SIP requests." Max-Forwards alone may be missing: RFC 3261 16.3 has
         // the proxy let such a request pass.
+        // RFC 3261 20: "A "mandatory" header field MUST be present in a request, and MUST be understood
+        // by the UAS receiving the request."
         self.top_via()?;
         self.validate_address(HeaderName::From)?;
         self.validate_address(HeaderName::To)?;

@@ -51,6 +51,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Start {
         None => fault = Some((ParseErrorKind::HeadersUnfinished, bytes.len())),
     }
     let line = part(bytes, 0, line_end);
+    // RFC 3261 7.1: "The Request-URI MUST NOT contain unescaped spaces or control characters and MUST
+    // NOT be enclosed in "<>"."
     let mut start = if is_version_prefix(line) {
         status_line(line)
     } else {

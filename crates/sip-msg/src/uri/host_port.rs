@@ -57,6 +57,8 @@ pub(crate) fn host_ip(host: &[u8]) -> Option<IpAddr> {
 
 /// Where the host at `start` ends; `None` where there is no host name, IPv4
 /// address or IPv6 reference.
+// RFC 3261 19.1.2: "Current implementations MUST NOT attempt to improve robustness by treating received
+// escaped characters in the host component as literally equivalent to their unescaped counterpart."
 pub(crate) fn host_end(bytes: &[u8], start: usize) -> Option<usize> {
     if bytes.get(start) == Some(&b'[') {
         let length = memchr::memchr(b']', bytes.get(start..)?)?;

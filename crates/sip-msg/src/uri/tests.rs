@@ -13,6 +13,9 @@ fn aor(text: &str) -> String {
 #[test]
 fn parts() {
     let uri =
+        // RFC 3261 8.1.1.2: "All SIP implementations MUST support the SIP URI scheme." and "Any
+        // implementation that supports TLS MUST support the SIPS URI scheme."
+        // RFC 3261 26.3.1: "All SIP elements that support TLS MUST also support the SIPS URI scheme."
         parse("SIPS:alice:secret@[2001:db8::1]:5071;transport=TCP;lr?subject=x&priority=urgent");
     assert_eq!(uri.scheme, Scheme::Sips);
     assert_eq!(uri.user, Some(&b"alice"[..]));
@@ -91,9 +94,14 @@ fn what_is_no_uri() {
         "",
         "sip",
         "sip:",
+        // RFC 3261 19.1.1: "If the @ sign is present in a SIP or SIPS URI, the user field MUST NOT be
+        // empty."
         "sip:@h",
         "sip:a@",
         "sip:a@b@c",
+        // RFC 3261 19.1.2: "Excluded US-ASCII characters (RFC 2396 [5]), such as space and control
+        // characters and characters used as URI delimiters, also MUST be escaped." and "URIs MUST NOT
+        // contain unescaped space and control characters." and "All other characters MUST be escaped."
         "sip:a b@c",
         "sip:a@b c",
         "sip:a@b;",
@@ -109,6 +117,18 @@ fn what_is_no_uri() {
         "sip:a@b:65536",
         "sip:a@b:99999999999999999999",
         "sip:a@b:5060x",
+        // RFC 3261 19.1.2: "Expanding the hname and hvalue tokens in Section 25 show that all URI reserved
+        // characters in header field names and values MUST be escaped."
+        "sip:a@b?x=a;b",
+        "sip:a@b?x=a@b",
+        "sip:a@b?x=a,b",
+        // RFC 3261 19.1.2: "Any characters occurring in a telephone-subscriber that do not appear in an
+        // expansion of the BNF for the user rule MUST be escaped."
+        "sip:+1;x=\"y\"@b",
+        // RFC 3261 19.1.2: "Current implementations MUST NOT attempt to improve robustness by treating
+        // received escaped characters in the host component as literally equivalent to their unescaped
+        // counterpart."
+        "sip:a@%62.c",
         "sip:a%4@b",
         "sip:a%zz@b",
         "sip:a%@b",
@@ -153,6 +173,28 @@ fn what_is_no_uri() {
 }
 
 #[test]
+fn what_may_stand_in_a_request_line() {
+    for (uri, line) in [
+        ("sip:a@b", "sip:a@b"),
+        (
+            "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr?X=y",
+            // RFC 3261 19.1.5: "An implementation MUST include any provided transport, maddr, ttl, or
+            // user parameter in the Request-URI of the formed request." and "Unknown URI parameters
+            // MUST be placed in the message's Request-URI."
+            "sip:a@b;transport=tcp;maddr=c;ttl=1;user=phone;new=x;lr",
+        ),
+        // RFC 3261 19.1.5: "The method parameter MUST NOT be placed in the Request-URI."
+        ("sip:a@b;x;Method=BYE;y=z", "sip:a@b;x;y=z"),
+        ("sip:a@b;m%65thod=BYE?X=y", "sip:a@b"),
+        ("tel:+1;method=2;ext=3", "tel:+1;ext=3"),
+    ] {
+        let mut out = Vec::new();
+        parse(uri).write_request_uri(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out), line);
+    }
+}
+
+#[test]
 fn a_uri_has_a_bounded_number_of_parts() {
     let with = |count: usize| format!("sip:h{}", ";p".repeat(count));
     assert!(Uri::parse(with(Uri::PARTS_MAX).as_bytes()).is_some());
@@ -167,6 +209,8 @@ fn equal_uris() {
             "sip:%61lice@atlanta.com;transport=TCP",
             "sip:alice@AtLanTa.CoM;Transport=tcp",
         ),
+        // RFC 3261 19.1.1: "Since the uri-parameter mechanism is extensible, SIP elements MUST silently
+        // ignore any uri-parameters that they do not understand."
         ("sip:carol@chicago.com", "sip:carol@chicago.com;newparam=5"),
         ("sip:carol@chicago.com", "sip:carol@chicago.com;security=on"),
         (
@@ -205,6 +249,8 @@ fn unequal_uris() {
         ),
         (
             "sip:carol@chicago.com",
+            // RFC 3261 19.1.4: "Any present header component MUST be present in both URIs and match for
+            // the URIs to match."
             "sip:carol@chicago.com?Subject=next%20meeting",
         ),
         ("sip:bob@phone21.boxesbybob.com", "sip:bob@192.0.2.4"),

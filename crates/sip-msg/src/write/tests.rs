@@ -29,6 +29,11 @@ fn a_response_copies_what_it_must() {
     let expected = "SIP/2.0 404 Not Found\r\n\
         v: SIP/2.0/UDP a;branch=z9hG4bK1\r\nVia: SIP/2.0/UDP c\r\nFrom: <sip:alice@a>;tag=1\r\n\
         To: <sip:bob@b>;tag=t\r\nCall-ID: i\r\nCSeq: 1\r\n INVITE\r\nContent-Length: 0\r\n\r\n";
+    // RFC 3261 20: "A mandatory response header field MUST be present in the response, and the header
+    // field MUST be understood by the UAC processing the response."
+    // RFC 3261 20.14: "If no body is present in a message, then the Content-Length header field value
+    // MUST be set to zero."
+    // RFC 3261 7: "Note that the empty line MUST be present even if the message-body is not."
     assert_eq!(respond(REQUEST, 404, b"t"), expected);
 }
 
@@ -38,9 +43,23 @@ fn a_tag_is_added_where_there_is_none() {
     // response MUST equal that of the request."
     let tagged = REQUEST.replacen("To: <sip:bob@b>", "To: sip:bob@b;TAG=x", 1);
     assert!(respond(&tagged, 200, b"t").contains("To: sip:bob@b;TAG=x\r\n"));
+    // RFC 3261 8.2.6.2: "However, if the To header field in the request did not contain a tag, the URI
+    // in the To header field in the response MUST equal the URI in the To header field; additionally,
+    // the UAS MUST add a tag to the To header field in the response (with the exception of the 100
+    // (Trying) response, in which a tag MAY be present)."
     assert!(respond(REQUEST, 100, b"t").contains("To: <sip:bob@b>\r\n"));
     let folded = REQUEST.replacen("To: <sip:bob@b>", "To: <sip:bob@b>  \t", 1);
     assert!(respond(&folded, 200, b"t").contains("To: <sip:bob@b>;tag=t\r\n"));
+}
+
+#[test]
+fn a_100_takes_the_timestamp_along() {
+    // RFC 3261 8.2.6.1: "When a 100 (Trying) response is generated, any Timestamp header field present in
+    // the request MUST be copied into this 100 (Trying) response."
+    let stamped = REQUEST.replacen("Call-ID", "Timestamp: 54.21\r\nCall-ID", 1);
+    assert!(respond(&stamped, 100, b"").contains("\r\nTimestamp: 54.21\r\n"));
+    assert!(!respond(&stamped, 180, b"t").contains("Timestamp"));
+    assert!(!respond(REQUEST, 100, b"").contains("Timestamp"));
 }
 
 #[test]
@@ -56,6 +75,8 @@ fn a_broken_request_is_answered_with_what_was_understood() {
 
 #[test]
 fn what_is_written_is_read_back() {
+    // RFC 3261 7.1: "To be compliant with this specification, applications sending SIP messages MUST
+    // include a SIP-Version of "SIP/2.0"."
     let mut out = Vec::new();
     let mut writer = MessageWriter::request(&mut out, "MESSAGE", b"sip:bob@b");
     writer

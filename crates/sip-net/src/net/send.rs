@@ -82,6 +82,10 @@ impl Net {
         }
     }
 
+    // RFC 3261 18.1.1: "For unreliable unicast transports, the client transport MUST be prepared to
+    // receive responses on the source IP address from which the request is sent (as responses are sent
+    // back to the source address) and the port number in the "sent-by" field." They come to the
+    // listener that it leaves from.
     fn send_datagram(&mut self, to: &Target, bytes: &[u8], cookie: u64) -> Result<(), SendError> {
         let listener = self
             .listeners

@@ -16,6 +16,8 @@ pub(crate) const BATCH: usize = 64;
 const BATCH_MIN: usize = 8;
 /// Room for the longest datagram, and 1,088 bytes more so that the beginnings
 /// of the slots do not all fall into the same cache sets.
+// RFC 3261 18.1.1: "However, implementations MUST be able to handle messages up to the maximum datagram
+// packet size."
 const STRIDE: usize = 65_536 + 1_088;
 /// A datagram longer than this touches more than two pages of its slot.
 const LONG: u32 = 8_192;

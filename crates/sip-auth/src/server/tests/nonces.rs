@@ -64,6 +64,8 @@ fn the_form_of_rfc_2069_is_challenged_even_if_its_digest_is_right() {
         .handle_challenge(&mut phone.attempt, &response(Side::Registrar, &old))
         .expect("old but good");
     let credentials = phone.credentials();
+    // RFC 3261 22.4: "These mechanisms MUST be used by a server to determine if the client supports the
+    // new mechanisms in RFC 2617 that were not specified in RFC 2069."
     assert!(!credentials.contains("qop") && !credentials.contains("nc="));
     assert_eq!(outcome(&server, START_MS, &register(&credentials)), FRESH);
 }

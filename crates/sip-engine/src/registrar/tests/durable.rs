@@ -49,6 +49,8 @@ fn a_failed_save_is_500_and_changes_nothing() {
         ),
         (500, Some("5"))
     );
+    // RFC 3261 10.3: "The binding updates MUST be committed (that is, made visible to the proxy or
+    // redirect server) if and only if all binding updates and additions succeed."
     assert!(registers.bound().is_empty());
     assert_eq!(registers.registrar.counters().save_failed, 1);
 }

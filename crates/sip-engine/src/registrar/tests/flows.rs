@@ -148,10 +148,21 @@ fn outbound_flows_replace_by_instance_and_reg_id() {
         .give(&ask(1, &outbound("sip:a@10.0.0.1", "1")))
         .unwrap();
     assert_eq!(response.status(), 200);
+    // RFC 3261 8.2.4: "The needed extension(s) MUST be included in a Require header field in the response."
+    // and "Any extensions applied to a non-421 response MUST be listed in a Require header field included
+    // in the response."
     assert_eq!(header(&response, "Require").as_deref(), Some("outbound"));
     assert_eq!(header(&response, "Flow-Timer").as_deref(), Some("120"));
     let expected = format!("<sip:a@10.0.0.1>;expires=3600;+sip.instance={INSTANCE};reg-id=1");
     assert_eq!(contacts(&response), [expected]);
+    // RFC 3261 8.2.4: "A UAS that wishes to apply some extension when generating the response MUST NOT do
+    // so unless support for that extension is indicated in the Supported header field in the request." and
+    // "Of course, the server MUST NOT apply extensions not listed in the Supported header field in the
+    // request."
+    let silent = outbound("sip:a@10.0.0.1", "1").replace("Supported", "X");
+    let response = registers.give(&ask(2, &silent)).unwrap();
+    assert_eq!(header(&response, "Require"), None);
+    assert_eq!(header(&response, "Flow-Timer"), None);
     // The phone started again: another Call-ID, another address, another connection.
     registers.flow = flow(Transport::Tls, "192.0.2.9:40001");
     registers.ok(&ask(1, &outbound("sip:a@10.0.0.2", "1")).call_id("call-2"));
