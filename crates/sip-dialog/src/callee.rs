@@ -12,6 +12,7 @@ use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
+use invariant::broken;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 
@@ -53,6 +54,8 @@ impl UserAgents {
                 found.state = State::Answered;
                 found.interval_ms = timers.t1_ms;
                 found.deadline_ms = now_ms.saturating_add(64 * timers.t1_ms);
+            } else {
+                broken!("a call that was just answered is in the table");
             }
             self.restart(call.0, now_ms.saturating_add(timers.t1_ms));
         }
@@ -132,7 +135,7 @@ impl UserAgents {
         self.link_call(agent, key);
         let tag = Tag::new(key, &mut self.random);
         let Some(call) = self.calls.get_mut(key) else {
-            return Some(request);
+            return broken!("a slot that was just taken is in use", Some(request));
         };
         call.state = State::Ringing;
         call.tag = tag;
@@ -170,7 +173,7 @@ impl UserAgents {
             return;
         };
         let (Some(call), Ok(cseq)) = (self.calls.get_mut(key), ack.cseq()) else {
-            return;
+            return broken!("the dialog was just found, and a valid ACK has a CSeq");
         };
         if call.state != State::Answered || cseq.number != call.invite_cseq {
             return;
@@ -209,7 +212,10 @@ impl UserAgents {
             // Exist)."
             return self.refuse(now_ms, cancel, request, 481, out);
         };
-        let context = self.transactions.context(invite).unwrap_or_default();
+        let context = self
+            .transactions
+            .context(invite)
+            .unwrap_or_else(|| broken!("an INVITE that is cancelled has its transaction", 0));
         let call = match Context::read(context) {
             Some(Context::Invite(key)) => self
                 .calls
@@ -256,7 +262,7 @@ impl UserAgents {
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("the dialog of a BYE was just found");
         };
         let (tag, state) = (call.tag.text(), call.state);
         // RFC 3261 15.1.2: "Whether or not it ends its participation on the session, the UAS core MUST
@@ -290,7 +296,7 @@ impl UserAgents {
 
     pub(crate) fn take_call_timer(&mut self, now_ms: u64, key: Key, out: &mut Outbox) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("a call's timer is cancelled before the call is dropped");
         };
         let is_late = now_ms >= call.deadline_ms;
         match call.state {
@@ -342,19 +348,19 @@ impl UserAgents {
     }
 
     fn restart_ringing(&mut self, now_ms: u64, key: Key) {
-        if let Some(call) = self.calls.get(key) {
-            let next_ms = now_ms
-                .saturating_add(RING_INTERVAL_MS)
-                .min(call.deadline_ms);
-            self.restart(key, next_ms);
-        }
+        let Some(call) = self.calls.get(key) else {
+            return broken!("a call that rings is in the table");
+        };
+        let next_ms = now_ms.saturating_add(RING_INTERVAL_MS);
+        self.restart(key, next_ms.min(call.deadline_ms));
     }
 
     fn restart(&mut self, key: Key, deadline_ms: u64) {
-        if let Some(call) = self.calls.get_mut(key) {
-            self.wheel.cancel(call.timer);
-            call.timer = self.wheel.start(deadline_ms, key);
-        }
+        let Some(call) = self.calls.get_mut(key) else {
+            return broken!("a call that has a timer is in the table");
+        };
+        self.wheel.cancel(call.timer);
+        call.timer = self.wheel.start(deadline_ms, key);
     }
 
     /// Writes a response to the call's INVITE and gives it to its transaction.
@@ -365,6 +371,7 @@ impl UserAgents {
         status: u16,
         out: &mut Outbox,
     ) -> bool {
+        // A 100 may be due for an INVITE whose call is over.
         let Some(call) = self.calls.get(key) else {
             return false;
         };
@@ -377,7 +384,7 @@ impl UserAgents {
             return false;
         };
         let Some(agent) = call.agent.and_then(|agent| self.agents.get(agent)) else {
-            return false;
+            return broken!("a call has an agent, which stays as long as it", false);
         };
         let is_answer = (200..300).contains(&status);
         let body = match (is_answer, call.has_own_body) {
