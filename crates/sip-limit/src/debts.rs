@@ -7,6 +7,8 @@
 //! favour, and frees a debtor only by [`WAYS`] larger debts of his own in that
 //! very set.
 
+use invariant::broken;
+
 /// Entries in a set.
 pub(crate) const WAYS: usize = 8;
 
@@ -68,8 +70,9 @@ impl Debts {
                 .map(|(nth, _)| nth)
         });
         let start = self.start(hash);
-        if let Some(entry) = place.and_then(|nth| self.entries.get_mut(start + nth)) {
-            *entry = [hash, now_ms, owed];
+        match place.and_then(|nth| self.entries.get_mut(start + nth)) {
+            Some(entry) => *entry = [hash, now_ms, owed],
+            None => broken!("a hash has a set of WAYS entries"),
         }
     }
 

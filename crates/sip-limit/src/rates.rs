@@ -15,6 +15,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use invariant::broken;
 use siphasher::sip::SipHasher13;
 
 use crate::guard::is_due;
@@ -305,8 +306,9 @@ impl Rates {
     }
 
     fn too_much(&self, now_ms: u64, who: Who, what: What) -> TooMuch {
-        if let Some(count) = self.counter(who.party, what) {
-            count.fetch_add(1, Ordering::Relaxed);
+        match self.counter(who.party, what) {
+            Some(count) => _ = count.fetch_add(1, Ordering::Relaxed),
+            None => broken!("there is a count for each party and each kind"),
         }
         TooMuch {
             what,

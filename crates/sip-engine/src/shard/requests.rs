@@ -1,5 +1,6 @@
 //! The way of a request through the shard.
 
+use invariant::broken;
 use sip_auth::{Algorithm, CredentialKey};
 use sip_limit::Verdict;
 use sip_msg::write::reason_phrase;
@@ -431,7 +432,7 @@ impl Shard {
         };
         let Some(uri) = job.routed.uri(&job.request) else {
             self.answer_job(now, job, 404, out);
-            return;
+            return broken!("the URI of a user who is absent was read before");
         };
         let (max, timeout_ms) = self.lookup_bounds();
         if self.parks.lookups() >= max {
