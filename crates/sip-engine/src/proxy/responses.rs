@@ -37,7 +37,7 @@ impl Shard {
             self.hop_answered(&context, branch);
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
-            self.hear_load(now, &context, branch, &response);
+            self.take_feedback(now, &context, branch, &response);
             // RFC 3261 16.7: "If no Via header field values remain in the response, the
             // response was meant for this element and MUST NOT be forwarded."
             let is_for_us = !response.has_several(HeaderName::Via);
@@ -356,7 +356,7 @@ impl Shard {
             &mut self.edits,
             &mut outbox.bytes,
         );
-        self.tell_load(now, context.is_listed, start, &mut out.outbox);
+        self.write_feedback(now, context.is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         self.counters.responses_forwarded += 1;
         let status = response.status();

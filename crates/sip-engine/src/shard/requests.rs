@@ -21,7 +21,7 @@ use crate::sender::Sender;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
-use super::guard::place;
+use super::guard::origin;
 
 /// What this server is to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +316,7 @@ impl Shard {
         refusal.write(
             &self.gate_context(now, &sender),
             &request,
-            self.shared.guard.mark(&place(&sender.flow)),
+            self.shared.guard.mark(&origin(&sender.flow)),
             &tag,
             &mut out.outbox.bytes,
         );
