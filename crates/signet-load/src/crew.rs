@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use invariant::broken;
 use measure::Series;
 use sip_msg::{ListenerId, Transport};
 use sip_net::{ListenerConfig, Net, NetConfig, bind};
@@ -295,8 +296,9 @@ impl Crew {
             match self.reports.recv_timeout(DRAW) {
                 Ok(Report::Ready { upkeep, worker }) => {
                     ready += 1;
-                    if let Some(tick) = ticks.get_mut(worker) {
-                        tick.ready = upkeep.ready;
+                    match ticks.get_mut(worker) {
+                        Some(tick) => tick.ready = upkeep.ready,
+                        None => broken!("a worker reports under its own number"),
                     }
                     if ready == all {
                         own_cpu_begin = own_cpu_ns();
@@ -311,14 +313,16 @@ impl Crew {
                     if let Some(part) = &tick.part {
                         series.add(part);
                     }
-                    if let Some(place) = ticks.get_mut(tick.worker) {
-                        *place = tick;
+                    match ticks.get_mut(tick.worker) {
+                        Some(place) => *place = tick,
+                        None => broken!("a worker reports under its own number"),
                     }
                 }
                 Ok(Report::Done(end)) => {
                     done += 1;
-                    if let Some(place) = finals.get_mut(end.worker) {
-                        *place = Some(end);
+                    match finals.get_mut(end.worker) {
+                        Some(place) => *place = Some(end),
+                        None => broken!("a worker reports under its own number"),
                     }
                     let callers_done = finals.iter().take(self.callers).all(Option::is_some);
                     if self.callers > 0 && callers_done {

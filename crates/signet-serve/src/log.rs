@@ -9,7 +9,7 @@ use crate::config::{Log, LogLevel};
 /// The exit code after a fault of the program itself (`EX_SOFTWARE`).
 const EXIT_FAULT: i32 = 70;
 
-/// Starts the log; a second start in one process is ignored.
+/// Starts the log, which tells of broken invariants too; a second start in one process is ignored.
 pub(crate) fn start(log: &Log) {
     let level = match log.level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -23,6 +23,9 @@ pub(crate) fn start(log: &Log) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .try_init();
+    invariant::report_by(|broken| {
+        tracing::error!("a fault of this program, please report this line: {broken}");
+    });
 }
 
 /// Makes a panic in any thread the end of the process. A server that lost a

@@ -22,6 +22,7 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashMap;
+use invariant::broken;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 use crate::nonce::Nonce;
@@ -112,7 +113,7 @@ impl ReplayWindow {
     pub(crate) fn admit(&self, unix_ms: u64, nonce: &Nonce, user: &[u8], nc: u32) -> Admission {
         let fingerprint = self.fingerprint(nonce, user);
         let Some(stripe) = self.stripes.get(fingerprint.stripe()) else {
-            return Admission::Forgotten;
+            return broken!("there are STRIPES of them", Admission::Forgotten);
         };
         // A thread that panicked held no half-made change: each is one store.
         let mut stripe = stripe.lock().unwrap_or_else(PoisonError::into_inner);
@@ -169,7 +170,7 @@ impl ReplayWindow {
         }
         let youngest = stripe.youngest;
         let Some(generation) = stripe.generations.get_mut(youngest) else {
-            return Admission::Forgotten;
+            return broken!("the youngest is one of GENERATIONS", Admission::Forgotten);
         };
         generation.serial_max = generation.serial_max.max(serial);
         generation.used.insert(
@@ -196,7 +197,7 @@ impl Stripe {
     /// Makes the oldest generation the youngest, if the youngest is full or old.
     fn make_room(&mut self, unix_ms: u64, generation_ms: u64, entries_max: usize) {
         let Some(generation) = self.generations.get(self.youngest) else {
-            return;
+            return broken!("the youngest is one of GENERATIONS");
         };
         let len = generation.used.len();
         // A clock that was set back must not keep a generation open for long.
@@ -208,7 +209,7 @@ impl Stripe {
         self.youngest = (self.youngest + 1) % GENERATIONS;
         self.opened_unix_ms = unix_ms;
         let Some(oldest) = self.generations.get_mut(self.youngest) else {
-            return;
+            return broken!("the youngest is one of GENERATIONS");
         };
         self.watermark = self.watermark.max(oldest.serial_max);
         if !is_old {

@@ -3,6 +3,7 @@
 use crate::compose::is_sips;
 use crate::config::AgentConfig;
 use crate::slots::{Key, Reset};
+use invariant::broken;
 use sip_auth::ClientAuth;
 use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Target, Uri};
@@ -103,9 +104,8 @@ impl Agent {
             .copied()
             .unwrap_or(0);
         let end = self.ends.get(index).copied().unwrap_or(start);
-        self.texts
-            .get(start as usize..end as usize)
-            .unwrap_or_default()
+        let text = self.texts.get(start as usize..end as usize);
+        text.unwrap_or_else(|| broken!("each text ends within the buffer", b""))
     }
 }
 

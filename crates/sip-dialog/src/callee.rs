@@ -13,6 +13,7 @@ use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
 use sip_msg::header::NameAddr;
+use invariant::broken;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 
@@ -54,6 +55,8 @@ impl UserAgents {
                 found.state = State::Answered;
                 found.interval_ms = timers.t1_ms;
                 found.deadline_ms = now_ms.saturating_add(64 * timers.t1_ms);
+            } else {
+                broken!("a call that was just answered is in the table");
             }
             self.restart(call.0, now_ms.saturating_add(timers.t1_ms));
         }
@@ -145,7 +148,7 @@ impl UserAgents {
         self.link_call(agent, key);
         let tag = Tag::new(key, &mut self.random);
         let Some(call) = self.calls.get_mut(key) else {
-            return Some(request);
+            return broken!("a slot that was just taken is in use", Some(request));
         };
         call.state = State::Ringing;
         // RFC 3261 12.1.1: "The local tag component of the dialog ID MUST be set to the tag in the To
@@ -191,7 +194,7 @@ impl UserAgents {
             return;
         };
         let (Some(call), Ok(cseq)) = (self.calls.get_mut(key), ack.cseq()) else {
-            return;
+            return broken!("the dialog was just found, and a valid ACK has a CSeq");
         };
         if call.state != State::Answered || cseq.number != call.invite_cseq {
             return;
@@ -232,7 +235,10 @@ impl UserAgents {
         };
         // RFC 3261 8.2.2.3: "These header fields MUST be ignored if they are present in these
         // requests." Nothing here reads them.
-        let context = self.transactions.context(invite).unwrap_or_default();
+        let context = self
+            .transactions
+            .context(invite)
+            .unwrap_or_else(|| broken!("an INVITE that is cancelled has its transaction", 0));
         let call = match Context::read(context) {
             Some(Context::Invite(key)) => self
                 .calls
@@ -279,7 +285,7 @@ impl UserAgents {
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("the dialog of a BYE was just found");
         };
         let (tag, state) = (call.tag.text(), call.state);
         // RFC 3261 15.1.2: "Whether or not it ends its participation on the session, the UAS core MUST
@@ -315,7 +321,7 @@ impl UserAgents {
 
     pub(crate) fn take_call_timer(&mut self, now_ms: u64, key: Key, out: &mut Outbox) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("a call's timer is cancelled before the call is dropped");
         };
         let is_late = now_ms >= call.deadline_ms;
         match call.state {
@@ -367,19 +373,19 @@ impl UserAgents {
     }
 
     fn restart_ringing(&mut self, now_ms: u64, key: Key) {
-        if let Some(call) = self.calls.get(key) {
-            let next_ms = now_ms
-                .saturating_add(RING_INTERVAL_MS)
-                .min(call.deadline_ms);
-            self.restart(key, next_ms);
-        }
+        let Some(call) = self.calls.get(key) else {
+            return broken!("a call that rings is in the table");
+        };
+        let next_ms = now_ms.saturating_add(RING_INTERVAL_MS);
+        self.restart(key, next_ms.min(call.deadline_ms));
     }
 
     fn restart(&mut self, key: Key, deadline_ms: u64) {
-        if let Some(call) = self.calls.get_mut(key) {
-            self.wheel.cancel(call.timer);
-            call.timer = self.wheel.start(deadline_ms, key);
-        }
+        let Some(call) = self.calls.get_mut(key) else {
+            return broken!("a call that has a timer is in the table");
+        };
+        self.wheel.cancel(call.timer);
+        call.timer = self.wheel.start(deadline_ms, key);
     }
 
     /// Writes a response to the call's INVITE and gives it to its transaction.
@@ -390,6 +396,7 @@ impl UserAgents {
         status: u16,
         out: &mut Outbox,
     ) -> bool {
+        // A 100 may be due for an INVITE whose call is over.
         let Some(call) = self.calls.get(key) else {
             return false;
         };
@@ -402,7 +409,7 @@ impl UserAgents {
             return false;
         };
         let Some(agent) = call.agent.and_then(|agent| self.agents.get(agent)) else {
-            return false;
+            return broken!("a call has an agent, which stays as long as it", false);
         };
         let is_answer = (200..300).contains(&status);
         // RFC 3261 8.2.6.2: "The same tag MUST be used for all responses to that request, both final

@@ -11,6 +11,7 @@ use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
 use sip_msg::uri::Scheme;
+use invariant::broken;
 use sip_msg::{ConnId, Message, Method, Outbox, Uri};
 
 /// The type of a session description.
@@ -44,7 +45,7 @@ impl UserAgents {
         let deadline_ms = now_ms.saturating_add(self.config.setup_timeout_ms);
         let timer = self.wheel.start(deadline_ms, key);
         let (Some(call), Some(agent)) = (self.calls.get_mut(key), self.agents.get(agent.0)) else {
-            return None;
+            return broken!("slot and agent were found just before", None);
         };
         call.state = State::Inviting;
         call.tag = tag;
@@ -124,7 +125,7 @@ impl UserAgents {
 
     pub(crate) fn cancel(&mut self, now_ms: u64, key: Key, cause: Cause, out: &mut Outbox) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("only a call in the table is cancelled");
         };
         call.is_unwanted = true;
         call.cause.get_or_insert(cause);
@@ -135,10 +136,10 @@ impl UserAgents {
 
     fn send_invite(&mut self, now_ms: u64, key: Key, out: &mut Outbox) -> bool {
         let Some(call) = self.calls.get_mut(key) else {
-            return false;
+            return broken!("only a call in the table sends an INVITE", false);
         };
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
-            return false;
+            return broken!("a call has an agent, which stays as long as it", false);
         };
         // RFC 3261 12.1.2: "The local sequence number MUST be set to the value of the sequence number
         // in the CSeq header field of the request." The peer's stays empty.
@@ -193,10 +194,10 @@ impl UserAgents {
 
     pub(crate) fn send_bye(&mut self, now_ms: u64, key: Key, cause: Cause, out: &mut Outbox) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("only a call in the table sends a BYE");
         };
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
-            return;
+            return broken!("a call has an agent, which stays as long as it");
         };
         // RFC 3261 15.1.1: "The UAC MUST consider the session terminated (and therefore stop sending or
         // listening for media) as soon as the BYE request is passed to the client transaction."
@@ -249,7 +250,7 @@ impl UserAgents {
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("a call stays as long as its INVITE's transaction passes responses");
         };
         let status = response.status();
         if (200..300).contains(&status) {
@@ -293,10 +294,10 @@ impl UserAgents {
     /// Whether the response asks for credentials that we have.
     fn is_challenge_taken(&mut self, key: Key, response: &Message) -> bool {
         let Some(call) = self.calls.get_mut(key) else {
-            return false;
+            return broken!("the call of a challenge was just found", false);
         };
         let Some(agent) = call.agent.and_then(|agent| self.agents.get_mut(agent)) else {
-            return false;
+            return broken!("a call has an agent, which stays as long as it", false);
         };
         // RFC 3261 21.4.8: "This code is similar to 401 (Unauthorized), but indicates that the client
         // MUST first authenticate itself with the proxy."
@@ -314,7 +315,7 @@ impl UserAgents {
 
     fn take_answer(&mut self, now_ms: u64, key: Key, response: &Message, out: &mut Outbox) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("the call of a 2xx was just found");
         };
         // RFC 3261 12.1.2: "A UAC MUST be prepared to receive a response without a tag in the To field,
         // in which case the tag is considered to have a value of null."
@@ -371,7 +372,7 @@ impl UserAgents {
     ) {
         let hash = self.random.of(&[tag]);
         let Some(call) = self.calls.get(key) else {
-            return;
+            return broken!("the call of a 2xx was just found");
         };
         if let Some(&(_, fork)) = call.forks.iter().find(|fork| fork.0 == hash) {
             self.counters.acks_retransmitted += 1;
@@ -386,26 +387,28 @@ impl UserAgents {
             return;
         };
         self.link_call(agent, fork);
-        let mut texts = self
-            .calls
-            .get_mut(fork)
-            .map(|c| std::mem::take(&mut c.texts))
-            .unwrap_or_default();
+        let mut texts = match self.calls.get_mut(fork) {
+            Some(call) => std::mem::take(&mut call.texts),
+            None => return broken!("a slot that was just taken is in use"),
+        };
         if let Some(call) = self.calls.get_mut(key) {
             call.forks.push((hash, fork));
             texts.copy_from(&call.texts);
+        } else {
+            broken!("a call outlives the making of its fork");
         }
         // RFC 3261 13.2.2.4: "Otherwise, a new dialog in the "confirmed" state MUST be constructed
         // using the procedures of Section 12.1.2."
         learn_dialog(&mut texts, response, &mut self.scratch);
-        if let Some(call) = self.calls.get_mut(fork) {
-            call.texts = texts;
-            call.state = State::Confirmed;
-            call.is_fork = true;
-            call.tag = tag;
-            call.cseq = invite_cseq;
-            call.invite_cseq = invite_cseq;
-        }
+        let Some(call) = self.calls.get_mut(fork) else {
+            return broken!("a slot that was just taken is in use");
+        };
+        call.texts = texts;
+        call.state = State::Confirmed;
+        call.is_fork = true;
+        call.tag = tag;
+        call.cseq = invite_cseq;
+        call.invite_cseq = invite_cseq;
         self.counters.forks_ended += 1;
         self.send_ack_of(fork, out);
         // RFC 3261 13.2.2.4: "If, after acknowledging any 2xx response to an INVITE, the UAC does not want
@@ -415,20 +418,22 @@ impl UserAgents {
     }
 
     fn send_ack_of(&mut self, key: Key, out: &mut Outbox) {
+        // A fork may be over, and its 2xx come again.
         let Some(call) = self.calls.get(key) else {
             return;
         };
-        if let Some(agent) = call.agent.and_then(|agent| self.agents.get(agent)) {
-            let of_dialog = self.random.of(&[call.texts.get(Part::RemoteTag)]);
-            send_ack(
-                agent,
-                call.tag,
-                call.invite_cseq,
-                &call.texts,
-                of_dialog,
-                out,
-            );
-        }
+        let Some(agent) = call.agent.and_then(|agent| self.agents.get(agent)) else {
+            return broken!("a call has an agent, which stays as long as it");
+        };
+        let of_dialog = self.random.of(&[call.texts.get(Part::RemoteTag)]);
+        send_ack(
+            agent,
+            call.tag,
+            call.invite_cseq,
+            &call.texts,
+            of_dialog,
+            out,
+        );
     }
 
     pub(crate) fn take_bye_response(
@@ -439,7 +444,7 @@ impl UserAgents {
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("a call stays until its BYE is answered");
         };
         let status = response.status();
         if status < 200 || call.state != State::Ending {
@@ -450,7 +455,7 @@ impl UserAgents {
             return self.send_bye(now_ms, key, Cause::HungUp, out);
         }
         let Some(call) = self.calls.get(key) else {
-            return;
+            return broken!("a challenge that is not taken leaves the call");
         };
         let cause = match call.cause {
             Some(cause) if (200..300).contains(&status) => cause,
@@ -467,7 +472,7 @@ impl UserAgents {
     /// Gives up what waits for a response on a connection that has ended.
     pub(crate) fn give_up_call(&mut self, key: Key, conn: ConnId) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("a list of calls names only live ones");
         };
         let client = match call.state {
             State::Inviting => call.invite_client,
@@ -497,19 +502,18 @@ impl UserAgents {
     /// Puts a call into the list of its agent's calls.
     pub(crate) fn link_call(&mut self, agent: Key, key: Key) {
         let Some(found) = self.agents.get_mut(agent) else {
-            return;
+            return broken!("whoever gets a call is in the table");
         };
         let next = std::mem::replace(&mut found.first_call, key.slot);
-        if let Some(next) = self.calls.key_of(next)
-            && let Some(call) = self.calls.get_mut(next)
-        {
+        if let Some(call) = self.calls.neighbour_mut(next) {
             call.previous = key.slot;
         }
-        if let Some(call) = self.calls.get_mut(key) {
-            call.agent = Some(agent);
-            call.next = next;
-            call.previous = NOBODY;
-        }
+        let Some(call) = self.calls.get_mut(key) else {
+            return broken!("a slot that was just taken is in use");
+        };
+        call.agent = Some(agent);
+        call.next = next;
+        call.previous = NOBODY;
     }
 }
 

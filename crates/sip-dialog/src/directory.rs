@@ -5,6 +5,7 @@ use crate::agent::{Agent, NOBODY, Text};
 use crate::random::Random;
 use crate::slots::{Key, Slots};
 use hashbrown::HashTable;
+use invariant::broken;
 use sip_msg::{ConnId, Uri};
 
 /// The tables. They hold slots only; the strings are the agents'.
@@ -27,31 +28,33 @@ impl Directory {
 
     pub(crate) fn add(&mut self, agents: &Slots<Agent>, slot: u32, random: &Random) {
         let Some(agent) = agents.at(slot) else {
-            return;
+            return broken!("an agent is in the table from its adding to its removal");
         };
         for (table, text) in [
             (&mut self.contacts, Text::Contact),
             (&mut self.aors, Text::Aor),
         ] {
-            if let Some(hash) = hash_of(agent.text(text), random) {
-                table.insert_unique(hash, (hash, slot), |entry| entry.0);
-            }
+            let Some(hash) = hash_of(agent.text(text), random) else {
+                return broken!("an agent's URIs were parsed when it was added");
+            };
+            table.insert_unique(hash, (hash, slot), |entry| entry.0);
         }
     }
 
     pub(crate) fn remove(&mut self, agents: &Slots<Agent>, slot: u32, random: &Random) {
         let Some(agent) = agents.at(slot) else {
-            return;
+            return broken!("an agent is in the table from its adding to its removal");
         };
         for (table, text) in [
             (&mut self.contacts, Text::Contact),
             (&mut self.aors, Text::Aor),
         ] {
-            if let Some(hash) = hash_of(agent.text(text), random)
-                && let Ok(entry) = table.find_entry(hash, |entry| *entry == (hash, slot))
-            {
-                entry.remove();
-            }
+            let hash = hash_of(agent.text(text), random);
+            let found = hash.map(|hash| table.find_entry(hash, |entry| *entry == (hash, slot)));
+            let Some(Ok(entry)) = found else {
+                return broken!("an agent is found by its URIs until it is removed");
+            };
+            entry.remove();
         }
     }
 
@@ -97,9 +100,7 @@ impl Directory {
             agent.conn_next = next;
             agent.conn_previous = NOBODY;
         }
-        if let Some(next) = agents.key_of(next)
-            && let Some(agent) = agents.get_mut(next)
-        {
+        if let Some(agent) = agents.neighbour_mut(next) {
             agent.conn_previous = key.slot;
         }
     }
@@ -115,27 +116,24 @@ impl Directory {
         if !conn.is_some() {
             return;
         }
-        if let Some(next) = agents.key_of(next)
-            && let Some(agent) = agents.get_mut(next)
-        {
+        if let Some(agent) = agents.neighbour_mut(next) {
             agent.conn_previous = previous;
         }
-        if let Some(previous) = agents.key_of(previous)
-            && let Some(agent) = agents.get_mut(previous)
-        {
+        if let Some(agent) = agents.neighbour_mut(previous) {
             agent.conn_next = next;
             return;
         }
         let hash = random.of(&[&conn.0.to_le_bytes()]);
-        if let Ok(mut entry) = self
+        let Ok(mut entry) = self
             .conns
             .find_entry(hash, |entry| entry.1 == conn && entry.2 == key.slot)
-        {
-            if next == NOBODY {
-                entry.remove();
-            } else {
-                entry.get_mut().2 = next;
-            }
+        else {
+            return broken!("the first agent of a connection is found by it");
+        };
+        if next == NOBODY {
+            entry.remove();
+        } else {
+            entry.get_mut().2 = next;
         }
     }
 
@@ -148,7 +146,8 @@ impl Directory {
     ) -> Option<Key> {
         let hash = random.of(&[&conn.0.to_le_bytes()]);
         let entry = self.conns.find(hash, |entry| entry.1 == conn)?;
-        agents.key_of(entry.2)
+        let first = agents.key_of(entry.2);
+        first.or_else(|| broken!("a connection names only live agents", None))
     }
 
     /// Remembers an INVITE by its agent, Call-ID, From tag and CSeq.

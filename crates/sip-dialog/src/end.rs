@@ -1,10 +1,10 @@
 //! How calls end, whoever began them.
 
-use crate::agent::NOBODY;
 use crate::call::State;
 use crate::event::{CallKey, Cause, Event};
 use crate::slots::Key;
 use crate::user_agents::UserAgents;
+use invariant::broken;
 
 impl UserAgents {
     /// A call that was not established: tells, and forgets it.
@@ -20,7 +20,7 @@ impl UserAgents {
     /// of forks may yet need.
     pub(crate) fn end_call(&mut self, key: Key, cause: Cause) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("only a call in the table ends");
         };
         if call.state == State::Over {
             return;
@@ -57,7 +57,7 @@ impl UserAgents {
     /// The transaction of our INVITE is over.
     pub(crate) fn forget_invite_client(&mut self, key: Key) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("the call of an INVITE was found just before");
         };
         call.invite_client = None;
         let is_over = call.state == State::Over;
@@ -76,13 +76,15 @@ impl UserAgents {
         } else if let Some(call) = self.calls.get_mut(key) {
             // Requests within a fork's dialog find it through these.
             call.forks = forks;
+        } else {
+            broken!("forks go without the call that they belong to");
         }
     }
 
     /// Forgets a call without a word.
     pub(crate) fn drop_call(&mut self, key: Key) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("only a call in the table is dropped");
         };
         let (next, previous, agent) = (call.next, call.previous, call.agent);
         let timer = std::mem::take(&mut call.timer);
@@ -93,22 +95,16 @@ impl UserAgents {
         if let Some(invite) = invite {
             self.pool.recycle(invite);
         }
-        if let Some(next) = self.calls.key_of(next)
-            && let Some(call) = self.calls.get_mut(next)
-        {
+        if let Some(call) = self.calls.neighbour_mut(next) {
             call.previous = previous;
         }
-        if let Some(previous) = self.calls.key_of(previous)
-            && let Some(call) = self.calls.get_mut(previous)
-        {
+        if let Some(call) = self.calls.neighbour_mut(previous) {
             call.next = next;
         } else if let Some(agent) = agent.and_then(|agent| self.agents.get_mut(agent)) {
             agent.first_call = next;
+        } else {
+            broken!("a call has an agent, which stays as long as it");
         }
         self.calls.remove(key);
-        debug_assert!(
-            next == NOBODY || self.calls.key_of(next).is_some(),
-            "lists name live calls only"
-        );
     }
 }

@@ -11,6 +11,7 @@ use crate::slots::{Key, Reset};
 use crate::tag::Tag;
 use crate::texts::{Part, Texts};
 use crate::user_agents::{Context, UserAgents};
+use invariant::broken;
 use sip_auth::Attempt;
 use sip_msg::header::{Contact, delta_seconds};
 use sip_msg::write::write_number;
@@ -66,7 +67,7 @@ impl UserAgents {
         let (Some(found), Some(exchange)) =
             (self.agents.get_mut(agent.0), self.requests.get_mut(key))
         else {
-            return None;
+            return broken!("agent and slot were found just before", None);
         };
         exchange.expires_s = expires_s;
         // RFC 3261 10.2: "All registrations from a UAC SHOULD use the same Call-ID header field value for
@@ -135,7 +136,7 @@ impl UserAgents {
         let (Some(found), Some(exchange)) =
             (self.agents.get_mut(agent.0), self.requests.get_mut(key))
         else {
-            return None;
+            return broken!("agent and slot were found just before", None);
         };
         self.scratch.clear();
         write_hex(&mut self.scratch, self.random.next(), 16);
@@ -158,7 +159,9 @@ impl UserAgents {
             self.counters.full += 1;
             return None;
         };
-        let exchange = self.requests.get_mut(key)?;
+        let Some(exchange) = self.requests.get_mut(key) else {
+            return broken!("a slot that was just taken is in use", None);
+        };
         exchange.agent = Some(agent);
         exchange.method = Some(method);
         exchange.tag = Tag::new(key, &mut self.random);
@@ -179,13 +182,13 @@ impl UserAgents {
 
     fn send_exchange(&mut self, now_ms: u64, key: Key, out: &mut Outbox) -> bool {
         let Some(exchange) = self.requests.get_mut(key) else {
-            return false;
+            return broken!("only a request in the table is sent", false);
         };
         let Some(agent) = exchange.agent.and_then(|agent| self.agents.get_mut(agent)) else {
-            return false;
+            return broken!("a request has an agent, which stays as long as it", false);
         };
         let Some(method) = exchange.method else {
-            return false;
+            return broken!("a request got its method when it got its slot", false);
         };
         if method == Method::Register {
             // RFC 3261 10.2: "A UA MUST increment the CSeq value by one for each REGISTER request with the
@@ -245,7 +248,7 @@ impl UserAgents {
     ) {
         let status = response.status();
         let Some(exchange) = self.requests.get_mut(key) else {
-            return;
+            return broken!("a request stays until it is answered");
         };
         if status < 200 {
             return;
@@ -285,7 +288,7 @@ impl UserAgents {
             .get(key)
             .and_then(|e| Some((e.agent?, e.method?)))
         else {
-            return;
+            return broken!("a request that ends is in the table, with agent and method");
         };
         let (agent, request) = (AgentKey(agent), RequestKey(key));
         self.forget_request(key);
@@ -331,6 +334,8 @@ impl UserAgents {
             } else {
                 agent.requests = agent.requests.saturating_sub(1);
             }
+        } else {
+            broken!("a request has an agent, which stays as long as it");
         }
         self.requests.remove(key);
     }
@@ -366,10 +371,10 @@ impl UserAgents {
         // RFC 3261 7.3.2: "If a header field appears in a message not matching its category (such as a
         // request header field in a response), it MUST be ignored."
         let Some(exchange) = self.requests.get(key) else {
-            return 0;
+            return broken!("a request stays until its answer was read", 0);
         };
         let Some(agent) = exchange.agent.and_then(|agent| self.agents.get_mut(agent)) else {
-            return 0;
+            return broken!("a request has an agent, which stays as long as it", 0);
         };
         if exchange.method != Some(Method::Register) {
             return 0;
@@ -388,7 +393,7 @@ impl UserAgents {
             return 0;
         }
         let Some(ours) = Uri::parse(agent.text(Text::Contact)) else {
-            return 0;
+            return broken!("an agent's contact was parsed when it was added", 0);
         };
         let found = response
             .contacts()

@@ -7,6 +7,7 @@ use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::UserAgents;
+use invariant::broken;
 use sip_msg::header::{Contact, elements};
 use sip_msg::uri::Scheme;
 use sip_msg::write::{reason_phrase, write_number};
@@ -287,7 +288,10 @@ impl UserAgents {
         out: &mut Outbox,
     ) -> bool {
         let (Some(found), Ok(cseq)) = (self.calls.get_mut(call), request.cseq()) else {
-            return false;
+            return broken!(
+                "the dialog was just found, and a valid request has a CSeq",
+                false
+            );
         };
         // RFC 3261 12.2.2: "If the remote sequence number was not empty, but the sequence number of the
         // request is lower than the remote sequence number, the request is out of order and MUST be rejected
@@ -314,7 +318,7 @@ impl UserAgents {
         out: &mut Outbox,
     ) {
         let Some(call) = self.calls.get_mut(key) else {
-            return;
+            return broken!("the dialog of a re-INVITE was just found");
         };
         let tag = call.tag.text();
         if call.state == State::Ringing {

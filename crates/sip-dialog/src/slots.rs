@@ -1,6 +1,9 @@
 //! Things that come and go, in slots that keep their memory: what is removed
 //! is reset, not dropped, so that the next one allocates nothing.
 
+use crate::agent::NOBODY;
+use invariant::broken;
+
 /// Names a slot while one thing lives in it; a stale name finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
@@ -54,7 +57,8 @@ impl<T: Reset> Slots<T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                let slot = u32::try_from(self.entries.len()).ok()?;
+                // Below `max`, which fits.
+                let slot = self.entries.len() as u32;
                 let mut value = T::default();
                 value.reset();
                 self.entries.push(Entry {
@@ -65,7 +69,9 @@ impl<T: Reset> Slots<T> {
                 slot
             }
         };
-        let entry = self.entries.get_mut(slot as usize)?;
+        let Some(entry) = self.entries.get_mut(slot as usize) else {
+            return broken!("a free slot is one of the table's", None);
+        };
         entry.generation = entry.generation.wrapping_add(1);
         entry.is_live = true;
         self.live += 1;
@@ -92,6 +98,19 @@ impl<T: Reset> Slots<T> {
             slot,
             generation: entry.generation,
         })
+    }
+
+    /// The neighbour that a list names by its slot; `None` at the end of the list.
+    pub(crate) fn neighbour_mut(&mut self, slot: u32) -> Option<&mut T> {
+        if slot == NOBODY {
+            return None;
+        }
+        let live = self.entries.get_mut(slot as usize);
+        let live = live.filter(|entry| entry.is_live);
+        match live {
+            Some(entry) => Some(&mut entry.value),
+            None => broken!("lists name only what lives", None),
+        }
     }
 
     /// What lives in that slot now.

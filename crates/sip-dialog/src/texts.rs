@@ -2,6 +2,7 @@
 //! that is used again.
 
 use crate::slots::Reset;
+use invariant::broken;
 
 /// One of the strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,8 @@ pub(crate) struct Texts {
 impl Texts {
     pub(crate) fn get(&self, part: Part) -> &[u8] {
         let (start, end) = self.range(part);
-        self.bytes.get(start..end).unwrap_or_default()
+        let text = self.bytes.get(start..end);
+        text.unwrap_or_else(|| broken!("each text ends within the buffer", b""))
     }
 
     pub(crate) fn set(&mut self, part: Part, value: &[u8]) {
@@ -76,9 +78,10 @@ impl Texts {
         if added < removed {
             self.bytes.truncate(old_len + added - removed);
         }
-        if let Some(place) = self.bytes.get_mut(start..start + added) {
-            place.copy_from_slice(value);
-        }
+        let Some(place) = self.bytes.get_mut(start..start + added) else {
+            return broken!("each text ends within the buffer");
+        };
+        place.copy_from_slice(value);
         // No message is near 4 GiB, so neither are its parts.
         let (removed, added) = (removed as u32, added as u32);
         for end in self.ends.iter_mut().skip(part as usize) {

@@ -8,6 +8,7 @@ use crate::event::{AgentKey, CallKey, Cause, Event};
 use crate::random::Random;
 use crate::request::Exchange;
 use crate::slots::{Key, Slots};
+use invariant::broken;
 use sip_msg::{ConnId, Flow, ListenerId, Message, Outbox, Pool, Target};
 use sip_txn::{ClientId, Response, ServerId, Transactions};
 use std::collections::VecDeque;
@@ -122,7 +123,9 @@ impl UserAgents {
     pub fn add_agent(&mut self, config: &AgentConfig) -> Option<AgentKey> {
         let key = self.agents.insert()?;
         let register_id = self.random.next();
-        let agent = self.agents.get_mut(key)?;
+        let Some(agent) = self.agents.get_mut(key) else {
+            return broken!("a slot that was just taken is in use", None);
+        };
         if agent.fill(config).is_none() {
             self.agents.remove(key);
             return None;
@@ -233,7 +236,7 @@ impl UserAgents {
             self.directory
                 .leave_conn(&mut self.agents, key, &self.random);
             let Some(agent) = self.agents.get_mut(key) else {
-                break;
+                return broken!("a connection names only live agents");
             };
             agent.proxy.conn = ConnId::NONE;
             let mut next = agent.first_call;
@@ -353,7 +356,7 @@ impl UserAgents {
             Some(Context::Request(request)) => {
                 self.take_request_response(now_ms, request, response, out)
             }
-            None => {}
+            None => broken!("a transaction bears the context that it was begun with"),
         }
     }
 
@@ -421,7 +424,7 @@ impl UserAgents {
                 self.end_call(call, cause);
             }
             Some(Context::Request(request)) => self.end_request(request, cause, 0),
-            None => {}
+            None => broken!("a transaction bears the context that it was begun with"),
         }
     }
 }

@@ -95,7 +95,7 @@ impl Shard {
             self.odd(sender, &mut out.effects);
         }
         let is_listed = self.is_listed_peers(sender);
-        self.tell_load(now, is_listed, start, &mut out.outbox);
+        self.write_feedback(now, is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         let Some(server) = server else {
             // A Via that cannot be read says nowhere else to go than back.

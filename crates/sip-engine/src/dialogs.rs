@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 use hashbrown::{HashMap, HashSet};
+use invariant::broken;
 use sip_msg::{ConnId, Message, Uri};
 use siphasher::sip::SipHasher24;
 
@@ -137,8 +138,9 @@ impl Dialogs {
         let announced = token::hash_target(&self.key, target, tag);
         self.change(now, lifetime_s, message, |entry, _| {
             if !entry.targets.contains(&announced) {
-                if let Some(place) = entry.targets.get_mut(entry.next) {
-                    *place = announced;
+                match entry.targets.get_mut(entry.next) {
+                    Some(place) => *place = announced,
+                    None => broken!("the next place is one of TARGETS_MAX"),
                 }
                 entry.next = (entry.next + 1) % TARGETS_MAX;
             }

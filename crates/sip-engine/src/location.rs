@@ -21,6 +21,7 @@ use std::hash::Hasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use invariant::broken;
 use sip_msg::Flow;
 use siphasher::sip::SipHasher13;
 
@@ -233,11 +234,12 @@ impl Location {
         let hash = hasher.finish();
         // The table inside a stripe uses the hash's low and top bits.
         let at = (hash >> 32) as usize % STRIPES;
-        // There are STRIPES of them.
-        let stripe = self.stripes.get(at).or(self.stripes.first());
-        match stripe {
+        match self.stripes.get(at) {
             Some(stripe) => act(&mut lock(stripe), hash),
-            None => act(&mut Stripe::default(), hash),
+            None => broken!(
+                "there are STRIPES of them",
+                act(&mut Stripe::default(), hash)
+            ),
         }
     }
 }

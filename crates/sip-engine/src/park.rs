@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use invariant::broken;
 use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
@@ -101,12 +102,12 @@ impl Parks {
             });
             (self.slots.len() - 1) as u32
         });
-        let mut id = ParkId(0);
-        if let Some(entry) = self.slots.get_mut(slot as usize) {
-            id = ParkId(u64::from(slot) << GENERATION_BITS | u64::from(entry.generation));
-            entry.timer = wheel.start(deadline_ms, Timer::Park(id));
-            entry.parked = Some(parked);
-        }
+        let Some(entry) = self.slots.get_mut(slot as usize) else {
+            return broken!("a free slot is one of the table's", ParkId(0));
+        };
+        let id = ParkId(u64::from(slot) << GENERATION_BITS | u64::from(entry.generation));
+        entry.timer = wheel.start(deadline_ms, Timer::Park(id));
+        entry.parked = Some(parked);
         id
     }
 
@@ -127,13 +128,15 @@ impl Parks {
             self.lookups -= 1;
         }
         self.guesses -= usize::from(matches!(parked, Parked::Guess(..)));
-        if let Some(asker) = asker(&parked)
-            && let Entry::Occupied(mut count) = self.resolves.entry(asker)
-        {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+        match asker(&parked).map(|asker| self.resolves.entry(asker)) {
+            Some(Entry::Occupied(mut count)) => {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
+            Some(Entry::Vacant(_)) => broken!("an asker is counted while names are resolved"),
+            None => {}
         }
         self.messages_bytes -= messages_bytes(&parked);
         Some(parked)

@@ -50,6 +50,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
+use invariant::broken;
 use sha2::Sha256;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, Message, Uri};
@@ -544,9 +545,9 @@ fn first_bytes(mac: &SipMac) -> [u8; MAC_LEN] {
 
 fn write_text(token: &[u8], out: &mut Vec<u8>) {
     let mut text = [0; TEXT_MAX];
-    // Cannot fail: TEXT_MAX holds the longest token.
-    if let Ok(len) = URL_SAFE_NO_PAD.encode_slice(token, &mut text) {
-        out.extend_from_slice(text.get(..len).unwrap_or_default());
+    match URL_SAFE_NO_PAD.encode_slice(token, &mut text) {
+        Ok(len) => out.extend_from_slice(text.get(..len).unwrap_or_default()),
+        Err(_) => broken!("TEXT_MAX holds the longest token"),
     }
 }
 

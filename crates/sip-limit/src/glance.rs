@@ -1,8 +1,8 @@
-//! A glance at a message that is not parsed yet.
+//! A quick look at a message before it is parsed.
 
-/// Whether a datagram may belong to something that goes on, or answer a
-/// challenge: a response, an ACK, a request with a tag in To, or one with
-/// credentials. What only pretends to is found out when it is parsed.
+/// Whether a datagram may be part of a dialog or transaction, or answer a challenge:
+/// a response, an ACK, a request with a tag in To, or one with credentials. Parsing
+/// finds out later whether that is so.
 pub fn may_go_on(bytes: &[u8]) -> bool {
     if bytes.starts_with(b"SIP/2.0 ") || bytes.starts_with(b"ACK ") {
         return true;

@@ -1,35 +1,39 @@
-//! Who asks too much, and who guesses passwords.
+//! Limits what strangers may have refused, and how often passwords may be
+//! guessed.
 //!
 //! # Sources
-//! A stranger is known by his address (of IPv6 the first 64 bits), apart for
-//! datagrams, whose source can be forged, and streams, whose cannot. What is
-//! refused him, by a challenge or otherwise, is his debt, and a challenge that
-//! is answered well is forgiven: so users owe nothing, however many share one
-//! address, and peers are not asked. Who owes too much is told 503 a few
-//! times and then nothing for a while ([`Verdict`]). Meanwhile what may go on,
-//! what bears credentials, and the flows of users who proved lately who they
-//! are pass ([`Guard::is_shut`]): a forged source shuts nobody out who is in.
+//! A stranger is known by his address (for IPv6, the first 64 bits). Datagrams,
+//! whose source can be forged, are counted apart from streams, whose source cannot.
+//! Each request that is refused, a challenge included, adds to the debt of its
+//! source; a challenge that is answered correctly is taken off again. So users cost
+//! their source nothing, however many share one address; peers are not counted.
+//! A source whose debt is too large gets 503 a few times, then no answer for a while
+//! ([`Verdict`]). Meanwhile these still pass ([`Guard::is_shut`]): requests within
+//! dialogs and responses, requests with credentials, and flows over which a user
+//! authenticated lately. So a forged source locks out nobody who is already in.
 //!
 //! # Guesses
-//! A wrong password is a debt of three: the user at that source, the user, and the
-//! source. Past the bound of one of them, no look-up is made for whoever it is
-//! about, and the answer is the challenge that a wrong password gets: nobody
-//! can tell. A flow by which the user proved himself lately is judged by
-//! nothing but its own failures; a user who was seen at that source is not held up by
-//! what others do there, or to him elsewhere. A nonce is good for
-//! [`NONCE_FAILURES_MAX`] failures. And a failure is answered late, later each time.
+//! A wrong password is charged to three accounts: the user at that source, the user,
+//! and the source. Once one of them is at its bound, the stored password is not looked
+//! up any more; the answer is the same challenge that a wrong password gets, so that
+//! nobody can tell the difference. A flow over which the user authenticated lately is
+//! judged by its own failures alone; a user who was seen at that source is not affected
+//! by the failures of others there, or by failures in his name elsewhere. A nonce is
+//! good for [`NONCE_FAILURES_MAX`] failures. The answer to a failure is delayed, longer
+//! each time.
 //!
-//! What is under way counts like what has failed, so that a burst gets no further; what
-//! is beyond that waits until it has ended ([`LookUp::Later`]).
+//! A look-up under way counts as a failure until it ends, so that a burst of guesses
+//! does not get past the bound; those beyond it wait ([`LookUp::Later`]).
 //!
-//! Each nonce bears the mark of the place it was sent to ([`Guard::mark`]). Whoever
-//! answers with one from there can be reached there: the challenge is forgiven, right or
-//! wrong, and the refusal of his answer is another debt, past which answers to guesses
-//! end and nothing else does. With a nonce from elsewhere the source may be forged:
-//! nothing is forgiven, and a failure is on the account of where the nonce was sent.
+//! Each nonce carries a mark of the origin that it was sent to ([`Guard::mark`]).
+//! Whoever returns it from there does receive at that address: the challenge is taken
+//! off his source's debt, whether the password is right or wrong, and a refusal is
+//! charged to a separate account, whose bound ends the answers to guesses and nothing
+//! else. Where a nonce comes back from another origin, the source may be forged: nothing
+//! is taken off, and a failure is charged to the origin that the nonce was sent to.
 //!
-//! All is in tables of a fixed size ([`crate::debts`]), behind locks that are taken
-//! for what is refused and for credentials, and for nothing else.
+//! The tables have a fixed size ([`crate::debts`]). Their locks are taken only for
+//! refusals and for credentials.
 
 #[cfg(test)]
 mod tests;
@@ -68,19 +72,19 @@ const PAIR_FAILURE_S: f64 = 20.0;
 const DELAY_FIRST_MS: u64 = 250;
 /// When a look-up that had no room is tried again.
 pub const LATER_MS: u64 = 20;
-/// A place that nobody gave back is free after so long.
+/// A reservation that nobody gave back ends after this.
 const UNDER_WAY_S: f64 = 1.0;
 /// One line of log for each subject in this time.
 const TELL_MS: u64 = 1_000;
 
-/// How much is too much.
+/// The bounds of a [`Guard`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Refusals of one source that are forgotten in a second; 0 is no limit.
+    /// Refusals per second that are taken off the debt of a source; 0 is no limit.
     pub refusals_per_s: u32,
-    /// Refusals of one source that are put up with.
+    /// Refusals to one source before its requests are limited.
     pub refusals_max: u32,
-    /// How long a source is left without answers that asks for more.
+    /// How long a source that goes on past its limit gets no answers.
     pub silence_ms: u64,
     /// Failures of one user at one source; 0 is no limit on guesses at all.
     pub failures_max: u32,
@@ -100,66 +104,65 @@ impl Default for Limits {
     }
 }
 
-/// What is to be done with a refusal.
+/// How a request that is refused is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send it.
+    /// With the refusal itself.
     Served,
-    /// Send 503 with Retry-After in its place.
+    /// With 503 and Retry-After instead.
     TooMany,
-    /// Send nothing.
+    /// Not at all.
     Silence,
 }
 
-/// A failed attempt.
+/// How a failed attempt to authenticate is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// How long its answer is to be held back.
+    /// For how long the answer is delayed.
     pub delay_ms: u64,
     /// Whether the operator is to be told.
     pub is_to_be_told: bool,
 }
 
-/// Whether credentials are looked up.
+/// Whether the stored credentials are looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LookUp {
     /// Yes; until it is over ([`Guard::looked_up`]) it counts like a failure.
     Now(Reserved),
-    /// Not before one that is under way has ended: it is to be asked again in
-    /// [`LATER_MS`].
+    /// Not before a look-up under way has ended: ask again after [`LATER_MS`].
     Later,
     /// No: the answer is a challenge.
     Never,
 }
 
-/// The places that a look-up takes while it is under way. There is one of a kind, so
-/// that they are given back once.
+/// What a look-up has reserved while it is under way. It cannot be copied, so that it
+/// is given back once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Reserved([u64; 3]);
 
-/// Where something comes from.
+/// Where a message comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Origin {
     /// The address.
     pub remote: SocketAddr,
-    /// Whether it came by a stream, so that the address is true.
+    /// Whether it came over a stream, so that the address cannot be forged.
     pub is_stream: bool,
 }
 
-/// What was counted.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardCounters {
-    /// Refusals that were put as 503, or left out, because of their source.
+    /// Requests that got 503 or no answer because their source was at its limit.
     pub refusals_limited: u64,
-    /// Sources that were left without answers for a while.
+    /// How often a source was cut off from answers for a while.
     pub sources_shut: u64,
     /// Wrong credentials.
     pub failures: u64,
-    /// Credentials that were not looked up, because too many before were wrong.
+    /// Attempts that were refused without a look-up, after too many failures.
     pub guesses_refused: u64,
 }
 
-/// All that is remembered of strangers and of failures; shared by all workers.
+/// What is remembered of refusals and failures; shared by all workers.
 pub struct Guard {
     key: [u8; 16],
     limits: Limits,
@@ -181,7 +184,7 @@ pub struct Guard {
     guesses_refused: AtomicU64,
 }
 
-/// An attempt to prove who one is, by the hashes of what it is about.
+/// An attempt to authenticate: the hashes of the accounts that it is charged to.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt {
     flow: u64,
@@ -196,13 +199,13 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Whether its nonce was sent to the place it comes from, so that nobody
-    /// forged that.
+    /// Whether its nonce was sent to the origin that it comes from: then the
+    /// source is not forged.
     pub const fn is_answer(&self) -> bool {
         self.is_answer
     }
 
-    /// The same once more, after it had to wait.
+    /// The same attempt, after it had to wait.
     pub const fn held(mut self) -> Self {
         self.was_held = true;
         self
@@ -210,7 +213,7 @@ impl Attempt {
 }
 
 impl Guard {
-    /// One that has seen nothing yet. The key is secret and new in each process.
+    /// With empty tables. The key is secret and new in each process.
     pub fn new(key: [u8; 16], limits: Limits) -> Self {
         let striped = |entries, per_s| Striped::new(entries, per_s);
         Self {
@@ -246,23 +249,23 @@ impl Guard {
         }
     }
 
-    /// Whether any source is shut, for a look before each message.
+    /// Whether any source is cut off: cheap enough to be asked for each message.
     pub fn is_any_shut(&self, now_ms: u64) -> bool {
         now_ms < self.shut_until_ms.load(Ordering::Relaxed)
     }
 
-    /// Whether what comes from there is to be dropped unread, unless it
+    /// Whether messages from there are dropped unread, except those that
     /// [`crate::may_go_on`].
-    pub fn is_shut(&self, now_ms: u64, place: &Place) -> bool {
+    pub fn is_shut(&self, now_ms: u64, origin: &Origin) -> bool {
         self.is_any_shut(now_ms)
-            && self.refusals.owed(self.source(b"refusals", place), now_ms) > self.refusals_max()
-            && self.known.owed(self.remote(place), now_ms) == 0
+            && self.refusals.debt(self.source(b"refusals", origin), now_ms) > self.refusals_max()
+            && self.known.debt(self.remote(origin), now_ms) == 0
     }
 
-    /// A message of so many bytes from there is refused. Whether the operator is
-    /// to be told comes with the verdict.
-    pub fn refused(&self, now_ms: u64, place: &Place, bytes: usize) -> (Verdict, bool) {
-        let (verdict, is_first) = self.limit(now_ms, place, b"refusals", bytes);
+    /// A message of `bytes` from there is refused: how it is answered, and whether
+    /// to log that the source was cut off.
+    pub fn refused(&self, now_ms: u64, origin: &Origin, bytes: usize) -> (Verdict, bool) {
+        let (verdict, is_first) = self.limit(now_ms, origin, b"refusals", bytes);
         if !is_first {
             return (verdict, false);
         }
@@ -272,57 +275,57 @@ impl Guard {
         (verdict, is_due(&self.told_shut_ms, now_ms))
     }
 
-    /// The same of credentials that came with a nonce that was sent there. It shuts
-    /// nobody out: whoever sent them can be reached, and others there ask for
-    /// challenges.
-    pub fn refused_answer(&self, now_ms: u64, place: &Place, bytes: usize) -> Verdict {
-        self.limit(now_ms, place, b"answers", bytes).0
+    /// The same for wrong credentials with a nonce that was sent there. This never
+    /// cuts the source off: whoever sent them does receive at that address, and others
+    /// at the same address may still ask for challenges.
+    pub fn refused_answer(&self, now_ms: u64, origin: &Origin, bytes: usize) -> Verdict {
+        self.limit(now_ms, origin, b"answers", bytes).0
     }
 
     /// Charges a refusal to one debt of a source. Whether silence begins with it
     /// comes with the verdict.
-    fn limit(&self, now_ms: u64, place: &Place, debt: &[u8], bytes: usize) -> (Verdict, bool) {
-        if self.limits.refusals_per_s == 0 || self.known.owed(self.remote(place), now_ms) > 0 {
+    fn limit(&self, now_ms: u64, origin: &Origin, debt: &[u8], bytes: usize) -> (Verdict, bool) {
+        if self.limits.refusals_per_s == 0 || self.known.debt(self.remote(origin), now_ms) > 0 {
             return (Verdict::Served, false);
         }
-        let hash = self.source(debt, place);
+        let hash = self.source(debt, origin);
         let weight = ONE + (bytes / BYTES_PER_REQUEST) as u64 * ONE;
         let max = self.refusals_max();
         let silence = self.limits.silence_ms * u64::from(self.limits.refusals_per_s);
         let mut table = self.refusals.stripe(hash);
-        let before = table.owed(hash, now_ms);
+        let before = table.debt(hash, now_ms);
         // A silence ends by itself: what comes meanwhile does not make it longer.
         if before > max + WORDS_MAX * ONE {
             drop(table);
             self.refusals_limited.fetch_add(1, Ordering::Relaxed);
             return (Verdict::Silence, false);
         }
-        let owed = table.charge(hash, now_ms, weight, u64::MAX);
-        if owed <= max {
+        let debt = table.charge(hash, now_ms, weight, u64::MAX);
+        if debt <= max {
             return (Verdict::Served, false);
         }
         self.refusals_limited.fetch_add(1, Ordering::Relaxed);
-        if owed <= max + WORDS_MAX * ONE {
+        if debt <= max + WORDS_MAX * ONE {
             return (Verdict::TooMany, false);
         }
         table.charge(hash, now_ms, silence, max + WORDS_MAX * ONE + silence);
         (Verdict::Silence, true)
     }
 
-    /// The mark that a nonce bears that is sent there. It tells an address from
-    /// another only for whoever holds the key.
-    pub fn mark(&self, place: &Place) -> u16 {
-        self.source(b"mark", place) as u16
+    /// The mark of a nonce that is sent there. Only who holds the key can tell from
+    /// it which address that is.
+    pub fn mark(&self, origin: &Origin) -> u16 {
+        self.source(b"mark", origin) as u16
     }
 
-    /// What an attempt is about. `nonce` tells nonces apart, and `mark` is what
-    /// it bears.
-    pub fn attempt(&self, place: &Place, user: &[u8], nonce: u64, mark: u16) -> Attempt {
-        let is_answer = mark == self.mark(place);
+    /// Names the accounts of an attempt. `nonce` is the nonce's serial number, `mark`
+    /// the mark in it.
+    pub fn attempt(&self, origin: &Origin, user: &[u8], nonce: u64, mark: u16) -> Attempt {
+        let is_answer = mark == self.mark(origin);
         let (pair, source) = if is_answer {
             (
-                self.hash(b"pair", place, None, user),
-                self.source(b"failures", place),
+                self.hash(b"pair", origin, None, user),
+                self.source(b"failures", origin),
             )
         } else {
             let mark = u64::from(mark).to_be_bytes();
@@ -330,21 +333,21 @@ impl Guard {
             (account ^ self.hash_of(b"pair elsewhere", user), account)
         };
         Attempt {
-            flow: self.hash(b"flow", place, Some(place.remote.port()), user),
+            flow: self.hash(b"flow", origin, Some(origin.remote.port()), user),
             pair,
             user: self.hash_of(b"user", user),
             source,
             nonce: self.hash_of(b"nonce", &nonce.to_be_bytes()),
-            remote: self.remote(place),
-            refusals: self.source(b"refusals", place),
+            remote: self.remote(origin),
+            refusals: self.source(b"refusals", origin),
             is_answer,
             was_held: false,
         }
     }
 
-    /// Whether credentials are worth a look-up.
+    /// Whether the stored credentials are looked up for this attempt.
     pub fn take_up(&self, now_ms: u64, attempt: &Attempt) -> LookUp {
-        let failures = self.nonces.owed(attempt.nonce, now_ms);
+        let failures = self.nonces.debt(attempt.nonce, now_ms);
         if attempt.is_answer && !attempt.was_held && failures == 0 {
             // Once for each challenge: what fails is charged to its nonce.
             let mut refusals = self.refusals.stripe(attempt.refusals);
@@ -356,7 +359,7 @@ impl Guard {
         let is_spent = failures > (NONCE_FAILURES_MAX - 1) * ONE;
         let look_up = if is_spent {
             LookUp::Never
-        } else if attempt.is_answer && self.known.owed(attempt.flow, now_ms) > 0 {
+        } else if attempt.is_answer && self.known.debt(attempt.flow, now_ms) > 0 {
             LookUp::Now(Reserved::default())
         } else {
             self.reserve(now_ms, attempt)
@@ -369,8 +372,8 @@ impl Guard {
         look_up
     }
 
-    /// Takes a place for a look-up wherever failures are counted. What has failed and
-    /// what is under way never exceed a bound together; what is under way may
+    /// Reserves a look-up in each account that failures are charged to. Failures and
+    /// look-ups under way never exceed a bound together; a look-up under way may
     /// still turn out to be right.
     fn reserve(&self, now_ms: u64, attempt: &Attempt) -> LookUp {
         let pair_max = u64::from(self.limits.failures_max);
@@ -378,19 +381,19 @@ impl Guard {
         let user = (&self.users, attempt.user, USER_FAILURES_MAX);
         let source = (&self.sources, attempt.source, SOURCE_FAILURES_MAX);
         let of_all = [pair, user, source];
-        let is_known = self.known.owed(attempt.pair, now_ms) > 0;
+        let is_known = self.known.debt(attempt.pair, now_ms) > 0;
         let bounds = of_all.get(..if is_known { 1 } else { 3 });
         let mut reserved = Reserved::default();
-        let places = reserved.0.iter_mut();
-        for (&(table, hash, max), place) in bounds.unwrap_or_default().iter().zip(places) {
+        let slots = reserved.0.iter_mut();
+        for (&(table, hash, max), slot) in bounds.unwrap_or_default().iter().zip(slots) {
             // The whole of one more failure must find room.
-            let failed = table.owed(hash, now_ms) + ONE;
+            let failed = table.debt(hash, now_ms) + ONE;
             if failed > max * ONE {
                 self.looked_up(now_ms, reserved);
                 return LookUp::Never;
             }
             let under_way = self.under_way.charge(hash, now_ms, ONE, u64::MAX);
-            *place = hash;
+            *slot = hash;
             if failed - ONE + under_way > max * ONE {
                 self.looked_up(now_ms, reserved);
                 return LookUp::Later;
@@ -399,8 +402,8 @@ impl Guard {
         LookUp::Now(reserved)
     }
 
-    /// A look-up is over, whatever came of it: its places are free. Whoever was wrong is
-    /// charged before ([`Guard::failed`]), or another thread would see neither.
+    /// A look-up has ended: gives its reservations back. A failure is charged before
+    /// ([`Guard::failed`]), or another thread could see neither.
     pub fn looked_up(&self, now_ms: u64, reserved: Reserved) {
         for hash in reserved.0.into_iter().filter(|hash| *hash != 0) {
             self.under_way.forgive(hash, now_ms, ONE);
@@ -414,7 +417,7 @@ impl Guard {
         self.nonces
             .charge(attempt.nonce, now_ms, ONE, most(NONCE_FAILURES_MAX));
         let failures_max = u64::from(self.limits.failures_max.max(1));
-        let owed = self
+        let debt = self
             .pairs
             .charge(attempt.pair, now_ms, ONE, most(failures_max));
         self.users
@@ -425,7 +428,7 @@ impl Guard {
             // Whoever sits there is judged like everybody from now on.
             self.known.forgive(attempt.flow, now_ms, u64::MAX);
         }
-        let before = (owed.saturating_sub(ONE)).div_ceil(ONE);
+        let before = (debt.saturating_sub(ONE)).div_ceil(ONE);
         let delay_ms = match before {
             0 => 0,
             nth => DELAY_FIRST_MS << (nth - 1).min(16),
@@ -436,14 +439,14 @@ impl Guard {
         }
     }
 
-    /// The credentials were right: what was refused on the way here is
-    /// forgiven, and the flow is known.
-    pub fn succeeded(&self, now_ms: u64, place: &Place, attempt: &Attempt) {
+    /// The credentials were right: takes the challenges off the source's debt and
+    /// remembers the flow.
+    pub fn succeeded(&self, now_ms: u64, origin: &Origin, attempt: &Attempt) {
         for hash in [attempt.flow, attempt.pair, attempt.remote] {
             self.known.raise(hash, now_ms, KNOWN_MS);
         }
         if self.limits.refusals_per_s > 0 {
-            let hash = self.source(b"refusals", place);
+            let hash = self.source(b"refusals", origin);
             self.refusals.stripe(hash).forgive(hash, now_ms, 2 * ONE);
         }
     }
@@ -452,19 +455,19 @@ impl Guard {
         u64::from(self.limits.refusals_max) * ONE
     }
 
-    fn remote(&self, place: &Place) -> u64 {
-        self.hash(b"remote", place, Some(place.remote.port()), b"")
+    fn remote(&self, origin: &Origin) -> u64 {
+        self.hash(b"remote", origin, Some(origin.remote.port()), b"")
     }
 
-    fn source(&self, kind: &[u8], place: &Place) -> u64 {
-        self.hash(kind, place, None, b"")
+    fn source(&self, kind: &[u8], origin: &Origin) -> u64 {
+        self.hash(kind, origin, None, b"")
     }
 
-    fn hash(&self, kind: &[u8], place: &Place, port: Option<u16>, user: &[u8]) -> u64 {
+    fn hash(&self, kind: &[u8], origin: &Origin, port: Option<u16>, user: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.key);
         hasher.write(kind);
-        hasher.write_u8(u8::from(place.is_stream));
-        match place.remote.ip().to_canonical() {
+        hasher.write_u8(u8::from(origin.is_stream));
+        match origin.remote.ip().to_canonical() {
             IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
             IpAddr::V6(ip) => hasher.write_u64((ip.to_bits() >> 64) as u64),
         }

@@ -1,12 +1,12 @@
-//! How much of what is asked is done: overload control, limits by source
-//! and by user, and the guessing of passwords. No I/O: what happened and the time go
-//! in, a verdict comes out.
+//! Overload control, rate limits, and protection against floods and password
+//! guessing. No I/O: what happened and the time go in, a verdict comes out.
 //!
-//! - [`overload`]: one controller for each worker. It is told whether the
-//!   worker keeps up and how much memory is taken, and says which share of each
-//!   class of requests is let in; [`Gate`] chooses them one by one.
-//! - [`guard`]: what is refused to strangers, and wrong passwords.
-//! - [`rates`]: how much those begin who are let in.
+//! - [`overload`]: one controller per worker. It is given the worker's delay and
+//!   the memory in use, and sets the share of each class of requests that is
+//!   admitted; [`Gate`] applies the shares request by request.
+//! - [`guard`]: limits refused requests per source, and wrong passwords.
+//! - [`rates`]: limits requests per user, per peer, and per source.
+//! - [`oc`]: overload control between servers (RFC 7339).
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ mod striped;
 
 pub use glance::may_go_on;
 pub use guard::{
-    Attempt, Failure, Guard, GuardCounters, LATER_MS, Limits, LookUp, Place, Reserved, Verdict,
+    Attempt, Failure, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
 pub use rates::{Allowance, Kind, Party, RateLimits, Rates, TooMuch, What, Who};

@@ -1,10 +1,9 @@
-//! What servers tell each other of their load, in the parameters `oc`,
-//! `oc-algo`, `oc-validity` and `oc-seq` of Via (RFC 7339; the algorithm `rate`
-//! is RFC 7415's).
+//! Overload control between servers, by the parameters `oc`, `oc-algo`,
+//! `oc-validity` and `oc-seq` of Via (RFC 7339; the algorithm `rate` is RFC 7415's).
 //!
-//! A client that understands it says so in the Via of each request
-//! ([`OFFER`]); the server answers in the same Via ([`tell`]) how much less it
-//! wants, for how long, and the client sees to it ([`Neighbours`]).
+//! A client that supports it says so in the Via of each request ([`OFFER`]). The
+//! server puts feedback into the same Via of its responses ([`write_feedback`]): how
+//! much less it wants, and for how long. The client obeys ([`Neighbours`]).
 
 #[cfg(test)]
 mod tests;
@@ -18,32 +17,32 @@ use std::net::SocketAddr;
 /// end of the value in spite of its quotes: it drops such a request. Who answers
 /// with `rate` all the same is heeded.
 pub const OFFER: &[u8] = b";oc;oc-algo=\"loss\"";
-/// How long a value is good where nothing is said (RFC 7339 4.3).
+/// How long a value is valid without `oc-validity` (RFC 7339 4.3).
 const VALIDITY_MS: u64 = 500;
 /// Neighbours that are remembered.
 const NEIGHBOURS_MAX: usize = 1_024;
-/// Nobody is believed for longer.
+/// The longest validity that is accepted.
 const VALIDITY_MS_MAX: u64 = 60_000;
 
 /// How a client is to send less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// So many of a hundred requests less.
+    /// The value is the percentage of requests to leave out.
     Loss,
-    /// No more than so many requests a second.
+    /// The value is the most requests per second.
     Rate,
 }
 
-/// What a server has told.
+/// What a server says of its load in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// By which algorithm the value is meant.
+pub struct Feedback {
+    /// What the value means.
     pub algorithm: Algorithm,
-    /// Percent, or requests a second.
+    /// Percent, or requests per second.
     pub value: u32,
-    /// For how long; 0 ends it.
+    /// For how long it is valid; 0 ends the restriction.
     pub validity_ms: u64,
-    /// In millionths; a lower one is an older word.
+    /// `oc-seq` in millionths; a lower one is older.
     pub seq: u64,
 }
 
@@ -92,8 +91,8 @@ fn is_control(name: &[u8]) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// What the first element of a Via says of its server's load.
-pub fn told(via: &[u8]) -> Option<Told> {
+/// Reads the feedback in the first element of a Via.
+pub fn read_feedback(via: &[u8]) -> Option<Feedback> {
     // A glance first: nearly none has it.
     let begins = |at: &usize| {
         let name = via.get(at + 1..at + 3);
@@ -108,7 +107,7 @@ pub fn told(via: &[u8]) -> Option<Told> {
     if is_untouched || !rest.contains(&b'=') {
         return None;
     }
-    let mut told = Told {
+    let mut feedback = Feedback {
         algorithm: Algorithm::Loss,
         value: 0,
         validity_ms: VALIDITY_MS,
@@ -120,21 +119,21 @@ pub fn told(via: &[u8]) -> Option<Told> {
             if value.is_empty() {
                 return None;
             }
-            told.value = number(value)?;
+            feedback.value = number(value)?;
             has_value = true;
         } else if name.eq_ignore_ascii_case(b"oc-algo") {
-            told.algorithm = match value {
+            feedback.algorithm = match value {
                 b"\"loss\"" | b"loss" => Algorithm::Loss,
                 b"\"rate\"" | b"rate" => Algorithm::Rate,
                 _ => return None,
             };
         } else if name.eq_ignore_ascii_case(b"oc-validity") {
-            told.validity_ms = u64::from(number(value)?).min(VALIDITY_MS_MAX);
+            feedback.validity_ms = u64::from(number(value)?).min(VALIDITY_MS_MAX);
         } else if name.eq_ignore_ascii_case(b"oc-seq") {
-            told.seq = millionths(value)?;
+            feedback.seq = millionths(value)?;
         }
     }
-    has_value.then_some(told)
+    has_value.then_some(feedback)
 }
 
 fn number(text: &[u8]) -> Option<u32> {
@@ -154,7 +153,7 @@ fn millionths(text: &[u8]) -> Option<u64> {
 /// Writes the value into the topmost Via of the response in `bytes[start..]`,
 /// if its client offered the algorithm `loss` there: in the place of whatever
 /// somebody on the way has written. Whether it did.
-pub fn tell(bytes: &mut Vec<u8>, start: usize, loss_percent: u32, unix_ms: u64) -> bool {
+pub fn write_feedback(bytes: &mut Vec<u8>, start: usize, loss_percent: u32, unix_ms: u64) -> bool {
     let Some(via_start) = via_of(bytes, start) else {
         return false;
     };
@@ -204,7 +203,7 @@ fn via_of(bytes: &[u8], start: usize) -> Option<usize> {
     }
 }
 
-/// What neighbours have told, and what they are still sent.
+/// The feedback of each neighbour, and what may still be sent to it.
 #[derive(Debug, Default)]
 pub struct Neighbours {
     by_addr: BTreeMap<SocketAddr, Neighbour>,
@@ -212,7 +211,7 @@ pub struct Neighbours {
 
 #[derive(Debug)]
 struct Neighbour {
-    told: Told,
+    feedback: Feedback,
     until_ms: u64,
     /// Hundredths of a request, for `loss`.
     saved: u32,
@@ -222,25 +221,25 @@ struct Neighbour {
 }
 
 impl Neighbours {
-    /// Whether none has told anything.
+    /// Whether there is no feedback at all.
     pub fn is_empty(&self) -> bool {
         self.by_addr.is_empty()
     }
 
-    /// A neighbour has told something.
-    pub fn hear(&mut self, now_ms: u64, addr: SocketAddr, told: Told) {
+    /// Takes the feedback of a neighbour.
+    pub fn take_feedback(&mut self, now_ms: u64, addr: SocketAddr, feedback: Feedback) {
         if let Some(neighbour) = self.by_addr.get_mut(&addr) {
             // RFC 7339 4.4: what is older than what is known is not heeded. Long after his
             // word has ended he may have begun to count anew.
             let is_over = now_ms >= neighbour.until_ms.saturating_add(VALIDITY_MS_MAX);
-            if told.seq <= neighbour.told.seq && !is_over {
+            if feedback.seq <= neighbour.feedback.seq && !is_over {
                 return;
             }
-            neighbour.told = told;
-            neighbour.until_ms = now_ms + told.validity_ms;
+            neighbour.feedback = feedback;
+            neighbour.until_ms = now_ms + feedback.validity_ms;
             return;
         }
-        if told.validity_ms == 0 {
+        if feedback.validity_ms == 0 {
             return;
         }
         if self.by_addr.len() >= NEIGHBOURS_MAX {
@@ -250,8 +249,8 @@ impl Neighbours {
             }
         }
         let neighbour = Neighbour {
-            told,
-            until_ms: now_ms + told.validity_ms,
+            feedback,
+            until_ms: now_ms + feedback.validity_ms,
             saved: 0,
             room: 1.0,
             at_ms: now_ms,
@@ -259,7 +258,7 @@ impl Neighbours {
         self.by_addr.insert(addr, neighbour);
     }
 
-    /// Whether a request that begins something may be sent to a neighbour.
+    /// Whether a new request, one outside of a dialog, may be sent to a neighbour.
     pub fn may_send(&mut self, now_ms: u64, addr: SocketAddr) -> bool {
         let Some(neighbour) = self.by_addr.get_mut(&addr) else {
             return true;
@@ -267,9 +266,9 @@ impl Neighbours {
         if now_ms >= neighbour.until_ms {
             return true;
         }
-        match neighbour.told.algorithm {
+        match neighbour.feedback.algorithm {
             Algorithm::Loss => {
-                neighbour.saved += 100 - neighbour.told.value.min(100);
+                neighbour.saved += 100 - neighbour.feedback.value.min(100);
                 let may = neighbour.saved >= 100;
                 if may {
                     neighbour.saved -= 100;
@@ -277,7 +276,7 @@ impl Neighbours {
                 may
             }
             Algorithm::Rate => {
-                let rate = f64::from(neighbour.told.value);
+                let rate = f64::from(neighbour.feedback.value);
                 let passed_ms = now_ms.saturating_sub(neighbour.at_ms) as f64;
                 neighbour.at_ms = now_ms;
                 // What was not sent is not made up for, but for a tenth of a second.

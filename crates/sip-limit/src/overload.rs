@@ -1,32 +1,33 @@
-//! Overload: a worker that falls behind refuses what begins, and finishes what
-//! has begun.
+//! Overload control: a worker that falls behind refuses new work, and finishes
+//! what has begun.
 //!
-//! # The signal
-//! How long what comes has to wait before it is read, as the kernel's time stamps on
-//! datagrams tell. They are asked for while there is a queue. Only a queue that stands
-//! counts: the least of a while, so that a burst has none, and neither has a process that the
-//! kernel holds to a quota and lets run once in a period. Of streams there are no
-//! stamps: there it is the time for which the sockets were not
-//! seen empty. The other signal is memory.
+//! # Signals
+//! The first signal is the queueing delay: how long messages wait in the socket before
+//! they are read. For datagrams the kernel's time stamps tell; they are requested only
+//! while there is a queue. Only a standing queue counts, the least delay over a while, so
+//! that a burst counts for nothing, nor does a process that the kernel holds to a CPU
+//! quota. Streams have no time stamps: for them it is the time since the sockets were last
+//! seen empty. The second signal is memory.
 //!
-//! # The law
-//! Both become one number, the severity: 0 when all is well, and with each
-//! whole step up a class is let in half as often. It holds the queue at its bound,
-//! and does not empty it: a server that waits for work while it refuses
-//! some does less than it can. What the queue is longer than that is added to the
-//! severity, in each interval a part, and another part for as long as it lasts. So the same
-//! law fits twice as much as can be done and ten times. Without a queue the severity sinks,
-//! slowly at first and then faster.
+//! # Control law
+//! Both become one number, the severity: 0 when all is well, and each whole step up
+//! halves the share of a class that is admitted. The queue is held at its bound and not
+//! emptied: a server that waits for work while it refuses some does less than it could.
+//! The excess over the bound raises the severity, by an integral part in each interval and
+//! a proportional part while it lasts, so that the same law fits twice the capacity and
+//! ten times. Without a queue the severity falls, slowly at first and then faster.
 //!
-//! The shares tell of a change only when what they let in has come through the queue. So
-//! there is a brake beside them ([`Controller::brake`]), which goes by how long what was
-//! read in the last two intervals had to wait at least. The classes follow each other: what
-//! registers for the first time is halved first, new work [`NEW_WORK_AT`] steps later, what was half let in [`LET_IN_AT`] steps later.
-//! Responses, ACK, CANCEL and requests within a dialog are never refused.
+//! A change of the shares shows only when what they admit has passed the queue. So there
+//! is a brake beside them ([`Controller::brake`]), driven by the least delay of the last
+//! two intervals.
 //!
-//! A flood that begins nothing (noise, stray responses) keeps the sockets full
-//! as well, and refusing calls would not help against it. So the severity
-//! rises only while what begins something is a fair part of what was handled.
+//! Classes are refused in order: first registrations are halved first, other new work
+//! [`NEW_WORK_AT`] steps later, renewals and answers to challenges [`LET_IN_AT`] steps
+//! later. Responses, ACK, CANCEL and requests within a dialog are never refused.
+//!
+//! A flood that begins nothing (noise, stray responses) fills the sockets as well, and
+//! refusing calls does not help against it. So the severity rises only while new work is a
+//! fair part of what was handled.
 
 mod gate;
 mod queue;
@@ -38,11 +39,11 @@ use queue::Queue;
 
 /// How often the shares change.
 pub const INTERVAL_MS: u64 = 100;
-/// The longest that what comes may have to wait, unless told otherwise.
+/// The default bound of the queueing delay.
 pub const QUEUE_MS: u64 = 100;
-/// The severity from which on new work is let in less often.
+/// The severity above which less new work is admitted.
 pub const NEW_WORK_AT: f32 = 3.0;
-/// The severity from which on what was challenged before is let in less often.
+/// The severity above which fewer renewals and answers to challenges are admitted.
 pub const LET_IN_AT: f32 = 9.0;
 /// There is no more than this.
 const SEVERITY_MAX: f32 = 24.0;
@@ -72,7 +73,7 @@ const MESSAGES_PER_BEGUN_MAX: u64 = 24;
 const PRESSURE_FROM: f32 = 0.6;
 const PRESSURE_FULL: f32 = 0.8;
 
-/// A share of all, in 65,536ths.
+/// A fraction, in 65,536ths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Share(u32);
 
@@ -128,26 +129,26 @@ impl Share {
     }
 }
 
-/// How much of each class is let in.
+/// The share of each class that is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// Registrations of users that have no contact.
     pub first_registration: Share,
-    /// Whatever else begins something.
+    /// Other new work: calls, messages, subscriptions.
     pub new_work: Share,
-    /// What renews a registration, or answers a challenge.
+    /// Renewals of registrations, and answers to challenges.
     pub let_in: Share,
 }
 
 impl Shares {
-    /// All is let in.
+    /// Everything is admitted.
     pub const ALL: Self = Self {
         first_registration: Share::ALL,
         new_work: Share::ALL,
         let_in: Share::ALL,
     };
 
-    /// Those of a severity.
+    /// The shares at a severity.
     pub fn at(severity: f32) -> Self {
         if severity <= 0.0 {
             return Self::ALL;
@@ -174,12 +175,12 @@ impl Shares {
         }
     }
 
-    /// What may come to the worker at all, where the kernel can drop the rest:
-    /// somewhat more than is let in, so that some can be told that it is
-    /// refused. What follows a challenge cannot be told apart there.
+    /// What may reach the worker at all, where a filter in the kernel drops the rest:
+    /// somewhat more than is admitted, so that some can be answered 503. Answers to
+    /// challenges cannot be told apart there, and all pass.
     #[must_use]
     pub fn offered(&self) -> Self {
-        /// What is read beyond what is let in: to be refused in words.
+        /// Some more than is admitted, to be answered 503.
         const ROOM: f32 = 1.12;
         Self {
             first_registration: self.first_registration.times(ROOM),
@@ -196,7 +197,7 @@ impl Shares {
             && self.let_in.is_about(other.let_in)
     }
 
-    /// The shares of what has passed `offered` already.
+    /// The shares to apply to what has passed `offered` already.
     #[must_use]
     pub fn within(&self, offered: &Self) -> Self {
         Self {
@@ -207,23 +208,23 @@ impl Shares {
     }
 }
 
-/// What a worker says of itself at the end of a turn.
+/// The state of a worker at the end of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Signals {
     /// Whether its sockets have nothing more to read.
     pub is_drained: bool,
-    /// How long what it read last had waited, in milliseconds, where that is known.
+    /// How long the message that it read last had waited, in milliseconds, if known.
     pub waiting_ms: Option<u64>,
     /// Messages that it has handled since it began.
     pub handled: u64,
-    /// Requests among them that were to begin something, let in or not.
+    /// New work among them, admitted or not.
     pub begun: u64,
-    /// The share of its memory that is taken, 0 to 1.
+    /// The share of its memory that is in use, 0 to 1.
     pub pressure: f32,
 }
 
-/// What came lately, as far as it tells whether refusing would help. One interval alone does
-/// not: what goes on comes in bursts.
+/// Recent traffic, by which it is judged whether refusing new work would help. One
+/// interval alone does not tell: requests within dialogs come in bursts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     /// The counts at the last look.
@@ -263,7 +264,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// One that lets what comes wait for no more than `queue_ms_max`; 0 is without a bound.
+    /// A controller that holds the queueing delay at `queue_ms_max`; 0 is no bound.
     pub fn new(queue_ms_max: u64) -> Self {
         Self {
             queue: Queue::default(),
@@ -277,25 +278,25 @@ impl Controller {
         }
     }
 
-    /// What is let in now.
+    /// The shares that are admitted now.
     pub fn shares(&self) -> Shares {
         self.shares
     }
 
-    /// How bad it is: 0 is well, and each whole number halves a class.
+    /// The severity of the overload: 0 is none, and each whole step halves a class.
     pub fn severity(&self) -> f32 {
         self.severity
     }
 
-    /// Whether it is worth what it costs to know [`Signals::waiting_ms`].
+    /// Whether time stamps are worth their cost now ([`Signals::waiting_ms`]).
     pub fn wants_times(&self) -> bool {
         let is_behind = self.queue.behind_ms(self.looked_ms) >= INTERVAL_MS / 2;
         self.queue_ms_max > 0 && (is_behind || self.calm < TIMED_FOR)
     }
 
-    /// How much of what the shares let in may be let in just now. What is read tells how
-    /// long the queue is; the shares tell of it when what they let in has come through it.
-    /// Where noise is what keeps the queue long, nobody is refused for it.
+    /// How much of what the shares admit may be admitted at this moment. It follows the
+    /// queue at once, where the shares take effect only after the queue has passed. Where
+    /// noise is what keeps the queue long, it refuses nothing.
     pub fn brake(&self) -> Share {
         let max_ms = self.queue_ms_max as f32;
         let over = self.queue.waits_ms() as f32 / max_ms - BRAKE_FROM;
@@ -306,7 +307,8 @@ impl Controller {
         Share(((1.0 - over.min(1.0)) * 65_536.0) as u32)
     }
 
-    /// A turn is over. Gives the shares where an interval is, changed or not.
+    /// Takes the state at the end of a turn. Gives the shares at the end of each
+    /// interval, changed or not.
     pub fn turn(&mut self, now_ms: u64, signals: &Signals) -> Option<Shares> {
         self.queue.seen(now_ms, signals);
         let passed_ms = now_ms.saturating_sub(self.looked_ms);

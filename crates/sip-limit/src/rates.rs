@@ -1,20 +1,19 @@
-//! How much those may begin who are let in: users who proved who they are, peers
-//! in the list, and, where nobody has to prove anything, whoever is at a source.
+//! Rate limits for requests that the gate lets in: of authenticated users, of listed
+//! peers and, where nobody has to authenticate, of each source.
 //!
-//! Each has a bucket for each [`Kind`] of request and one for the bytes of all. What
-//! a request takes from a bucket is time: the part of a second that it is at the
-//! rate that is allowed, and that time passes by itself. So one table serves every
-//! rate, a rate can be changed while requests come, and who asks for too much is
-//! refused just that: there is no ban that would have to end. What is refused takes
-//! nothing.
+//! Each party has a bucket for each [`Kind`] of request and one for the bytes of all.
+//! A bucket holds time: at 10 calls per second, a call takes a tenth of a second, which
+//! drains as time passes. So one table serves every rate, and a rate can change while
+//! requests come. Only the requests over the rate are refused: there is no ban that would
+//! have to end, and a refused request costs its party nothing.
 //!
-//! All is in a table of a fixed size ([`crate::debts`]), which forgets those first
-//! who owe least.
+//! The table has a fixed size ([`crate::debts`]) and forgets the smallest debts first.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use invariant::broken;
 use siphasher::sip::SipHasher13;
 
 use crate::guard::is_due;
@@ -29,14 +28,14 @@ const PER_MS: f64 = 1_000_000.0;
 /// chooses the stripe, so that all of them are behind one lock.
 const BUCKET: u64 = 0x009e_3779_b97f_4a7d;
 
-/// Who asks, by what is known of him.
+/// By what the sender of a request is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
-    /// A user of ours, who proved it.
+    /// As an authenticated user.
     User,
-    /// A peer in the list.
+    /// As a listed peer.
     Peer,
-    /// Whoever is at an address, where he has nothing to prove.
+    /// By the address alone, where nobody has to authenticate.
     Source,
 }
 
@@ -44,7 +43,7 @@ impl Party {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::User, Self::Peer, Self::Source];
 
-    /// Its name in figures and logs.
+    /// Its name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -54,30 +53,30 @@ impl Party {
     }
 }
 
-/// What a request begins.
+/// The kinds of requests that are counted apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A call.
     Call,
     /// A registration, or the end of one.
     Registration,
-    /// Something that is told: MESSAGE, PUBLISH, NOTIFY, INFO.
+    /// MESSAGE, PUBLISH, NOTIFY, INFO.
     Message,
     /// Anything else.
     Other,
 }
 
-/// What there was too much of.
+/// What is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// Requests of one kind.
     Requests(Kind),
-    /// The bytes of all.
+    /// The bytes of all kinds.
     Bytes,
 }
 
 impl What {
-    /// All there is.
+    /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Requests(Kind::Call),
         Self::Requests(Kind::Registration),
@@ -86,7 +85,7 @@ impl What {
         Self::Bytes,
     ];
 
-    /// Its name in figures and logs.
+    /// Its name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Requests(Kind::Call) => "calls",
@@ -108,7 +107,7 @@ impl What {
     }
 }
 
-/// What one party may begin in a second; 0 is no limit.
+/// The rates of one party; 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
     /// Calls.
@@ -140,7 +139,7 @@ impl Allowance {
     }
 }
 
-/// What each party may begin.
+/// The rates of all parties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// Each user.
@@ -189,22 +188,22 @@ pub struct Who {
 }
 
 impl Who {
-    /// What is known of it.
+    /// By what it is known.
     pub const fn party(&self) -> Party {
         self.party
     }
 }
 
-/// A request is one too many.
+/// A request is over the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch {
-    /// What there was too much of.
+    /// Which rate.
     pub what: What,
-    /// Whether the operator is to be told.
+    /// Whether to log it.
     pub is_to_be_told: bool,
 }
 
-/// What everybody has begun lately; shared by all workers.
+/// The buckets of all parties; shared by all workers.
 pub struct Rates {
     key: [u8; 16],
     buckets: Striped,
@@ -213,7 +212,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// One that has seen nothing yet. The key is secret and new in each process.
+    /// With an empty table. The key is secret and new in each process.
     pub fn new(key: [u8; 16]) -> Self {
         Self {
             key,
@@ -223,7 +222,7 @@ impl Rates {
         }
     }
 
-    /// A user, by the name and the realm in which he proved himself.
+    /// An authenticated user, by name and realm.
     pub fn user(&self, name: &[u8], realm: &[u8]) -> Who {
         let mut hasher = self.hasher(Party::User);
         hasher.write_usize(name.len());
@@ -246,7 +245,7 @@ impl Rates {
         }
     }
 
-    /// Somebody who is known by his address alone, of IPv6 by its first 64 bits.
+    /// A party that is known by its address, for IPv6 by the first 64 bits.
     pub fn at(&self, party: Party, addr: IpAddr) -> Who {
         let mut hasher = self.hasher(party);
         hasher.write_u8(1);
@@ -260,8 +259,8 @@ impl Rates {
         }
     }
 
-    /// A request of so many bytes is to be let in. An error where it is one too many;
-    /// then nothing is charged for it.
+    /// Charges a request of `bytes`. An error where it is over a rate; then nothing is
+    /// charged.
     pub fn charge(
         &self,
         now_ms: u64,
@@ -281,32 +280,33 @@ impl Rates {
             (what, hash, (amount * SECOND).checked_div(per_s))
         };
         let takes = [take(requests, 1), take(What::Bytes, bytes as u64)];
-        let mut owed = [None; 2];
-        for (&(what, hash, cost), owed) in takes.iter().zip(&mut owed) {
+        let mut debt = [None; 2];
+        for (&(what, hash, cost), debt) in takes.iter().zip(&mut debt) {
             let Some(cost) = cost else { continue };
-            let before = table.owed(hash, now_ms);
+            let before = table.debt(hash, now_ms);
             // What is more than a whole bucket passes when the bucket is full.
             if before + cost.min(burst) > burst {
                 drop(table);
                 return Err(self.too_much(now_ms, who, what));
             }
-            *owed = Some((hash, before + cost));
+            *debt = Some((hash, before + cost));
         }
-        for (hash, owed) in owed.into_iter().flatten() {
-            table.put(hash, now_ms, owed);
+        for (hash, debt) in debt.into_iter().flatten() {
+            table.put(hash, now_ms, debt);
         }
         Ok(())
     }
 
-    /// Requests that were one too many.
+    /// How many requests were over that rate.
     pub fn limited(&self, party: Party, what: What) -> u64 {
         self.counter(party, what)
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
     fn too_much(&self, now_ms: u64, who: Who, what: What) -> TooMuch {
-        if let Some(count) = self.counter(who.party, what) {
-            count.fetch_add(1, Ordering::Relaxed);
+        match self.counter(who.party, what) {
+            Some(count) => _ = count.fetch_add(1, Ordering::Relaxed),
+            None => broken!("there is a count for each party and each kind"),
         }
         TooMuch {
             what,

@@ -29,8 +29,8 @@ impl Striped {
         stripe.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn owed(&self, hash: u64, now_ms: u64) -> u64 {
-        self.stripe(hash).owed(hash, now_ms)
+    pub(crate) fn debt(&self, hash: u64, now_ms: u64) -> u64 {
+        self.stripe(hash).debt(hash, now_ms)
     }
 
     pub(crate) fn charge(&self, hash: u64, now_ms: u64, amount: u64, most: u64) -> u64 {

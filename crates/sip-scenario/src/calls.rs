@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use invariant::broken;
 use sip_msg::{ConnId, Flow, Outbox, Target};
 use wheel::Wheel;
 
@@ -295,7 +296,7 @@ impl Calls {
         let hash = self.core.hasher.hash_one(id);
         if let Some(slot) = self.find(hash, id) {
             let Some(mut call) = self.take(slot) else {
-                return;
+                return broken!("a Call-ID names only calls that live");
             };
             let verdict = self.core.hear(&mut call, &heard, out);
             self.put_back(call, verdict, out);
@@ -320,6 +321,7 @@ impl Calls {
             .wheel
             .advance(now_ns / 1_000_000, |timer| due.push(timer));
         for timer in due.drain(..) {
+            // Another timer of this tick may have ended it.
             let Some(mut call) = self.take(timer.slot) else {
                 continue;
             };
@@ -453,7 +455,7 @@ impl Calls {
                 place.generation = place.generation.wrapping_add(1).max(1);
                 (place.call.take().unwrap_or_default(), place.generation)
             }
-            None => (Box::default(), 1),
+            None => broken!("a free slot is one of the table's", (Box::default(), 1)),
         };
         call.reset(target);
         call.slot = slot;
@@ -475,12 +477,12 @@ impl Calls {
         }
         call.id_hash = self.core.hasher.hash_one(call.id.as_slice());
         let slots = &self.slots;
-        self.by_id.insert_unique(call.id_hash, call.slot, |slot| {
-            slots
-                .get(*slot as usize)
-                .and_then(|slot| slot.call.as_ref())
-                .map_or(0, |call| call.id_hash)
-        });
+        let call_of = |slot: &u32| slots.get(*slot as usize)?.call.as_ref();
+        self.by_id
+            .insert_unique(call.id_hash, call.slot, |slot| match call_of(slot) {
+                Some(call) => call.id_hash,
+                None => broken!("a Call-ID names only calls in the table", 0),
+            });
     }
 
     /// Its connection need not know it any longer.
@@ -488,12 +490,11 @@ impl Calls {
         if !call.target.conn.is_some() {
             return;
         }
-        let Some(list) = self.by_conn.get_mut(&call.target.conn.0) else {
-            return;
+        let list = self.by_conn.get_mut(&call.target.conn.0);
+        let Some(list) = list.filter(|list| list.get(call.conn_place) == Some(&call.slot)) else {
+            return broken!("a call stands in the list of its connection");
         };
-        if call.conn_place < list.len() {
-            list.swap_remove(call.conn_place);
-        }
+        list.swap_remove(call.conn_place);
         let moved = list.get(call.conn_place).copied();
         if list.is_empty()
             && let Some(list) = self.by_conn.remove(&call.target.conn.0)
@@ -501,9 +502,14 @@ impl Calls {
         {
             self.spare_lists.push(list);
         }
-        let moved = moved.and_then(|slot| self.slots.get_mut(slot as usize));
-        if let Some(moved) = moved.and_then(|slot| slot.call.as_mut()) {
-            moved.conn_place = call.conn_place;
+        let Some(moved) = moved else { return };
+        match self
+            .slots
+            .get_mut(moved as usize)
+            .map(|slot| &mut slot.call)
+        {
+            Some(Some(moved)) => moved.conn_place = call.conn_place,
+            _ => broken!("a connection lists only calls in the table"),
         }
     }
 
@@ -534,13 +540,15 @@ impl Calls {
             self.dead.remember(call.id_hash, now_ms);
             self.leave_conn(&call);
             let slot = call.slot;
-            if let Ok(entry) = self.by_id.find_entry(call.id_hash, |known| *known == slot) {
-                entry.remove();
+            match self.by_id.find_entry(call.id_hash, |known| *known == slot) {
+                Ok(entry) => _ = entry.remove(),
+                Err(_) => broken!("a call is found by its Call-ID until it ends"),
             }
             self.free.push(slot);
         }
-        if let Some(slot) = self.slots.get_mut(call.slot as usize) {
-            slot.call = Some(call);
+        match self.slots.get_mut(call.slot as usize) {
+            Some(slot) => slot.call = Some(call),
+            None => broken!("a call that was admitted has its slot"),
         }
     }
 }

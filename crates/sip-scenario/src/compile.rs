@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use invariant::broken;
+
 use crate::inject::InjectionFile;
 use crate::posix::Regex;
 use crate::problem::{Problem, Source};
@@ -199,6 +201,7 @@ impl<'a> Compiler<'a> {
                 return Err(self.problem(wanted.at, what));
             };
             let Some(step) = self.steps.get_mut(wanted.step) else {
+                broken!("a label is wanted by a step");
                 continue;
             };
             match &mut step.what {
@@ -465,8 +468,9 @@ impl<'a> Compiler<'a> {
         {
             self.methods.push(method.clone());
         }
-        debug_assert!(!matches!(&step.what, What::Recv(recv)
-            if matches!(recv.expects, Expects::Response(0))));
+        if matches!(&step.what, What::Recv(recv) if matches!(recv.expects, Expects::Response(0))) {
+            broken!("nothing expects a response of status 0");
+        }
         self.steps.push(step);
         self.step_ats.push(at);
         Ok(())

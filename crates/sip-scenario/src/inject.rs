@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use invariant::broken;
+
 use crate::problem::{Problem, Source};
 use crate::random::Random;
 
@@ -134,17 +136,13 @@ impl InjectionFile {
         let (Some(&start), Some(&end)) = (self.lines.get(place), self.lines.get(place + 1)) else {
             return;
         };
-        let fields = self
-            .fields
-            .get(start as usize..end as usize)
-            .unwrap_or_default();
+        let fields = self.fields.get(start as usize..end as usize);
+        let fields = fields.unwrap_or_else(|| broken!("a line's fields are in the file", &[]));
         let Some(&(from, to)) = fields.get(column) else {
             return;
         };
-        let field = self
-            .bytes
-            .get(from as usize..to as usize)
-            .unwrap_or_default();
+        let field = self.bytes.get(from as usize..to as usize);
+        let field = field.unwrap_or_else(|| broken!("a field lies within the file", b""));
         match self.printf {
             None => out.extend_from_slice(field),
             Some(printf) => {

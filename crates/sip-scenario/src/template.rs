@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use invariant::broken;
+
 use crate::program::VarRef;
 
 /// A text with variable parts.
@@ -100,9 +102,8 @@ pub(crate) enum Kind {
 impl Template {
     /// The bytes of a span.
     pub(crate) fn bytes(&self, span: &Span) -> &[u8] {
-        self.text
-            .get(span.start as usize..span.end as usize)
-            .unwrap_or_default()
+        let bytes = self.text.get(span.start as usize..span.end as usize);
+        bytes.unwrap_or_else(|| broken!("a span lies within its template", b""))
     }
 
     /// Appends literal bytes.

@@ -1,5 +1,6 @@
 //! Copies of messages in buffers that are used again.
 
+use invariant::broken;
 use slots::Spares;
 
 /// Spare buffers by size. A transaction keeps its last message for up to
@@ -36,10 +37,9 @@ impl Buffers {
             };
             self.kept_bytes += buffer.capacity();
         }
-        debug_assert!(
-            buffer.capacity() >= message.len(),
-            "a kept message never grows its buffer, or it would be counted wrongly"
-        );
+        if buffer.capacity() < message.len() {
+            broken!("a buffer that is kept holds its message, or it is counted wrongly");
+        }
         buffer.clear();
         buffer.extend_from_slice(message);
     }

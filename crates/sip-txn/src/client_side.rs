@@ -6,6 +6,7 @@ use crate::key::method_tag;
 use crate::machine::{Action, ClientEvent, Notice, Timer};
 use crate::transactions::{Ran, Transactions};
 use crate::{Cancelled, ClientId, ClientState, Event, Response, branch, hop};
+use invariant::broken;
 use sip_msg::{Message, Method, Outbox, Target};
 use wheel::TimerId;
 
@@ -228,13 +229,13 @@ impl Transactions {
     /// the one that has waited for it.
     fn send_cancel(&mut self, now_ms: u64, invite: ClientId, reason: &[u8], out: &mut Outbox) {
         let Some(client) = self.clients.get_mut(invite.0) else {
-            return;
+            return broken!("an INVITE that is cancelled has its transaction");
         };
         client.cancel_wanted = false;
         let kept = client.cancel_reason.take();
         let reason = kept.as_deref().unwrap_or(reason);
         let (Some(started), None) = (&client.started, client.linked) else {
-            return;
+            return broken!("an INVITE that is cancelled was sent, and has no CANCEL yet");
         };
         let after_ms = self
             .config
@@ -252,7 +253,7 @@ impl Transactions {
             .is_some_and(|request| hop::write_cancel(request, reason, &mut out.bytes));
         if !written {
             out.bytes.truncate(start);
-            return;
+            return broken!("the INVITE that is kept is a whole request");
         }
         let started = Started {
             // RFC 3261 9.1: "The destination address, port, and transport for the CANCEL MUST be identical to
@@ -276,8 +277,9 @@ impl Transactions {
             self.counters.client_full += 1;
             return;
         };
-        if let Some(client) = self.clients.get_mut(invite.0) {
-            client.linked = Some(cancel);
+        match self.clients.get_mut(invite.0) {
+            Some(client) => client.linked = Some(cancel),
+            None => broken!("an INVITE outlives the making of its CANCEL"),
         }
         self.live.client_non_invite += 1;
         self.counters.client_created += 1;
@@ -306,7 +308,7 @@ impl Transactions {
         let (machine, actions) = client.machine.step(event);
         client.machine = machine;
         let Some(started) = &client.started else {
-            return ran;
+            return broken!("only a transaction that was started has events", ran);
         };
         let mut at_once = None;
         let side = Side::Client(id);
@@ -338,6 +340,7 @@ impl Transactions {
                 }
                 Action::Ack => {
                     let Some(AtHand::Response(response)) = at_hand else {
+                        broken!("only a response leads to an ACK");
                         continue;
                     };
                     let start = out.bytes.len();
@@ -352,6 +355,7 @@ impl Transactions {
                         // to which the original request was sent."
                         out.send_since(start, started.target.clone(), side.cookie());
                     } else {
+                        broken!("the INVITE that is kept is a whole request");
                         out.bytes.truncate(start);
                         self.buffers.recycle(&mut client.message);
                     }
@@ -432,10 +436,10 @@ impl Transactions {
         if let Some(cancel) = linked.filter(|_| !is_cancel)
             && self.clients.get(cancel.0).is_some()
         {
-            if let Some(client) = self.clients.get_mut(id.0) {
-                client.machine = Machine::Over;
-            }
-            return;
+            return match self.clients.get_mut(id.0) {
+                Some(client) => client.machine = Machine::Over,
+                None => broken!("the transaction was found just before"),
+            };
         }
         self.clients.remove(id.0);
         if let Some(invite) = linked.filter(|_| is_cancel)

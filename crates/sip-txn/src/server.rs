@@ -4,6 +4,7 @@ use crate::id::{SLOT_MAX, ServerId};
 use crate::key::Key;
 use crate::machine::{Action, ServerEvent};
 use crate::{ServerState, server_invite, server_non_invite};
+use invariant::broken;
 use sip_msg::{Method, Target};
 use slots::{Name, Slots};
 use wheel::TimerId;
@@ -193,7 +194,7 @@ impl Servers {
     fn unlink(&mut self, chain: usize, name: Name, next: u32) {
         let removed = name.slot + 1;
         let Some(head) = self.heads.get_mut(chain) else {
-            return;
+            return broken!("a chain's number is below the number of heads");
         };
         if *head == removed {
             *head = next;
@@ -207,6 +208,7 @@ impl Servers {
             }
             at = server.next;
         }
+        broken!("a transaction is in the chain of its hash");
     }
 
     fn chain(&self, hash: u128) -> usize {

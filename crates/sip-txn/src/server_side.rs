@@ -7,6 +7,7 @@ use crate::server::{Machine, Server};
 use crate::transactions::{Ran, Transactions};
 use crate::via::{maddr, response_target};
 use crate::{Event, Incoming, Responded, ServerId, ServerState};
+use invariant::broken;
 use sip_msg::{Flow, Message, Method, Outbox, ResponseWriter, Target};
 use wheel::TimerId;
 
@@ -254,7 +255,7 @@ impl Transactions {
         let mut ran = Ran::default();
         let mut at_once = None;
         let Some(server) = self.servers.get_mut(id) else {
-            return ran;
+            return broken!("a transaction is there when its machine has stepped", ran);
         };
         let side = Side::Server(id);
         let reliable = server.target.transport.is_reliable();

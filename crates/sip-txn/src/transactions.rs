@@ -7,6 +7,7 @@ use crate::id::{SLOT_MAX, Side, cookie_timer};
 use crate::machine::{ClientEvent, ServerEvent};
 use crate::server::Servers;
 use crate::{Config, Counters, Event, Live};
+use invariant::broken;
 use sip_msg::{Limits, Message, Outbox};
 use slots::Slots;
 use std::collections::VecDeque;
@@ -102,6 +103,7 @@ impl Transactions {
         self.wheel.advance(now_ms, |key| due.push(key));
         for key in due.drain(..) {
             let Some(timer) = cookie_timer(key) else {
+                broken!("the wheel carries cookies of timers");
                 continue;
             };
             match Side::from_cookie(key) {
@@ -109,7 +111,7 @@ impl Transactions {
                     self.run_client(now_ms, id, ClientEvent::Timer(timer), None, out)
                 }
                 Some(Side::Server(id)) => self.handle_server_timer(now_ms, id, timer, out),
-                None => Default::default(),
+                None => broken!("the wheel carries cookies of timers", Ran::default()),
             };
         }
         self.due = due;

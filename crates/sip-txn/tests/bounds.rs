@@ -148,6 +148,7 @@ fn a_reserved_transaction_has_no_responses() {
 }
 
 #[test]
+#[cfg_attr(debug_assertions, should_panic = "a whole request")]
 fn an_invite_that_cannot_be_read_again_is_not_acknowledged_but_ends() {
     let mut bed = Bed::new();
     let id = bed.txn.reserve_client().unwrap();

@@ -22,6 +22,8 @@ mod tests;
 
 pub use spares::Spares;
 
+use invariant::broken;
+
 /// A slot, and which of its tenants is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
@@ -101,7 +103,9 @@ impl<T> Slots<T> {
             return None;
         }
         let number = self.open_segment()?;
-        let segment = self.segments.get_mut(number)?;
+        let Some(segment) = self.segments.get_mut(number) else {
+            return broken!("a segment with room is one of the table's", None);
+        };
         if segment.slots.capacity() == 0 {
             segment.slots.reserve_exact(SEGMENT);
             self.held_segments += 1;
@@ -236,13 +240,14 @@ impl<T> Slots<T> {
         if word >= self.open.len() {
             self.open.resize(word + 1, 0);
         }
-        if let Some(bits) = self.open.get_mut(word) {
-            if is_open {
-                *bits |= bit;
-                self.first_open = self.first_open.min(word);
-            } else {
-                *bits &= !bit;
-            }
+        let Some(bits) = self.open.get_mut(word) else {
+            return broken!("there is a bit for each segment");
+        };
+        if is_open {
+            *bits |= bit;
+            self.first_open = self.first_open.min(word);
+        } else {
+            *bits &= !bit;
         }
     }
 

@@ -27,6 +27,7 @@
 
 mod nodes;
 
+use invariant::broken;
 use nodes::{NIL, Nodes};
 
 /// Bits of a digit.
@@ -143,8 +144,9 @@ impl<K: Copy> Wheel<K> {
             while let Some(node) = self.nodes.get(slot) {
                 let (next, deadline) = (node.next, node.tick);
                 if deadline <= tick {
-                    if let Some(key) = self.nodes.free(slot) {
-                        fire(key);
+                    match self.nodes.free(slot) {
+                        Some(key) => fire(key),
+                        None => broken!("a list names only timers that run"),
                     }
                 } else {
                     let list = self.list_of(deadline);
@@ -212,41 +214,43 @@ impl<K: Copy> Wheel<K> {
         self.mark_unused(digit, value);
         match self.lists.get_mut(digit * LISTS + value) {
             Some(list) => std::mem::replace(list, EMPTY).head,
-            None => NIL,
+            None => broken!("a digit has a list for each of its values", NIL),
         }
     }
 
     fn append(&mut self, list: u16, slot: u32) {
         let (digit, value) = (list as usize / LISTS, list as usize % LISTS);
         let Some(ends) = self.lists.get_mut(list as usize) else {
-            return;
+            return broken!("a list's number is below the number of lists");
         };
         let last = ends.tail;
         ends.tail = slot;
         if last == NIL {
             ends.head = slot;
-            if let Some(bits) = self.used.get_mut(digit) {
-                *bits |= 1 << value;
+            match self.used.get_mut(digit) {
+                Some(bits) => *bits |= 1 << value,
+                None => broken!("a list belongs to one of the digits"),
             }
             self.digits_used |= 1 << digit;
         }
-        if let Some(node) = self.nodes.get_mut(slot) {
-            (node.prev, node.next, node.list) = (last, NIL, list);
+        match self.nodes.get_mut(slot) {
+            Some(node) => (node.prev, node.next, node.list) = (last, NIL, list),
+            None => broken!("only a timer that runs joins a list"),
         }
-        if let Some(node) = self.nodes.get_mut(last) {
+        if let Some(node) = self.nodes.neighbour_mut(last) {
             node.next = slot;
         }
     }
 
     fn unlink(&mut self, prev: u32, next: u32, list: u16) {
-        if let Some(node) = self.nodes.get_mut(prev) {
+        if let Some(node) = self.nodes.neighbour_mut(prev) {
             node.next = next;
         }
-        if let Some(node) = self.nodes.get_mut(next) {
+        if let Some(node) = self.nodes.neighbour_mut(next) {
             node.prev = prev;
         }
         let Some(ends) = self.lists.get_mut(list as usize) else {
-            return;
+            return broken!("a list's number is below the number of lists");
         };
         if prev == NIL {
             ends.head = next;
@@ -260,11 +264,12 @@ impl<K: Copy> Wheel<K> {
     }
 
     fn mark_unused(&mut self, digit: usize, value: usize) {
-        if let Some(bits) = self.used.get_mut(digit) {
-            *bits &= !(1 << value);
-            if *bits == 0 {
-                self.digits_used &= !(1 << digit);
-            }
+        let Some(bits) = self.used.get_mut(digit) else {
+            return broken!("a list belongs to one of the digits");
+        };
+        *bits &= !(1 << value);
+        if *bits == 0 {
+            self.digits_used &= !(1 << digit);
         }
     }
 }

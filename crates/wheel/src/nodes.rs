@@ -1,5 +1,6 @@
 //! The timers' memory: nodes of lists, under names that grow stale.
 
+use invariant::broken;
 use slots::{Name, Slots};
 
 /// No node.
@@ -67,5 +68,14 @@ impl<K> Nodes<K> {
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Node<K>> {
         self.0.at_mut(slot)
+    }
+
+    /// The neighbour that a list names; `None` at the list's end.
+    pub(crate) fn neighbour_mut(&mut self, slot: u32) -> Option<&mut Node<K>> {
+        if slot == NIL {
+            return None;
+        }
+        let node = self.get_mut(slot);
+        node.or_else(|| broken!("lists name only timers that run", None))
     }
 }

@@ -96,6 +96,9 @@ pub fn try_drive(
     output: &Output,
     control: &Control,
 ) -> Result<RunResult, Failed> {
+    invariant::report_by(|broken| {
+        eprintln!("a fault of this program, please report this line: {broken}");
+    });
     settings.check().map_err(Failed::Usage)?;
     let watcher = Watcher::new(&output.watch_pids).map_err(|e| Failed::Usage(e.to_string()))?;
     let self_peak_per_s =

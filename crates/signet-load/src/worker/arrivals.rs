@@ -1,6 +1,7 @@
 //! Arrivals: each begins at its time, or fails with a cause. None is put off
 //! and none is left out: the load is open.
 
+use invariant::broken;
 use sip_msg::{ConnId, Target};
 
 use measure::Failure;
@@ -65,8 +66,8 @@ impl Worker {
         now_ns: u64,
     ) -> Result<(), Failure> {
         self.connect(number, now_ns).map_err(Failure::Other)?;
-        let seat = *self.seats.at(number).ok_or(NO_AGENT)?;
-        let agent = seat.agent.ok_or(NO_AGENT)?;
+        let agent = self.seats.at(number).and_then(|seat| seat.agent);
+        let agent = agent.ok_or_else(|| broken!("a seat that is ready has an agent", NO_AGENT))?;
         let now_ms = to_ms(now_ns);
         let mut uri = std::mem::take(&mut self.uri);
         self.write_called(number, &mut uri);
@@ -168,7 +169,7 @@ impl Worker {
         }
         let is_shared = self.shared.settings.lifetime == Lifetime::One;
         let Some(seat) = self.seats.at(number) else {
-            return Err("no free agent");
+            return broken!("seats are never taken away", Err("no free agent"));
         };
         let (agent, conn) = (seat.agent, seat.conn);
         if is_shared && !self.shared_conn.is_some() {
@@ -249,7 +250,7 @@ impl Worker {
             return;
         }
         let Some(seat) = self.seats.at_mut(number) else {
-            return;
+            return broken!("seats are never taken away");
         };
         seat.served += 1;
         let (conn, agent, is_spent) = (seat.conn, seat.agent, seat.served >= most);

@@ -1,6 +1,7 @@
 //! What happened, and what follows of it: figures are taken, calls hung up,
 //! seats freed.
 
+use invariant::broken;
 use measure::{Failure, Setup};
 use sip_dialog::{AgentKey, CallKey, Cause, Event, RequestKey};
 
@@ -253,7 +254,7 @@ impl Worker {
             return;
         };
         let Some(seat) = self.seats.at_mut(number) else {
-            return;
+            return broken!("seats are never taken away");
         };
         let since_ns = std::mem::take(&mut seat.opening_since_ns);
         let was_connected = std::mem::replace(&mut seat.was_connected, true);

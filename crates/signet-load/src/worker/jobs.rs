@@ -1,5 +1,6 @@
 //! The calls and requests under way, by the small numbers of their names.
 
+use invariant::broken;
 use sip_dialog::{CallKey, RequestKey};
 
 use crate::mix::Flow;
@@ -116,7 +117,11 @@ fn put<T>(table: &mut Vec<Option<T>>, index: usize, value: T) {
     if table.len() <= index {
         table.resize_with(index + 1, || None);
     }
-    if let Some(place) = table.get_mut(index) {
-        *place = Some(value);
+    if table
+        .get_mut(index)
+        .map(|place| place.replace(value))
+        .is_none_or(|old| old.is_some())
+    {
+        broken!("a number is given anew only when the end of its last job was handled");
     }
 }

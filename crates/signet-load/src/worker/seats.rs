@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use invariant::broken;
 use sip_dialog::{AgentKey, CallKey, RequestKey};
 use sip_msg::ConnId;
 
@@ -84,20 +85,22 @@ impl Seats {
     }
 
     pub(crate) fn seat_down(&mut self, number: u32, agent: AgentKey) {
-        if let Some(seat) = self.at_mut(number) {
-            seat.agent = Some(agent);
+        match self.at_mut(number) {
+            Some(seat) => seat.agent = Some(agent),
+            None => broken!("seats are never taken away"),
         }
     }
 
     /// Gives a seat a connection of its own.
     pub(crate) fn give_conn(&mut self, number: u32, conn: ConnId, now_ns: u64) {
-        if let Some(seat) = self.at_mut(number) {
-            let old = std::mem::replace(&mut seat.conn, conn);
-            seat.opening_since_ns = now_ns.max(1);
-            seat.served = 0;
-            self.by_conn.remove(&old.0);
-            self.by_conn.insert(conn.0, number);
-        }
+        let Some(seat) = self.at_mut(number) else {
+            return broken!("seats are never taken away");
+        };
+        let old = std::mem::replace(&mut seat.conn, conn);
+        seat.opening_since_ns = now_ns.max(1);
+        seat.served = 0;
+        self.by_conn.remove(&old.0);
+        self.by_conn.insert(conn.0, number);
     }
 
     pub(crate) fn of_conn(&self, conn: ConnId) -> Option<u32> {
@@ -107,7 +110,9 @@ impl Seats {
     /// The connection is gone; gives whose it was.
     pub(crate) fn lose_conn(&mut self, conn: ConnId) -> Option<u32> {
         let number = self.by_conn.remove(&conn.0)?;
-        let seat = self.at_mut(number)?;
+        let Some(seat) = self.at_mut(number) else {
+            return broken!("seats are never taken away", None);
+        };
         if seat.conn == conn {
             seat.conn = ConnId::NONE;
             seat.opening_since_ns = 0;
@@ -117,10 +122,11 @@ impl Seats {
 
     /// A seat that serves one job at a time is free again.
     pub(crate) fn free(&mut self, number: u32) {
-        if let Some(seat) = self.at_mut(number) {
-            seat.job = Job::Nothing;
-            self.free.push_back(number);
-        }
+        let Some(seat) = self.at_mut(number) else {
+            return broken!("seats are never taken away");
+        };
+        seat.job = Job::Nothing;
+        self.free.push_back(number);
     }
 
     /// The seat that has been free for longest.

@@ -1,6 +1,7 @@
 //! Before the run: the agents are made, connected and registered, at a rate of
 //! their own.
 
+use invariant::broken;
 use sip_dialog::{AgentConfig, Credentials};
 use sip_msg::{ConnId, ListenerId, Transport};
 use std::fmt::Write as _;
@@ -250,8 +251,9 @@ impl Worker {
         if !self.make_agent(number, local) {
             return None;
         }
-        if let Some(seat) = self.seats.at_mut(number) {
-            seat.is_ready = true;
+        match self.seats.at_mut(number) {
+            Some(seat) => seat.is_ready = true,
+            None => broken!("seats are never taken away"),
         }
         Some(number)
     }
@@ -315,7 +317,7 @@ impl Worker {
     /// that were registered in one rush must not be renewed in one.
     pub(super) fn keep_fresh(&mut self, number: u32, expires_s: u32, now_ns: u64) {
         let Some(seat) = self.seats.at_mut(number) else {
-            return;
+            return broken!("seats are never taken away");
         };
         seat.is_registered = expires_s > 0;
         if expires_s > 0 && self.shared.settings.register_first {
@@ -329,8 +331,9 @@ impl Worker {
     fn set_up_done(&mut self, number: u32) {
         self.setup.under_way = self.setup.under_way.saturating_sub(1);
         self.record.upkeep.ready += 1;
-        if let Some(seat) = self.seats.at_mut(number) {
-            seat.is_ready = true;
+        match self.seats.at_mut(number) {
+            Some(seat) => seat.is_ready = true,
+            None => broken!("seats are never taken away"),
         }
         if self.is_exclusive() {
             self.seats.free(number);

@@ -1,6 +1,8 @@
 //! A storm: all agents of a worker break their connections off at once and
 //! open them anew, as the phones of a site do whose line comes back.
 
+use invariant::broken;
+
 use crate::clock::to_ms;
 
 use super::inputs::REOPEN_MS;
@@ -78,6 +80,7 @@ impl Worker {
         let mut missing = Vec::new();
         for number in 0..u32::try_from(self.seats.len()).unwrap_or(u32::MAX) {
             let Some(conn) = self.seats.at(number).map(|seat| seat.conn) else {
+                broken!("seats are never taken away");
                 continue;
             };
             if !conn.is_some() {
@@ -142,8 +145,9 @@ impl Worker {
     }
 
     fn mark(&mut self, number: u32, back: Back) {
-        if let Some(seat) = self.seats.at_mut(number) {
-            seat.back = back;
+        match self.seats.at_mut(number) {
+            Some(seat) => seat.back = back,
+            None => broken!("seats are never taken away"),
         }
     }
 }

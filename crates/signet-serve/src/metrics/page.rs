@@ -3,6 +3,7 @@
 
 mod connections;
 mod engine;
+mod faults;
 mod handshakes;
 mod net;
 mod store;
@@ -29,6 +30,7 @@ pub(super) fn render(sources: &Sources) -> String {
     connections::connections(&mut page, sources, &snapshots, &counted);
     tls::shown(&mut page, &sources.tls());
     store::shared(&mut page, sources);
+    faults::faults(&mut page);
 
     page.gauge(
         "signet_memory_held_bytes",

@@ -1,7 +1,7 @@
 //! Strangers who ask too much: dropped before they are read, and told of.
 
 use sip_engine::effect::Limited;
-use sip_limit::{Place, may_go_on};
+use sip_limit::{Origin, may_go_on};
 use sip_msg::Flow;
 
 use super::Core;
@@ -15,11 +15,11 @@ impl Core {
         if !guard.is_any_shut(now_ms) {
             return false;
         }
-        let place = Place {
+        let origin = Origin {
             remote: flow.remote,
             is_stream: flow.transport.is_reliable(),
         };
-        guard.is_shut(now_ms, &place) && !may_go_on(bytes)
+        guard.is_shut(now_ms, &origin) && !may_go_on(bytes)
     }
 
     pub(super) fn log_limited(&self, flow: &Flow, what: &Limited) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hashbrown::HashTable;
+use invariant::broken;
 use slab::Slab;
 use smallvec::SmallVec;
 use wheel::{TimerId, Wheel};
@@ -146,18 +147,18 @@ impl Stripe {
     fn advance(&mut self, unix_ms: u64) {
         let (records, due) = (&mut self.records, &mut self.due);
         self.wheel.advance(unix_ms, |slot| {
-            if let Some(record) = records.get_mut(slot) {
-                record.timer = TimerId::NONE;
-                due.push(slot);
-            }
+            let Some(record) = records.get_mut(slot) else {
+                return broken!("a record's timer is cancelled with it");
+            };
+            record.timer = TimerId::NONE;
+            due.push(slot);
         });
     }
 
     fn slot(&self, hash: u64, aor: &[u8]) -> Option<usize> {
-        let is_it = |&slot: &usize| {
-            self.records
-                .get(slot)
-                .is_some_and(|record| *record.aor == *aor)
+        let is_it = |&slot: &usize| match self.records.get(slot) {
+            Some(record) => *record.aor == *aor,
+            None => broken!("the table names only records that are there", false),
         };
         self.table.find(hash, is_it).copied()
     }
@@ -175,7 +176,7 @@ impl Stripe {
             None => self.make(hash, aor, totals),
         };
         let Some(record) = self.records.get_mut(slot) else {
-            return;
+            return broken!("a record that was just found or made is there");
         };
         let entry = Entry {
             key: Arc::clone(key),
@@ -224,7 +225,10 @@ impl Stripe {
             timer_unix_ms: 0,
         });
         let records = &self.records;
-        let hash_of = |&slot: &usize| records.get(slot).map_or(0, |record| record.hash);
+        let hash_of = |&slot: &usize| match records.get(slot) {
+            Some(record) => record.hash,
+            None => broken!("the table names only records that are there", 0),
+        };
         self.table.insert_unique(hash, slot, hash_of);
         totals.aors.fetch_add(1, Ordering::Relaxed);
         slot
@@ -232,11 +236,12 @@ impl Stripe {
 
     fn forget(&mut self, slot: usize, totals: &Totals) {
         let Some(record) = self.records.try_remove(slot) else {
-            return;
+            return broken!("only a record that is there is forgotten");
         };
         self.wheel.cancel(record.timer);
-        if let Ok(found) = self.table.find_entry(record.hash, |&other| other == slot) {
-            found.remove();
+        match self.table.find_entry(record.hash, |&other| other == slot) {
+            Ok(found) => _ = found.remove(),
+            Err(_) => broken!("a record is in the table until it is forgotten"),
         }
         totals.aors.fetch_sub(1, Ordering::Relaxed);
         totals

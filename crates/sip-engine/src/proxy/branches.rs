@@ -1,6 +1,7 @@
 //! Branches of a response context: which target is tried when (RFC 3261
 //! 16.6), and what follows when one fails.
 
+use invariant::broken;
 use sip_limit::oc;
 use sip_locate::{Hop, Lead, Query};
 use sip_msg::Method;
@@ -110,10 +111,11 @@ impl Shard {
     ) {
         match self.lead_of(context, at) {
             Some(Lead::Hop { hop, by_default }) => {
-                if let Some(candidate) = context.candidates.get_mut(at) {
-                    candidate.hops.push(hop);
-                    candidate.may_stream = by_default && may_stream(&candidate.place);
-                }
+                let Some(candidate) = context.candidates.get_mut(at) else {
+                    return broken!("a target that is started is in its set");
+                };
+                candidate.hops.push(hop);
+                candidate.may_stream = by_default && may_stream(&candidate.place);
                 if self.pass_over(now, context, at) {
                     self.start_candidate(now, key, context, at, out);
                 } else {
@@ -137,8 +139,9 @@ impl Shard {
                 let parked = Parked::Resolve(key, at as u16, asker);
                 let park = self.parks.park(parked, deadline_ms, &mut self.wheel);
                 out.effects.push(Effect::Resolve { park, query });
-                if let Some(candidate) = context.candidates.get_mut(at) {
-                    candidate.progress = Progress::Resolving(park);
+                match context.candidates.get_mut(at) {
+                    Some(candidate) => candidate.progress = Progress::Resolving(park),
+                    None => broken!("a target that is started is in its set"),
                 }
             }
             Some(Lead::Nowhere(refusal)) => match go_to_next_gateway(context, at) {
@@ -157,7 +160,10 @@ impl Shard {
         query: &Query,
     ) -> Result<(), Outcome> {
         let Some(candidate) = context.candidates.get(at) else {
-            return Ok(());
+            return broken!(
+                "a target that is judged is in its set",
+                Err(Outcome::NoRoom)
+            );
         };
         let relay = self.relay(now);
         let judged = relay.judge_name(context.word, &candidate.place, query);
@@ -181,7 +187,7 @@ impl Shard {
     ) {
         while !context.is_closed && !context.is_final_sent {
             let Some(candidate) = context.candidates.get_mut(at) else {
-                return;
+                return broken!("a target that is tried is in its set");
             };
             let (flow, request) = (&context.sender.flow, context.request.as_deref());
             let strip = &context.strip;
@@ -193,10 +199,10 @@ impl Shard {
                 continue;
             }
             if self.send_copy(now, key, context, at, &way, out) {
-                if let Some(candidate) = context.candidates.get_mut(at) {
-                    candidate.progress = Progress::Trying;
-                }
-                return;
+                return match context.candidates.get_mut(at) {
+                    Some(candidate) => candidate.progress = Progress::Trying,
+                    None => broken!("a target that is tried is in its set"),
+                };
             }
         }
         if !context.is_closed && !context.is_final_sent {
@@ -214,7 +220,7 @@ impl Shard {
     /// of its group are tried before it. Each is put behind the others once.
     fn pass_over(&self, now: Now, context: &mut Context, candidate: usize) -> bool {
         let Some(candidate) = context.candidates.get_mut(candidate) else {
-            return false;
+            return broken!("a target that has addresses is in its set", false);
         };
         let is_dead = |hop: &Hop| self.dead.is_dead(hop.transport, hop.addr, now.mono_ms);
         let Place::NextHops { hops, at, .. } = &mut candidate.place else {
@@ -251,7 +257,10 @@ impl Shard {
         let (Some(request), Some(candidate)) =
             (context.request.as_deref(), context.candidates.get_mut(at))
         else {
-            return false;
+            return broken!(
+                "until the final response, request and targets are kept",
+                false
+            );
         };
         if number >= self.settings.proxy.branches_max.min(usize::from(u16::MAX)) {
             self.counters.branches_refused += 1;
@@ -359,7 +368,7 @@ impl Shard {
     /// A target has no address left to try.
     pub(crate) fn give_up(&mut self, context: &mut Context, at: usize, outcome: Outcome) {
         let Some(candidate) = context.candidates.get_mut(at) else {
-            return;
+            return broken!("a target that has failed is in its set");
         };
         end_candidate(candidate, &mut context.breadth_left);
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
@@ -392,7 +401,7 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let Some(branch) = context.branches.get_mut(branch) else {
-            return;
+            return broken!("a transaction's branch is in its context");
         };
         if !std::mem::take(&mut branch.is_pending) {
             return;
@@ -445,23 +454,23 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let Some(mut context) = self.contexts.take(key) else {
-            return;
+            return broken!("a context stays while addresses are asked for");
         };
         let at = usize::from(at);
         let outcome = match hops.is_empty() {
             true => Outcome::NoSuchServer,
             false => Outcome::Unreachable,
         };
-        if let Some(candidate) = context.candidates.get(at) {
-            self.learn_gateways(now, &candidate.place, &hops);
-        }
-        hops.truncate(self.settings.proxy.branches_max);
-        self.dead.sort(&mut hops, now.mono_ms);
         if let Some(candidate) = context.candidates.get_mut(at) {
+            self.learn_gateways(now, &candidate.place, &hops);
+            hops.truncate(self.settings.proxy.branches_max);
+            self.dead.sort(&mut hops, now.mono_ms);
             candidate.progress = Progress::Trying;
             candidate.hops.extend(hops);
             // Without an address there is none to try.
             candidate.tried = u8::from(candidate.hops.is_empty());
+        } else {
+            broken!("a target that waits for addresses is in its set");
         }
         if self.pass_over(now, &mut context, at) {
             self.start_candidate(now, key, &mut context, at, out);
@@ -476,12 +485,14 @@ impl Shard {
         match parked {
             Parked::Resolve(key, at, _) => {
                 let Some(mut context) = self.contexts.take(key) else {
-                    return;
+                    return broken!("a context stays while addresses are asked for");
                 };
                 let at = usize::from(at);
                 if let Some(candidate) = context.candidates.get_mut(at) {
                     candidate.progress = Progress::Trying;
                     candidate.tried = 1;
+                } else {
+                    broken!("a target that waits for addresses is in its set");
                 }
                 self.try_next(now, key, &mut context, at, Outcome::DnsSilent, out);
                 self.settle(now, key, context, out);
@@ -491,7 +502,7 @@ impl Shard {
                 self.fail_job(now, job, outcome, out);
             }
             Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
-                debug_assert!(false, "none of them waits for addresses");
+                broken!("only a target waits for addresses");
             }
         }
     }

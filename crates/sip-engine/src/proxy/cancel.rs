@@ -1,5 +1,6 @@
 //! CANCEL processing (RFC 3261 16.10).
 
+use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
@@ -74,7 +75,7 @@ impl Shard {
     // context as described in Section 16.7 step 10."
     fn cancel_context(&mut self, now: Now, key: Key, reason: &[u8], out: &mut Outputs) {
         let Some(mut context) = self.contexts.take(key) else {
-            return;
+            return broken!("an INVITE without a final response has its context");
         };
         context.is_cancelled = true;
         self.close_context(now, &mut context, Because::Caller(reason), out);

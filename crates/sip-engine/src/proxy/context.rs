@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_locate::Hop;
 use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
@@ -396,7 +397,8 @@ impl Contexts {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None => {
-                let slot = u32::try_from(self.slots.len()).ok()?;
+                // Below `1 << SLOT_BITS`.
+                let slot = self.slots.len() as u32;
                 self.slots.push(Slot {
                     generation: 0,
                     context: None,
@@ -404,8 +406,10 @@ impl Contexts {
                 slot
             }
         };
+        let Some(generation) = self.slots.get(slot as usize).map(|slot| slot.generation) else {
+            return broken!("a free slot is one of the table's", None);
+        };
         self.live += 1;
-        let generation = self.slots.get(slot as usize)?.generation;
         let mut context = self.spare.pop().unwrap_or_else(|| Box::new(Context::new()));
         if context.candidates.capacity() == 0
             && let Some(target_set) = self.target_sets.pop()
@@ -428,25 +432,26 @@ impl Contexts {
 
     /// Puts a context back, or in.
     pub(crate) fn put(&mut self, key: Key, context: Box<Context>) {
-        if let Some(slot) = self.slots.get_mut(key.slot as usize) {
-            debug_assert!(
-                slot.context.is_none(),
-                "a context was taken out to be put back"
-            );
-            self.messages_bytes += context.messages_bytes;
-            slot.context = Some(context);
+        let Some(slot) = self.slots.get_mut(key.slot as usize) else {
+            return broken!("a context that was opened has its slot");
+        };
+        if slot.context.is_some() {
+            broken!("a context was taken out to be put back");
         }
+        self.messages_bytes += context.messages_bytes;
+        slot.context = Some(context);
     }
 
     /// Ends a context that was taken out.
     pub(crate) fn close(&mut self, key: Key, mut context: Box<Context>, pool: &mut sip_msg::Pool) {
         context.reset(pool);
         self.spare.push(context);
-        if let Some(slot) = self.slots.get_mut(key.slot as usize) {
-            slot.generation = (slot.generation + 1) & GENERATION_MASK;
-            self.free.push(key.slot);
-            self.live -= 1;
-        }
+        let Some(slot) = self.slots.get_mut(key.slot as usize) else {
+            return broken!("a context that was opened has its slot");
+        };
+        slot.generation = (slot.generation + 1) & GENERATION_MASK;
+        self.free.push(key.slot);
+        self.live -= 1;
     }
 
     /// Takes a target set that is not needed any more: contexts that only wait

@@ -1,11 +1,10 @@
-//! What this server and its configured neighbours tell each other of their load
-//! (RFC 7339, RFC 7415).
+//! Overload control with configured neighbours (RFC 7339, RFC 7415).
 //!
-//! As a client it offers `oc` to the gateways of `[[route]]` and to `forward`, and heeds
-//! what they answer: a call that may not be sent goes to the next gateway of
-//! the group, and with none left it has failed as if the neighbour had refused it.
-//! As a server it tells the peers in `[[trusted]]` that offer it. So only they are
-//! told how things stand, and only those are heeded whom the operator wrote down.
+//! As a client this server offers `oc` to the gateways of `[[route]]` and to
+//! `forward`, and obeys their feedback: a call that may not be sent goes to the next
+//! gateway of the group, and with none left fails as if the neighbour had refused it.
+//! As a server it gives feedback to the peers in `[[trusted]]` that offer `oc`. So
+//! feedback is given to, and taken from, configured neighbours alone.
 
 use std::net::SocketAddr;
 
@@ -18,7 +17,7 @@ use crate::sender::Sender;
 use crate::{Now, Shard};
 
 impl Shard {
-    /// Tells neighbours that ask that they are to send so much less.
+    /// Sets the percentage of requests that peers with `oc` are asked to leave out.
     pub fn set_loss_percent(&mut self, percent: u32) {
         self.loss_percent = percent;
     }
@@ -51,7 +50,7 @@ impl Shard {
     }
 
     /// Heeds what a configured neighbour tells in our own Via.
-    pub(crate) fn hear_load(
+    pub(crate) fn take_feedback(
         &mut self,
         now: Now,
         context: &Context,
@@ -70,9 +69,10 @@ impl Shard {
             .checked_sub(1)
             .and_then(|nth| candidate.hops.get(nth));
         let via = response.top_via().ok();
-        let told = via.and_then(|via| oc::told(response.slice(via.span)));
-        if let (Some(hop), Some(told)) = (hop, told) {
-            self.neighbours.hear(now.mono_ms, hop.addr, told);
+        let feedback = via.and_then(|via| oc::read_feedback(response.slice(via.span)));
+        if let (Some(hop), Some(feedback)) = (hop, feedback) {
+            self.neighbours
+                .take_feedback(now.mono_ms, hop.addr, feedback);
         }
     }
 
@@ -83,9 +83,15 @@ impl Shard {
 
     /// Tells a peer in the list, in the response that was just written, how much
     /// less it is to send. Whatever somebody on the way wrote there goes.
-    pub(crate) fn tell_load(&self, now: Now, is_listed: bool, start: usize, outbox: &mut Outbox) {
+    pub(crate) fn write_feedback(
+        &self,
+        now: Now,
+        is_listed: bool,
+        start: usize,
+        outbox: &mut Outbox,
+    ) {
         if is_listed {
-            oc::tell(&mut outbox.bytes, start, self.loss_percent, now.unix_ms);
+            oc::write_feedback(&mut outbox.bytes, start, self.loss_percent, now.unix_ms);
         }
     }
 }

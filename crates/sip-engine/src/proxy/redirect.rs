@@ -1,6 +1,7 @@
 //! Redirect mode (RFC 3261 8.3): where the proxy would send a copy, a 302 says
 //! where to.
 
+use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, MessageWriter, Uri};
 
@@ -83,10 +84,10 @@ fn write_place(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> 
 /// The user of the Request-URI at the next hop.
 fn write_at_next_hop(request: &Message, place: &Place, value: &mut Vec<u8>) {
     let Place::NextHops { hops, at, .. } = place else {
-        return;
+        return broken!("only a next hop has no URI");
     };
     let Some(next) = hops.get(usize::from(*at)) else {
-        return;
+        return broken!("a target without next hops is not found");
     };
     value.extend_from_slice(b"sip:");
     if let Some(user) = Uri::parse(request.request_uri()).and_then(|uri| uri.user) {

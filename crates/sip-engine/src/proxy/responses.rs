@@ -1,5 +1,6 @@
 //! Response processing (RFC 3261 16.7) and timer C (16.8).
 
+use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::Responded;
@@ -26,6 +27,7 @@ impl Shard {
         response: Box<Message>,
         out: &mut Outputs,
     ) {
+        // A 2xx that left us no Via ended its branch, and may come again.
         let Some(mut context) = self.contexts.take(key) else {
             self.pool.recycle(response);
             return;
@@ -35,7 +37,7 @@ impl Shard {
             self.hop_answered(&context, branch);
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
-            self.hear_load(now, &context, branch, &response);
+            self.take_feedback(now, &context, branch, &response);
             // RFC 3261 16.7: "If no Via header field values remain in the response, the
             // response was meant for this element and MUST NOT be forwarded."
             let is_for_us = !response.has_several(HeaderName::Via);
@@ -57,6 +59,7 @@ impl Shard {
                 _ => self.failure(now, key, &mut context, branch, response, out),
             }
         } else {
+            broken!("a transaction's branch is in its context");
             self.pool.recycle(response);
         }
         self.settle(now, key, context, out);
@@ -73,7 +76,7 @@ impl Shard {
     ) {
         let timer_c_ms = self.timer_c_ms();
         let Some(branch) = context.branches.get_mut(number) else {
-            return;
+            return broken!("the branch of a response was just found");
         };
         branch.is_ringing = true;
         // RFC 3261 16.7: "In particular, a stateful proxy MUST NOT forward any 100 (Trying)
@@ -110,8 +113,9 @@ impl Shard {
         out: &mut Outputs,
     ) {
         self.end_branch(context, number);
-        if let Some(branch) = context.branches.get_mut(number) {
-            branch.is_accepted = context.method == Method::Invite;
+        match context.branches.get_mut(number) {
+            Some(branch) => branch.is_accepted = context.method == Method::Invite,
+            None => broken!("the branch of a response was just found"),
         }
         // RFC 3261 16.7: "After a final response has been sent on the server transaction,
         // the following responses MUST be forwarded immediately:" "Any 2xx response to an
@@ -144,7 +148,7 @@ impl Shard {
         let status = response.status();
         let Some(branch) = context.branches.get(number).copied() else {
             self.pool.recycle(response);
-            return;
+            return broken!("the branch of a response was just found");
         };
         let at = usize::from(branch.candidate);
         // RFC 3263 4.3: a 503 is a failure of the hop: the next one is tried.
@@ -176,18 +180,20 @@ impl Shard {
     fn end_branch(&mut self, context: &mut Context, number: usize) {
         self.end_branch_alone(context, number);
         let Some(at) = context.branches.get(number).map(|b| b.candidate) else {
-            return;
+            return broken!("the branch of a response was just found");
         };
+        // The target set was given back if this response only comes again.
         if let Some(candidate) = context.candidates.get_mut(usize::from(at)) {
             end_candidate(candidate, &mut context.breadth_left);
         }
     }
 
     fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
-        if let Some(branch) = context.branches.get_mut(number) {
-            branch.is_pending = false;
-            self.wheel.cancel(std::mem::take(&mut branch.timer_c));
-        }
+        let Some(branch) = context.branches.get_mut(number) else {
+            return broken!("the branch of a response was just found");
+        };
+        branch.is_pending = false;
+        self.wheel.cancel(std::mem::take(&mut branch.timer_c));
     }
 
     fn hop_answered(&mut self, context: &Context, number: usize) {
@@ -357,7 +363,7 @@ impl Shard {
             &mut self.edits,
             &mut outbox.bytes,
         );
-        self.tell_load(now, context.is_listed, start, &mut out.outbox);
+        self.write_feedback(now, context.is_listed, start, &mut out.outbox);
         let outbox = &mut out.outbox;
         self.counters.responses_forwarded += 1;
         let status = response.status();
@@ -370,7 +376,10 @@ impl Shard {
             // to the server transport."
             match &context.back {
                 Some(back) => outbox.send_since(start, back.clone(), 0),
-                None => outbox.bytes.truncate(start),
+                None => {
+                    broken!("the way back was kept when the context was opened");
+                    outbox.bytes.truncate(start);
+                }
             }
             return;
         };
@@ -404,7 +413,7 @@ impl Shard {
     // (Request Timeout) response."
     pub(crate) fn timer_c_fired(&mut self, now: Now, key: Key, number: usize, out: &mut Outputs) {
         let Some(mut context) = self.contexts.take(key) else {
-            return;
+            return broken!("timer C is cancelled before its context ends");
         };
         if let Some(branch) = context.branches.get_mut(number)
             && branch.is_pending
@@ -430,6 +439,7 @@ impl Shard {
 
     /// A group of a serial search has rung long enough.
     pub(crate) fn serial_timer_fired(&mut self, now: Now, key: Key, out: &mut Outputs) {
+        // Another timer of the same tick may have ended it.
         let Some(mut context) = self.contexts.take(key) else {
             return;
         };

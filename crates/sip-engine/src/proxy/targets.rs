@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_locate::Rank;
 use sip_msg::uri::Scheme;
 use sip_msg::{Message, Transport, Uri};
@@ -112,7 +113,7 @@ impl Shard {
                 true => None,
                 false => settings.routes.domains.get(&*domain.to_ascii_lowercase()),
             };
-            if let Some(group) = group.and_then(|at| settings.routes.groups.get(*at)) {
+            if let Some(group) = group.and_then(|at| group_at(&settings, *at)) {
                 let hops = in_order(group, &mut self.dice);
                 return next_hops(hops, None, found);
             }
@@ -199,7 +200,7 @@ impl Shard {
             let prefix = number.get(..length)?;
             settings.routes.prefixes.get(prefix)
         });
-        let Some(group) = group.and_then(|at| settings.routes.groups.get(*at)) else {
+        let Some(group) = group.and_then(|at| group_at(&settings, *at)) else {
             return Targets::Answer(Outcome::NoRouteForNumber);
         };
         if !permit.may_use_routes() {
@@ -209,6 +210,11 @@ impl Shard {
         let hops = in_order(group, &mut self.dice);
         next_hops(hops, Some(user.into_bytes().into_boxed_slice()), found)
     }
+}
+
+fn group_at(settings: &crate::Settings, at: usize) -> Option<&GatewayGroup> {
+    let group = settings.routes.groups.get(at);
+    group.or_else(|| broken!("a table names groups that are there", None))
 }
 
 fn single(may: bool, place: Place, found: &mut Vec<Candidate>) -> Targets {

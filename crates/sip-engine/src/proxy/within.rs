@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
 use super::context::{Context, Identity, Place};
@@ -86,7 +87,10 @@ impl Shard {
             return false;
         };
         let (Some(request), Some(token)) = (context.request.take(), context.routed.grant) else {
-            return false;
+            return broken!(
+                "a target by token has its token, and its request is kept",
+                false
+            );
         };
         self.dialogs.conn_ended(flow.conn);
         let place = self.place_of_phone(now, &request, &context.routed, &token);

@@ -6,6 +6,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use invariant::broken;
 use siphasher::sip::SipHasher13;
 use slab::Slab;
 use wheel::{TimerId, Wheel};
@@ -91,7 +92,11 @@ impl Saves {
                 self.set_timer(slot.0);
                 Ok(())
             }
-            _ => Err(registration),
+            Some(_) => Err(registration),
+            None => broken!(
+                "an address-of-record names a line that is there",
+                Err(registration)
+            ),
         }
     }
 
@@ -126,7 +131,7 @@ impl Saves {
             }
         };
         let Some(line) = self.lines.get_mut(at) else {
-            return Err(registration);
+            return broken!("a line whose turn it is stays", Err(registration));
         };
         self.serial = self.serial.wrapping_add(1);
         self.waiting += 1;
@@ -168,7 +173,7 @@ impl Saves {
                 // The one before began another save: the rest waits on.
                 Some(line) if line.save.is_some() => None,
                 Some(line) => line.waiting.pop_front(),
-                None => None,
+                None => broken!("a line stays until it was looked at", None),
             };
             if let Some((registration, _)) = next {
                 self.waiting -= 1;
@@ -187,6 +192,7 @@ impl Saves {
         self.wheel.advance(now_ms, |at| due.push_back(at));
         for at in due {
             let Some(line) = self.lines.get_mut(at) else {
+                broken!("a line's timer is cancelled with it");
                 continue;
             };
             line.timer = TimerId::NONE;
@@ -235,7 +241,7 @@ impl Saves {
     /// One timer for a line: whatever in it is due first.
     fn set_timer(&mut self, at: usize) {
         let Some(line) = self.lines.get_mut(at) else {
-            return;
+            return broken!("only a line that is there has a timer");
         };
         let save = line.save.as_ref().map(|save| match save.registration {
             Some(_) => save.deadline_ms,
@@ -257,7 +263,9 @@ impl Saves {
         {
             let line = self.lines.remove(at);
             self.wheel.cancel(line.timer);
-            self.by_aor.remove(&line.aor);
+            if self.by_aor.remove(&line.aor).is_none() {
+                broken!("a line is found by its address-of-record");
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What transactions, the registrar and deadlines bring about.
 
+use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
@@ -38,7 +39,10 @@ impl Shard {
                 Owner::Context(key, branch) => {
                     self.branch_response(now, key, usize::from(branch), response, out);
                 }
-                _ => self.pool.recycle(response),
+                _ => {
+                    broken!("a client transaction belongs to a branch");
+                    self.pool.recycle(response);
+                }
             },
             Response::Absorbed => self.pool.recycle(response),
             // RFC 3261 18.1.2: "Otherwise, the response MUST be passed to the core (whether it be
@@ -136,8 +140,9 @@ impl Shard {
     /// none has come.
     fn client_over(&mut self, now: Now, context: u64, outcome: Outcome, out: &mut Outputs) {
         let Owner::Context(key, number) = Owner::decode(context) else {
-            return;
+            return broken!("a client transaction belongs to a branch");
         };
+        // A context ends with its final response, its transactions after it.
         let Some(mut context) = self.contexts.take(key) else {
             return;
         };
@@ -162,6 +167,7 @@ impl Shard {
     }
 
     fn context_server_over(&mut self, now: Now, key: Key, out: &mut Outputs) {
+        // What ended the context may have come with the same timers.
         let Some(mut context) = self.contexts.take(key) else {
             return;
         };

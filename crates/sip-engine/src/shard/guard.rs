@@ -1,6 +1,6 @@
 //! What the guard says of those who are refused, and of those who guess.
 
-use sip_limit::{Attempt, LATER_MS, LookUp, Place, Reserved, Verdict};
+use sip_limit::{Attempt, LATER_MS, LookUp, Origin, Reserved, Verdict};
 use sip_msg::{Flow, Message};
 
 use crate::effect::{Effect, Limited};
@@ -24,8 +24,8 @@ fn of_answer(gate: Gate, attempt: Option<&Attempt>) -> Gate {
     }
 }
 
-pub(super) fn place(flow: &Flow) -> Place {
-    Place {
+pub(super) fn origin(flow: &Flow) -> Origin {
+    Origin {
         remote: flow.remote,
         is_stream: flow.transport.is_reliable(),
     }
@@ -48,7 +48,7 @@ impl Shard {
             }
             let bytes = job.request.bytes().len();
             let guard = &self.shared.guard;
-            guard.refused_answer(now.mono_ms, &place(&job.sender.flow), bytes)
+            guard.refused_answer(now.mono_ms, &origin(&job.sender.flow), bytes)
         } else {
             self.verdict_on(now, &job.sender, &job.request, out)
         }
@@ -70,7 +70,7 @@ impl Shard {
         let (verdict, is_to_be_told) =
             self.shared
                 .guard
-                .refused(now.mono_ms, &place(&sender.flow), bytes);
+                .refused(now.mono_ms, &origin(&sender.flow), bytes);
         if is_to_be_told {
             out.effects.push(Effect::Limited {
                 flow: sender.flow,
@@ -152,7 +152,7 @@ impl Shard {
     pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
         let (user, nonce, mark) = pending.guess()?;
         let guard = &self.shared.guard;
-        Some(guard.attempt(&place(flow), user, nonce, mark))
+        Some(guard.attempt(&origin(flow), user, nonce, mark))
     }
 
     /// Goes on once the credentials were looked at: who is right has the way
@@ -182,7 +182,7 @@ impl Shard {
                 self.judged(now, job, gate, out);
             }
             gate @ Gate::Pass(_) => {
-                guard.succeeded(now.mono_ms, &place(&job.sender.flow), &attempt);
+                guard.succeeded(now.mono_ms, &origin(&job.sender.flow), &attempt);
                 self.judged(now, job, gate, out);
             }
             Gate::Refuse(refusal) if refusal.is_of_credentials() => {

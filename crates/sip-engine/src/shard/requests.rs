@@ -1,5 +1,6 @@
 //! The way of a request through the shard.
 
+use invariant::broken;
 use sip_auth::{Algorithm, CredentialKey};
 use sip_limit::Verdict;
 use sip_msg::write::reason_phrase;
@@ -20,7 +21,7 @@ use crate::sender::Sender;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
-use super::guard::place;
+use super::guard::origin;
 
 /// What this server is to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -319,7 +320,7 @@ impl Shard {
         refusal.write(
             &self.gate_context(now, &sender),
             &request,
-            self.shared.guard.mark(&place(&sender.flow)),
+            self.shared.guard.mark(&origin(&sender.flow)),
             &tag,
             &mut out.outbox.bytes,
         );
@@ -435,7 +436,7 @@ impl Shard {
         };
         let Some(uri) = job.routed.uri(&job.request) else {
             self.answer_job(now, job, 404, out);
-            return;
+            return broken!("the URI of a user who is absent was read before");
         };
         let (max, timeout_ms) = self.lookup_bounds();
         if self.parks.lookups() >= max {

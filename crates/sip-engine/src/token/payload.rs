@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use invariant::broken;
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 
 use super::MAC_LEN;
@@ -57,14 +58,16 @@ pub(super) struct Bytes {
 
 impl Bytes {
     pub(super) fn get(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
+        let token = self.bytes.get(..self.len);
+        token.unwrap_or_else(|| broken!("a token is no longer than TOKEN_MAX", b""))
     }
 
     pub(super) fn put(&mut self, bytes: &[u8]) {
-        if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            place.copy_from_slice(bytes);
-            self.len += bytes.len();
-        }
+        let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) else {
+            return broken!("a token is no longer than TOKEN_MAX");
+        };
+        place.copy_from_slice(bytes);
+        self.len += bytes.len();
     }
 
     fn put_addr(&mut self, addr: &SocketAddr) {

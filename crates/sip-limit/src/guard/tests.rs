@@ -1,15 +1,15 @@
 use super::*;
 
-fn at(addr: &str) -> Place {
-    Place {
+fn at(addr: &str) -> Origin {
+    Origin {
         remote: addr.parse().unwrap(),
         is_stream: false,
     }
 }
 
 /// An attempt with a nonce that was sent there.
-fn of(guard: &Guard, place: &Place, user: &[u8], nonce: u64) -> Attempt {
-    guard.attempt(place, user, nonce, guard.mark(place))
+fn of(guard: &Guard, origin: &Origin, user: &[u8], nonce: u64) -> Attempt {
+    guard.attempt(origin, user, nonce, guard.mark(origin))
 }
 
 /// One look-up, which ends at once.
@@ -32,13 +32,13 @@ fn guard() -> Guard {
 
 /// Guesses one password after another for so long, one each `every_ms`, with a
 /// fresh nonce each time; how many were looked up.
-fn guess(guard: &Guard, places: &[Place], users: &[&str], ms: u64, every_ms: u64) -> usize {
+fn guess(guard: &Guard, places: &[Origin], users: &[&str], ms: u64, every_ms: u64) -> usize {
     let mut looked_up = 0;
     for n in 0..ms / every_ms {
         let now_ms = 1_000 + n * every_ms;
-        let place = &places[n as usize % places.len()];
+        let origin = &places[n as usize % places.len()];
         let user = users[n as usize % users.len()].as_bytes();
-        let attempt = of(guard, place, user, n);
+        let attempt = of(guard, origin, user, n);
         if is_looked_up(guard, now_ms, &attempt) {
             looked_up += 1;
             guard.failed(now_ms, &attempt);
@@ -58,7 +58,7 @@ fn one_source_guesses_at_one_user_a_few_times_and_then_once_in_a_while() {
 #[test]
 fn a_hundred_sources_guess_at_one_user_no_faster_than_the_user_has_it() {
     let guard = guard();
-    let places: Vec<Place> = (1..=100)
+    let places: Vec<Origin> = (1..=100)
         .map(|n| at(&format!("192.0.2.{n}:5060")))
         .collect();
     let looked_up = guess(&guard, &places, &["bob"], 100_000, 1);
@@ -127,8 +127,8 @@ fn a_flow_that_fails_is_known_no_more() {
 fn a_nonce_is_good_for_three_failures() {
     let guard = guard();
     let places = [at("192.0.2.1:1"), at("192.0.2.2:1"), at("192.0.2.3:1")];
-    for place in &places {
-        let attempt = of(&guard, place, b"bob", 7);
+    for origin in &places {
+        let attempt = of(&guard, origin, b"bob", 7);
         assert!(is_looked_up(&guard, 1_000, &attempt));
         guard.failed(1_000, &attempt);
     }
@@ -161,11 +161,11 @@ fn the_operator_is_told_once_a_second() {
     assert_eq!(told, 10);
 }
 
-/// Refusals of one place at a rate for so long: served, in words, silent.
-fn refuse(guard: &Guard, place: &Place, per_s: u64, from_ms: u64, ms: u64) -> [u64; 3] {
+/// Refusals of one origin at a rate for so long: served, in words, silent.
+fn refuse(guard: &Guard, origin: &Origin, per_s: u64, from_ms: u64, ms: u64) -> [u64; 3] {
     let mut count = [0; 3];
     for n in 0..ms * per_s / 1_000 {
-        let verdict = guard.refused(from_ms + n * 1_000 / per_s, place, 500).0;
+        let verdict = guard.refused(from_ms + n * 1_000 / per_s, origin, 500).0;
         count[match verdict {
             Verdict::Served => 0,
             Verdict::TooMany => 1,
@@ -178,22 +178,22 @@ fn refuse(guard: &Guard, place: &Place, per_s: u64, from_ms: u64, ms: u64) -> [u
 #[test]
 fn a_flood_is_answered_for_a_while_then_in_words_then_not_and_then_again() {
     let guard = guard();
-    let place = at("192.0.2.1:5060");
-    let [served, words, silent] = refuse(&guard, &place, 20_000, 1_000, 10_000);
+    let origin = at("192.0.2.1:5060");
+    let [served, words, silent] = refuse(&guard, &origin, 20_000, 1_000, 10_000);
     assert!((10_000..10_200).contains(&served), "{served}");
     assert_eq!(words, 20);
     assert!(silent > 180_000);
     assert_eq!(guard.counters().sources_shut, 1);
-    assert!(guard.is_shut(11_000, &place));
+    assert!(guard.is_shut(11_000, &origin));
     assert!(!guard.is_shut(11_000, &at("192.0.2.2:5060")));
-    let stream = Place {
+    let stream = Origin {
         is_stream: true,
-        ..place
+        ..origin
     };
     assert!(!guard.is_shut(11_000, &stream), "an address that is true");
     // It ends, though the flood went on.
-    assert!(!guard.is_shut(40_000, &place) && !guard.is_any_shut(40_000));
-    assert_eq!(refuse(&guard, &place, 10, 60_000, 10_000), [100, 0, 0]);
+    assert!(!guard.is_shut(40_000, &origin) && !guard.is_any_shut(40_000));
+    assert_eq!(refuse(&guard, &origin, 10, 60_000, 10_000), [100, 0, 0]);
 }
 
 #[test]
@@ -205,15 +205,15 @@ fn five_hundred_phones_behind_one_address_are_never_too_many() {
     for round in 0..10 {
         for phone in 0..500u16 {
             now_ms += if round == 0 { 1 } else { 120 };
-            let place = Place {
+            let origin = Origin {
                 remote: SocketAddr::new([192, 0, 2, 1].into(), 10_000 + phone),
                 is_stream: false,
             };
-            assert_eq!(guard.refused(now_ms, &place, 500).0, Verdict::Served);
+            assert_eq!(guard.refused(now_ms, &origin, 500).0, Verdict::Served);
             let user = format!("phone{phone}");
-            let attempt = of(&guard, &place, user.as_bytes(), now_ms);
+            let attempt = of(&guard, &origin, user.as_bytes(), now_ms);
             assert!(is_looked_up(&guard, now_ms, &attempt));
-            guard.succeeded(now_ms, &place, &attempt);
+            guard.succeeded(now_ms, &origin, &attempt);
         }
     }
 }
@@ -245,28 +245,28 @@ fn without_limits_nothing_is_limited() {
         ..Limits::default()
     };
     let guard = Guard::new([7; 16], limits);
-    let place = at("192.0.2.1:5060");
-    let [served, ..] = refuse(&guard, &place, 20_000, 1_000, 10_000);
+    let origin = at("192.0.2.1:5060");
+    let [served, ..] = refuse(&guard, &origin, 20_000, 1_000, 10_000);
     assert_eq!(served, 200_000);
-    assert_eq!(guess(&guard, &[place], &["bob"], 10_000, 1), 10_000);
+    assert_eq!(guess(&guard, &[origin], &["bob"], 10_000, 1), 10_000);
 }
 
 #[test]
 fn guesses_that_are_under_way_together_are_no_more_than_one_after_another() {
     let guard = guard();
-    let place = at("192.0.2.1:5060");
+    let origin = at("192.0.2.1:5060");
     // At one user, and then at many.
     let names: Vec<String> = (0..1_000).map(|n| format!("user{n}")).collect();
     let mut begun = Vec::new();
     for nonce in 0..1_000 {
-        let attempt = of(&guard, &place, b"bob", nonce);
+        let attempt = of(&guard, &origin, b"bob", nonce);
         if let LookUp::Now(reserved) = guard.take_up(1_000, &attempt) {
             begun.push((attempt, reserved));
         }
     }
     assert_eq!(begun.len(), 5);
     for (nonce, name) in (1_000..).zip(&names) {
-        let attempt = of(&guard, &place, name.as_bytes(), nonce);
+        let attempt = of(&guard, &origin, name.as_bytes(), nonce);
         match guard.take_up(1_000, &attempt) {
             LookUp::Now(reserved) => begun.push((attempt, reserved)),
             look_up => assert_eq!(look_up, LookUp::Later, "they may be right"),
@@ -278,7 +278,7 @@ fn guesses_that_are_under_way_together_are_no_more_than_one_after_another() {
         guard.failed(1_010, &attempt);
     }
     // All were wrong: there is no room any more.
-    let next = of(&guard, &place, b"carol", 9_999);
+    let next = of(&guard, &origin, b"carol", 9_999);
     assert_eq!(guard.take_up(1_010, &next), LookUp::Never);
 }
 
@@ -291,22 +291,22 @@ fn phones_that_come_together_wait_for_each_other_and_all_get_in() {
     while !waiting.is_empty() {
         let mut begun = Vec::new();
         waiting.retain(|phone| {
-            let place = Place {
+            let origin = Origin {
                 remote: SocketAddr::new([192, 0, 2, 1].into(), 10_000 + phone),
                 is_stream: false,
             };
             let name = format!("phone{phone}");
-            let attempt = of(&guard, &place, name.as_bytes(), u64::from(*phone));
+            let attempt = of(&guard, &origin, name.as_bytes(), u64::from(*phone));
             match guard.take_up(now_ms, &attempt) {
-                LookUp::Now(reserved) => begun.push((place, attempt, reserved)),
+                LookUp::Now(reserved) => begun.push((origin, attempt, reserved)),
                 look_up => assert_eq!(look_up, LookUp::Later),
             }
-            !matches!(begun.last(), Some((last, ..)) if *last == place)
+            !matches!(begun.last(), Some((last, ..)) if *last == origin)
         });
         now_ms += LATER_MS;
-        for (place, attempt, reserved) in begun {
+        for (origin, attempt, reserved) in begun {
             guard.looked_up(now_ms, reserved);
-            guard.succeeded(now_ms, &place, &attempt);
+            guard.succeeded(now_ms, &origin, &attempt);
         }
         rounds += 1;
     }

@@ -3,7 +3,7 @@ use super::*;
 #[test]
 fn what_a_via_tells_is_read() {
     let loss = |value, validity_ms, seq| {
-        Some(Told {
+        Some(Feedback {
             algorithm: Algorithm::Loss,
             value,
             validity_ms,
@@ -27,9 +27,9 @@ fn what_a_via_tells_is_read() {
         ("SIP/2.0/UDP a;x=\";oc=20\"", None),
         ("", None),
     ] {
-        assert_eq!(told(via.as_bytes()), expected, "{via}");
+        assert_eq!(read_feedback(via.as_bytes()), expected, "{via}");
     }
-    let rate = told(b"SIP/2.0/UDP a;oc=150;oc-algo=\"rate\";oc-seq=1.5").unwrap();
+    let rate = read_feedback(b"SIP/2.0/UDP a;oc=150;oc-algo=\"rate\";oc-seq=1.5").unwrap();
     assert_eq!(
         (rate.algorithm, rate.value, rate.seq),
         (Algorithm::Rate, 150, 1_500_000)
@@ -43,7 +43,7 @@ fn who_offers_is_told_in_his_own_via_and_nobody_elses_word_stays() {
         bytes.extend_from_slice(
             format!("SIP/2.0 200 OK\r\n{via}\r\nTo: <sip:a@b>\r\n\r\n").as_bytes(),
         );
-        let was = tell(&mut bytes, 6, 25, 1_282_321_615_782);
+        let was = write_feedback(&mut bytes, 6, 25, 1_282_321_615_782);
         let text = String::from_utf8(bytes).unwrap();
         was.then(|| text[22..].split("\r\n").next().unwrap().to_owned())
     };
@@ -69,8 +69,8 @@ fn addr() -> SocketAddr {
     "192.0.2.1:5060".parse().unwrap()
 }
 
-fn word(algorithm: Algorithm, value: u32, seq: u64) -> Told {
-    Told {
+fn word(algorithm: Algorithm, value: u32, seq: u64) -> Feedback {
+    Feedback {
         algorithm,
         value,
         validity_ms: 1_000,
@@ -92,36 +92,36 @@ fn sent(neighbours: &mut Neighbours, from_ms: u64, ms: u64, per_ms: u64) -> u64 
 fn a_loss_is_obeyed_while_it_is_valid() {
     let mut neighbours = Neighbours::default();
     assert_eq!(sent(&mut neighbours, 0, 10, 10), 100);
-    neighbours.hear(100, addr(), word(Algorithm::Loss, 20, 5));
+    neighbours.take_feedback(100, addr(), word(Algorithm::Loss, 20, 5));
     assert_eq!(sent(&mut neighbours, 100, 100, 10), 800);
-    neighbours.hear(200, addr(), word(Algorithm::Loss, 100, 6));
+    neighbours.take_feedback(200, addr(), word(Algorithm::Loss, 100, 6));
     assert_eq!(sent(&mut neighbours, 200, 100, 10), 0);
     // An older word, and one of somebody else.
-    neighbours.hear(300, addr(), word(Algorithm::Loss, 0, 4));
-    neighbours.hear(
+    neighbours.take_feedback(300, addr(), word(Algorithm::Loss, 0, 4));
+    neighbours.take_feedback(
         300,
         "192.0.2.2:5060".parse().unwrap(),
         word(Algorithm::Loss, 0, 9),
     );
     assert_eq!(sent(&mut neighbours, 300, 100, 10), 0);
     assert_eq!(sent(&mut neighbours, 1_200, 100, 10), 1_000);
-    neighbours.hear(1_300, addr(), word(Algorithm::Loss, 100, 7));
-    let over = Told {
+    neighbours.take_feedback(1_300, addr(), word(Algorithm::Loss, 100, 7));
+    let over = Feedback {
         validity_ms: 0,
         ..word(Algorithm::Loss, 100, 8)
     };
-    neighbours.hear(1_300, addr(), over);
+    neighbours.take_feedback(1_300, addr(), over);
     assert_eq!(sent(&mut neighbours, 1_300, 10, 10), 100);
 }
 
 #[test]
 fn a_rate_is_obeyed_and_not_made_up_for() {
     let mut neighbours = Neighbours::default();
-    neighbours.hear(0, addr(), word(Algorithm::Rate, 100, 1));
+    neighbours.take_feedback(0, addr(), word(Algorithm::Rate, 100, 1));
     let first = sent(&mut neighbours, 0, 500, 10);
     assert!((49..=61).contains(&first), "{first}");
     assert!(sent(&mut neighbours, 900, 1, 100) <= 10);
-    neighbours.hear(950, addr(), word(Algorithm::Rate, 0, 2));
+    neighbours.take_feedback(950, addr(), word(Algorithm::Rate, 0, 2));
     assert_eq!(sent(&mut neighbours, 951, 100, 10), 0);
 }
 
@@ -129,7 +129,7 @@ fn a_rate_is_obeyed_and_not_made_up_for() {
 fn the_table_is_bounded() {
     let mut neighbours = Neighbours::default();
     for port in 1..5_000u16 {
-        neighbours.hear(
+        neighbours.take_feedback(
             1,
             SocketAddr::new([192, 0, 2, 1].into(), port),
             word(Algorithm::Loss, 1, 1),
@@ -141,9 +141,9 @@ fn the_table_is_bounded() {
 #[test]
 fn who_counts_anew_is_heeded_when_his_last_word_is_long_over() {
     let mut neighbours = Neighbours::default();
-    neighbours.hear(1_000, addr(), word(Algorithm::Loss, 0, 9_000_000));
+    neighbours.take_feedback(1_000, addr(), word(Algorithm::Loss, 0, 9_000_000));
     let mut stops = |now_ms| {
-        neighbours.hear(now_ms, addr(), word(Algorithm::Loss, 100, 5));
+        neighbours.take_feedback(now_ms, addr(), word(Algorithm::Loss, 100, 5));
         !neighbours.may_send(now_ms, addr())
     };
     assert!(!stops(1_100), "older than what is known");

@@ -9,20 +9,20 @@ const ANSWERS_MAX: u32 = 256;
 /// Refusals in words in each interval, however little is let in.
 const ANSWERS_MIN: u32 = 2;
 
-/// What a request is, to a server that has too much to do.
+/// The class of a request, by which an overloaded server decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It goes on with what has begun: never refused.
+    /// It belongs to a dialog or transaction that has begun: never refused.
     Within,
     /// It renews a registration, or answers a challenge.
     LetIn,
-    /// It begins something.
+    /// It begins something new.
     NewWork,
     /// It registers a user that has no contact.
     FirstRegistration,
 }
 
-/// Lets a share of each class in: evenly, and by no chance.
+/// Admits a share of each class: evenly, and not by chance.
 #[derive(Debug)]
 pub struct Gate {
     shares: Shares,
@@ -48,21 +48,21 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// Whether everything is let in.
+    /// Whether everything is admitted.
     pub const fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// From now on. To be called in each interval, for the refusals in words
-    /// that it allows.
+    /// Sets the shares. To be called in each interval: each call allows a number of
+    /// answers with 503.
     pub fn set(&mut self, shares: Shares) {
         self.shares = shares;
         self.is_open = self.shares.is_all() && self.brake == Share::ALL;
         self.allow(ANSWERS_MIN * LET_IN_PER_ANSWER);
     }
 
-    /// Lets only so much of that in, until told otherwise: to be called in each turn
-    /// ([`super::Controller::brake`]).
+    /// Admits only this share of what would be admitted, until the next call: to be
+    /// called in each turn ([`super::Controller::brake`]).
     pub fn set_brake(&mut self, brake: Share) {
         if brake != self.brake {
             self.brake = brake;
@@ -70,7 +70,7 @@ impl Gate {
         }
     }
 
-    /// Whether the next of a class is let in.
+    /// Whether the next request of a class is admitted.
     pub fn admits(&mut self, class: Class) -> bool {
         if self.is_open {
             return true;
@@ -96,7 +96,7 @@ impl Gate {
         is_in
     }
 
-    /// Whether a refusal may be put into words; else what is refused is dropped.
+    /// Whether a refused request is answered 503; otherwise it is dropped.
     pub fn may_answer(&mut self) -> bool {
         match self.answers.checked_sub(LET_IN_PER_ANSWER) {
             Some(rest) => {

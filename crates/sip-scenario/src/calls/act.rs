@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
+
 use crate::program::{Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef};
 use crate::scan;
 use crate::stats::Counter;
@@ -250,7 +252,7 @@ impl Core {
         let program = Arc::clone(&self.program);
         let index = usize::from(regex);
         let Some(regex) = program.regexes.get(index) else {
-            return Acted::Done;
+            return broken!("a step names expressions of its program", Acted::Done);
         };
         // Taken out, so that the variables can be written meanwhile.
         let spare = self.captures.get_mut(index).and_then(Option::take);

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
+
 use crate::program::{Expects, Presence, RecvStep, What};
 use crate::scan::{self, Heard, Start};
 use crate::stats::Counter;
@@ -54,10 +56,13 @@ impl Core {
             return self.unexpected(call, heard, out);
         };
         let Some(step) = program.steps.get(index as usize) else {
-            return Verdict::Waits;
+            return broken!(
+                "the step that was found is one of the program's",
+                Verdict::Waits
+            );
         };
         let What::Recv(recv) = &step.what else {
-            return Verdict::Waits;
+            return broken!("only a step that receives is found", Verdict::Waits);
         };
         self.leave_pause(call);
         if ends_resending(heard.start) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use invariant::broken;
+
 use crate::program::{Pause, Presence, Step, What};
 use crate::stats::Counter;
 use crate::value::Value;
@@ -179,7 +181,7 @@ impl Core {
     fn take_time(&mut self, call: &Call, rtd: u8, out: &mut Outputs) {
         let index = usize::from(rtd);
         let Some(started) = call.rtd_started_ns.get(index) else {
-            return;
+            return broken!("a call has a time for each rtd of its program");
         };
         let ns = self.now_ns.saturating_sub(*started);
         let ms = ns as f64 / 1e6;
@@ -249,7 +251,7 @@ impl Core {
                 self.leave_pause(call);
                 let program = Arc::clone(&self.program);
                 let Some(step) = program.steps.get(call.step as usize) else {
-                    return Verdict::Succeeded;
+                    return broken!("a call pauses at a step", Verdict::Succeeded);
                 };
                 match self.complete(call, step, None, out) {
                     Some(verdict) => verdict,

@@ -1,5 +1,7 @@
 //! Sending, and sending again.
 
+use invariant::broken;
+
 use crate::program::{SendStep, Step, What};
 use crate::scan;
 use crate::stats::Counter;
@@ -111,7 +113,7 @@ impl Core {
     pub(super) fn send_ack_again(&mut self, call: &mut Call, step: u32, out: &mut Outputs) {
         let program = std::sync::Arc::clone(&self.program);
         let Some(What::Send(send)) = program.steps.get(step as usize).map(|step| &step.what) else {
-            return;
+            return broken!("an ACK's step is one that sends");
         };
         let start = out.outbox.bytes.len();
         self.render(call, &send.template, i64::from(step), &mut out.outbox.bytes);
