@@ -2,13 +2,12 @@
 //! belong to, and messages to send to the worker that owns the connection.
 
 use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
-use sip_net::Net;
 
-use super::{Core, Mailbox, Parcel};
+use crate::{Environment, Mailbox, Parcel, Sockets, Worker};
 
-impl Core {
+impl<E: Environment> Worker<E> {
     /// Takes what other workers have given.
-    pub(super) fn take_mail(&mut self, net: &mut Net) {
+    pub(super) fn take_mail(&mut self, sockets: &mut E::Sockets) {
         if self.batches.len() == 1 {
             return;
         }
@@ -29,7 +28,7 @@ impl Core {
                     from,
                     cookie,
                 } => {
-                    net.send(&to, &bytes, self.foreign.cookie(from, cookie));
+                    sockets.send(&to, &bytes, self.foreign.cookie(from, cookie));
                     self.memory.posted -= bytes.capacity() as i64;
                     self.buffers.recycle_buffer(bytes);
                 }
@@ -44,28 +43,24 @@ impl Core {
                         shard.handle_send_failed(self.now, cookie, out);
                     }
                 }
-                Parcel::Unreachable { remote, quoted } => net.find_unreachable(remote, &quoted),
-                Parcel::KeepFor { conn, for_ms } => net.keep_for(conn, for_ms),
-                Parcel::Close(conn) => net.close(conn, true),
-                Parcel::Odd(conn) => net.count_odd(conn),
+                Parcel::Unreachable { remote, quoted } => sockets.find_unreachable(remote, &quoted),
+                Parcel::KeepFor { conn, for_ms } => sockets.keep_for(conn, for_ms),
+                Parcel::Close(conn) => sockets.close(conn),
+                Parcel::Odd(conn) => sockets.count_odd(conn),
             }
         }
         self.mail = mail;
     }
 
     /// Sends what the shard wants sent, or gives it to the worker that can.
-    pub(super) fn send(&mut self, net: &mut Net) {
+    pub(super) fn send(&mut self, sockets: &mut E::Sockets) {
         let mut outbox = std::mem::take(&mut self.outputs.outbox);
-        if let Some(aliases) = &self.parts.aliases {
-            let now_unix_s = self.now.unix_ms / 1_000;
-            self.figures.aliases_used +=
-                super::alias::name_connections(aliases, &mut outbox, now_unix_s);
-        }
+        self.figures.aliases_used += sockets.name_aliases(&mut outbox, self.now.unix_ms / 1_000);
         if self.is_traced {
             self.trace_out(&outbox);
         }
         if self.batches.len() == 1 {
-            net.send_outbox(&outbox);
+            sockets.send_outbox(&outbox);
         } else {
             for send in &outbox.sends {
                 let Some(bytes) = outbox.bytes.get(send.start..send.end) else {
@@ -85,7 +80,7 @@ impl Core {
                             cookie: send.cookie,
                         });
                     }
-                    _ => net.send(&send.to, bytes, send.cookie),
+                    _ => sockets.send(&send.to, bytes, send.cookie),
                 }
             }
         }
@@ -96,7 +91,7 @@ impl Core {
     /// Gives the batches to their workers. For what finds no room: a message
     /// over UDP is dropped, it comes again; a request over a stream is
     /// answered 503; a message to send has failed.
-    pub(super) fn hand_over(&mut self, net: &mut Net) {
+    pub(super) fn hand_over(&mut self, sockets: &mut E::Sockets) {
         if self.batches.len() == 1 {
             return;
         }
@@ -119,7 +114,7 @@ impl Core {
                 match parcel {
                     Parcel::Message { sender, message } => {
                         self.memory.posted -= message.held_bytes() as i64;
-                        self.refuse(net, &sender.flow, &message);
+                        self.refuse(sockets, &sender.flow, &message);
                     }
                     Parcel::Send { cookie, bytes, .. } => {
                         self.memory.posted -= bytes.capacity() as i64;
@@ -142,7 +137,7 @@ impl Core {
         }
     }
 
-    fn refuse(&mut self, net: &mut Net, flow: &Flow, message: &Message) {
+    fn refuse(&mut self, sockets: &mut E::Sockets, flow: &Flow, message: &Message) {
         if !flow.transport.is_reliable() || !message.is_request() || message.method() == Method::Ack
         {
             return;
@@ -152,11 +147,11 @@ impl Core {
             ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
         writer.number("Retry-After", u64::from(self.parts.retry_after_s));
         writer.finish(b"");
-        net.send(&Target::back(flow), &bytes, 0);
+        sockets.send(&Target::back(flow), &bytes, 0);
         self.buffers.recycle_buffer(bytes);
     }
 
-    fn own_mailbox(&self, act: impl FnOnce(&Mailbox)) {
+    fn own_mailbox(&self, act: impl FnOnce(&Mailbox<E::Waker>)) {
         if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
             act(mailbox);
         }

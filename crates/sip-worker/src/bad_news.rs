@@ -2,12 +2,10 @@
 
 use std::net::SocketAddr;
 
-use sip_net::QUOTED_BYTES_MAX;
+use crate::foreign::ForeignSends;
+use crate::{Environment, Parcel, Worker};
 
-use super::foreign::ForeignSends;
-use super::{Core, Parcel};
-
-impl Core {
+impl<E: Environment> Worker<E> {
     /// Asks the other workers for the sender of a datagram that came back. An
     /// answer that came back is nobody's concern: strangers who do not wait for
     /// their answers shall cause no letters.
@@ -15,7 +13,6 @@ impl Core {
         if quoted.starts_with(b"SIP/2.0 ") {
             return;
         }
-        let head = quoted.get(..QUOTED_BYTES_MAX).unwrap_or(quoted);
         let own = self.parts.index;
         for (_, batch) in self
             .batches
@@ -25,7 +22,7 @@ impl Core {
         {
             batch.push(Parcel::Unreachable {
                 remote,
-                quoted: head.into(),
+                quoted: quoted.into(),
             });
         }
     }

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sip_engine::sender::Sender;
 use sip_msg::{ConnId, Message, Target};
-use sip_net::Waker;
+
+use crate::Wake;
 
 /// Something for another worker.
-pub(crate) enum Parcel {
+pub enum Parcel {
     /// A message that belongs to that worker's shard.
     Message {
         /// Who sent it.
@@ -58,14 +59,15 @@ pub(crate) enum Parcel {
 }
 
 /// A worker's letter-box.
-pub(crate) struct Mailbox {
+pub struct Mailbox<W> {
     parcels: Mutex<VecDeque<Parcel>>,
     parcels_max: usize,
-    waker: Waker,
+    waker: W,
 }
 
-impl Mailbox {
-    pub(crate) fn new(parcels_max: usize, waker: Waker) -> Arc<Self> {
+impl<W: Wake> Mailbox<W> {
+    /// An empty one that holds so many.
+    pub fn new(parcels_max: usize, waker: W) -> Arc<Self> {
         Arc::new(Self {
             parcels: Mutex::default(),
             parcels_max,
@@ -75,7 +77,7 @@ impl Mailbox {
 
     /// Puts in as much of `batch` as there is room for, in order; what is left
     /// in it found none. Wakes the worker if it may be asleep.
-    pub(crate) fn put(&self, batch: &mut Vec<Parcel>) {
+    pub fn put(&self, batch: &mut Vec<Parcel>) {
         if batch.is_empty() {
             return;
         }
@@ -96,13 +98,13 @@ impl Mailbox {
     }
 
     /// Takes everything, by exchange with an empty queue.
-    pub(crate) fn take(&self, into: &mut VecDeque<Parcel>) {
+    pub fn take(&self, into: &mut VecDeque<Parcel>) {
         debug_assert!(into.is_empty());
         std::mem::swap(&mut *self.lock(), into);
     }
 
     /// Makes the worker look around.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.waker.wake();
     }
 
@@ -114,9 +116,18 @@ impl Mailbox {
 
 #[cfg(test)]
 mod tests {
-    use sip_net::{Net, NetConfig, bind};
+    use std::cell::Cell;
 
     use super::*;
+
+    #[derive(Default)]
+    struct Bell(Cell<u32>);
+
+    impl Wake for Bell {
+        fn wake(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
 
     fn failed(cookies: std::ops::Range<u64>) -> Vec<Parcel> {
         cookies
@@ -137,17 +148,14 @@ mod tests {
 
     #[test]
     fn a_batch_arrives_in_order_up_to_the_bound_and_wakes_the_worker() {
-        let mut sockets = bind(&[], 1).unwrap();
-        let mut net = Net::new(0, NetConfig::default(), sockets.remove(0)).unwrap();
-        let mailbox = Mailbox::new(5, net.waker());
+        let mailbox = Mailbox::new(5, Bell::default());
         let (mut first, mut second) = (failed(0..3), failed(3..9));
         mailbox.put(&mut first);
         mailbox.put(&mut second);
         assert!(first.is_empty());
         assert_eq!(second.len(), 4, "what found no room stays with its sender");
 
-        // Without a wake-up this would wait for ever.
-        net.poll(None, |_| {}).unwrap();
+        assert_eq!(mailbox.waker.0.get(), 1, "once for what lies there");
         let mut taken = VecDeque::new();
         mailbox.take(&mut taken);
         assert_eq!(cookies(&taken), [0, 1, 2, 3, 4]);
