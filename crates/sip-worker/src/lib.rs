@@ -330,15 +330,8 @@ impl<E: Environment> Worker<E> {
         self.answers = answers;
         while let Some((park, answer)) = self.parts.dns.next_answer() {
             self.is_dirty = true;
-            let shard = &mut self.parts.shard;
-            let out = &mut self.outputs;
-            match answer {
-                Ok(hops) => shard.handle_resolved(self.now, park, hops, out),
-                Err(LocateError::NotFound | LocateError::Refused(_)) => {
-                    shard.handle_resolved(self.now, park, Vec::new(), out);
-                }
-                Err(_) => shard.handle_unresolved(self.now, park, out),
-            }
+            let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+            shard.handle_resolved(self.now, park, answer, out);
         }
     }
 
@@ -421,7 +414,7 @@ impl<E: Environment> Worker<E> {
             Effect::Resolve { park, query } => {
                 if !self.parts.dns.ask(park, query) {
                     self.figures.dns_refused += 1;
-                    shard.handle_unresolved(now, park, out);
+                    shard.handle_resolved(now, park, Err(LocateError::Timeout), out);
                 }
             }
             Effect::Close(conn) => self.closes.push(conn),

@@ -2,7 +2,7 @@
 //! 16.6), and what follows when one fails.
 
 use sip_limit::oc;
-use sip_locate::{Hop, Lead, Query};
+use sip_locate::{Hop, Lead, LocateError, Query};
 use sip_msg::Method;
 use wheel::TimerId;
 
@@ -448,10 +448,6 @@ impl Shard {
             return;
         };
         let at = usize::from(at);
-        let outcome = match hops.is_empty() {
-            true => Outcome::NoSuchServer,
-            false => Outcome::Unreachable,
-        };
         if let Some(candidate) = context.candidates.get(at) {
             self.learn_gateways(now, &candidate.place, &hops);
         }
@@ -460,19 +456,25 @@ impl Shard {
         if let Some(candidate) = context.candidates.get_mut(at) {
             candidate.progress = Progress::Trying;
             candidate.hops.extend(hops);
-            // Without an address there is none to try.
-            candidate.tried = u8::from(candidate.hops.is_empty());
+            candidate.tried = 0;
         }
         if self.pass_over(now, &mut context, at) {
             self.start_candidate(now, key, &mut context, at, out);
         } else {
-            self.try_next(now, key, &mut context, at, outcome, out);
+            self.try_next(now, key, &mut context, at, Outcome::Unreachable, out);
         }
         self.settle(now, key, context, out);
     }
 
     /// What waits for addresses will not have them.
-    pub(crate) fn unresolved(&mut self, now: Now, parked: Parked, out: &mut Outputs) {
+    pub(crate) fn unresolved(
+        &mut self,
+        now: Now,
+        parked: Parked,
+        error: LocateError,
+        out: &mut Outputs,
+    ) {
+        let outcome = Outcome::from(error);
         match parked {
             Parked::Resolve(key, at, _) => {
                 let Some(mut context) = self.contexts.take(key) else {
@@ -483,12 +485,11 @@ impl Shard {
                     candidate.progress = Progress::Trying;
                     candidate.tried = 1;
                 }
-                self.try_next(now, key, &mut context, at, Outcome::DnsSilent, out);
+                self.try_next(now, key, &mut context, at, outcome, out);
                 self.settle(now, key, context, out);
             }
             Parked::Single(job, _, candidate, _) => {
-                let outcome = Outcome::DnsSilent.at(&candidate.place);
-                self.fail_job(now, job, outcome, out);
+                self.fail_job(now, job, outcome.at(&candidate.place), out);
             }
             Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
                 debug_assert!(false, "none of them waits for addresses");

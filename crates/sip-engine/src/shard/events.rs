@@ -1,5 +1,6 @@
 //! What transactions, the registrar and deadlines bring about.
 
+use sip_locate::LocateError;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
@@ -220,7 +221,7 @@ impl Shard {
             }
             Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
                 self.counters.resolves_expired += 1;
-                self.unresolved(now, parked, out);
+                self.unresolved(now, parked, LocateError::Timeout, out);
             }
             None => {}
         }
