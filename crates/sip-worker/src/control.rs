@@ -24,7 +24,7 @@ pub enum Phase {
 /// What a worker itself counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
-    /// Messages and news given to other workers.
+    /// Handed to other workers.
     pub handed_over: u64,
     /// Of these, those for which there was no room.
     pub handover_refused: u64,

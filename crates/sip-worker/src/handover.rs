@@ -3,7 +3,7 @@
 
 use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
 
-use crate::{Environment, Mailbox, Parcel, Sockets, Worker};
+use crate::{Environment, Handover, Mailbox, Sockets, Worker};
 
 impl<E: Environment> Worker<E> {
     /// Takes what other workers have given.
@@ -13,40 +13,35 @@ impl<E: Environment> Worker<E> {
         }
         let mut mail = std::mem::take(&mut self.mail);
         self.own_mailbox(|mailbox| mailbox.take(&mut mail));
-        for parcel in mail.drain(..) {
+        for handover in mail.drain(..) {
             self.is_dirty = true;
-            match parcel {
-                Parcel::Message { sender, message } => {
+            match handover {
+                Handover::Message { sender, message } => {
                     let bytes = message.held_bytes();
                     self.memory.posted -= bytes as i64;
                     self.take_bytes(bytes);
                     self.give(&sender, message);
                 }
-                Parcel::Send {
+                Handover::Send {
                     to,
                     bytes,
                     from,
                     cookie,
                 } => {
-                    sockets.send(&to, &bytes, self.foreign.cookie(from, cookie));
+                    sockets.send(&to, &bytes, self.sent_for.cookie(from, cookie));
                     self.memory.posted -= bytes.capacity() as i64;
                     self.buffers.recycle_buffer(bytes);
                 }
-                Parcel::SendFailed {
+                Handover::SendFailed {
                     cookie,
                     was_written,
                 } => {
-                    let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
-                    if was_written {
-                        shard.handle_send_lost(self.now, cookie, out);
-                    } else {
-                        shard.handle_send_failed(self.now, cookie, out);
-                    }
+                    self.tell_failure(cookie, was_written);
                 }
-                Parcel::Unreachable { remote, quoted } => sockets.find_unreachable(remote, &quoted),
-                Parcel::KeepFor { conn, for_ms } => sockets.keep_for(conn, for_ms),
-                Parcel::Close(conn) => sockets.close(conn),
-                Parcel::Odd(conn) => sockets.count_odd(conn),
+                Handover::Unreachable { remote, quoted } => {
+                    sockets.find_unreachable(remote, &quoted)
+                }
+                Handover::Connection(conn, act) => act.carry_out(conn, sockets),
             }
         }
         self.mail = mail;
@@ -67,13 +62,13 @@ impl<E: Environment> Worker<E> {
                     continue;
                 };
                 let owner = send.to.conn.worker();
-                let is_foreign = send.to.conn.is_some() && owner != self.parts.index;
+                let is_others = send.to.conn.is_some() && owner != self.parts.index;
                 match self.batches.get_mut(owner) {
-                    Some(batch) if is_foreign => {
+                    Some(batch) if is_others => {
                         let mut copy = self.buffers.buffer();
                         copy.extend_from_slice(bytes);
                         self.memory.posted += copy.capacity() as i64;
-                        batch.push(Parcel::Send {
+                        batch.push(Handover::Send {
                             to: send.to.clone(),
                             bytes: copy,
                             from: self.parts.index,
@@ -109,26 +104,24 @@ impl<E: Environment> Worker<E> {
             }
             let mut left = std::mem::take(batch);
             self.figures.handed_over -= left.len() as u64;
-            for parcel in left.drain(..) {
+            for handover in left.drain(..) {
                 self.figures.handover_refused += 1;
-                match parcel {
-                    Parcel::Message { sender, message } => {
+                match handover {
+                    Handover::Message { sender, message } => {
                         self.memory.posted -= message.held_bytes() as i64;
                         self.refuse(sockets, &sender.flow, &message);
                     }
-                    Parcel::Send { cookie, bytes, .. } => {
+                    Handover::Send { cookie, bytes, .. } => {
                         self.memory.posted -= bytes.capacity() as i64;
                         self.buffers.recycle_buffer(bytes);
                         if cookie != 0 {
-                            self.failed.push(cookie);
+                            self.failed.push((cookie, false));
                         }
                     }
                     // Timers end what these were to end sooner.
-                    Parcel::SendFailed { .. }
-                    | Parcel::Unreachable { .. }
-                    | Parcel::Close(_)
-                    | Parcel::Odd(_)
-                    | Parcel::KeepFor { .. } => {}
+                    Handover::SendFailed { .. }
+                    | Handover::Unreachable { .. }
+                    | Handover::Connection(..) => {}
                 }
             }
             if let Some(batch) = self.batches.get_mut(worker) {

@@ -20,16 +20,16 @@
 #![forbid(unsafe_code)]
 
 mod alias;
-mod bad_news;
 mod control;
 mod environment;
-mod foreign;
+mod failures;
 mod guard;
 mod handover;
 mod mailbox;
 mod memory;
 mod overload;
 mod peers;
+mod sent_for;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,15 +43,15 @@ use sip_limit::Guard;
 use sip_locate::LocateError;
 use sip_msg::{ConnId, Flow, Limits, Message, Outbox, Pool};
 
-use foreign::ForeignSends;
 use overload::Overload;
 use peers::Peers;
+use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
     Direction, Environment, Resolver, SocketEvent, Sockets, Store, StoreAnswer, Trace, Wake,
 };
-pub use mailbox::{Mailbox, Parcel};
+pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use overload::Severities;
 
 /// While there is traffic timers are looked at this often, not each time that
@@ -70,18 +70,18 @@ pub struct Parts<E: Environment> {
     pub shard: Shard,
     /// What a message may be.
     pub limits: Limits,
-    /// The letter-boxes of all workers, its own among them.
+    /// The mailboxes of all workers, its own among them.
     pub mailboxes: Vec<Arc<Mailbox<E::Waker>>>,
     /// What decides which message is whose; the same for all.
     pub shard_key: [u8; 16],
     /// Its end of the store.
     pub store: E::Store,
     /// Its end of the resolver.
-    pub dns: E::Resolver,
+    pub resolver: E::Resolver,
     /// Where orders come from.
     pub control: Arc<Control<<E::Sockets as Sockets>::Figures, E::Waker>>,
     /// What shows messages to the operator.
-    pub tracer: E::Trace,
+    pub trace: E::Trace,
     /// What a refusal tells as Retry-After.
     pub retry_after_s: u32,
     /// This worker's share in what messages hold.
@@ -102,24 +102,22 @@ pub struct Worker<E: Environment> {
     now: Now,
     now_is_fresh: bool,
     outputs: Outputs,
-    closes: Vec<ConnId>,
-    /// Connections on which a stranger sent something wrong.
-    odd: Vec<ConnId>,
+    /// What is to be done to connections once everything is sent.
+    conn_acts: Vec<(ConnId, ConnAct)>,
     claims: Vec<alias::Claim>,
-    kept: Vec<(ConnId, u64)>,
     ended_calls: Vec<u64>,
-    failed: Vec<u64>,
-    lost: Vec<u64>,
+    /// Cookies of sends that failed, and whether they were written.
+    failed: Vec<(u64, bool)>,
     ended: Vec<ConnId>,
-    mail: VecDeque<Parcel>,
+    mail: VecDeque<Handover>,
     /// A batch for each worker; its own stays empty.
-    batches: Vec<Vec<Parcel>>,
+    batches: Vec<Vec<Handover>>,
     /// For messages that another worker must send.
     buffers: Pool,
     memory: memory::Memory,
     spare_effects: Vec<Effect>,
     answers: Vec<StoreAnswer>,
-    foreign: ForeignSends,
+    sent_for: SentFor,
     peers: Peers,
     timers_ran_ms: u64,
     snapshot_ms: u64,
@@ -141,13 +139,10 @@ impl<E: Environment> Worker<E> {
             now,
             now_is_fresh: false,
             outputs: Outputs::default(),
-            closes: Vec::new(),
-            odd: Vec::new(),
+            conn_acts: Vec::new(),
             claims: Vec::new(),
-            kept: Vec::new(),
             ended_calls: Vec::new(),
             failed: Vec::new(),
-            lost: Vec::new(),
             ended: Vec::new(),
             mail: VecDeque::new(),
             batches: (0..workers).map(|_| Vec::new()).collect(),
@@ -155,7 +150,7 @@ impl<E: Environment> Worker<E> {
             memory: memory::Memory::default(),
             spare_effects: Vec::new(),
             answers: Vec::new(),
-            foreign: ForeignSends::default(),
+            sent_for: SentFor::default(),
             peers: Peers::default(),
             timers_ran_ms: 0,
             snapshot_ms: 0,
@@ -185,7 +180,7 @@ impl<E: Environment> Worker<E> {
         self.settle(sockets);
         sockets.flush();
         self.count_memory(sockets);
-        self.look_at_the_load(sockets);
+        self.control_load(sockets);
         self.report(sockets);
     }
 
@@ -259,9 +254,8 @@ impl<E: Environment> Worker<E> {
             }
             SocketEvent::SendFailed {
                 cookie,
-                was_written: true,
-            } => self.lost.push(cookie),
-            SocketEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
+                was_written,
+            } => self.failed.push((cookie, was_written)),
             SocketEvent::Unreachable { remote, quoted } => {
                 self.pass_on_unreachable(remote, quoted);
             }
@@ -294,7 +288,7 @@ impl<E: Environment> Worker<E> {
                 && let Some(batch) = self.batches.get_mut(owner)
             {
                 self.memory.posted += message.held_bytes() as i64;
-                batch.push(Parcel::Message { sender, message });
+                batch.push(Handover::Message { sender, message });
                 return;
             }
         }
@@ -314,7 +308,7 @@ impl<E: Environment> Worker<E> {
     }
 
     fn take_answers(&mut self) {
-        self.take_bad_news();
+        self.tell_failures();
         let mut answers = std::mem::take(&mut self.answers);
         self.parts.store.take_answers(&mut answers);
         self.is_dirty |= !answers.is_empty();
@@ -328,7 +322,7 @@ impl<E: Environment> Worker<E> {
             }
         }
         self.answers = answers;
-        while let Some((park, answer)) = self.parts.dns.next_answer() {
+        while let Some((park, answer)) = self.parts.resolver.next_answer() {
             self.is_dirty = true;
             let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
             shard.handle_resolved(self.now, park, answer, out);
@@ -365,27 +359,13 @@ impl<E: Environment> Worker<E> {
             claim.settle(sockets);
         }
         self.send(sockets);
-        for conn in self.closes.drain(..) {
-            let owner = conn.worker();
-            match self.batches.get_mut(owner) {
-                Some(batch) if owner != self.parts.index => batch.push(Parcel::Close(conn)),
-                _ => sockets.close(conn),
-            }
-        }
-        for conn in self.odd.drain(..) {
-            let owner = conn.worker();
-            match self.batches.get_mut(owner) {
-                Some(batch) if owner != self.parts.index => batch.push(Parcel::Odd(conn)),
-                _ => sockets.count_odd(conn),
-            }
-        }
-        for (conn, for_ms) in self.kept.drain(..) {
+        for (conn, act) in self.conn_acts.drain(..) {
             let owner = conn.worker();
             match self.batches.get_mut(owner) {
                 Some(batch) if owner != self.parts.index => {
-                    batch.push(Parcel::KeepFor { conn, for_ms });
+                    batch.push(Handover::Connection(conn, act));
                 }
-                _ => sockets.keep_for(conn, for_ms),
+                _ => act.carry_out(conn, sockets),
             }
         }
         for call in self.ended_calls.drain(..) {
@@ -412,14 +392,16 @@ impl<E: Environment> Worker<E> {
                 }
             }
             Effect::Resolve { park, query } => {
-                if !self.parts.dns.ask(park, query) {
+                if !self.parts.resolver.ask(park, query) {
                     self.figures.dns_refused += 1;
                     shard.handle_resolved(now, park, Err(LocateError::Timeout), out);
                 }
             }
-            Effect::Close(conn) => self.closes.push(conn),
-            Effect::Odd(conn) => self.odd.push(conn),
-            Effect::KeepFor { conn, for_ms } => self.kept.push((conn, for_ms)),
+            Effect::Close(conn) => self.conn_acts.push((conn, ConnAct::Close)),
+            Effect::Odd(conn) => self.conn_acts.push((conn, ConnAct::CountOdd)),
+            Effect::KeepFor { conn, for_ms } => {
+                self.conn_acts.push((conn, ConnAct::KeepFor { for_ms }));
+            }
             Effect::EndCall(call) => self.ended_calls.push(call),
             Effect::IdentityRefused {
                 flow,
@@ -436,7 +418,7 @@ impl<E: Environment> Worker<E> {
     /// Looks whether something was ordered; false when the order is to stop.
     fn follow_orders(&mut self, sockets: &mut E::Sockets) -> bool {
         let control = &self.parts.control;
-        self.is_traced = self.parts.tracer.is_on();
+        self.is_traced = self.parts.trace.is_on();
         if control.generation() != self.generation {
             let (generation, settings) = control.settings();
             self.generation = generation;
@@ -494,7 +476,7 @@ impl<E: Environment> Worker<E> {
     fn trace_in(&self, flow: &Flow, bytes: &[u8]) {
         if self.is_traced && !bytes.is_empty() {
             self.parts
-                .tracer
+                .trace
                 .message(Direction::In, flow.transport, flow.remote, bytes);
         }
     }
@@ -503,7 +485,7 @@ impl<E: Environment> Worker<E> {
         for send in &outbox.sends {
             if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
                 self.parts
-                    .tracer
+                    .trace
                     .message(Direction::Out, send.to.transport, send.to.remote, bytes);
             }
         }

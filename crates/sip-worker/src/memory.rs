@@ -1,6 +1,6 @@
 //! What a worker's messages hold, and when memory is given back.
 
-use crate::{Environment, Parcel, Sockets, Worker};
+use crate::{Environment, Handover, Sockets, Worker};
 
 /// How often memory is looked through for what nobody needs any more.
 const TRIM_MS: u64 = 3_000;
@@ -16,7 +16,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// What is counted beside the shard and the sockets.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Bytes put into the letter-boxes of others, less those taken from this
+    /// Bytes put into the mailboxes of others, less those taken from this
     /// worker's own: summed over the workers it is what lies in all of them.
     pub(super) posted: i64,
     /// Bytes of messages that were taken since it was told what is held.
@@ -83,9 +83,9 @@ impl<E: Environment> Worker<E> {
         outbox
             .sends
             .shrink_to(TURN_BYTES / size_of::<sip_msg::Send>());
-        self.mail.shrink_to(TURN_BYTES / size_of::<Parcel>());
+        self.mail.shrink_to(TURN_BYTES / size_of::<Handover>());
         for batch in &mut self.batches {
-            batch.shrink_to(TURN_BYTES / size_of::<Parcel>());
+            batch.shrink_to(TURN_BYTES / size_of::<Handover>());
         }
     }
 }

@@ -45,7 +45,7 @@ impl Overload {
 
 impl<E: Environment> Worker<E> {
     /// A turn is over: less is let in, or more, where the controller says so.
-    pub(super) fn look_at_the_load(&mut self, sockets: &mut E::Sockets) {
+    pub(super) fn control_load(&mut self, sockets: &mut E::Sockets) {
         let transactions = self.parts.shard.transaction_counters();
         let signals = Signals {
             is_drained: sockets.is_drained(),
