@@ -1,10 +1,14 @@
 //! Watches what goes over the wire, and holds it to what must be true of it.
 
+use crate::text::{Name, Text, inner, param};
+use crate::warden::Bindings;
 use sip_dialog::{CallKey, Cause, Event, RequestKey};
+use sip_engine::Binding;
 use sip_msg::{Limits, Message, Method, StartLine};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Timer J over unreliable transports.
 const TIMER_J_MS: u64 = 32_000;
@@ -34,6 +38,12 @@ pub struct Report {
     pub forks: u64,
     /// Challenges that were answered.
     pub challenges: u64,
+    /// What workers handed to each other.
+    pub handed_over: u64,
+    /// What a worker had no room for, or the store, or the resolver.
+    pub refused: u64,
+    /// Names that led somewhere.
+    pub resolved: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.
@@ -54,6 +64,10 @@ pub(crate) struct Audit {
     open: HashMap<(usize, CallKey), bool>,
     requests: HashMap<(usize, RequestKey), ()>,
     distrusted: Vec<IpAddr>,
+    /// Registrations that were answered, by Call-ID and number.
+    answered: HashSet<(String, u32)>,
+    /// What users were told is bound: their contacts, and until when.
+    acknowledged: HashMap<String, HashMap<String, u64>>,
     history: Option<String>,
 }
 
@@ -67,6 +81,8 @@ impl Audit {
             open: HashMap::new(),
             requests: HashMap::new(),
             distrusted: Vec::new(),
+            answered: HashSet::new(),
+            acknowledged: HashMap::new(),
             history: keeps_history.then(String::new),
         }
     }
@@ -116,6 +132,9 @@ impl Audit {
             return;
         };
         let (status, method) = (self.scratch.status(), self.scratch.method());
+        if (status, method) == (200, Method::Register) {
+            self.acknowledge(now_ms, bytes);
+        }
         let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec()) else {
             return;
         };
@@ -143,6 +162,56 @@ impl Audit {
         }
     }
 
+    /// A process has ended, and remembers no transaction.
+    pub(crate) fn server_died(&mut self, addr: SocketAddr) {
+        self.finals.retain(|(from, ..), _| *from != addr);
+    }
+
+    /// RFC 3261 10.3: "The response MUST contain Contact header field values enumerating
+    /// all current bindings."
+    fn acknowledge(&mut self, now_ms: u64, bytes: &[u8]) {
+        let text = Text::read(bytes);
+        if !self
+            .answered
+            .insert((text.call_id().to_owned(), text.cseq()))
+        {
+            return;
+        }
+        let contacts = text.values("contact").into_iter().map(|contact| {
+            let expires_s = param(&contact, "expires").and_then(|text| text.parse::<u64>().ok());
+            let until_ms = now_ms + expires_s.unwrap_or(0) * 1_000;
+            (inner(&contact).to_owned(), until_ms)
+        });
+        self.acknowledged.insert(text.to().user, contacts.collect());
+    }
+
+    /// What users were told is bound is in the table.
+    pub(crate) fn look_at(&mut self, now_ms: u64, bindings: &Bindings, unsure: &HashSet<Vec<u8>>) {
+        let name = |aor: &[u8]| Name::of(&String::from_utf8_lossy(aor)).user;
+        let unsure: HashSet<String> = unsure.iter().map(|aor| name(aor)).collect();
+        let bound: HashMap<String, Vec<String>> = bindings
+            .iter()
+            .map(|(aor, of_aor)| {
+                let uri = |binding: &Arc<Binding>| String::from_utf8_lossy(&binding.uri).into();
+                (name(aor), of_aor.iter().map(uri).collect())
+            })
+            .collect();
+        let mut lost = Vec::new();
+        for (user, contacts) in &self.acknowledged {
+            for (uri, until_ms) in contacts {
+                let is_bound = bound.get(user).is_some_and(|uris| uris.contains(uri));
+                // A second is what rounding may take.
+                if !is_bound && *until_ms > now_ms + 1_000 && !unsure.contains(user) {
+                    lost.push(format!(
+                        "{user} was told that {uri} is bound, and it is not"
+                    ));
+                }
+            }
+        }
+        lost.sort();
+        lost.into_iter().for_each(|fault| self.fault(fault));
+    }
+
     pub(crate) fn call_made(&mut self, host: usize, call: CallKey) {
         self.report.calls += 1;
         if self.open.insert((host, call), true).is_some() {
@@ -154,11 +223,24 @@ impl Audit {
         self.requests.insert((host, request), ());
     }
 
-    pub(crate) fn event(&mut self, now_ms: u64, host: usize, event: &Event) {
+    /// Something happens at a host. `must_answer`: nothing can be lost in this world.
+    pub(crate) fn event(&mut self, now_ms: u64, host: usize, event: &Event, must_answer: bool) {
         let text = format!("{host} {event:?}");
         self.mix(now_ms, text.as_bytes());
         if let Some(history) = &mut self.history {
             let _ = writeln!(history, "--- {now_ms} event at host {text}");
+        }
+        // What nobody answered was lost somewhere, or somebody was gone.
+        if must_answer
+            && let Event::Failed { cause, .. }
+            | Event::Ended { cause, .. }
+            | Event::RegisterFailed { cause, .. }
+            | Event::Replied { cause, .. } = *event
+            && matches!(cause, Cause::Timeout | Cause::Transport | Cause::NoAck)
+        {
+            self.fault(format!(
+                "nothing was lost, and host {host} ends with {cause:?}"
+            ));
         }
         match *event {
             Event::Incoming { call, .. } => {

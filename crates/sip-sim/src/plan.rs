@@ -24,6 +24,21 @@ pub struct Store {
     pub failure: u64,
     /// Answers that come after the asker's patience ended.
     pub stall: u64,
+    /// Questions to it, and to the resolver, that find no room.
+    pub full: u64,
+}
+
+/// How name servers behave. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Dns {
+    /// The longest that an answer usually takes.
+    pub delay_max_ms: u64,
+    /// Questions that fail or are not answered.
+    pub failure: u64,
+    /// Resolutions whose end is told after the asker's patience ended.
+    pub stall: u64,
+    /// Whether the carrier's domain states which transports it prefers.
+    pub has_naptr: bool,
 }
 
 /// What stands against the server, where somebody does.
@@ -57,8 +72,12 @@ pub enum Standing {
 pub struct Plan {
     /// Everything that is left to chance comes from here.
     pub seed: u64,
-    /// The server's shards.
-    pub shards: usize,
+    /// The server's workers.
+    pub workers: usize,
+    /// How long a worker may take to look at what has come.
+    pub wake_max_ms: u64,
+    /// What a worker has room for of what others hand over.
+    pub handover_max: usize,
     /// Calls to make.
     pub calls: u64,
     /// The mean time between two calls.
@@ -73,6 +92,18 @@ pub struct Plan {
     pub weather: Weather,
     /// The store.
     pub store: Store,
+    /// How name servers behave.
+    pub dns: Dns,
+    /// Calls and requests to numbers and to foreign domains, in thousandths.
+    pub outward: u64,
+    /// How often each gateway dies; it returns.
+    pub deaths: u64,
+    /// Whether each call has a connection to its gateway.
+    pub has_lanes: bool,
+    /// How often the process is killed and started again.
+    pub restarts: u64,
+    /// How often other settings are taken over.
+    pub reloads: u64,
     /// Who is hostile.
     pub hostility: Option<Hostility>,
 }
@@ -92,7 +123,9 @@ impl Plan {
         let is_calm = dice.below(4) == 0;
         Self {
             seed,
-            shards: dice.between(1, 2) as usize,
+            workers: [1, 2, 4][dice.below(3) as usize],
+            wake_max_ms: [0, 1, 20][dice.below(3) as usize],
+            handover_max: [1_024, 1_024, 4][dice.below(3) as usize],
             calls,
             call_interval_ms: dice.between(5, 60),
             users: dice.between(4, 24) as usize,
@@ -109,7 +142,19 @@ impl Plan {
                 delay_max_ms: dice.between(1, 100),
                 failure: if is_calm { 0 } else { dice.between(0, 30) },
                 stall: if is_calm { 0 } else { dice.between(0, 5) },
+                full: if is_calm { 0 } else { dice.between(0, 5) },
             },
+            dns: Dns {
+                delay_max_ms: dice.between(0, 600),
+                failure: if is_calm { 0 } else { dice.between(0, 200) },
+                stall: if is_calm { 0 } else { dice.between(0, 20) },
+                has_naptr: dice.below(2) == 0,
+            },
+            outward: dice.between(0, 300),
+            deaths: if is_calm { 0 } else { dice.between(0, 2) },
+            has_lanes: dice.below(3) == 0,
+            restarts: if is_calm { 0 } else { dice.between(0, 2) },
+            reloads: dice.between(0, 3),
             hostility: None,
         }
     }
@@ -129,7 +174,15 @@ impl Plan {
             delay_max_ms: 20,
             failure: 0,
             stall: 0,
+            full: 0,
         };
+        plan.dns = Dns {
+            failure: 0,
+            stall: 0,
+            ..plan.dns
+        };
+        plan.handover_max = 1_024;
+        (plan.deaths, plan.restarts) = (0, 0);
         plan
     }
 
@@ -138,6 +191,8 @@ impl Plan {
         let mut dice = crate::Dice::new(seed, 5);
         let mut plan = Self::calm(seed, dice.between(12, 20));
         plan.users = dice.between(2, 4) as usize;
+        plan.outward = 0;
+        plan.restarts = u64::from(dice.below(4) == 0);
         plan.hosts = 2;
         plan.call_interval_ms = dice.between(100, 600);
         plan.weather.delay_max_ms = dice.between(1, 5);

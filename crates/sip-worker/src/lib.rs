@@ -165,6 +165,22 @@ impl<E: Environment> Worker<E> {
         }
     }
 
+    /// Its shard.
+    pub fn shard(&self) -> &Shard {
+        &self.parts.shard
+    }
+
+    /// What it has counted itself.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Bytes put into the mailboxes of others, less those taken from this worker's own:
+    /// summed over the workers it is what lies in all of them.
+    pub fn posted_bytes(&self) -> i64 {
+        self.memory.posted
+    }
+
     /// Begins a turn: follows what was ordered. False when that is to stop.
     pub fn begin_turn(&mut self, sockets: &mut E::Sockets) -> bool {
         self.now_is_fresh = false;

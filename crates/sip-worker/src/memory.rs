@@ -16,8 +16,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// What is counted beside the shard and the sockets.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Bytes put into the mailboxes of others, less those taken from this
-    /// worker's own: summed over the workers it is what lies in all of them.
+    /// As [`Worker::posted_bytes`] has it.
     pub(super) posted: i64,
     /// Bytes of messages that were taken since it was told what is held.
     taken: usize,
