@@ -38,6 +38,8 @@ pub struct Report {
     pub forks: u64,
     /// Challenges that were answered.
     pub challenges: u64,
+    /// Calls that were answered and whose 200 nobody acknowledged.
+    pub unacknowledged: u64,
     /// What workers handed to each other.
     pub handed_over: u64,
     /// What a worker had no room for, or the store, or the resolver.
@@ -52,6 +54,9 @@ pub struct Report {
     pub virtual_ms: u64,
 }
 
+/// A server transaction: whose, its branch and method.
+type Transaction = (SocketAddr, Vec<u8>, Method);
+
 /// The auditor.
 pub(crate) struct Audit {
     pub(crate) report: Report,
@@ -59,11 +64,14 @@ pub(crate) struct Audit {
     scratch: Message,
     /// The final response that each server transaction gave, and when: who gave
     /// it, to which branch and method.
-    finals: HashMap<(SocketAddr, Vec<u8>, Method), (u16, u64)>,
+    finals: HashMap<Transaction, (u16, u64)>,
+    /// Server transactions that may have ended early.
+    failed: HashSet<Transaction>,
     /// Calls that have not ended, and whether the host made them.
     open: HashMap<(usize, CallKey), bool>,
     requests: HashMap<(usize, RequestKey), ()>,
     distrusted: Vec<IpAddr>,
+    is_short_of_memory: bool,
     /// Registrations that were answered, by Call-ID and number.
     answered: HashSet<(String, u32)>,
     /// What users were told is bound: their contacts, and until when.
@@ -72,15 +80,17 @@ pub(crate) struct Audit {
 }
 
 impl Audit {
-    pub(crate) fn new(keeps_history: bool) -> Self {
+    pub(crate) fn new(keeps_history: bool, is_short_of_memory: bool) -> Self {
         Self {
             report: Report::default(),
             faults: Vec::new(),
             scratch: Message::default(),
             finals: HashMap::new(),
+            failed: HashSet::new(),
             open: HashMap::new(),
             requests: HashMap::new(),
             distrusted: Vec::new(),
+            is_short_of_memory,
             answered: HashSet::new(),
             acknowledged: HashMap::new(),
             history: keeps_history.then(String::new),
@@ -138,6 +148,9 @@ impl Audit {
         let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec()) else {
             return;
         };
+        if self.failed.contains(&(from, branch.clone(), method)) {
+            return;
+        }
         let first = self
             .finals
             .entry((from, branch, method))
@@ -156,9 +169,21 @@ impl Audit {
         // The same request, come again, is judged again: it may be refused for
         // another reason by then, but never accepted.
         let is_refused_again = matches!(before, 401 | 407) && status >= 400;
-        let may_differ = is_fork || is_refused_again;
+        // Where there is no memory for a request, there is none for what it was answered.
+        let was_without_room = self.is_short_of_memory && before == 503;
+        let may_differ = is_fork || is_refused_again || was_without_room;
         if before != status && !may_differ {
             self.fault(format!("{from} gave two final responses to one request: {before} and {status} to {method:?}"));
+        }
+    }
+
+    /// A message did not leave after all. RFC 3261 17.2.4 has a server transaction end
+    /// where a response could not be sent: the same request, come again, is a new one.
+    pub(crate) fn failed(&mut self, from: SocketAddr, bytes: &[u8]) {
+        if self.scratch.fill(bytes, &Limits::default()).is_ok()
+            && let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec())
+        {
+            self.failed.insert((from, branch, self.scratch.method()));
         }
     }
 
@@ -229,6 +254,13 @@ impl Audit {
         self.mix(now_ms, text.as_bytes());
         if let Some(history) = &mut self.history {
             let _ = writeln!(history, "--- {now_ms} event at host {text}");
+        }
+        if let Event::Ended {
+            cause: Cause::NoAck,
+            ..
+        } = *event
+        {
+            self.report.unacknowledged += 1;
         }
         // What nobody answered was lost somewhere, or somebody was gone.
         if must_answer
@@ -346,7 +378,7 @@ mod tests {
     /// Whether the auditor minds these finals of one transaction.
     fn minds(method: &str, finals: &[(u64, u16)]) -> bool {
         let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
-        let mut audit = Audit::new(false);
+        let mut audit = Audit::new(false, false);
         for &(now_ms, status) in finals {
             audit.sent(now_ms, addr, addr, response(status, method).as_bytes());
         }
@@ -371,7 +403,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_a_message() {
         let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
-        let mut audit = Audit::new(false);
+        let mut audit = Audit::new(false, false);
         audit.sent(0, addr, addr, b"SIP/2.0 200 OK\r\n\r\n");
         assert_eq!(audit.faults.len(), 1);
     }

@@ -44,6 +44,8 @@ pub(crate) enum Delivery {
 pub(crate) enum Sent {
     /// So many copies are under way.
     Copies(Vec<(u64, Delivery)>),
+    /// None, and the sender is told so, if it asked.
+    Failed(Option<(u64, Delivery)>),
     /// The sender must first open a connection, and may.
     NeedsConnection,
 }
@@ -222,6 +224,16 @@ impl Network {
             self.lost += 1;
             return Sent::Copies(Vec::new());
         };
+        if let End::Server(_) = from
+            && self.dice.thousandths(self.weather.refusal)
+        {
+            let failure = Delivery::SendFailed {
+                to: from,
+                cookie,
+                was_written: false,
+            };
+            return Sent::Failed((cookie != 0).then_some((now_ms, failure)));
+        }
         if let End::Host(host) = receiver
             && let Some(Health::Refuses | Health::Silent) = self.health.get(host)
         {
@@ -358,11 +370,7 @@ impl Network {
                 was_written: false,
             };
             let due_ms = now_ms + 1;
-            return Sent::Copies(if cookie == 0 {
-                Vec::new()
-            } else {
-                vec![(due_ms, failure)]
-            });
+            return Sent::Failed((cookie != 0).then_some((due_ms, failure)));
         };
         let host = hosts.get(stream.host).copied().unwrap_or(server);
         let (receiver, last_ms, local, remote, listener) = match from {

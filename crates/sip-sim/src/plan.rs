@@ -13,6 +13,8 @@ pub struct Weather {
     pub delay_max_ms: u64,
     /// Messages on a stream after which it breaks.
     pub breakage: u64,
+    /// Datagrams that the server's kernel does not take.
+    pub refusal: u64,
 }
 
 /// How the store behaves. Chances are in thousandths.
@@ -78,6 +80,8 @@ pub struct Plan {
     pub wake_max_ms: u64,
     /// What a worker has room for of what others hand over.
     pub handover_max: usize,
+    /// What the messages of each worker may hold, beside its tables.
+    pub memory_bytes: u64,
     /// Calls to make.
     pub calls: u64,
     /// The mean time between two calls.
@@ -126,6 +130,7 @@ impl Plan {
             workers: [1, 2, 4][dice.below(3) as usize],
             wake_max_ms: [0, 1, 20][dice.below(3) as usize],
             handover_max: [1_024, 1_024, 4][dice.below(3) as usize],
+            memory_bytes: [1 << 30, 1 << 30, 3 << 20][dice.below(3) as usize],
             calls,
             call_interval_ms: dice.between(5, 60),
             users: dice.between(4, 24) as usize,
@@ -137,6 +142,11 @@ impl Plan {
                 delay_min_ms: dice.between(0, 5),
                 delay_max_ms: if is_calm { 5 } else { dice.between(5, 800) },
                 breakage: if is_calm { 0 } else { dice.between(0, 10) },
+                refusal: if is_calm {
+                    0
+                } else {
+                    dice.below(3) * dice.below(30)
+                },
             },
             store: Store {
                 delay_max_ms: dice.between(1, 100),
@@ -169,6 +179,7 @@ impl Plan {
             delay_min_ms: 1,
             delay_max_ms: 1,
             breakage: 0,
+            refusal: 0,
         };
         plan.store = Store {
             delay_max_ms: 20,
@@ -181,7 +192,7 @@ impl Plan {
             stall: 0,
             ..plan.dns
         };
-        plan.handover_max = 1_024;
+        (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
         (plan.deaths, plan.restarts) = (0, 0);
         plan
     }

@@ -39,8 +39,6 @@ const UNIX_START_MS: u64 = 1_800_000_000_000;
 /// What a worker that has nothing under way may hold more than a new one: tables that
 /// have grown.
 const IDLE_BYTES: usize = 128 << 10;
-/// What messages may hold.
-const MEMORY_BYTES: u64 = 1 << 30;
 
 /// A gateway of the carrier.
 pub(crate) fn carrier(nth: u8) -> SocketAddr {
@@ -214,7 +212,14 @@ impl Server {
             .collect();
         let control = Arc::new(Control::new(workers));
         control.set_mailboxes(mailboxes.clone());
-        let budget = Arc::new(Budget::new(MEMORY_BYTES));
+        let one = Shard::new(
+            Arc::clone(&self.settings),
+            Arc::clone(&shared),
+            Seed([0; 32]),
+        );
+        let fresh_bytes = (one.held_bytes() * self.plan.workers) as u64;
+        let memory_bytes = fresh_bytes + self.plan.memory_bytes * self.plan.workers as u64;
+        let budget = Arc::new(Budget::new(memory_bytes));
         let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = dice.bytes();
         let seats = bells.into_iter().enumerate().map(|(index, bell)| {
@@ -252,11 +257,8 @@ impl Server {
             }
         });
         let seats: Vec<Seat> = seats.collect();
-        let fresh = seats
-            .iter()
-            .map(|seat| seat.worker.shard().held_bytes() as u64);
         self.process = Some(Process {
-            fresh_bytes: fresh.sum(),
+            fresh_bytes,
             seats,
             control,
             mailboxes: mailboxes.clone(),
@@ -709,4 +711,49 @@ fn add_neighbours(settings: &mut Settings, hostility: &Hostility, own: SocketAdd
         ..GatewayGroup::default()
     });
     settings.routes.prefixes.insert("+".into(), 0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sip_msg::ListenerId;
+
+    #[test]
+    fn the_shard_of_a_call_hears_of_the_end_of_its_connection() {
+        let plan = Plan {
+            workers: 2,
+            wake_max_ms: 0,
+            ..Plan::calm(1, 1)
+        };
+        let mut server = Server::new(&plan, &[]);
+        let conn = ConnId(1 << 56 | 1);
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener: ListenerId(1),
+            local: SERVER.into(),
+            remote: SocketAddr::from(([10, 0, 1, 1], 5060)),
+            conn,
+        };
+        let ask = |n: u8| {
+            format!(
+                "OPTIONS sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/TCP 10.0.1.1;branch=z9hG4bK{n}\r\n\
+                 From: <sip:a@{DOMAIN}>;tag=1\r\nTo: <sip:{DOMAIN}>\r\nCall-ID: {n}\r\n\
+                 CSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+            )
+        };
+        for n in 0..20 {
+            let bytes = ask(n).into_bytes();
+            server.arrive(1, Arrival::Message { flow, bytes });
+        }
+        server.arrive(1, Arrival::Closed(conn));
+        while server.next_deadline_ms(0) == Some(0) {
+            assert!(server.turn(0).is_some());
+        }
+        let process = server.process.as_ref().unwrap();
+        for seat in &process.seats {
+            let counters = seat.worker.shard().counters();
+            assert!(counters.requests > 0, "both had calls over it");
+            assert_eq!(counters.connections_closed, 1);
+        }
+    }
 }

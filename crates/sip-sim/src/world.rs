@@ -42,8 +42,8 @@ enum Order {
     Kill,
     Start,
     Reload(u64),
-    /// All workers go by the newest settings by now.
-    TakenOver,
+    /// All workers go by these settings by now, unless there are newer ones.
+    TakenOver(u64),
     Drain,
     Stop,
 }
@@ -72,6 +72,8 @@ struct World {
     later: Later,
     /// Whether nothing goes wrong in this world and nobody means harm.
     is_dutiful: bool,
+    /// The settings that were ordered last.
+    reloaded: u64,
     /// Whether nobody begins anything any more.
     is_over: bool,
 }
@@ -162,12 +164,13 @@ impl World {
             network,
             others,
             carrier: Carrier::new(plan),
-            audit: Audit::new(keeps_history),
+            audit: Audit::new(keeps_history, plan.memory_bytes < 1 << 30),
             dice,
             unsure: HashSet::new(),
             outbox: Outbox::default(),
             later: Later::new(),
             is_dutiful: is_dutiful && plan.hostility.is_none(),
+            reloaded: 0,
             is_over: false,
         };
         for host in 0..world.hosts.len() {
@@ -309,15 +312,18 @@ impl World {
                 self.look_at_acknowledged(&unsure);
             }
             Order::Reload(generation) => {
+                self.reloaded = generation;
                 self.server.reload(generation);
                 let at_ms = self.now_ms + TAKEN_OVER_MS;
-                self.plan_for(at_ms, Due::Operator(Order::TakenOver));
+                self.plan_for(at_ms, Due::Operator(Order::TakenOver(generation)));
             }
-            Order::TakenOver if !self.server.is_taken_over() => {
+            Order::TakenOver(generation)
+                if generation == self.reloaded && !self.server.is_taken_over() =>
+            {
                 self.audit
                     .fault("a worker does not take a reload over".to_owned());
             }
-            Order::TakenOver => {}
+            Order::TakenOver(_) => {}
             Order::Drain if !self.server.is_up() => {
                 self.plan_for(self.now_ms + 1_000, Due::Operator(Order::Drain));
             }
@@ -484,13 +490,18 @@ impl World {
                     .network
                     .send(self.now_ms, from, &to, send.cookie, bytes);
             }
+            if matches!(sent, Sent::Failed(_)) {
+                self.audit.failed(addr, bytes);
+            }
             self.plan_sent(sent);
         }
     }
 
     fn plan_sent(&mut self, sent: Sent) {
-        if let Sent::Copies(copies) = sent {
-            self.plan_deliveries(copies);
+        match sent {
+            Sent::Copies(copies) => self.plan_deliveries(copies),
+            Sent::Failed(failure) => self.plan_deliveries(failure.into_iter().collect()),
+            Sent::NeedsConnection => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::sent_for::SentFor;
-use crate::{Environment, Handover, Worker};
+use crate::{Environment, Handover, Worker, worker_bit};
 
 impl<E: Environment> Worker<E> {
     /// Asks the other workers for the sender of a datagram that came back. An
@@ -44,6 +44,12 @@ impl<E: Environment> Worker<E> {
         }
         self.failed = failed;
         for conn in self.ended.drain(..) {
+            // A dialog of another shard may name it.
+            let users = self.conn_users.remove(&conn).unwrap_or(0);
+            let batches = self.batches.iter_mut().enumerate();
+            for (_, batch) in batches.filter(|(n, _)| users & worker_bit(*n) != 0) {
+                batch.push(Handover::Closed(conn));
+            }
             self.parts
                 .shard
                 .handle_closed(self.now, conn, &mut self.outputs);

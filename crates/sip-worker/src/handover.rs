@@ -38,6 +38,10 @@ impl<E: Environment> Worker<E> {
                 } => {
                     self.tell_failure(cookie, was_written);
                 }
+                Handover::Closed(conn) => {
+                    let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+                    shard.handle_closed(self.now, conn, out);
+                }
                 Handover::Unreachable { remote, quoted } => {
                     sockets.find_unreachable(remote, &quoted)
                 }
@@ -121,6 +125,7 @@ impl<E: Environment> Worker<E> {
                     // Timers end what these were to end sooner.
                     Handover::SendFailed { .. }
                     | Handover::Unreachable { .. }
+                    | Handover::Closed(_)
                     | Handover::Connection(..) => {}
                 }
             }

@@ -31,7 +31,7 @@ mod overload;
 mod peers;
 mod sent_for;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +118,8 @@ pub struct Worker<E: Environment> {
     spare_effects: Vec<Effect>,
     answers: Vec<StoreAnswer>,
     sent_for: SentFor,
+    /// Connections that brought messages for other shards: a bit for each worker.
+    conn_users: HashMap<ConnId, u64>,
     peers: Peers,
     timers_ran_ms: u64,
     snapshot_ms: u64,
@@ -151,6 +153,7 @@ impl<E: Environment> Worker<E> {
             spare_effects: Vec::new(),
             answers: Vec::new(),
             sent_for: SentFor::default(),
+            conn_users: HashMap::new(),
             peers: Peers::default(),
             timers_ran_ms: 0,
             snapshot_ms: 0,
@@ -304,6 +307,10 @@ impl<E: Environment> Worker<E> {
                 && let Some(batch) = self.batches.get_mut(owner)
             {
                 self.memory.posted += message.held_bytes() as i64;
+                let conn = sender.flow.conn;
+                if conn.is_some() {
+                    *self.conn_users.entry(conn).or_default() |= worker_bit(owner);
+                }
                 batch.push(Handover::Message { sender, message });
                 return;
             }
@@ -506,4 +513,9 @@ impl<E: Environment> Worker<E> {
             }
         }
     }
+}
+
+/// The bit of a worker; where there are more than bits some have one in common.
+const fn worker_bit(worker: usize) -> u64 {
+    1 << (worker % 64)
 }

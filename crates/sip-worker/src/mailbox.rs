@@ -45,6 +45,8 @@ pub enum Handover {
         /// How it begins.
         quoted: Box<[u8]>,
     },
+    /// A connection that brought messages for that worker's shard is gone.
+    Closed(ConnId),
     /// Something is to be done to a connection of that worker.
     Connection(ConnId, ConnAct),
 }
