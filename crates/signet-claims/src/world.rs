@@ -193,7 +193,7 @@ impl World {
             }
             Effect::Resolve { park, query } => {
                 self.resolved.push(query.host.to_string());
-                self.shard.handle_resolved(now, park, Vec::new(), out);
+                self.shard.handle_resolved(now, park, Ok(Vec::new()), out);
             }
             _ => {}
         }

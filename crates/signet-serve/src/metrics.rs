@@ -93,7 +93,7 @@ impl Sources {
         for snapshot in snapshots {
             // A worker to which nothing happens reports nothing.
             let age_ms = now_ms.saturating_sub(snapshot.at_ms);
-            for (nth, listener) in snapshot.listeners.iter().enumerate() {
+            for (nth, listener) in snapshot.sockets.listeners.iter().enumerate() {
                 if nth == counted.listeners.len() {
                     counted.listeners.push(ListenerCounters::default());
                 }
@@ -103,10 +103,12 @@ impl Sources {
                         .grow_older(listener.connections.open, age_ms);
                 }
             }
-            counted.opened_tls.add(&snapshot.opened_tls);
-            counted.opened.add(&snapshot.opened);
-            counted.opened.grow_older(snapshot.opened.open, age_ms);
-            for peer in &snapshot.peers {
+            counted.opened_tls.add(&snapshot.sockets.opened_tls);
+            counted.opened.add(&snapshot.sockets.opened);
+            counted
+                .opened
+                .grow_older(snapshot.sockets.opened.open, age_ms);
+            for peer in &snapshot.sockets.peers {
                 let known = counted.peers.iter().position(|sum| sum.name == peer.name);
                 let place = known.unwrap_or_else(|| {
                     counted.peers.push(PeerCounters::new(peer.name.clone()));

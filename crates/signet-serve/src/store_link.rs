@@ -5,14 +5,15 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sip_auth::{CredentialKey, Ha1};
-use sip_engine::{BindingChange, Location, Now, Outputs, ParkId, Settings, Shard};
+use sip_auth::CredentialKey;
+use sip_engine::{BindingChange, Location, ParkId, Settings};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
     Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
     StoreError, queue, serve_lookups, serve_saves,
 };
+use sip_worker::StoreAnswer;
 
 use crate::Error;
 use crate::data_dir::DataDir;
@@ -37,13 +38,6 @@ pub(crate) struct StoreClient {
     lookups: SyncSender<Lookup<Tag>>,
     saves: SyncSender<Save<Tag>>,
     inbox: Arc<Inbox>,
-    taken: Vec<StoreAnswer>,
-}
-
-/// What the store said, and to whom.
-pub(crate) enum StoreAnswer {
-    Credential(ParkId, Result<Option<Ha1>, ()>),
-    Saved(ParkId, Result<(), ()>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +140,6 @@ impl Store {
             lookups,
             saves,
             inbox,
-            taken: Vec::new(),
         })
     }
 
@@ -180,9 +173,8 @@ impl Store {
     }
 }
 
-impl StoreClient {
-    /// Asks for an HA1; false when there are too many questions already.
-    pub(crate) fn find_credential(&self, park: ParkId, key: CredentialKey) -> bool {
+impl sip_worker::Store for StoreClient {
+    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool {
         self.lookups
             .try_send(Lookup {
                 tag: Tag {
@@ -194,8 +186,7 @@ impl StoreClient {
             .is_ok()
     }
 
-    /// Orders a change; false when there are too many already.
-    pub(crate) fn save_bindings(&self, park: ParkId, changes: Vec<BindingChange>) -> bool {
+    fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
         self.saves
             .try_send(Save {
                 tag: Tag {
@@ -207,20 +198,8 @@ impl StoreClient {
             .is_ok()
     }
 
-    /// Gives the shard everything that the store has said; whether there was
-    /// anything.
-    pub(crate) fn give_answers(&mut self, shard: &mut Shard, now: Now, out: &mut Outputs) -> bool {
-        std::mem::swap(&mut self.taken, &mut *lock(&self.inbox.answers));
-        let has_some = !self.taken.is_empty();
-        for answer in self.taken.drain(..) {
-            match answer {
-                StoreAnswer::Credential(park, answer) => {
-                    shard.handle_credential(now, park, answer, out)
-                }
-                StoreAnswer::Saved(park, answer) => shard.handle_saved(now, park, answer, out),
-            }
-        }
-        has_some
+    fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
+        std::mem::swap(into, &mut *lock(&self.inbox.answers));
     }
 }
 

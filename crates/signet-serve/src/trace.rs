@@ -13,20 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sip_msg::Transport;
+use sip_worker::Direction;
 
 pub use mask::masked;
 
 /// Messages that wait to be printed; past it they are left out.
 const WAITING_MAX: usize = 1_024;
-
-/// Whether a message came or went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// It came.
-    In,
-    /// It goes.
-    Out,
-}
 
 struct Seen {
     direction: Direction,
@@ -63,14 +55,14 @@ impl Tracer {
     pub fn set(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }
+}
 
-    /// Whether messages are printed; a worker asks once per turn of its loop.
-    pub fn is_on(&self) -> bool {
+impl sip_worker::Trace for Tracer {
+    fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Prints a message, soon.
-    pub fn message(
+    fn message(
         &self,
         direction: Direction,
         transport: Transport,

@@ -12,7 +12,7 @@ mod spread;
 use std::sync::Arc;
 
 use sip_auth::Ha1;
-use sip_locate::Hop;
+use sip_locate::{Hop, LocateError};
 use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
 use sip_txn::Transactions;
 use wheel::Wheel;
@@ -27,7 +27,6 @@ use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::GateContext;
 use crate::proxy::context::{Candidate, Contexts};
-use crate::proxy::outcome::Outcome;
 use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
 use crate::sender::Sender;
@@ -311,30 +310,29 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// The resolver's answer: the hops to try, in order; empty where there is no
-    /// such name, or nothing under it that can be reached.
-    pub fn handle_resolved(&mut self, now: Now, park: ParkId, hops: Vec<Hop>, out: &mut Outputs) {
-        match self.parks.take(park, &mut self.wheel) {
-            Some(Parked::Resolve(key, at, _)) => self.candidate_resolved(now, key, at, hops, out),
-            Some(Parked::Single(job, _, candidate, _)) if hops.is_empty() => {
-                let outcome = Outcome::NoSuchServer.at(&candidate.place);
-                self.fail_job(now, job, outcome, out);
+    /// The resolver's answer: the hops to try, in order, or why there are none.
+    pub fn handle_resolved(
+        &mut self,
+        now: Now,
+        park: ParkId,
+        answer: Result<Vec<Hop>, LocateError>,
+        out: &mut Outputs,
+    ) {
+        let answer = match answer {
+            Ok(hops) if hops.is_empty() => Err(LocateError::NotFound),
+            answer => answer,
+        };
+        match (self.parks.take(park, &mut self.wheel), answer) {
+            (Some(Parked::Resolve(key, at, _)), Ok(hops)) => {
+                self.candidate_resolved(now, key, at, hops, out);
             }
-            Some(Parked::Single(job, permit, mut candidate, _)) => {
+            (Some(Parked::Single(job, permit, mut candidate, _)), Ok(hops)) => {
                 self.learn_gateways(now, &candidate.place, &hops);
                 candidate.hops.extend(hops);
                 self.send_single(now, job, &permit, candidate, out);
             }
-            _ => self.counters.answers_late += 1,
-        }
-        self.drain(now, out);
-    }
-
-    /// The resolver could not say: nobody answered it, or it had no room to ask.
-    pub fn handle_unresolved(&mut self, now: Now, park: ParkId, out: &mut Outputs) {
-        match self.parks.take(park, &mut self.wheel) {
-            Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
-                self.unresolved(now, parked, out);
+            (Some(parked @ (Parked::Resolve(..) | Parked::Single(..))), Err(error)) => {
+                self.unresolved(now, parked, error, out);
             }
             _ => self.counters.answers_late += 1,
         }

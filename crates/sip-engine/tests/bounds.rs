@@ -212,7 +212,9 @@ fn one_sender_has_only_so_many_names_resolved_at_a_time() {
         panic!("nothing was asked");
     };
     // What has its answer, and what has waited too long, makes room.
-    bed.act(|shard, now, out| shard.handle_resolved(now, park, Vec::new(), out));
+    bed.act(|shard, now, out| {
+        shard.handle_resolved(now, park, Err(sip_locate::LocateError::NotFound), out)
+    });
     bed.wait(60_000);
     call(&mut bed, "198.51.100.1:5060");
     assert_eq!(bed.shard.counters().resolves_refused, 8);

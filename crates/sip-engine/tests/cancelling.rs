@@ -122,8 +122,13 @@ fn a_call_that_waits_for_addresses_is_cancelled() {
         panic!("nothing was asked");
     };
     assert!(
-        bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out))
-            .is_empty()
+        bed.act(|s, now, out| s.handle_resolved(
+            now,
+            park,
+            Err(sip_locate::LocateError::NotFound),
+            out
+        ))
+        .is_empty()
     );
 }
 

@@ -236,7 +236,7 @@ impl Run {
         };
         self.bed.act(|shard, now, out| match is_credential {
             true => shard.handle_credential(now, park, answer, out),
-            false => shard.handle_resolved(now, park, hops, out),
+            false => shard.handle_resolved(now, park, Ok(hops), out),
         })
     }
 

@@ -107,7 +107,7 @@ fn who_was_given_up_is_not_tried_elsewhere() {
         tls_name: None,
     };
     let hops = vec![hop(21), hop(22)];
-    let first = only(bed.act(|s, now, out| s.handle_resolved(now, park, hops, out)));
+    let first = only(bed.act(|s, now, out| s.handle_resolved(now, park, Ok(hops), out)));
     answer(&mut bed, &first, 180);
     let given_up = bed.wait(20_100);
     assert_eq!(kinds(&given_up)[..2], ["CANCEL", "INVITE"]);

@@ -6,7 +6,7 @@ mod common;
 
 use common::*;
 use sip_engine::Effect;
-use sip_locate::Hop;
+use sip_locate::{Hop, LocateError};
 use sip_msg::{HeaderName, Transport};
 
 const NEXT: &str = "203.0.113.9:5070";
@@ -253,7 +253,7 @@ fn a_name_is_resolved_and_its_hops_tried_in_order() {
             tls_name: None,
         };
         let first = only(bed.act(|shard, now, out| {
-            shard.handle_resolved(now, park, vec![hop(1), hop(2)], out);
+            shard.handle_resolved(now, park, Ok(vec![hop(1), hop(2)]), out);
         }));
         // RFC 3261 16.6: "As described in [4], the proxy MUST attempt to deliver the message to
         // the first tuple in that set, and proceed through the set in order until the
@@ -274,7 +274,7 @@ fn a_name_is_resolved_and_its_hops_tried_in_order() {
         assert_eq!(bed.shard.transaction_counters().client_created, 2);
         // Late and repeated answers find nobody.
         assert!(
-            bed.act(|s, now, out| s.handle_resolved(now, park, vec![hop(3)], out))
+            bed.act(|s, now, out| s.handle_resolved(now, park, Ok(vec![hop(3)]), out))
                 .is_empty()
         );
         assert_eq!(bed.shard.counters().answers_late, 1);
@@ -293,7 +293,7 @@ fn without_an_answer_from_dns_the_target_fails() {
         panic!("nothing was asked");
     };
     assert!(
-        bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out))
+        bed.act(|s, now, out| s.handle_resolved(now, park, Err(LocateError::NotFound), out))
             .is_empty()
     );
 }

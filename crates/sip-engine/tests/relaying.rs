@@ -144,7 +144,7 @@ fn resolved(bed: &mut Bed, addrs: &[&str]) -> Vec<Sent> {
         tls_name: None,
     });
     let hops = hops.collect();
-    bed.act(|shard, now, out| shard.handle_resolved(now, park, hops, out))
+    bed.act(|shard, now, out| shard.handle_resolved(now, park, Ok(hops), out))
 }
 
 #[test]

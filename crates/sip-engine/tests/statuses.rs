@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
-use sip_locate::Hop;
+use sip_locate::{Hop, LocateError, Refusal};
 use sip_msg::{HeaderName, Transport};
 
 const MODES: [Mode; 2] = [Mode::Stateful, Mode::Stateless];
@@ -47,12 +47,20 @@ fn a_foreign_destination() {
         let mut bed = Bed::new(Settings { mode, ..settings() });
         options(&mut bed, "sip:x@nowhere.example");
         let park = asked(&mut bed);
-        let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out));
+        let sent =
+            bed.act(|s, now, out| s.handle_resolved(now, park, Err(LocateError::NotFound), out));
         assert_eq!(final_status(sent), 404, "no such name");
         options(&mut bed, "sip:x@silent.example");
         let park = asked(&mut bed);
-        let sent = bed.act(|s, now, out| s.handle_unresolved(now, park, out));
+        let sent =
+            bed.act(|s, now, out| s.handle_resolved(now, park, Err(LocateError::Failed), out));
         assert_eq!(final_status(sent), 504, "DNS says that it cannot say");
+        options(&mut bed, "sip:x@streams.example");
+        let park = asked(&mut bed);
+        // RFC 3263 has the transport in the domain's records: it is known by now.
+        let refused = Err(LocateError::Refused(Refusal::NoListener));
+        let sent = bed.act(|s, now, out| s.handle_resolved(now, park, refused, out));
+        assert_eq!(final_status(sent), 502, "a transport that is not here");
         options(&mut bed, "sip:x@silent.example");
         let mut sent = bed.wait(5_100);
         sent.retain(|sent| sent.status() > 100);
@@ -81,7 +89,7 @@ fn a_users_phone() {
     let mut bed = with_contact("sip:bob@phone.example");
     options(&mut bed, "sip:bob@example.org");
     let park = asked(&mut bed);
-    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Vec::new(), out));
+    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Err(LocateError::NotFound), out));
     assert_eq!(final_status(sent), 480);
     let nobody = options(&mut bed, "sip:nobody@example.org");
     assert_eq!(final_status(nobody), 404);
@@ -237,6 +245,6 @@ fn a_denied_address_is_told_where_the_others_fail() {
         tls_name: None,
     };
     let hops = vec![hop("127.0.0.1:5060"), hop("203.0.113.9:5060")];
-    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, hops, out));
+    let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Ok(hops), out));
     assert_eq!(lost(&mut bed, sent), 403);
 }

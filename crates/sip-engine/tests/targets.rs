@@ -269,7 +269,7 @@ fn a_named_gateway_that_failed_is_asked_for_last() {
             addr: std::net::SocketAddr::from(([203, 0, 113, last], 5060)),
             tls_name: None,
         };
-        let sent = bed.act(|s, now, out| s.handle_resolved(now, park, vec![hop], out));
+        let sent = bed.act(|s, now, out| s.handle_resolved(now, park, Ok(vec![hop]), out));
         (query.host.to_string(), sent)
     };
     let invite = request("INVITE", "sip:+33123@example.org", Transport::Udp);

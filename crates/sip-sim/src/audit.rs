@@ -1,10 +1,14 @@
 //! Watches what goes over the wire, and holds it to what must be true of it.
 
+use crate::text::{Name, Text, inner, param};
+use crate::warden::Bindings;
 use sip_dialog::{CallKey, Cause, Event, RequestKey};
+use sip_engine::Binding;
 use sip_msg::{Limits, Message, Method, StartLine};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Timer J over unreliable transports.
 const TIMER_J_MS: u64 = 32_000;
@@ -34,6 +38,14 @@ pub struct Report {
     pub forks: u64,
     /// Challenges that were answered.
     pub challenges: u64,
+    /// Calls that were answered and whose 200 nobody acknowledged.
+    pub unacknowledged: u64,
+    /// What workers handed to each other.
+    pub handed_over: u64,
+    /// What a worker had no room for, or the store, or the resolver.
+    pub refused: u64,
+    /// Names that led somewhere.
+    pub resolved: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.
@@ -42,6 +54,9 @@ pub struct Report {
     pub virtual_ms: u64,
 }
 
+/// A server transaction: whose, its branch and method.
+type Transaction = (SocketAddr, Vec<u8>, Method);
+
 /// The auditor.
 pub(crate) struct Audit {
     pub(crate) report: Report,
@@ -49,24 +64,35 @@ pub(crate) struct Audit {
     scratch: Message,
     /// The final response that each server transaction gave, and when: who gave
     /// it, to which branch and method.
-    finals: HashMap<(SocketAddr, Vec<u8>, Method), (u16, u64)>,
+    finals: HashMap<Transaction, (u16, u64)>,
+    /// Server transactions that may have ended early.
+    failed: HashSet<Transaction>,
     /// Calls that have not ended, and whether the host made them.
     open: HashMap<(usize, CallKey), bool>,
     requests: HashMap<(usize, RequestKey), ()>,
     distrusted: Vec<IpAddr>,
+    is_short_of_memory: bool,
+    /// Registrations that were answered, by Call-ID and number.
+    answered: HashSet<(String, u32)>,
+    /// What users were told is bound: their contacts, and until when.
+    acknowledged: HashMap<String, HashMap<String, u64>>,
     history: Option<String>,
 }
 
 impl Audit {
-    pub(crate) fn new(keeps_history: bool) -> Self {
+    pub(crate) fn new(keeps_history: bool, is_short_of_memory: bool) -> Self {
         Self {
             report: Report::default(),
             faults: Vec::new(),
             scratch: Message::default(),
             finals: HashMap::new(),
+            failed: HashSet::new(),
             open: HashMap::new(),
             requests: HashMap::new(),
             distrusted: Vec::new(),
+            is_short_of_memory,
+            answered: HashSet::new(),
+            acknowledged: HashMap::new(),
             history: keeps_history.then(String::new),
         }
     }
@@ -116,9 +142,15 @@ impl Audit {
             return;
         };
         let (status, method) = (self.scratch.status(), self.scratch.method());
+        if (status, method) == (200, Method::Register) {
+            self.acknowledge(now_ms, bytes);
+        }
         let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec()) else {
             return;
         };
+        if self.failed.contains(&(from, branch.clone(), method)) {
+            return;
+        }
         let first = self
             .finals
             .entry((from, branch, method))
@@ -137,10 +169,72 @@ impl Audit {
         // The same request, come again, is judged again: it may be refused for
         // another reason by then, but never accepted.
         let is_refused_again = matches!(before, 401 | 407) && status >= 400;
-        let may_differ = is_fork || is_refused_again;
+        // Where there is no memory for a request, there is none for what it was answered.
+        let was_without_room = self.is_short_of_memory && before == 503;
+        let may_differ = is_fork || is_refused_again || was_without_room;
         if before != status && !may_differ {
             self.fault(format!("{from} gave two final responses to one request: {before} and {status} to {method:?}"));
         }
+    }
+
+    /// A message did not leave after all. RFC 3261 17.2.4 has a server transaction end
+    /// where a response could not be sent: the same request, come again, is a new one.
+    pub(crate) fn failed(&mut self, from: SocketAddr, bytes: &[u8]) {
+        if self.scratch.fill(bytes, &Limits::default()).is_ok()
+            && let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec())
+        {
+            self.failed.insert((from, branch, self.scratch.method()));
+        }
+    }
+
+    /// A process has ended, and remembers no transaction.
+    pub(crate) fn server_died(&mut self, addr: SocketAddr) {
+        self.finals.retain(|(from, ..), _| *from != addr);
+    }
+
+    /// RFC 3261 10.3: "The response MUST contain Contact header field values enumerating
+    /// all current bindings."
+    fn acknowledge(&mut self, now_ms: u64, bytes: &[u8]) {
+        let text = Text::read(bytes);
+        if !self
+            .answered
+            .insert((text.call_id().to_owned(), text.cseq()))
+        {
+            return;
+        }
+        let contacts = text.values("contact").into_iter().map(|contact| {
+            let expires_s = param(&contact, "expires").and_then(|text| text.parse::<u64>().ok());
+            let until_ms = now_ms + expires_s.unwrap_or(0) * 1_000;
+            (inner(&contact).to_owned(), until_ms)
+        });
+        self.acknowledged.insert(text.to().user, contacts.collect());
+    }
+
+    /// What users were told is bound is in the table.
+    pub(crate) fn look_at(&mut self, now_ms: u64, bindings: &Bindings, unsure: &HashSet<Vec<u8>>) {
+        let name = |aor: &[u8]| Name::of(&String::from_utf8_lossy(aor)).user;
+        let unsure: HashSet<String> = unsure.iter().map(|aor| name(aor)).collect();
+        let bound: HashMap<String, Vec<String>> = bindings
+            .iter()
+            .map(|(aor, of_aor)| {
+                let uri = |binding: &Arc<Binding>| String::from_utf8_lossy(&binding.uri).into();
+                (name(aor), of_aor.iter().map(uri).collect())
+            })
+            .collect();
+        let mut lost = Vec::new();
+        for (user, contacts) in &self.acknowledged {
+            for (uri, until_ms) in contacts {
+                let is_bound = bound.get(user).is_some_and(|uris| uris.contains(uri));
+                // A second is what rounding may take.
+                if !is_bound && *until_ms > now_ms + 1_000 && !unsure.contains(user) {
+                    lost.push(format!(
+                        "{user} was told that {uri} is bound, and it is not"
+                    ));
+                }
+            }
+        }
+        lost.sort();
+        lost.into_iter().for_each(|fault| self.fault(fault));
     }
 
     pub(crate) fn call_made(&mut self, host: usize, call: CallKey) {
@@ -154,11 +248,31 @@ impl Audit {
         self.requests.insert((host, request), ());
     }
 
-    pub(crate) fn event(&mut self, now_ms: u64, host: usize, event: &Event) {
+    /// Something happens at a host. `must_answer`: nothing can be lost in this world.
+    pub(crate) fn event(&mut self, now_ms: u64, host: usize, event: &Event, must_answer: bool) {
         let text = format!("{host} {event:?}");
         self.mix(now_ms, text.as_bytes());
         if let Some(history) = &mut self.history {
             let _ = writeln!(history, "--- {now_ms} event at host {text}");
+        }
+        if let Event::Ended {
+            cause: Cause::NoAck,
+            ..
+        } = *event
+        {
+            self.report.unacknowledged += 1;
+        }
+        // What nobody answered was lost somewhere, or somebody was gone.
+        if must_answer
+            && let Event::Failed { cause, .. }
+            | Event::Ended { cause, .. }
+            | Event::RegisterFailed { cause, .. }
+            | Event::Replied { cause, .. } = *event
+            && matches!(cause, Cause::Timeout | Cause::Transport | Cause::NoAck)
+        {
+            self.fault(format!(
+                "nothing was lost, and host {host} ends with {cause:?}"
+            ));
         }
         match *event {
             Event::Incoming { call, .. } => {
@@ -264,7 +378,7 @@ mod tests {
     /// Whether the auditor minds these finals of one transaction.
     fn minds(method: &str, finals: &[(u64, u16)]) -> bool {
         let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
-        let mut audit = Audit::new(false);
+        let mut audit = Audit::new(false, false);
         for &(now_ms, status) in finals {
             audit.sent(now_ms, addr, addr, response(status, method).as_bytes());
         }
@@ -289,7 +403,7 @@ mod tests {
     #[test]
     fn what_is_sent_is_a_message() {
         let addr = SocketAddr::from(([192, 0, 2, 1], 5060));
-        let mut audit = Audit::new(false);
+        let mut audit = Audit::new(false, false);
         audit.sent(0, addr, addr, b"SIP/2.0 200 OK\r\n\r\n");
         assert_eq!(audit.faults.len(), 1);
     }

@@ -41,7 +41,7 @@ impl Gateway {
     }
 
     /// What it makes of a message.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Vec<Saying> {
+    pub(crate) fn handle_message(&mut self, bytes: &[u8]) -> Vec<Saying> {
         let text = Text::read(bytes);
         let contact = self.contact();
         if text.is_request() {

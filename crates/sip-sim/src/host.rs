@@ -48,8 +48,10 @@ pub(crate) struct Host {
     pub(crate) is_busy: bool,
     /// Whether every call that rings is answered, and none is given up.
     is_dutiful: bool,
-    /// Whom people call besides each other.
-    pub(crate) strangers: Vec<String>,
+    /// Whom people call besides each other, and how often in a thousand times.
+    pub(crate) strangers: (Vec<String>, u64),
+    /// Whether calls to people like themselves must succeed.
+    pub(crate) counts_on_friends: bool,
     /// Calls to people like themselves, which must succeed where others mean harm.
     friendly: HashSet<CallKey>,
 }
@@ -80,7 +82,8 @@ impl Host {
             dice,
             is_busy: true,
             is_dutiful,
-            strangers: Vec::new(),
+            strangers: (Vec::new(), 0),
+            counts_on_friends: false,
             friendly: HashSet::new(),
         }
     }
@@ -162,7 +165,7 @@ impl Host {
                 if let Some((key, to)) = self.someone_else(phone, users) {
                     let made = self.agents.invite(now_ms, key, &to, None, out);
                     if let Some(call) = made {
-                        if !self.strangers.is_empty() && !self.strangers.contains(&to) {
+                        if self.counts_on_friends && !self.strangers.0.contains(&to) {
                             self.friendly.insert(call);
                         }
                         if !self.is_dutiful && self.dice.thousandths(200) {
@@ -192,7 +195,7 @@ impl Host {
     }
 
     /// What people make of what they hear.
-    pub(crate) fn hear(&mut self, now_ms: u64, event: &Event, later: &mut Later) {
+    pub(crate) fn handle_event(&mut self, now_ms: u64, event: &Event, later: &mut Later) {
         let dice = &mut self.dice;
         match *event {
             Event::Incoming { call, .. } => {
@@ -279,9 +282,10 @@ impl Host {
         if !self.is_dutiful && self.dice.below(50) == 0 {
             return Some((phone.key, format!("sip:nobody@{DOMAIN}")));
         }
-        if !self.strangers.is_empty() && self.dice.below(2) == 0 {
-            let at = self.dice.below(self.strangers.len() as u64) as usize;
-            return Some((phone.key, self.strangers.get(at)?.clone()));
+        let (strangers, often) = &self.strangers;
+        if self.dice.thousandths(*often) {
+            let at = self.dice.below(strangers.len() as u64) as usize;
+            return Some((phone.key, strangers.get(at)?.clone()));
         }
         let other = self.dice.below(users.len() as u64 - 1) as usize;
         let other = if other >= phone.user {

@@ -118,17 +118,17 @@ impl Villain {
     }
 
     /// What he makes of a message.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) -> Vec<Saying> {
+    pub(crate) fn handle_message(&mut self, bytes: &[u8]) -> Vec<Saying> {
         let text = Text::read(bytes);
         self.memory.keep(bytes, &text);
         if text.is_request() {
-            self.hear_request(&text)
+            self.handle_request(&text)
         } else {
-            self.hear_response(bytes, &text)
+            self.handle_response(bytes, &text)
         }
     }
 
-    fn hear_request(&mut self, text: &Text) -> Vec<Saying> {
+    fn handle_request(&mut self, text: &Text) -> Vec<Saying> {
         let (contact, tag) = (self.contact(), format!("e{}", self.dice.below(3)));
         let elsewhere = format!("sip:+1900555@{}", self.gateway);
         match text.method() {
@@ -160,7 +160,7 @@ impl Villain {
         }
     }
 
-    fn hear_response(&mut self, bytes: &[u8], text: &Text) -> Vec<Saying> {
+    fn handle_response(&mut self, bytes: &[u8], text: &Text) -> Vec<Saying> {
         if matches!(text.status(), 401 | 407) {
             return self.answer_challenge(bytes, text).into_iter().collect();
         }

@@ -26,6 +26,8 @@
 
 mod audit;
 mod dice;
+mod dns;
+mod environment;
 mod gateway;
 mod host;
 mod hostile;
@@ -38,5 +40,5 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Hostility, Plan, Standing, Store, Weather};
+pub use plan::{Dns, Hostility, Plan, Standing, Store, Weather};
 pub use world::{Failure, run};

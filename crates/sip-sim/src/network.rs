@@ -2,14 +2,15 @@
 //! and streams that do nothing of the kind until they break.
 
 use crate::Dice;
+use crate::environment::QUOTED_BYTES;
 use crate::plan::Weather;
-use sip_msg::{ConnId, Flow, ListenerId, Target, Transport};
+use sip_msg::{ConnId, Flow, Lane, ListenerId, Target, Transport};
 use std::net::SocketAddr;
 
 /// Where something arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// A shard of the server: whose message it was, where one could not be sent.
+    /// A worker of the server.
     Server(usize),
     Host(usize),
 }
@@ -17,26 +18,66 @@ pub(crate) enum End {
 /// Something that the network will do.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    Message { to: End, flow: Flow, bytes: Vec<u8> },
-    SendFailed { to: End, cookie: u64 },
-    Closed { to: End, conn: ConnId },
+    Message {
+        to: End,
+        flow: Flow,
+        bytes: Vec<u8>,
+    },
+    SendFailed {
+        to: End,
+        cookie: u64,
+        was_written: bool,
+    },
+    Closed {
+        to: End,
+        conn: ConnId,
+    },
+    /// A datagram came back (ICMP).
+    Unreachable {
+        to: End,
+        remote: SocketAddr,
+        quoted: Vec<u8>,
+    },
 }
 
 /// What became of a message.
 pub(crate) enum Sent {
     /// So many copies are under way.
     Copies(Vec<(u64, Delivery)>),
+    /// None, and the sender is told so, if it asked.
+    Failed(Option<(u64, Delivery)>),
     /// The sender must first open a connection, and may.
     NeedsConnection,
 }
 
 struct Stream {
     host: usize,
+    worker: usize,
+    /// Who asked for it, where that was the server.
+    lane: Option<Lane>,
     is_open: bool,
+    /// What the server wrote and may be told was lost: cookies, and until when.
+    cookies: Vec<(u64, u64)>,
     /// When the last message in each direction arrives: the next is not before it.
     up_ms: u64,
     down_ms: u64,
 }
+
+/// How somebody is who may be gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// There, and nothing else: it takes no streams.
+    Up,
+    /// There, and it takes streams.
+    Listens,
+    /// Gone, and its host says so.
+    Refuses,
+    /// Gone, and nobody says so.
+    Silent,
+}
+
+/// How long the server may be told that something was lost.
+const LOST_MS: u64 = 32_000;
 
 /// The network.
 pub(crate) struct Network {
@@ -44,6 +85,11 @@ pub(crate) struct Network {
     weather: Weather,
     server: SocketAddr,
     hosts: Vec<SocketAddr>,
+    health: Vec<Health>,
+    workers: usize,
+    /// Whether the server takes streams, and whether it is there at all.
+    pub(crate) accepts: bool,
+    pub(crate) is_up: bool,
     streams: Vec<Stream>,
     pub(crate) lost: u64,
     pub(crate) broken: u64,
@@ -55,12 +101,17 @@ impl Network {
         weather: Weather,
         server: SocketAddr,
         hosts: Vec<SocketAddr>,
+        workers: usize,
     ) -> Self {
         Self {
             dice: Dice::new(seed, 2),
             weather,
             server,
+            health: vec![Health::Up; hosts.len()],
             hosts,
+            workers,
+            accepts: true,
+            is_up: true,
             streams: Vec::new(),
             lost: 0,
             broken: 0,
@@ -79,15 +130,73 @@ impl Network {
         self.weather.breakage = 0;
     }
 
-    /// Opens a stream from a host to the server. Both ends name it alike.
+    /// Opens a stream from a host to the server, if the server takes any. Both ends
+    /// name it alike.
     pub(crate) fn open(&mut self, host: usize) -> ConnId {
+        let worker = self.dice.below(self.workers as u64) as usize;
+        self.stream(host, worker, None, self.is_up && self.accepts)
+    }
+
+    fn stream(&mut self, host: usize, worker: usize, lane: Option<Lane>, is_open: bool) -> ConnId {
         self.streams.push(Stream {
             host,
-            is_open: true,
+            worker,
+            lane,
+            is_open,
+            cookies: Vec::new(),
             up_ms: 0,
             down_ms: 0,
         });
-        ConnId(self.streams.len() as u64)
+        ConnId((worker as u64) << 56 | self.streams.len() as u64)
+    }
+
+    pub(crate) fn is_open(&mut self, conn: ConnId) -> bool {
+        stream_mut(&mut self.streams, conn).is_some_and(|stream| stream.is_open)
+    }
+
+    /// Somebody dies or returns. His streams end with him.
+    pub(crate) fn set_health(
+        &mut self,
+        now_ms: u64,
+        host: usize,
+        health: Health,
+    ) -> Vec<(u64, Delivery)> {
+        if let Some(place) = self.health.get_mut(host) {
+            *place = health;
+        }
+        let is_gone = matches!(health, Health::Refuses | Health::Silent);
+        self.break_all(now_ms, |stream| is_gone && stream.host == host)
+    }
+
+    /// A call has ended, and the streams that are its own.
+    pub(crate) fn end_call(
+        &mut self,
+        now_ms: u64,
+        worker: usize,
+        call: u64,
+    ) -> Vec<(u64, Delivery)> {
+        self.break_all(now_ms, |stream| {
+            stream.worker == worker && stream.lane == Some(Lane::Call(call))
+        })
+    }
+
+    /// The server dies: nobody of it hears of anything any more.
+    pub(crate) fn server_dies(&mut self, now_ms: u64) -> Vec<(u64, Delivery)> {
+        self.is_up = false;
+        let mut all = self.break_all(now_ms, |_| true);
+        all.retain(|(_, delivery)| !delivery.is_to_server());
+        all
+    }
+
+    fn break_all(&mut self, now_ms: u64, which: impl Fn(&Stream) -> bool) -> Vec<(u64, Delivery)> {
+        let numbered = self.streams.iter().zip(1_u64..);
+        let ids: Vec<ConnId> = numbered
+            .filter(|(stream, _)| stream.is_open && which(stream))
+            .map(|(stream, number)| ConnId((stream.worker as u64) << 56 | number))
+            .collect();
+        ids.into_iter()
+            .flat_map(|conn| self.break_stream(now_ms, conn))
+            .collect()
     }
 
     /// Takes a message.
@@ -103,7 +212,8 @@ impl Network {
             return self.send_on_stream(now_ms, from, to, cookie, bytes);
         }
         let receiver = if to.remote == self.server {
-            Some(End::Server(0))
+            let worker = self.dice.below(self.workers as u64) as usize;
+            self.is_up.then_some(End::Server(worker))
         } else {
             self.hosts
                 .iter()
@@ -114,6 +224,30 @@ impl Network {
             self.lost += 1;
             return Sent::Copies(Vec::new());
         };
+        if let End::Server(_) = from
+            && self.dice.thousandths(self.weather.refusal)
+        {
+            let failure = Delivery::SendFailed {
+                to: from,
+                cookie,
+                was_written: false,
+            };
+            return Sent::Failed((cookie != 0).then_some((now_ms, failure)));
+        }
+        if let End::Host(host) = receiver
+            && let Some(Health::Refuses | Health::Silent) = self.health.get(host)
+        {
+            self.lost += 1;
+            let comes_back = self.health.get(host) == Some(&Health::Refuses);
+            let quoted = bytes.get(..QUOTED_BYTES).unwrap_or(bytes).to_vec();
+            let to = End::Server(self.dice.below(self.workers as u64) as usize);
+            let remote = self.addr(receiver);
+            let unreachable = Delivery::Unreachable { to, remote, quoted };
+            return Sent::Copies(match comes_back {
+                true => vec![(now_ms + 1, unreachable)],
+                false => Vec::new(),
+            });
+        }
         let flow = Flow {
             transport: Transport::Udp,
             listener: ListenerId(0),
@@ -141,16 +275,23 @@ impl Network {
         };
         stream.is_open = false;
         let (host, up_ms, down_ms) = (stream.host, stream.up_ms, stream.down_ms);
+        let cookies = std::mem::take(&mut stream.cookies);
+        let to = End::Server(stream.worker);
         self.broken += 1;
         let at = |dice: &mut Dice, after_ms: u64| after_ms.max(now_ms) + dice.below(50);
-        vec![
-            (
-                at(&mut self.dice, up_ms),
-                Delivery::Closed {
-                    to: End::Server(0),
-                    conn,
-                },
-            ),
+        let known_ms = at(&mut self.dice, up_ms);
+        let was_written = true;
+        let lost = cookies
+            .into_iter()
+            .filter(|(_, until_ms)| *until_ms > now_ms);
+        let lost = lost.map(|(cookie, _)| Delivery::SendFailed {
+            to,
+            cookie,
+            was_written,
+        });
+        let mut all: Vec<_> = lost.map(|lost| (known_ms, lost)).collect();
+        all.extend([
+            (known_ms, Delivery::Closed { to, conn }),
             (
                 at(&mut self.dice, down_ms),
                 Delivery::Closed {
@@ -158,7 +299,8 @@ impl Network {
                     conn,
                 },
             ),
-        ]
+        ]);
+        all
     }
 
     fn datagram(&mut self, now_ms: u64, to: End, flow: Flow, bytes: &[u8]) -> (u64, Delivery) {
@@ -168,6 +310,35 @@ impl Network {
                 .between(self.weather.delay_min_ms, self.weather.delay_max_ms);
         let bytes = bytes.to_vec();
         (due_ms, Delivery::Message { to, flow, bytes })
+    }
+
+    /// The stream that a worker of the server has to there, opened where it has none
+    /// and somebody takes it.
+    fn server_stream(&mut self, worker: usize, to: &Target) -> ConnId {
+        let host = self.hosts.iter().position(|&addr| addr == to.remote);
+        let listens = |host: &usize| self.health.get(*host) == Some(&Health::Listens);
+        let Some(host) = host.filter(listens) else {
+            return ConnId::NONE;
+        };
+        let find = |lane: Lane| {
+            let mut numbered = self.streams.iter().zip(1_u64..);
+            numbered.find(|(stream, _)| {
+                stream.is_open
+                    && (stream.worker, stream.host, stream.lane) == (worker, host, Some(lane))
+            })
+        };
+        let (found, lane) = match to.lane {
+            Lane::OfCall(call) => (
+                find(Lane::Call(call)).or_else(|| find(Lane::Shared)),
+                Lane::Shared,
+            ),
+            lane => (find(lane), lane),
+        };
+        match found {
+            Some((_, number)) => ConnId((worker as u64) << 56 | number),
+            None if to.may_open => self.stream(host, worker, Some(lane), true),
+            None => ConnId::NONE,
+        }
     }
 
     fn send_on_stream(
@@ -182,33 +353,46 @@ impl Network {
         let delay_ms = self
             .dice
             .between(self.weather.delay_min_ms, self.weather.delay_max_ms);
+        let conn = match (to.conn.is_some(), from) {
+            (false, End::Server(worker)) => self.server_stream(worker, to),
+            _ => to.conn,
+        };
         let (server, hosts) = (self.server, &self.hosts);
-        let Some(stream) = stream_mut(&mut self.streams, to.conn).filter(|stream| stream.is_open)
+        let Some(stream) = stream_mut(&mut self.streams, conn).filter(|stream| stream.is_open)
         else {
             if to.may_open && to.remote == server && matches!(from, End::Host(_)) {
                 return Sent::NeedsConnection;
             }
             // Nobody listens where the phones are.
-            let failure = Delivery::SendFailed { to: from, cookie };
+            let failure = Delivery::SendFailed {
+                to: from,
+                cookie,
+                was_written: false,
+            };
             let due_ms = now_ms + 1;
-            return Sent::Copies(if cookie == 0 {
-                Vec::new()
-            } else {
-                vec![(due_ms, failure)]
-            });
+            return Sent::Failed((cookie != 0).then_some((due_ms, failure)));
         };
         let host = hosts.get(stream.host).copied().unwrap_or(server);
         let (receiver, last_ms, local, remote, listener) = match from {
             End::Server(_) => (End::Host(stream.host), &mut stream.down_ms, host, server, 0),
-            End::Host(_) => (End::Server(0), &mut stream.up_ms, server, host, 1),
+            End::Host(_) => (
+                End::Server(stream.worker),
+                &mut stream.up_ms,
+                server,
+                host,
+                1,
+            ),
         };
+        if cookie != 0 && matches!(from, End::Server(_)) {
+            stream.cookies.push((cookie, now_ms + LOST_MS));
+        }
         *last_ms = (*last_ms).max(now_ms + delay_ms);
         let flow = Flow {
             transport: Transport::Tcp,
             listener: ListenerId(listener),
             local,
             remote,
-            conn: to.conn,
+            conn,
         };
         let bytes = bytes.to_vec();
         let message = Delivery::Message {
@@ -221,13 +405,24 @@ impl Network {
             if self.dice.below(2) == 0 {
                 out.clear();
             }
-            out.extend(self.break_stream(now_ms, to.conn));
+            out.extend(self.break_stream(now_ms, conn));
         }
         Sent::Copies(out)
     }
 }
 
+impl Delivery {
+    pub(crate) fn is_to_server(&self) -> bool {
+        let (Self::Message { to, .. }
+        | Self::SendFailed { to, .. }
+        | Self::Closed { to, .. }
+        | Self::Unreachable { to, .. }) = self;
+        matches!(to, End::Server(_))
+    }
+}
+
 fn stream_mut(streams: &mut [Stream], conn: ConnId) -> Option<&mut Stream> {
-    let index = usize::try_from(conn.0).ok()?.checked_sub(1)?;
+    let number = conn.0 & ((1 << 56) - 1);
+    let index = usize::try_from(number).ok()?.checked_sub(1)?;
     streams.get_mut(index)
 }

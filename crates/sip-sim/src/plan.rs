@@ -13,6 +13,8 @@ pub struct Weather {
     pub delay_max_ms: u64,
     /// Messages on a stream after which it breaks.
     pub breakage: u64,
+    /// Datagrams that the server's kernel does not take.
+    pub refusal: u64,
 }
 
 /// How the store behaves. Chances are in thousandths.
@@ -24,6 +26,21 @@ pub struct Store {
     pub failure: u64,
     /// Answers that come after the asker's patience ended.
     pub stall: u64,
+    /// Questions to it, and to the resolver, that find no room.
+    pub full: u64,
+}
+
+/// How name servers behave. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Dns {
+    /// The longest that an answer usually takes.
+    pub delay_max_ms: u64,
+    /// Questions that fail or are not answered.
+    pub failure: u64,
+    /// Resolutions whose end is told after the asker's patience ended.
+    pub stall: u64,
+    /// Whether the carrier's domain states which transports it prefers.
+    pub has_naptr: bool,
 }
 
 /// What stands against the server, where somebody does.
@@ -57,8 +74,14 @@ pub enum Standing {
 pub struct Plan {
     /// Everything that is left to chance comes from here.
     pub seed: u64,
-    /// The server's shards.
-    pub shards: usize,
+    /// The server's workers.
+    pub workers: usize,
+    /// How long a worker may take to look at what has come.
+    pub wake_max_ms: u64,
+    /// What a worker has room for of what others hand over.
+    pub handover_max: usize,
+    /// What the messages of each worker may hold, beside its tables.
+    pub memory_bytes: u64,
     /// Calls to make.
     pub calls: u64,
     /// The mean time between two calls.
@@ -73,6 +96,18 @@ pub struct Plan {
     pub weather: Weather,
     /// The store.
     pub store: Store,
+    /// How name servers behave.
+    pub dns: Dns,
+    /// Calls and requests to numbers and to foreign domains, in thousandths.
+    pub outward: u64,
+    /// How often each gateway dies; it returns.
+    pub deaths: u64,
+    /// Whether each call has a connection to its gateway.
+    pub has_lanes: bool,
+    /// How often the process is killed and started again.
+    pub restarts: u64,
+    /// How often other settings are taken over.
+    pub reloads: u64,
     /// Who is hostile.
     pub hostility: Option<Hostility>,
 }
@@ -92,7 +127,10 @@ impl Plan {
         let is_calm = dice.below(4) == 0;
         Self {
             seed,
-            shards: dice.between(1, 2) as usize,
+            workers: [1, 2, 4][dice.below(3) as usize],
+            wake_max_ms: [0, 1, 20][dice.below(3) as usize],
+            handover_max: [1_024, 1_024, 4][dice.below(3) as usize],
+            memory_bytes: [1 << 30, 1 << 30, 3 << 20][dice.below(3) as usize],
             calls,
             call_interval_ms: dice.between(5, 60),
             users: dice.between(4, 24) as usize,
@@ -104,12 +142,29 @@ impl Plan {
                 delay_min_ms: dice.between(0, 5),
                 delay_max_ms: if is_calm { 5 } else { dice.between(5, 800) },
                 breakage: if is_calm { 0 } else { dice.between(0, 10) },
+                refusal: if is_calm {
+                    0
+                } else {
+                    dice.below(3) * dice.below(30)
+                },
             },
             store: Store {
                 delay_max_ms: dice.between(1, 100),
                 failure: if is_calm { 0 } else { dice.between(0, 30) },
                 stall: if is_calm { 0 } else { dice.between(0, 5) },
+                full: if is_calm { 0 } else { dice.between(0, 5) },
             },
+            dns: Dns {
+                delay_max_ms: dice.between(0, 600),
+                failure: if is_calm { 0 } else { dice.between(0, 200) },
+                stall: if is_calm { 0 } else { dice.between(0, 20) },
+                has_naptr: dice.below(2) == 0,
+            },
+            outward: dice.between(0, 300),
+            deaths: if is_calm { 0 } else { dice.between(0, 2) },
+            has_lanes: dice.below(3) == 0,
+            restarts: if is_calm { 0 } else { dice.between(0, 2) },
+            reloads: dice.between(0, 3),
             hostility: None,
         }
     }
@@ -124,12 +179,21 @@ impl Plan {
             delay_min_ms: 1,
             delay_max_ms: 1,
             breakage: 0,
+            refusal: 0,
         };
         plan.store = Store {
             delay_max_ms: 20,
             failure: 0,
             stall: 0,
+            full: 0,
         };
+        plan.dns = Dns {
+            failure: 0,
+            stall: 0,
+            ..plan.dns
+        };
+        (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
+        (plan.deaths, plan.restarts) = (0, 0);
         plan
     }
 
@@ -138,6 +202,8 @@ impl Plan {
         let mut dice = crate::Dice::new(seed, 5);
         let mut plan = Self::calm(seed, dice.between(12, 20));
         plan.users = dice.between(2, 4) as usize;
+        plan.outward = 0;
+        plan.restarts = u64::from(dice.below(4) == 0);
         plan.hosts = 2;
         plan.call_interval_ms = dice.between(100, 600);
         plan.weather.delay_max_ms = dice.between(1, 5);

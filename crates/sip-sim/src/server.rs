@@ -1,73 +1,145 @@
-//! The server: its shards, and a store that takes its time.
+//! The server: its workers, as they are in service, and what of it outlives the process.
 
-use crate::Dice;
-use crate::plan::{Hostility, Plan, Standing, Store};
-use crate::warden::{Bindings, EVIL, MALLORY};
-use sip_auth::{AuthConfig, Authenticator, Ha1, Ha1Set};
-use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
-use sip_engine::sender::Sender;
-use sip_engine::settings::{Inbound, Listener, TrustedPeer};
-use sip_engine::shard::{Seed, shard_of};
-use sip_engine::token::TokenKeys;
-use sip_engine::{
-    Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings, Shard, Shared,
-};
-use sip_limit::{Guard, Rates};
-use sip_locate::Hop;
-use sip_msg::{ConnId, Flow, Limits, Transport};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use sip_auth::{AuthConfig, Authenticator, Ha1Set};
+use sip_engine::budget::Share;
+use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
+use sip_engine::settings::{Inbound, Listener, TrustedPeer};
+use sip_engine::shard::Seed;
+use sip_engine::token::TokenKeys;
+use sip_engine::{Binding, BindingChange, Budget, Location, Now, ParkId, Settings, Shard, Shared};
+use sip_limit::{Guard, Rates};
+use sip_locate::{Hop, LocateError, Options};
+use sip_msg::{ConnId, Flow, Outbox, Transport};
+use sip_worker::{Control, Mailbox, Parts, Phase, Severities, SocketEvent, StoreAnswer, Worker};
+
+use crate::Dice;
+use crate::dns::Lookup;
+use crate::environment::{Bell, Question, Questions, Silent, Simulated, Sockets};
+use crate::plan::{Hostility, Plan, Standing, Store};
+use crate::warden::{Bindings, EVIL, MALLORY};
 
 /// The domain of all users.
 pub(crate) const DOMAIN: &str = "sim.test";
 
-/// The gateway behind the numbers, and the neighbour behind a domain.
+/// The server itself, the gateway behind the numbers of a hostile world, and the
+/// neighbour behind a domain.
+pub(crate) const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 5060);
 pub(crate) const GATEWAY: ([u8; 4], u16) = ([10, 0, 2, 1], 5060);
 pub(crate) const NEIGHBOUR: ([u8; 4], u16) = ([10, 0, 3, 1], 5060);
+/// Gateways behind the numbers of other worlds.
+pub(crate) const CARRIERS: u8 = 3;
 
 /// When the virtual clocks begin, in milliseconds since 1970.
 const UNIX_START_MS: u64 = 1_800_000_000_000;
+/// What a worker that has nothing under way may hold more than a new one: tables that
+/// have grown.
+const IDLE_BYTES: usize = 128 << 10;
 
-/// What the store will say.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Credential {
-        shard: usize,
-        park: ParkId,
-        answer: Result<Option<Ha1>, ()>,
-    },
-    Saved {
-        shard: usize,
-        park: ParkId,
-        answer: Result<(), ()>,
-    },
-    Resolved {
-        shard: usize,
-        park: ParkId,
-        hops: Vec<Hop>,
-    },
+/// A gateway of the carrier.
+pub(crate) fn carrier(nth: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 2, 11 + nth], 5060))
 }
 
-/// What an input led to, besides messages.
-pub(crate) enum Consequence {
-    Answer(u64, Answer),
-    Close(ConnId),
+/// A server of somebody else.
+pub(crate) fn foreign() -> SocketAddr {
+    SocketAddr::from(([10, 0, 5, 1], 5060))
+}
+
+/// An address-of-record and a contact's identity: what names a row of the database.
+type Row = (Arc<[u8]>, Arc<[u8]>);
+
+/// What arrives at a worker's sockets.
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    Message { flow: Flow, bytes: Vec<u8> },
+    SendFailed { cookie: u64, was_written: bool },
+    Closed(ConnId),
+    Unreachable { remote: SocketAddr, quoted: Vec<u8> },
+}
+
+/// What the store and the resolver do.
+pub(crate) enum Answer {
+    /// Told to a worker.
+    Store(usize, StoreAnswer),
+    /// A change is durable from now on.
+    Durable(Vec<BindingChange>),
+    /// A resolution goes on.
+    Lookup(Lookup),
+    /// A resolution is over.
+    Resolved(usize, ParkId, Result<Vec<Hop>, LocateError>),
+}
+
+/// What a worker's turn led to.
+#[derive(Default)]
+pub(crate) struct Turned {
+    pub(crate) worker: usize,
+    pub(crate) outbox: Outbox,
+    pub(crate) closes: Vec<ConnId>,
+    pub(crate) ended_calls: Vec<u64>,
+    pub(crate) answers: Vec<(u64, Answer)>,
+    pub(crate) faults: Vec<String>,
+    /// Whether the store had told something, so that the table may have changed.
+    pub(crate) was_told: bool,
 }
 
 pub(crate) struct Server {
-    pub(crate) shards: Vec<Shard>,
-    hash_key: [u8; 16],
+    plan: Plan,
+    /// The settings in force.
+    settings: Arc<Settings>,
     users: HashMap<Vec<u8>, Ha1Set>,
-    contacts_max: usize,
-    store: Store,
+    node_secret: [u8; 32],
+    token_secret: [u8; 32],
+    /// The table of the database, by address-of-record and contact.
+    durable: BTreeMap<Row, Arc<Binding>>,
     dice: Dice,
-    /// When the store's last answer to a save is due: saves are a queue.
-    saved_ms: u64,
+    process: Option<Process>,
+    starts: u32,
+    /// What all processes counted.
+    pub(crate) figures: Figures,
+}
+
+/// What the workers of all processes have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) handed_over: u64,
+    pub(crate) refused: u64,
+    pub(crate) malformed: u64,
+    pub(crate) resolved: u64,
+}
+
+/// The process: what is gone when it ends.
+struct Process {
+    seats: Vec<Seat>,
+    control: Arc<Control<(), Bell>>,
+    mailboxes: Vec<Arc<Mailbox<Bell>>>,
     location: Arc<Location>,
-    /// What the store was asked to save.
+    budget: Arc<Budget>,
+    /// What shards hold that have seen nothing yet.
+    fresh_bytes: u64,
+    /// When the store's last answer to a change is due: they are a queue.
+    saved_ms: u64,
+    /// What the store was asked to save and no worker was told yet.
     saves: HashMap<(usize, ParkId), Vec<BindingChange>>,
-    found: Vec<Arc<Binding>>,
+}
+
+/// A worker with what is its own.
+struct Seat {
+    worker: Worker<Simulated>,
+    sockets: Sockets,
+    bell: Bell,
+    asked: Questions,
+    arrivals: VecDeque<Arrival>,
+    /// When it wants to be woken.
+    due_ms: Option<u64>,
+    /// When it will look at what has come.
+    look_ms: Option<u64>,
+    /// What the store tells it in its next turn.
+    told: Vec<(ParkId, bool)>,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -78,146 +150,381 @@ pub(crate) fn now(now_ms: u64) -> Now {
 }
 
 impl Server {
-    pub(crate) fn new(plan: &Plan, addr: SocketAddr, users: &[String]) -> Self {
+    pub(crate) fn new(plan: &Plan, users: &[String]) -> Self {
         let mut dice = Dice::new(plan.seed, 3);
-        let listener = |transport| Listener {
-            transport,
-            bound: addr,
-            advertised_host: None,
-            advertised_port: addr.port(),
-            certificates_authenticate: false,
-        };
-        let mut settings = Settings {
-            domains: vec![DOMAIN.into()],
-            listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
-            ..Settings::default()
-        };
-        if let Some(hostility) = &plan.hostility {
-            add_neighbours(&mut settings, hostility, addr);
-        }
-        let settings = Arc::new(settings);
-        let location = Arc::new(Location::new(10_000, dice.bytes()));
-        let shared = Arc::new(Shared {
-            location: Arc::clone(&location),
-            authenticator: Arc::new(Authenticator::new(AuthConfig::default(), &dice.bytes(), 1)),
-            guard: Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default())),
-            token_keys: Arc::new(TokenKeys::of(dice.bytes(), 1)),
-            gateways: Arc::default(),
-            rates: Arc::new(Rates::new([10; 16])),
-        });
-        let shards = (0..plan.shards)
-            .map(|_| {
-                Shard::new(
-                    Arc::clone(&settings),
-                    Arc::clone(&shared),
-                    Seed(dice.bytes()),
-                )
-            })
-            .collect();
         let honest = users.iter().map(|user| (user.as_str(), "secret"));
         let hostile = plan.hostility.map(|_| (MALLORY, "mallory's own"));
         let sets = honest.chain(hostile).map(|(user, password)| {
             let set = Ha1Set::compute(user.as_bytes(), DOMAIN.as_bytes(), password.as_bytes());
             (user.as_bytes().to_vec(), set)
         });
-        Self {
-            shards,
-            hash_key: dice.bytes(),
+        let mut server = Self {
+            plan: plan.clone(),
+            settings: Arc::new(settings(plan, 0)),
             users: sets.collect(),
-            contacts_max: settings.registrar.contacts_max,
-            store: plan.store,
+            node_secret: dice.bytes(),
+            token_secret: dice.bytes(),
+            durable: BTreeMap::new(),
             dice,
-            saved_ms: 0,
+            process: None,
+            starts: 0,
+            figures: Figures::default(),
+        };
+        server.start(0);
+        server
+    }
+
+    /// A process begins with what is durable.
+    pub(crate) fn start(&mut self, now_ms: u64) {
+        self.starts += 1;
+        let dice = &mut self.dice;
+        let location = Arc::new(Location::new(10_000, dice.bytes()));
+        for ((aor, key), binding) in &self.durable {
+            let mut binding = Arc::clone(binding);
+            if let Some(flow) = &mut Arc::make_mut(&mut binding).flow {
+                flow.conn = ConnId::NONE;
+            }
+            location.apply(&[BindingChange::Put {
+                aor: Arc::clone(aor),
+                key: Arc::clone(key),
+                binding,
+            }]);
+        }
+        let guard = Arc::new(Guard::new(dice.bytes(), sip_limit::Limits::default()));
+        let epoch = self.starts;
+        let shared = Arc::new(Shared {
+            location: Arc::clone(&location),
+            authenticator: Arc::new(Authenticator::new(
+                AuthConfig::default(),
+                &self.node_secret,
+                epoch,
+            )),
+            guard: Arc::clone(&guard),
+            token_keys: Arc::new(TokenKeys::of(self.token_secret, epoch)),
+            gateways: Arc::default(),
+            rates: Arc::new(Rates::new([10; 16])),
+        });
+        let workers = self.plan.workers;
+        let bells: Vec<Bell> = (0..workers).map(|_| Bell::default()).collect();
+        let mailboxes: Vec<_> = bells
+            .iter()
+            .map(|bell| Mailbox::new(self.plan.handover_max, bell.clone()))
+            .collect();
+        let control = Arc::new(Control::new(workers));
+        control.set_mailboxes(mailboxes.clone());
+        let one = Shard::new(
+            Arc::clone(&self.settings),
+            Arc::clone(&shared),
+            Seed([0; 32]),
+        );
+        let fresh_bytes = (one.held_bytes() * self.plan.workers) as u64;
+        let memory_bytes = fresh_bytes + self.plan.memory_bytes * self.plan.workers as u64;
+        let budget = Arc::new(Budget::new(memory_bytes));
+        let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
+        let shard_key = dice.bytes();
+        let seats = bells.into_iter().enumerate().map(|(index, bell)| {
+            let asked = Questions::new(Dice::new(dice.throw(), 7), self.plan.store.full);
+            let parts = Parts {
+                index,
+                shard: Shard::new(
+                    Arc::clone(&self.settings),
+                    Arc::clone(&shared),
+                    Seed(dice.bytes()),
+                ),
+                limits: self.settings.limits,
+                mailboxes: mailboxes.clone(),
+                shard_key,
+                store: asked.clone(),
+                resolver: asked.clone(),
+                control: Arc::clone(&control),
+                trace: Silent,
+                retry_after_s: self.settings.bounds.retry_after_s,
+                memory: Share::new(Arc::clone(&budget)),
+                queue_ms_max: 100,
+                guard: Arc::clone(&guard),
+                uses_aliases: false,
+                severities: Arc::clone(&severities),
+            };
+            Seat {
+                worker: Worker::new(parts, now(now_ms)),
+                sockets: Sockets::default(),
+                bell,
+                asked,
+                arrivals: VecDeque::new(),
+                due_ms: None,
+                look_ms: None,
+                told: Vec::new(),
+            }
+        });
+        let seats: Vec<Seat> = seats.collect();
+        self.process = Some(Process {
+            fresh_bytes,
+            seats,
+            control,
+            mailboxes: mailboxes.clone(),
             location,
+            budget,
+            saved_ms: 0,
             saves: HashMap::new(),
-            found: Vec::new(),
+        });
+    }
+
+    /// The process is killed. Returned are the users whose changes were under way.
+    pub(crate) fn kill(&mut self) -> HashSet<Vec<u8>> {
+        self.count();
+        let process = self.process.take();
+        let saves = process.iter().flat_map(|process| process.saves.values());
+        saves
+            .flatten()
+            .map(|change| change.aor().to_vec())
+            .collect()
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        self.process.is_some()
+    }
+
+    /// All workers are given other settings.
+    pub(crate) fn reload(&mut self, generation: u64) {
+        self.settings = Arc::new(settings(&self.plan, generation));
+        if let Some(process) = &self.process {
+            process.control.reload(Arc::clone(&self.settings));
         }
     }
 
-    pub(crate) fn in_flight(&self) -> usize {
-        self.shards.iter().map(Shard::in_flight).sum()
+    /// Whether all workers go by the newest settings.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_none_or(|process| process.control.is_taken_over())
     }
 
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
-        self.shards.iter().filter_map(Shard::next_deadline_ms).min()
+    pub(crate) fn order(&mut self, phase: Phase) {
+        if let Some(process) = &self.process {
+            process.control.order(phase);
+        }
     }
 
-    /// Contacts that an address-of-record may have.
-    pub(crate) fn contacts_max(&self) -> usize {
-        self.contacts_max
+    /// Whether the listeners are closed.
+    pub(crate) fn accepts(&self) -> bool {
+        let process = self.process.as_ref();
+        process.is_some_and(|process| process.seats.iter().all(|seat| !seat.sockets.has_stopped))
     }
 
-    /// All bindings, and the time at which they are.
-    pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Bindings) {
-        let unix_ms = now(now_ms).unix_ms;
-        let mut all = Vec::new();
-        self.location.for_each(unix_ms, |aor, bindings| {
-            all.push((Arc::clone(aor), bindings.to_vec()));
-        });
-        (unix_ms, all)
+    /// Something arrives at a worker's sockets.
+    pub(crate) fn arrive(&mut self, worker: usize, arrival: Arrival) {
+        let process = self.process.as_mut();
+        if let Some(seat) = process.and_then(|process| process.seats.get_mut(worker)) {
+            seat.arrivals.push_back(arrival);
+        }
     }
 
-    /// Gives a message to the shard that it belongs to; `None` where it does
-    /// not parse, and the first shard was told so.
-    pub(crate) fn take_message(
+    /// The store or the resolver does something; perhaps with something to follow.
+    pub(crate) fn take_answer(&mut self, now_ms: u64, answer: Answer) -> Option<(u64, Answer)> {
+        let worker = match answer {
+            Answer::Durable(changes) => {
+                for change in changes {
+                    match change {
+                        BindingChange::Put { aor, key, binding } => {
+                            self.durable.insert((aor, key), binding);
+                        }
+                        BindingChange::Remove { aor, key } => _ = self.durable.remove(&(aor, key)),
+                    }
+                }
+                return None;
+            }
+            Answer::Lookup(lookup) => {
+                let (worker, park) = (lookup.worker, lookup.park);
+                return Some(match lookup.step(now_ms, &self.plan.dns, &mut self.dice) {
+                    crate::dns::Stepped::Waits(at_ms, lookup) => (at_ms, Answer::Lookup(lookup)),
+                    crate::dns::Stepped::Done(at_ms, result) => {
+                        (at_ms, Answer::Resolved(worker, park, result))
+                    }
+                });
+            }
+            Answer::Store(worker, _) | Answer::Resolved(worker, ..) => worker,
+        };
+        let seat = self.process.as_mut()?.seats.get_mut(worker)?;
+        match answer {
+            Answer::Store(_, answer) => {
+                if let StoreAnswer::Saved(park, result) = &answer {
+                    seat.told.push((*park, result.is_ok()));
+                }
+                seat.asked.with(|asked| asked.answers.push(answer));
+            }
+            Answer::Resolved(_, park, result) => {
+                self.figures.resolved += u64::from(result.is_ok());
+                seat.asked
+                    .with(|asked| asked.names.push_back((park, result)));
+            }
+            Answer::Durable(_) | Answer::Lookup(_) => {}
+        }
+        sip_worker::Wake::wake(&seat.bell);
+        None
+    }
+
+    /// When a worker has something to do next.
+    pub(crate) fn next_deadline_ms(&mut self, now_ms: u64) -> Option<u64> {
+        let slack_ms = self.plan.wake_max_ms;
+        let dice = &mut self.dice;
+        let seats = self
+            .process
+            .iter_mut()
+            .flat_map(|process| &mut process.seats);
+        seats
+            .filter_map(|seat| {
+                if seat.bell.has_rung() || !seat.arrivals.is_empty() {
+                    seat.look_ms
+                        .get_or_insert_with(|| now_ms + dice.between(0, slack_ms));
+                }
+                seat.look_ms.into_iter().chain(seat.due_ms).min()
+            })
+            .min()
+    }
+
+    /// Has a worker that is due take its turn; none where none is.
+    pub(crate) fn turn(&mut self, now_ms: u64) -> Option<Turned> {
+        let process = self.process.as_mut()?;
+        let due = |seat: &Seat| seat.look_ms.into_iter().chain(seat.due_ms).min();
+        let is_due = |seat: &Seat| due(seat).is_some_and(|due_ms| due_ms <= now_ms);
+        let worker = process.seats.iter().position(is_due)?;
+        let seat = process.seats.get_mut(worker)?;
+        seat.look_ms = None;
+        seat.due_ms = None;
+        seat.bell.quiet();
+        if !seat.worker.begin_turn(&mut seat.sockets) {
+            seat.arrivals.clear();
+            return Some(Turned::default());
+        }
+        seat.worker.wake_up(|| now(now_ms));
+        let returned = std::mem::take(&mut seat.sockets.returned);
+        for cookie in returned {
+            seat.worker.handle_event(SocketEvent::SendFailed {
+                cookie,
+                was_written: false,
+            });
+        }
+        for arrival in std::mem::take(&mut seat.arrivals) {
+            let event = match &arrival {
+                Arrival::Message { flow, bytes } => {
+                    seat.sockets.messages_in += 1;
+                    SocketEvent::Message { flow: *flow, bytes }
+                }
+                Arrival::SendFailed {
+                    cookie,
+                    was_written,
+                } => SocketEvent::SendFailed {
+                    cookie: *cookie,
+                    was_written: *was_written,
+                },
+                Arrival::Closed(conn) => SocketEvent::Closed(*conn),
+                Arrival::Unreachable { remote, quoted } => {
+                    match seat.sockets.take_recent(*remote, quoted) {
+                        Some(cookie) => SocketEvent::SendFailed {
+                            cookie,
+                            was_written: false,
+                        },
+                        None => SocketEvent::Unreachable {
+                            remote: *remote,
+                            quoted,
+                        },
+                    }
+                }
+            };
+            seat.worker.handle_event(event);
+        }
+        seat.worker.end_turn(&mut seat.sockets);
+        let wait = seat.worker.timeout();
+        seat.due_ms = wait.map(|wait| now_ms + wait.as_millis() as u64);
+        if !seat.sockets.returned.is_empty() {
+            seat.due_ms = Some(now_ms);
+        }
+        let mut turned = Turned {
+            worker,
+            outbox: std::mem::take(&mut seat.sockets.outbox),
+            closes: std::mem::take(&mut seat.sockets.closes),
+            ended_calls: std::mem::take(&mut seat.sockets.ended_calls),
+            was_told: !seat.told.is_empty(),
+            ..Turned::default()
+        };
+        let told = std::mem::take(&mut seat.told);
+        let questions = seat
+            .asked
+            .with(|asked| std::mem::take(&mut asked.questions));
+        for (park, is_durable) in told {
+            let fault = self.check_saved(now_ms, (worker, park), is_durable);
+            turned.faults.extend(fault);
+        }
+        for question in questions {
+            self.ask(now_ms, worker, question, &mut turned.answers);
+        }
+        Some(turned)
+    }
+
+    /// A question goes to the store or to the resolver.
+    fn ask(
         &mut self,
         now_ms: u64,
-        flow: &Flow,
-        bytes: &[u8],
-        out: &mut Outputs,
-    ) -> Option<usize> {
-        let first = self.shards.first_mut()?;
-        let mut message = first.spare_message();
-        if let Err(error) = message.fill(bytes, &Limits::default()) {
-            first.handle_malformed(now(now_ms), &Sender::unproved(*flow), message, &error, out);
-            return None;
-        }
-        let index = shard_of(&message, self.shards.len(), &self.hash_key);
-        self.shards.get_mut(index)?.handle_message(
-            now(now_ms),
-            &Sender::unproved(*flow),
-            message,
-            out,
-        );
-        Some(index)
-    }
-
-    pub(crate) fn take_answer(&mut self, now_ms: u64, answer: Answer, out: &mut Outputs) -> usize {
-        let now = now(now_ms);
-        let shard = match &answer {
-            Answer::Credential { shard, .. }
-            | Answer::Saved { shard, .. }
-            | Answer::Resolved { shard, .. } => *shard,
-        };
-        if let Some(found) = self.shards.get_mut(shard) {
-            match answer {
-                Answer::Credential { park, answer, .. } => {
-                    found.handle_credential(now, park, answer, out)
+        worker: usize,
+        question: Question,
+        answers: &mut Vec<(u64, Answer)>,
+    ) {
+        let store = self.plan.store;
+        let fails = self.dice.thousandths(store.failure);
+        let delay_ms = delay_ms(&mut self.dice, &store);
+        match question {
+            Question::Credential(park, key) => {
+                let found = self.users.get(key.user());
+                let found = found.map(|set| set.get(key.algorithm()).clone());
+                let answer = if fails { Err(()) } else { Ok(found) };
+                let answer = Answer::Store(worker, StoreAnswer::Credential(park, answer));
+                answers.push((now_ms + delay_ms, answer));
+            }
+            Question::Save(park, changes) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                process.saves.insert((worker, park), changes.clone());
+                let durable_ms = process.saved_ms.max(now_ms + delay_ms);
+                process.saved_ms = durable_ms + self.dice.between(0, 5);
+                if !fails {
+                    answers.push((durable_ms, Answer::Durable(changes)));
                 }
-                Answer::Saved { park, answer, .. } => found.handle_saved(now, park, answer, out),
-                Answer::Resolved { park, hops, .. } => found.handle_resolved(now, park, hops, out),
+                let answer = if fails { Err(()) } else { Ok(()) };
+                let answer = Answer::Store(worker, StoreAnswer::Saved(park, answer));
+                answers.push((process.saved_ms, answer));
+            }
+            Question::Name(park, query) => {
+                let listeners = self.settings.listeners.iter();
+                let options = Options {
+                    reach: listeners
+                        .map(|listener| (listener.transport, listener.bound.ip()))
+                        .collect(),
+                    ..Options::default()
+                };
+                let lookup = Lookup::new(now_ms, worker, park, query, options);
+                answers.push((now_ms, Answer::Lookup(lookup)));
             }
         }
-        shard
     }
 
     /// Whether calls see exactly what the store acknowledged: to be asked
-    /// right after the shard was told of it.
-    pub(crate) fn check_saved(
+    /// right after the worker was told of it.
+    fn check_saved(
         &mut self,
         now_ms: u64,
         saved: (usize, ParkId),
         is_durable: bool,
     ) -> Option<String> {
-        let changes = self.saves.remove(&saved)?;
+        let process = self.process.as_mut()?;
+        let changes = process.saves.remove(&saved)?;
         let unix_ms = now(now_ms).unix_ms;
         for change in &changes {
             let BindingChange::Put { aor, binding, .. } = change else {
                 continue;
             };
-            self.found.clear();
-            self.location.find(aor, unix_ms, &mut self.found);
-            let is_seen = self.found.iter().any(|seen| **seen == **binding);
+            let mut found = Vec::new();
+            process.location.find(aor, unix_ms, &mut found);
+            let is_seen = found.iter().any(|seen| **seen == **binding);
             if is_seen != is_durable && binding.expires_unix_ms > unix_ms {
                 let (aor, uri) = (aor.escape_ascii(), binding.uri.escape_ascii());
                 return Some(format!(
@@ -228,69 +535,147 @@ impl Server {
         None
     }
 
-    /// What the store and the sockets make of a shard's effects.
-    pub(crate) fn consequences(
-        &mut self,
-        now_ms: u64,
-        shard: usize,
-        effects: &mut Vec<Effect>,
-    ) -> Vec<Consequence> {
-        let mut consequences = Vec::new();
-        for effect in effects.drain(..) {
-            let due_ms = now_ms + self.delay_ms();
-            let fails = self.dice.thousandths(self.store.failure);
-            consequences.push(match effect {
-                Effect::FindCredential { park, key } => {
-                    let found = self
-                        .users
-                        .get(key.user())
-                        .map(|set| set.get(key.algorithm()).clone());
-                    let answer = if fails { Err(()) } else { Ok(found) };
-                    Consequence::Answer(
-                        due_ms,
-                        Answer::Credential {
-                            shard,
-                            park,
-                            answer,
-                        },
-                    )
-                }
-                Effect::SaveBindings { park, changes } => {
-                    self.saves.insert((shard, park), changes);
-                    self.saved_ms = self.saved_ms.max(due_ms);
-                    let answer = if fails { Err(()) } else { Ok(()) };
-                    Consequence::Answer(
-                        self.saved_ms,
-                        Answer::Saved {
-                            shard,
-                            park,
-                            answer,
-                        },
-                    )
-                }
-                Effect::Resolve { park, query } => {
-                    let hops = resolve(&query.host);
-                    Consequence::Answer(due_ms, Answer::Resolved { shard, park, hops })
-                }
-                Effect::Close(conn) => Consequence::Close(conn),
-                // Every flow here is a connection of its own.
-                Effect::EndCall(_) => continue,
-                // Nobody here sends so many.
-                Effect::Odd(_) => continue,
-                Effect::IdentityRefused { .. } | Effect::Limited { .. } => continue,
-                // There is room for all.
-                Effect::KeepFor { .. } => continue,
-            });
-        }
-        consequences
+    /// Contacts that an address-of-record may have.
+    pub(crate) fn contacts_max(&self) -> usize {
+        self.settings.registrar.contacts_max
     }
 
-    fn delay_ms(&mut self) -> u64 {
-        if self.dice.thousandths(self.store.stall) {
-            return self.dice.between(3_000, 12_000);
+    /// All bindings, and the time at which they are.
+    pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Bindings) {
+        let unix_ms = now(now_ms).unix_ms;
+        let mut all = Vec::new();
+        if let Some(process) = &self.process {
+            process.location.for_each(unix_ms, |aor, bindings| {
+                all.push((Arc::clone(aor), bindings.to_vec()));
+            });
         }
-        self.dice.between(0, self.store.delay_max_ms)
+        (unix_ms, all)
     }
+
+    /// Adds up what the workers have counted so far.
+    fn count(&mut self) {
+        for seat in self.process.iter().flat_map(|process| &process.seats) {
+            let (own, shard) = (seat.worker.figures(), seat.worker.shard());
+            self.figures.handed_over += own.handed_over;
+            self.figures.refused += own.handover_refused + own.store_refused + own.dns_refused;
+            self.figures.malformed += shard.counters().malformed;
+        }
+    }
+
+    /// What is left of a server that has nothing to do any more.
+    pub(crate) fn finish(&mut self) -> Vec<String> {
+        self.count();
+        let mut left = Vec::new();
+        let Some(process) = &self.process else {
+            return left;
+        };
+        for (worker, (seat, mailbox)) in process.seats.iter().zip(&process.mailboxes).enumerate() {
+            let shard = seat.worker.shard();
+            if shard.in_flight() + shard.unanswered() != 0 {
+                left.push(format!(
+                    "worker {worker} still has {} things under way: {:?}",
+                    shard.in_flight(),
+                    shard.live_transactions()
+                ));
+            }
+            let mut mail = VecDeque::new();
+            mailbox.take(&mut mail);
+            if !mail.is_empty() || !seat.arrivals.is_empty() {
+                left.push(format!("worker {worker} was handed what it never took"));
+            }
+            if seat
+                .asked
+                .with(|asked| asked.answers.len() + asked.names.len())
+                != 0
+            {
+                left.push(format!("worker {worker} never took its answers"));
+            }
+        }
+        if process.saves.values().len() != 0 {
+            left.push("the store never said whether something is durable".to_owned());
+        }
+        let posted: i64 = process
+            .seats
+            .iter()
+            .map(|seat| seat.worker.posted_bytes())
+            .sum();
+        if posted != 0 {
+            left.push(format!("{posted} bytes were handed over and not taken"));
+        }
+        let held = process.budget.bytes_held();
+        let allowed = process.fresh_bytes + (process.seats.len() * IDLE_BYTES) as u64;
+        if held > allowed {
+            left.push(format!("{held} bytes are held where nothing is under way"));
+        }
+        left
+    }
+}
+
+fn delay_ms(dice: &mut Dice, store: &Store) -> u64 {
+    if dice.thousandths(store.stall) {
+        return dice.between(3_000, 12_000);
+    }
+    dice.between(0, store.delay_max_ms)
+}
+
+/// The settings; those of a reload differ in what a reload may change.
+fn settings(plan: &Plan, generation: u64) -> Settings {
+    let addr = SocketAddr::from(SERVER);
+    let listener = |transport| Listener {
+        transport,
+        bound: addr,
+        advertised_host: None,
+        advertised_port: addr.port(),
+        certificates_authenticate: false,
+    };
+    let mut settings = Settings {
+        domains: vec![DOMAIN.into()],
+        listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        server_header: format!("Signet/{generation}"),
+        ..Settings::default()
+    };
+    settings.bounds.retry_after_s += generation as u32;
+    match &plan.hostility {
+        Some(hostility) => add_neighbours(&mut settings, hostility, addr),
+        None => add_carrier(&mut settings, plan, generation),
+    }
+    settings
+}
+
+/// The carrier's gateways: by a name with all kinds of records, and by addresses. A
+/// reload has them change places.
+fn add_carrier(settings: &mut Settings, plan: &Plan, generation: u64) {
+    let next_hop = |host: String, transport| NextHop {
+        host: host.into(),
+        port: None,
+        transport,
+        connections: match plan.has_lanes {
+            true => Connections::PerCall,
+            false => Connections::default(),
+        },
+    };
+    let mut gateways = vec![
+        next_hop("carrier.test".to_owned(), None),
+        next_hop(carrier(1).ip().to_string(), Some(Transport::Tcp)),
+        next_hop(carrier(2).ip().to_string(), Some(Transport::Udp)),
+    ];
+    gateways.rotate_left(generation as usize % 3);
+    let gateways = gateways
+        .into_iter()
+        .zip(1..)
+        .map(|(next_hop, priority)| Gateway {
+            next_hop,
+            priority,
+            weight: 1,
+        });
+    settings.routes.groups.push(GatewayGroup {
+        name: "carrier".into(),
+        gateways: gateways.collect(),
+        ..GatewayGroup::default()
+    });
+    settings.routes.prefixes.insert("+".into(), 0);
+    let trusted = (0..CARRIERS).map(|nth| TrustedPeer::at(carrier(nth).ip(), 32));
+    settings.trusted.extend(trusted);
 }
 
 /// The gateway, by its table, and the neighbour as the plan has it.
@@ -328,20 +713,47 @@ fn add_neighbours(settings: &mut Settings, hostility: &Hostility, own: SocketAdd
     settings.routes.prefixes.insert("+".into(), 0);
 }
 
-/// The names that there are. Those of the neighbour lead where he wants.
-fn resolve(host: &str) -> Vec<Hop> {
-    let hop = |addr: ([u8; 4], u16)| Hop {
-        transport: Transport::Udp,
-        addr: addr.into(),
-        tls_name: None,
-    };
-    let Some(name) = host.strip_suffix(EVIL) else {
-        return Vec::new();
-    };
-    vec![hop(match name {
-        "self." => ([10, 0, 0, 1], 5060),
-        "loop." => ([127, 0, 0, 1], 5060),
-        "gw." => GATEWAY,
-        _ => NEIGHBOUR,
-    })]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sip_msg::ListenerId;
+
+    #[test]
+    fn the_shard_of_a_call_hears_of_the_end_of_its_connection() {
+        let plan = Plan {
+            workers: 2,
+            wake_max_ms: 0,
+            ..Plan::calm(1, 1)
+        };
+        let mut server = Server::new(&plan, &[]);
+        let conn = ConnId(1 << 56 | 1);
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener: ListenerId(1),
+            local: SERVER.into(),
+            remote: SocketAddr::from(([10, 0, 1, 1], 5060)),
+            conn,
+        };
+        let ask = |n: u8| {
+            format!(
+                "OPTIONS sip:{DOMAIN} SIP/2.0\r\nVia: SIP/2.0/TCP 10.0.1.1;branch=z9hG4bK{n}\r\n\
+                 From: <sip:a@{DOMAIN}>;tag=1\r\nTo: <sip:{DOMAIN}>\r\nCall-ID: {n}\r\n\
+                 CSeq: 1 OPTIONS\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+            )
+        };
+        for n in 0..20 {
+            let bytes = ask(n).into_bytes();
+            server.arrive(1, Arrival::Message { flow, bytes });
+        }
+        server.arrive(1, Arrival::Closed(conn));
+        while server.next_deadline_ms(0) == Some(0) {
+            assert!(server.turn(0).is_some());
+        }
+        let process = server.process.as_ref().unwrap();
+        for seat in &process.seats {
+            let counters = seat.worker.shard().counters();
+            assert!(counters.requests > 0, "both had calls over it");
+            assert_eq!(counters.connections_closed, 1);
+        }
+    }
 }

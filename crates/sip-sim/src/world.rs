@@ -1,5 +1,6 @@
 //! Server, network and hosts on one clock, in one thread.
 
+mod carrier;
 mod deliver;
 mod others;
 
@@ -8,12 +9,13 @@ use crate::audit::{Audit, Report};
 use crate::host::{Act, Host, Later, Made};
 use crate::network::{Delivery, End, Network, Sent};
 use crate::plan::Plan;
-use crate::server::{Answer, Consequence, Server, now};
-use sip_engine::Outputs;
+use crate::server::{Answer, SERVER, Server, Turned};
 use sip_msg::{ConnId, Outbox, Target};
-use std::collections::BTreeMap;
+use sip_worker::Phase;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 
+use carrier::Carrier;
 use others::{Others, Turn};
 
 /// How long everybody may take to register before the calls begin.
@@ -27,11 +29,29 @@ const STEPS_MAX: u64 = 2_000_000;
 /// Something that is due.
 enum Due {
     Network(Delivery),
-    Store(Answer),
+    Answer(Answer),
     Person(usize, Act),
     NextCall(u64),
     Other(Turn),
+    Carrier(usize, carrier::Act),
+    Operator(Order),
 }
+
+/// What the operator does, or what befalls his server.
+enum Order {
+    Kill,
+    Start,
+    Reload(u64),
+    /// All workers go by these settings by now, unless there are newer ones.
+    TakenOver(u64),
+    Drain,
+    Stop,
+}
+
+/// How long the workers have to take a reload over.
+const TAKEN_OVER_MS: u64 = 100;
+/// When a server that was drained is told to stop.
+const STOP_MS: u64 = COOL_DOWN_MS - 1_000;
 
 struct World {
     plan: Plan,
@@ -43,11 +63,19 @@ struct World {
     users: Vec<String>,
     network: Network,
     others: Option<Others>,
+    carrier: Carrier,
     audit: Audit,
     dice: Dice,
-    outputs: Outputs,
+    /// Users whose changes were under way when the server died.
+    unsure: HashSet<Vec<u8>>,
     outbox: Outbox,
     later: Later,
+    /// Whether nothing goes wrong in this world and nobody means harm.
+    is_dutiful: bool,
+    /// The settings that were ordered last.
+    reloaded: u64,
+    /// Whether nobody begins anything any more.
+    is_over: bool,
 }
 
 /// What went wrong in a run, with all that is needed to see it again.
@@ -71,7 +99,7 @@ pub fn run(plan: &Plan, keeps_history: bool) -> Result<Report, Box<Failure>> {
 impl World {
     fn new(plan: &Plan, keeps_history: bool) -> Self {
         let mut dice = Dice::new(plan.seed, 4);
-        let server_addr = SocketAddr::from(([10, 0, 0, 1], 5060));
+        let server_addr = SocketAddr::from(SERVER);
         let users: Vec<String> = (0..plan.users).map(|n| format!("user{n}")).collect();
         let addrs: Vec<SocketAddr> = (0..plan.hosts)
             .map(|n| SocketAddr::from(([10, 0, 1, n as u8 + 1], 5060)))
@@ -81,10 +109,21 @@ impl World {
             .iter()
             .copied()
             .chain(others.iter().flat_map(Others::addrs))
+            .chain(carrier::addrs(plan))
             .collect();
-        let mut network = Network::new(plan.seed, plan.weather, server_addr, all_addrs);
-        let is_dutiful =
-            plan.weather.loss == 0 && plan.weather.breakage == 0 && plan.store.failure == 0;
+        let mut network = Network::new(
+            plan.seed,
+            plan.weather,
+            server_addr,
+            all_addrs,
+            plan.workers,
+        );
+        let is_dutiful = plan.weather.loss == 0
+            && plan.weather.breakage == 0
+            && plan.store.failure == 0
+            && plan.deaths == 0
+            && (plan.restarts == 0 || plan.hostility.is_some())
+            && plan.store.full == 0;
         let mut hosts: Vec<Host> = addrs
             .iter()
             .enumerate()
@@ -106,12 +145,14 @@ impl World {
                 }
             }
         }
-        if plan.hostility.is_some() {
-            for host in &mut hosts {
-                host.strangers = others::strangers();
-            }
+        for host in &mut hosts {
+            host.counts_on_friends = plan.hostility.is_some() && plan.restarts == 0;
+            host.strangers = match plan.hostility {
+                Some(_) => (others::strangers(), 500),
+                None => (carrier::strangers(is_dutiful), plan.outward),
+            };
         }
-        let server = Server::new(plan, server_addr, &users);
+        let server = Server::new(plan, &users);
         let mut world = Self {
             plan: plan.clone(),
             now_ms: 0,
@@ -122,11 +163,15 @@ impl World {
             users,
             network,
             others,
-            audit: Audit::new(keeps_history),
+            carrier: Carrier::new(plan),
+            audit: Audit::new(keeps_history, plan.memory_bytes < 1 << 30),
             dice,
-            outputs: Outputs::default(),
+            unsure: HashSet::new(),
             outbox: Outbox::default(),
             later: Later::new(),
+            is_dutiful: is_dutiful && plan.hostility.is_none(),
+            reloaded: 0,
+            is_over: false,
         };
         for host in 0..world.hosts.len() {
             for phone in 0..world.hosts.get(host).map_or(0, |host| host.phones.len()) {
@@ -139,6 +184,16 @@ impl World {
         }
         world.plan_for(WARM_UP_MS, Due::NextCall(0));
         world.begin_others(WARM_UP_MS);
+        let span_ms = plan.calls * plan.call_interval_ms + 10_000;
+        world.begin_carrier(WARM_UP_MS, span_ms);
+        for _ in 0..plan.restarts {
+            let at_ms = WARM_UP_MS + world.dice.below(span_ms);
+            world.plan_for(at_ms, Due::Operator(Order::Kill));
+        }
+        for generation in 1..=plan.reloads {
+            let at_ms = WARM_UP_MS + world.dice.below(span_ms);
+            world.plan_for(at_ms, Due::Operator(Order::Reload(generation)));
+        }
         world
     }
 
@@ -164,17 +219,20 @@ impl World {
                 return;
             }
             self.step();
-            let is_over = self.hosts.iter().all(|host| !host.is_busy);
-            if is_over && end_ms == u64::MAX {
+            if self.is_over && end_ms == u64::MAX {
                 end_ms = self.now_ms + COOL_DOWN_MS;
                 self.network.calm();
+                // Calls may be under way then, or not.
+                let drain_ms = self.now_ms + 5_000 + self.dice.below(2) * 300_000;
+                self.plan_for(drain_ms, Due::Operator(Order::Drain));
+                self.plan_for(self.now_ms + STOP_MS, Due::Operator(Order::Stop));
             }
         }
     }
 
-    fn next_ms(&self) -> Option<u64> {
+    fn next_ms(&mut self) -> Option<u64> {
         let agenda = self.agenda.first_key_value().map(|((at_ms, _), _)| *at_ms);
-        let server = self.server.next_deadline_ms();
+        let server = self.server.next_deadline_ms(self.now_ms);
         let hosts = self
             .hosts
             .iter()
@@ -191,17 +249,8 @@ impl World {
     /// Does one thing that is due now.
     fn step(&mut self) {
         let now_ms = self.now_ms;
-        for shard in 0..self.server.shards.len() {
-            let Some(found) = self.server.shards.get_mut(shard) else {
-                continue;
-            };
-            if found
-                .next_deadline_ms()
-                .is_some_and(|at_ms| at_ms <= now_ms)
-            {
-                found.handle_timers(now(now_ms), &mut self.outputs);
-                self.after_server(shard);
-            }
+        if let Some(turned) = self.server.turn(now_ms) {
+            return self.after_server(turned);
         }
         for at in 0..self.hosts.len() {
             let Some(host) = self.hosts.get_mut(at) else {
@@ -225,31 +274,79 @@ impl World {
         };
         match entry.remove() {
             Due::Network(delivery) => self.deliver(delivery),
-            Due::Store(answer) => {
-                let saved = match &answer {
-                    Answer::Saved {
-                        shard,
-                        park,
-                        answer,
-                    } => Some(((*shard, *park), answer.is_ok())),
-                    _ => None,
-                };
-                let is_save = matches!(answer, Answer::Saved { .. });
-                let shard = self.server.take_answer(now_ms, answer, &mut self.outputs);
-                if is_save {
-                    self.look_at_bindings();
+            Due::Answer(answer) => {
+                if let Some((at_ms, answer)) = self.server.take_answer(now_ms, answer) {
+                    self.plan_for(at_ms, Due::Answer(answer));
                 }
-                if let Some((save, is_durable)) = saved
-                    && let Some(fault) = self.server.check_saved(now_ms, save, is_durable)
-                {
-                    self.audit.fault(fault);
-                }
-                self.after_server(shard);
             }
             Due::Person(host, act) => self.act(host, act),
             Due::NextCall(number) => self.next_call(number),
             Due::Other(turn) => self.take_turn(turn),
+            Due::Carrier(who, act) => self.carrier_acts(who, act),
+            Due::Operator(order) => self.operate(order),
         }
+    }
+
+    fn operate(&mut self, order: Order) {
+        match order {
+            Order::Kill if self.is_over || !self.server.is_up() => {}
+            Order::Kill => {
+                self.look_at_acknowledged(&HashSet::new());
+                let unsure = self.server.kill();
+                self.audit.server_died(self.network.addr(End::Server(0)));
+                let deliveries = self.network.server_dies(self.now_ms);
+                self.agenda.retain(|_, due| match due {
+                    Due::Network(delivery) => !delivery.is_to_server(),
+                    Due::Answer(_) => false,
+                    _ => true,
+                });
+                self.plan_deliveries(deliveries);
+                self.unsure = unsure;
+                let down_ms = self.dice.between(10, 3_000);
+                self.plan_for(self.now_ms + down_ms, Due::Operator(Order::Start));
+            }
+            Order::Start => {
+                self.server.start(self.now_ms);
+                self.network.is_up = true;
+                let unsure = std::mem::take(&mut self.unsure);
+                self.look_at_acknowledged(&unsure);
+            }
+            Order::Reload(generation) => {
+                self.reloaded = generation;
+                self.server.reload(generation);
+                let at_ms = self.now_ms + TAKEN_OVER_MS;
+                self.plan_for(at_ms, Due::Operator(Order::TakenOver(generation)));
+            }
+            Order::TakenOver(generation)
+                if generation == self.reloaded && !self.server.is_taken_over() =>
+            {
+                self.audit
+                    .fault("a worker does not take a reload over".to_owned());
+            }
+            Order::TakenOver(_) => {}
+            Order::Drain if !self.server.is_up() => {
+                self.plan_for(self.now_ms + 1_000, Due::Operator(Order::Drain));
+            }
+            Order::Drain => self.server.order(Phase::Draining),
+            Order::Stop => {
+                self.look_at_bindings();
+                self.look_at_acknowledged(&HashSet::new());
+                for left in self.server.finish() {
+                    self.audit.fault(left);
+                }
+                if self.server.accepts() {
+                    self.audit.fault("a drained server listens".to_owned());
+                }
+                self.server.order(Phase::Stop);
+            }
+        }
+    }
+
+    /// What users were told is bound is bound. Not looked at are those whose changes
+    /// were under way when the server died: they may be done, or not.
+    fn look_at_acknowledged(&mut self, unsure: &HashSet<Vec<u8>>) {
+        let (_, bindings) = self.server.bindings(self.now_ms);
+        self.audit.look_at(self.now_ms, &bindings, unsure);
     }
 
     fn next_call(&mut self, number: u64) {
@@ -257,6 +354,7 @@ impl World {
             for host in &mut self.hosts {
                 host.is_busy = false;
             }
+            self.is_over = true;
             return;
         }
         let at = self.dice.below(self.hosts.len() as u64) as usize;
@@ -284,7 +382,10 @@ impl World {
         match act {
             Act::Register(_) | Act::Unregister(_) if !host.is_busy => return,
             Act::Reconnect(phone) => {
-                let conn = self.network.open(at);
+                let conn = self.connect(at);
+                let Some(host) = self.hosts.get_mut(at) else {
+                    return;
+                };
                 host.connect(phone, conn);
                 if host.is_busy {
                     self.plan_for(self.now_ms, Due::Person(at, Act::Register(phone)));
@@ -307,25 +408,26 @@ impl World {
         self.after_host(at);
     }
 
-    /// Sends what a shard wants sent, and has its effects done.
-    fn after_server(&mut self, shard: usize) {
-        let mut outputs = std::mem::take(&mut self.outputs);
-        self.send(End::Server(shard), &outputs.outbox);
-        for consequence in self
-            .server
-            .consequences(self.now_ms, shard, &mut outputs.effects)
-        {
-            match consequence {
-                Consequence::Answer(at_ms, answer) => self.plan_for(at_ms, Due::Store(answer)),
-                Consequence::Close(conn) => {
-                    for (at_ms, delivery) in self.network.break_stream(self.now_ms, conn) {
-                        self.plan_for(at_ms, Due::Network(delivery));
-                    }
-                }
-            }
+    /// Sends what a worker wants sent, and has done what it asks.
+    fn after_server(&mut self, turned: Turned) {
+        self.send(End::Server(turned.worker), &turned.outbox);
+        for conn in turned.closes {
+            self.close(conn);
         }
-        outputs.clear();
-        self.outputs = outputs;
+        for call in turned.ended_calls {
+            let deliveries = self.network.end_call(self.now_ms, turned.worker, call);
+            self.plan_deliveries(deliveries);
+        }
+        for (at_ms, answer) in turned.answers {
+            self.plan_for(at_ms, Due::Answer(answer));
+        }
+        for fault in turned.faults {
+            self.audit.fault(fault);
+        }
+        if turned.was_told {
+            self.look_at_bindings();
+        }
+        self.network.accepts = self.server.accepts();
     }
 
     /// Sends what a host wants sent, and tells its people what happened.
@@ -338,12 +440,12 @@ impl World {
             return;
         };
         while let Some(event) = host.agents.poll_event() {
-            self.audit.event(self.now_ms, at, &event);
+            self.audit.event(self.now_ms, at, &event, self.is_dutiful);
             if let Some(cause) = host.is_let_down(&event) {
                 self.audit
                     .fault(format!("a call between friends failed: {cause:?}"));
             }
-            host.hear(self.now_ms, &event, &mut self.later);
+            host.handle_event(self.now_ms, &event, &mut self.later);
         }
         let mut later = std::mem::take(&mut self.later);
         for (at_ms, act) in later.drain(..) {
@@ -361,6 +463,13 @@ impl World {
         for send in &outbox.sends {
             let bytes = outbox.bytes.get(send.start..send.end).unwrap_or_default();
             self.audit.sent(self.now_ms, addr, send.to.remote, bytes);
+            if let End::Server(worker) = from
+                && send.to.conn.is_some()
+                && send.to.conn.worker() != worker
+            {
+                self.audit
+                    .fault(format!("worker {worker} sends on a connection of another"));
+            }
             if let Some(others) = &mut self.others {
                 match from {
                     End::Server(_) => others.warden.server_sent(send.to.remote, bytes),
@@ -372,7 +481,7 @@ impl World {
                 .network
                 .send(self.now_ms, from, &send.to, send.cookie, bytes);
             if let (Sent::NeedsConnection, End::Host(at)) = (&sent, from) {
-                let conn = self.network.open(at);
+                let conn = self.connect(at);
                 let to = Target {
                     conn,
                     ..send.to.clone()
@@ -381,30 +490,35 @@ impl World {
                     .network
                     .send(self.now_ms, from, &to, send.cookie, bytes);
             }
-            if let Sent::Copies(copies) = sent {
-                for (at_ms, delivery) in copies {
-                    self.plan_for(at_ms, Due::Network(delivery));
-                }
+            if matches!(sent, Sent::Failed(_)) {
+                self.audit.failed(addr, bytes);
             }
+            self.plan_sent(sent);
         }
+    }
+
+    fn plan_sent(&mut self, sent: Sent) {
+        match sent {
+            Sent::Copies(copies) => self.plan_deliveries(copies),
+            Sent::Failed(failure) => self.plan_deliveries(failure.into_iter().collect()),
+            Sent::NeedsConnection => {}
+        }
+    }
+
+    /// A stream from a host to the server. Where nobody takes it the host hears of it.
+    fn connect(&mut self, at: usize) -> ConnId {
+        let conn = self.network.open(at);
+        if !self.network.is_open(conn) {
+            let to = End::Host(at);
+            let closed = Delivery::Closed { to, conn };
+            self.plan_for(self.now_ms + 1, Due::Network(closed));
+        }
+        conn
     }
 
     /// Holds the end of the run to what must be true of it.
     fn finish(mut self) -> Result<Report, Box<Failure>> {
-        self.look_at_bindings();
         self.audit.finish();
-        let in_flight = self.server.in_flight();
-        if in_flight != 0 {
-            let live: Vec<String> = self
-                .server
-                .shards
-                .iter()
-                .map(|s| format!("{:?}", s.live_transactions()))
-                .collect();
-            self.audit.fault(format!(
-                "the server still has {in_flight} things under way: {live:?}"
-            ));
-        }
         let mut report = Report::default();
         for (at, host) in self.hosts.iter().enumerate() {
             let live = host.agents.live();
@@ -419,6 +533,10 @@ impl World {
             report.forks += counters.forks_ended;
             report.challenges += counters.challenges;
         }
+        if self.others.is_none() && self.server.figures.malformed > 0 {
+            self.audit
+                .fault("a message does not parse at the server".to_owned());
+        }
         let history = self.audit.history().map(str::to_owned);
         let faults = std::mem::take(&mut self.audit.faults);
         if !faults.is_empty() {
@@ -430,11 +548,15 @@ impl World {
             }));
         }
         let audit = self.audit.report;
+        let figures = self.server.figures;
         Ok(Report {
             forks: report.forks,
             challenges: report.challenges,
             lost: self.network.lost,
             broken: self.network.broken,
+            handed_over: figures.handed_over,
+            refused: figures.refused,
+            resolved: figures.resolved,
             virtual_ms: self.now_ms,
             ..audit
         })

@@ -139,8 +139,8 @@ mod tests {
         let mut snapshots = vec![Snapshot::default(), Snapshot::default()];
         for snapshot in &mut snapshots {
             snapshot.engine.requests = 3;
-            snapshot.net.udp.messages_in = 5;
-            snapshot.net.closed = [1; CloseReason::ALL.len()];
+            snapshot.sockets.net.udp.messages_in = 5;
+            snapshot.sockets.net.closed = [1; CloseReason::ALL.len()];
         }
         let mut page = Page::default();
         net::net(&mut page, &snapshots);

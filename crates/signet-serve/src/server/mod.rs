@@ -9,7 +9,7 @@ mod tickets;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::metrics::{self, Sources};
 use crate::plan::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::Tracer;
-use crate::worker::{Control, Phase};
+use crate::worker::{Control, CountedPeers, Phase};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{faults_of_files, shown_by_files};
@@ -136,6 +136,7 @@ struct Server {
     /// The rules of the listeners that take WebSockets, in the order of `planned`.
     websockets: Vec<Option<Arc<WebSocketListener>>>,
     control: Arc<Control>,
+    peer_names: CountedPeers,
     tracer: Tracer,
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
@@ -223,8 +224,10 @@ impl Server {
             }
         }
         let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
-        self.control
-            .set_peer_names(Arc::new(plan::peer_names(&config)));
+        *self
+            .peer_names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(plan::peer_names(&config));
         self.tracer.set(config.log.trace_sip);
         self.control.reload(Arc::new(settings));
         if let Some(first) = domains.first()

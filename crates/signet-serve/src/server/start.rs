@@ -23,7 +23,7 @@ use crate::plan::{self, PlannedListener};
 use crate::store_link::Store;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
-use crate::worker::{Control, Mailbox, Parts, Severities, Worker};
+use crate::worker::{self, Control, Mailbox, Parts, Resolver, Severities, Sockets, Waker};
 use crate::{Error, log, memory, random_bytes, system};
 
 use super::identity::{Identity, Material};
@@ -115,16 +115,15 @@ impl Server {
             .alias
             .then(|| Arc::new(Aliases::new(ALIASES_MAX)));
         net_config.aliases.clone_from(&aliases);
-        let peer_names = Arc::new(plan::peer_names(&config));
+        let peer_names = Arc::new(Mutex::new(Arc::new(plan::peer_names(&config))));
         let mut nets = Vec::with_capacity(workers);
         for (index, sockets) in sockets.into_iter().enumerate() {
-            let mut net = Net::new(index, net_config.clone(), sockets).map_err(thread_error)?;
-            net.name_peers(peer_names.clone());
-            nets.push(net);
+            let net = Net::new(index, net_config.clone(), sockets).map_err(thread_error)?;
+            nets.push(Sockets::new(net, aliases.clone(), peer_names.clone()));
         }
         let mailboxes: Vec<Arc<Mailbox>> = nets
             .iter()
-            .map(|net| Mailbox::new(config.bounds.handover_max, net.waker()))
+            .map(|net| Mailbox::new(config.bounds.handover_max, Waker(net.waker())))
             .collect();
         control.set_mailboxes(mailboxes.clone());
 
@@ -139,12 +138,12 @@ impl Server {
                 mailboxes: mailboxes.clone(),
                 shard_key,
                 store: store.client(net.waker())?,
-                dns: dns.client(net.waker()),
+                resolver: Resolver(dns.client(net.waker())),
                 control: control.clone(),
-                tracer: tracer.clone(),
+                trace: tracer.clone(),
                 retry_after_s: settings.bounds.retry_after_s,
                 memory: Share::new(budget.clone()),
-                aliases: aliases.clone(),
+                uses_aliases: aliases.is_some(),
                 queue_ms_max: config.bounds.queue_ms_max,
                 severities: severities.clone(),
                 guard: guard.clone(),
@@ -156,7 +155,7 @@ impl Server {
                     if pin && let Err(error) = system::pin_to_core(index) {
                         tracing::warn!("{error}");
                     }
-                    if let Err(error) = Worker::new(net, parts).run() {
+                    if let Err(error) = worker::run(net, parts) {
                         log::end_on_fault(&format!(
                             "the sockets of worker {index} failed: {error}"
                         ));
@@ -198,6 +197,7 @@ impl Server {
             token_keys,
             websockets,
             control,
+            peer_names,
             tracer,
             sources,
             workers: threads,

@@ -3,7 +3,7 @@
 
 use invariant::broken;
 use sip_limit::oc;
-use sip_locate::{Hop, Lead, Query};
+use sip_locate::{Hop, Lead, LocateError, Query};
 use sip_msg::Method;
 use wheel::TimerId;
 
@@ -457,10 +457,6 @@ impl Shard {
             return broken!("a context stays while addresses are asked for");
         };
         let at = usize::from(at);
-        let outcome = match hops.is_empty() {
-            true => Outcome::NoSuchServer,
-            false => Outcome::Unreachable,
-        };
         if let Some(candidate) = context.candidates.get_mut(at) {
             self.learn_gateways(now, &candidate.place, &hops);
             hops.truncate(self.settings.proxy.branches_max);
@@ -475,13 +471,20 @@ impl Shard {
         if self.pass_over(now, &mut context, at) {
             self.start_candidate(now, key, &mut context, at, out);
         } else {
-            self.try_next(now, key, &mut context, at, outcome, out);
+            self.try_next(now, key, &mut context, at, Outcome::Unreachable, out);
         }
         self.settle(now, key, context, out);
     }
 
     /// What waits for addresses will not have them.
-    pub(crate) fn unresolved(&mut self, now: Now, parked: Parked, out: &mut Outputs) {
+    pub(crate) fn unresolved(
+        &mut self,
+        now: Now,
+        parked: Parked,
+        error: LocateError,
+        out: &mut Outputs,
+    ) {
+        let outcome = Outcome::from(error);
         match parked {
             Parked::Resolve(key, at, _) => {
                 let Some(mut context) = self.contexts.take(key) else {
@@ -494,12 +497,11 @@ impl Shard {
                 } else {
                     broken!("a target that waits for addresses is in its set");
                 }
-                self.try_next(now, key, &mut context, at, Outcome::DnsSilent, out);
+                self.try_next(now, key, &mut context, at, outcome, out);
                 self.settle(now, key, context, out);
             }
             Parked::Single(job, _, candidate, _) => {
-                let outcome = Outcome::DnsSilent.at(&candidate.place);
-                self.fail_job(now, job, outcome, out);
+                self.fail_job(now, job, outcome.at(&candidate.place), out);
             }
             Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
                 broken!("only a target waits for addresses");

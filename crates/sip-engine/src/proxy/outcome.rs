@@ -1,7 +1,7 @@
 //! What a request comes to where no response decides it: the status that is
 //! answered, and why (`docs/decisions/0083-a-status-for-each-reason.md`).
 
-use sip_locate::Refusal;
+use sip_locate::{LocateError, Refusal};
 
 use super::context::Place;
 
@@ -55,6 +55,16 @@ impl From<Refusal> for Outcome {
             | Refusal::UnknownTransport
             | Refusal::OpenedByPeer
             | Refusal::NoListener => Self::NoTransport,
+        }
+    }
+}
+
+impl From<LocateError> for Outcome {
+    fn from(error: LocateError) -> Self {
+        match error {
+            LocateError::Refused(refusal) => refusal.into(),
+            LocateError::NotFound => Self::NoSuchServer,
+            LocateError::Timeout | LocateError::Failed => Self::DnsSilent,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What transactions, the registrar and deadlines bring about.
 
 use invariant::broken;
+use sip_locate::LocateError;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
@@ -228,7 +229,7 @@ impl Shard {
             }
             Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
                 self.counters.resolves_expired += 1;
-                self.unresolved(now, parked, out);
+                self.unresolved(now, parked, LocateError::Timeout, out);
             }
             None => {}
         }

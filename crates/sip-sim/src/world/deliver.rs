@@ -2,40 +2,49 @@
 
 use super::World;
 use crate::network::{Delivery, End};
-use crate::server::now;
+use crate::server::Arrival;
 use sip_msg::Limits;
 
 impl World {
     pub(super) fn deliver(&mut self, delivery: Delivery) {
         let now_ms = self.now_ms;
-        match delivery {
-            Delivery::Message {
-                to: End::Server(_),
-                flow,
-                bytes,
-            } => {
-                match self
-                    .server
-                    .take_message(now_ms, &flow, &bytes, &mut self.outputs)
-                {
-                    Some(shard) => self.after_server(shard),
-                    None if self.others.is_some() => self.after_server(0),
-                    None => self
-                        .audit
-                        .fault("a message does not parse at the server".to_owned()),
-                }
+        let (to, arrival) = match delivery {
+            Delivery::Message { to, flow, bytes } => (to, Arrival::Message { flow, bytes }),
+            Delivery::SendFailed {
+                to,
+                cookie,
+                was_written,
+            } => (
+                to,
+                Arrival::SendFailed {
+                    cookie,
+                    was_written,
+                },
+            ),
+            Delivery::Closed { to, conn } => (to, Arrival::Closed(conn)),
+            Delivery::Unreachable { to, remote, quoted } => {
+                (to, Arrival::Unreachable { remote, quoted })
             }
-            Delivery::Message {
-                to: End::Host(at),
-                flow,
-                bytes,
-            } => {
-                if let Some(who) = at.checked_sub(self.hosts.len()) {
-                    return self.other_hears(who, &bytes);
+        };
+        let at = match to {
+            End::Server(worker) => return self.server.arrive(worker, arrival),
+            End::Host(at) => at,
+        };
+        if let Some(who) = at.checked_sub(self.hosts.len()) {
+            return match arrival {
+                Arrival::Message { flow, bytes } if self.others.is_none() => {
+                    self.carrier_hears(who, flow, &bytes);
                 }
-                let Some(host) = self.hosts.get_mut(at) else {
-                    return;
-                };
+                Arrival::Message { bytes, .. } => self.other_hears(who, &bytes),
+                Arrival::Closed(conn) => self.other_closed(who, conn),
+                Arrival::SendFailed { .. } | Arrival::Unreachable { .. } => {}
+            };
+        }
+        let Some(host) = self.hosts.get_mut(at) else {
+            return;
+        };
+        match arrival {
+            Arrival::Message { flow, bytes } => {
                 let mut message = host.agents.spare_message();
                 if message.fill(&bytes, &Limits::default()).is_err() {
                     self.audit
@@ -44,50 +53,14 @@ impl World {
                 }
                 host.agents
                     .handle_message(now_ms, &flow, message, &mut self.outbox);
-                self.after_host(at);
             }
-            Delivery::SendFailed {
-                to: End::Server(shard),
-                cookie,
-            } => {
-                if let Some(found) = self.server.shards.get_mut(shard) {
-                    found.handle_send_failed(now(now_ms), cookie, &mut self.outputs);
-                }
-                self.after_server(shard);
+            Arrival::SendFailed { cookie, .. } => {
+                host.agents
+                    .handle_send_failed(now_ms, cookie, &mut self.outbox);
             }
-            Delivery::SendFailed {
-                to: End::Host(at),
-                cookie,
-            } => {
-                if let Some(host) = self.hosts.get_mut(at) {
-                    host.agents
-                        .handle_send_failed(now_ms, cookie, &mut self.outbox);
-                }
-                self.after_host(at);
-            }
-            Delivery::Closed {
-                to: End::Server(_),
-                conn,
-            } => {
-                for shard in 0..self.server.shards.len() {
-                    if let Some(found) = self.server.shards.get_mut(shard) {
-                        found.handle_closed(now(now_ms), conn, &mut self.outputs);
-                    }
-                    self.after_server(shard);
-                }
-            }
-            Delivery::Closed {
-                to: End::Host(at),
-                conn,
-            } => {
-                if let Some(who) = at.checked_sub(self.hosts.len()) {
-                    return self.other_closed(who, conn);
-                }
-                if let Some(host) = self.hosts.get_mut(at) {
-                    host.agents.handle_closed(now_ms, conn, &mut self.outbox);
-                }
-                self.after_host(at);
-            }
+            Arrival::Closed(conn) => host.agents.handle_closed(now_ms, conn, &mut self.outbox),
+            Arrival::Unreachable { .. } => {}
         }
+        self.after_host(at);
     }
 }

@@ -3,7 +3,7 @@
 use super::{Due, World};
 use crate::gateway::{Gateway, Saying};
 use crate::hostile::Villain;
-use crate::network::{End, Sent};
+use crate::network::End;
 use crate::plan::Plan;
 use crate::server::DOMAIN;
 use crate::warden::{EVIL, MALLORY, Places, Warden};
@@ -121,9 +121,9 @@ impl World {
             return;
         };
         let sayings = match who.checked_sub(FIRST_VILLAIN) {
-            None => others.gateway.hear(bytes),
+            None => others.gateway.handle_message(bytes),
             Some(at) => match others.villains.get_mut(at) {
-                Some(villain) => villain.hear(bytes),
+                Some(villain) => villain.handle_message(bytes),
                 None => return,
             },
         };
@@ -220,11 +220,7 @@ impl World {
         let sent = self
             .network
             .send(self.now_ms, from, &to, 0, text.as_bytes());
-        if let Sent::Copies(copies) = sent {
-            for (at_ms, delivery) in copies {
-                self.plan_for(at_ms, Due::Network(delivery));
-            }
-        }
+        self.plan_sent(sent);
     }
 
     /// Shows the warden what the server's table of contacts holds.

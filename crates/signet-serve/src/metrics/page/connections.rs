@@ -100,7 +100,7 @@ pub(super) fn connections(
     page.gauge(
         "signet_connections_buffered_bytes",
         "Bytes that wait on connections: to be written, or for the rest of a message.",
-        snapshots.iter().map(|of| of.buffered_bytes).sum(),
+        snapshots.iter().map(|of| of.sockets.buffered_bytes).sum(),
     );
     page.gauge(
         "signet_tls_client_sessions",

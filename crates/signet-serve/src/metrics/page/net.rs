@@ -11,7 +11,7 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
     let sum = |get: Get| {
         snapshots
             .iter()
-            .map(|snapshot| get(&snapshot.net))
+            .map(|snapshot| get(&snapshot.sockets.net))
             .sum::<u64>()
     };
 
@@ -45,7 +45,7 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
         ] {
             let total = snapshots
                 .iter()
-                .map(|snapshot| get(&of(&snapshot.net)))
+                .map(|snapshot| get(&of(&snapshot.sockets.net)))
                 .sum();
             page.sample(name, &[("transport", transport)], total);
         }
@@ -237,7 +237,7 @@ pub(super) fn net(page: &mut Page, snapshots: &[Snapshot]) {
     for (place, reason) in CloseReason::ALL.into_iter().enumerate() {
         let total = snapshots
             .iter()
-            .filter_map(|snapshot| snapshot.net.closed.get(place))
+            .filter_map(|snapshot| snapshot.sockets.net.closed.get(place))
             .sum();
         page.sample(
             "signet_connections_closed_total",

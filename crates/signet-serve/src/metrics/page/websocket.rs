@@ -6,7 +6,11 @@ use super::Page;
 use crate::worker::Snapshot;
 
 pub(super) fn websocket(page: &mut Page, snapshots: &[Snapshot]) {
-    let of = || snapshots.iter().map(|snapshot| &snapshot.net.websocket);
+    let of = || {
+        snapshots
+            .iter()
+            .map(|snapshot| &snapshot.sockets.net.websocket)
+    };
     page.counter(
         "signet_websocket_upgraded_total",
         "Connections that became WebSockets.",

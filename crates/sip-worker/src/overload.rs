@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use sip_limit::{Controller, Shares, Signals};
-use sip_net::{Net, Shed};
 
-use super::Core;
+use crate::{Environment, Sockets, Worker};
 
 /// How bad it is with each worker, in thousandths of a step. A message that one
 /// worker receives may be another's to handle, so the worst counts for all.
-pub(crate) type Severities = Arc<[AtomicU32]>;
+pub type Severities = Arc<[AtomicU32]>;
 
 pub(super) struct Overload {
     controller: Controller,
@@ -44,14 +43,14 @@ impl Overload {
     }
 }
 
-impl Core {
+impl<E: Environment> Worker<E> {
     /// A turn is over: less is let in, or more, where the controller says so.
-    pub(super) fn look_at_the_load(&mut self, net: &mut Net) {
+    pub(super) fn control_load(&mut self, sockets: &mut E::Sockets) {
         let transactions = self.parts.shard.transaction_counters();
         let signals = Signals {
-            is_drained: net.is_drained(),
-            waiting_ms: net.waiting_ms(),
-            handled: net.counters_in(),
+            is_drained: sockets.is_drained(),
+            waiting_ms: sockets.waiting_ms(),
+            handled: sockets.messages_in(),
             begun: transactions.server_created,
             pressure: self.parts.shard.memory_pressure() as f32,
         };
@@ -64,7 +63,7 @@ impl Core {
         let wants_times = overload.controller.wants_times();
         if wants_times != overload.is_timed {
             overload.is_timed = wants_times;
-            net.time_datagrams(wants_times);
+            sockets.time_datagrams(wants_times);
         }
         if let Some(own) = overload.severities.get(overload.index) {
             own.store(overload.severity(), Ordering::Relaxed);
@@ -83,10 +82,7 @@ impl Core {
         let offered = shares.offered();
         // To set a filter is work for the kernel: a small difference is the gate's to level.
         if shares.is_all() || !offered.is_about(&overload.offered) {
-            net.shed((!shares.is_all()).then(|| Shed {
-                calls: offered.new_work.threshold(),
-                registrations: offered.first_registration.threshold(),
-            }));
+            sockets.shed((!shares.is_all()).then_some(&offered));
             overload.offered = offered;
         }
         self.parts

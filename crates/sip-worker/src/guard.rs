@@ -4,9 +4,9 @@ use sip_engine::effect::Limited;
 use sip_limit::{Origin, may_go_on};
 use sip_msg::Flow;
 
-use super::Core;
+use crate::{Environment, Worker};
 
-impl Core {
+impl<E: Environment> Worker<E> {
     /// Whether a message is to be dropped unread: its source is left without
     /// answers, and it begins something without credentials.
     pub(super) fn is_shut_out(&self, flow: &Flow, bytes: &[u8]) -> bool {

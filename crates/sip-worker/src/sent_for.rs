@@ -22,12 +22,12 @@ struct Origin {
 
 /// The ring.
 #[derive(Default)]
-pub(super) struct ForeignSends {
+pub(super) struct SentFor {
     origins: Vec<Origin>,
     sequence: u64,
 }
 
-impl ForeignSends {
+impl SentFor {
     /// A cookie in the place of another worker's; 0 stays 0.
     pub(super) fn cookie(&mut self, worker: usize, cookie: u64) -> u64 {
         if cookie == 0 {
@@ -49,7 +49,7 @@ impl ForeignSends {
     }
 
     /// Whether a cookie is one of this table's.
-    pub(super) const fn is_foreign(cookie: u64) -> bool {
+    pub(super) const fn is_one(cookie: u64) -> bool {
         cookie & MARK_BITS == MARK
     }
 
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn a_cookie_leads_back_until_its_place_is_taken() {
-        let mut sends = ForeignSends::default();
+        let mut sends = SentFor::default();
         assert_eq!(sends.cookie(3, 0), 0);
         let first = sends.cookie(3, 77);
-        assert!(ForeignSends::is_foreign(first));
+        assert!(SentFor::is_one(first));
         assert_eq!(sends.origin(first), Some((3, 77)));
         for n in 0..REMEMBERED as u64 {
             let cookie = sends.cookie(1, n + 1);
@@ -86,10 +86,10 @@ mod tests {
     }
 
     #[test]
-    fn cookies_of_others_are_not_taken_for_foreign_ones() {
-        assert!(!ForeignSends::is_foreign(1 << 56));
-        assert!(!ForeignSends::is_foreign(1 << 63));
-        assert!(!ForeignSends::is_foreign(3 << 62));
-        assert_eq!(ForeignSends::default().origin(MARK), None);
+    fn cookies_of_others_are_none_of_the_table() {
+        assert!(!SentFor::is_one(1 << 56));
+        assert!(!SentFor::is_one(1 << 63));
+        assert!(!SentFor::is_one(3 << 62));
+        assert_eq!(SentFor::default().origin(MARK), None);
     }
 }

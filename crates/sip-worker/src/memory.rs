@@ -1,8 +1,6 @@
 //! What a worker's messages hold, and when memory is given back.
 
-use sip_net::Net;
-
-use super::Core;
+use crate::{Environment, Handover, Sockets, Worker};
 
 /// How often memory is looked through for what nobody needs any more.
 const TRIM_MS: u64 = 3_000;
@@ -18,8 +16,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// What is counted beside the shard and the sockets.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Bytes put into the letter-boxes of others, less those taken from this
-    /// worker's own: summed over the workers it is what lies in all of them.
+    /// As [`Worker::posted_bytes`] has it.
     pub(super) posted: i64,
     /// Bytes of messages that were taken since it was told what is held.
     taken: usize,
@@ -36,10 +33,10 @@ impl Memory {
     }
 }
 
-impl Core {
+impl<E: Environment> Worker<E> {
     /// Tells what this worker's messages hold, hears what those of all do, and
     /// gives back what is not needed any more.
-    pub(super) fn count_memory(&mut self, net: &mut Net) {
+    pub(super) fn count_memory(&mut self, sockets: &mut E::Sockets) {
         if self.is_dirty {
             self.memory.trims_left = TRIMS;
         }
@@ -48,9 +45,9 @@ impl Core {
         if self.memory.trim_due_ms().is_some_and(is_due) {
             self.memory.trimmed_ms = now_ms;
             self.memory.trims_left -= 1;
-            self.trim(net);
+            self.trim(sockets);
         }
-        self.memory.in_sockets = net.held_bytes();
+        self.memory.in_sockets = sockets.held_bytes();
         self.tell_memory();
     }
 
@@ -76,18 +73,18 @@ impl Core {
         self.parts.shard.set_memory_pressure(pressure);
     }
 
-    fn trim(&mut self, net: &mut Net) {
+    fn trim(&mut self, sockets: &mut E::Sockets) {
         self.parts.shard.trim();
         self.buffers.trim();
-        net.trim();
+        sockets.trim();
         let outbox = &mut self.outputs.outbox;
         outbox.bytes.shrink_to(TURN_BYTES);
         outbox
             .sends
             .shrink_to(TURN_BYTES / size_of::<sip_msg::Send>());
-        self.mail.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
+        self.mail.shrink_to(TURN_BYTES / size_of::<Handover>());
         for batch in &mut self.batches {
-            batch.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
+            batch.shrink_to(TURN_BYTES / size_of::<Handover>());
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Neighbours that want to be reached by the connections that they opened
 //! (RFC 5923).
 
-use sip_msg::{ConnId, Flow, HeaderName, HostPort, Message, Outbox, Transport};
-use sip_net::{Aliases, Net};
+use sip_msg::{ConnId, Flow, HeaderName, HostPort, Message, Transport};
+
+use crate::Sockets;
 
 /// A neighbour's wish.
 pub(super) struct Claim {
@@ -35,24 +36,9 @@ impl Claim {
     }
 
     /// Notes the connection, if its peer has proved who it is.
-    pub(super) fn settle(&self, net: &mut Net) {
-        // What was refused is counted there; the connection works as any other.
-        let _ = net.alias(self.conn, &self.host, self.port);
+    pub(super) fn settle(&self, sockets: &mut impl Sockets) {
+        sockets.alias(self.conn, &self.host, self.port);
     }
-}
-
-/// Names the connections by which neighbours are to be reached; how many.
-pub(super) fn name_connections(aliases: &Aliases, outbox: &mut Outbox, now_unix_s: u64) -> u64 {
-    let mut used = 0;
-    if !aliases.is_empty() {
-        for send in &mut outbox.sends {
-            if let Some(conn) = aliases.find(&send.to, now_unix_s) {
-                send.to.conn = conn;
-                used += 1;
-            }
-        }
-    }
-    used
 }
 
 #[cfg(test)]

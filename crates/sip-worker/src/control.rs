@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sip_engine::Settings;
 use sip_engine::registrar::RegistrarCounters;
 use sip_engine::shard::Counters;
-use sip_net::PeerNames;
 use sip_txn::Live;
 
-use super::Mailbox;
+use crate::{Mailbox, Wake};
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub enum Phase {
     /// It serves.
     Running,
     /// It ends what is under way and begins nothing new.
@@ -24,83 +23,80 @@ pub(crate) enum Phase {
 
 /// What a worker itself counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
-    /// Messages and news given to other workers.
-    pub(crate) handed_over: u64,
+pub struct Figures {
+    /// Handed to other workers.
+    pub handed_over: u64,
     /// Of these, those for which there was no room.
-    pub(crate) handover_refused: u64,
+    pub handover_refused: u64,
     /// Questions that the store did not take.
-    pub(crate) store_refused: u64,
+    pub store_refused: u64,
     /// Questions that the resolver did not take.
-    pub(crate) dns_refused: u64,
+    pub dns_refused: u64,
     /// Requests sent by a connection that their neighbour had opened.
-    pub(crate) aliases_used: u64,
+    pub aliases_used: u64,
     /// Messages of sources without answers, dropped before they were read.
-    pub(crate) dropped_unread: u64,
+    pub dropped_unread: u64,
     /// How bad it is, in thousandths of a step of [`sip_limit::Controller::severity`].
-    pub(crate) severity: u32,
+    pub severity: u32,
 }
 
 /// A worker's figures at one moment.
 #[derive(Clone, Default)]
-pub(crate) struct Snapshot {
-    /// When, by `sip_net::clock::now_ms`.
-    pub(crate) at_ms: u64,
-    pub(crate) engine: Counters,
-    pub(crate) transactions: sip_txn::Counters,
-    pub(crate) registrar: RegistrarCounters,
-    pub(crate) live: Live,
+pub struct Snapshot<F> {
+    /// When, by the clock that only goes forward.
+    pub at_ms: u64,
+    /// What the shard counts.
+    pub engine: Counters,
+    /// What its transactions count.
+    pub transactions: sip_txn::Counters,
+    /// What its registrar counts.
+    pub registrar: RegistrarCounters,
+    /// The transactions that live.
+    pub live: Live,
     /// Requests that are being forwarded.
-    pub(crate) contexts: usize,
-    pub(crate) in_flight: usize,
+    pub contexts: usize,
+    /// Transactions, contexts and parked requests.
+    pub in_flight: usize,
     /// Requests that have no final answer yet, where the worker drains.
-    pub(crate) unanswered: Option<usize>,
-    pub(crate) net: sip_net::Counters,
-    /// Those of each listener, by its number.
-    pub(crate) listeners: Vec<sip_net::ListenerCounters>,
-    /// TLS handshakes of connections that were opened.
-    pub(crate) opened_tls: sip_tls::HandshakeTally,
-    /// Connections that were opened.
-    pub(crate) opened: sip_net::ConnectionFigures,
-    /// What there was with each peer.
-    pub(crate) peers: Vec<sip_net::PeerCounters>,
-    /// Bytes that wait on connections: to be written, or for the rest of a message.
-    pub(crate) buffered_bytes: u64,
-    pub(crate) own: Figures,
+    pub unanswered: Option<usize>,
+    /// What the sockets count.
+    pub sockets: F,
+    /// What the worker itself counts.
+    pub own: Figures,
 }
 
 /// Shared by the admin thread and the workers; no worker ever waits on it for
-/// more than a copy.
-pub(crate) struct Control {
+/// more than a copy. `F` is what the sockets count.
+pub struct Control<F, W> {
     phase: AtomicU8,
     generation: AtomicU64,
     /// The generation of the settings that each worker goes by.
     taken_over: Vec<AtomicU64>,
     settings: Mutex<Option<Arc<Settings>>>,
-    peer_names: Mutex<Arc<PeerNames>>,
-    snapshots: Vec<Mutex<Snapshot>>,
-    mailboxes: Mutex<Vec<Arc<Mailbox>>>,
+    snapshots: Vec<Mutex<Snapshot<F>>>,
+    mailboxes: Mutex<Vec<Arc<Mailbox<W>>>>,
 }
 
-impl Control {
-    pub(crate) fn new(workers: usize) -> Self {
+impl<F: Clone + Default, W: Wake> Control<F, W> {
+    /// For so many workers, which serve.
+    pub fn new(workers: usize) -> Self {
         Self {
             phase: AtomicU8::new(0),
             generation: AtomicU64::new(0),
             taken_over: (0..workers).map(|_| AtomicU64::default()).collect(),
             settings: Mutex::new(None),
-            peer_names: Mutex::default(),
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
             mailboxes: Mutex::default(),
         }
     }
 
     /// Whom to wake when something is ordered.
-    pub(crate) fn set_mailboxes(&self, mailboxes: Vec<Arc<Mailbox>>) {
+    pub fn set_mailboxes(&self, mailboxes: Vec<Arc<Mailbox<W>>>) {
         *lock(&self.mailboxes) = mailboxes;
     }
 
-    pub(crate) fn phase(&self) -> Phase {
+    /// Where the process is in its life.
+    pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Running,
             1 => Phase::Draining,
@@ -109,22 +105,13 @@ impl Control {
     }
 
     /// Orders a phase; there is no way back.
-    pub(crate) fn order(&self, phase: Phase) {
+    pub fn order(&self, phase: Phase) {
         self.phase.fetch_max(phase as u8, Ordering::AcqRel);
         self.wake_all();
     }
 
-    /// Which peers the workers are to count by name, from the next reload on.
-    pub(crate) fn set_peer_names(&self, names: Arc<PeerNames>) {
-        *lock(&self.peer_names) = names;
-    }
-
-    pub(crate) fn peer_names(&self) -> Arc<PeerNames> {
-        lock(&self.peer_names).clone()
-    }
-
     /// Gives all workers other settings.
-    pub(crate) fn reload(&self, settings: Arc<Settings>) {
+    pub fn reload(&self, settings: Arc<Settings>) {
         let mut held = lock(&self.settings);
         *held = Some(settings);
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -151,28 +138,29 @@ impl Control {
     }
 
     /// Whether all workers go by the newest settings.
-    pub(crate) fn is_taken_over(&self) -> bool {
+    pub fn is_taken_over(&self) -> bool {
         let generation = self.generation();
         self.taken_over
             .iter()
             .all(|taken_over| taken_over.load(Ordering::Acquire) == generation)
     }
 
-    pub(crate) fn report(&self, worker: usize, snapshot: Snapshot) {
+    /// Keeps a worker's figures.
+    pub(crate) fn report(&self, worker: usize, snapshot: Snapshot<F>) {
         if let Some(place) = self.snapshots.get(worker) {
             *lock(place) = snapshot;
         }
     }
 
     /// Each worker's last report.
-    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+    pub fn snapshots(&self) -> Vec<Snapshot<F>> {
         self.snapshots
             .iter()
             .map(|place| lock(place).clone())
             .collect()
     }
 
-    pub(crate) fn wake_all(&self) {
+    fn wake_all(&self) {
         lock(&self.mailboxes)
             .iter()
             .for_each(|mailbox| mailbox.wake());
@@ -190,7 +178,11 @@ mod tests {
 
     #[test]
     fn a_reload_is_over_when_the_last_worker_goes_by_it() {
-        let control = Control::new(2);
+        struct NoBell;
+        impl Wake for NoBell {
+            fn wake(&self) {}
+        }
+        let control = Control::<(), NoBell>::new(2);
         assert!(control.is_taken_over(), "nothing was reloaded");
         control.reload(Arc::default());
         control.take_over(0, control.generation());

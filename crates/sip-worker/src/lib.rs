@@ -1,43 +1,58 @@
-//! A worker: a thread with its sockets and its shard.
+//! What runs in service between a shard, its sockets, the store, the resolver and
+//! the other workers. No I/O, no threads and no clock: those are the
+//! [`Environment`]'s, so that `sip-sim` drives what `signet serve` runs.
 //!
-//! One turn of its loop waits for sockets, timers or parcels; gives what came
-//! to the shard that it belongs to, its own or another worker's; asks the
-//! store and the resolver what the shard wants to know; sends. It blocks
-//! nowhere but in that wait, and a turn reads the clock once.
+//! One turn waits for sockets, timers or mail; gives what came to the shard that it
+//! belongs to, its own or another worker's; asks the store and the resolver what the
+//! shard wants to know; sends. It blocks nowhere but in that wait, and a turn reads
+//! the clock once.
+//!
+//! ```text
+//! while worker.begin_turn(&mut sockets) {
+//!     sockets.poll(worker.timeout(), |event| {
+//!         worker.wake_up(clock);
+//!         worker.handle_event(event);
+//!     });
+//!     worker.wake_up(clock);
+//!     worker.end_turn(&mut sockets);
+//! }
+//! ```
+#![forbid(unsafe_code)]
 
 mod alias;
-mod bad_news;
 mod control;
-mod foreign;
+mod environment;
+mod failures;
 mod guard;
 mod handover;
 mod mailbox;
 mod memory;
 mod overload;
 mod peers;
+mod sent_for;
 
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use sip_engine::budget::Share;
 use sip_engine::sender::Sender;
 use sip_engine::shard::shard_of;
-use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
+use sip_engine::{Effect, Now, Outputs, Shard};
 use sip_limit::Guard;
 use sip_locate::LocateError;
-use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Outbox, Pool};
-use sip_net::{Aliases, DnsClient, Net, NetEvent, SendError, clock};
+use sip_msg::{ConnId, Flow, Limits, Message, Outbox, Pool};
 
-use crate::trace::{Direction, Tracer};
-
-pub(crate) use control::{Control, Figures, Phase, Snapshot};
-use foreign::ForeignSends;
-pub(crate) use mailbox::{Mailbox, Parcel};
 use overload::Overload;
-pub(crate) use overload::Severities;
 use peers::Peers;
+use sent_for::SentFor;
+
+pub use control::{Control, Figures, Phase, Snapshot};
+pub use environment::{
+    Direction, Environment, Resolver, SocketEvent, Sockets, Store, StoreAnswer, Trace, Wake,
+};
+pub use mailbox::{ConnAct, Handover, Mailbox};
+pub use overload::Severities;
 
 /// While there is traffic timers are looked at this often, not each time that
 /// one is due: they are set in tens and hundreds of milliseconds.
@@ -47,60 +62,64 @@ const SNAPSHOT_MS: u64 = 500;
 /// The same while the process waits for its end.
 const DRAIN_SNAPSHOT_MS: u64 = 20;
 
-/// A worker, ready to run.
-pub(crate) struct Worker {
-    net: Net,
-    core: Core,
-}
-
 /// What a worker is made of.
-pub(crate) struct Parts {
-    pub(crate) index: usize,
-    pub(crate) shard: Shard,
-    pub(crate) limits: Limits,
-    /// The letter-boxes of all workers, its own among them.
-    pub(crate) mailboxes: Vec<Arc<Mailbox>>,
-    pub(crate) shard_key: [u8; 16],
-    pub(crate) store: crate::store_link::StoreClient,
-    pub(crate) dns: DnsClient,
-    pub(crate) control: Arc<Control>,
-    pub(crate) tracer: Tracer,
-    pub(crate) retry_after_s: u32,
+pub struct Parts<E: Environment> {
+    /// Which of the workers it is.
+    pub index: usize,
+    /// Its shard.
+    pub shard: Shard,
+    /// What a message may be.
+    pub limits: Limits,
+    /// The mailboxes of all workers, its own among them.
+    pub mailboxes: Vec<Arc<Mailbox<E::Waker>>>,
+    /// What decides which message is whose; the same for all.
+    pub shard_key: [u8; 16],
+    /// Its end of the store.
+    pub store: E::Store,
+    /// Its end of the resolver.
+    pub resolver: E::Resolver,
+    /// Where orders come from.
+    pub control: Arc<Control<<E::Sockets as Sockets>::Figures, E::Waker>>,
+    /// What shows messages to the operator.
+    pub trace: E::Trace,
+    /// What a refusal tells as Retry-After.
+    pub retry_after_s: u32,
     /// This worker's share in what messages hold.
-    pub(crate) memory: Share,
-    /// Connections by which neighbours want to be reached.
-    pub(crate) aliases: Option<Arc<Aliases>>,
+    pub memory: Share,
     /// A queue that stands for so long is one too many; 0 is never.
-    pub(crate) queue_ms_max: u64,
+    pub queue_ms_max: u64,
+    /// Whether connections are used again for what goes to their peers (RFC 5923).
+    pub uses_aliases: bool,
     /// How bad it is with each worker.
-    pub(crate) severities: Severities,
+    pub severities: Severities,
     /// Who asks too much.
-    pub(crate) guard: Arc<Guard>,
+    pub guard: Arc<Guard>,
 }
 
 /// Everything of a worker but its sockets, which call into it.
-struct Core {
-    parts: Parts,
+pub struct Worker<E: Environment> {
+    parts: Parts<E>,
     now: Now,
     now_is_fresh: bool,
     outputs: Outputs,
-    closes: Vec<ConnId>,
-    /// Connections on which a stranger sent something wrong.
-    odd: Vec<ConnId>,
+    /// What is to be done to connections once everything is sent.
+    conn_acts: Vec<(ConnId, ConnAct)>,
     claims: Vec<alias::Claim>,
-    kept: Vec<(ConnId, u64)>,
     ended_calls: Vec<u64>,
-    failed: Vec<u64>,
-    lost: Vec<u64>,
+    /// Cookies of sends that failed, and whether they were written.
+    failed: Vec<(u64, bool)>,
     ended: Vec<ConnId>,
-    mail: VecDeque<Parcel>,
+    mail: VecDeque<Handover>,
     /// A batch for each worker; its own stays empty.
-    batches: Vec<Vec<Parcel>>,
+    batches: Vec<Vec<Handover>>,
     /// For messages that another worker must send.
     buffers: Pool,
     memory: memory::Memory,
     spare_effects: Vec<Effect>,
-    foreign: ForeignSends,
+    answers: Vec<StoreAnswer>,
+    sent_for: SentFor,
+    /// Connections that brought messages for other shards: a bit for each worker.
+    conn_users: HashMap<ConnId, u64>,
     peers: Peers,
     timers_ran_ms: u64,
     snapshot_ms: u64,
@@ -114,30 +133,27 @@ struct Core {
     overload: Overload,
 }
 
-impl Worker {
-    pub(crate) fn new(net: Net, parts: Parts) -> Self {
+impl<E: Environment> Worker<E> {
+    /// A worker at that time, which has not run yet.
+    pub fn new(parts: Parts<E>, now: Now) -> Self {
         let workers = parts.mailboxes.len();
-        let core = Core {
-            now: Now {
-                mono_ms: clock::now_ms(),
-                unix_ms: clock::unix_ms(),
-            },
+        Self {
+            now,
             now_is_fresh: false,
             outputs: Outputs::default(),
-            closes: Vec::new(),
-            odd: Vec::new(),
+            conn_acts: Vec::new(),
             claims: Vec::new(),
-            kept: Vec::new(),
             ended_calls: Vec::new(),
             failed: Vec::new(),
-            lost: Vec::new(),
             ended: Vec::new(),
             mail: VecDeque::new(),
             batches: (0..workers).map(|_| Vec::new()).collect(),
             buffers: Pool::default(),
             memory: memory::Memory::default(),
             spare_effects: Vec::new(),
-            foreign: ForeignSends::default(),
+            answers: Vec::new(),
+            sent_for: SentFor::default(),
+            conn_users: HashMap::new(),
             peers: Peers::default(),
             timers_ran_ms: 0,
             snapshot_ms: 0,
@@ -149,34 +165,47 @@ impl Worker {
             figures: Figures::default(),
             overload: Overload::new(parts.queue_ms_max, parts.severities.clone(), parts.index),
             parts,
-        };
-        Self { net, core }
-    }
-
-    /// Runs until it is told to stop. An error is the sockets' own.
-    pub(crate) fn run(mut self) -> io::Result<()> {
-        let Self { net, core } = &mut self;
-        while core.follow_orders(net) {
-            core.now_is_fresh = false;
-            net.poll(core.timeout(), |event| core.on_event(event))?;
-            core.freshen();
-            core.take_answers();
-            core.take_mail(net);
-            core.run_timers();
-            core.settle(net);
-            net.flush();
-            core.count_memory(net);
-            core.look_at_the_load(net);
-            core.report(net);
         }
-        Ok(())
     }
-}
 
-impl Core {
+    /// Its shard.
+    pub fn shard(&self) -> &Shard {
+        &self.parts.shard
+    }
+
+    /// What it has counted itself.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Bytes put into the mailboxes of others, less those taken from this worker's own:
+    /// summed over the workers it is what lies in all of them.
+    pub fn posted_bytes(&self) -> i64 {
+        self.memory.posted
+    }
+
+    /// Begins a turn: follows what was ordered. False when that is to stop.
+    pub fn begin_turn(&mut self, sockets: &mut E::Sockets) -> bool {
+        self.now_is_fresh = false;
+        self.follow_orders(sockets)
+    }
+
+    /// Ends a turn: after this nothing is left to do until [`Worker::timeout`] or
+    /// the next event, answer or mail.
+    pub fn end_turn(&mut self, sockets: &mut E::Sockets) {
+        self.take_answers();
+        self.take_mail(sockets);
+        self.run_timers();
+        self.settle(sockets);
+        sockets.flush();
+        self.count_memory(sockets);
+        self.control_load(sockets);
+        self.report(sockets);
+    }
+
     /// How long the sockets may wait: until the next timer, and while figures
     /// are not yet reported, no longer than until they are.
-    fn timeout(&self) -> Option<Duration> {
+    pub fn timeout(&self) -> Option<Duration> {
         if !self.failed.is_empty() {
             return Some(Duration::ZERO);
         }
@@ -201,12 +230,10 @@ impl Core {
             }
     }
 
-    fn freshen(&mut self) {
+    /// The wait is over: the first call of a turn asks for the time.
+    pub fn wake_up(&mut self, clock: impl FnOnce() -> Now) {
         if !self.now_is_fresh {
-            self.now = Now {
-                mono_ms: clock::now_ms(),
-                unix_ms: clock::unix_ms(),
-            };
+            self.now = clock();
             self.now_is_fresh = true;
             // The order may have come with the messages that woke us.
             if self.parts.control.phase() == Phase::Draining {
@@ -223,49 +250,34 @@ impl Core {
         }
     }
 
-    fn on_event(&mut self, event: NetEvent<'_>) {
-        self.freshen();
+    /// Something that the sockets have, in a turn that is awake.
+    pub fn handle_event(&mut self, event: SocketEvent<'_>) {
         self.is_dirty = true;
         match event {
-            NetEvent::Datagram { flow, bytes } | NetEvent::Message { flow, bytes } => {
-                self.on_message(flow, bytes);
-            }
-            NetEvent::Malformed { flow, head, error } => {
+            SocketEvent::Message { flow, bytes } => self.on_message(flow, bytes),
+            SocketEvent::Malformed { flow, head, error } => {
                 let mut message = self.parts.shard.spare_message();
                 // The head alone is not a whole message either; what is wrong
                 // with it is what the framer said.
                 let _ = message.fill(head, &self.parts.limits);
                 self.trace_in(&flow, head);
                 let sender = self.sender(flow);
-                self.parts.shard.handle_unframed(
-                    self.now,
-                    &sender,
-                    message,
-                    &error.error,
-                    &mut self.outputs,
-                );
+                let (now, out) = (self.now, &mut self.outputs);
+                let shard = &mut self.parts.shard;
+                shard.handle_unframed(now, &sender, message, &error, out);
             }
-            NetEvent::Verified { flow, peer } => self.peers.verified(flow.conn, peer),
-            NetEvent::Closed { conn, .. } => {
+            SocketEvent::Verified { conn, peer } => self.peers.verified(conn, peer),
+            SocketEvent::Closed(conn) => {
                 self.peers.ended(conn);
                 self.ended.push(conn);
             }
-            NetEvent::SendFailed {
+            SocketEvent::SendFailed {
                 cookie,
-                error: SendError::Lost,
-            } => self.lost.push(cookie),
-            NetEvent::SendFailed { cookie, .. } => self.failed.push(cookie),
-            NetEvent::Unreachable {
-                remote,
-                quoted,
-                is_told: false,
-                ..
-            } => self.pass_on_unreachable(remote, quoted),
-            NetEvent::Accepted { .. }
-            | NetEvent::Opened { .. }
-            | NetEvent::HandshakeFailed { .. }
-            | NetEvent::Unreachable { .. }
-            | NetEvent::Data { .. } => {}
+                was_written,
+            } => self.failed.push((cookie, was_written)),
+            SocketEvent::Unreachable { remote, quoted } => {
+                self.pass_on_unreachable(remote, quoted);
+            }
         }
     }
 
@@ -283,7 +295,7 @@ impl Core {
             shard.handle_malformed(now, &sender, message, &error, out);
             return;
         }
-        if self.parts.aliases.is_some() {
+        if self.parts.uses_aliases {
             self.claims.extend(alias::Claim::read(&flow, &message));
         }
         self.take_bytes(bytes.len());
@@ -295,7 +307,11 @@ impl Core {
                 && let Some(batch) = self.batches.get_mut(owner)
             {
                 self.memory.posted += message.held_bytes() as i64;
-                batch.push(Parcel::Message { sender, message });
+                let conn = sender.flow.conn;
+                if conn.is_some() {
+                    *self.conn_users.entry(conn).or_default() |= worker_bit(owner);
+                }
+                batch.push(Handover::Message { sender, message });
                 return;
             }
         }
@@ -315,22 +331,24 @@ impl Core {
     }
 
     fn take_answers(&mut self) {
-        self.take_bad_news();
-        self.is_dirty |=
-            self.parts
-                .store
-                .give_answers(&mut self.parts.shard, self.now, &mut self.outputs);
-        while let Some((id, answer)) = self.parts.dns.next_answer() {
-            self.is_dirty = true;
-            let (shard, park) = (&mut self.parts.shard, ParkId(id));
-            let out = &mut self.outputs;
+        self.tell_failures();
+        let mut answers = std::mem::take(&mut self.answers);
+        self.parts.store.take_answers(&mut answers);
+        self.is_dirty |= !answers.is_empty();
+        for answer in answers.drain(..) {
+            let (now, shard, out) = (self.now, &mut self.parts.shard, &mut self.outputs);
             match answer {
-                Ok(hops) => shard.handle_resolved(self.now, park, hops, out),
-                Err(LocateError::NotFound | LocateError::Refused(_)) => {
-                    shard.handle_resolved(self.now, park, Vec::new(), out);
+                StoreAnswer::Credential(park, answer) => {
+                    shard.handle_credential(now, park, answer, out);
                 }
-                Err(_) => shard.handle_unresolved(self.now, park, out),
+                StoreAnswer::Saved(park, answer) => shard.handle_saved(now, park, answer, out),
             }
+        }
+        self.answers = answers;
+        while let Some((park, answer)) = self.parts.resolver.next_answer() {
+            self.is_dirty = true;
+            let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+            shard.handle_resolved(self.now, park, answer, out);
         }
     }
 
@@ -349,7 +367,7 @@ impl Core {
     }
 
     /// Carries out what the shard wants, until it wants nothing more.
-    fn settle(&mut self, net: &mut Net) {
+    fn settle(&mut self, sockets: &mut E::Sockets) {
         while !self.outputs.effects.is_empty() {
             let mut effects = std::mem::replace(
                 &mut self.outputs.effects,
@@ -361,36 +379,22 @@ impl Core {
             self.spare_effects = effects;
         }
         for claim in self.claims.drain(..) {
-            claim.settle(net);
+            claim.settle(sockets);
         }
-        self.send(net);
-        for conn in self.closes.drain(..) {
-            let owner = conn.worker();
-            match self.batches.get_mut(owner) {
-                Some(batch) if owner != self.parts.index => batch.push(Parcel::Close(conn)),
-                _ => net.close(conn, true),
-            }
-        }
-        for conn in self.odd.drain(..) {
-            let owner = conn.worker();
-            match self.batches.get_mut(owner) {
-                Some(batch) if owner != self.parts.index => batch.push(Parcel::Odd(conn)),
-                _ => net.count_odd(conn),
-            }
-        }
-        for (conn, for_ms) in self.kept.drain(..) {
+        self.send(sockets);
+        for (conn, act) in self.conn_acts.drain(..) {
             let owner = conn.worker();
             match self.batches.get_mut(owner) {
                 Some(batch) if owner != self.parts.index => {
-                    batch.push(Parcel::KeepFor { conn, for_ms });
+                    batch.push(Handover::Connection(conn, act));
                 }
-                _ => net.keep_for(conn, for_ms),
+                _ => act.carry_out(conn, sockets),
             }
         }
         for call in self.ended_calls.drain(..) {
-            net.end_call(call);
+            sockets.end_call(call);
         }
-        self.hand_over(net);
+        self.hand_over(sockets);
     }
 
     /// An effect that cannot be begun is answered at once, which may bring
@@ -411,14 +415,16 @@ impl Core {
                 }
             }
             Effect::Resolve { park, query } => {
-                if self.parts.dns.ask(park.0, query).is_err() {
+                if !self.parts.resolver.ask(park, query) {
                     self.figures.dns_refused += 1;
-                    shard.handle_unresolved(now, park, out);
+                    shard.handle_resolved(now, park, Err(LocateError::Timeout), out);
                 }
             }
-            Effect::Close(conn) => self.closes.push(conn),
-            Effect::Odd(conn) => self.odd.push(conn),
-            Effect::KeepFor { conn, for_ms } => self.kept.push((conn, for_ms)),
+            Effect::Close(conn) => self.conn_acts.push((conn, ConnAct::Close)),
+            Effect::Odd(conn) => self.conn_acts.push((conn, ConnAct::CountOdd)),
+            Effect::KeepFor { conn, for_ms } => {
+                self.conn_acts.push((conn, ConnAct::KeepFor { for_ms }));
+            }
             Effect::EndCall(call) => self.ended_calls.push(call),
             Effect::IdentityRefused {
                 flow,
@@ -433,9 +439,9 @@ impl Core {
     }
 
     /// Looks whether something was ordered; false when the order is to stop.
-    fn follow_orders(&mut self, net: &mut Net) -> bool {
+    fn follow_orders(&mut self, sockets: &mut E::Sockets) -> bool {
         let control = &self.parts.control;
-        self.is_traced = self.parts.tracer.is_on();
+        self.is_traced = self.parts.trace.is_on();
         if control.generation() != self.generation {
             let (generation, settings) = control.settings();
             self.generation = generation;
@@ -443,9 +449,7 @@ impl Core {
                 self.parts.limits = settings.limits;
                 self.parts.retry_after_s = settings.bounds.retry_after_s;
                 self.parts.shard.reload(settings);
-                net.name_peers(control.peer_names());
-                // Whom we trust may have changed with it.
-                net.recheck_peers();
+                sockets.settings_changed();
             }
             control.take_over(self.parts.index, generation);
         }
@@ -454,7 +458,7 @@ impl Core {
             Phase::Draining => {
                 self.refuse_new_calls();
                 if !std::mem::replace(&mut self.is_closed, true) {
-                    net.stop_accepting();
+                    sockets.stop_accepting();
                 }
                 true
             }
@@ -464,7 +468,7 @@ impl Core {
 
     /// Copies the figures for whoever asks: now and then, so that asking costs
     /// the worker nothing.
-    fn report(&mut self, net: &Net) {
+    fn report(&mut self, sockets: &E::Sockets) {
         let now_ms = self.now.mono_ms;
         let is_due = now_ms >= self.report_due_ms();
         if self.is_dirty && is_due {
@@ -482,14 +486,7 @@ impl Core {
                 contexts: shard.live_contexts(),
                 in_flight: shard.in_flight(),
                 unanswered: self.is_draining.then(|| shard.unanswered()),
-                net: net.counters(),
-                listeners: (0..)
-                    .map_while(|nth| net.listener_counters(ListenerId(nth)))
-                    .collect(),
-                opened_tls: *net.opened_tls(),
-                opened: net.opened_connections(),
-                peers: net.peer_counters(),
-                buffered_bytes: (net.queued_bytes() + net.kept_bytes()) as u64,
+                sockets: sockets.figures(),
                 own: Figures {
                     severity: self.overload.severity(),
                     ..self.figures
@@ -502,7 +499,7 @@ impl Core {
     fn trace_in(&self, flow: &Flow, bytes: &[u8]) {
         if self.is_traced && !bytes.is_empty() {
             self.parts
-                .tracer
+                .trace
                 .message(Direction::In, flow.transport, flow.remote, bytes);
         }
     }
@@ -511,9 +508,14 @@ impl Core {
         for send in &outbox.sends {
             if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
                 self.parts
-                    .tracer
+                    .trace
                     .message(Direction::Out, send.to.transport, send.to.remote, bytes);
             }
         }
     }
+}
+
+/// The bit of a worker; where there are more than bits some have one in common.
+const fn worker_bit(worker: usize) -> u64 {
+    1 << (worker % 64)
 }

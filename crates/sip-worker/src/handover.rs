@@ -2,90 +2,84 @@
 //! belong to, and messages to send to the worker that owns the connection.
 
 use sip_msg::{Flow, Message, Method, ResponseWriter, Target};
-use sip_net::Net;
 
-use super::{Core, Mailbox, Parcel};
+use crate::{Environment, Handover, Mailbox, Sockets, Worker};
 
-impl Core {
+impl<E: Environment> Worker<E> {
     /// Takes what other workers have given.
-    pub(super) fn take_mail(&mut self, net: &mut Net) {
+    pub(super) fn take_mail(&mut self, sockets: &mut E::Sockets) {
         if self.batches.len() == 1 {
             return;
         }
         let mut mail = std::mem::take(&mut self.mail);
         self.own_mailbox(|mailbox| mailbox.take(&mut mail));
-        for parcel in mail.drain(..) {
+        for handover in mail.drain(..) {
             self.is_dirty = true;
-            match parcel {
-                Parcel::Message { sender, message } => {
+            match handover {
+                Handover::Message { sender, message } => {
                     let bytes = message.held_bytes();
                     self.memory.posted -= bytes as i64;
                     self.take_bytes(bytes);
                     self.give(&sender, message);
                 }
-                Parcel::Send {
+                Handover::Send {
                     to,
                     bytes,
                     from,
                     cookie,
                 } => {
-                    net.send(&to, &bytes, self.foreign.cookie(from, cookie));
+                    sockets.send(&to, &bytes, self.sent_for.cookie(from, cookie));
                     self.memory.posted -= bytes.capacity() as i64;
                     self.buffers.recycle_buffer(bytes);
                 }
-                Parcel::SendFailed {
+                Handover::SendFailed {
                     cookie,
                     was_written,
                 } => {
-                    let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
-                    if was_written {
-                        shard.handle_send_lost(self.now, cookie, out);
-                    } else {
-                        shard.handle_send_failed(self.now, cookie, out);
-                    }
+                    self.tell_failure(cookie, was_written);
                 }
-                Parcel::Unreachable { remote, quoted } => net.find_unreachable(remote, &quoted),
-                Parcel::KeepFor { conn, for_ms } => net.keep_for(conn, for_ms),
-                Parcel::Close(conn) => net.close(conn, true),
-                Parcel::Odd(conn) => net.count_odd(conn),
+                Handover::Closed(conn) => {
+                    let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+                    shard.handle_closed(self.now, conn, out);
+                }
+                Handover::Unreachable { remote, quoted } => {
+                    sockets.find_unreachable(remote, &quoted)
+                }
+                Handover::Connection(conn, act) => act.carry_out(conn, sockets),
             }
         }
         self.mail = mail;
     }
 
     /// Sends what the shard wants sent, or gives it to the worker that can.
-    pub(super) fn send(&mut self, net: &mut Net) {
+    pub(super) fn send(&mut self, sockets: &mut E::Sockets) {
         let mut outbox = std::mem::take(&mut self.outputs.outbox);
-        if let Some(aliases) = &self.parts.aliases {
-            let now_unix_s = self.now.unix_ms / 1_000;
-            self.figures.aliases_used +=
-                super::alias::name_connections(aliases, &mut outbox, now_unix_s);
-        }
+        self.figures.aliases_used += sockets.name_aliases(&mut outbox, self.now.unix_ms / 1_000);
         if self.is_traced {
             self.trace_out(&outbox);
         }
         if self.batches.len() == 1 {
-            net.send_outbox(&outbox);
+            sockets.send_outbox(&outbox);
         } else {
             for send in &outbox.sends {
                 let Some(bytes) = outbox.bytes.get(send.start..send.end) else {
                     continue;
                 };
                 let owner = send.to.conn.worker();
-                let is_foreign = send.to.conn.is_some() && owner != self.parts.index;
+                let is_others = send.to.conn.is_some() && owner != self.parts.index;
                 match self.batches.get_mut(owner) {
-                    Some(batch) if is_foreign => {
+                    Some(batch) if is_others => {
                         let mut copy = self.buffers.buffer();
                         copy.extend_from_slice(bytes);
                         self.memory.posted += copy.capacity() as i64;
-                        batch.push(Parcel::Send {
+                        batch.push(Handover::Send {
                             to: send.to.clone(),
                             bytes: copy,
                             from: self.parts.index,
                             cookie: send.cookie,
                         });
                     }
-                    _ => net.send(&send.to, bytes, send.cookie),
+                    _ => sockets.send(&send.to, bytes, send.cookie),
                 }
             }
         }
@@ -96,7 +90,7 @@ impl Core {
     /// Gives the batches to their workers. For what finds no room: a message
     /// over UDP is dropped, it comes again; a request over a stream is
     /// answered 503; a message to send has failed.
-    pub(super) fn hand_over(&mut self, net: &mut Net) {
+    pub(super) fn hand_over(&mut self, sockets: &mut E::Sockets) {
         if self.batches.len() == 1 {
             return;
         }
@@ -114,26 +108,25 @@ impl Core {
             }
             let mut left = std::mem::take(batch);
             self.figures.handed_over -= left.len() as u64;
-            for parcel in left.drain(..) {
+            for handover in left.drain(..) {
                 self.figures.handover_refused += 1;
-                match parcel {
-                    Parcel::Message { sender, message } => {
+                match handover {
+                    Handover::Message { sender, message } => {
                         self.memory.posted -= message.held_bytes() as i64;
-                        self.refuse(net, &sender.flow, &message);
+                        self.refuse(sockets, &sender.flow, &message);
                     }
-                    Parcel::Send { cookie, bytes, .. } => {
+                    Handover::Send { cookie, bytes, .. } => {
                         self.memory.posted -= bytes.capacity() as i64;
                         self.buffers.recycle_buffer(bytes);
                         if cookie != 0 {
-                            self.failed.push(cookie);
+                            self.failed.push((cookie, false));
                         }
                     }
                     // Timers end what these were to end sooner.
-                    Parcel::SendFailed { .. }
-                    | Parcel::Unreachable { .. }
-                    | Parcel::Close(_)
-                    | Parcel::Odd(_)
-                    | Parcel::KeepFor { .. } => {}
+                    Handover::SendFailed { .. }
+                    | Handover::Unreachable { .. }
+                    | Handover::Closed(_)
+                    | Handover::Connection(..) => {}
                 }
             }
             if let Some(batch) = self.batches.get_mut(worker) {
@@ -142,7 +135,7 @@ impl Core {
         }
     }
 
-    fn refuse(&mut self, net: &mut Net, flow: &Flow, message: &Message) {
+    fn refuse(&mut self, sockets: &mut E::Sockets, flow: &Flow, message: &Message) {
         if !flow.transport.is_reliable() || !message.is_request() || message.method() == Method::Ack
         {
             return;
@@ -152,11 +145,11 @@ impl Core {
             ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
         writer.number("Retry-After", u64::from(self.parts.retry_after_s));
         writer.finish(b"");
-        net.send(&Target::back(flow), &bytes, 0);
+        sockets.send(&Target::back(flow), &bytes, 0);
         self.buffers.recycle_buffer(bytes);
     }
 
-    fn own_mailbox(&self, act: impl FnOnce(&Mailbox)) {
+    fn own_mailbox(&self, act: impl FnOnce(&Mailbox<E::Waker>)) {
         if let Some(mailbox) = self.parts.mailboxes.get(self.parts.index) {
             act(mailbox);
         }

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sip_engine::sender::Sender;
 use sip_msg::{ConnId, Message, Target};
-use sip_net::Waker;
+
+use crate::{Sockets, Wake};
 
 /// Something for another worker.
-pub(crate) enum Parcel {
+pub enum Handover {
     /// A message that belongs to that worker's shard.
     Message {
         /// Who sent it.
@@ -44,49 +45,67 @@ pub(crate) enum Parcel {
         /// How it begins.
         quoted: Box<[u8]>,
     },
-    /// A contact relies on a connection of that worker for so long.
+    /// A connection that brought messages for that worker's shard is gone.
+    Closed(ConnId),
+    /// Something is to be done to a connection of that worker.
+    Connection(ConnId, ConnAct),
+}
+
+/// What is done to a connection by the worker that owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnAct {
+    /// It is closed after what is queued on it was written.
+    Close,
+    /// A stranger has sent something wrong on it.
+    CountOdd,
+    /// A contact relies on it.
     KeepFor {
-        /// The connection.
-        conn: ConnId,
-        /// For how long.
+        /// For so long.
         for_ms: u64,
     },
-    /// A connection of that worker is to be closed.
-    Close(ConnId),
-    /// A stranger has sent something wrong on a connection of that worker.
-    Odd(ConnId),
 }
 
-/// A worker's letter-box.
-pub(crate) struct Mailbox {
-    parcels: Mutex<VecDeque<Parcel>>,
-    parcels_max: usize,
-    waker: Waker,
+impl ConnAct {
+    pub(crate) fn carry_out(self, conn: ConnId, sockets: &mut impl Sockets) {
+        match self {
+            Self::Close => sockets.close(conn),
+            Self::CountOdd => sockets.count_odd(conn),
+            Self::KeepFor { for_ms } => sockets.keep_for(conn, for_ms),
+        }
+    }
 }
 
-impl Mailbox {
-    pub(crate) fn new(parcels_max: usize, waker: Waker) -> Arc<Self> {
+/// What waits for a worker.
+pub struct Mailbox<W> {
+    waiting: Mutex<VecDeque<Handover>>,
+    waiting_max: usize,
+    waker: W,
+}
+
+impl<W: Wake> Mailbox<W> {
+    /// An empty one that holds so many.
+    pub fn new(waiting_max: usize, waker: W) -> Arc<Self> {
         Arc::new(Self {
-            parcels: Mutex::default(),
-            parcels_max,
+            waiting: Mutex::default(),
+            waiting_max,
             waker,
         })
     }
 
     /// Puts in as much of `batch` as there is room for, in order; what is left
     /// in it found none. Wakes the worker if it may be asleep.
-    pub(crate) fn put(&self, batch: &mut Vec<Parcel>) {
+    pub fn put(&self, batch: &mut Vec<Handover>) {
         if batch.is_empty() {
             return;
         }
         let was_empty = {
-            let mut parcels = self.lock();
-            let was_empty = parcels.is_empty();
+            let mut waiting = self.lock();
+            let was_empty = waiting.is_empty();
             let room = self
-                .parcels_max
-                .saturating_sub(parcels.len())
+                .waiting_max
+                .saturating_sub(waiting.len())
                 .min(batch.len());
-            parcels.extend(batch.drain(..room));
+            waiting.extend(batch.drain(..room));
             was_empty
         };
         // Whoever filled it from empty has woken the worker, and it takes all.
@@ -96,58 +115,64 @@ impl Mailbox {
     }
 
     /// Takes everything, by exchange with an empty queue.
-    pub(crate) fn take(&self, into: &mut VecDeque<Parcel>) {
+    pub fn take(&self, into: &mut VecDeque<Handover>) {
         debug_assert!(into.is_empty());
         std::mem::swap(&mut *self.lock(), into);
     }
 
     /// Makes the worker look around.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         self.waker.wake();
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Parcel>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Handover>> {
         // A queue is whole whenever the lock is free.
-        self.parcels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use sip_net::{Net, NetConfig, bind};
+    use std::cell::Cell;
 
     use super::*;
 
-    fn failed(cookies: std::ops::Range<u64>) -> Vec<Parcel> {
+    #[derive(Default)]
+    struct Bell(Cell<u32>);
+
+    impl Wake for Bell {
+        fn wake(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    fn failed(cookies: std::ops::Range<u64>) -> Vec<Handover> {
         cookies
-            .map(|cookie| Parcel::SendFailed {
+            .map(|cookie| Handover::SendFailed {
                 cookie,
                 was_written: false,
             })
             .collect()
     }
 
-    fn cookies(parcels: &VecDeque<Parcel>) -> Vec<u64> {
-        let cookie = |parcel: &Parcel| match parcel {
-            Parcel::SendFailed { cookie, .. } => *cookie,
-            _ => panic!("another parcel"),
+    fn cookies(waiting: &VecDeque<Handover>) -> Vec<u64> {
+        let cookie = |handover: &Handover| match handover {
+            Handover::SendFailed { cookie, .. } => *cookie,
+            _ => panic!("another handover"),
         };
-        parcels.iter().map(cookie).collect()
+        waiting.iter().map(cookie).collect()
     }
 
     #[test]
     fn a_batch_arrives_in_order_up_to_the_bound_and_wakes_the_worker() {
-        let mut sockets = bind(&[], 1).unwrap();
-        let mut net = Net::new(0, NetConfig::default(), sockets.remove(0)).unwrap();
-        let mailbox = Mailbox::new(5, net.waker());
+        let mailbox = Mailbox::new(5, Bell::default());
         let (mut first, mut second) = (failed(0..3), failed(3..9));
         mailbox.put(&mut first);
         mailbox.put(&mut second);
         assert!(first.is_empty());
         assert_eq!(second.len(), 4, "what found no room stays with its sender");
 
-        // Without a wake-up this would wait for ever.
-        net.poll(None, |_| {}).unwrap();
+        assert_eq!(mailbox.waker.0.get(), 1, "once for what lies there");
         let mut taken = VecDeque::new();
         mailbox.take(&mut taken);
         assert_eq!(cookies(&taken), [0, 1, 2, 3, 4]);

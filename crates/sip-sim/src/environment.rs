@@ -1,0 +1,235 @@
+//! What a worker of the simulated server works with: sockets that write down what they
+//! were told, and ends of a store and a resolver whose answers the world brings.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sip_auth::CredentialKey;
+use sip_engine::{BindingChange, ParkId};
+use sip_limit::Shares;
+use sip_locate::{Hop, LocateError, Query};
+use sip_msg::{ConnId, Outbox, Target, Transport};
+use sip_worker::{Direction, Environment, StoreAnswer};
+
+use crate::Dice;
+
+/// Datagrams that are remembered, so that one which comes back is known again.
+const RECENT_MAX: usize = 256;
+/// How much of a datagram comes back.
+pub(crate) const QUOTED_BYTES: usize = 96;
+
+/// The environment of a simulated worker.
+pub(crate) enum Simulated {}
+
+impl Environment for Simulated {
+    type Sockets = Sockets;
+    type Store = Questions;
+    type Resolver = Questions;
+    type Trace = Silent;
+    type Waker = Bell;
+}
+
+/// Whether a worker is to look around.
+#[derive(Clone, Default)]
+pub(crate) struct Bell(Arc<AtomicBool>);
+
+impl Bell {
+    pub(crate) fn has_rung(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn quiet(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl sip_worker::Wake for Bell {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Shows nothing.
+pub(crate) struct Silent;
+
+impl sip_worker::Trace for Silent {
+    fn is_on(&self) -> bool {
+        false
+    }
+
+    fn message(&self, _: Direction, _: Transport, _: SocketAddr, _: &[u8]) {}
+}
+
+/// A worker's sockets.
+#[derive(Default)]
+pub(crate) struct Sockets {
+    pub(crate) outbox: Outbox,
+    pub(crate) closes: Vec<ConnId>,
+    pub(crate) ended_calls: Vec<u64>,
+    /// Cookies of datagrams that came back to another worker.
+    pub(crate) returned: Vec<u64>,
+    pub(crate) messages_in: u64,
+    pub(crate) has_stopped: bool,
+    recent: VecDeque<(SocketAddr, Box<[u8]>, u64)>,
+}
+
+impl Sockets {
+    /// The cookie of a datagram that came back, if it was sent here.
+    pub(crate) fn take_recent(&mut self, remote: SocketAddr, quoted: &[u8]) -> Option<u64> {
+        let at = self
+            .recent
+            .iter()
+            .position(|(to, head, _)| *to == remote && **head == *quoted)?;
+        self.recent.remove(at).map(|(_, _, cookie)| cookie)
+    }
+}
+
+impl sip_worker::Sockets for Sockets {
+    type Figures = ();
+
+    fn send(&mut self, to: &Target, bytes: &[u8], cookie: u64) {
+        if to.transport == Transport::Udp && cookie != 0 {
+            let head = bytes.get(..QUOTED_BYTES).unwrap_or(bytes);
+            self.recent.push_back((to.remote, head.into(), cookie));
+            if self.recent.len() > RECENT_MAX {
+                self.recent.pop_front();
+            }
+        }
+        self.outbox.send_copy(bytes, to.clone(), cookie);
+    }
+
+    fn send_outbox(&mut self, outbox: &Outbox) {
+        for send in &outbox.sends {
+            if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
+                self.send(&send.to, bytes, send.cookie);
+            }
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        self.closes.push(conn);
+    }
+
+    fn end_call(&mut self, call: u64) {
+        self.ended_calls.push(call);
+    }
+
+    fn stop_accepting(&mut self) {
+        self.has_stopped = true;
+    }
+
+    fn find_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]) {
+        let cookie = self.take_recent(remote, quoted);
+        self.returned.extend(cookie);
+    }
+
+    fn messages_in(&self) -> u64 {
+        self.messages_in
+    }
+
+    fn is_drained(&self) -> bool {
+        true
+    }
+
+    fn waiting_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    fn name_aliases(&self, _: &mut Outbox, _: u64) -> u64 {
+        0
+    }
+
+    // What is sent leaves with the turn; there is room for all; nobody sends so much that
+    // is wrong that it counts; and TLS is not played.
+    fn flush(&mut self) {}
+    fn count_odd(&mut self, _: ConnId) {}
+    fn keep_for(&mut self, _: ConnId, _: u64) {}
+    fn alias(&mut self, _: ConnId, _: &str, _: Option<u16>) {}
+    fn settings_changed(&mut self) {}
+    fn trim(&mut self) {}
+    fn time_datagrams(&mut self, _: bool) {}
+    fn shed(&mut self, _: Option<&Shares>) {}
+    fn figures(&self) {}
+}
+
+/// Something that a worker asks.
+pub(crate) enum Question {
+    Credential(ParkId, CredentialKey),
+    Save(ParkId, Vec<BindingChange>),
+    Name(ParkId, Query),
+}
+
+/// A worker's end of the store and of the resolver: what it has asked, and what it was told.
+#[derive(Clone)]
+pub(crate) struct Questions(Rc<RefCell<Asked>>);
+
+pub(crate) struct Asked {
+    pub(crate) questions: Vec<Question>,
+    pub(crate) answers: Vec<StoreAnswer>,
+    pub(crate) names: VecDeque<(ParkId, Result<Vec<Hop>, LocateError>)>,
+    pub(crate) refused: u64,
+    dice: Dice,
+    /// Questions that find no room, in thousandths.
+    full: u64,
+}
+
+impl Questions {
+    pub(crate) fn new(dice: Dice, full: u64) -> Self {
+        Self(Rc::new(RefCell::new(Asked {
+            questions: Vec::new(),
+            answers: Vec::new(),
+            names: VecDeque::new(),
+            refused: 0,
+            dice,
+            full,
+        })))
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Asked) -> T) -> T {
+        act(&mut self.0.borrow_mut())
+    }
+
+    fn put(&self, question: Question) -> bool {
+        self.with(|asked| {
+            let full = asked.full;
+            let is_refused = asked.dice.thousandths(full);
+            match is_refused {
+                true => asked.refused += 1,
+                false => asked.questions.push(question),
+            }
+            !is_refused
+        })
+    }
+}
+
+impl sip_worker::Store for Questions {
+    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool {
+        self.put(Question::Credential(park, key))
+    }
+
+    fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
+        self.put(Question::Save(park, changes))
+    }
+
+    fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
+        self.with(|asked| std::mem::swap(into, &mut asked.answers));
+    }
+}
+
+impl sip_worker::Resolver for Questions {
+    fn ask(&mut self, park: ParkId, query: Query) -> bool {
+        self.put(Question::Name(park, query))
+    }
+
+    fn next_answer(&mut self) -> Option<(ParkId, Result<Vec<Hop>, LocateError>)> {
+        self.with(|asked| asked.names.pop_front())
+    }
+}

@@ -1,0 +1,167 @@
+//! What a worker works with, as traits: in service that is sockets, a database and a
+//! resolver, in a test whatever stands for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use sip_auth::{CredentialKey, Ha1};
+use sip_engine::{BindingChange, ParkId};
+use sip_limit::Shares;
+use sip_locate::{Hop, LocateError, Query};
+use sip_msg::{ConnId, Flow, Outbox, ParseError, Target, Transport, VerifiedPeer};
+
+/// All that a worker works with.
+pub trait Environment {
+    /// Its sockets.
+    type Sockets: Sockets;
+    /// Its end of the store.
+    type Store: Store;
+    /// Its end of the resolver.
+    type Resolver: Resolver;
+    /// What shows messages to the operator.
+    type Trace: Trace;
+    /// What ends a worker's wait.
+    type Waker: Wake;
+}
+
+/// What the sockets of a worker have to say.
+#[derive(Debug)]
+pub enum SocketEvent<'a> {
+    /// A datagram, or a whole message from a stream.
+    Message {
+        /// Where it came from.
+        flow: Flow,
+        /// The message.
+        bytes: &'a [u8],
+    },
+    /// A stream that cannot be framed any further.
+    Malformed {
+        /// Where it came from.
+        flow: Flow,
+        /// The head of the message at fault, as far as it was read.
+        head: &'a [u8],
+        /// What was wrong.
+        error: ParseError,
+    },
+    /// The peer of a TLS connection proved by its certificate who it is.
+    Verified {
+        /// The connection.
+        conn: ConnId,
+        /// The proof.
+        peer: Arc<VerifiedPeer>,
+    },
+    /// A connection is gone.
+    Closed(ConnId),
+    /// A message with a cookie has failed.
+    SendFailed {
+        /// The cookie given with the message.
+        cookie: u64,
+        /// Whether it was sent, and its connection ended before an answer.
+        was_written: bool,
+    },
+    /// A datagram came back (ICMP), and it was not one of this worker's.
+    Unreachable {
+        /// Where it was sent to.
+        remote: SocketAddr,
+        /// How it begins.
+        quoted: &'a [u8],
+    },
+}
+
+/// The sockets of one worker. Nothing here blocks.
+pub trait Sockets {
+    /// What they count.
+    type Figures: Clone + Default;
+
+    /// Sends a message; with a cookie that is not 0 its failure comes back as
+    /// [`SocketEvent::SendFailed`].
+    fn send(&mut self, to: &Target, bytes: &[u8], cookie: u64);
+    /// Sends all of an outbox.
+    fn send_outbox(&mut self, outbox: &Outbox);
+    /// Writes what was gathered.
+    fn flush(&mut self);
+    /// Closes a connection after what is queued on it was written.
+    fn close(&mut self, conn: ConnId);
+    /// A stranger has sent something wrong on a connection.
+    fn count_odd(&mut self, conn: ConnId);
+    /// A contact relies on a connection for so long.
+    fn keep_for(&mut self, conn: ConnId, for_ms: u64);
+    /// Closes the connections that are a call's own.
+    fn end_call(&mut self, call: u64);
+    /// Closes the listeners of streams.
+    fn stop_accepting(&mut self);
+    /// Looks for the datagram that came back to another worker.
+    fn find_unreachable(&mut self, remote: SocketAddr, quoted: &[u8]);
+    /// The peer of a connection wants to be reached by it (RFC 5923).
+    fn alias(&mut self, conn: ConnId, host: &str, port: Option<u16>);
+    /// Gives sends the connections by which their receivers want to be reached; how many.
+    fn name_aliases(&self, outbox: &mut Outbox, now_unix_s: u64) -> u64;
+    /// The settings have changed, and so perhaps who is trusted.
+    fn settings_changed(&mut self);
+    /// What waits on connections, in bytes.
+    fn held_bytes(&self) -> usize;
+    /// Gives back memory that nothing needs.
+    fn trim(&mut self);
+    /// Whether the last turn left nothing to read.
+    fn is_drained(&self) -> bool;
+    /// How long the datagrams that were read last had waited, where that is known.
+    fn waiting_ms(&self) -> Option<u64>;
+    /// Messages received so far.
+    fn messages_in(&self) -> u64;
+    /// Whether it is to be known how long datagrams wait.
+    fn time_datagrams(&mut self, is_on: bool);
+    /// Lets only these shares of datagrams in; `None` for all.
+    fn shed(&mut self, offered: Option<&Shares>);
+    /// What they have counted.
+    fn figures(&self) -> Self::Figures;
+}
+
+/// What the store said, and to whom.
+#[derive(Debug)]
+pub enum StoreAnswer {
+    /// A stored HA1; `Ok(None)` for an unknown user.
+    Credential(ParkId, Result<Option<Ha1>, ()>),
+    /// Whether a change is durable.
+    Saved(ParkId, Result<(), ()>),
+}
+
+/// One worker's end of the store.
+pub trait Store {
+    /// Asks for an HA1; false when there are too many questions already.
+    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool;
+    /// Orders a change; false when there are too many already.
+    fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool;
+    /// Takes all that the store has said, by exchange with an empty list.
+    fn take_answers(&mut self, into: &mut Vec<StoreAnswer>);
+}
+
+/// One worker's end of the resolver.
+pub trait Resolver {
+    /// Asks for a name; false when there are too many questions already.
+    fn ask(&mut self, park: ParkId, query: Query) -> bool;
+    /// An answer that has come.
+    fn next_answer(&mut self) -> Option<(ParkId, Result<Vec<Hop>, LocateError>)>;
+}
+
+/// Whether a message came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// It came.
+    In,
+    /// It goes.
+    Out,
+}
+
+/// What shows messages to the operator.
+pub trait Trace {
+    /// Whether messages are shown; a worker asks once a turn.
+    fn is_on(&self) -> bool;
+    /// Shows a message, soon.
+    fn message(&self, direction: Direction, transport: Transport, remote: SocketAddr, bytes: &[u8]);
+}
+
+/// Ends a worker's wait, from any thread.
+pub trait Wake {
+    /// Makes the worker look around.
+    fn wake(&self);
+}
