@@ -146,17 +146,19 @@ pub struct Place {
     pub is_stream: bool,
 }
 
-/// What was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GuardCounters {
-    /// Refusals that were put as 503, or left out, because of their source.
-    pub refusals_limited: u64,
-    /// Sources that were left without answers for a while.
-    pub sources_shut: u64,
-    /// Wrong credentials.
-    pub failures: u64,
-    /// Credentials that were not looked up, because too many before were wrong.
-    pub guesses_refused: u64,
+counters::counters! {
+    /// What was counted.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct GuardCounters {
+        /// Credentials that were wrong.
+        pub failures: u64 = counter("signet_auth_failures_total"),
+        /// Credentials that were not looked up, because too many before them were wrong.
+        pub guesses_refused: u64 = counter("signet_auth_guesses_refused_total"),
+        /// Refusals put as 503 or left out, because their source was refused too often.
+        pub refusals_limited: u64 = counter("signet_refusals_limited_total"),
+        /// Times that a source was left without answers for a while.
+        pub sources_shut: u64 = counter("signet_sources_shut_total"),
+    }
 }
 
 /// All that is remembered of strangers and of failures; shared by all workers.
