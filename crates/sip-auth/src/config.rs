@@ -80,18 +80,19 @@ impl Side {
     }
 }
 
-/// What was counted since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AuthCounters {
-    /// Nonces issued.
-    pub nonces: u64,
-    /// Requests with a good digest and a nonce count that was used before.
-    pub replays: u64,
-    /// Requests with a good digest and a nonce that the replay window may have
-    /// had to forget.
-    pub forgotten: u64,
-    /// Entries that the replay window forgot because it was full.
-    pub replay_evictions: u64,
-    /// Entries in the replay window now.
-    pub replay_entries: u64,
+counters::counters! {
+    /// What was counted since the start.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct AuthCounters {
+        /// Nonces issued.
+        pub nonces: u64 = counter("signet_auth_nonces_total"),
+        /// Credentials refused because they were used before.
+        pub replays: u64 = counter("signet_auth_replays_total"),
+        /// Good credentials refused because their nonce may have been forgotten.
+        pub forgotten: u64 = counter("signet_auth_forgotten_total"),
+        /// Nonces forgotten because too many were in use.
+        pub replay_evictions: u64 = counter("signet_auth_replay_evictions_total"),
+        /// Nonces in use.
+        pub replay_entries: u64 = gauge("signet_auth_replay_entries"),
+    }
 }

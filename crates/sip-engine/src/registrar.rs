@@ -91,29 +91,31 @@ pub struct Answered {
     pub start: usize,
 }
 
-/// What became of REGISTERs since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegistrarCounters {
-    /// REGISTERs taken.
-    pub requests: u64,
-    /// Answered 200.
-    pub ok: u64,
-    /// Answered otherwise, those below included.
-    pub refused: u64,
-    /// Answered 500 because the store could not store.
-    pub save_failed: u64,
-    /// Answered 500 because the store did not answer in time.
-    pub save_timeout: u64,
-    /// Answered 503 because too much waits for the store.
-    pub queue_full: u64,
-    /// Answered 503 because the location table is full.
-    pub table_full: u64,
-    /// Answered 403 because the user has as many contacts as he may.
-    pub contacts_full: u64,
-    /// Contacts that made room for later ones of the same user.
-    pub contacts_replaced: u64,
-    /// Answered 403 because the contact could not be called, or must not be.
-    pub contacts_refused: u64,
+counters::counters! {
+    /// What became of REGISTERs since the start.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct RegistrarCounters {
+        /// REGISTERs taken.
+        pub requests: u64 = counter("signet_registers_total"),
+        /// REGISTERs answered 200.
+        pub ok: u64 = counter("signet_registers_ok_total"),
+        /// REGISTERs answered otherwise.
+        pub refused: u64 = counter("signet_registers_refused_total"),
+        /// REGISTERs that the store could not store.
+        pub save_failed: u64 = counter("signet_registers_save_failed_total"),
+        /// REGISTERs that the store did not store in time.
+        pub save_timeout: u64 = counter("signet_registers_save_timeout_total"),
+        /// REGISTERs refused because too many wait for the store.
+        pub queue_full: u64 = counter("signet_registers_queue_full_total"),
+        /// REGISTERs refused because there are too many users with contacts.
+        pub table_full: u64 = counter("signet_registers_table_full_total"),
+        /// REGISTERs refused because the user has as many contacts as he may.
+        pub contacts_full: u64 = counter("signet_registers_contacts_full_total"),
+        /// Contacts that made room for later ones of the same user.
+        pub contacts_replaced: u64 = counter("signet_contacts_replaced_total"),
+        /// REGISTERs refused because a contact could not be called, or must not be.
+        pub contacts_refused: u64 = counter("signet_contacts_refused_total"),
+    }
 }
 
 /// The registrar of a shard: the REGISTERs that wait for the store, and in

@@ -361,7 +361,6 @@ impl Shard {
     /// the peer may answer over another.
     pub fn handle_closed(&mut self, now: Now, conn: ConnId, out: &mut Outputs) {
         self.dialogs.conn_ended(conn);
-        self.counters.connections_closed += 1;
         self.drain(now, out);
     }
 

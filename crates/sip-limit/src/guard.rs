@@ -149,17 +149,19 @@ pub struct Origin {
     pub is_stream: bool,
 }
 
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GuardCounters {
-    /// Requests that got 503 or no answer because their source was at its limit.
-    pub refusals_limited: u64,
-    /// How often a source was cut off from answers for a while.
-    pub sources_shut: u64,
-    /// Wrong credentials.
-    pub failures: u64,
-    /// Attempts that were refused without a look-up, after too many failures.
-    pub guesses_refused: u64,
+counters::counters! {
+    /// What was counted.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct GuardCounters {
+        /// Credentials that were wrong.
+        pub failures: u64 = counter("signet_auth_failures_total"),
+        /// Credentials that were not looked up, because too many before them were wrong.
+        pub guesses_refused: u64 = counter("signet_auth_guesses_refused_total"),
+        /// Refusals put as 503 or left out, because their source was refused too often.
+        pub refusals_limited: u64 = counter("signet_refusals_limited_total"),
+        /// Times that a source was left without answers for a while.
+        pub sources_shut: u64 = counter("signet_sources_shut_total"),
+    }
 }
 
 /// What is remembered of refusals and failures; shared by all workers.

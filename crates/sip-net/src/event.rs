@@ -157,6 +157,27 @@ impl CloseReason {
         Self::Certificate,
         Self::Evicted,
     ];
+
+    /// Its name among figures.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Peer => "peer",
+            Self::Broken => "broken",
+            Self::Asked => "asked",
+            Self::Idle => "idle",
+            Self::MessageTimeout => "message_timeout",
+            Self::SlowReader => "slow_reader",
+            Self::Malformed => "malformed",
+            Self::ConnectFailed => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::Handshake => "handshake",
+            Self::Tls => "tls",
+            Self::Refused => "refused",
+            Self::Upgrade => "upgrade",
+            Self::Certificate => "certificate",
+            Self::Evicted => "evicted",
+        }
+    }
 }
 
 /// Why a message was not sent.

@@ -17,19 +17,21 @@ pub use origin::{Origin, Origins, WebSocketListener, WebSocketRules};
 pub use reader::{Item, Reader, Taken, WebSocketFault};
 pub use upgrade::{HEAD_BYTES_MAX, UpgradeRefusal, Upgraded, upgrade};
 
-/// What a worker counted of WebSocket connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WebSocketCounters {
-    /// Connections that became WebSocket connections.
-    pub upgraded: u64,
-    /// Requests for that which were refused, in the order of [`UpgradeRefusal::ALL`].
-    pub refused: [u64; UpgradeRefusal::ALL.len()],
-    /// Connections closed for what the peer sent, in the order of [`WebSocketFault::ALL`].
-    pub faults: [u64; WebSocketFault::ALL.len()],
-    /// Pings received, and answered.
-    pub pings_in: u64,
-    /// Pings sent, because the peer was silent.
-    pub pings_out: u64,
+counters::counters! {
+    /// What a worker counted of WebSocket connections.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct WebSocketCounters {
+        /// Connections that became WebSockets.
+        pub upgraded: u64 = counter("signet_websocket_upgraded_total"),
+        /// Requests to open a WebSocket that were refused, by the reason.
+        pub refused: [u64; UpgradeRefusal::ALL.len()] = counter("signet_websocket_refused_total", reason: UpgradeRefusal::ALL.map(UpgradeRefusal::name)),
+        /// WebSockets closed for what came on them, by the fault.
+        pub faults: [u64; WebSocketFault::ALL.len()] = counter("signet_websocket_faults_total", fault: WebSocketFault::ALL.map(WebSocketFault::name)),
+        /// Pings of WebSockets answered.
+        pub pings_in: u64 = counter("signet_websocket_pings_received_total"),
+        /// WebSockets pinged because they were silent.
+        pub pings_out: u64 = counter("signet_websocket_pings_sent_total"),
+    }
 }
 
 /// A connection that is, or is to become, a WebSocket.

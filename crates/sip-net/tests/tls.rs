@@ -341,7 +341,12 @@ fn handshakes_of_garbage_fail_and_stay_bounded() {
     assert_eq!(server.until(closed), CloseReason::Handshake);
     let counters = world.pool.counters();
     assert_eq!((counters.under_way, counters.done), (0, 0));
-    let failed = server.net.listener_counters(ListenerId(0)).unwrap().failed;
+    let failed = server
+        .net
+        .listener_counters(ListenerId(0))
+        .unwrap()
+        .tls
+        .failed;
     for (failure, count, in_all) in [
         (HandshakeFailure::TimedOut, 1, counters.timed_out),
         (HandshakeFailure::Cut, 1, counters.cut),

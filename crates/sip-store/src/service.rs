@@ -82,23 +82,25 @@ pub struct ServiceCounters {
     expired: AtomicU64,
 }
 
-/// [`ServiceCounters`] at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceFigures {
-    /// Questions answered.
-    pub lookups: u64,
-    /// The batches that they came in.
-    pub lookup_batches: u64,
-    /// Questions that could not be answered.
-    pub lookups_failed: u64,
-    /// Orders carried out.
-    pub saves: u64,
-    /// The groups, and so the commits, that they came in.
-    pub save_groups: u64,
-    /// Orders that could not be carried out.
-    pub saves_failed: u64,
-    /// Expired rows deleted.
-    pub expired: u64,
+counters::counters! {
+    /// [`ServiceCounters`] at one moment.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ServiceFigures {
+        /// Look-ups of credentials answered.
+        pub lookups: u64 = counter("signet_store_lookups_total"),
+        /// The batches that they came in.
+        pub lookup_batches: u64 = counter("signet_store_lookup_batches_total"),
+        /// Look-ups that the database failed.
+        pub lookups_failed: u64 = counter("signet_store_lookups_failed_total"),
+        /// Changes of bindings carried out.
+        pub saves: u64 = counter("signet_store_saves_total"),
+        /// The commits that they came in.
+        pub save_groups: u64 = counter("signet_store_commits_total"),
+        /// Changes of bindings that the database failed.
+        pub saves_failed: u64 = counter("signet_store_saves_failed_total"),
+        /// Expired bindings deleted.
+        pub expired: u64 = counter("signet_store_expired_total"),
+    }
 }
 
 impl ServiceCounters {

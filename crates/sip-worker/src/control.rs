@@ -21,23 +21,27 @@ pub enum Phase {
     Stop,
 }
 
-/// What a worker itself counts.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
-    /// Handed to other workers.
-    pub handed_over: u64,
-    /// Of these, those for which there was no room.
-    pub handover_refused: u64,
-    /// Questions that the store did not take.
-    pub store_refused: u64,
-    /// Questions that the resolver did not take.
-    pub dns_refused: u64,
-    /// Requests sent by a connection that their neighbour had opened.
-    pub aliases_used: u64,
-    /// Messages of sources without answers, dropped before they were read.
-    pub dropped_unread: u64,
-    /// How bad it is, in thousandths of a step of [`sip_limit::Controller::severity`].
-    pub severity: u32,
+counters::counters! {
+    /// What a worker itself counts.
+    #[derive(Clone, Copy, Debug, Default)]
+    pub struct Figures {
+        parts {
+            /// How bad it is, in thousandths of a step of [`sip_limit::Controller::severity`].
+            pub severity: u32,
+        }
+        /// Messages handed from one worker to another.
+        pub handed_over: u64 = counter("signet_handed_over_total"),
+        /// Messages for which the other worker had no room.
+        pub handover_refused: u64 = counter("signet_handover_refused_total"),
+        /// Questions that the store did not take.
+        pub store_refused: u64 = counter("signet_store_refused_total"),
+        /// Questions that the resolver did not take.
+        pub dns_refused: u64 = counter("signet_dns_refused_total"),
+        /// Messages sent by a connection that their neighbour had opened (RFC 5923).
+        pub aliases_used: u64 = counter("signet_aliases_used_total"),
+        /// Messages dropped before they were read, because their source was refused too often.
+        pub dropped_unread: u64 = counter("signet_dropped_unread_total"),
+    }
 }
 
 /// A worker's figures at one moment.

@@ -2,170 +2,73 @@
 
 use super::Config;
 
+/// Keeps each of these keys as it runs, and pushes the names of those that were to change.
+macro_rules! keep {
+    ($changed:ident, $new:ident, $running:ident: $($first:ident$(.$rest:ident)*)*) => {$(
+        if $new.$first$(.$rest)* != $running.$first$(.$rest)* {
+            $changed.push(concat!(stringify!($first)$(, ".", stringify!($rest))*));
+            $new.$first$(.$rest)*.clone_from(&$running.$first$(.$rest)*);
+        }
+    )*};
+}
+
 impl Config {
     /// Takes over from `running` what changes at a start only, and names the
-    /// keys that were meant to change.
+    /// keys that were meant to change. `etc/signet.toml` notes `restart` at each.
     pub(crate) fn keep_until_restart(&mut self, running: &Self) -> Vec<&'static str> {
         let mut changed = Vec::new();
-        let mut keep = Keep {
-            changed: &mut changed,
-        };
-        keep.one("data", &mut self.data, &running.data);
-        keep.one("mode", &mut self.mode, &running.mode);
-        keep.one("workers", &mut self.workers, &running.workers);
-        keep.one("pin", &mut self.pin, &running.pin);
         let places = |config: &Self| {
-            config
-                .listen
-                .iter()
-                .map(|listen| (listen.on, listen.advertise.clone()))
-                .collect::<Vec<_>>()
+            let places = config.listen.iter();
+            let places = places.map(|listen| (listen.on, listen.advertise.clone()));
+            places.collect::<Vec<_>>()
         };
         if places(self) != places(running) {
-            keep.one("listen", &mut self.listen, &running.listen);
+            keep! { changed, self, running: listen }
         }
-        let (new, old) = (&mut self.authentication, &running.authentication);
-        keep.one("authentication.required", &mut new.required, &old.required);
-        keep.one(
-            "authentication.algorithms",
-            &mut new.algorithms,
-            &old.algorithms,
-        );
-        keep.one(
-            "authentication.md5_only_agents",
-            &mut new.md5_only_agents,
-            &old.md5_only_agents,
-        );
-        keep.one(
-            "authentication.offer_auth_int",
-            &mut new.offer_auth_int,
-            &old.offer_auth_int,
-        );
-        keep.one(
-            "authentication.authentication_info",
-            &mut new.authentication_info,
-            &old.authentication_info,
-        );
-        keep.one(
-            "authentication.nonce_lifetime_s",
-            &mut new.nonce_lifetime_s,
-            &old.nonce_lifetime_s,
-        );
-        keep.one(
-            "authentication.replay_entries_max",
-            &mut new.replay_entries_max,
-            &old.replay_entries_max,
-        );
-        keep.one(
-            "registrar.aors_max",
-            &mut self.registrar.aors_max,
-            &running.registrar.aors_max,
-        );
-        let (new, old) = (&mut self.tls, &running.tls);
-        keep.one(
-            "tls.handshake_threads",
-            &mut new.handshake_threads,
-            &old.handshake_threads,
-        );
-        if new.ticket_keys != old.ticket_keys {
+        if self.tls.ticket_keys != running.tls.ticket_keys {
             // What belongs to the one is nothing to the other.
-            new.ticket_secret_file.clone_from(&old.ticket_secret_file);
+            (self.tls.ticket_secret_file).clone_from(&running.tls.ticket_secret_file);
         }
-        keep.one("tls.ticket_keys", &mut new.ticket_keys, &old.ticket_keys);
-        keep.one("tls.ticket_store", &mut new.ticket_store, &old.ticket_store);
-        keep.one(
-            "tls.ticket_poll_s",
-            &mut new.ticket_poll_s,
-            &old.ticket_poll_s,
-        );
-        keep.one(
-            "tls.ticket_secret_rotation_s",
-            &mut new.ticket_secret_rotation_s,
-            &old.ticket_secret_rotation_s,
-        );
-        keep.one(
-            "tls.handshakes_max",
-            &mut new.handshakes_max,
-            &old.handshakes_max,
-        );
-        keep.one(
-            "tls.handshake_timeout_ms",
-            &mut new.handshake_timeout_ms,
-            &old.handshake_timeout_ms,
-        );
-        keep.one(
-            "tls.handshakes_per_source_max",
-            &mut new.handshakes_per_source_max,
-            &old.handshakes_per_source_max,
-        );
-        keep.one(
-            "tls.full_waiting_max",
-            &mut new.full_waiting_max,
-            &old.full_waiting_max,
-        );
-        keep.one(
-            "tls.full_per_s_max",
-            &mut new.full_per_s_max,
-            &old.full_per_s_max,
-        );
-        keep.one(
-            "tls.hello_timeout_ms",
-            &mut new.hello_timeout_ms,
-            &old.hello_timeout_ms,
-        );
-        keep.one("timers", &mut self.timers, &running.timers);
-        keep.one("limits", &mut self.limits, &running.limits);
-        keep.one(
-            "authentication.failures_max",
-            &mut self.authentication.failures_max,
-            &running.authentication.failures_max,
-        );
-        keep.one(
-            "authentication.failure_delay_max_ms",
-            &mut self.authentication.failure_delay_max_ms,
-            &running.authentication.failure_delay_max_ms,
-        );
-        keep.one("sources", &mut self.sources, &running.sources);
-        let (new, old) = (&mut self.bounds, &running.bounds);
-        keep.one("bounds.memory_max", &mut new.memory_max, &old.memory_max);
-        keep.one(
-            "bounds.server_transactions_max",
-            &mut new.server_transactions_max,
-            &old.server_transactions_max,
-        );
-        keep.one(
-            "bounds.client_transactions_max",
-            &mut new.client_transactions_max,
-            &old.client_transactions_max,
-        );
-        keep.one(
-            "bounds.handover_max",
-            &mut self.bounds.handover_max,
-            &running.bounds.handover_max,
-        );
-        keep.one(
-            "bounds.queue_ms_max",
-            &mut self.bounds.queue_ms_max,
-            &running.bounds.queue_ms_max,
-        );
-        keep.one("connections", &mut self.connections, &running.connections);
-        keep.one("dns", &mut self.dns, &running.dns);
-        keep.one("metrics", &mut self.metrics, &running.metrics);
-        keep.one("log.level", &mut self.log.level, &running.log.level);
+        keep! { changed, self, running:
+            data
+            mode
+            workers
+            pin
+            authentication.required
+            authentication.algorithms
+            authentication.md5_only_agents
+            authentication.offer_auth_int
+            authentication.authentication_info
+            authentication.nonce_lifetime_s
+            authentication.replay_entries_max
+            authentication.failures_max
+            authentication.failure_delay_max_ms
+            registrar.aors_max
+            timers
+            tls.ticket_keys
+            tls.ticket_store
+            tls.ticket_poll_s
+            tls.ticket_secret_rotation_s
+            tls.handshake_threads
+            tls.handshakes_max
+            tls.handshakes_per_source_max
+            tls.full_waiting_max
+            tls.full_per_s_max
+            tls.hello_timeout_ms
+            tls.handshake_timeout_ms
+            limits
+            bounds.memory_max
+            bounds.server_transactions_max
+            bounds.client_transactions_max
+            bounds.handover_max
+            bounds.queue_ms_max
+            sources
+            connections
+            dns
+            metrics
+            log.level
+        }
         changed
-    }
-}
-
-struct Keep<'c> {
-    changed: &'c mut Vec<&'static str>,
-}
-
-impl Keep<'_> {
-    fn one<T: Clone + PartialEq>(&mut self, key: &'static str, new: &mut T, running: &T) {
-        if new != running {
-            self.changed.push(key);
-            *new = running.clone();
-        }
     }
 }
 
@@ -186,7 +89,7 @@ mod tests {
         );
         assert_eq!(
             new.keep_until_restart(&running),
-            ["workers", "listen", "authentication.required", "dns"]
+            ["listen", "workers", "authentication.required", "dns"]
         );
         assert_eq!((new.workers, new.server_header.as_str()), (1, "Other"));
         assert_eq!(new.listen, running.listen);

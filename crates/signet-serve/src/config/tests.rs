@@ -5,6 +5,8 @@ use toml::Value;
 
 use super::*;
 
+mod keys;
+
 fn etc() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../etc")
 }

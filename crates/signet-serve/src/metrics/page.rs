@@ -2,17 +2,15 @@
 //! text and where the number comes from, for each.
 
 mod connections;
-mod engine;
 mod faults;
 mod handshakes;
-mod net;
 mod store;
 mod tls;
-mod websocket;
+mod workers;
 
 use std::fmt::Write as _;
 
-use sip_net::CloseReason;
+use counters::Counted;
 
 use super::Sources;
 use crate::worker::Phase;
@@ -21,15 +19,19 @@ use crate::worker::Phase;
 pub(super) fn render(sources: &Sources) -> String {
     let snapshots = sources.control.snapshots();
     let mut page = Page::default();
-    net::net(&mut page, &snapshots);
-    websocket::websocket(&mut page, &snapshots);
-    engine::workers(&mut page, &snapshots);
-    engine::engine(&mut page, &snapshots);
-    tls::pool(&mut page, sources);
+    workers::workers(&mut page, &snapshots);
+    tls::pool(&mut page, &sources.handshakes.counters());
     let counted = sources.counted(&snapshots);
-    connections::connections(&mut page, sources, &snapshots, &counted);
-    tls::shown(&mut page, &sources.tls());
+    let shown = sources.tls();
+    let accepts_tls = |place: &str| {
+        let mut listeners = shown.listeners.iter().flatten();
+        listeners.any(|listener| listener.accepts && listener.place == place)
+    };
+    let places = &sources.listeners;
+    connections::connections(&mut page, places, &accepts_tls, &snapshots, &counted);
+    tls::shown(&mut page, &shown);
     store::shared(&mut page, sources);
+    faults::faults(&mut page);
     faults::faults(&mut page);
 
     page.gauge(
@@ -82,6 +84,27 @@ impl Page {
         self.sample_text(name, labels, &format!("{seconds}.{rest:06}"));
     }
 
+    /// What several counted, summed.
+    fn counted<'c, C: Counted>(&mut self, all: impl Iterator<Item = &'c C>) {
+        self.counted_by("", &[("", counters::sum(all))]);
+    }
+
+    /// The same with a label that tells the rows apart, where there is one.
+    fn counted_by<C: Counted>(&mut self, label: &str, rows: &[(&str, C)]) {
+        for family in C::FAMILIES {
+            self.head(family.name, family.help.trim(), family.kind);
+            let values = (family.values)();
+            for (row, counted) in rows {
+                for (nth, number) in (family.numbers)(counted).iter().enumerate() {
+                    let value = values.get(nth).copied().unwrap_or_default();
+                    let labels = [(label, *row), (family.label, value)];
+                    let labels: Vec<_> = labels.into_iter().filter(|of| !of.0.is_empty()).collect();
+                    self.sample(family.name, &labels, *number);
+                }
+            }
+        }
+    }
+
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, help, "counter");
         self.sample(name, &[], value);
@@ -103,6 +126,11 @@ impl Page {
     fn sample_text(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
         self.text.push_str(name);
         for (nth, (label, text)) in labels.iter().enumerate() {
+            // Prometheus: a backslash, a quote and a line end are escaped.
+            let text = text
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
             let _ = write!(
                 self.text,
                 "{}{label}=\"{text}\"",
@@ -117,66 +145,5 @@ impl Page {
     }
 }
 
-/// `SlowReader` as `slow_reader`.
-fn label(reason: CloseReason) -> String {
-    let mut label = String::new();
-    for letter in format!("{reason:?}").chars() {
-        if letter.is_ascii_uppercase() && !label.is_empty() {
-            label.push('_');
-        }
-        label.push(letter.to_ascii_lowercase());
-    }
-    label
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::worker::Snapshot;
-
-    #[test]
-    fn every_figure_has_its_head_and_is_summed_over_the_workers() {
-        let mut snapshots = vec![Snapshot::default(), Snapshot::default()];
-        for snapshot in &mut snapshots {
-            snapshot.engine.requests = 3;
-            snapshot.sockets.net.udp.messages_in = 5;
-            snapshot.sockets.net.closed = [1; CloseReason::ALL.len()];
-        }
-        let mut page = Page::default();
-        net::net(&mut page, &snapshots);
-        engine::workers(&mut page, &snapshots);
-        engine::engine(&mut page, &snapshots);
-        let rates = sip_limit::Rates::new([1; 16]);
-        let allowance = sip_limit::Allowance {
-            calls_per_s: 1,
-            ..sip_limit::Allowance::default()
-        };
-        for _ in 0..3 {
-            let who = rates.peer(b"example.net");
-            let _ = rates.charge(1, who, &allowance, 1, sip_limit::Kind::Call, 100);
-        }
-        store::rates(&mut page, &rates);
-        for line in [
-            "signet_requests_total 6",
-            "signet_messages_received_total{transport=\"udp\"} 10",
-            "signet_connections_closed_total{reason=\"slow_reader\"} 2",
-            "signet_workers 2",
-            "signet_rate_limited_total{by=\"user\",what=\"bytes\"} 0",
-            "signet_rate_limited_total{by=\"peer\",what=\"calls\"} 2",
-        ] {
-            assert!(
-                page.text.lines().any(|of| of == line),
-                "{line} is not in\n{}",
-                page.text
-            );
-        }
-        let mut known = "";
-        for line in page.text.lines() {
-            if let Some(head) = line.strip_prefix("# TYPE ") {
-                known = head.split(' ').next().unwrap();
-            } else if !line.starts_with('#') {
-                assert_eq!(line.split(['{', ' ']).next().unwrap(), known, "{line}");
-            }
-        }
-    }
-}
+mod tests;

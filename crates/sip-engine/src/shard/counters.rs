@@ -1,80 +1,79 @@
 //! What a shard has counted.
 
-/// What a shard has seen and done, since it was made. The transactions and the
-/// registrar have counters of their own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Requests that parsed.
-    pub requests: u64,
-    /// Responses that parsed.
-    pub responses: u64,
-    /// Messages that did not parse, or that no element may trust.
-    pub malformed: u64,
-    /// Malformed messages that could not be answered.
-    pub malformed_dropped: u64,
-    /// Copies of requests sent on.
-    pub requests_forwarded: u64,
-    /// Responses sent on upstream.
-    pub responses_forwarded: u64,
-    /// Responses that belong to nothing that was sent: dropped.
-    pub responses_stray: u64,
-    /// Responses without a Via beyond our own: dropped.
-    pub responses_without_via: u64,
-    /// Final answers of this server's own, by class: 2xx to 6xx.
-    pub answers: [u64; 5],
-    /// Challenges among them.
-    pub challenges: u64,
-    /// Requests refused 403 because their sender, a peer in the list or one
-    /// with a certificate, does not speak for the domain that they name.
-    pub identities_refused: u64,
-    /// Requests without a Via to answer to, and ACKs that nobody vouched for.
-    pub requests_dropped: u64,
-    /// ACKs to answers for which no state was kept.
-    pub acks_absorbed: u64,
-    /// Requests refused 503 because the memory for messages is spent.
-    pub memory_refused: u64,
-    /// Requests refused 503 because there was no room for a context.
-    pub contexts_full: u64,
-    /// Requests refused 503 because too many wait for the store.
-    pub lookups_full: u64,
-    /// Requests refused 503 because too many wait for addresses.
-    pub parks_full: u64,
-    /// Copies that were not sent for want of a client transaction.
-    pub clients_full: u64,
-    /// Targets and copies beyond the bound of branches.
-    pub branches_refused: u64,
-    /// Look-ups that the store did not answer in time.
-    pub lookups_expired: u64,
-    /// Names that were not resolved because their sender has too many under way.
-    pub resolves_refused: u64,
-    /// Addresses that were not found in time.
-    pub resolves_expired: u64,
-    /// Answers from outside that came too late, or twice.
-    pub answers_late: u64,
-    /// Places to which nothing is relayed, or not by a name, that a request led to.
-    pub relays_refused: u64,
-    /// Loops that were detected (482).
-    pub loops: u64,
-    /// Times that timer C fired.
-    pub timer_c_fired: u64,
-    /// Flows to phones that were gone when a request came for them.
-    pub flows_failed: u64,
-    /// Copies not sent to a neighbour that asked for less (RFC 7339).
-    pub spared: u64,
-    /// Requests refused 503 because the worker falls behind.
-    pub overload_refused: u64,
-    /// Requests dropped without an answer for the same reason.
-    pub overload_dropped: u64,
-    /// Requests within a dialog that found their phone at a contact of today,
-    /// because the connection that their dialog began with has ended.
-    pub flows_followed: u64,
-    /// Requests with the token of their dialog that it did not let in: for a
-    /// target that the dialog never showed, or after its end.
-    pub dialog_tokens_refused: u64,
-    /// Dialogs that were forgotten before their time to make room.
-    pub dialogs_forgotten: u64,
-    /// Connections that ended.
-    pub connections_closed: u64,
+counters::counters! {
+    /// What a shard has seen and done, since it was made. The transactions and the
+    /// registrar have counters of their own.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Counters {
+        /// Requests that parsed.
+        pub requests: u64 = counter("signet_requests_total"),
+        /// Responses that parsed.
+        pub responses: u64 = counter("signet_responses_total"),
+        /// Messages that did not parse, or that no element may trust.
+        pub malformed: u64 = counter("signet_malformed_total"),
+        /// Of these, those that could not be answered.
+        pub malformed_dropped: u64 = counter("signet_malformed_dropped_total"),
+        /// Copies of requests sent on.
+        pub requests_forwarded: u64 = counter("signet_requests_forwarded_total"),
+        /// Responses sent on upstream.
+        pub responses_forwarded: u64 = counter("signet_responses_forwarded_total"),
+        /// Responses that belong to nothing that was sent.
+        pub responses_stray: u64 = counter("signet_responses_stray_total"),
+        /// Responses without a Via beyond our own.
+        pub responses_without_via: u64 = counter("signet_responses_without_via_total"),
+        /// Final answers of this server's own, by class.
+        pub answers: [u64; 5] = counter("signet_answers_total", class: ["2xx", "3xx", "4xx", "5xx", "6xx"]),
+        /// Challenges.
+        pub challenges: u64 = counter("signet_challenges_total"),
+        /// Requests whose sender does not speak for the domain that they name (403).
+        pub identities_refused: u64 = counter("signet_identities_refused_total"),
+        /// Requests that could not be answered.
+        pub requests_dropped: u64 = counter("signet_requests_dropped_total"),
+        /// ACKs to answers for which no state was kept.
+        pub acks_absorbed: u64 = counter("signet_acks_absorbed_total"),
+        /// Requests refused because the memory for messages is spent.
+        pub memory_refused: u64 = counter("signet_memory_refused_total"),
+        /// Requests refused because there was no room for a context.
+        pub contexts_full: u64 = counter("signet_contexts_full_total"),
+        /// Requests refused because too many wait for the store.
+        pub lookups_full: u64 = counter("signet_lookups_full_total"),
+        /// Requests refused because too many wait for addresses.
+        pub parks_full: u64 = counter("signet_parks_full_total"),
+        /// Copies not sent for want of a client transaction.
+        pub clients_full: u64 = counter("signet_clients_full_total"),
+        /// Targets beyond the bound of branches.
+        pub branches_refused: u64 = counter("signet_branches_refused_total"),
+        /// Look-ups that the store did not answer in time.
+        pub lookups_expired: u64 = counter("signet_lookups_expired_total"),
+        /// Names not resolved because their sender has too many under way.
+        pub resolves_refused: u64 = counter("signet_resolves_refused_total"),
+        /// Addresses that were not found in time.
+        pub resolves_expired: u64 = counter("signet_resolves_expired_total"),
+        /// Answers of the store or the resolver that came too late.
+        pub answers_late: u64 = counter("signet_answers_late_total"),
+        /// Places to which nothing is relayed, or not by a name, that requests led to.
+        pub relays_refused: u64 = counter("signet_relays_refused_total"),
+        /// Loops that were detected.
+        pub loops: u64 = counter("signet_loops_total"),
+        /// Calls that rang for too long.
+        pub timer_c_fired: u64 = counter("signet_timer_c_fired_total"),
+        /// Flows to phones that were gone when a request came for them.
+        pub flows_failed: u64 = counter("signet_flows_failed_total"),
+        /// Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).
+        pub spared: u64 = counter("signet_neighbours_spared_total"),
+        /// Requests refused 503 because a worker falls behind.
+        pub overload_refused: u64 = counter("signet_overload_refused_total"),
+        /// Requests dropped without an answer because a worker falls behind.
+        pub overload_dropped: u64 = counter("signet_overload_dropped_total"),
+        /// Requests within a dialog sent to a contact of today, because the connection of its
+        /// beginning has ended.
+        pub flows_followed: u64 = counter("signet_flows_followed_total"),
+        /// Requests with their dialog's token for a target that it never showed, or after its
+        /// end.
+        pub dialog_tokens_refused: u64 = counter("signet_dialog_tokens_refused_total"),
+        /// Dialogs forgotten before their time to make room.
+        pub dialogs_forgotten: u64 = counter("signet_dialogs_forgotten_total"),
+    }
 }
 
 impl Counters {

@@ -2,7 +2,6 @@
 
 use sip_net::{AGE_BOUNDS_S, ConnectionFigures};
 
-use super::super::Sources;
 use super::Page;
 use super::handshakes::{Row, tallies};
 use crate::tls_report::Counted;
@@ -14,19 +13,16 @@ struct Of<'o> {
     connections: &'o ConnectionFigures,
 }
 
+/// `places` are the listeners' names, in the order in which they are counted.
 pub(super) fn connections(
     page: &mut Page,
-    sources: &Sources,
+    places: &[String],
+    accepts_tls: &dyn Fn(&str) -> bool,
     snapshots: &[Snapshot],
     counted: &Counted,
 ) {
-    let names = sources.listeners.iter().map(String::as_str);
+    let names = places.iter().map(String::as_str);
     let listeners: Vec<_> = names.zip(&counted.listeners).collect();
-    let shown = sources.tls();
-    let accepts_tls = |place: &str| {
-        let mut listeners = shown.listeners.iter().flatten();
-        listeners.any(|listener| listener.accepts && listener.place == place)
-    };
     let mut rows: Vec<Row<'_>> = listeners
         .iter()
         .filter(|(name, _)| accepts_tls(name))
@@ -82,6 +78,11 @@ pub(super) fn connections(
         .collect();
     figures(page, "peer", &rows);
 
+    let name = "signet_listener_connections_accepted_total";
+    page.head(name, "Connections accepted.", "counter");
+    for (listener, counted) in streams.clone() {
+        page.sample(name, &[("listener", listener)], counted.accepted);
+    }
     let name = "signet_listener_connections_refused_total";
     page.head(
         name,
@@ -119,7 +120,7 @@ fn figures(page: &mut Page, kind: &str, rows: &[Of<'_>]) {
             |of| of.bytes,
         ),
         (
-            "connections_age_seconds_sum",
+            "connections_age_seconds",
             "Their ages together: by their number it is the mean age.",
             |of| of.age_ms_sum / 1_000,
         ),
@@ -149,7 +150,7 @@ fn figures(page: &mut Page, kind: &str, rows: &[Of<'_>]) {
         for (bound, count) in bounds.zip(row.connections.ages) {
             sum += count;
             let mut labels = row.labels.clone();
-            labels.push(("le", &bound));
+            labels.push(("within_seconds", &bound));
             page.sample(&name, &labels, sum);
         }
     }

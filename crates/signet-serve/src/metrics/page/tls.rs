@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{ShownTls, Sources};
+use sip_tls::HandshakeCounters;
+
+use super::super::ShownTls;
 use super::Page;
 use crate::tls_report::ShownTickets;
 
 /// The figures of the threads that do handshakes.
-pub(super) fn pool(page: &mut Page, sources: &Sources) {
-    let handshakes = sources.handshakes.counters();
+pub(super) fn pool(page: &mut Page, handshakes: &HandshakeCounters) {
     page.gauge(
         "signet_tls_handshakes_under_way",
         "TLS handshakes under way.",
@@ -48,6 +49,11 @@ pub(super) fn pool(page: &mut Page, sources: &Sources) {
             "signet_tls_full_on_workers_total",
             "Of these, handshakes that workers began themselves.",
             handshakes.full_on_workers,
+        ),
+        (
+            "signet_tls_resumed_begun_total",
+            "TLS handshakes that their ClientHello made look like resumptions, with clients that had their turn.",
+            handshakes.resumed_begun,
         ),
         (
             "signet_tls_refused_full_total",
@@ -97,11 +103,6 @@ pub(super) fn shown(page: &mut Page, shown: &ShownTls) {
     let mut samples = BTreeMap::new();
     for (listener, certificate) in accepting.chain(identities) {
         let file = certificate.file.display().to_string();
-        // Prometheus: a backslash, a quote and a line end are escaped.
-        let file = file
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
         // One may stand in several places.
         samples.insert((listener, file), certificate.not_after_unix_s);
     }

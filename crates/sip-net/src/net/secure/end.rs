@@ -41,11 +41,6 @@ impl Net {
         } else {
             counters.handshakes_in += 1;
             counters.handshakes_in_resumed += resumed;
-            let listener = usize::from(conn.flow.listener.0);
-            if let Some(listener) = self.listeners.get_mut(listener) {
-                listener.counters.handshakes += 1;
-                listener.counters.resumed += resumed;
-            }
         }
         if let Some(peer) = peer {
             conn.ends_with(&peer, self.shared.now_ms, clock::unix_ms());
@@ -119,9 +114,9 @@ impl Net {
 
     /// A handshake failed, or was not begun.
     pub(super) fn handshake_failed(&mut self, id: ConnId, error: HandshakeError) {
-        let Some(conn) = self.conns.get(id) else {
+        if self.conns.get(id).is_none() {
             return;
-        };
+        }
         let reason = if error.failure == HandshakeFailure::Refused {
             self.shared.counters.refused_handshakes += 1;
             CloseReason::Refused
@@ -129,13 +124,6 @@ impl Net {
             self.shared.counters.handshakes_failed += 1;
             CloseReason::Handshake
         };
-        let listener = usize::from(conn.flow.listener.0);
-        if conn.opened.is_none()
-            && let Some(listener) = self.listeners.get_mut(listener)
-            && let Some(count) = listener.counters.failed.get_mut(error.failure as usize)
-        {
-            *count += 1;
-        }
         self.tally(id, |tally| tally.count_failed(&error));
         self.owed.push_back(Owed::HandshakeFailed(id, error));
         self.drop_conn(id, reason);
