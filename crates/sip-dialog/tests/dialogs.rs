@@ -81,7 +81,7 @@ fn the_calling_side() {
     let routes = ["<sip:p1;lr>", "<sip:192.0.2.1:5061;lr;x=%41>"];
     let lines = [
         &format!("Record-Route: {}, {}", routes[0], routes[1]),
-        "Contact: <sip:bob@192.0.2.1:5070;z>",
+        "Contact: <sip:bob@192.0.2.1:5070;method=BYE;z>",
     ];
     let early = ["Record-Route: <sip:p9;lr>", "Contact: <sip:bob@192.0.2.9>"];
     wire.respond(0, 5061, &first, 180, "bob", &early);
@@ -354,7 +354,7 @@ fn a_secure_call_has_secure_contacts() {
     let from = |uri: &str| format!("Contact: <{uri}:c@192.0.2.1:5098>\r\n");
     let via = "Record-Route: <sip:p;lr>\r\n";
     for (uri, more, is_secure) in [
-        ("sips:bob@192.0.2.1:5061", from("sips"), true),
+        ("sips:bob@192.0.2.1:5061", from("sip"), true),
         ("sip:bob@192.0.2.1:5061", from("sips"), true),
         (
             "sip:bob@192.0.2.1:5061",

@@ -72,7 +72,33 @@ fn a_challenge_is_answered_and_the_grant_is_read() {
         options.first(HeaderName::Route).unwrap().value,
         b"<sip:192.0.2.1:5061;lr;home>"
     );
-    wire.respond(0, 5061, &options, 200, "r", &[]);
+    // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
+    // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the CSeq header
+    // field value as it would normally when sending an updated request."
+    let stale = CHALLENGE.replace("\"abc\"", "\"def\", stale=true");
+    wire.respond(0, 5061, &options, 401, "r", &[&stale]);
+    let again = wire.expect(Method::Options);
+    assert_eq!(
+        again.cseq().unwrap().number,
+        options.cseq().unwrap().number + 1
+    );
+    wire.respond(0, 5061, &again, 200, "r", &[]);
+
+    // RFC 3261 12.1.2: "If no Record-Route header field is present in the response, the route set MUST be
+    // set to the empty set."
+    let call = wire.act(0, |agents, now_ms, out| {
+        agents.invite(now_ms, alice, "sip:bob@example.org", None, out)
+    });
+    let invite = wire.expect(Method::Invite);
+    assert!(invite.has(HeaderName::Route));
+    let contact = "Contact: <sip:bob@192.0.2.1:5061>";
+    wire.respond(0, 5061, &invite, 200, "b", &[contact]);
+    assert!(!wire.expect(Method::Ack).has(HeaderName::Route));
+    wire.act(0, |agents, now_ms, out| {
+        agents.hang_up(now_ms, call.unwrap(), out)
+    });
+    let bye = wire.expect(Method::Bye);
+    wire.respond(0, 5061, &bye, 200, "b", &[]);
 
     // RFC 3261 10.2: "All registrations from a UAC SHOULD use the same Call-ID header field value for
     // registrations sent to a particular registrar." and "A UA MUST increment the CSeq value by one for
