@@ -46,18 +46,18 @@ use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
 use saves::{Saves, Slot};
 
-/// What the registrar looks at beside the request.
+/// What the registrar needs beside the request.
 #[derive(Clone, Copy)]
 pub struct RegistrarContext<'a> {
     /// The time.
     pub now: Now,
-    /// The operator's choices.
+    /// The settings.
     pub settings: &'a Settings,
     /// The shared table.
     pub location: &'a Location,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
-    /// Where the operator's next hops are.
+    /// The addresses of the configured next hops.
     pub(crate) gateways: &'a Gateways,
 }
 
@@ -90,7 +90,7 @@ pub struct Answered {
     pub start: usize,
 }
 
-/// What became of REGISTERs since the start.
+/// Counts of REGISTERs since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegistrarCounters {
     /// REGISTERs taken.
@@ -99,7 +99,7 @@ pub struct RegistrarCounters {
     pub ok: u64,
     /// Answered otherwise, those below included.
     pub refused: u64,
-    /// Answered 500 because the store could not store.
+    /// Answered 500 because the store failed.
     pub save_failed: u64,
     /// Answered 500 because the store did not answer in time.
     pub save_timeout: u64,
@@ -107,9 +107,9 @@ pub struct RegistrarCounters {
     pub queue_full: u64,
     /// Answered 503 because the location table is full.
     pub table_full: u64,
-    /// Answered 403 because the user has as many contacts as he may.
+    /// Answered 403 because the user has the most contacts allowed.
     pub contacts_full: u64,
-    /// Contacts that made room for later ones of the same user.
+    /// Contacts that were removed to make room for later ones of the same user.
     pub contacts_replaced: u64,
     /// Answered 403 because the contact could not be called, or must not be.
     pub contacts_refused: u64,
@@ -170,7 +170,7 @@ impl Registrar {
         }
     }
 
-    /// The store's word on a change. Then [`Registrar::poll`] until `None`.
+    /// Takes the store's answer to a change. Then [`Registrar::poll`] until `None`.
     /// [`ParkId`]s of [`Effect::SaveBindings`] are the registrar's own.
     pub fn handle_saved(
         &mut self,
@@ -198,7 +198,7 @@ impl Registrar {
         self.ended.push_back((registration, outcome));
     }
 
-    /// Gives up what has waited too long. Then [`Registrar::poll`] until `None`.
+    /// Ends REGISTERs that have waited too long. Then [`Registrar::poll`] until `None`.
     pub fn handle_timers(&mut self, now: Now) {
         let (ended, counters) = (&mut self.ended, &mut self.counters);
         self.saves.handle_timers(now.mono_ms, |registration| {

@@ -5,9 +5,9 @@ use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, MessageWriter, Uri};
 
-use super::context::{Candidate, Place};
+use super::context::{Candidate, TargetKind};
+use super::egress::{target_uri, write_next_hop};
 use super::targets::Targets;
-use super::ways::{target_uri, write_next_hop};
 use crate::park::Job;
 use crate::permit::Permit;
 use crate::{Now, Outputs, Shard};
@@ -47,19 +47,22 @@ impl Shard {
 }
 
 fn is_elsewhere(candidate: &Candidate) -> bool {
-    matches!(candidate.place, Place::Contact(_) | Place::NextHops { .. })
+    matches!(
+        candidate.kind,
+        TargetKind::Contact(_) | TargetKind::NextHops { .. }
+    )
 }
 
 fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut MessageWriter<'_>) {
     let mut text = Vec::new();
     for candidate in candidates.iter().filter(|c| is_elsewhere(c)) {
         text.clear();
-        let uri = target_uri(&candidate.place, &mut text);
+        let uri = target_uri(&candidate.kind, &mut text);
         writer.header_with("Contact", |value| {
             value.push(b'<');
-            match (uri, &candidate.place) {
+            match (uri, &candidate.kind) {
                 (Some(uri), _) => value.extend_from_slice(uri),
-                (None, place) => write_at_next_hop(request, place, value),
+                (None, kind) => write_at_next_hop(request, kind, value),
             }
             value.push(b'>');
             write_q(candidate.q, value);
@@ -68,8 +71,8 @@ fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut Mess
 }
 
 /// The user of the Request-URI at the next hop.
-fn write_at_next_hop(request: &Message, place: &Place, value: &mut Vec<u8>) {
-    let Place::NextHops { hops, at, .. } = place else {
+fn write_at_next_hop(request: &Message, kind: &TargetKind, value: &mut Vec<u8>) {
+    let TargetKind::NextHops { hops, at, .. } = kind else {
         return broken!("only a next hop has no URI");
     };
     let Some(next) = hops.get(usize::from(*at)) else {

@@ -1,14 +1,14 @@
 //! What a shard has counted.
 
-/// What a shard has seen and done, since it was made. The transactions and the
-/// registrar have counters of their own.
+/// Counts of a shard since it was made. The transactions and the registrar have
+/// counters of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests that parsed.
     pub requests: u64,
     /// Responses that parsed.
     pub responses: u64,
-    /// Messages that did not parse, or that no element may trust.
+    /// Messages that did not parse, or were not valid.
     pub malformed: u64,
     /// Malformed messages that could not be answered.
     pub malformed_dropped: u64,
@@ -16,20 +16,20 @@ pub struct Counters {
     pub requests_forwarded: u64,
     /// Responses sent on upstream.
     pub responses_forwarded: u64,
-    /// Responses that belong to nothing that was sent: dropped.
+    /// Responses that match no request: dropped.
     pub responses_stray: u64,
     /// Responses without a Via beyond our own: dropped.
     pub responses_without_via: u64,
-    /// Final answers of this server's own, by class: 2xx to 6xx.
+    /// Final responses of this server's own, by class: 2xx to 6xx.
     pub answers: [u64; 5],
     /// Challenges among them.
     pub challenges: u64,
-    /// Requests refused 403 because their sender, a peer in the list or one
-    /// with a certificate, does not speak for the domain that they name.
+    /// Requests refused 403 because a listed or certified peer may not speak for the
+    /// domain that they name.
     pub identities_refused: u64,
-    /// Requests without a Via to answer to, and ACKs that nobody vouched for.
+    /// Requests without a readable Via, and ACKs without a permit.
     pub requests_dropped: u64,
-    /// ACKs to answers for which no state was kept.
+    /// ACKs to responses that were sent without state.
     pub acks_absorbed: u64,
     /// Requests refused 503 because the memory for messages is spent.
     pub memory_refused: u64,
@@ -39,9 +39,9 @@ pub struct Counters {
     pub lookups_full: u64,
     /// Requests refused 503 because too many wait for addresses.
     pub parks_full: u64,
-    /// Copies that were not sent for want of a client transaction.
+    /// Copies that were not sent because there was no room for a client transaction.
     pub clients_full: u64,
-    /// Targets and copies beyond the bound of branches.
+    /// Targets and copies over the bound of branches.
     pub branches_refused: u64,
     /// Look-ups that the store did not answer in time.
     pub lookups_expired: u64,
@@ -51,7 +51,7 @@ pub struct Counters {
     pub resolves_expired: u64,
     /// Answers from outside that came too late, or twice.
     pub answers_late: u64,
-    /// Places to which nothing is relayed, or not by a name, that a request led to.
+    /// Destinations to which a request was not relayed.
     pub relays_refused: u64,
     /// Loops that were detected (482).
     pub loops: u64,
@@ -65,13 +65,13 @@ pub struct Counters {
     pub overload_refused: u64,
     /// Requests dropped without an answer for the same reason.
     pub overload_dropped: u64,
-    /// Requests within a dialog that found their phone at a contact of today,
-    /// because the connection that their dialog began with has ended.
+    /// Requests within a dialog that were sent to a current contact of the phone, because
+    /// the connection that their dialog began with has ended.
     pub flows_followed: u64,
-    /// Requests with the token of their dialog that it did not let in: for a
-    /// target that the dialog never showed, or after its end.
+    /// Requests whose dialog token was not accepted: for a target that the dialog never
+    /// announced, or after its end.
     pub dialog_tokens_refused: u64,
-    /// Dialogs that were forgotten before their time to make room.
+    /// Dialogs that were forgotten early, to make room.
     pub dialogs_forgotten: u64,
     /// Connections that ended.
     pub connections_closed: u64,
