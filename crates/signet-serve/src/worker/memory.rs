@@ -84,7 +84,7 @@ impl Core {
         outbox.bytes.shrink_to(TURN_BYTES);
         outbox
             .sends
-            .shrink_to(TURN_BYTES / size_of::<sip_msg::Send>());
+            .shrink_to(TURN_BYTES / size_of::<sip_msg::QueuedMessage>());
         self.mail.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
         for batch in &mut self.batches {
             batch.shrink_to(TURN_BYTES / size_of::<super::Parcel>());
