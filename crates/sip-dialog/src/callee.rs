@@ -12,8 +12,8 @@ use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
-use sip_msg::header::NameAddr;
 use invariant::broken;
+use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, MessageWriter, Outbox};
 use sip_txn::{ServerId, ServerState};
 

@@ -10,8 +10,8 @@ use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
 use crate::user_agents::{Context, UserAgents};
-use sip_msg::uri::Scheme;
 use invariant::broken;
+use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Message, Method, Outbox, Uri};
 
 /// The type of a session description.
@@ -100,9 +100,9 @@ impl UserAgents {
         (is_its_method && has_way).then_some(uri)
     }
 
-    /// Ends a call as its state asks for: CANCEL for one that we make and that
-    /// is not answered, 480 for one that we did not answer, BYE for one that is
-    /// established. False where it is ending already.
+    /// Ends a call according to its state: CANCEL for an outgoing call that is not
+    /// answered, 480 for an incoming one that is not answered, BYE for an established one.
+    /// False where it is ending already.
     pub fn hang_up(&mut self, now_ms: u64, call: CallKey, out: &mut Outbox) -> bool {
         let Some(found) = self.calls.get_mut(call.0) else {
             return false;

@@ -1,4 +1,4 @@
-//! How agents are set up.
+//! The configuration of agents.
 
 use sip_msg::Target;
 
@@ -11,21 +11,20 @@ pub struct Config {
     pub key: [u8; 16],
     /// The most agents.
     pub agents_max: usize,
-    /// The most calls in both directions; past it 503.
+    /// The most calls, incoming and outgoing; an INVITE past it is answered 503.
     pub calls_max: usize,
     /// The most REGISTER, OPTIONS and MESSAGE under way.
     pub requests_max: usize,
-    /// The most events that wait to be polled; past it they are dropped and
-    /// counted.
+    /// The most events that wait to be polled; more are dropped and counted.
     pub events_max: usize,
     /// After how long a call that we make is cancelled if nobody answers it.
     pub setup_timeout_ms: u64,
-    /// Whether a request bears credentials as soon as there is a nonce to
-    /// compute them with; else only after it was itself challenged.
+    /// Whether requests carry credentials as soon as a nonce is known; otherwise a
+    /// request carries them only after it was challenged itself.
     pub credentials_first: bool,
-    /// Whether a call that is over is remembered until no response of a fork
-    /// can come any more (64 times T1). Without it such a response is ignored,
-    /// and a load of many short calls takes less memory.
+    /// Whether an ended call is kept until no 2xx of another fork can arrive any more
+    /// (64 times T1). Without it such a response is ignored, and a load of many short
+    /// calls takes less memory.
     pub linger: bool,
     /// For how long an answer is kept after nothing more should come: after the
     /// ACK of an INVITE, and after the answer to any other request. `None` for
@@ -34,13 +33,12 @@ pub struct Config {
     /// maximum duration a message will remain in the network", a request that
     /// comes again later is answered 481, or 404, or is a new one.
     pub keep_answers_ms: Option<u64>,
-    /// Whether every request of an agent is sent to its proxy, wherever the
-    /// dialog's routes and its peer's contact lead: what a proxy is loaded
-    /// with then does not depend on its record-routing. Request-URI and Route
-    /// are written as ever.
+    /// Whether every request of an agent is sent to its proxy, whatever the dialog's
+    /// route set and the peer's contact say: the load of a proxy then does not depend on
+    /// whether it adds Record-Route. Request-URI and Route are written as usual.
     pub always_proxy: bool,
-    /// Whether a REGISTER is answered as a registrar would that keeps nothing:
-    /// 200 with the contacts that it bears. Without it the answer is 405.
+    /// Whether a REGISTER is answered 200 with its own contacts, as by a registrar,
+    /// though nothing is stored. Without it the answer is 405.
     pub is_registrar: bool,
     /// The session description in calls and answers.
     pub session: Vec<u8>,
@@ -49,7 +47,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The defaults, with these keys: for the matching of requests, for the
+    /// The defaults, with three secret keys: for matching requests to transactions, for
     /// branches, and for everything else that must not be guessed.
     pub fn new(hash_key: [u8; 16], branch_key: [u8; 16], key: [u8; 16]) -> Self {
         Self {
@@ -71,7 +69,7 @@ impl Config {
     }
 }
 
-/// A session that sends its media to nobody: the discard port of a loopback
+/// A session description whose media goes nowhere: to the discard port of a loopback
 /// address.
 const DEFAULT_SESSION: &[u8] = b"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\n\
     t=0 0\r\nm=audio 9 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n";
@@ -79,7 +77,7 @@ const DEFAULT_SESSION: &[u8] = b"v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN 
 /// A user's name and password at a realm.
 #[derive(Clone)]
 pub struct Credentials {
-    /// The realm: a challenge for any other is never answered.
+    /// The realm; challenges for other realms are not answered.
     pub realm: String,
     /// The user.
     pub user: String,
@@ -107,8 +105,8 @@ pub struct AgentConfig {
     pub sent_by: String,
     /// The registrar: `sip:example.org`.
     pub registrar: String,
-    /// How the user proves who he is.
+    /// The credentials, if the user has any.
     pub credentials: Option<Credentials>,
-    /// Where requests go that no dialog sends elsewhere: the outbound proxy.
+    /// The outbound proxy: where requests outside of dialogs are sent.
     pub proxy: Target,
 }

@@ -1,54 +1,54 @@
-//! Names of agents, calls and requests, and what is told about them.
+//! The keys of agents, calls and requests, and the events about them.
 
 use crate::slots::Key;
 use sip_msg::{ConnId, Method};
 
-/// An agent.
+/// The key of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentKey(pub(crate) Key);
 
-/// A call. Once its last event was polled the name is stale, and a stale name
-/// is harmless.
+/// The key of a call. It is stale once the last event of the call was polled; a stale
+/// key finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CallKey(pub(crate) Key);
 
-/// A REGISTER, OPTIONS or MESSAGE under way. Stale once it was answered.
+/// The key of a REGISTER, OPTIONS or MESSAGE under way. It is stale once the request
+/// was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestKey(pub(crate) Key);
 
 impl AgentKey {
-    /// A small number, used again after the agent was removed: for tables of
-    /// the caller's.
+    /// A small number for the caller's own tables; it is used again after the agent
+    /// was removed.
     pub const fn index(self) -> usize {
         self.0.slot as usize
     }
 }
 
 impl CallKey {
-    /// A small number, used again after the call is over: for tables of the
-    /// caller's.
+    /// A small number for the caller's own tables; it is used again after the call
+    /// has ended.
     pub const fn index(self) -> usize {
         self.0.slot as usize
     }
 }
 
 impl RequestKey {
-    /// A small number, used again after the request is over: for tables of
-    /// the caller's.
+    /// A small number for the caller's own tables; it is used again after the request
+    /// has ended.
     pub const fn index(self) -> usize {
         self.0.slot as usize
     }
 }
 
-/// How a request or a call came to its end.
+/// Why a request or a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// By a final response with this status: the peer's, or our own where we
-    /// were called.
+    /// A final response with this status: the peer's, or our own to an incoming call.
     Status(u16),
-    /// No final response came in time: as good as a 408 (RFC 3261 8.1.3.1).
+    /// No final response came in time: treated as a 408 (RFC 3261 8.1.3.1).
     Timeout,
-    /// A message could not be sent: as good as a 503 (RFC 3261 8.1.3.1).
+    /// A message could not be sent: treated as a 503 (RFC 3261 8.1.3.1).
     Transport,
     /// There was no room for another transaction.
     Full,
@@ -64,74 +64,74 @@ pub enum Cause {
 
 /// What happened. A call ends with exactly one [`Event::Failed`] or
 /// [`Event::Ended`], a request with exactly one [`Event::Replied`], and a
-/// registration with exactly one of its two.
+/// REGISTER with exactly one [`Event::Registered`] or [`Event::RegisterFailed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The contact is bound; for an `expires_s` of 0 it is bound no more.
+    /// A REGISTER was answered 2xx: the contact is bound or, with an `expires_s` of 0,
+    /// removed.
     Registered {
-        /// Whose.
+        /// The agent.
         agent: AgentKey,
-        /// Which request of his.
+        /// The request.
         request: RequestKey,
-        /// For how long the registrar granted it.
+        /// For how long the registrar bound the contact.
         expires_s: u32,
     },
-    /// The contact was not bound.
+    /// A REGISTER failed.
     RegisterFailed {
-        /// Whose.
+        /// The agent.
         agent: AgentKey,
-        /// Which request of his.
+        /// The request.
         request: RequestKey,
         /// Why.
         cause: Cause,
     },
-    /// An OPTIONS or a MESSAGE was answered, or never will be.
+    /// An OPTIONS or a MESSAGE was answered, or has failed.
     Replied {
-        /// Whose.
+        /// The agent.
         agent: AgentKey,
-        /// Which request of his.
+        /// The request.
         request: RequestKey,
-        /// Its final response.
+        /// The final response, or why there is none.
         cause: Cause,
     },
-    /// An OPTIONS, a MESSAGE, or a REGISTER where that is taken, came and was
-    /// answered 200.
+    /// An OPTIONS or a MESSAGE arrived and was answered 200; so was a REGISTER, where
+    /// [`Config::is_registrar`](crate::Config::is_registrar) is set.
     Received {
-        /// For whom.
+        /// The agent that it was for.
         agent: AgentKey,
-        /// Which method.
+        /// The method.
         method: Method,
     },
-    /// Somebody calls.
+    /// A call arrived.
     Incoming {
-        /// Whom.
+        /// The agent that is called.
         agent: AgentKey,
         /// The call: ring, answer or reject.
         call: CallKey,
     },
-    /// A provisional response other than 100 to a call that we make.
+    /// A provisional response other than 100 to an outgoing call.
     Provisional {
         /// The call.
         call: CallKey,
         /// 101 to 199.
         status: u16,
     },
-    /// A call that we make was answered, and the ACK was sent.
+    /// An outgoing call was answered, and the ACK was sent.
     Answered {
         /// The call.
         call: CallKey,
     },
-    /// The ACK to our answer came.
+    /// The ACK to our 200 arrived.
     Established {
         /// The call.
         call: CallKey,
     },
-    /// A call that was established is over. (Also one that was answered and
-    /// never acknowledged.)
+    /// A call that was answered has ended, acknowledged or not.
     Ended {
         /// The call.
         call: CallKey,
-        /// Who ended it.
+        /// Why, and by whom.
         cause: Cause,
     },
     /// A call was not established.
@@ -141,11 +141,11 @@ pub enum Event {
         /// Why.
         cause: Cause,
     },
-    /// The agent's connection is gone.
+    /// The agent's connection has ended.
     Disconnected {
-        /// Whose.
+        /// The agent.
         agent: AgentKey,
-        /// Which connection.
+        /// The connection.
         conn: ConnId,
     },
 }

@@ -48,8 +48,8 @@ impl Reset for Exchange {
 }
 
 impl UserAgents {
-    /// Binds the agent's contact for `expires_s` seconds; 0 removes the
-    /// binding. `None` where one is under way, or there is no room.
+    /// Sends a REGISTER that binds the agent's contact for `expires_s` seconds; 0 removes
+    /// the binding. `None` where a REGISTER is under way, or there is no room.
     pub fn register(
         &mut self,
         now_ms: u64,
@@ -87,7 +87,7 @@ impl UserAgents {
         self.launch(now_ms, key, out)
     }
 
-    /// Asks `to` for what it can do.
+    /// Sends OPTIONS to `to`.
     pub fn options(
         &mut self,
         now_ms: u64,
@@ -98,7 +98,7 @@ impl UserAgents {
         self.ask(now_ms, agent, Method::Options, to, b"", b"", out)
     }
 
-    /// Sends a page of text, or of anything else.
+    /// Sends a MESSAGE with a body of any type.
     pub fn message(
         &mut self,
         now_ms: u64,

@@ -1,10 +1,10 @@
-//! Things that come and go, in slots that keep their memory: what is removed
-//! is reset, not dropped, so that the next one allocates nothing.
+//! A table whose slots keep their memory: a removed value is reset, not dropped, so
+//! that the next one in its slot allocates nothing.
 
 use crate::agent::NOBODY;
 use invariant::broken;
 
-/// Names a slot while one thing lives in it; a stale name finds nothing.
+/// Names a slot and the value in it; a stale key finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) slot: u32,

@@ -14,7 +14,7 @@ use sip_txn::{ClientId, Response, ServerId, Transactions};
 use std::collections::VecDeque;
 use wheel::Wheel;
 
-/// What was counted since the start.
+/// Counts since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Requests received that were not retransmissions.
@@ -33,15 +33,15 @@ pub struct Counters {
     pub forks_ended: u64,
     /// Merged requests, answered 482.
     pub merged: u64,
-    /// Requests within dialogs that are not known, answered 481.
+    /// Requests within unknown dialogs, answered 481.
     pub unknown_dialog: u64,
-    /// Requests answered 503 for want of room.
+    /// Requests and calls refused because a table was full.
     pub full: u64,
     /// Events dropped because nobody polled them.
     pub events_dropped: u64,
 }
 
-/// What is alive.
+/// How many of each are alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
     /// Agents.
@@ -88,10 +88,10 @@ pub struct UserAgents {
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
     pub(crate) scratch: Vec<u8>,
-    /// Who takes what is for nobody else, for each listener.
+    /// The agent of each listener that takes requests for no other agent.
     pub(crate) catch_all: Vec<(ListenerId, Key)>,
-    /// Server transactions that are only kept for what may come again, and
-    /// until when: in the order of their times.
+    /// Answered server transactions that are only kept to absorb retransmissions, with
+    /// the time until when, in the order of these times.
     pub(crate) kept: VecDeque<(u64, ServerId)>,
     due: Vec<Key>,
 }
@@ -118,8 +118,7 @@ impl UserAgents {
         }
     }
 
-    /// Adds an agent; `None` where there is no room, or where its strings are
-    /// no SIP URIs.
+    /// Adds an agent; `None` where there is no room, or where its URIs are not SIP URIs.
     pub fn add_agent(&mut self, config: &AgentConfig) -> Option<AgentKey> {
         let key = self.agents.insert()?;
         let register_id = self.random.next();
@@ -154,10 +153,9 @@ impl UserAgents {
         self.agents.remove(agent.0)
     }
 
-    /// Names the agent that takes every request that comes to this listener
-    /// and whose Request-URI means none of the others. Where there is none,
-    /// such a request is answered 404. Its own requests follow their dialogs
-    /// ([`Config::always_proxy`] is not for it).
+    /// Sets the agent that takes the requests to this listener whose Request-URI names
+    /// no other agent. Without one they are answered 404. [`Config::always_proxy`] does
+    /// not apply to its own requests.
     pub fn set_catch_all(&mut self, listener: ListenerId, agent: AgentKey) {
         if let Some(found) = self.agents.get_mut(agent.0) {
             found.always_proxy = false;
@@ -166,14 +164,13 @@ impl UserAgents {
         self.catch_all.push((listener, agent.0));
     }
 
-    /// The agent that takes what is for nobody else.
+    /// The agent that takes requests for no other agent.
     pub(crate) fn catch_all(&self, listener: ListenerId) -> Option<Key> {
         let (_, agent) = self.catch_all.iter().find(|entry| entry.0 == listener)?;
         self.agents.get(*agent).map(|_| *agent)
     }
 
-    /// Gives an agent another way to its proxy: after a connection was opened
-    /// or lost.
+    /// Changes the outbound proxy of an agent: after a connection was opened or lost.
     pub fn set_proxy(&mut self, agent: AgentKey, proxy: Target) {
         self.directory
             .leave_conn(&mut self.agents, agent.0, &self.random);
@@ -184,18 +181,18 @@ impl UserAgents {
             .join_conn(&mut self.agents, agent.0, &self.random);
     }
 
-    /// Takes room for so many calls at once: a table that grows under load is
-    /// copied, and what is due meanwhile waits.
+    /// Allocates room for so many calls at once: a table that grows under load is
+    /// copied, which delays whatever is due.
     pub fn reserve(&mut self, calls: usize) {
         self.calls.reserve(calls);
     }
 
-    /// A message to fill and to give to [`UserAgents::handle_message`].
+    /// An empty message, to fill and pass to [`UserAgents::handle_message`].
     pub fn spare_message(&mut self) -> Box<Message> {
         self.pool.message()
     }
 
-    /// Takes a message that parsed.
+    /// Handles a message that was parsed.
     pub fn handle_message(
         &mut self,
         now_ms: u64,
@@ -218,7 +215,7 @@ impl UserAgents {
         self.take_transaction_events(now_ms, out);
     }
 
-    /// Takes back the cookie of a message that could not be sent.
+    /// Handles that the message with this cookie could not be sent.
     pub fn handle_send_failed(&mut self, now_ms: u64, cookie: u64, out: &mut Outbox) {
         if Transactions::is_cookie(cookie) {
             self.transactions.handle_send_failed(now_ms, cookie, out);
@@ -226,8 +223,8 @@ impl UserAgents {
         }
     }
 
-    /// A connection has ended. Requests that were sent on it and not answered
-    /// are given up: the response would come on it.
+    /// Handles the end of a connection. Requests that were sent on it and are not
+    /// answered fail, since their responses would arrive on it.
     pub fn handle_closed(&mut self, now_ms: u64, conn: ConnId, out: &mut Outbox) {
         while let Some(key) = self
             .directory
@@ -256,7 +253,7 @@ impl UserAgents {
         self.take_transaction_events(now_ms, out);
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timers(&mut self, now_ms: u64, out: &mut Outbox) {
         self.transactions.handle_timers(now_ms, out);
         self.take_transaction_events(now_ms, out);
@@ -302,7 +299,7 @@ impl UserAgents {
         self.transactions.counters()
     }
 
-    /// What is alive.
+    /// How many of each are alive.
     pub fn live(&self) -> Live {
         let live = self.transactions.live();
         Live {
@@ -321,7 +318,7 @@ impl UserAgents {
         self.calls.get(call.0)?.agent.map(AgentKey)
     }
 
-    /// Nothing more should come for this transaction, unless it comes again.
+    /// Keeps an answered transaction for a while, to absorb retransmissions.
     pub(crate) fn keep_for_repeats(&mut self, now_ms: u64, server: ServerId) {
         if let Some(keep_ms) = self.config.keep_answers_ms {
             self.kept

@@ -1,7 +1,7 @@
 //! How much memory messages may hold, over all threads of a process.
 //!
-//! Each thread counts what it holds in plain numbers and tells the sum once a
-//! turn ([`Share::tell`]); nothing is counted for all at each message.
+//! Each thread counts what it holds by itself and reports the sum once a turn
+//! ([`Share::tell`]); no shared counter is touched for a message.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,12 +12,12 @@ pub enum Room {
     /// Nothing is refused.
     #[default]
     Enough,
-    /// What begins something new is refused; what is under way goes on.
+    /// New work is refused; requests of dialogs and transactions that have begun pass.
     Scarce,
-    /// Only what ends something goes on: responses, ACK, CANCEL and BYE.
+    /// Only responses, ACK, CANCEL and BYE pass.
     None,
-    /// BYE does not either: it is kept for a while, and nothing in it proves
-    /// that there is a call.
+    /// BYE is refused too: its transaction takes memory, and nothing in it proves that
+    /// there is a call.
     Overdrawn,
 }
 
@@ -30,7 +30,7 @@ pub const SCARCE_AT: f64 = 0.8;
 pub const OVERDRAWN_AT: f64 = 1.125;
 
 impl Room {
-    /// What there is at a share of the budget in use.
+    /// The room at a share of the budget in use.
     pub fn at(pressure: f64) -> Self {
         if pressure >= OVERDRAWN_AT {
             Self::Overdrawn
@@ -72,7 +72,7 @@ impl Budget {
         self.bytes_max
     }
 
-    /// The bytes that messages held when the threads last told.
+    /// The bytes that messages hold, as the threads last reported them.
     pub fn bytes_held(&self) -> u64 {
         u64::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0)
     }
@@ -97,8 +97,8 @@ impl Share {
         Self { budget, told: 0 }
     }
 
-    /// Tells how many bytes this thread holds. It may be less than nothing
-    /// where it has taken over what another had counted as its own.
+    /// Reports how many bytes this thread holds. It may be negative, where messages were
+    /// handed over that another thread has counted.
     pub fn tell(&mut self, bytes: i64) {
         if bytes != self.told {
             self.budget

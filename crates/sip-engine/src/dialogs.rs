@@ -1,15 +1,15 @@
-//! What is remembered of dialogs beside their tokens: where their sides have
-//! moved to, that they have ended, and that they live on.
+//! What is remembered of dialogs beside their tokens: new remote targets, that a dialog
+//! has ended, and that it is still alive.
 //!
-//! A token is bound to the target that its dialog began with, and ends with its
-//! time ([`crate::token`]). Most dialogs need no more. Those whose sides have
-//! announced another target (RFC 3261 12.2), or that were seen alive when their
-//! token was old, have an entry here; and so has one that was ended, so that its
-//! tokens end soon after. Only what passed as part of a dialog makes an entry.
+//! A token is bound to the target that its dialog began with, and expires
+//! ([`crate::token`]). Most dialogs need no more. A dialog has an entry here if a side
+//! announced another target (RFC 3261 12.2), if it was seen alive when its token was old,
+//! or if it was ended, so that its tokens end soon after. Only messages that passed as
+//! part of a dialog make an entry.
 //!
-//! The table is bounded: past the bound the oldest entry goes. Then a request to
-//! a target that the dialog did not begin with is judged like a new one, and the
-//! tokens of a call that was ended are good until their time is up.
+//! The table is bounded: past the bound the oldest entry is removed. Then a request to a
+//! target that the dialog did not begin with is judged like a new one, and the tokens of an
+//! ended call are valid until they expire.
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -58,14 +58,14 @@ struct Entry {
     stamp: u64,
 }
 
-/// What a token says of a request, with the dialog's entry looked at.
+/// The verdict on a request with a token, after a look at the dialog's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The request is part of the dialog.
     Part,
-    /// It is for a target that the dialog never showed.
+    /// It is for a target that the dialog never announced.
     UnknownTarget,
-    /// The token's time, or the dialog, is over.
+    /// The token has expired, or the dialog has ended.
     Over,
 }
 
@@ -167,7 +167,7 @@ impl Dialogs {
         });
     }
 
-    /// A connection is gone; its name is never given again.
+    /// Remembers that a connection has ended; its id is never used again.
     pub(crate) fn conn_ended(&mut self, conn: ConnId) {
         if !conn.is_some() || !self.ended_conns.insert(conn) {
             return;
@@ -190,7 +190,7 @@ impl Dialogs {
         self.entries.len()
     }
 
-    /// How many entries had to make room before their time.
+    /// How many entries were removed early, to make room.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -1,4 +1,4 @@
-//! What a shard asks of the world, as values.
+//! What a shard asks the shell to do, as values.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::BindingChange;
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// A clock that only goes forward; timers run on it.
+    /// The monotonic clock, for timers.
     pub mono_ms: u64,
-    /// Milliseconds since 1970; bindings and nonces live on it.
+    /// Milliseconds since 1970, for bindings and nonces.
     pub unix_ms: u64,
 }
 
-/// A parked request: given with a question, brought back with its answer.
-/// An answer that comes too late, or twice, finds nobody and is dropped.
+/// Names a parked request: given out with a question, and given back with the answer.
+/// An answer that comes too late, or twice, is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParkId(pub u64);
 
@@ -30,7 +30,7 @@ pub enum Effect {
     FindCredential {
         /// Who waits for it.
         park: ParkId,
-        /// Whose, and for which algorithm.
+        /// The user, the realm and the algorithm.
         key: CredentialKey,
     },
     /// Make a change of bindings durable; answered by [`crate::Shard::handle_saved`].
@@ -49,54 +49,53 @@ pub enum Effect {
     },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
-    /// A stranger has sent a message on this connection that was wrong, though
-    /// its framing was sound: close it when there are too many of them.
+    /// A stranger sent a malformed message with sound framing on this connection: count
+    /// it, and close the connection when there are too many.
     Odd(ConnId),
-    /// A registered contact relies on this connection for so long: keep it
-    /// longer than others, where there are too many.
+    /// A registered contact relies on this connection: prefer to keep it when connections
+    /// have to be closed to make room.
     KeepFor {
         /// The connection.
         conn: ConnId,
         /// For how long from now.
         for_ms: u64,
     },
-    /// A call has ended: close the connections that are its own
+    /// A call has ended: close the connections that it had to itself
     /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
     EndCall(u64),
-    /// Tell the operator that a peer named somebody for whom it does not
-    /// speak. The shell bounds how often it does.
+    /// Log that a peer sent a request in the name of a domain that it may not speak for.
+    /// The shell limits how often.
     IdentityRefused {
         /// Where the request came from.
         flow: Flow,
-        /// What the peer proved; `None` for one that is known by its address.
+        /// The peer's certificate; `None` for one that is known by its address.
         proved: Option<Arc<VerifiedPeer>>,
-        /// The host that it named, fit to be shown.
+        /// The host that it named, safe to be logged.
         claimed: Box<str>,
     },
-    /// Tell the operator whom the guard limits. It comes once a second at most
-    /// for each kind.
+    /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {
         /// Where the request came from.
         flow: Flow,
-        /// What for.
+        /// Why.
         what: Limited,
     },
 }
 
-/// What somebody is limited for.
+/// Why somebody is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limited {
-    /// Too many requests that had to be refused: no answers for a while.
+    /// Too many refused requests: the source gets no answers for a while.
     Source,
-    /// A wrong password for this user, whose name is fit to be shown.
+    /// A wrong password for this user; the name is safe to be logged.
     Guess(Box<str>),
-    /// More than may begin in a second.
+    /// Over a rate limit.
     Rate {
-        /// By what it is known who asked.
+        /// By what the sender is known.
         party: Party,
-        /// His name, fit to be shown, where he has one.
+        /// His name, safe to be logged, if he has one.
         name: Box<str>,
-        /// What there was too much of.
+        /// Which rate.
         what: What,
     },
 }

@@ -1,5 +1,5 @@
-//! Where the next hops are that the operator wrote down: by the configuration,
-//! and by what DNS gave for the names there.
+//! The addresses of the configured next hops: from the configuration, and as DNS gave
+//! them for the names there.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,9 +17,9 @@ const LEARNED_MAX: usize = 1_024;
 /// How long such an address is taken for the gateway's after it was last given.
 const LEARNED_MS: u64 = 86_400_000;
 
-/// What DNS gave for the gateways' names. All shards share it: a user chooses
-/// by his Call-ID which of them handles his call, and would find one that has
-/// not heard of it. It outlives a reload.
+/// The addresses that DNS gave for the gateways' names. All shards share them: a user
+/// chooses the shard of his call by its Call-ID, and could choose one that has resolved
+/// no name yet. They outlive a reload.
 #[derive(Debug, Default)]
 pub struct LearnedGateways {
     version: AtomicU64,
@@ -73,7 +73,7 @@ impl Gateways {
         gateways
     }
 
-    /// Takes up what another shard has learned.
+    /// Takes over what other shards have learned.
     pub(crate) fn refresh(&mut self) {
         let version = Some(self.shared.version.load(Ordering::Acquire));
         if self.version == version {

@@ -1,10 +1,9 @@
-//! Where a next hop that the operator wrote down leads, and the memory of hops
-//! that failed.
+//! Locates configured next hops, and remembers hops that failed.
 
 use std::net::SocketAddr;
 
 use hashbrown::HashMap;
-use sip_locate::{Destination, Hop, Lead, Reach, locate};
+use sip_locate::{Destination, Hop, Located, Reach, locate};
 use sip_msg::Transport;
 
 use crate::routes::NextHop;
@@ -12,8 +11,8 @@ use crate::routes::NextHop;
 /// Hops that are remembered as dead, at most so many.
 const DEAD_MAX: usize = 4_096;
 
-/// Where a configured next hop leads. `secure`: only TLS will do.
-pub(crate) fn of_next_hop(next: &NextHop, secure: bool, reach: Reach) -> Lead {
+/// Locates a configured next hop. `secure`: TLS is required.
+pub(crate) fn of_next_hop(next: &NextHop, secure: bool, reach: Reach) -> Located {
     let destination = Destination {
         host: next.host.as_bytes(),
         port: next.port,
@@ -64,7 +63,7 @@ impl DeadHops {
                 .is_some_and(|until| *until > now_ms)
     }
 
-    /// Puts the dead behind the living, each in their order.
+    /// Moves dead hops behind the others, and keeps the order within both.
     pub(crate) fn sort(&self, hops: &mut [Hop], now_ms: u64) {
         if !self.until.is_empty() {
             hops.sort_by_key(|hop| self.is_dead(hop.transport, hop.addr, now_ms));

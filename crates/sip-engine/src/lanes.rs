@@ -1,5 +1,5 @@
-//! Which of several connections to a neighbour a request takes, and when a
-//! call's own connections are done with.
+//! Which of several connections to a neighbour a request takes, and when the
+//! connections of a single call may be closed.
 
 use std::hash::Hasher;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ impl Lanes {
         }
     }
 
-    /// Forgets what was learned, and goes by new settings.
+    /// Takes new settings over, and forgets what was learned.
     pub(crate) fn reload(&mut self, settings: &Settings) {
         self.neighbours.clear();
         self.has_per_call = has_per_call(settings);

@@ -1,12 +1,12 @@
-//! Where users are: the one structure that shards share.
+//! The location table: the one structure that shards share.
 //!
 //! A table in 256 parts, each behind a lock that is held for the time of one
 //! look-up or change and never across anything else; the keyed hash of the
 //! address-of-record says which part. `docs/decisions/0001-location.md` has
 //! the forms that were measured against it.
 //!
-//! Nobody is told when a binding expires: [`Location::find`] passes it over,
-//! and [`Location::sweep`] frees it, a few at a time.
+//! A binding that expires makes no event: [`Location::find`] skips it, and
+//! [`Location::sweep`] frees it, a few at a time.
 //!
 //! Written only by the shard of the address-of-record (a REGISTER is given to
 //! the shard of its To, not of its Call-ID, so that the changes of one
@@ -140,9 +140,9 @@ impl Location {
     /// Whether there is room for `aor`: it has an entry, or there are fewer
     /// than `aors_max`.
     ///
-    /// To be asked before a registration is accepted: [`Location::apply`]
-    /// takes what it is given, because it was answered, or stored, already. So
-    /// the table may exceed its bound by the registrations under way at once.
+    /// To be asked before a registration is accepted: [`Location::apply`] takes every
+    /// change, because it was answered or stored already. So the table may exceed its
+    /// bound by the registrations under way.
     pub fn has_room(&self, aor: &[u8]) -> bool {
         self.aors() < self.aors_max || self.contains(aor)
     }
@@ -256,7 +256,7 @@ impl Binding {
 }
 
 impl BindingChange {
-    /// Whose contact changes.
+    /// The address-of-record whose contact changes.
     pub fn aor(&self) -> &Arc<[u8]> {
         match self {
             Self::Put { aor, .. } | Self::Remove { aor, .. } => aor,

@@ -50,7 +50,7 @@ impl Own {
         }
     }
 
-    /// Takes other settings up; where it was reached it can be reached.
+    /// Takes new settings over; learned addresses are kept.
     pub(crate) fn reload(&mut self, settings: &Settings) {
         let learned = std::mem::take(&mut self.learned);
         *self = Self::new(settings);
@@ -59,7 +59,7 @@ impl Own {
         }
     }
 
-    /// Takes note of an address at which this server was reached.
+    /// Remembers an address at which this server was reached.
     pub(crate) fn learn(&mut self, local: &SocketAddr) {
         if !self.is_wild || self.learned.last() == Some(&local.ip()) {
             return;

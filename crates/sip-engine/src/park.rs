@@ -1,4 +1,5 @@
-//! Requests that wait for an answer from outside: each with a deadline.
+//! Requests that wait for an answer from outside (a credential, a name, a durable
+//! write), each with a deadline.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +11,7 @@ use crate::effect::ParkId;
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
-use crate::relay::Word;
+use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::timer::Timer;
 use sip_msg::Message;
@@ -26,19 +27,20 @@ pub(crate) struct Job {
     /// Max-Breadth that may be given to its copies.
     pub(crate) breadth: u32,
     pub(crate) loop_hash: u64,
-    /// On whose word it goes, once it was let in.
-    pub(crate) word: Word,
+    /// Who chose its destination, once the gate let it in.
+    pub(crate) chosen_by: ChosenBy,
 }
 
-/// What waits, and for what.
+/// What is parked, by what it waits for.
 pub(crate) enum Parked {
-    /// For a stored credential.
+    /// A request, for a stored credential.
     Credential(Job, Pending),
-    /// For room among the look-ups of his user and his source, until then.
+    /// A request, until there is room among the look-ups of its user and source, or
+    /// until that time.
     Held(Job, Pending, u64),
-    /// For the time at which a wrong guess is answered.
+    /// A request with a wrong password, for the time at which it is answered.
     Guess(Job, Refusal),
-    /// For the word whether a user exists.
+    /// A request, for the answer whether its user exists.
     User(Job),
     /// A context's target, for addresses.
     Resolve(Key, u16, Option<Asker>),
@@ -46,8 +48,8 @@ pub(crate) enum Parked {
     Single(Job, Permit, Candidate, Option<Asker>),
 }
 
-/// On whose account a name is resolved that the operator did not write down: a
-/// hash of the user or of the stranger's address.
+/// Whose limit counts the resolution of a name that is not configured: a hash of the
+/// user or of the stranger's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Asker(pub(crate) u64);
 
@@ -60,7 +62,7 @@ struct Slot {
     parked: Option<Parked>,
 }
 
-/// All that waits.
+/// Everything that is parked.
 #[derive(Default)]
 pub(crate) struct Parks {
     slots: Vec<Slot>,

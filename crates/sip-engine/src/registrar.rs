@@ -47,18 +47,18 @@ use plan::{Planned, Refused};
 pub(crate) use plan::{is_supported, unsupported};
 use saves::{Saves, Slot};
 
-/// What the registrar looks at beside the request.
+/// What the registrar needs beside the request.
 #[derive(Clone, Copy)]
 pub struct RegistrarContext<'a> {
     /// The time.
     pub now: Now,
-    /// The operator's choices.
+    /// The settings.
     pub settings: &'a Settings,
     /// The shared table.
     pub location: &'a Location,
     /// Which names are this server's.
     pub(crate) own: &'a Own,
-    /// Where the operator's next hops are.
+    /// The addresses of the configured next hops.
     pub(crate) gateways: &'a Gateways,
 }
 
@@ -173,7 +173,7 @@ impl Registrar {
         }
     }
 
-    /// The store's word on a change. Then [`Registrar::poll`] until `None`.
+    /// Takes the store's answer to a change. Then [`Registrar::poll`] until `None`.
     /// [`ParkId`]s of [`Effect::SaveBindings`] are the registrar's own.
     pub fn handle_saved(
         &mut self,
@@ -201,7 +201,7 @@ impl Registrar {
         self.ended.push_back((registration, outcome));
     }
 
-    /// Gives up what has waited too long. Then [`Registrar::poll`] until `None`.
+    /// Ends REGISTERs that have waited too long. Then [`Registrar::poll`] until `None`.
     pub fn handle_timers(&mut self, now: Now) {
         let (ended, counters) = (&mut self.ended, &mut self.counters);
         self.saves.handle_timers(now.mono_ms, |registration| {

@@ -1,14 +1,14 @@
-//! Where a sender's words may lead
+//! Which addresses requests may be relayed to
 //! (`docs/decisions/0082-where-nothing-is-relayed.md`).
 //!
-//! A request goes where somebody says: its sender by the Request-URI, a Route or
-//! `maddr`, a user by his contact or its Path, whoever runs a name's DNS. All of
-//! them could name what this server reaches and they do not: services of its own
-//! host, routers of its link, the gateways past the tables. So it is the address
-//! finally chosen that is judged, by [`Relay::judge`] alone.
+//! The destination of a request is chosen by somebody: its sender by Request-URI, Route
+//! or `maddr`, a user by his contact or its Path, or whoever runs the DNS of a name. Each
+//! of them could name what this server can reach and they cannot: services on its own
+//! host, routers on its network, gateways without the routing tables. So the
+//! address that is finally chosen is checked, in one place: [`Relay::judge`].
 //!
-//! Not judged are next hops that the operator wrote down, and flows: those lead
-//! to who opened them.
+//! Next hops from the configuration are not checked, nor are flows, which lead to
+//! whoever opened them.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -21,34 +21,39 @@ use crate::gateways::Gateways;
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
 use crate::permit::Permit;
-use crate::proxy::context::Place;
+use crate::proxy::context::TargetKind;
 use crate::proxy::outcome::Outcome;
 use crate::proxy::route::Routed;
 
-/// On whose word a request goes where it goes.
+/// Who chose the destination of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// A user's or a stranger's, who names a place of his choice.
-    Users,
-    /// That of a trusted peer, or of anybody where nobody is authenticated.
-    Peers,
-    /// That of a dialog that was set up through this server.
-    Dialogs,
-    /// The same, by a name that is no gateway's: what DNS says of it now, nobody has
-    /// shown before.
-    DialogsByName,
+pub(crate) enum ChosenBy {
+    /// A user or a stranger, who may name any place.
+    User,
+    /// A trusted peer, or anybody where nobody has to authenticate.
+    Peer,
+    /// The route set of a dialog that was set up through this server.
+    Dialog,
+    /// The same, by a name that is not a gateway's: what it resolves to was not checked
+    /// when the dialog was set up.
+    DialogByName,
 }
 
-impl Word {
+impl ChosenBy {
     /// Whether the request is part of a dialog.
-    pub(crate) const fn is_dialogs(self) -> bool {
-        matches!(self, Self::Dialogs | Self::DialogsByName)
+    pub(crate) const fn is_dialog(self) -> bool {
+        matches!(self, Self::Dialog | Self::DialogByName)
     }
 }
 
 impl Relay<'_> {
-    /// On whose word a request goes.
-    pub(crate) fn word(&self, permit: &Permit, routed: &Routed, request: &Message) -> Word {
+    /// Who chose the destination of a request.
+    pub(crate) fn chosen_by(
+        &self,
+        permit: &Permit,
+        routed: &Routed,
+        request: &Message,
+    ) -> ChosenBy {
         match permit {
             Permit::Dialog(_) => {
                 let next = routed.next_route.map(|span| request.slice(span));
@@ -61,8 +66,8 @@ impl Relay<'_> {
                     named.ip().is_none() && !self.is_gateways_name(named)
                 });
                 match by_name {
-                    true => Word::DialogsByName,
-                    false => Word::Dialogs,
+                    true => ChosenBy::DialogByName,
+                    false => ChosenBy::Dialog,
                 }
             }
             // They need no token. A Route of ours alone says nothing: phones with an
@@ -70,16 +75,16 @@ impl Relay<'_> {
             Permit::Open(_) | Permit::Peer(_) => {
                 let has_tag = || request.to_tag().is_some();
                 match routed.is_on_our_route() && has_tag() {
-                    true => Word::Dialogs,
-                    false => Word::Peers,
+                    true => ChosenBy::Dialog,
+                    false => ChosenBy::Peer,
                 }
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) => Word::Users,
+            Permit::Authenticated(_) | Permit::Inbound(_) => ChosenBy::User,
         }
     }
 }
 
-/// What is known of the place that a request is to go to.
+/// Decides where requests may be relayed.
 pub(crate) struct Relay<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) own: &'a Own,
@@ -101,18 +106,18 @@ impl Relay<'_> {
     /// Whether a request from `sender` may go to `hop`.
     pub(crate) fn judge(
         &self,
-        word: Word,
+        chosen_by: ChosenBy,
         sender: &Flow,
-        place: &Place,
+        kind: &TargetKind,
         hop: &Hop,
     ) -> Result<Reached, Outcome> {
         if self.own.is_at(hop.transport, &hop.addr) {
             return Err(Outcome::ComesBack);
         }
-        let binding = match place {
-            Place::Token(_) | Place::NextHops { .. } => return Ok(Reached::Freely),
-            Place::Routed => None,
-            Place::Contact(binding) => Some(&**binding),
+        let binding = match kind {
+            TargetKind::Token(_) | TargetKind::NextHops { .. } => return Ok(Reached::Freely),
+            TargetKind::Routed => None,
+            TargetKind::Contact(binding) => Some(&**binding),
         };
         let ip = hop.addr.ip();
         let mut reached = Reached::Freely;
@@ -123,12 +128,13 @@ impl Relay<'_> {
             let registered = binding.and_then(|binding| binding.flow);
             if registered.is_some_and(|flow| is_within(network, flow.remote.ip())) {
                 reached = Reached::ByRegistration;
-            } else if !self.is_neighbours(word, binding, ip) {
+            } else if !self.is_neighbours(chosen_by, binding, ip) {
                 return Err(Outcome::NetworkDenied);
             }
         }
-        let names = binding.is_some() || matches!(word, Word::Users | Word::DialogsByName);
-        if names && self.is_gateway(hop.addr) && !is_itself(word, sender, binding, hop.addr) {
+        let names =
+            binding.is_some() || matches!(chosen_by, ChosenBy::User | ChosenBy::DialogByName);
+        if names && self.is_gateway(hop.addr) && !is_itself(chosen_by, sender, binding, hop.addr) {
             return Err(Outcome::NamesGateway);
         }
         Ok(reached)
@@ -137,14 +143,14 @@ impl Relay<'_> {
     /// Whether a name that is still to be resolved is a gateway's.
     pub(crate) fn judge_name(
         &self,
-        word: Word,
-        place: &Place,
+        chosen_by: ChosenBy,
+        kind: &TargetKind,
         query: &Query,
     ) -> Result<(), Outcome> {
-        let names = match place {
-            Place::Token(_) | Place::NextHops { .. } => false,
-            Place::Routed => word == Word::Users,
-            Place::Contact(_) => true,
+        let names = match kind {
+            TargetKind::Token(_) | TargetKind::NextHops { .. } => false,
+            TargetKind::Routed => chosen_by == ChosenBy::User,
+            TargetKind::Contact(_) => true,
         };
         let named = HostPort {
             host: query.host.as_bytes(),
@@ -231,10 +237,10 @@ impl Relay<'_> {
 
     /// Whether an address is a neighbour's of the operator's, and the request goes to
     /// it as those are used: within a dialog, or by the Path of a user behind it.
-    fn is_neighbours(&self, word: Word, binding: Option<&Binding>, ip: IpAddr) -> bool {
+    fn is_neighbours(&self, chosen_by: ChosenBy, binding: Option<&Binding>, ip: IpAddr) -> bool {
         let is_so_used = match binding {
             Some(binding) => !binding.path.is_empty(),
-            None => word == Word::Dialogs,
+            None => chosen_by == ChosenBy::Dialog,
         };
         let is_gateways = || binding.is_none() && self.gateways.has_host(ip);
         is_so_used && (self.is_in_trusted_network(ip) || is_gateways())
@@ -249,11 +255,16 @@ impl Relay<'_> {
 /// Whether it is the gateway itself that is called by its own word: it sends the
 /// request, or has registered as the user. A user's request is a user's, whatever
 /// source its datagram has.
-fn is_itself(word: Word, sender: &Flow, binding: Option<&Binding>, addr: SocketAddr) -> bool {
+fn is_itself(
+    chosen_by: ChosenBy,
+    sender: &Flow,
+    binding: Option<&Binding>,
+    addr: SocketAddr,
+) -> bool {
     match binding.and_then(|binding| binding.flow) {
         Some(flow) if is_from(&flow, addr) => true,
-        _ if sender.transport.is_reliable() => word == Word::Peers && is_from(sender, addr),
-        _ => word != Word::Users && is_from(sender, addr),
+        _ if sender.transport.is_reliable() => chosen_by == ChosenBy::Peer && is_from(sender, addr),
+        _ => chosen_by != ChosenBy::User && is_from(sender, addr),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Where a request goes that is for none of our users: tables by domain and
-//! by number prefix, and groups of gateways with priorities.
+//! Routing of requests that are not for our users: tables by domain and by number
+//! prefix, and groups of gateways with priorities.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sip_msg::Transport;
 
-/// A place to send to that the operator named.
+/// A configured next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
     /// A name or an address (an IPv6 reference without brackets).
@@ -20,10 +20,10 @@ pub struct NextHop {
     pub connections: Connections,
 }
 
-/// Over which connections requests go to a next hop.
+/// How many connections lead to a next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Connections {
-    /// So many, opened when they are needed and kept; calls are spread over them.
+    /// This number, opened when they are needed and kept; calls are spread over them.
     Kept(NonZeroU8),
     /// One for each call, opened with its INVITE and closed at its end.
     PerCall,
@@ -46,7 +46,7 @@ pub struct Gateway {
     pub weight: u16,
 }
 
-/// What to do with a request that a table sends here.
+/// A group of gateways, and how numbers are rewritten for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayGroup {
     /// The group's name in the configuration.

@@ -1,4 +1,4 @@
-//! What the operator chose, as plain data, checked before it gets here.
+//! The configuration of a shard, as plain data. It was checked before it gets here.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sip_msg::{Limits, Transport};
 
 use crate::routes::{NextHop, Routes};
 
-/// Everything a shard must know. Immutable: a reload replaces the whole.
+/// The settings of a shard. Immutable: a reload replaces the whole.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The domains that this server is responsible for (RFC 3261 16.4, 16.5),
@@ -23,7 +23,7 @@ pub struct Settings {
     pub authenticate: Option<AuthSettings>,
     /// Peers whose requests need no credentials: gateways and neighbours.
     pub trusted: Vec<TrustedPeer>,
-    /// Whether calls from foreign domains to our users are let in without proof.
+    /// Which calls from other domains to our users are let in.
     pub inbound: Inbound,
     /// Where requests go that are for none of our users.
     pub routes: Routes,
@@ -39,7 +39,7 @@ pub struct Settings {
     pub limits: Limits,
     /// Bounds on a shard.
     pub bounds: Bounds,
-    /// What those may begin in a second who are let in.
+    /// The rate limits of users, peers and sources.
     pub rates: RateLimits,
     /// The value of the Server header; empty for none.
     pub server_header: String,
@@ -57,8 +57,8 @@ pub struct Listener {
     pub advertised_host: Option<Arc<str>>,
     /// The port that stands in Via and Record-Route.
     pub advertised_port: u16,
-    /// Whether a client's certificate with a user's SIP URI in it stands for
-    /// that user's password.
+    /// Whether a client certificate with a user's SIP URI authenticates that user, in
+    /// place of a password.
     pub certificates_authenticate: bool,
 }
 
@@ -73,7 +73,7 @@ pub enum Mode {
     Redirect,
 }
 
-/// Who is challenged, and how.
+/// Digest authentication.
 #[derive(Clone, Debug)]
 pub struct AuthSettings {
     /// The realm; `None` for the domain of the request.
@@ -85,30 +85,29 @@ pub struct AuthSettings {
 }
 
 /// A peer whose requests need no credentials: known by its address, by its
-/// certificate, or by both. One that is known by neither is nobody.
+/// certificate, or by both. An entry with neither matches nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedPeer {
     /// An address, and the length of the prefix that must match.
     pub network: Option<(IpAddr, u8)>,
     /// The domain that its certificate must prove (RFC 5922), in lower case.
     pub identity: Option<Arc<str>>,
-    /// The domains that may stand in its From and in headers that name a caller or a payer, in lower
-    /// case; `*` is every domain but ours. Without it: those of its certificate
-    /// where `identity` is asked for, else any.
+    /// The domains that it may use in From and in headers that name a caller or a payer,
+    /// in lower case; `*` is every domain but ours. Without it: the domains of its
+    /// certificate where `identity` is set, else any.
     pub speaks_for: Option<Vec<Arc<str>>>,
-    /// Whether its requests may leave for others than our users: for foreign
-    /// domains and gateways.
+    /// Whether its requests are relayed to other domains and to gateways, and not to our
+    /// users alone.
     pub may_relay: bool,
-    /// Whether only TLS will do.
+    /// Whether TLS is required.
     pub secure_only: bool,
-    /// Calls that each peer of this entry may begin in a second, 0 for any number;
-    /// without it what all peers may.
+    /// Calls per second of each peer of this entry, 0 for no limit; without it the limit
+    /// of all peers.
     pub calls_per_s: Option<u32>,
 }
 
 impl TrustedPeer {
-    /// One that is known by its address, over any transport, and whose word is
-    /// taken for anything.
+    /// A peer known by its address, over any transport, that may speak for any domain.
     pub const fn at(addr: IpAddr, prefix_len: u8) -> Self {
         Self {
             network: Some((addr, prefix_len)),
@@ -120,8 +119,7 @@ impl TrustedPeer {
         }
     }
 
-    /// One that is known by the domain that its certificate proves, and speaks
-    /// for the domains in it.
+    /// A peer known by a domain of its certificate, that may speak for the domains in it.
     pub const fn proven(identity: Arc<str>) -> Self {
         Self {
             network: None,
@@ -139,8 +137,7 @@ impl TrustedPeer {
 pub enum Inbound {
     /// Refused with 403 unless the peer is trusted.
     Trusted,
-    /// Let in from whoever proves by certificate that it speaks for the domain
-    /// in From (RFC 5922).
+    /// Let in from peers whose certificate proves the domain in From (RFC 5922).
     Proven,
     /// Let in.
     Anyone,
@@ -157,7 +154,7 @@ pub struct RegistrarSettings {
     pub expires_max_s: u32,
     /// Contacts of one address-of-record; past it see `contacts_full`.
     pub contacts_max: usize,
-    /// What becomes of one contact more.
+    /// What happens to another contact past that.
     pub contacts_full: ContactsFull,
     /// Addresses-of-record in memory; past it 503.
     pub aors_max: usize,
@@ -169,19 +166,19 @@ pub struct RegistrarSettings {
     pub service_route: Vec<String>,
 }
 
-/// What becomes of a contact that is one more than an address-of-record may have.
+/// What happens when an address-of-record has the most contacts and registers another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContactsFull {
-    /// The oldest of the same kind makes room; 403 where there is none.
+    /// The oldest contact of the same kind is removed; 403 where there is none.
     ReplaceOldest,
-    /// 403.
+    /// The registration is refused with 403.
     Refuse,
 }
 
 /// The proxy (RFC 3261 16).
 #[derive(Clone, Debug)]
 pub struct ProxySettings {
-    /// Whether dialogs are kept on this server's path.
+    /// Whether this server stays on the path of dialogs, by Record-Route.
     pub record_route: bool,
     /// Timer C (RFC 3261 16.6 step 11): more than three minutes.
     pub timer_c_ms: u64,
@@ -196,13 +193,13 @@ pub struct ProxySettings {
     pub serial_timeout_ms: u64,
     /// How long a request waits for DNS before the branch fails.
     pub resolve_timeout_ms: u64,
-    /// How long a hop that failed is passed over.
+    /// How long a hop that failed is skipped.
     pub dead_hop_ms: u64,
-    /// Networks to which nothing is relayed because somebody named an address in
-    /// them: an address, and the length of the prefix that must match. Addresses of
-    /// this server's listeners are never relayed to, listed or not.
+    /// Networks to which requests are not relayed when a sender names an address there:
+    /// an address, and the length of the prefix that must match. Addresses of this
+    /// server's listeners are never relayed to, listed or not.
     pub relay_denied: Vec<(IpAddr, u8)>,
-    /// How long the tokens of a dialog are good after the last that was seen of it.
+    /// How long the tokens of a dialog are valid after the last request within it.
     pub dialog_token_lifetime_s: u64,
 }
 
@@ -215,8 +212,8 @@ pub struct Bounds {
     pub client_transactions_max: usize,
     /// Response contexts; past it 503.
     pub contexts_max: usize,
-    /// Dialogs of which more is remembered than their tokens say; past it the
-    /// oldest is forgotten.
+    /// Dialogs of which something is remembered beside their tokens; past it the oldest
+    /// is forgotten.
     pub dialogs_max: usize,
     /// Seconds in the Retry-After of such an answer.
     pub retry_after_s: u32,
@@ -287,8 +284,8 @@ impl Default for ProxySettings {
     }
 }
 
-/// Loopback, link-local, multicast, and what is no host's address. Private
-/// networks are where the phones of an enterprise are.
+/// Loopback, link-local, multicast, and reserved addresses. Private networks are not
+/// among them: the phones of an enterprise are there.
 fn relay_denied() -> Vec<(IpAddr, u8)> {
     use std::net::{Ipv4Addr, Ipv6Addr};
     let v4 = |a, b, len| (IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), len);

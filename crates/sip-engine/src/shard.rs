@@ -1,5 +1,5 @@
-//! One thread's share of the server: takes inputs apart and gives them to
-//! transactions, authentication, registrar and proxy, in that order.
+//! The whole protocol of one thread: passes each input to the transactions, to
+//! authentication, and to the registrar or the proxy, in that order.
 
 mod counters;
 mod events;
@@ -39,22 +39,22 @@ pub use spread::shard_of;
 
 /// What all shards of a process share.
 pub struct Shared {
-    /// Where users are.
+    /// The location table.
     pub location: Arc<Location>,
     /// Digest authentication: keys and the replay window.
     pub authenticator: Arc<sip_auth::Authenticator>,
-    /// Who asks too much, and who guesses passwords.
+    /// Limits of refusals and of wrong passwords.
     pub guard: Arc<sip_limit::Guard>,
-    /// How much those have begun lately who were let in.
+    /// Rate limits of users, peers and sources.
     pub rates: Arc<sip_limit::Rates>,
     /// The keys under which flow and route tokens are signed.
     pub token_keys: Arc<TokenKeys>,
-    /// Where DNS says that the gateways are.
+    /// The addresses of the gateways, as DNS gave them.
     pub gateways: Arc<LearnedGateways>,
 }
 
-/// Random seeds of a shard; everything in it that must not be guessed or
-/// must differ between runs comes from here.
+/// The random seed of a shard: everything that must not be guessed, or must differ
+/// between runs, is derived from it.
 #[derive(Clone, Copy)]
 pub struct Seed(pub [u8; 32]);
 
@@ -155,8 +155,8 @@ impl Shard {
         }
     }
 
-    /// Replaces the settings; what is under way goes on under the new ones.
-    /// The timers and bounds of transactions stay what they were at the start.
+    /// Replaces the settings; requests under way continue with the new ones. The timers
+    /// and bounds of transactions stay as they were at the start.
     pub fn reload(&mut self, settings: Arc<Settings>) {
         self.own.reload(&settings);
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
@@ -164,27 +164,27 @@ impl Shard {
         self.settings = settings;
     }
 
-    /// From now on a call that begins is answered 503; what is under way, and
-    /// what is asked within a dialog, goes on.
+    /// Answers new calls with 503 from now on; requests under way, and requests within
+    /// dialogs, continue.
     pub fn refuse_new_calls(&mut self) {
         self.refuses_calls = true;
     }
 
-    /// The share of the memory for messages that is in use, as
-    /// [`Budget::pressure`](crate::Budget::pressure) has it: to be told once a
-    /// turn. Requests are refused by it as [`Room`] says.
+    /// Sets the share of the memory budget in use
+    /// ([`Budget::pressure`](crate::Budget::pressure)): to be called once a turn. Requests
+    /// are refused by it as [`Room`] says.
     pub fn set_memory_pressure(&mut self, pressure: f64) {
         self.memory_pressure = pressure;
         self.room = Room::at(pressure);
     }
 
-    /// What was told of it last.
+    /// The share that was set last.
     pub fn memory_pressure(&self) -> f64 {
         self.memory_pressure
     }
 
-    /// The memory that this shard holds on account of messages: those that
-    /// wait, what transactions and contexts keep, and what is spare.
+    /// The memory that this shard holds for messages: parked requests, what transactions
+    /// and contexts keep, and spare buffers.
     pub fn held_bytes(&self) -> usize {
         self.pool.held_bytes()
             + self.txns.held_bytes()
@@ -194,8 +194,8 @@ impl Shard {
             + self.wheel.held_bytes()
     }
 
-    /// Gives back memory that nothing has needed since the last call: to be
-    /// called every few seconds. What a flood has left is halved each time.
+    /// Frees memory that was not needed since the last call, half of it at a time: to be
+    /// called every few seconds.
     pub fn trim(&mut self) {
         self.pool.trim();
         self.txns.trim();
@@ -208,7 +208,7 @@ impl Shard {
         self.pool.message()
     }
 
-    /// A message that parsed.
+    /// Handles a message that was parsed.
     pub fn handle_message(
         &mut self,
         now: Now,
@@ -229,10 +229,10 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// A message that did not parse, with what was understood of it: answered
-    /// 400 or the error's own status where it is a request with a Via to
-    /// answer to, else dropped and counted. It was whole, so a stream goes on
-    /// behind it: a neighbour's always, a stranger's until he has sent too many.
+    /// Handles a message that did not parse, with what was understood of it: a request
+    /// with a readable Via is answered 400 or the error's own status; anything else is
+    /// dropped and counted. The message was whole, so its stream stays open: a
+    /// neighbour's always, a stranger's until there are too many of them.
     pub fn handle_malformed(
         &mut self,
         now: Now,
@@ -246,9 +246,9 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// The head of a message whose end cannot be found: answered like
-    /// [`Shard::handle_malformed`]. The stream is closed after that: where its
-    /// next message begins is anybody's guess.
+    /// Handles the head of a message whose end cannot be found: answered like
+    /// [`Shard::handle_malformed`]. Its stream is closed after that, since nobody knows
+    /// where the next message begins.
     pub fn handle_unframed(
         &mut self,
         now: Now,
@@ -262,7 +262,7 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// The store's answer: `Err` when it could not say, `Ok(None)` for an unknown user.
+    /// Takes the store's answer: `Err` where it failed, `Ok(None)` for an unknown user.
     pub fn handle_credential(
         &mut self,
         now: Now,
@@ -291,7 +291,7 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// The store's word on a change of bindings.
+    /// Takes the store's answer to a change of bindings.
     pub fn handle_saved(
         &mut self,
         now: Now,
@@ -327,7 +327,7 @@ impl Shard {
                 self.candidate_resolved(now, key, at, hops, out);
             }
             (Some(Parked::Single(job, permit, mut candidate, _)), Ok(hops)) => {
-                self.learn_gateways(now, &candidate.place, &hops);
+                self.learn_gateways(now, &candidate.kind, &hops);
                 candidate.hops.extend(hops);
                 self.send_single(now, job, &permit, candidate, out);
             }
@@ -339,7 +339,7 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// A message with that cookie could not be sent.
+    /// Handles that the message with this cookie could not be sent.
     pub fn handle_send_failed(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
         if Transactions::is_cookie(cookie) {
             self.txns
@@ -348,18 +348,19 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// A message with that cookie was sent, and then its connection ended: a
-    /// request that has no response yet goes to the next hop.
+    /// Handles that the connection ended on which the message with this cookie was sent:
+    /// a request without any response goes to the next hop.
     pub fn handle_send_lost(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
         self.txns
             .handle_connection_lost(now.mono_ms, cookie, &mut out.outbox);
         self.drain(now, out);
     }
 
-    /// A connection has ended. What was sent over it and has no response is
-    /// told by [`Shard::handle_send_lost`]; what rings goes on waiting, since
-    /// the peer may answer over another.
+    /// Handles the end of a connection. Requests on it without any response come by
+    /// [`Shard::handle_send_lost`]; those with a provisional response go on waiting, since
+    /// the peer may answer over another connection.
     pub fn handle_closed(&mut self, now: Now, conn: ConnId, out: &mut Outputs) {
+        self.counters.connections_closed += 1;
         self.dialogs.conn_ended(conn);
         self.drain(now, out);
     }

@@ -14,7 +14,7 @@
 //!    priorities and weights.
 //!
 //! ```
-//! use sip_locate::{Answer, Lead, Options, Reach, Record, Resolution, Step, locate_uri};
+//! use sip_locate::{Answer, Located, Options, Reach, Record, Resolution, Step, locate_uri};
 //! use sip_msg::{Transport, Uri};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,13 +23,13 @@
 //! let reach: Reach = [(Transport::Udp, here), (Transport::Tcp, here)].into_iter().collect();
 //!
 //! let uri = Uri::parse(b"sip:bob@203.0.113.9").ok_or("no URI")?;
-//! let Lead::Hop { hop, .. } = locate_uri(&uri, false, reach) else {
+//! let Located::Hop { hop, .. } = locate_uri(&uri, false, reach) else {
 //!     return Err("an address needs no question".into());
 //! };
 //! assert_eq!((hop.transport, hop.addr), (Transport::Udp, "203.0.113.9:5060".parse()?));
 //!
 //! let uri = Uri::parse(b"sip:bob@example.com;transport=tcp").ok_or("no URI")?;
-//! let Lead::Ask(query) = locate_uri(&uri, false, reach) else {
+//! let Located::Ask(query) = locate_uri(&uri, false, reach) else {
 //!     return Err("a name needs one".into());
 //! };
 //! let options = Options { reach, ..Options::default() };
@@ -55,12 +55,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod lead;
+mod locate;
 mod order;
 mod reach;
 mod resolution;
 
-pub use lead::{Destination, Hop, Lead, Query, Refusal, locate, locate_uri};
+pub use locate::{Destination, Hop, Located, Query, Refusal, locate, locate_uri};
 pub use order::{Rank, order};
 pub use reach::Reach;
 pub use resolution::{Answer, Kind, LocateError, Options, Question, Record, Resolution, Step};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sip_msg::Transport;
 
-use crate::lead::{First, Hop, Query, Refusal, first};
+use crate::locate::{First, Hop, Query, Refusal, first};
 use crate::order::{Rank, order};
 use crate::reach::{Family, Reach};
 

@@ -96,5 +96,5 @@ pub use parse::{Limits, ParseError, ParseErrorKind};
 pub use peer::VerifiedPeer;
 pub use pool::Pool;
 pub use uri::{HostPort, Uri};
-pub use wire::{ConnId, Flow, Lane, ListenerId, Outbox, Send, Target, Transport};
+pub use wire::{ConnId, Flow, Lane, ListenerId, Outbox, QueuedMessage, Target, Transport};
 pub use write::{MessageWriter, ResponseWriter};

@@ -186,16 +186,16 @@ impl Target {
     }
 }
 
-/// One message to send: `outbox.bytes[start..end]` to `to`.
+/// A message in an [`Outbox`]: `outbox.bytes[start..end]`, for `to`.
 #[derive(Clone, Debug)]
-pub struct Send {
+pub struct QueuedMessage {
     /// Where to.
     pub to: Target,
     /// First byte in [`Outbox::bytes`].
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
-    /// Given back when the message could not be sent; 0 where nobody asks.
+    /// Given back when the message could not be sent; 0 where nobody wants to know.
     pub cookie: u64,
 }
 
@@ -206,7 +206,7 @@ pub struct Outbox {
     /// The messages' bytes, one after the other.
     pub bytes: Vec<u8>,
     /// The messages, in the order in which to send them.
-    pub sends: Vec<Send>,
+    pub sends: Vec<QueuedMessage>,
 }
 
 impl Outbox {
@@ -219,7 +219,7 @@ impl Outbox {
     /// Queues the bytes written since `start`, an earlier `self.bytes.len()`.
     pub fn send_since(&mut self, start: usize, to: Target, cookie: u64) {
         let end = self.bytes.len();
-        self.sends.push(Send {
+        self.sends.push(QueuedMessage {
             to,
             start,
             end,

@@ -13,7 +13,7 @@ use wheel::Wheel;
 use crate::inject::InjectionFile;
 use crate::program::{Program, Role};
 use crate::random::Random;
-use crate::scan::{Heard, Start};
+use crate::scan::{Received, Start};
 use crate::settings::Settings;
 use crate::stats::{Counter, Stats};
 use crate::value::Value;
@@ -283,7 +283,7 @@ impl Calls {
     /// Takes a message.
     pub fn receive(&mut self, now_ns: u64, flow: &Flow, bytes: &[u8], out: &mut Outputs) {
         self.core.now_ns = now_ns;
-        let Some(heard) = Heard::read(bytes) else {
+        let Some(received) = Received::read(bytes) else {
             self.core.stats.count(Counter::OutOfCallMessages);
             out.events.push(Event::Warning(format!(
                 "not a SIP message with Call-ID and CSeq, from {}: '{}'",
@@ -292,13 +292,13 @@ impl Calls {
             )));
             return;
         };
-        let id = self.core.call_id(heard.call_id);
+        let id = self.core.call_id(received.call_id);
         let hash = self.core.hasher.hash_one(id);
         if let Some(slot) = self.find(hash, id) {
             let Some(mut call) = self.take(slot) else {
                 return broken!("a Call-ID names only calls that live");
             };
-            let verdict = self.core.hear(&mut call, &heard, out);
+            let verdict = self.core.take_message(&mut call, &received, out);
             self.put_back(call, verdict, out);
             return;
         }
@@ -307,10 +307,10 @@ impl Calls {
             return;
         }
         if self.core.program.role == Role::Server && self.accepts {
-            self.accept(hash, flow, &heard, id, out);
+            self.accept(hash, flow, &received, id, out);
             return;
         }
-        self.out_of_call(flow, &heard, out);
+        self.out_of_call(flow, &received, out);
     }
 
     /// Moves the clock: what is due is done.
@@ -399,7 +399,14 @@ impl Calls {
         }
     }
 
-    fn accept(&mut self, hash: u64, flow: &Flow, heard: &Heard<'_>, id: &[u8], out: &mut Outputs) {
+    fn accept(
+        &mut self,
+        hash: u64,
+        flow: &Flow,
+        received: &Received<'_>,
+        id: &[u8],
+        out: &mut Outputs,
+    ) {
         if self.live >= self.core.settings.calls_max {
             self.core.stats.count(Counter::OutOfCallMessages);
             return;
@@ -416,19 +423,19 @@ impl Calls {
         self.enter(&mut call);
         let mut verdict = self.core.run(&mut call, out);
         if verdict == Verdict::Waits {
-            verdict = self.core.hear(&mut call, heard, out);
+            verdict = self.core.take_message(&mut call, received, out);
         }
         self.put_back(call, verdict, out);
     }
 
     /// A message of no call.
-    fn out_of_call(&mut self, flow: &Flow, heard: &Heard<'_>, out: &mut Outputs) {
+    fn out_of_call(&mut self, flow: &Flow, received: &Received<'_>, out: &mut Outputs) {
         let core = &mut self.core;
-        if let Start::Request(method) = heard.start
+        if let Start::Request(method) = received.start
             && core.is_answered_alone(method)
         {
             let start = out.outbox.bytes.len();
-            core.write_ok(heard.bytes, None, flow.listener, &mut out.outbox.bytes);
+            core.write_ok(received.bytes, None, flow.listener, &mut out.outbox.bytes);
             out.outbox.send_since(start, Target::back(flow), 0);
             core.stats.count(Counter::AutoAnswered);
             return;
@@ -436,7 +443,7 @@ impl Calls {
         core.stats.count(Counter::OutOfCallMessages);
         out.events.push(Event::Warning(format!(
             "Discarding message which can't be mapped to a known call: '{}'",
-            String::from_utf8_lossy(heard.bytes)
+            String::from_utf8_lossy(received.bytes)
         )));
     }
 

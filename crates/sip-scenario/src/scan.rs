@@ -2,7 +2,7 @@
 
 /// The head of a message, as far as every step needs it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Heard<'a> {
+pub(crate) struct Received<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) start: Start<'a>,
     pub(crate) call_id: &'a [u8],
@@ -16,7 +16,7 @@ pub(crate) enum Start<'a> {
     Response(u16),
 }
 
-impl<'a> Heard<'a> {
+impl<'a> Received<'a> {
     /// Reads the start line, Call-ID and CSeq; `None` where one is missing.
     pub(crate) fn read(bytes: &'a [u8]) -> Option<Self> {
         let first = bytes.get(..memchr::memchr(b'\n', bytes)?)?;
@@ -191,12 +191,15 @@ mod tests {
 
     #[test]
     fn the_head_is_read() {
-        let heard = Heard::read(MESSAGE).unwrap();
-        assert_eq!(heard.start, Start::Request(b"INVITE"));
-        assert_eq!((heard.call_id, heard.cseq), (&b"abc"[..], 12));
-        assert_eq!(heard.cseq_method, b"INVITE");
+        let received = Received::read(MESSAGE).unwrap();
+        assert_eq!(received.start, Start::Request(b"INVITE"));
+        assert_eq!((received.call_id, received.cseq), (&b"abc"[..], 12));
+        assert_eq!(received.cseq_method, b"INVITE");
         let response = b"SIP/2.0 486 Busy\r\nCall-ID: x\r\nCSeq: 1 BYE\r\n\r\n";
-        assert_eq!(Heard::read(response).unwrap().start, Start::Response(486));
+        assert_eq!(
+            Received::read(response).unwrap().start,
+            Start::Response(486)
+        );
         for bad in [
             &b""[..],
             b"\r\n",
@@ -206,7 +209,7 @@ mod tests {
             b"SIP/2.0 200 OK\r\nCall-ID:\r\nCSeq: 1 BYE\r\n\r\n",
             b"SIP/2.0 200 OK\r\nCSeq: 1 BYE\r\n\r\nCall-ID: x",
         ] {
-            assert!(Heard::read(bad).is_none(), "{bad:?}");
+            assert!(Received::read(bad).is_none(), "{bad:?}");
         }
     }
 

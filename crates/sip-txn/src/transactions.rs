@@ -67,7 +67,7 @@ impl Transactions {
         }
     }
 
-    /// Whether a [`sip_msg::Send::cookie`] is one of this layer's. They have the
+    /// Whether a [`sip_msg::QueuedMessage::cookie`] is one of this layer's. They have the
     /// top bit clear: a caller's own cookies should have it set.
     pub fn is_cookie(cookie: u64) -> bool {
         cookie >> 63 == 0 && Side::from_cookie(cookie).is_some()

@@ -81,7 +81,7 @@ impl<E: Environment> Worker<E> {
         outbox.bytes.shrink_to(TURN_BYTES);
         outbox
             .sends
-            .shrink_to(TURN_BYTES / size_of::<sip_msg::Send>());
+            .shrink_to(TURN_BYTES / size_of::<sip_msg::QueuedMessage>());
         self.mail.shrink_to(TURN_BYTES / size_of::<Handover>());
         for batch in &mut self.batches {
             batch.shrink_to(TURN_BYTES / size_of::<Handover>());

@@ -28,7 +28,7 @@ impl Worker {
         Ok(())
     }
 
-    pub(super) fn hear_incoming(&mut self, call: CallKey, at_ns: u64) {
+    pub(super) fn on_incoming(&mut self, call: CallKey, at_ns: u64) {
         self.record.called.incoming += 1;
         let answering = &self.shared.settings.answering;
         let now_ms = to_ms(at_ns);

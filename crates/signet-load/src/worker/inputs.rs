@@ -34,10 +34,10 @@ impl Worker {
                     slot.first_status_ns = at_ns;
                 }
             }
-            Event::Answered { call } => self.hear_answered(call, at_ns),
-            Event::Ended { call, cause } => self.hear_ended(call, cause, why, at_ns),
-            Event::Failed { call, cause } => self.hear_failed(call, cause, why, at_ns),
-            Event::Incoming { call, .. } => self.hear_incoming(call, at_ns),
+            Event::Answered { call } => self.on_answered(call, at_ns),
+            Event::Ended { call, cause } => self.on_ended(call, cause, why, at_ns),
+            Event::Failed { call, cause } => self.on_failed(call, cause, why, at_ns),
+            Event::Incoming { call, .. } => self.on_incoming(call, at_ns),
             Event::Established { .. } => self.record.called.established += 1,
             Event::Received { .. } => self.record.called.received += 1,
             Event::Registered {
@@ -45,14 +45,14 @@ impl Worker {
                 request,
                 expires_s,
             } => {
-                self.hear_reply(agent, request, Ok(expires_s), at_ns);
+                self.on_reply(agent, request, Ok(expires_s), at_ns);
             }
             Event::RegisterFailed {
                 agent,
                 request,
                 cause,
             } => {
-                self.hear_reply(agent, request, Err(Self::failure(cause, why)), at_ns);
+                self.on_reply(agent, request, Err(Self::failure(cause, why)), at_ns);
             }
             Event::Replied {
                 agent,
@@ -63,14 +63,14 @@ impl Worker {
                     Cause::Status(200..=299) => Ok(0),
                     cause => Err(Self::failure(cause, why)),
                 };
-                self.hear_reply(agent, request, result, at_ns);
+                self.on_reply(agent, request, result, at_ns);
             }
             // The sockets told it with its reason.
             Event::Disconnected { .. } => {}
         }
     }
 
-    fn hear_answered(&mut self, call: CallKey, at_ns: u64) {
+    fn on_answered(&mut self, call: CallKey, at_ns: u64) {
         let hold_ms = self.shared.settings.hold.draw_ms(&mut self.dice);
         let Some(slot) = self.jobs.call(call) else {
             return;
@@ -115,7 +115,7 @@ impl Worker {
         self.agents.hang_up(to_ms(now_ns), call, &mut self.outbox);
     }
 
-    fn hear_ended(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
+    fn on_ended(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
         let Some(slot) = self.jobs.take_call(call) else {
             return;
         };
@@ -176,7 +176,7 @@ impl Worker {
         self.leave(slot.seat);
     }
 
-    fn hear_failed(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
+    fn on_failed(&mut self, call: CallKey, cause: Cause, why: Option<&'static str>, at_ns: u64) {
         let Some(slot) = self.jobs.take_call(call) else {
             return;
         };
@@ -202,7 +202,7 @@ impl Worker {
     }
 
     /// A REGISTER, OPTIONS or MESSAGE is over; with the time that was granted.
-    fn hear_reply(
+    fn on_reply(
         &mut self,
         _agent: AgentKey,
         request: RequestKey,

@@ -3,15 +3,15 @@
 
 use invariant::broken;
 use sip_limit::oc;
-use sip_locate::{Hop, Lead, LocateError, Query};
+use sip_locate::{Hop, LocateError, Located, Query};
 use sip_msg::Method;
 use wheel::TimerId;
 
-use super::context::{Branch, Candidate, Context, Key, Owner, Place, Progress};
-use super::forward::{Copy, Forwarder};
+use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind};
+use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
+use super::forward::{Forwarder, RequestCopy};
 use super::loops;
 use super::outcome::Outcome;
-use super::ways::{Way, flow_of, may_stream, path_of, target_uri};
 use crate::effect::Effect;
 use crate::park::Parked;
 use crate::relay::{Relay, Source};
@@ -109,26 +109,26 @@ impl Shard {
         at: usize,
         out: &mut Outputs,
     ) {
-        match self.lead_of(context, at) {
-            Some(Lead::Hop { hop, by_default }) => {
+        match self.locate_target(context, at) {
+            Some(Located::Hop { hop, by_default }) => {
                 let Some(candidate) = context.candidates.get_mut(at) else {
                     return broken!("a target that is started is in its set");
                 };
                 candidate.hops.push(hop);
-                candidate.may_stream = by_default && may_stream(&candidate.place);
+                candidate.may_stream = by_default && may_stream(&candidate.kind);
                 if self.pass_over(now, context, at) {
                     self.start_candidate(now, key, context, at, out);
                 } else {
                     self.try_next(now, key, context, at, Outcome::Unreachable, out);
                 }
             }
-            Some(Lead::Ask(query)) => {
+            Some(Located::Ask(query)) => {
                 if let Err(outcome) = self.judge_name(now, context, at, &query) {
                     self.give_up(context, at, outcome);
                     return;
                 }
                 let asker = context.request.as_ref().and_then(|request| {
-                    self.asker(&query, context.word, &context.sender.flow, request)
+                    self.asker(&query, context.chosen_by, &context.sender.flow, request)
                 });
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
@@ -144,7 +144,7 @@ impl Shard {
                     None => broken!("a target that is started is in its set"),
                 }
             }
-            Some(Lead::Nowhere(refusal)) => match go_to_next_gateway(context, at) {
+            Some(Located::Nowhere(refusal)) => match go_to_next_gateway(context, at) {
                 true => self.start_candidate(now, key, context, at, out),
                 false => self.give_up(context, at, refusal.into()),
             },
@@ -166,7 +166,7 @@ impl Shard {
             );
         };
         let relay = self.relay(now);
-        let judged = relay.judge_name(context.word, &candidate.place, query);
+        let judged = relay.judge_name(context.chosen_by, &candidate.kind, query);
         self.counters.relays_refused += u64::from(judged.is_err());
         judged
     }
@@ -191,14 +191,14 @@ impl Shard {
             };
             let (flow, request) = (&context.sender.flow, context.request.as_deref());
             let strip = &context.strip;
-            let way = self.next_way(now, flow, context.word, request, strip, candidate);
-            let Some(way) = way else {
+            let egress = self.next_egress(now, flow, context.chosen_by, request, strip, candidate);
+            let Some(egress) = egress else {
                 break;
             };
-            if !self.may_send(now, context, at, way.to.remote) {
+            if !self.may_send(now, context, at, egress.to.remote) {
                 continue;
             }
-            if self.send_copy(now, key, context, at, &way, out) {
+            if self.send_copy(now, key, context, at, &egress, out) {
                 return match context.candidates.get_mut(at) {
                     Some(candidate) => candidate.progress = Progress::Trying,
                     None => broken!("a target that is tried is in its set"),
@@ -223,7 +223,7 @@ impl Shard {
             return broken!("a target that has addresses is in its set", false);
         };
         let is_dead = |hop: &Hop| self.dead.is_dead(hop.transport, hop.addr, now.mono_ms);
-        let Place::NextHops { hops, at, .. } = &mut candidate.place else {
+        let TargetKind::NextHops { hops, at, .. } = &mut candidate.kind else {
             return false;
         };
         let (here, others) = (usize::from(*at), hops.len().saturating_sub(1));
@@ -250,7 +250,7 @@ impl Shard {
         key: Key,
         context: &mut Context,
         at: usize,
-        way: &Way,
+        egress: &Egress,
         out: &mut Outputs,
     ) -> bool {
         let number = context.branches.len();
@@ -274,19 +274,19 @@ impl Shard {
             candidate.refused = Some(Outcome::NoRoom);
             return false;
         };
-        let instance = self.instance_of(&candidate.place);
+        let instance = self.instance_of(&candidate.kind);
         self.target_uri.clear();
-        let uri = target_uri(&candidate.place, &mut self.target_uri);
-        let copy = Copy {
+        let uri = target_uri(&candidate.kind, &mut self.target_uri);
+        let copy = RequestCopy {
             request,
             routed: &context.routed,
             came_by: &context.sender.flow,
-            word: context.word,
+            chosen_by: context.chosen_by,
             uri,
-            path: path_of(&candidate.place),
-            to: &way.to,
-            local: way.local,
-            flow_down: way.flow.as_ref(),
+            path: path_of(&candidate.kind),
+            to: &egress.to,
+            local: egress.local,
+            flow_down: egress.flow.as_ref(),
             instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
@@ -306,7 +306,7 @@ impl Shard {
         };
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
-        let is_neighbour = matches!(candidate.place, Place::NextHops { .. });
+        let is_neighbour = matches!(candidate.kind, TargetKind::NextHops { .. });
         let write_branch = |text: &mut Vec<u8>| {
             // RFC 3261 16.6: "In particular, CANCEL and ACK requests (for non-2xx responses) MUST
             // have the same branch value as the corresponding request they cancel or
@@ -327,7 +327,7 @@ impl Shard {
         );
         let method = request.method();
         let owner = Owner::Context(key, number as u16).encode();
-        let to = way.to.clone();
+        let to = egress.to.clone();
         self.txns.start_client(
             now.mono_ms,
             client,
@@ -341,7 +341,7 @@ impl Shard {
         let mut branch = Branch {
             client,
             candidate: at as u16,
-            answerer: Source::at(&way.to),
+            answerer: Source::at(&egress.to),
             is_live: true,
             is_pending: true,
             is_ringing: false,
@@ -373,17 +373,17 @@ impl Shard {
         end_candidate(candidate, &mut context.breadth_left);
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
         // same phone is tried; so it is when nothing came back along it.
-        let is_flow = match &candidate.place {
-            Place::Contact(binding) => flow_of(binding).is_some(),
-            Place::Token(_) => true,
-            Place::Routed | Place::NextHops { .. } => false,
+        let is_flow = match &candidate.kind {
+            TargetKind::Contact(binding) => flow_of(binding).is_some(),
+            TargetKind::Token(_) => true,
+            TargetKind::Routed | TargetKind::NextHops { .. } => false,
         };
         candidate.is_flow_failed =
             is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
         self.counters.flows_failed += u64::from(candidate.is_flow_failed);
         let outcome = match outcome {
             Outcome::Unreachable if is_flow => Outcome::FlowGone,
-            other => other.at(&candidate.place),
+            other => other.at(&candidate.kind),
         };
         let outcome = candidate.refused.take().unwrap_or(outcome);
         self.note_failure(context, outcome);
@@ -458,7 +458,7 @@ impl Shard {
         };
         let at = usize::from(at);
         if let Some(candidate) = context.candidates.get_mut(at) {
-            self.learn_gateways(now, &candidate.place, &hops);
+            self.learn_gateways(now, &candidate.kind, &hops);
             hops.truncate(self.settings.proxy.branches_max);
             self.dead.sort(&mut hops, now.mono_ms);
             candidate.progress = Progress::Trying;
@@ -501,7 +501,7 @@ impl Shard {
                 self.settle(now, key, context, out);
             }
             Parked::Single(job, _, candidate, _) => {
-                self.fail_job(now, job, outcome.at(&candidate.place), out);
+                self.fail_job(now, job, outcome.at(&candidate.kind), out);
             }
             Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
                 broken!("only a target waits for addresses");
@@ -510,8 +510,8 @@ impl Shard {
     }
 
     /// Takes note of where the operator's next hops are.
-    pub(crate) fn learn_gateways(&mut self, now: Now, place: &Place, hops: &[Hop]) {
-        if let Place::NextHops { hops: next, at, .. } = place
+    pub(crate) fn learn_gateways(&mut self, now: Now, kind: &TargetKind, hops: &[Hop]) {
+        if let TargetKind::NextHops { hops: next, at, .. } = kind
             && let Some(next) = next.get(usize::from(*at))
         {
             for hop in hops {
@@ -552,8 +552,8 @@ fn has_twin(context: &Context, at: usize) -> bool {
 }
 
 fn instance_of(candidate: Option<&Candidate>) -> Option<&[u8]> {
-    match &candidate?.place {
-        Place::Contact(binding) if binding.reg_id.is_some() => binding.instance.as_deref(),
+    match &candidate?.kind {
+        TargetKind::Contact(binding) if binding.reg_id.is_some() => binding.instance.as_deref(),
         _ => None,
     }
 }

@@ -14,9 +14,9 @@ use crate::{Now, Outputs, Shard};
 /// The longest Reason that is passed on.
 const REASON_MAX: usize = 1_024;
 
-/// Why branches are cancelled, as their CANCELs say it (RFC 3326).
+/// Why branches are cancelled: the Reason of their CANCELs (RFC 3326).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Because<'r> {
+pub(crate) enum CancelReason<'r> {
     /// The caller has cancelled, with this Reason; empty for none.
     Caller(&'r [u8]),
     /// Another branch had this final response.
@@ -78,7 +78,7 @@ impl Shard {
             return broken!("an INVITE without a final response has its context");
         };
         context.is_cancelled = true;
-        self.close_context(now, &mut context, Because::Caller(reason), out);
+        self.close_context(now, &mut context, CancelReason::Caller(reason), out);
         self.settle(now, key, context, out);
     }
 
@@ -87,7 +87,7 @@ impl Shard {
         &mut self,
         now: Now,
         context: &mut Context,
-        because: Because<'_>,
+        because: CancelReason<'_>,
         out: &mut Outputs,
     ) {
         if context.is_closed && !context.branches.iter().any(|b| b.is_pending) {
@@ -118,7 +118,7 @@ impl Shard {
     }
 }
 
-impl Because<'_> {
+impl CancelReason<'_> {
     /// The value of Reason; empty for none.
     fn reason<'t>(&'t self, text: &'t mut [u8; 32]) -> &'t [u8] {
         match self {

@@ -15,7 +15,7 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::ParkId;
 use crate::location::Binding;
-use crate::relay::{Source, Word};
+use crate::relay::{ChosenBy, Source};
 use crate::routes::NextHop;
 use crate::sender::Sender;
 use crate::token::{self, Sides};
@@ -36,7 +36,7 @@ const GENERATION_BITS: u32 = 22;
 const BRANCH_BITS: u32 = 16;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;
 
-/// Who stands behind a transaction.
+/// To what a transaction belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A response context, and the branch where the transaction is a client's.
@@ -81,17 +81,17 @@ impl Owner {
     }
 }
 
-/// What a request's target says about where copies go.
+/// What kind of target it is: how copies find their way to it.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    /// By the request's own Route or Request-URI.
+pub(crate) enum TargetKind {
+    /// Where the request's own Route or Request-URI leads.
     Routed,
-    /// Along the flow that a Route of ours names.
+    /// The flow that a token in our Route names.
     Token(Flow),
-    /// To a contact of a user.
+    /// A contact of a user.
     Contact(Arc<Binding>),
-    /// To one of these, in order. Where a table changed the number, the
-    /// Request-URI is that user at the next hop.
+    /// Configured next hops, to be tried in order. Where a table rewrote the number,
+    /// the Request-URI becomes `user` at the next hop.
     NextHops {
         hops: SmallVec<[NextHop; 1]>,
         at: u8,
@@ -117,7 +117,7 @@ pub(crate) enum Progress {
 /// A member of the target set (RFC 3261 16.5).
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) place: Place,
+    pub(crate) kind: TargetKind,
     /// In thousandths; equals are tried in parallel.
     pub(crate) q: u16,
     pub(crate) progress: Progress,
@@ -138,9 +138,9 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    pub(crate) fn new(place: Place, q: u16) -> Self {
+    pub(crate) fn new(kind: TargetKind, q: u16) -> Self {
         Self {
-            place,
+            kind,
             q,
             progress: Progress::Waiting,
             hops: SmallVec::new(),
@@ -155,7 +155,7 @@ impl Candidate {
 
     /// Goes on to the next gateway; `false` where none is left.
     pub(crate) fn next_gateway(&mut self) -> bool {
-        let Place::NextHops { hops, at, .. } = &mut self.place else {
+        let TargetKind::NextHops { hops, at, .. } = &mut self.kind else {
             return false;
         };
         *at = at.saturating_add(1);
@@ -242,8 +242,8 @@ pub(crate) struct Context {
     pub(crate) loop_hash: u64,
     /// Header lines of the request that are not forwarded.
     pub(crate) strip: Vec<Span>,
-    /// On whose word it goes where it goes.
-    pub(crate) word: Word,
+    /// Who chose its destination.
+    pub(crate) chosen_by: ChosenBy,
     /// What responses must have in common with the request, where that counts.
     pub(crate) identity: Option<Identity>,
     /// Whether the request is one of a dialog whose token it bears.
@@ -288,7 +288,7 @@ impl Context {
             routed: Routed::default(),
             loop_hash: 0,
             strip: Vec::new(),
-            word: Word::Users,
+            chosen_by: ChosenBy::User,
             identity: None,
             is_in_dialog: false,
             is_listed: false,

@@ -7,14 +7,14 @@ use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
 use crate::own::Own;
-use crate::relay::{Relay, Word};
+use crate::relay::{ChosenBy, Relay};
 use crate::text::write_decimal;
 use crate::token::Tokens;
 
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
 const MAX_FORWARDS: u64 = 70;
 
-/// What this server is to every copy.
+/// What all copies need of this server.
 pub(crate) struct Forwarder<'a> {
     pub(crate) own: &'a Own,
     pub(crate) tokens: &'a Tokens,
@@ -28,19 +28,19 @@ pub(crate) struct Forwarder<'a> {
     pub(crate) relay: Relay<'a>,
 }
 
-/// One copy.
-pub(crate) struct Copy<'a> {
+/// One copy of a request (RFC 3261 16.6).
+pub(crate) struct RequestCopy<'a> {
     pub(crate) request: &'a Message,
     pub(crate) routed: &'a Routed,
-    /// How it came.
+    /// The flow that the request came by.
     pub(crate) came_by: &'a Flow,
-    /// On whose word it goes.
-    pub(crate) word: Word,
+    /// Who chose its destination.
+    pub(crate) chosen_by: ChosenBy,
     /// The target's URI; `None` where the Request-URI stays.
     pub(crate) uri: Option<&'a [u8]>,
     /// Route values to be put in front (a contact's Path).
     pub(crate) path: &'a [u8],
-    /// Where it goes.
+    /// Where it is sent.
     pub(crate) to: &'a Target,
     /// This server's end of the way there, where that is known.
     pub(crate) local: SocketAddr,
@@ -54,7 +54,7 @@ pub(crate) struct Copy<'a> {
     pub(crate) strip: &'a [Span],
 }
 
-impl Copy<'_> {
+impl RequestCopy<'_> {
     /// Appends the copy to `out`. `write_branch` writes the Via's branch.
     pub(crate) fn write(
         &self,

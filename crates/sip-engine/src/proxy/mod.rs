@@ -3,6 +3,7 @@
 pub(crate) mod branches;
 pub(crate) mod cancel;
 pub(crate) mod context;
+pub(crate) mod egress;
 pub(crate) mod forward;
 pub(crate) mod loops;
 mod neighbours;
@@ -14,5 +15,4 @@ pub(crate) mod route;
 pub(crate) mod stateless;
 pub(crate) mod targets;
 pub(crate) mod validate;
-pub(crate) mod ways;
 pub(crate) mod within;

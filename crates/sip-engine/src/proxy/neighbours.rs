@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use sip_limit::oc;
 use sip_msg::{Message, Outbox};
 
-use super::context::{Context, Place};
+use super::context::{Context, TargetKind};
 use crate::permit::is_listed;
 use crate::sender::Sender;
 use crate::{Now, Shard};
@@ -37,7 +37,7 @@ impl Shard {
         let is_neighbour = context
             .candidates
             .get(at)
-            .is_some_and(|candidate| matches!(candidate.place, Place::NextHops { .. }));
+            .is_some_and(|candidate| matches!(candidate.kind, TargetKind::NextHops { .. }));
         let is_within = || {
             let request = context.request.as_deref();
             request.is_some_and(|request| request.to_tag().is_some())
@@ -61,7 +61,7 @@ impl Shard {
             .branches
             .get(number)
             .and_then(|branch| context.candidates.get(usize::from(branch.candidate)))
-            .filter(|candidate| matches!(candidate.place, Place::NextHops { .. }))
+            .filter(|candidate| matches!(candidate.kind, TargetKind::NextHops { .. }))
         else {
             return;
         };

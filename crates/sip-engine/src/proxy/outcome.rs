@@ -3,7 +3,7 @@
 
 use sip_locate::{LocateError, Refusal};
 
-use super::context::Place;
+use super::context::TargetKind;
 
 /// Why this server answers a request itself, or a target came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +72,14 @@ impl From<LocateError> for Outcome {
 impl Outcome {
     /// What this means for a target of that kind: a user's phone is not at fault in
     /// the same way as a foreign server or a gateway of ours.
-    pub(crate) fn at(self, place: &Place) -> Self {
+    pub(crate) fn at(self, kind: &TargetKind) -> Self {
         let is_unreached = matches!(
             self,
             Self::Unreachable | Self::NoTransport | Self::NoSuchServer | Self::DnsSilent
         );
-        match place {
-            Place::Contact(_) if is_unreached => Self::Absent,
-            Place::NextHops { .. } if is_unreached => Self::NextHopsDown,
+        match kind {
+            TargetKind::Contact(_) if is_unreached => Self::Absent,
+            TargetKind::NextHops { .. } if is_unreached => Self::NextHopsDown,
             _ => self,
         }
     }

@@ -7,13 +7,13 @@ use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
 use super::context::Identity;
-use super::forward::{Copy, Forwarder};
+use super::forward::{Forwarder, RequestCopy};
 use super::route::place;
 use crate::own::Own;
-use crate::relay::{Relay, Source, Word};
+use crate::relay::{ChosenBy, Relay, Source};
 use crate::token::{Decoded, Grant, Holder, Offer, Sides, Tokens, begins_offer};
 
-impl Copy<'_> {
+impl RequestCopy<'_> {
     pub(super) fn write_record_route(&self, forwarder: &Forwarder<'_>, text: &mut Vec<u8>) {
         let Some(kind) = self.route_kind(forwarder) else {
             return;
@@ -138,7 +138,7 @@ impl Copy<'_> {
         let (request, own, relay) = (self.request, forwarder.own, &forwarder.relay);
         // A peer's request needs no token: that it seems to be of a dialog says nothing.
         let is_within = self.routed.grant.is_some() || !relay.asks_who_calls();
-        if self.word != Word::Users && is_within {
+        if self.chosen_by != ChosenBy::User && is_within {
             return false;
         }
         let Some(to) = request.to().ok().and_then(|to| to.uri()) else {
@@ -156,7 +156,7 @@ impl Copy<'_> {
             Some(next) => is_peers(next),
             None => first_contact(request).is_some_and(|contact| is_peers(&contact)),
         };
-        self.word == Word::Users || !shows_peer()
+        self.chosen_by == ChosenBy::User || !shows_peer()
     }
 
     /// The flow to the sender, where it is a phone that can be reached by no
@@ -266,8 +266,8 @@ fn first_foreign_record<'m>(message: &'m Message, own: &Own) -> Option<Uri<'m>> 
         .find(|uri| !own.is_own_uri(uri))
 }
 
-/// Where the caller's grant goes in a response.
-struct Place<'m> {
+/// The place in a response where the caller's grant is written: an offer of ours.
+struct OfferSlot<'m> {
     offer: Decoded,
     span: Span,
     /// The route behind ours in the caller's requests.
@@ -281,8 +281,8 @@ struct Place<'m> {
 // originally provided by this proxy, the proxy MAY choose to rewrite the value before
 // forwarding the response." In a spiral each pass rewrites its own: an offer that was
 // taken up is none any more, so the topmost that is left is the one of this pass.
-fn offered<'m>(response: &'m Message, own: &Own) -> Option<Place<'m>> {
-    let mut found: Option<Place<'m>> = None;
+fn offered<'m>(response: &'m Message, own: &Own) -> Option<OfferSlot<'m>> {
+    let mut found: Option<OfferSlot<'m>> = None;
     let mut above = None;
     for address in response.addresses(HeaderName::RecordRoute) {
         let (address, span) = address.ok()?;
@@ -291,15 +291,15 @@ fn offered<'m>(response: &'m Message, own: &Own) -> Option<Place<'m>> {
             (None, false) => above = Some(uri),
             (None, true) => {
                 let offer = |user| Some((user, Tokens::decode_offer(user)?));
-                found = uri.user.and_then(offer).map(|(user, offer)| Place {
+                found = uri.user.and_then(offer).map(|(user, offer)| OfferSlot {
                     offer,
                     span: place(response.slice(span), span, user),
                     above,
                     below: None,
                 });
             }
-            (Some(place), false) => {
-                place.below = Some(uri);
+            (Some(found), false) => {
+                found.below = Some(uri);
                 break;
             }
             (Some(_), true) => {}
@@ -355,27 +355,27 @@ impl Rewriter<'_> {
             return None;
         }
         let sides = Sides::of(response).filter(Sides::is_answered)?;
-        let place = offered(response, self.own)?;
+        let slot = offered(response, self.own)?;
         let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
         let target = first_contact(response)
-            .filter(|target| may_show(target) && place.above.as_ref().is_none_or(may_show))?;
+            .filter(|target| may_show(target) && slot.above.as_ref().is_none_or(may_show))?;
         // An offer that names no flow has nothing in it that the response has not.
         let is_identified = || {
             self.identity
                 .is_some_and(|identity| identity.is_of(self.identities, &sides))
         };
-        let offer = match !place.offer.has_flow() && is_identified() {
+        let offer = match !slot.offer.has_flow() && is_identified() {
             true => Offer {
                 flow: None,
                 instance: None,
             },
             false => self
                 .tokens
-                .read_offer(&place.offer, &sides, place.below.as_ref())?,
+                .read_offer(&slot.offer, &sides, slot.below.as_ref())?,
         };
         let grant = Grant {
             unix_ms: self.unix_ms,
-            next: place.above.as_ref(),
+            next: slot.above.as_ref(),
             target: Some(&target),
             flow: offer.flow.as_ref(),
             instance: offer.instance,
@@ -384,6 +384,6 @@ impl Rewriter<'_> {
         text.clear();
         self.tokens
             .write_grant(&sides, Holder::Sender, &grant, text);
-        (!text.is_empty()).then_some(place.span)
+        (!text.is_empty()).then_some(slot.span)
     }
 }

@@ -5,9 +5,9 @@ use invariant::broken;
 use sip_msg::write::reason_phrase;
 use sip_msg::{Message, MessageWriter, Uri};
 
-use super::context::{Candidate, Place};
+use super::context::{Candidate, TargetKind};
+use super::egress::{target_uri, write_next_hop};
 use super::targets::Targets;
-use super::ways::{target_uri, write_next_hop};
 use crate::park::Job;
 use crate::permit::Permit;
 use crate::{Now, Outputs, Shard};
@@ -23,7 +23,7 @@ impl Shard {
             Targets::Found => {
                 let mut text = Vec::new();
                 let has_any = (candidates.iter())
-                    .any(|candidate| write_place(candidate, &job.request, &mut text));
+                    .any(|candidate| write_target(candidate, &job.request, &mut text));
                 if has_any {
                     let status = (302, reason_phrase(302));
                     let contacts = |writer: &mut MessageWriter<'_>| {
@@ -51,7 +51,7 @@ impl Shard {
 fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut MessageWriter<'_>) {
     let mut text = Vec::new();
     for candidate in candidates {
-        if write_place(candidate, request, &mut text) {
+        if write_target(candidate, request, &mut text) {
             writer.header_with("Contact", |value| {
                 value.push(b'<');
                 value.extend_from_slice(&text);
@@ -63,16 +63,16 @@ fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut Mess
 }
 
 /// Writes where a candidate is; false where that is what the request asks for itself.
-fn write_place(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> bool {
+fn write_target(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> bool {
     text.clear();
-    match &candidate.place {
-        Place::Contact(binding) => text.extend_from_slice(&binding.uri),
-        place @ Place::NextHops { .. } => {
+    match &candidate.kind {
+        TargetKind::Contact(binding) => text.extend_from_slice(&binding.uri),
+        place @ TargetKind::NextHops { .. } => {
             if target_uri(place, text).is_none() {
                 write_at_next_hop(request, place, text);
             }
         }
-        Place::Routed | Place::Token(_) => return false,
+        TargetKind::Routed | TargetKind::Token(_) => return false,
     }
     // RFC 3261 8.3: "However, redirect servers MUST NOT redirect a request to a URI equal to the one in the
     // Request-URI; instead, provided that the URI does not point to itself, the server MAY proxy the request
@@ -82,8 +82,8 @@ fn write_place(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> 
 }
 
 /// The user of the Request-URI at the next hop.
-fn write_at_next_hop(request: &Message, place: &Place, value: &mut Vec<u8>) {
-    let Place::NextHops { hops, at, .. } = place else {
+fn write_at_next_hop(request: &Message, kind: &TargetKind, value: &mut Vec<u8>) {
+    let TargetKind::NextHops { hops, at, .. } = kind else {
         return broken!("only a next hop has no URI");
     };
     let Some(next) = hops.get(usize::from(*at)) else {

@@ -7,7 +7,7 @@ use sip_txn::Responded;
 use wheel::TimerId;
 
 use super::branches::end_candidate;
-use super::cancel::Because;
+use super::cancel::CancelReason;
 use super::context::{Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use crate::effect::Effect;
@@ -126,7 +126,7 @@ impl Shard {
         let source = context.answerer(number);
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
-        self.final_sent(now, context, Because::Answered(response.status()), out);
+        self.final_sent(now, context, CancelReason::Answered(response.status()), out);
     }
 
     /// Lets go of a call's own connections, if this was its end.
@@ -172,7 +172,7 @@ impl Shard {
         // described in Section 10, and it MUST NOT create any new branches in this
         // context."
         if status >= 600 {
-            self.close_context(now, context, Because::Answered(status), out);
+            self.close_context(now, context, CancelReason::Answered(status), out);
         }
     }
 
@@ -304,7 +304,7 @@ impl Shard {
             }
         }
         self.end_call(context, status, out);
-        self.final_sent(now, context, Because::Answered(status), out);
+        self.final_sent(now, context, CancelReason::Answered(status), out);
     }
 
     /// After a final response: what is still pending is cancelled, and what is
@@ -313,7 +313,7 @@ impl Shard {
         &mut self,
         now: Now,
         context: &mut Context,
-        because: Because<'_>,
+        because: CancelReason<'_>,
         out: &mut Outputs,
     ) {
         context.is_final_sent = true;

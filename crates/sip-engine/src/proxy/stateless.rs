@@ -3,17 +3,17 @@
 
 use std::hash::Hasher;
 
-use sip_locate::Lead;
+use sip_locate::Located;
 use sip_msg::header::Via;
 use sip_msg::{ConnId, Flow, HeaderName, Message, Method, Target};
 use siphasher::sip::{SipHasher13, SipHasher24};
 
 use super::context::Candidate;
-use super::forward::{Copy, Forwarder};
+use super::egress::{Egress, may_stream, path_of, target_uri};
+use super::forward::{Forwarder, RequestCopy};
 use super::outcome::Outcome;
 use super::responses::write_upstream;
 use super::targets::Targets;
-use super::ways::{Way, may_stream, path_of, target_uri};
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
@@ -76,30 +76,30 @@ impl Shard {
     ) {
         let request = &job.request;
         let secure = job.routed.is_secure();
-        match self.lead(&candidate.place, request, &job.routed, secure) {
+        match self.locate(&candidate.kind, request, &job.routed, secure) {
             None => self.send_single(now, job, &permit, candidate, out),
-            Some(Lead::Hop { hop, by_default }) => {
+            Some(Located::Hop { hop, by_default }) => {
                 candidate.hops.push(hop);
                 // Nobody would send the datagram after all where the stream fails: there is no
                 // transaction, and the 2xx that comes again brings an ACK as long as this one.
                 candidate.may_stream =
-                    by_default && has_transaction(request) && may_stream(&candidate.place);
+                    by_default && has_transaction(request) && may_stream(&candidate.kind);
                 self.send_single(now, job, &permit, candidate, out);
             }
-            Some(Lead::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
+            Some(Located::Ask(_)) if self.parks.len() >= self.settings.bounds.contexts_max => {
                 self.counters.parks_full += 1;
                 self.fail_job(now, job, Outcome::NoRoom, out);
             }
-            Some(Lead::Ask(query)) => {
+            Some(Located::Ask(query)) => {
                 let relay = self.relay(now);
-                let word = relay.word(&permit, &job.routed, &job.request);
-                let judged = relay.judge_name(word, &candidate.place, &query);
+                let chosen_by = relay.chosen_by(&permit, &job.routed, &job.request);
+                let judged = relay.judge_name(chosen_by, &candidate.kind, &query);
                 if let Err(outcome) = judged {
                     self.counters.relays_refused += 1;
                     self.fail_job(now, job, outcome, out);
                     return;
                 }
-                let asker = self.asker(&query, word, &job.sender.flow, &job.request);
+                let asker = self.asker(&query, chosen_by, &job.sender.flow, &job.request);
                 if !self.parks.may_resolve(asker) {
                     self.counters.resolves_refused += 1;
                     self.fail_job(now, job, Outcome::NoRoom, out);
@@ -111,11 +111,11 @@ impl Shard {
                 out.effects.push(Effect::Resolve { park, query });
             }
             // A gateway that this request cannot go to, whenever it comes, is no choice.
-            Some(Lead::Nowhere(_)) if candidate.next_gateway() => {
+            Some(Located::Nowhere(_)) if candidate.next_gateway() => {
                 self.lead_single(now, job, permit, candidate, out);
             }
-            Some(Lead::Nowhere(refusal)) => {
-                let outcome = Outcome::from(refusal).at(&candidate.place);
+            Some(Located::Nowhere(refusal)) => {
+                let outcome = Outcome::from(refusal).at(&candidate.kind);
                 self.fail_job(now, job, outcome, out);
             }
         }
@@ -140,7 +140,7 @@ impl Shard {
         mut candidate: Candidate,
         out: &mut Outputs,
     ) {
-        job.word = self.relay(now).word(permit, &job.routed, &job.request);
+        job.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         let mut strip = std::mem::take(&mut self.strip);
         strip.clear();
         permit.strip(
@@ -149,25 +149,25 @@ impl Shard {
             &mut strip,
         );
         let request = Some(&*job.request);
-        let way = self.next_way(
+        let egress = self.next_egress(
             now,
             &job.sender.flow,
-            job.word,
+            job.chosen_by,
             request,
             &strip,
             &mut candidate,
         );
-        match way {
+        match egress {
             None => {
-                let none = || Outcome::NoTransport.at(&candidate.place);
+                let none = || Outcome::NoTransport.at(&candidate.kind);
                 let outcome = candidate.refused.unwrap_or_else(none);
                 self.fail_job(now, job, outcome, out);
             }
-            Some(way) if must_be_stateful(&job, &candidate, &way) => {
+            Some(egress) if must_be_stateful(&job, &candidate, &egress) => {
                 self.forward_after_all(now, job, permit, out);
             }
-            Some(way) => {
-                self.write_single(now, &job, &candidate, &way, &strip, out);
+            Some(egress) => {
+                self.write_single(now, &job, &candidate, &egress, &strip, out);
                 self.counters.requests_forwarded += 1;
                 self.pool.recycle(job.request);
             }
@@ -195,22 +195,22 @@ impl Shard {
         now: Now,
         job: &Job,
         candidate: &Candidate,
-        way: &Way,
+        egress: &Egress,
         strip: &[sip_msg::Span],
         out: &mut Outputs,
     ) {
-        let instance = self.instance_of(&candidate.place);
+        let instance = self.instance_of(&candidate.kind);
         self.target_uri.clear();
-        let copy = Copy {
+        let copy = RequestCopy {
             request: &job.request,
             routed: &job.routed,
             came_by: &job.sender.flow,
-            word: job.word,
-            uri: target_uri(&candidate.place, &mut self.target_uri),
-            path: path_of(&candidate.place),
-            to: &way.to,
-            local: way.local,
-            flow_down: way.flow.as_ref(),
+            chosen_by: job.chosen_by,
+            uri: target_uri(&candidate.kind, &mut self.target_uri),
+            path: path_of(&candidate.kind),
+            to: &egress.to,
+            local: egress.local,
+            flow_down: egress.flow.as_ref(),
             instance,
             breadth: Some(job.breadth),
             strip,
@@ -253,7 +253,7 @@ impl Shard {
             write_branch,
             &mut out.outbox.bytes,
         );
-        out.outbox.send_since(start, way.to.clone(), 0);
+        out.outbox.send_since(start, egress.to.clone(), 0);
     }
 
     // RFC 3261 16.11: "When a response arrives at a stateless proxy, the proxy MUST inspect
@@ -357,9 +357,9 @@ impl Shard {
 /// Whether nobody but this proxy would send again what is lost: a request that
 /// came over a stream and leaves as a datagram, or that leaves over a stream of
 /// our choice, which may not be there.
-fn must_be_stateful(job: &Job, candidate: &Candidate, way: &Way) -> bool {
+fn must_be_stateful(job: &Job, candidate: &Candidate, egress: &Egress) -> bool {
     let is_made_unreliable =
-        job.sender.flow.transport.is_reliable() && !way.to.transport.is_reliable();
+        job.sender.flow.transport.is_reliable() && !egress.to.transport.is_reliable();
     has_transaction(&job.request) && (is_made_unreliable || candidate.has_datagram_left())
 }
 

@@ -8,13 +8,13 @@ use sip_msg::uri::Scheme;
 use sip_msg::{Message, Transport, Uri};
 use smallvec::SmallVec;
 
-use super::context::{Candidate, Place};
+use super::context::{Candidate, TargetKind};
 use super::outcome::Outcome;
 use super::route::Routed;
 use crate::location::Binding;
 use crate::permit::Permit;
 use crate::random::Dice;
-use crate::relay::Word;
+use crate::relay::ChosenBy;
 use crate::routes::{Gateway, GatewayGroup, NextHop};
 use crate::{Now, Shard};
 
@@ -47,30 +47,30 @@ impl Shard {
         let Some(uri) = routed.uri(request) else {
             return Targets::Answer(Outcome::UnreadableUri);
         };
-        let relay = |place| (permit.may_relay(), place);
+        let relay = |kind| (permit.may_relay(), kind);
         if let Some(token) = &routed.grant
             && self.is_flow_gone(token)
         {
             return match self.place_of_phone(now, request, routed, token) {
-                Some(place) => single(permit.may_relay(), place, found),
+                Some(kind) => single(permit.may_relay(), kind, found),
                 None => Targets::Answer(Outcome::FlowGone),
             };
         }
         let flow = routed.grant.and_then(|token| token.flow().copied());
         let predetermined = if let Some(flow) = flow {
-            Some(relay(Place::Token(flow)))
+            Some(relay(TargetKind::Token(flow)))
         } else if routed.next_route.is_some() {
-            Some(relay(Place::Routed))
+            Some(relay(TargetKind::Routed))
         } else if uri.param("maddr").is_some() {
             // RFC 3261 16.5: "If the Request-URI of the request contains an maddr parameter,
             // the Request-URI MUST be placed into the target set as the only target URI, and
             // the proxy MUST proceed to Section 16.6."
-            Some(relay(Place::Routed))
+            Some(relay(TargetKind::Routed))
         } else {
             None
         };
-        if let Some((may, place)) = predetermined {
-            return single(may, place, found);
+        if let Some((may, kind)) = predetermined {
+            return single(may, kind, found);
         }
         if uri.scheme == Scheme::Tel {
             let targets = self.number_targets(&uri, permit, found);
@@ -84,8 +84,8 @@ impl Shard {
         if self.own.is_own_uri(&uri) {
             self.user_targets(now, &uri, permit, found)
         } else {
-            let word = self.relay(now).word(permit, routed, request);
-            self.foreign_targets(word, &uri, permit, found)
+            let chosen_by = self.relay(now).chosen_by(permit, routed, request);
+            self.foreign_targets(chosen_by, &uri, permit, found)
         }
     }
 
@@ -97,7 +97,7 @@ impl Shard {
     // responsible for." The tables name a next hop for it, never another URI.
     fn foreign_targets(
         &mut self,
-        word: Word,
+        chosen_by: ChosenBy,
         uri: &Uri<'_>,
         permit: &Permit,
         found: &mut Vec<Candidate>,
@@ -106,7 +106,7 @@ impl Shard {
             return Targets::Answer(Outcome::NotRelayed);
         }
         // Within a dialog the route set decides and not the tables.
-        if !word.is_dialogs() && permit.may_use_routes() {
+        if !chosen_by.is_dialog() && permit.may_use_routes() {
             let settings = Arc::clone(&self.settings);
             let domain = String::from_utf8_lossy(uri.host_port.host);
             let group = match settings.routes.domains.is_empty() {
@@ -121,7 +121,7 @@ impl Shard {
                 return next_hops(SmallVec::from_elem(next.clone(), 1), None, found);
             }
         }
-        single(true, Place::Routed, found)
+        single(true, TargetKind::Routed, found)
     }
 
     fn user_targets(
@@ -217,11 +217,11 @@ fn group_at(settings: &crate::Settings, at: usize) -> Option<&GatewayGroup> {
     group.or_else(|| broken!("a table names groups that are there", None))
 }
 
-fn single(may: bool, place: Place, found: &mut Vec<Candidate>) -> Targets {
+fn single(may: bool, kind: TargetKind, found: &mut Vec<Candidate>) -> Targets {
     if !may {
         return Targets::Answer(Outcome::NotRelayed);
     }
-    found.push(Candidate::new(place, 1000));
+    found.push(Candidate::new(kind, 1000));
     Targets::Found
 }
 
@@ -233,7 +233,10 @@ fn next_hops(
     if hops.is_empty() {
         return Targets::Answer(Outcome::Absent);
     }
-    found.push(Candidate::new(Place::NextHops { hops, at: 0, user }, 1000));
+    found.push(Candidate::new(
+        TargetKind::NextHops { hops, at: 0, user },
+        1000,
+    ));
     Targets::Found
 }
 
@@ -251,8 +254,8 @@ fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candida
     // definition of equality for the URI type), it MUST NOT be added again." and "As
     // above, any given URI MUST NOT be added to the set more than once." Two flows of
     // one phone (RFC 5626) may have the same URI; they are two targets, one at a time.
-    let is_there = found.iter().any(|c| match &c.place {
-        Place::Contact(other) => {
+    let is_there = found.iter().any(|c| match &c.kind {
+        TargetKind::Contact(other) => {
             let same_uri = Uri::parse(&other.uri).is_some_and(|other| other.equals(&uri));
             let other_flow = binding.reg_id.is_some() && other.reg_id != binding.reg_id;
             same_uri && !other_flow
@@ -261,14 +264,14 @@ fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candida
     });
     if !is_there {
         let q = binding.q;
-        found.push(Candidate::new(Place::Contact(binding), q));
+        found.push(Candidate::new(TargetKind::Contact(binding), q));
     }
 }
 
 /// Whether a contact may be called by a `sips` URI (RFC 3261 26.2.2).
 fn is_secure(uri: &Uri<'_>, binding: &Binding) -> bool {
     if binding.path.is_empty()
-        && let Some(flow) = super::ways::flow_of(binding)
+        && let Some(flow) = super::egress::flow_of(binding)
     {
         return flow.transport.is_secure();
     }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use invariant::broken;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
-use super::context::{Context, Identity, Place};
+use super::context::{Context, Identity, TargetKind};
+use super::egress::{flow_of, is_reached_at};
 use super::record_route::{Rewriter, first_contact, makes_dialogs};
 use super::route::Routed;
-use super::ways::{flow_of, is_reached_at};
 use crate::location::Binding;
 use crate::park::Job;
 use crate::relay::Source;
@@ -36,7 +36,7 @@ impl Shard {
         request: &Message,
         routed: &Routed,
         token: &RouteToken,
-    ) -> Option<Place> {
+    ) -> Option<TargetKind> {
         let target = routed.uri(request)?;
         let user = request.to().ok()?.uri()?;
         let mut bindings = std::mem::take(&mut self.bindings);
@@ -48,12 +48,12 @@ impl Shard {
         match found {
             Some(binding) => {
                 self.counters.flows_followed += 1;
-                Some(Place::Contact(binding))
+                Some(TargetKind::Contact(binding))
             }
             None => token
                 .named_flow()
                 .filter(|flow| is_reached_at(flow, &target))
-                .map(|_| Place::Routed),
+                .map(|_| TargetKind::Routed),
         }
     }
 
@@ -80,8 +80,8 @@ impl Shard {
     /// A copy along the flow of a token could not be sent: its target becomes
     /// the place where that phone is.
     pub(super) fn follow_phone(&mut self, now: Now, context: &mut Context, at: usize) -> bool {
-        let Some(flow) = context.candidates.get(at).and_then(|c| match c.place {
-            Place::Token(flow) => Some(flow),
+        let Some(flow) = context.candidates.get(at).and_then(|c| match c.kind {
+            TargetKind::Token(flow) => Some(flow),
             _ => None,
         }) else {
             return false;
@@ -93,21 +93,21 @@ impl Shard {
             );
         };
         self.dialogs.conn_ended(flow.conn);
-        let place = self.place_of_phone(now, &request, &context.routed, &token);
+        let kind = self.place_of_phone(now, &request, &context.routed, &token);
         context.request = Some(request);
-        let (Some(place), Some(candidate)) = (place, context.candidates.get_mut(at)) else {
+        let (Some(kind), Some(candidate)) = (kind, context.candidates.get_mut(at)) else {
             return false;
         };
-        candidate.place = place;
+        candidate.kind = kind;
         candidate.hops.clear();
         candidate.tried = 0;
         true
     }
 
     /// The instance of a contact, as tokens name it.
-    pub(super) fn instance_of(&self, place: &Place) -> Option<u32> {
-        match place {
-            Place::Contact(binding) => {
+    pub(super) fn instance_of(&self, kind: &TargetKind) -> Option<u32> {
+        match kind {
+            TargetKind::Contact(binding) => {
                 let instance = binding.instance.as_deref()?;
                 Some(self.tokens.instance(instance))
             }

@@ -1,7 +1,7 @@
 //! Which contacts may be bound: those that a call can go to, as they ask to be
 //! called, and that lead where a user's words may lead.
 
-use sip_locate::{Lead, locate_uri};
+use sip_locate::{Located, locate_uri};
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
 
@@ -10,8 +10,8 @@ use super::plan::Refused;
 use super::{RegistrarContext, Registration};
 use crate::location::Binding;
 use crate::own::{Own, uri_port};
+use crate::proxy::egress::{first_path, flow_of};
 use crate::proxy::outcome::Outcome;
-use crate::proxy::ways::{first_path, flow_of};
 use crate::relay::Relay;
 
 /// Refuses a contact that is not to be bound. One that leads to where not
@@ -23,7 +23,7 @@ pub(super) fn check(
     binding: &mut Binding,
 ) -> Result<(), Refused> {
     let flow = registration.sender.flow;
-    let Lead::Hop { hop, .. } = lead(cx.own, binding, flow.transport.is_secure())? else {
+    let Located::Hop { hop, .. } = locate(cx.own, binding, flow.transport.is_secure())? else {
         return Ok(());
     };
     let relay = Relay {
@@ -52,7 +52,7 @@ pub(super) fn check(
 }
 
 /// Where a contact leads, by its Path or by itself, where that may be.
-fn lead(own: &Own, binding: &Binding, is_flow_secure: bool) -> Result<Lead, Refused> {
+fn locate(own: &Own, binding: &Binding, is_flow_secure: bool) -> Result<Located, Refused> {
     let uri = Uri::parse(&binding.uri).ok_or(Refused::Malformed("Contact Header Malformed"))?;
     // RFC 3261 26.2.2 has TLS on every hop to a SIPS URI. A phone that registers one over a
     // way in the clear would be called by that way, or by none.

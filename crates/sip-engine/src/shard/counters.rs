@@ -73,6 +73,8 @@ counters::counters! {
         pub dialog_tokens_refused: u64 = counter("signet_dialog_tokens_refused_total"),
         /// Dialogs forgotten before their time to make room.
         pub dialogs_forgotten: u64 = counter("signet_dialogs_forgotten_total"),
+        /// Ends of connections told to workers that had requests from them; each to several.
+        pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }
 }
 

@@ -9,7 +9,7 @@ use sip_txn::{Event, Response, ServerId};
 use crate::effect::ParkId;
 use crate::park::{Job, Parked};
 use crate::permit::gate_unavailable;
-use crate::proxy::cancel::Because;
+use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::{Key, Owner};
 use crate::proxy::outcome::Outcome;
 use crate::registrar::RegistrarContext;
@@ -175,7 +175,7 @@ impl Shard {
         context.server = None;
         if !context.is_final_sent {
             // Nobody is left to answer to.
-            self.final_sent(now, &mut context, Because::TimeIsOver, out);
+            self.final_sent(now, &mut context, CancelReason::TimeIsOver, out);
         }
         self.settle(now, key, context, out);
     }

@@ -10,13 +10,13 @@ use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
-    /// Lets in this much of each class of requests from now on; to be called now
-    /// and then while less than all is let in.
+    /// Sets the share of each class of requests that is admitted; to be called in each
+    /// interval while less than all is admitted.
     pub fn set_shares(&mut self, shares: Shares) {
         self.overload.set(shares);
     }
 
-    /// Lets only so much of that in for a moment; to be called in each turn.
+    /// Sets the brake on top of the shares; to be called in each turn.
     pub fn set_brake(&mut self, brake: Share) {
         self.overload.set_brake(brake);
     }

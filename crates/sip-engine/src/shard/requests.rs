@@ -16,7 +16,7 @@ use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::registrar::{RegistrarContext, Registration};
-use crate::relay::Word;
+use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
@@ -177,7 +177,7 @@ impl Shard {
             routed,
             breadth: default,
             loop_hash: 0,
-            word: Word::Users,
+            chosen_by: ChosenBy::User,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -395,7 +395,7 @@ impl Shard {
             &job.request,
             &mut context.strip,
         );
-        context.word = self.relay(now).word(permit, &job.routed, &job.request);
+        context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
         context.is_listed = self.is_listed_peers(&job.sender);
         context.sender = job.sender;

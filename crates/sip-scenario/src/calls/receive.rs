@@ -5,7 +5,7 @@ use std::sync::Arc;
 use invariant::broken;
 
 use crate::program::{Expects, Presence, RecvStep, What};
-use crate::scan::{self, Heard, Start};
+use crate::scan::{self, Received, Start};
 use crate::stats::Counter;
 
 use super::call::{Call, Verdict, Waits};
@@ -25,10 +25,10 @@ impl Core {
     }
 
     /// Takes a message of a call.
-    pub(super) fn hear(
+    pub(super) fn take_message(
         &mut self,
         call: &mut Call,
-        heard: &Heard<'_>,
+        received: &Received<'_>,
         out: &mut Outputs,
     ) -> Verdict {
         let program = Arc::clone(&self.program);
@@ -41,19 +41,19 @@ impl Core {
         }
         let is_datagram = !self.settings.transport.is_reliable();
         let hash = if is_datagram && self.settings.retransmits {
-            heard.hash(&self.hasher)
+            received.hash(&self.hasher)
         } else {
             0
         };
-        if hash != 0 && self.is_known(call, heard, hash, out) {
+        if hash != 0 && self.is_known(call, received, hash, out) {
             return Verdict::Waits;
         }
-        self.keep_peer_tag(call, heard);
+        self.keep_peer_tag(call, received);
         if call.waits == Waits::Pause && self.settings.pauses_deaf {
             return Verdict::Waits;
         }
-        let Some(index) = self.find_step(call, heard) else {
-            return self.unexpected(call, heard, out);
+        let Some(index) = self.find_step(call, received) else {
+            return self.unexpected(call, received, out);
         };
         let Some(step) = program.steps.get(index as usize) else {
             return broken!(
@@ -65,21 +65,21 @@ impl Core {
             return broken!("only a step that receives is found", Verdict::Waits);
         };
         self.leave_pause(call);
-        if ends_resending(heard.start) {
+        if ends_resending(received.start) {
             self.stop_resending(call);
         }
-        if matches!(heard.start, Start::Request(_)) {
+        if matches!(received.start, Start::Request(_)) {
             // `[cseq]` goes on from here.
-            call.cseq = heard.cseq;
+            call.cseq = received.cseq;
         }
         call.step = index;
         call.seen_hash = hash;
         call.seen_step = index;
         self.stats.step(index).done += 1;
-        self.keep_dialog(call, recv, heard, hash);
-        let verdict = self.complete(call, step, Some(heard.bytes), out);
+        self.keep_dialog(call, recv, received, hash);
+        let verdict = self.complete(call, step, Some(received.bytes), out);
         call.last_received.clear();
-        call.last_received.extend_from_slice(heard.bytes);
+        call.last_received.extend_from_slice(received.bytes);
         match verdict {
             Some(verdict) => verdict,
             None => self.run(call, out),
@@ -90,7 +90,7 @@ impl Core {
     fn is_known(
         &mut self,
         call: &mut Call,
-        heard: &Heard<'_>,
+        received: &Received<'_>,
         hash: u64,
         out: &mut Outputs,
     ) -> bool {
@@ -104,7 +104,7 @@ impl Core {
             self.stats.step(call.seen_step).retransmitted += 1;
             return true;
         }
-        if matches!(heard.start, Start::Response(_)) {
+        if matches!(received.start, Start::Response(_)) {
             let acked = call.txns.iter().find(|txn| txn.response_hash == hash);
             if let Some(step) = acked.and_then(|txn| txn.ack_step) {
                 self.send_ack_again(call, step, out);
@@ -114,8 +114,8 @@ impl Core {
         false
     }
 
-    fn keep_peer_tag(&self, call: &mut Call, heard: &Heard<'_>) {
-        if let Some(to) = scan::header(heard.bytes, b"To")
+    fn keep_peer_tag(&self, call: &mut Call, received: &Received<'_>) {
+        if let Some(to) = scan::header(received.bytes, b"To")
             && let Some(tag) = scan::parameter(to, b"tag")
         {
             call.peer_tag.clear();
@@ -126,14 +126,14 @@ impl Core {
     /// The step for a message: the one that the call stands at or, past
     /// optional ones, a later one; else one of the optional ones just before,
     /// or any before that is optional globally.
-    fn find_step(&mut self, call: &Call, heard: &Heard<'_>) -> Option<u32> {
+    fn find_step(&mut self, call: &Call, received: &Received<'_>) -> Option<u32> {
         let program = Arc::clone(&self.program);
         let at = call.step as usize;
         for (index, step) in (call.step..).zip(program.steps.iter().skip(at)) {
             let What::Recv(recv) = &step.what else {
                 break;
             };
-            if self.matches(call, recv, heard) {
+            if self.matches(call, recv, received) {
                 return Some(index);
             }
             if recv.optional == Presence::Mandatory {
@@ -151,7 +151,7 @@ impl Core {
                 continue;
             };
             if (is_contiguous || recv.optional == Presence::Global)
-                && self.matches(call, recv, heard)
+                && self.matches(call, recv, received)
             {
                 return Some(index);
             }
@@ -159,10 +159,10 @@ impl Core {
         None
     }
 
-    fn matches(&self, call: &Call, recv: &RecvStep, heard: &Heard<'_>) -> bool {
-        match (&recv.expects, heard.start) {
+    fn matches(&self, call: &Call, recv: &RecvStep, received: &Received<'_>) -> bool {
+        match (&recv.expects, received.start) {
             (Expects::Response(code), Start::Response(got)) => {
-                *code == got && self.is_answer(call, recv, heard)
+                *code == got && self.is_answer(call, recv, received)
             }
             (Expects::Request(method), Start::Request(got)) => method == got,
             (Expects::RequestMatching(regex, _), Start::Request(got)) => self
@@ -176,27 +176,33 @@ impl Core {
 
     /// Whether a response belongs to the transaction that the step names or,
     /// where it names none, to a request of a method that was sent before.
-    fn is_answer(&self, call: &Call, recv: &RecvStep, heard: &Heard<'_>) -> bool {
+    fn is_answer(&self, call: &Call, recv: &RecvStep, received: &Received<'_>) -> bool {
         match recv
             .response_txn
             .and_then(|n| call.txns.get(usize::from(n)))
         {
             Some(txn) => {
-                let via = scan::header(heard.bytes, b"Via").unwrap_or_default();
+                let via = scan::header(received.bytes, b"Via").unwrap_or_default();
                 let branch = scan::parameter(via, b"branch").unwrap_or_default();
                 !branch.is_empty() && branch == txn.branch
             }
             None => recv
                 .methods
                 .iter()
-                .any(|method| method.is_empty() || method == heard.cseq_method),
+                .any(|method| method.is_empty() || method == received.cseq_method),
         }
     }
 
-    fn keep_dialog(&mut self, call: &mut Call, recv: &RecvStep, heard: &Heard<'_>, hash: u64) {
-        match heard.start {
+    fn keep_dialog(
+        &mut self,
+        call: &mut Call,
+        recv: &RecvStep,
+        received: &Received<'_>,
+        hash: u64,
+    ) {
+        match received.start {
             Start::Response(code) => {
-                if (200..300).contains(&code) && heard.cseq_method == b"INVITE" {
+                if (200..300).contains(&code) && received.cseq_method == b"INVITE" {
                     call.owes_ack = true;
                 }
                 let txn = recv.response_txn;
@@ -211,20 +217,25 @@ impl Core {
             }
         }
         if recv.keeps_routes {
-            keep_routes(call, heard);
+            keep_routes(call, received);
         }
         if recv.keeps_challenge {
-            call.challenge = Some(Box::new(super::credentials::Challenge::new(heard.bytes)));
+            call.challenge = Some(Box::new(super::credentials::Challenge::new(received.bytes)));
         }
     }
 
     /// A message that no step expects.
-    fn unexpected(&mut self, call: &mut Call, heard: &Heard<'_>, out: &mut Outputs) -> Verdict {
+    fn unexpected(
+        &mut self,
+        call: &mut Call,
+        received: &Received<'_>,
+        out: &mut Outputs,
+    ) -> Verdict {
         let behaviors = self.settings.behaviors;
         self.stats.step(call.step).unexpected += 1;
-        if let Start::Request(method) = heard.start {
+        if let Start::Request(method) = received.start {
             if behaviors.bye && matches!(method, b"BYE" | b"CANCEL") {
-                self.answer(call, heard, out);
+                self.answer(call, received, out);
                 out.events.push(Event::Warning(format!(
                     "Aborting call on an unexpected {} for call: {}",
                     String::from_utf8_lossy(method),
@@ -233,7 +244,7 @@ impl Core {
                 return Verdict::Failed(Counter::UnexpectedMessage);
             }
             if self.is_answered_alone(method) {
-                self.answer(call, heard, out);
+                self.answer(call, received, out);
                 self.stats.count(Counter::AutoAnswered);
                 return Verdict::Waits;
             }
@@ -241,7 +252,7 @@ impl Core {
                 call.is_inviting = false;
             }
         }
-        if let Start::Response(code) = heard.start {
+        if let Start::Response(code) = received.start {
             out.events.push(Event::ErrorCode(code));
         }
         let goes_on = !behaviors.abort_unexpected;
@@ -250,13 +261,13 @@ impl Core {
             if goes_on { "Continuing" } else { "Aborting" },
             String::from_utf8_lossy(&call.id),
             self.expectation(call),
-            String::from_utf8_lossy(heard.bytes)
+            String::from_utf8_lossy(received.bytes)
         )));
         if goes_on {
             return Verdict::Waits;
         }
         if behaviors.bye {
-            self.end_politely(call, Some(heard.bytes), out);
+            self.end_politely(call, Some(received.bytes), out);
         }
         Verdict::Failed(Counter::UnexpectedMessage)
     }
@@ -270,10 +281,10 @@ impl Core {
         }
     }
 
-    fn answer(&mut self, call: &Call, heard: &Heard<'_>, out: &mut Outputs) {
+    fn answer(&mut self, call: &Call, received: &Received<'_>, out: &mut Outputs) {
         let start = out.outbox.bytes.len();
         let (own, listener) = (call.local, call.target.listener);
-        self.write_ok(heard.bytes, own, listener, &mut out.outbox.bytes);
+        self.write_ok(received.bytes, own, listener, &mut out.outbox.bytes);
         out.outbox.send_since(start, call.target.0.clone(), 0);
     }
 
@@ -300,16 +311,16 @@ fn ends_resending(start: Start<'_>) -> bool {
 }
 
 /// Keeps the route set and the remote target of a message (RFC 3261 12.1).
-fn keep_routes(call: &mut Call, heard: &Heard<'_>) {
+fn keep_routes(call: &mut Call, received: &Received<'_>) {
     call.routes.clear();
     call.next_url.clear();
-    let contact = scan::header(heard.bytes, b"Contact").unwrap_or_default();
-    let mut routes: Vec<&[u8]> = scan::headers(heard.bytes, b"Record-Route")
+    let contact = scan::header(received.bytes, b"Contact").unwrap_or_default();
+    let mut routes: Vec<&[u8]> = scan::headers(received.bytes, b"Record-Route")
         .flat_map(|(_, value)| split_list(value))
         .collect();
     // RFC 3261 12.1.2: "The route set MUST be set to the list of URIs in the
     // Record-Route header field from the response, taken in reverse order"
-    if matches!(heard.start, Start::Response(_)) {
+    if matches!(received.start, Start::Response(_)) {
         routes.reverse();
     }
     // An address without a display name is given as its URI.

@@ -10,14 +10,14 @@ fn with(transports: &[Transport]) -> Reach {
     transports.iter().map(|t| (*t, here)).collect()
 }
 
-fn lead(uri: &str, secure: bool, reach: Reach) -> Lead {
+fn located(uri: &str, secure: bool, reach: Reach) -> Located {
     locate_uri(&Uri::parse(uri.as_bytes()).unwrap(), secure, reach)
 }
 
 /// `transport address name`, where it is an address.
 fn hop(uri: &str, secure: bool, reach: Reach) -> Result<String, Refusal> {
-    match lead(uri, secure, reach) {
-        Lead::Hop { hop, .. } => {
+    match located(uri, secure, reach) {
+        Located::Hop { hop, .. } => {
             let name = hop.tls_name.map(|name| format!(" {name}"));
             let transport = hop.transport.uri_name();
             Ok(format!(
@@ -26,8 +26,8 @@ fn hop(uri: &str, secure: bool, reach: Reach) -> Result<String, Refusal> {
                 name.unwrap_or_default()
             ))
         }
-        Lead::Nowhere(refusal) => Err(refusal),
-        Lead::Ask(query) => panic!("{uri} asks for {query:?}"),
+        Located::Nowhere(refusal) => Err(refusal),
+        Located::Ask(query) => panic!("{uri} asks for {query:?}"),
     }
 }
 
@@ -71,8 +71,8 @@ fn an_address_without_a_transport_takes_udp_and_else_tcp() {
     // RFC 3263 4.1: "Otherwise, if no transport protocol is specified, but the TARGET is a
     // numeric IP address, the client SHOULD use UDP for a SIP URI, and TCP for a SIPS URI."
     let to = "sip:a@203.0.113.9:5070";
-    let by_default = |reach| match lead(to, false, reach) {
-        Lead::Hop { hop, by_default } => (hop.transport, by_default),
+    let by_default = |reach| match located(to, false, reach) {
+        Located::Hop { hop, by_default } => (hop.transport, by_default),
         other => panic!("{other:?}"),
     };
     assert_eq!(by_default(with(&[Tls, Tcp, Udp])), (Udp, true));
@@ -86,7 +86,7 @@ fn an_address_without_a_transport_takes_udp_and_else_tcp() {
     );
     // What is named is nobody's default, and is not replaced.
     let named = format!("{to};transport=udp");
-    let Lead::Hop { by_default, .. } = lead(&named, false, with(&[Udp, Tcp])) else {
+    let Located::Hop { by_default, .. } = located(&named, false, with(&[Udp, Tcp])) else {
         panic!("{named} is an address");
     };
     assert!(!by_default);
@@ -112,8 +112,8 @@ fn each_family_has_its_own_listeners() {
 
 #[test]
 fn a_name_is_asked_for() {
-    let asked = |uri, secure| match lead(uri, secure, Reach::EVERYWHERE) {
-        Lead::Ask(query) => query,
+    let asked = |uri, secure| match located(uri, secure, Reach::EVERYWHERE) {
+        Located::Ask(query) => query,
         other => panic!("{uri}: {other:?}"),
     };
     let query = asked("sip:a@example.org:5080;transport=tcp", true);
@@ -136,7 +136,7 @@ fn a_name_is_asked_for() {
         secure: false,
         is_configured: true,
     };
-    let Lead::Ask(query) = locate(&destination, Reach::EVERYWHERE) else {
+    let Located::Ask(query) = locate(&destination, Reach::EVERYWHERE) else {
         panic!("a name");
     };
     assert!(query.is_configured);
@@ -144,8 +144,8 @@ fn a_name_is_asked_for() {
 
 #[test]
 fn what_leads_nowhere_is_told_why() {
-    let nowhere = |uri, reach| match lead(uri, false, reach) {
-        Lead::Nowhere(refusal) => refusal,
+    let nowhere = |uri, reach| match located(uri, false, reach) {
+        Located::Nowhere(refusal) => refusal,
         other => panic!("{uri}: {other:?}"),
     };
     for (uri, refusal) in [

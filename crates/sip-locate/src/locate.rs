@@ -1,4 +1,4 @@
-//! What can be decided without a question (RFC 3263 4.1, 4.2).
+//! What can be decided without DNS (RFC 3263 4.1, 4.2).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use sip_msg::{HostPort, Transport, Uri};
 
 use crate::reach::{Family, Reach};
 
-/// Where a request is to go, before anybody has looked.
+/// Where a request is to go, before it is located.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination<'a> {
     /// A name, an IPv4 address, or an IPv6 address with or without brackets.
@@ -17,37 +17,37 @@ pub struct Destination<'a> {
     pub port: Option<u16>,
     /// The transport, where one is given.
     pub transport: Option<Transport>,
-    /// Whether only TLS will do.
+    /// Whether TLS is required.
     pub secure: bool,
-    /// Whether the operator wrote it down.
+    /// Whether it comes from the configuration.
     pub is_configured: bool,
 }
 
-/// Where a destination leads.
+/// What locating a destination came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lead {
-    /// To an address.
+pub enum Located {
+    /// It is an address.
     Hop {
         /// The address, and the transport.
         hop: Hop,
-        /// Whether the transport is the default, and nobody's explicit wish.
+        /// Whether the transport is the default, because none was given.
         by_default: bool,
     },
-    /// To a name, which a [`crate::Resolution`] makes hops of.
+    /// It is a name: a [`crate::Resolution`] asks DNS for its hops.
     Ask(Query),
-    /// To nowhere.
+    /// Nothing can be sent there.
     Nowhere(Refusal),
 }
 
-/// One place to try.
+/// One address to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The transport to use.
     pub transport: Transport,
     /// The address to send to.
     pub addr: SocketAddr,
-    /// The name that its certificate must bear, for TLS: the host that was
-    /// asked for, whatever names DNS put in its place (RFC 5922 4).
+    /// For TLS, the name that its certificate must have: the host of the URI, whatever
+    /// names DNS gave in its place (RFC 5922 4).
     pub tls_name: Option<Arc<str>>,
 }
 
@@ -60,27 +60,27 @@ pub struct Query {
     pub port: Option<u16>,
     /// The transport, where the URI or the configuration names one.
     pub transport: Option<Transport>,
-    /// Whether only TLS will do (a `sips:` URI).
+    /// Whether TLS is required (a `sips:` URI).
     pub secure: bool,
-    /// Whether the operator wrote this host down: then it may take the places
-    /// that are kept from what senders name.
+    /// Whether the host comes from the configuration: then it may use the room that
+    /// is reserved from names in requests.
     pub is_configured: bool,
 }
 
-/// Why nothing can be sent there, whatever DNS says.
+/// Why nothing can be sent to a destination, whatever DNS says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
     /// The scheme is neither `sip` nor `sips`.
     NoSipUri,
-    /// It is neither an address nor a name that DNS could have.
+    /// The host is neither an address nor a valid DNS name.
     NoHost,
-    /// The `transport` parameter is none that is known here.
+    /// The `transport` parameter is unknown.
     UnknownTransport,
-    /// Only TLS will do, and UDP is asked for.
+    /// TLS is required, and `transport=udp` given.
     NoTlsOverUdp,
-    /// It is reached by WebSocket, along a connection that it has opened itself.
+    /// Its transport is WebSocket, whose connections are opened by the other side.
     OpenedByPeer,
-    /// There is no listener of a transport that leads there.
+    /// This server has no listener of a transport that reaches it.
     NoListener,
 }
 
@@ -101,35 +101,35 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Where a URI leads from a server with that reach. `secure`: only TLS will do,
-/// whatever the scheme.
-pub fn locate_uri(uri: &Uri<'_>, secure: bool, reach: Reach) -> Lead {
+/// Locates a URI from a server with that reach. `secure`: TLS is required, whatever
+/// the scheme.
+pub fn locate_uri(uri: &Uri<'_>, secure: bool, reach: Reach) -> Located {
     match Destination::of_uri(uri, secure) {
         Ok(destination) => locate(&destination, reach),
-        Err(refusal) => Lead::Nowhere(refusal),
+        Err(refusal) => Located::Nowhere(refusal),
     }
 }
 
-/// Where a destination leads from a server with that reach.
-pub fn locate(destination: &Destination<'_>, reach: Reach) -> Lead {
+/// Locates a destination from a server with that reach.
+pub fn locate(destination: &Destination<'_>, reach: Reach) -> Located {
     match first(destination, reach) {
-        Ok(First::Hop(hop)) => Lead::Hop {
+        Ok(First::Hop(hop)) => Located::Hop {
             hop,
             by_default: destination.transport.is_none(),
         },
-        Ok(First::Name { host, transport }) => Lead::Ask(Query {
+        Ok(First::Name { host, transport }) => Located::Ask(Query {
             host: host.into(),
             port: destination.port,
             transport,
             secure: destination.secure,
             is_configured: destination.is_configured,
         }),
-        Err(refusal) => Lead::Nowhere(refusal),
+        Err(refusal) => Located::Nowhere(refusal),
     }
 }
 
 impl<'a> Destination<'a> {
-    /// What a URI names. `secure`: only TLS will do, whatever the scheme.
+    /// The destination of a URI. `secure`: TLS is required, whatever the scheme.
     pub fn of_uri(uri: &Uri<'a>, secure: bool) -> Result<Self, Refusal> {
         if !uri.is_sip() {
             return Err(Refusal::NoSipUri);

@@ -1,19 +1,19 @@
-//! The ways of copies (RFC 3261 16.6 step 7): where a target leads, by which
-//! flow, over which transport, with which Request-URI.
+//! The egress of copies (RFC 3261 16.6 step 7): to which address a target leads, by
+//! which flow, over which transport, with which Request-URI.
 
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
 
-use sip_locate::{Hop, Lead, Query, Refusal, locate_uri};
+use sip_locate::{Hop, Located, Query, Refusal, locate_uri};
 use sip_msg::{Flow, ListenerId, Span, Target, Transport, Uri};
 use siphasher::sip::SipHasher13;
 
-use super::context::{Candidate, Context, Place};
+use super::context::{Candidate, Context, TargetKind};
 use crate::aor::domain_of;
 use crate::hops;
 use crate::location::Binding;
 use crate::park::Asker;
-use crate::relay::{Reached, Relay, Word};
+use crate::relay::{ChosenBy, Reached, Relay};
 use crate::routes::NextHop;
 use crate::{Now, Shard};
 
@@ -23,16 +23,16 @@ const DATAGRAM_BYTES_MAX: usize = 1_300;
 /// What a forwarded request gains at most, in the ordinary.
 const ADDED_BYTES: usize = 300;
 
-/// The way of one copy.
-pub(crate) struct Way {
+/// How one copy leaves.
+pub(crate) struct Egress {
     pub(crate) to: Target,
     pub(crate) local: SocketAddr,
     pub(crate) flow: Option<Flow>,
 }
 
 impl Shard {
-    /// Where a target leads; `None` where it is a flow.
-    pub(super) fn lead_of(&self, context: &Context, at: usize) -> Option<Lead> {
+    /// The address or name that a context's target leads to; `None` where it is a flow.
+    pub(super) fn locate_target(&self, context: &Context, at: usize) -> Option<Located> {
         let request = context.request.as_deref()?;
         let candidate = context.candidates.get(at)?;
         // RFC 3261 16.6: "Independently of which URI is being used as input to the
@@ -41,56 +41,55 @@ impl Shard {
         // "Furthermore, if the Request-URI contains a SIPS URI, TLS MUST be used to
         // communicate with that proxy."
         let secure = context.routed.is_secure();
-        self.lead(&candidate.place, request, &context.routed, secure)
+        self.locate(&candidate.kind, request, &context.routed, secure)
     }
 
-    /// Where a place leads; `None` where it is a flow.
-    pub(crate) fn lead(
+    /// The address or name that a target leads to; `None` where it is a flow.
+    pub(crate) fn locate(
         &self,
-        place: &Place,
+        kind: &TargetKind,
         request: &sip_msg::Message,
         routed: &super::route::Routed,
         secure: bool,
-    ) -> Option<Lead> {
+    ) -> Option<Located> {
         let reach = self.own.reach();
         let of = |uri: Option<Uri<'_>>| match uri {
             Some(uri) => locate_uri(&uri, secure, reach),
-            None => Lead::Nowhere(Refusal::NoSipUri),
+            None => Located::Nowhere(Refusal::NoSipUri),
         };
-        match place {
-            Place::Token(_) => None,
+        match kind {
+            TargetKind::Token(_) => None,
             // RFC 3261 16.6: "Otherwise, the proxy MUST apply the procedures to the first
             // value in the Route header field, if present, else the Request-URI." and "If the
             // proxy has reformatted the request to send to a strict-routing element as
             // described in step 6 above, the proxy MUST apply those procedures to the
             // Request-URI of the request." In either case that is the first Route left.
-            Place::Routed => Some(match routed.next_route {
+            TargetKind::Routed => Some(match routed.next_route {
                 Some(next) => of(Uri::parse(request.slice(next))),
                 None => of(routed.uri(request)),
             }),
-            Place::Contact(binding) if !binding.path.is_empty() => {
+            TargetKind::Contact(binding) if !binding.path.is_empty() => {
                 Some(of(first_path(binding).and_then(Uri::parse)))
             }
-            Place::Contact(binding) if flow_of(binding).is_some() => None,
-            Place::Contact(binding) => Some(of(Uri::parse(&binding.uri))),
+            TargetKind::Contact(binding) if flow_of(binding).is_some() => None,
+            TargetKind::Contact(binding) => Some(of(Uri::parse(&binding.uri))),
             // RFC 3261 16.6: "Such a policy MUST NOT be used if the proxy is not certain that the
             // IP address, port, and transport correspond to a server that is a loose router."
             // and "If the request has a Route header field, this alternative MUST NOT be used
             // unless it is known that next hop proxy is a loose router." The operator named
             // it for that, and a request with a Route that is left never gets here.
-            Place::NextHops { hops, at, .. } => hops
+            TargetKind::NextHops { hops, at, .. } => hops
                 .get(usize::from(*at))
                 .map(|next| hops::of_next_hop(next, secure, reach)),
         }
     }
 
-    /// On whose account a name is resolved: the user's who is allowed to send
-    /// this, else the source's. `None` for a name that the operator wrote down,
-    /// and where there are no users.
+    /// Whose limit counts the resolution of a name: the user's who sends this, else the
+    /// source's. `None` for a configured name, and where there are no users.
     pub(super) fn asker(
         &self,
         query: &Query,
-        word: Word,
+        chosen_by: ChosenBy,
         came_by: &Flow,
         request: &sip_msg::Message,
     ) -> Option<Asker> {
@@ -103,7 +102,7 @@ impl Shard {
             let uri = Uri::parse(from.uri);
             let is_ours =
                 uri.is_some_and(|uri| domain_of(&self.settings, uri.host_port.host).is_some());
-            word != Word::Users || is_ours
+            chosen_by != ChosenBy::User || is_ours
         };
         match request.from() {
             Ok(from) if is_known(&from) => hasher.write(from.uri),
@@ -112,26 +111,26 @@ impl Shard {
         Some(Asker(hasher.finish()))
     }
 
-    /// The next way to a target that was not tried yet.
-    pub(crate) fn next_way(
+    /// The next egress to a target that was not tried yet.
+    pub(crate) fn next_egress(
         &mut self,
         now: Now,
         came_by: &Flow,
-        word: Word,
+        chosen_by: ChosenBy,
         request: Option<&sip_msg::Message>,
         strip: &[Span],
         candidate: &mut Candidate,
-    ) -> Option<Way> {
+    ) -> Option<Egress> {
         if candidate.hops.is_empty() {
             let is_first = candidate.tried == 0;
             candidate.tried = 1;
-            let flow = match &candidate.place {
-                Place::Token(flow) => Some(*flow),
-                Place::Contact(binding) if binding.path.is_empty() => flow_of(binding),
+            let flow = match &candidate.kind {
+                TargetKind::Token(flow) => Some(*flow),
+                TargetKind::Contact(binding) if binding.path.is_empty() => flow_of(binding),
                 _ => None,
             };
-            return flow.filter(|_| is_first).map(|flow| Way {
-                to: flow_target(&flow, &candidate.place),
+            return flow.filter(|_| is_first).map(|flow| Egress {
+                to: flow_target(&flow, &candidate.kind),
                 local: flow.local,
                 flow: Some(flow),
             });
@@ -143,7 +142,10 @@ impl Shard {
                 Some(request) => self.streamed(request, strip, hop, candidate),
                 None => hop,
             };
-            let reached = match self.relay(now).judge(word, came_by, &candidate.place, &hop) {
+            let reached = match self
+                .relay(now)
+                .judge(chosen_by, came_by, &candidate.kind, &hop)
+            {
                 Ok(reached) => reached,
                 Err(outcome) => {
                     self.counters.relays_refused += 1;
@@ -152,8 +154,8 @@ impl Shard {
                 }
             };
             if let Some(listener) = self.own.listener_towards(hop.transport, &hop.addr, came_by) {
-                let configured = match &candidate.place {
-                    Place::NextHops { hops, at, .. } => {
+                let configured = match &candidate.kind {
+                    TargetKind::NextHops { hops, at, .. } => {
                         hops.get(usize::from(*at)).map(|next| next.connections)
                     }
                     _ => None,
@@ -161,9 +163,9 @@ impl Shard {
                 let lane = self
                     .lanes
                     .lane(hop.transport, hop.addr, configured, request);
-                let flow = way_inside(reached, &candidate.place, &hop);
-                let local = registered_at(&candidate.place, &hop, listener);
-                return Some(Way {
+                let flow = egress_inside(reached, &candidate.kind, &hop);
+                let local = registered_at(&candidate.kind, &hop, listener);
+                return Some(Egress {
                     to: Target {
                         transport: hop.transport,
                         listener,
@@ -229,10 +231,10 @@ impl Shard {
     }
 }
 
-/// The way to a phone in a network to which nobody outside may name one: the flow
-/// goes into the Record-Route, so that he reaches that phone within the dialog.
-fn way_inside(reached: Reached, place: &Place, hop: &Hop) -> Option<Flow> {
-    let Place::Contact(binding) = place else {
+/// The flow to a phone in a network that nobody outside may name: it goes into the
+/// Record-Route, so that the caller reaches that phone within the dialog.
+fn egress_inside(reached: Reached, kind: &TargetKind, hop: &Hop) -> Option<Flow> {
+    let TargetKind::Contact(binding) = kind else {
         return None;
     };
     let registered = binding
@@ -293,8 +295,8 @@ pub(super) fn is_reached_at(flow: &Flow, uri: &Uri<'_>) -> bool {
 
 /// The address of ours that a contact was registered at, where the hop is the
 /// host that registered it: its NAT lets in what comes from there.
-fn registered_at(place: &Place, hop: &Hop, listener: ListenerId) -> Option<IpAddr> {
-    let Place::Contact(binding) = place else {
+fn registered_at(kind: &TargetKind, hop: &Hop, listener: ListenerId) -> Option<IpAddr> {
+    let TargetKind::Contact(binding) = kind else {
         return None;
     };
     let flow = binding.flow?;
@@ -332,9 +334,9 @@ fn is_private(ip: std::net::IpAddr) -> bool {
 
 /// The target of a flow. Where the phone did not ask for the flow alone, and
 /// its contact is a plain TCP address, a new connection will do as well.
-fn flow_target(flow: &Flow, place: &Place) -> Target {
+fn flow_target(flow: &Flow, kind: &TargetKind) -> Target {
     let mut target = Target::back(flow);
-    if let Place::Contact(binding) = place
+    if let TargetKind::Contact(binding) = kind
         && binding.reg_id.is_none()
         && flow.transport == Transport::Tcp
         && let Some(uri) = Uri::parse(&binding.uri)
@@ -347,9 +349,9 @@ fn flow_target(flow: &Flow, place: &Place) -> Target {
     target
 }
 
-pub(crate) fn path_of(place: &Place) -> &[u8] {
-    match place {
-        Place::Contact(binding) => &binding.path,
+pub(crate) fn path_of(kind: &TargetKind) -> &[u8] {
+    match kind {
+        TargetKind::Contact(binding) => &binding.path,
         _ => &[],
     }
 }
@@ -363,10 +365,10 @@ pub(crate) fn first_path(binding: &Binding) -> Option<&[u8]> {
 }
 
 /// The Request-URI for a target; `None` where it stays.
-pub(crate) fn target_uri<'a>(place: &'a Place, text: &'a mut Vec<u8>) -> Option<&'a [u8]> {
-    match place {
-        Place::Contact(binding) => Some(&binding.uri),
-        Place::NextHops {
+pub(crate) fn target_uri<'a>(kind: &'a TargetKind, text: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+    match kind {
+        TargetKind::Contact(binding) => Some(&binding.uri),
+        TargetKind::NextHops {
             hops,
             at,
             user: Some(user),
@@ -401,12 +403,12 @@ pub(crate) fn write_next_hop(next: &NextHop, text: &mut Vec<u8>) {
 /// Whether a long request to this place may take a stream in the place of the
 /// datagram that is the default: not where the phone has registered by
 /// datagram, and not where the operator wrote the next hop down.
-pub(crate) fn may_stream(place: &Place) -> bool {
-    match place {
-        Place::Contact(binding) => binding
+pub(crate) fn may_stream(kind: &TargetKind) -> bool {
+    match kind {
+        TargetKind::Contact(binding) => binding
             .flow
             .is_none_or(|flow| flow.transport != Transport::Udp),
-        Place::Routed => true,
-        Place::Token(_) | Place::NextHops { .. } => false,
+        TargetKind::Routed => true,
+        TargetKind::Token(_) | TargetKind::NextHops { .. } => false,
     }
 }
