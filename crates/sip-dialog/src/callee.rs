@@ -107,24 +107,13 @@ impl UserAgents {
             return Some(request);
         }
         if !request.body().is_empty() && !is_session(&request) {
-            let tag = self.loose_tag();
-            reply(
-                &mut self.transactions,
-                now_ms,
-                server,
-                &request,
-                415,
-                &tag,
-                b"",
-                out,
-                |w| {
-                    // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
-                    // bodies it understands, in the event the request contained bodies of types not supported by
-                    // the UAS."
-                    w.header("Accept", SDP);
-                    w.header("Accept-Encoding", b"identity");
-                },
-            );
+            self.answer_with(now_ms, server, &request, 415, out, |w| {
+                // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
+                // bodies it understands, in the event the request contained bodies of types not supported by
+                // the UAS."
+                w.header("Accept", SDP);
+                w.header("Accept-Encoding", b"identity");
+            });
             return Some(request);
         }
         let Some(key) = self.calls.insert() else {
