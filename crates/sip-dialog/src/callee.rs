@@ -114,30 +114,19 @@ impl UserAgents {
         // understood, and that body part is not optional (as indicated by the Content-Disposition
         // header field), the UAS MUST reject the request with a 415 (Unsupported Media Type) response."
         if !request.body().is_empty() && !is_session(&request) {
-            let tag = self.loose_tag();
-            reply(
-                &mut self.transactions,
-                now_ms,
-                server,
-                &request,
-                415,
-                &tag,
-                b"",
-                out,
-                |w| {
-                    // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
-                    // bodies it understands, in the event the request contained bodies of types not supported by
-                    // the UAS."
-                    // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the
-                    // Accept, Accept-Encoding, or Accept-Language header field, depending on the
-                    // specific problem with the content."
-                    w.header("Accept", SDP);
-                    // RFC 3261 8.2.3: "If the request contained content encodings not understood by the
-                    // UAS, the response MUST contain an Accept-Encoding header field listing the
-                    // encodings understood by the UAS."
-                    w.header("Accept-Encoding", b"identity");
-                },
-            );
+            self.answer_with(now_ms, server, &request, 415, out, |w| {
+                // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
+                // bodies it understands, in the event the request contained bodies of types not supported by
+                // the UAS."
+                // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the
+                // Accept, Accept-Encoding, or Accept-Language header field, depending on the
+                // specific problem with the content."
+                w.header("Accept", SDP);
+                // RFC 3261 8.2.3: "If the request contained content encodings not understood by the
+                // UAS, the response MUST contain an Accept-Encoding header field listing the
+                // encodings understood by the UAS."
+                w.header("Accept-Encoding", b"identity");
+            });
             return Some(request);
         }
         let Some(key) = self.calls.insert() else {

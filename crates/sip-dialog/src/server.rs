@@ -78,38 +78,17 @@ impl UserAgents {
         out: &mut Outbox,
     ) -> Option<Box<Message>> {
         let method = request.method();
-        let tag = self.loose_tag();
         // RFC 3261 8.2.1: "Once a request is authenticated (or authentication is skipped), the UAS MUST
         // inspect the method of the request."
-        let refusal = match method {
-            // RFC 3261 21.5.2: "This is the appropriate response when a UAS does not recognize the request
-            // method and is not capable of supporting it for any user."
-            Method::Other => Some(501),
-            // RFC 3261 11: "All UAs MUST support the OPTIONS method."
-            Method::Invite | Method::Bye | Method::Options | Method::Message => None,
-            Method::Register if self.config.is_registrar => None,
-            // RFC 3261 8.2.1: "If the UAS recognizes but does not support the method of a request, it MUST
-            // generate a 405 (Method Not Allowed) response."
-            _ => Some(405),
-        };
-        if let Some(status) = refusal {
-            reply(
-                &mut self.transactions,
-                now_ms,
-                server,
-                &request,
-                status,
-                &tag,
-                b"",
-                out,
-                |w| {
-                    // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not Allowed)
-                    // response."
-                    // RFC 3261 21.4.6: "The response MUST include an Allow header field containing a
-                    // list of valid methods for the indicated address."
-                    w.header("Allow", allow(&self.config));
-                },
-            );
+        if let Some(status) = self.refusal_of(method) {
+            let allowed = allow(&self.config);
+            self.answer_with(now_ms, server, &request, status, out, |w| {
+                // RFC 3261 8.2.1: "The UAS MUST also add an Allow header field to the 405 (Method Not Allowed)
+                // response."
+                // RFC 3261 21.4.6: "The response MUST include an Allow header field containing a
+                // list of valid methods for the indicated address."
+                w.header("Allow", allowed);
+            });
             return Some(request);
         }
         let call = if request.to().is_ok_and(|to| to.tag().is_some()) {
@@ -125,27 +104,12 @@ impl UserAgents {
         } else {
             None
         };
-        let agent = match call {
-            Some(call) => self.calls.get(call).and_then(|c| c.agent),
-            // The Request-URI is the domain, not a user of it.
-            None if method == Method::Register => self.catch_all(listener),
-            None => match request.uri() {
-                Ok(uri) if uri.is_sip() => self.directory.find(&self.agents, uri.raw, &self.random),
-                Ok(uri) => {
-                    // RFC 3261 8.2.2.1: "If the Request-URI uses a scheme not supported by the UAS, it SHOULD
-                    // reject the request with a 416 (Unsupported URI Scheme) response."
-                    let status = if uri.scheme == Scheme::Tel { 404 } else { 416 };
-                    self.refuse(now_ms, server, &request, status, out);
-                    return Some(request);
-                }
-                Err(_) => None,
-            },
-        };
-        let Some(agent) = agent.or_else(|| self.catch_all(listener)) else {
-            // RFC 3261 8.2.2.1: "If the Request-URI does not identify an address that the UAS is willing to
-            // accept requests for, it SHOULD reject the request with a 404 (Not Found) response."
-            self.refuse(now_ms, server, &request, 404, out);
-            return Some(request);
+        let agent = match self.recipient(listener, call, &request) {
+            Ok(agent) => agent,
+            Err(status) => {
+                self.refuse(now_ms, server, &request, status, out);
+                return Some(request);
+            }
         };
         // RFC 3261 20.32: "Although an optional header field, the Require MUST NOT be ignored if it is
         // present." and "Each option tag defines a SIP extension that MUST be understood to process the
@@ -155,21 +119,11 @@ impl UserAgents {
             // field, it MUST respond by generating a response with status code 420 (Bad Extension).  The UAS
             // MUST add an Unsupported header field, and list in it those options it does not understand
             // amongst those in the Require header field of the request."
-            reply(
-                &mut self.transactions,
-                now_ms,
-                server,
-                &request,
-                420,
-                &tag,
-                b"",
-                out,
-                |w| {
-                    for field in request.fields_of(HeaderName::Require) {
-                        w.header("Unsupported", field.value);
-                    }
-                },
-            );
+            self.answer_with(now_ms, server, &request, 420, out, |w| {
+                for field in request.fields_of(HeaderName::Require) {
+                    w.header("Unsupported", field.value);
+                }
+            });
             return Some(request);
         }
         // RFC 3261 15.1.2: "A UAS core receiving a BYE request for an existing dialog MUST follow the
@@ -198,28 +152,19 @@ impl UserAgents {
                 self.refuse(now_ms, server, &request, 503, out);
             }
             _ => {
-                reply(
-                    &mut self.transactions,
-                    now_ms,
-                    server,
-                    &request,
-                    200,
-                    &tag,
-                    b"",
-                    out,
-                    |w| {
-                        if method == Method::Options {
-                            // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
-                            // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
-                            w.header("Allow", allow(&self.config));
-                            w.header("Accept", crate::caller::SDP);
-                            w.header("Supported", b"");
-                        }
-                        if method == Method::Register {
-                            write_bindings(w, &request);
-                        }
-                    },
-                );
+                let allowed = allow(&self.config);
+                self.answer_with(now_ms, server, &request, 200, out, |w| {
+                    if method == Method::Options {
+                        // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
+                        // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
+                        w.header("Allow", allowed);
+                        w.header("Accept", crate::caller::SDP);
+                        w.header("Supported", b"");
+                    }
+                    if method == Method::Register {
+                        write_bindings(w, &request);
+                    }
+                });
                 self.push(Event::Received {
                     agent: AgentKey(agent),
                     method,
@@ -238,9 +183,23 @@ impl UserAgents {
         status: u16,
         out: &mut Outbox,
     ) {
+        self.answer_with(now_ms, server, request, status, out, |_| {});
+    }
+
+    /// Answers outside of any dialog, with more headers.
+    pub(crate) fn answer_with(
+        &mut self,
+        now_ms: u64,
+        server: ServerId,
+        request: &Message,
+        status: u16,
+        out: &mut Outbox,
+        write_more: impl FnOnce(&mut MessageWriter<'_>),
+    ) {
         let tag = self.loose_tag();
+        let transactions = &mut self.transactions;
         reply(
-            &mut self.transactions,
+            transactions,
             now_ms,
             server,
             request,
@@ -248,8 +207,47 @@ impl UserAgents {
             &tag,
             b"",
             out,
-            |_| {},
+            write_more,
         );
+    }
+
+    /// The agent that a request is for, or the status that refuses it.
+    fn recipient(
+        &self,
+        listener: ListenerId,
+        call: Option<Key>,
+        request: &Message,
+    ) -> Result<Key, u16> {
+        let named = match call {
+            Some(call) => self.calls.get(call).and_then(|c| c.agent),
+            // The Request-URI is the domain, not a user of it.
+            None if request.method() == Method::Register => None,
+            None => match request.uri() {
+                Ok(uri) if uri.is_sip() => self.directory.find(&self.agents, uri.raw, &self.random),
+                // RFC 3261 8.2.2.1: "If the Request-URI uses a scheme not supported by the UAS, it SHOULD
+                // reject the request with a 416 (Unsupported URI Scheme) response."
+                Ok(uri) => return Err(if uri.scheme == Scheme::Tel { 404 } else { 416 }),
+                Err(_) => None,
+            },
+        };
+        // RFC 3261 8.2.2.1: "If the Request-URI does not identify an address that the UAS is willing to
+        // accept requests for, it SHOULD reject the request with a 404 (Not Found) response."
+        named.or_else(|| self.catch_all(listener)).ok_or(404)
+    }
+
+    /// The status for a method that is not served.
+    fn refusal_of(&self, method: Method) -> Option<u16> {
+        match method {
+            // RFC 3261 21.5.2: "This is the appropriate response when a UAS does not recognize the request
+            // method and is not capable of supporting it for any user."
+            Method::Other => Some(501),
+            // RFC 3261 11: "All UAs MUST support the OPTIONS method."
+            Method::Invite | Method::Bye | Method::Options | Method::Message => None,
+            Method::Register if self.config.is_registrar => None,
+            // RFC 3261 8.2.1: "If the UAS recognizes but does not support the method of a request, it MUST
+            // generate a 405 (Method Not Allowed) response."
+            _ => Some(405),
+        }
     }
 
     /// The dialog that a request with a To tag is in.
