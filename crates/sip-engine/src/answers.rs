@@ -131,8 +131,8 @@ impl Shard {
         }
     }
 
-    /// Answers without keeping state: for whoever has not shown who he is, and
-    /// for what is not worth a transaction. Takes the request back.
+    /// Answers without keeping state: for strangers, and for requests that are not worth a
+    /// transaction. Recycles the request.
     pub(crate) fn refuse(
         &mut self,
         now: Now,
