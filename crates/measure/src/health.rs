@@ -36,7 +36,7 @@ pub struct Health {
     pub self_peak_per_s: Option<f64>,
     /// The highest rate that the run asked for.
     pub rate_per_s: f64,
-    /// The result is told as a limit of the server (a peak).
+    /// The result is reported as a limit of the server (a peak).
     pub claims_limit: bool,
     /// The run was stopped before its schedule ended.
     pub interrupted: bool,

@@ -1,4 +1,4 @@
-//! What a load run measures and how it is told: the pace of arrivals, delays
+//! What a load run measures and how it is reported: the pace of arrivals, delays
 //! by RFC 6076, the instrument's own health, results in versioned JSON,
 //! thresholds, the search for a peak, and the comparison of two results.
 //!

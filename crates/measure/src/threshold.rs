@@ -27,7 +27,7 @@ pub struct Threshold {
     unit: Unit,
 }
 
-/// In what unit the verdict is told.
+/// The unit in which the verdict is shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Unit {
     /// Its name and how many microseconds it is.

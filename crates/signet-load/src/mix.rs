@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing that a user does.
+/// What an arrival is: a call, a registration, or another request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flow {
     /// INVITE to BYE.

@@ -1,4 +1,4 @@
-//! What a run is told: plain values, checked before the first packet.
+//! The settings of a run: plain values, checked before the first packet.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -21,7 +21,7 @@ pub(crate) struct Nonce {
     pub(crate) node_id: u16,
     /// By which process of that server.
     pub(crate) boot_id: u32,
-    /// Tells where it was sent, as far as whoever issued it wanted to know.
+    /// The issuer's mark of where it was sent.
     pub(crate) mark: u16,
     /// The how-manieth of that process; 48 bits are kept.
     pub(crate) serial: u64,

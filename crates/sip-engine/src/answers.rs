@@ -132,8 +132,8 @@ impl Shard {
         }
     }
 
-    /// Answers without keeping state: for whoever has not shown who he is, and
-    /// for what is not worth a transaction. Takes the request back.
+    /// Answers without keeping state: for strangers, and for requests that are not worth a
+    /// transaction. Recycles the request.
     // RFC 3261 8.2.7: "A stateless UAS MUST NOT send provisional (1xx) responses." and "A stateless UAS
     // MUST NOT retransmit responses."
     pub(crate) fn refuse(

@@ -240,7 +240,7 @@ pub enum Gate {
     Lookup(Pending),
     /// Answer with [`Refusal::write`].
     Refuse(Refusal),
-    /// Drop it silently, and count (an ACK that nobody vouches for).
+    /// Drop it silently, and count it: an ACK without proof.
     Drop,
 }
 

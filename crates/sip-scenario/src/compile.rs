@@ -477,7 +477,7 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// The number of a thing in its list, which is bounded.
+/// An index into a bounded list.
 fn index_of(source: Source<'_>, index: usize, at: usize) -> Result<u16, Problem> {
     match u16::try_from(index) {
         Ok(number) if index < NAMES_MAX => Ok(number),

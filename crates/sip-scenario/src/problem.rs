@@ -1,6 +1,6 @@
 //! What is wrong with a scenario or an injection file, and where.
 
-/// A mistake in a file: it is told before the first packet is sent.
+/// A mistake in a file: it is reported before the first packet is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file, as it was named.

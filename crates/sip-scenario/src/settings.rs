@@ -95,7 +95,7 @@ pub struct Settings {
     pub seed: u64,
     /// Microseconds since 1970 at the time 0 of the caller's clock.
     pub epoch_unix_us: u64,
-    /// Whether each response time is told as an event.
+    /// Whether each response time is reported as an event.
     pub tells_rtts: bool,
 }
 

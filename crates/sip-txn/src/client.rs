@@ -92,7 +92,7 @@ pub(crate) struct Client {
     pub(crate) timer: TimerId,
     /// An INVITE's CANCEL, or a CANCEL's INVITE.
     pub(crate) linked: Option<ClientId>,
-    /// Whether this is a CANCEL that the layer made itself: nobody is told of it.
+    /// Whether this is a CANCEL that the layer made itself: it makes no events.
     pub(crate) internal: bool,
     /// Whether a CANCEL waits for a provisional response.
     pub(crate) cancel_wanted: bool,

@@ -147,7 +147,7 @@ pub(crate) enum Action {
     Inform(Notice),
 }
 
-/// What the core is told.
+/// What the core is informed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// No final response will come (timers B and F).

@@ -1,11 +1,11 @@
-//! Tables and stacks whose memory is used again, and given back when it has not
-//! been needed for a while.
+//! Tables and free lists that reuse their memory, and free it when it was not needed
+//! for a while.
 //!
-//! [`Slots`] holds values under names of slot and generation, so that the names
-//! of values that are gone are harmless. Its memory comes in segments: it grows
-//! without a copy of what is there, and a segment that stood empty between two
-//! calls of [`Slots::trim`] is given back. [`Spares`] is a stack of things to be
-//! used again; what nobody took between two calls of [`Spares::trim`] goes.
+//! [`Slots`] is a table with names of slot and generation: the name of a value that was
+//! removed finds nothing. Its memory comes in segments, so that it grows without copying,
+//! and a segment that was empty between two calls of [`Slots::trim`] is freed.
+//! [`Spares`] is a stack of spare values; those that were not taken between two calls
+//! of [`Spares::trim`] are dropped, half of them at a time.
 //!
 //! ```
 //! let mut slots = slots::Slots::new(1 << 24);
@@ -24,12 +24,12 @@ pub use spares::Spares;
 
 use invariant::broken;
 
-/// A slot, and which of its tenants is meant.
+/// Names a value: its slot, and the generation of that slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The slot.
     pub slot: u32,
-    /// The tenant.
+    /// The generation, different for each value in the slot.
     pub generation: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// An empty table that holds no more than so many values.
+    /// An empty table of at most `slots_max` values.
     pub const fn new(slots_max: usize) -> Self {
         Self {
             segments: Vec::new(),
@@ -97,7 +97,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Takes a value in; `None` when the table is full.
+    /// Inserts a value; `None` when the table is full.
     pub fn insert(&mut self, value: T) -> Option<Name> {
         if self.live >= self.slots_max {
             return None;
@@ -158,7 +158,7 @@ impl<T> Slots<T> {
             .filter(|_| slot.generation == name.generation)
     }
 
-    /// Takes the value of that name out.
+    /// Removes the value of that name.
     pub fn remove(&mut self, name: Name) -> Option<T> {
         let number = (name.slot >> SEGMENT_BITS) as usize;
         let segment = self.segments.get_mut(number)?;
@@ -179,7 +179,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
-    /// The value in a slot, whoever it is, with its name.
+    /// The value in a slot, of any generation, with its name.
     pub fn at(&self, slot: u32) -> Option<(Name, &T)> {
         let entry = self.slot(slot)?;
         let generation = entry.generation;
@@ -202,12 +202,12 @@ impl<T> Slots<T> {
         self.live == 0
     }
 
-    /// The memory of the table, without what its values own elsewhere.
+    /// The bytes that the table holds, without what its values own.
     pub const fn held_bytes(&self) -> usize {
         self.held_segments * SEGMENT * size_of::<Slot<T>>()
     }
 
-    /// Gives back the memory of segments that were empty since the last call.
+    /// Frees the segments that were empty since the last call.
     pub fn trim(&mut self) {
         for segment in &mut self.segments {
             let was_used = std::mem::replace(&mut segment.was_used, segment.live > 0);

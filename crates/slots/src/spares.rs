@@ -1,10 +1,10 @@
-//! Things to be used again.
+//! A free list.
 
 /// The most that one [`Spares::trim`] drops, so that it takes no long time.
 const TRIM_MAX: usize = 8_192;
 
-/// A stack of things to be used again: what was used last is used next, so what
-/// is not needed lies below.
+/// A stack of spare values: the one that was pushed last is taken first, so that those
+/// that are not needed stay at the bottom.
 #[derive(Debug)]
 pub struct Spares<T> {
     stack: Vec<T>,
@@ -27,14 +27,14 @@ impl<T> Spares<T> {
         }
     }
 
-    /// The one that was used last.
+    /// Takes the spare that was pushed last.
     pub fn pop(&mut self) -> Option<T> {
         let spare = self.stack.pop();
         self.fewest = self.fewest.min(self.stack.len());
         spare
     }
 
-    /// Takes one back.
+    /// Adds a spare.
     pub fn push(&mut self, spare: T) {
         self.stack.push(spare);
     }
@@ -49,8 +49,8 @@ impl<T> Spares<T> {
         self.stack.is_empty()
     }
 
-    /// Drops half of those that nobody needed since the last call; each is shown
-    /// before it goes.
+    /// Drops half of those that were not needed since the last call; `goes` sees each
+    /// before it is dropped.
     pub fn trim(&mut self, mut goes: impl FnMut(&T)) {
         let unneeded = self.fewest.div_ceil(2).min(TRIM_MAX);
         for spare in self.stack.drain(..unneeded.min(self.stack.len())) {

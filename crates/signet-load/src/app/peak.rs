@@ -26,7 +26,7 @@ pub struct PeakSettings {
     pub rfc7502: Option<u64>,
 }
 
-/// What is told of one search.
+/// What is reported of one search.
 struct Searched {
     peak: Peak,
     suite: String,

@@ -22,8 +22,8 @@ impl Shard {
         self.loss_percent = percent;
     }
 
-    /// Whether a copy may go to this address now: a configured neighbour may
-    /// have asked for less. What goes on with a dialog always may.
+    /// Whether a copy may be sent to this address now: a configured neighbour may have
+    /// asked for less. Requests within dialogs always are.
     pub(crate) fn may_send(
         &mut self,
         now: Now,
@@ -49,7 +49,7 @@ impl Shard {
         false
     }
 
-    /// Heeds what a configured neighbour tells in our own Via.
+    /// Takes the feedback of a configured neighbour, in our own Via.
     pub(crate) fn take_feedback(
         &mut self,
         now: Now,
@@ -81,8 +81,8 @@ impl Shard {
         !self.settings.trusted.is_empty() && is_listed(&self.settings, &self.own, sender)
     }
 
-    /// Tells a peer in the list, in the response that was just written, how much
-    /// less it is to send. Whatever somebody on the way wrote there goes.
+    /// Writes feedback for a listed peer into the response that was just written, in
+    /// place of any that another server wrote there.
     pub(crate) fn write_feedback(
         &self,
         now: Now,

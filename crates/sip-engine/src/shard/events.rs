@@ -251,7 +251,7 @@ impl Shard {
         }
     }
 
-    /// Takes out what was parked. A look-up that ends with that gives its places back.
+    /// Takes out what was parked. A look-up that ends with it gives its reservations back.
     pub(super) fn take_parked(&mut self, now: Now, park: ParkId) -> Option<Parked> {
         let mut parked = self.parks.take(park, &mut self.wheel)?;
         if let Parked::Credential(_, pending) = &mut parked {
@@ -274,7 +274,7 @@ impl Shard {
         }
     }
 
-    /// Answers a request that comes to nothing, with the reason.
+    /// Answers a request that has failed, with the reason.
     pub(crate) fn fail_job(&mut self, now: Now, job: Job, outcome: Outcome, out: &mut Outputs) {
         self.answer_job_with(now, job, (outcome.status(), outcome.reason()), out);
     }

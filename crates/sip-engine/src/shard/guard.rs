@@ -32,7 +32,7 @@ pub(super) fn origin(flow: &Flow) -> Origin {
 }
 
 impl Shard {
-    /// What is to become of a refusal.
+    /// How a refusal is answered.
     pub(super) fn verdict(
         &mut self,
         now: Now,
@@ -54,8 +54,8 @@ impl Shard {
         }
     }
 
-    /// The same of a message that no gate has seen. A peer in the list may be
-    /// refused as often as it likes.
+    /// The same for a message that did not reach the gate. Refusals to listed peers are
+    /// not limited.
     pub(super) fn verdict_on(
         &mut self,
         now: Now,
@@ -84,8 +84,8 @@ impl Shard {
         is_listed(&self.settings, &self.own, sender)
     }
 
-    /// Asks the store for credentials, unless they are guessed too often. Where as many
-    /// as that are under way it waits for these, until `held_until_ms`.
+    /// Looks up the stored credentials, unless there were too many failures. Where look-ups
+    /// under way fill the bound, the request waits for them, until `held_until_ms`.
     pub(super) fn look_up(
         &mut self,
         now: Now,
@@ -148,15 +148,15 @@ impl Shard {
         }
     }
 
-    /// What an attempt to prove who one is is about.
+    /// The accounts of an attempt to authenticate.
     pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
         let (user, nonce, mark) = pending.guess()?;
         let guard = &self.shared.guard;
         Some(guard.attempt(&origin(flow), user, nonce, mark))
     }
 
-    /// Goes on once the credentials were looked at: who is right has the way
-    /// free, and who is wrong waits for his answer, longer each time.
+    /// Continues once the credentials were checked: the answer to wrong ones is delayed,
+    /// longer each time.
     pub(super) fn proved(
         &mut self,
         now: Now,
@@ -211,7 +211,7 @@ impl Shard {
         }
     }
 
-    /// Lets go of a request without an answer.
+    /// Drops a request without an answer.
     pub(super) fn drop_job(&mut self, job: Job) {
         if let Some(server) = job.server {
             self.txns.release_server(server);

@@ -11,8 +11,8 @@ use crate::{Now, Outputs, Shard};
 use super::guard::shown;
 
 impl Shard {
-    /// Charges a request that passed the gate to whoever is behind it. Whether it is
-    /// one too many: then it is to be refused.
+    /// Charges a request that passed the gate to its sender. Whether it is over a rate:
+    /// then it is to be refused.
     pub(super) fn is_too_much(
         &mut self,
         now: Now,
@@ -54,8 +54,8 @@ impl Shard {
         true
     }
 
-    /// Who is behind a request, and what he may begin; `None` where that is not
-    /// limited, as within a dialog.
+    /// The sender of a request and his rates; `None` where there is no limit, as within a
+    /// dialog.
     fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(Who, Allowance)> {
         let (limits, rates) = (&self.settings.rates, &self.shared.rates);
         match permit {

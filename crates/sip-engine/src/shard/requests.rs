@@ -23,7 +23,7 @@ use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
 
-/// What this server is to a request.
+/// The role of this server for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// The registrar of its domain.
@@ -35,7 +35,7 @@ enum Role {
 }
 
 impl Shard {
-    /// Takes a request that parsed.
+    /// Handles a request that was parsed.
     pub(super) fn handle_request(
         &mut self,
         now: Now,
@@ -113,9 +113,8 @@ impl Shard {
         }
     }
 
-    /// Whether the memory for messages is so far spent that this request is
-    /// refused: first what begins something, then everything but what ends
-    /// something.
+    /// Whether so much of the memory budget is in use that this request is refused: first
+    /// new work, then everything but ACK, CANCEL and BYE.
     fn has_no_room_for(&self, request: &Message) -> bool {
         match (self.room, request.method()) {
             (Room::Enough, _) | (_, Method::Ack | Method::Cancel) => false,
@@ -257,7 +256,7 @@ impl Shard {
         }
     }
 
-    /// Does what the gate has decided.
+    /// Carries out the verdict of the gate.
     pub(super) fn judged(&mut self, now: Now, job: Job, gate: Gate, out: &mut Outputs) {
         match gate {
             Gate::Pass(permit) => self.proceed(now, job, permit, out),
