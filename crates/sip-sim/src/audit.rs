@@ -210,10 +210,13 @@ impl Audit {
         self.acknowledged.insert(text.to().user, contacts.collect());
     }
 
-    /// What users were told is bound is in the table.
+    /// What users were told is bound is in the table. Of those whose changes were under
+    /// way when a process was killed nothing is known until they are told again.
     pub(crate) fn look_at(&mut self, now_ms: u64, bindings: &Bindings, unsure: &HashSet<Vec<u8>>) {
         let name = |aor: &[u8]| Name::of(&String::from_utf8_lossy(aor)).user;
-        let unsure: HashSet<String> = unsure.iter().map(|aor| name(aor)).collect();
+        for aor in unsure {
+            self.acknowledged.remove(&name(aor));
+        }
         let bound: HashMap<String, Vec<String>> = bindings
             .iter()
             .map(|(aor, of_aor)| {
@@ -226,7 +229,7 @@ impl Audit {
             for (uri, until_ms) in contacts {
                 let is_bound = bound.get(user).is_some_and(|uris| uris.contains(uri));
                 // A second is what rounding may take.
-                if !is_bound && *until_ms > now_ms + 1_000 && !unsure.contains(user) {
+                if !is_bound && *until_ms > now_ms + 1_000 {
                     lost.push(format!(
                         "{user} was told that {uri} is bound, and it is not"
                     ));

@@ -1,15 +1,22 @@
-//! The whole server in one thread, on a virtual clock, under a network that
-//! loses, repeats and reorders, with people around it who call each other.
+//! The workers that run in service ([`sip_worker`]), in one thread, on a virtual clock,
+//! under a network that loses, repeats and reorders, with people around them who call
+//! each other and numbers and names outside. Gateways die and return, streams break,
+//! sends fail; name servers and the store fail or answer late; the process is killed
+//! and started again with what was durable, takes other settings over, and is drained.
 //!
 //! A run is a [`Plan`]; everything that chance decides in it comes from its
 //! seed, so that every failure replays. What must be true whatever happens:
 //!
 //! - every transaction has exactly one final response (an INVITE that several
 //!   forks answer has one 2xx from each);
-//! - every call and every request ends, exactly once, for each of its sides;
+//! - every call and every request ends, exactly once, for each of its sides; where
+//!   nothing can be lost, none ends by a timeout;
 //! - when the last timer has run out, neither the server nor any user agent
-//!   holds any state of a call or a transaction;
-//! - calls see a binding as soon as the store has it for good, and not before;
+//!   holds any state of a call or a transaction, nothing lies in a mailbox, and no
+//!   worker holds memory for a message;
+//! - calls see a binding as soon as the store has it for good, and not before; what a
+//!   user was told is bound is bound, after a restart too;
+//! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - everything that is sent is a well-formed message.
 //!
 //! In a run with the hostile in it ([`Plan::hostile`]) a neighbour and a user

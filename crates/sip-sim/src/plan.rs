@@ -130,7 +130,7 @@ impl Plan {
             workers: [1, 2, 4][dice.below(3) as usize],
             wake_max_ms: [0, 1, 20][dice.below(3) as usize],
             handover_max: [1_024, 1_024, 4][dice.below(3) as usize],
-            memory_bytes: [1 << 30, 1 << 30, 3 << 20][dice.below(3) as usize],
+            memory_bytes: [1 << 30, 1 << 30, 5 << 20][dice.below(3) as usize],
             calls,
             call_interval_ms: dice.between(5, 60),
             users: dice.between(4, 24) as usize,

@@ -1,7 +1,7 @@
 //! Seeded runs. A failure prints its seed; `SEED=… cargo test -p sip-sim`
-//! runs that seed alone, `FIRST=…` begins with another seed than 1, `CALLS=…`
-//! changes how many calls are made in all, and `HISTORY=FILE` writes every
-//! message of a failed run to a file.
+//! runs that seed alone, `FIRST=…` begins with another seed than 1, `SEEDS=…`
+//! changes how many there are, and `HISTORY=FILE` writes every message of a
+//! failed run to a file.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 
 /// Calls in one run: enough for states to meet, few enough for a short replay.
 const CALLS_PER_RUN: u64 = 500;
-/// Calls in all, by default.
-const CALLS: u64 = 100_000;
+/// Runs, by default: 100,000 calls.
+const SEEDS: u64 = 200;
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -65,6 +65,10 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.broken += report.broken;
         sum.forks += report.forks;
         sum.challenges += report.challenges;
+        sum.handed_over += report.handed_over;
+        sum.refused += report.refused;
+        sum.resolved += report.resolved;
+        sum.unacknowledged += report.unacknowledged;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -79,7 +83,7 @@ fn calls_in_any_weather() {
         Some(seed) => (seed, 1),
         None => (
             variable("FIRST").unwrap_or(1),
-            variable("CALLS").unwrap_or(CALLS).div_ceil(CALLS_PER_RUN),
+            variable("SEEDS").unwrap_or(SEEDS),
         ),
     };
     let workers = 2;
@@ -107,7 +111,8 @@ fn calls_in_any_weather() {
     }
     println!(
         "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
-         {} forks ended, {} challenges, {} s on the virtual clock\n{causes:#?}",
+         {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
+         {} unacknowledged, {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
         total(|r| r.failed),
@@ -117,6 +122,10 @@ fn calls_in_any_weather() {
         total(|r| r.broken),
         total(|r| r.forks),
         total(|r| r.challenges),
+        total(|r| r.handed_over),
+        total(|r| r.refused),
+        total(|r| r.resolved),
+        total(|r| r.unacknowledged),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sip_engine::sender::Sender;
-use sip_msg::{ConnId, Message, Target};
+use sip_msg::{ConnId, Message, Method, Target};
 
 use crate::{Sockets, Wake};
 
@@ -51,6 +51,22 @@ pub enum Handover {
     Connection(ConnId, ConnAct),
 }
 
+/// What is under way ends by responses, by messages to send and by what is told of
+/// connections. On a stream nobody sends them again: they find room where a request
+/// finds none.
+const ENDING_MAX: usize = 4_096;
+
+impl Handover {
+    /// Whether it is a request that may be refused for want of room.
+    fn begins_something(&self) -> bool {
+        let Self::Message { message, .. } = self else {
+            return false;
+        };
+        let ends = matches!(message.method(), Method::Ack | Method::Bye | Method::Cancel);
+        message.is_request() && !ends
+    }
+}
+
 /// What is done to a connection by the worker that owns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnAct {
@@ -92,8 +108,8 @@ impl<W: Wake> Mailbox<W> {
         })
     }
 
-    /// Puts in as much of `batch` as there is room for, in order; what is left
-    /// in it found none. Wakes the worker if it may be asleep.
+    /// Puts in what of `batch` there is room for, in order; what is left in it found
+    /// none. Wakes the worker if it may be asleep.
     pub fn put(&self, batch: &mut Vec<Handover>) {
         if batch.is_empty() {
             return;
@@ -101,11 +117,21 @@ impl<W: Wake> Mailbox<W> {
         let was_empty = {
             let mut waiting = self.lock();
             let was_empty = waiting.is_empty();
-            let room = self
-                .waiting_max
-                .saturating_sub(waiting.len())
-                .min(batch.len());
-            waiting.extend(batch.drain(..room));
+            if waiting.len() + batch.len() <= self.waiting_max {
+                waiting.extend(batch.drain(..));
+            } else {
+                for handover in std::mem::take(batch) {
+                    let more = if handover.begins_something() {
+                        0
+                    } else {
+                        ENDING_MAX
+                    };
+                    match waiting.len() < self.waiting_max + more {
+                        true => waiting.push_back(handover),
+                        false => batch.push(handover),
+                    }
+                }
+            }
             was_empty
         };
         // Whoever filled it from empty has woken the worker, and it takes all.
@@ -135,6 +161,8 @@ impl<W: Wake> Mailbox<W> {
 mod tests {
     use std::cell::Cell;
 
+    use sip_msg::{Flow, Limits, ListenerId, Transport};
+
     use super::*;
 
     #[derive(Default)]
@@ -155,31 +183,69 @@ mod tests {
             .collect()
     }
 
-    fn cookies(waiting: &VecDeque<Handover>) -> Vec<u64> {
+    fn message(start: &str, method: &str) -> Handover {
+        let text = format!(
+            "{start}\r\nVia: SIP/2.0/TCP 192.0.2.4;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=1\r\n\
+             To: <sip:c@d>\r\nCall-ID: x\r\nCSeq: 1 {method}\r\nContent-Length: 0\r\n\r\n"
+        );
+        let addr = "192.0.2.4:5060".parse().unwrap();
+        let flow = Flow {
+            transport: Transport::Tcp,
+            listener: ListenerId(0),
+            local: addr,
+            remote: addr,
+            conn: ConnId(1),
+        };
+        let message = Message::parse(text.as_bytes(), &Limits::default()).unwrap();
+        Handover::Message {
+            sender: Sender::unproved(flow),
+            message: Box::new(message),
+        }
+    }
+
+    fn invite() -> Handover {
+        message("INVITE sip:c@d SIP/2.0", "INVITE")
+    }
+
+    #[test]
+    fn a_batch_arrives_in_order_and_wakes_the_worker_once() {
+        let mailbox = Mailbox::new(5, Bell::default());
+        let (mut first, mut second) = (failed(0..2), failed(2..4));
+        mailbox.put(&mut first);
+        mailbox.put(&mut second);
+        assert!(first.is_empty() && second.is_empty());
+        assert_eq!(mailbox.waker.0.get(), 1, "once for what lies there");
+
+        let mut taken = VecDeque::new();
+        mailbox.take(&mut taken);
         let cookie = |handover: &Handover| match handover {
             Handover::SendFailed { cookie, .. } => *cookie,
             _ => panic!("another handover"),
         };
-        waiting.iter().map(cookie).collect()
+        assert_eq!(taken.iter().map(cookie).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 
     #[test]
-    fn a_batch_arrives_in_order_up_to_the_bound_and_wakes_the_worker() {
-        let mailbox = Mailbox::new(5, Bell::default());
-        let (mut first, mut second) = (failed(0..3), failed(3..9));
-        mailbox.put(&mut first);
-        mailbox.put(&mut second);
-        assert!(first.is_empty());
-        assert_eq!(second.len(), 4, "what found no room stays with its sender");
-
-        assert_eq!(mailbox.waker.0.get(), 1, "once for what lies there");
+    fn what_begins_something_finds_no_room_past_the_bound_and_what_ends_something_does() {
+        let mailbox = Mailbox::new(2, Bell::default());
+        let mut batch = vec![invite(), invite(), invite()];
+        mailbox.put(&mut batch);
+        assert_eq!(batch.len(), 1, "what found no room stays with its sender");
+        let mut batch = vec![
+            invite(),
+            message("SIP/2.0 200 OK", "INVITE"),
+            message("ACK sip:c@d SIP/2.0", "ACK"),
+            message("BYE sip:c@d SIP/2.0", "BYE"),
+            Handover::Closed(ConnId(1)),
+        ];
+        batch.extend(failed(0..3));
+        mailbox.put(&mut batch);
+        assert_eq!(batch.len(), 1);
+        assert!(batch.iter().all(Handover::begins_something));
+        let mut batch = failed(0..ENDING_MAX as u64 + 9);
+        mailbox.put(&mut batch);
         let mut taken = VecDeque::new();
         mailbox.take(&mut taken);
-        assert_eq!(cookies(&taken), [0, 1, 2, 3, 4]);
-
-        taken.clear();
-        mailbox.put(&mut second);
-        mailbox.take(&mut taken);
-        assert_eq!(cookies(&taken), [5, 6, 7, 8]);
+        assert_eq!(taken.len(), 2 + ENDING_MAX, "that has a bound too");
     }
 }

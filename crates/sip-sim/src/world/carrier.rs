@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Something arrives at one of them.
-    pub(super) fn carrier_hears(&mut self, who: usize, flow: Flow, bytes: &[u8]) {
+    pub(super) fn carrier_receives(&mut self, who: usize, flow: Flow, bytes: &[u8]) {
         let Some(gateway) = self.carrier.gateways.get_mut(who) else {
             return;
         };

@@ -33,9 +33,9 @@ impl World {
         if let Some(who) = at.checked_sub(self.hosts.len()) {
             return match arrival {
                 Arrival::Message { flow, bytes } if self.others.is_none() => {
-                    self.carrier_hears(who, flow, &bytes);
+                    self.carrier_receives(who, flow, &bytes);
                 }
-                Arrival::Message { bytes, .. } => self.other_hears(who, &bytes),
+                Arrival::Message { bytes, .. } => self.other_receives(who, &bytes),
                 Arrival::Closed(conn) => self.other_closed(who, conn),
                 Arrival::SendFailed { .. } | Arrival::Unreachable { .. } => {}
             };

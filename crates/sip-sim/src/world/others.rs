@@ -116,7 +116,7 @@ impl World {
     }
 
     /// Something arrives at one of them.
-    pub(super) fn other_hears(&mut self, who: usize, bytes: &[u8]) {
+    pub(super) fn other_receives(&mut self, who: usize, bytes: &[u8]) {
         let Some(others) = &mut self.others else {
             return;
         };

@@ -1,0 +1,127 @@
+//! Who is where, and what the server is told of them.
+
+use std::net::SocketAddr;
+
+use sip_engine::Settings;
+use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
+use sip_engine::settings::{Inbound, Listener, TrustedPeer};
+use sip_msg::Transport;
+
+use crate::plan::{Hostility, Plan, Standing};
+use crate::warden::EVIL;
+
+/// The domain of all users.
+pub(crate) const DOMAIN: &str = "sim.test";
+
+/// The server itself, the gateway behind the numbers of a hostile world, and the
+/// neighbour behind a domain.
+pub(crate) const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 5060);
+pub(crate) const GATEWAY: ([u8; 4], u16) = ([10, 0, 2, 1], 5060);
+pub(crate) const NEIGHBOUR: ([u8; 4], u16) = ([10, 0, 3, 1], 5060);
+/// Gateways behind the numbers of other worlds.
+pub(crate) const CARRIERS: u8 = 3;
+
+/// A gateway of the carrier.
+pub(crate) fn carrier(nth: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 2, 11 + nth], 5060))
+}
+
+/// A server of somebody else.
+pub(crate) fn foreign() -> SocketAddr {
+    SocketAddr::from(([10, 0, 5, 1], 5060))
+}
+
+/// The settings; those of a reload differ in what a reload may change.
+pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
+    let addr = SocketAddr::from(SERVER);
+    let listener = |transport| Listener {
+        transport,
+        bound: addr,
+        advertised_host: None,
+        advertised_port: addr.port(),
+        certificates_authenticate: false,
+    };
+    let mut settings = Settings {
+        domains: vec![DOMAIN.into()],
+        listeners: vec![listener(Transport::Udp), listener(Transport::Tcp)],
+        server_header: format!("Signet/{generation}"),
+        ..Settings::default()
+    };
+    settings.bounds.retry_after_s += generation as u32;
+    match &plan.hostility {
+        Some(hostility) => add_neighbours(&mut settings, hostility, addr),
+        None => add_carrier(&mut settings, plan, generation),
+    }
+    settings
+}
+
+/// The carrier's gateways: by a name with all kinds of records, and by addresses. A
+/// reload has them change places.
+fn add_carrier(settings: &mut Settings, plan: &Plan, generation: u64) {
+    let next_hop = |host: String, transport| NextHop {
+        host: host.into(),
+        port: None,
+        transport,
+        connections: match plan.has_lanes {
+            true => Connections::PerCall,
+            false => Connections::default(),
+        },
+    };
+    let mut gateways = vec![
+        next_hop("carrier.test".to_owned(), None),
+        next_hop(carrier(1).ip().to_string(), Some(Transport::Tcp)),
+        next_hop(carrier(2).ip().to_string(), Some(Transport::Udp)),
+    ];
+    gateways.rotate_left(generation as usize % 3);
+    let gateways = gateways
+        .into_iter()
+        .zip(1..)
+        .map(|(next_hop, priority)| Gateway {
+            next_hop,
+            priority,
+            weight: 1,
+        });
+    settings.routes.groups.push(GatewayGroup {
+        name: "carrier".into(),
+        gateways: gateways.collect(),
+        ..GatewayGroup::default()
+    });
+    settings.routes.prefixes.insert("+".into(), 0);
+    let trusted = (0..CARRIERS).map(|nth| TrustedPeer::at(carrier(nth).ip(), 32));
+    settings.trusted.extend(trusted);
+}
+
+/// The gateway, by its table, and the neighbour as the plan has it.
+fn add_neighbours(settings: &mut Settings, hostility: &Hostility, own: SocketAddr) {
+    let (gateway, neighbour) = (SocketAddr::from(GATEWAY), SocketAddr::from(NEIGHBOUR));
+    settings.trusted.push(TrustedPeer::at(gateway.ip(), 32));
+    if hostility.neighbour != Standing::Unlisted {
+        settings.trusted.push(TrustedPeer {
+            speaks_for: Some(vec![EVIL.into()]),
+            may_relay: hostility.neighbour == Standing::Relays,
+            ..TrustedPeer::at(neighbour.ip(), 32)
+        });
+    }
+    if hostility.trusts_own_network {
+        settings.trusted.push(TrustedPeer::at(own.ip(), 24));
+    }
+    if hostility.is_open_to_strangers {
+        settings.inbound = Inbound::Anyone;
+    }
+    let next_hop = NextHop {
+        host: gateway.ip().to_string().into(),
+        port: Some(gateway.port()),
+        transport: Some(Transport::Udp),
+        connections: Connections::default(),
+    };
+    settings.routes.groups.push(GatewayGroup {
+        name: "numbers".into(),
+        gateways: vec![Gateway {
+            next_hop,
+            priority: 1,
+            weight: 1,
+        }],
+        ..GatewayGroup::default()
+    });
+    settings.routes.prefixes.insert("+".into(), 0);
+}

@@ -1,0 +1,84 @@
+//! What the operator does, and what befalls his server.
+
+use super::{Due, World};
+use crate::network::End;
+use sip_worker::Phase;
+use std::collections::HashSet;
+
+/// What the operator does, or what befalls his server.
+pub(super) enum Order {
+    Kill,
+    Start,
+    Reload(u64),
+    /// All workers go by these settings by now, unless there are newer ones.
+    TakenOver(u64),
+    Drain,
+    Stop,
+}
+
+/// How long the workers have to take a reload over.
+const TAKEN_OVER_MS: u64 = 100;
+
+impl World {
+    pub(super) fn operate(&mut self, order: Order) {
+        match order {
+            Order::Kill if self.is_over || !self.server.is_up() => {}
+            Order::Kill => {
+                self.look_at_acknowledged(&HashSet::new());
+                let unsure = self.server.kill();
+                self.audit.server_died(self.network.addr(End::Server(0)));
+                let deliveries = self.network.server_dies(self.now_ms);
+                self.agenda.retain(|_, due| match due {
+                    Due::Network(delivery) => !delivery.is_to_server(),
+                    Due::Answer(_) => false,
+                    _ => true,
+                });
+                self.plan_deliveries(deliveries);
+                self.unsure = unsure;
+                let down_ms = self.dice.between(10, 3_000);
+                self.plan_for(self.now_ms + down_ms, Due::Operator(Order::Start));
+            }
+            Order::Start => {
+                self.server.start(self.now_ms);
+                self.network.is_up = true;
+                let unsure = std::mem::take(&mut self.unsure);
+                self.look_at_acknowledged(&unsure);
+            }
+            Order::Reload(generation) => {
+                self.reloaded = generation;
+                self.server.reload(generation);
+                let at_ms = self.now_ms + TAKEN_OVER_MS;
+                self.plan_for(at_ms, Due::Operator(Order::TakenOver(generation)));
+            }
+            Order::TakenOver(generation)
+                if generation == self.reloaded && !self.server.is_taken_over() =>
+            {
+                self.audit
+                    .fault("a worker does not take a reload over".to_owned());
+            }
+            Order::TakenOver(_) => {}
+            Order::Drain if !self.server.is_up() => {
+                self.plan_for(self.now_ms + 1_000, Due::Operator(Order::Drain));
+            }
+            Order::Drain => self.server.order(Phase::Draining),
+            Order::Stop => {
+                self.look_at_bindings();
+                self.look_at_acknowledged(&HashSet::new());
+                for left in self.server.finish() {
+                    self.audit.fault(left);
+                }
+                if self.server.accepts() {
+                    self.audit.fault("a drained server listens".to_owned());
+                }
+                self.server.order(Phase::Stop);
+            }
+        }
+    }
+
+    /// What users were told is bound is bound. Not looked at are those whose changes
+    /// were under way when the server died: they may be done, or not.
+    fn look_at_acknowledged(&mut self, unsure: &HashSet<Vec<u8>>) {
+        let (_, bindings) = self.server.bindings(self.now_ms);
+        self.audit.look_at(self.now_ms, &bindings, unsure);
+    }
+}
