@@ -5,21 +5,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 use sip_msg::{ConnId, ListenerId};
 use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use wheel::Wheel;
 
+use crate::clock::{self, Clock};
 use crate::config::{NetConfig, WorkerSockets};
 use crate::conns::Conns;
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
-use crate::{
-    ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames, clock,
-};
+use crate::{ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames};
 
 mod accept;
 mod alias;
@@ -55,6 +54,7 @@ const TICK_MS: u64 = 100;
 
 /// The sockets of one worker thread.
 pub struct Net {
+    clock: Clock,
     poll: Poll,
     /// `None` only while its events are being handled.
     events: Option<Events>,
@@ -93,6 +93,16 @@ pub struct Net {
 impl Net {
     /// Takes the sockets bound for `worker`; connections bear its number.
     pub fn new(worker: usize, config: NetConfig, sockets: WorkerSockets) -> io::Result<Self> {
+        Self::with_clock(worker, config, sockets, Clock::system())
+    }
+
+    /// The same with deadlines by a clock of the owner's.
+    pub fn with_clock(
+        worker: usize,
+        config: NetConfig,
+        sockets: WorkerSockets,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let worker = u8::try_from(worker).map_err(|_| io::Error::other("more than 256 workers"))?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
@@ -100,7 +110,8 @@ impl Net {
         for (index, bound) in sockets.listeners.into_iter().enumerate() {
             listeners.push(Listener::new(index, bound, &config, poll.registry())?);
         }
-        let now_ms = clock::now_ms();
+        let now = clock.now();
+        let now_ms = clock::ms_at(now);
         let (handshakes, handshaken) = mpsc::channel();
         let reply = {
             let waker = waker.clone();
@@ -111,6 +122,7 @@ impl Net {
             })
         };
         Ok(Self {
+            clock,
             poll,
             events: Some(Events::with_capacity(EVENTS_MAX)),
             waker,
@@ -131,7 +143,7 @@ impl Net {
                 queued_bytes: 0,
                 kept_bytes: 0,
             },
-            gather: Gather::new(Instant::now()),
+            gather: Gather::new(now),
             received: RecvBatch::new(),
             sending: SendBatch::new(),
             again: Vec::new(),
@@ -172,13 +184,13 @@ impl Net {
         };
         let interval = Duration::from_micros(self.shared.config.gather_us);
         if !interval.is_zero() && timeout != Some(Duration::ZERO) {
-            let pause = self.gather.pause(interval, Instant::now());
+            let pause = self.gather.pause(interval, self.clock.now());
             if !pause.is_zero() {
                 std::thread::sleep(timeout.map_or(pause, |timeout| timeout.min(pause)));
             }
         }
         let result = self.poll.poll(&mut events, timeout);
-        let woken = Instant::now();
+        let woken = self.clock.now();
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {

@@ -7,7 +7,7 @@ use socket2::SockRef;
 use super::super::Net;
 use super::super::owed::Owed;
 use crate::stream::{Ending, Pending};
-use crate::{CloseReason, NetEvent, clock};
+use crate::{CloseReason, NetEvent};
 
 impl Net {
     /// A handshake is done: the connection carries data.
@@ -48,7 +48,7 @@ impl Net {
             }
         }
         if let Some(peer) = peer {
-            conn.ends_with(&peer, self.shared.now_ms, clock::unix_ms());
+            conn.ends_with(&peer, self.shared.now_ms, self.clock.unix_ms());
             self.recheck.secured(id, &info, self.shared.now_ms);
             self.owed.push_back(Owed::Verified(conn.flow, peer));
         }
