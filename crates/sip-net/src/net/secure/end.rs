@@ -5,7 +5,7 @@ use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVe
 use socket2::SockRef;
 
 use super::super::Net;
-use super::super::owed::Owed;
+use super::super::pending_event::PendingEvent;
 use crate::stream::{Ending, Pending};
 use crate::{CloseReason, NetEvent};
 
@@ -50,7 +50,8 @@ impl Net {
         if let Some(peer) = peer {
             conn.ends_with(&peer, self.shared.now_ms, self.clock.unix_ms());
             self.recheck.secured(id, &info, self.shared.now_ms);
-            self.owed.push_back(Owed::Verified(conn.flow, peer));
+            self.pending_events
+                .push_back(PendingEvent::Verified(conn.flow, peer));
         }
         // In TLS 1.3 a server's last flight holds only tickets. It may wait for the
         // answer to a request that has come already, but not for a request: Nagle's
@@ -75,12 +76,12 @@ impl Net {
             conn.hold(&self.shared);
         }
         self.handle_open(id);
-        self.tell(on_event);
+        self.emit_pending(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
             let parts = conn.stage.ending() == Some(Ending::LastWord);
             if conn.is_to_be_flushed() {
-                conn.mark_dirty(&mut self.dirty);
+                conn.mark_to_flush(&mut self.to_flush);
             }
             if parts {
                 self.close(id, true);
@@ -137,7 +138,8 @@ impl Net {
             *count += 1;
         }
         self.tally(id, |tally| tally.count_failed(&error));
-        self.owed.push_back(Owed::HandshakeFailed(id, error));
+        self.pending_events
+            .push_back(PendingEvent::HandshakeFailed(id, error));
         self.drop_conn(id, reason);
     }
 
