@@ -41,7 +41,7 @@ pub(crate) struct Conns {
     of_calls: usize,
     by_source: HashMap<IpAddr, usize>,
     /// Bytes that each source leaves unread, as far as they were weighed.
-    unread_of: HashMap<IpAddr, usize>,
+    unsent_by_source: HashMap<IpAddr, usize>,
     pub(crate) meter: Meter,
     ranks: Ranks,
 }
@@ -56,7 +56,7 @@ impl Conns {
             by_call: HashMap::new(),
             of_calls: 0,
             by_source: HashMap::new(),
-            unread_of: HashMap::new(),
+            unsent_by_source: HashMap::new(),
             meter: Meter::default(),
             ranks: Ranks::default(),
         }
@@ -110,7 +110,7 @@ impl Conns {
         self.ranks.take_out(place(id));
         let conn = self.table.try_remove(place(id))?;
         self.meter.leave(conn.metered());
-        self.count_unread(conn.flow.remote.ip(), conn.weighed, 0);
+        self.count_unsent_of(conn.flow.remote.ip(), conn.counted_unsent, 0);
         if conn.opened.is_none() {
             let source = source(conn.flow.remote.ip());
             if let Some(count) = self.by_source.get_mut(&source) {
@@ -246,27 +246,27 @@ impl Conns {
     /// Counts for its source what waits on a connection that was just written
     /// to; gives what that source leaves unread on all of its connections. Where
     /// the peer reads, as nearly always, nothing waits and no table is looked at.
-    pub(crate) fn weigh(&mut self, id: ConnId) -> usize {
+    pub(crate) fn count_unsent(&mut self, id: ConnId) -> usize {
         let Some(conn) = self.get_mut(id) else {
             return 0;
         };
         let waiting = conn.unsent_bytes();
-        let before = std::mem::replace(&mut conn.weighed, waiting);
+        let before = std::mem::replace(&mut conn.counted_unsent, waiting);
         let ip = conn.flow.remote.ip();
-        self.count_unread(ip, before, waiting)
+        self.count_unsent_of(ip, before, waiting)
     }
 
-    fn count_unread(&mut self, ip: IpAddr, before: usize, waiting: usize) -> usize {
+    fn count_unsent_of(&mut self, ip: IpAddr, before: usize, waiting: usize) -> usize {
         if before == 0 && waiting == 0 {
             return 0;
         }
         let source = source(ip);
-        let sum = self.unread_of.entry(source).or_default();
-        debug_assert!(*sum >= before, "what was weighed is in its source's sum");
+        let sum = self.unsent_by_source.entry(source).or_default();
+        debug_assert!(*sum >= before, "what was counted is in its source's sum");
         *sum = sum.saturating_sub(before) + waiting;
         let sum = *sum;
         if sum == 0 {
-            self.unread_of.remove(&source);
+            self.unsent_by_source.remove(&source);
         }
         sum
     }

@@ -5,21 +5,20 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mio::{Events, Poll, Token};
 use sip_msg::{ConnId, ListenerId};
 use sip_tls::{HandshakeTally, Handshaken, PeerIdentity, Reply, TlsInfo};
 use wheel::Wheel;
 
+use crate::clock::{self, Clock};
 use crate::config::{NetConfig, WorkerSockets};
 use crate::conns::Conns;
 use crate::shared::{READ_BYTES, Shared};
 use crate::sys::{RecvBatch, SendBatch};
 use crate::waker::Waker;
-use crate::{
-    ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames, clock,
-};
+use crate::{ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounters, PeerNames};
 
 mod accept;
 mod alias;
@@ -27,26 +26,26 @@ mod backoff;
 mod close;
 mod gather;
 mod limit;
-mod newcomers;
 mod open;
-mod owed;
+mod open_rate;
+mod pending_event;
 mod ready;
 mod recheck;
 mod relieve;
 mod secure;
 mod send;
-mod share;
 mod shed;
+mod time_share;
 mod turn;
 
 use accept::{Listener, Port};
 use backoff::Backoff;
 use gather::Gather;
-use newcomers::Newcomers;
-use owed::Owed;
+use open_rate::OpenRates;
+use pending_event::PendingEvent;
 use ready::{Ready, WAKER};
 use recheck::Recheck;
-use share::Share;
+use time_share::TimeShare;
 
 /// Events taken from the kernel at a time.
 const EVENTS_MAX: usize = 1_024;
@@ -55,6 +54,7 @@ const TICK_MS: u64 = 100;
 
 /// The sockets of one worker thread.
 pub struct Net {
+    clock: Clock,
     poll: Poll,
     /// `None` only while its events are being handled.
     events: Option<Events>,
@@ -62,25 +62,26 @@ pub struct Net {
     listeners: Vec<Listener>,
     conns: Conns,
     backoff: Backoff,
-    newcomers: Newcomers,
+    open_rates: OpenRates,
     shared: Shared,
     gather: Gather,
     received: RecvBatch,
     sending: SendBatch,
     /// Sockets with more to read than one turn allows.
-    again: Vec<Token>,
-    /// The same while they have their turn.
-    turns: Vec<Token>,
-    /// Handshakes of this turn, which come after what is on open connections.
-    shaking: Vec<Ready>,
+    unfinished_reads: Vec<Token>,
+    /// The same, of the turn before, while they are read on.
+    resumed_reads: Vec<Token>,
+    /// Sockets with handshakes that are ready in this turn: they come after what
+    /// is on open connections.
+    handshakes_ready: Vec<Ready>,
     /// Handshakes that a turn had no room for.
-    ripe: VecDeque<ConnId>,
+    deferred_handshakes: VecDeque<ConnId>,
     /// For full handshakes that the worker does itself.
-    share: Share,
+    handshake_time: TimeShare,
     /// Connections with something to write.
-    dirty: Vec<ConnId>,
+    to_flush: Vec<ConnId>,
     /// What is to be told at the next `poll`.
-    owed: VecDeque<Owed>,
+    pending_events: VecDeque<PendingEvent>,
     handshaken: Receiver<Handshaken>,
     /// Gives it to them, from any thread, and wakes this worker.
     reply: Reply,
@@ -93,6 +94,16 @@ pub struct Net {
 impl Net {
     /// Takes the sockets bound for `worker`; connections bear its number.
     pub fn new(worker: usize, config: NetConfig, sockets: WorkerSockets) -> io::Result<Self> {
+        Self::with_clock(worker, config, sockets, Clock::system())
+    }
+
+    /// The same with deadlines by a clock of the owner's.
+    pub fn with_clock(
+        worker: usize,
+        config: NetConfig,
+        sockets: WorkerSockets,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let worker = u8::try_from(worker).map_err(|_| io::Error::other("more than 256 workers"))?;
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
@@ -100,7 +111,8 @@ impl Net {
         for (index, bound) in sockets.listeners.into_iter().enumerate() {
             listeners.push(Listener::new(index, bound, &config, poll.registry())?);
         }
-        let now_ms = clock::now_ms();
+        let now = clock.now();
+        let now_ms = clock::ms_at(now);
         let (handshakes, handshaken) = mpsc::channel();
         let reply = {
             let waker = waker.clone();
@@ -111,13 +123,14 @@ impl Net {
             })
         };
         Ok(Self {
+            clock,
             poll,
             events: Some(Events::with_capacity(EVENTS_MAX)),
             waker,
             listeners,
             conns: Conns::new(worker),
             backoff: Backoff::default(),
-            newcomers: Newcomers::default(),
+            open_rates: OpenRates::default(),
             shared: Shared {
                 config,
                 counters: Counters::default(),
@@ -131,16 +144,16 @@ impl Net {
                 queued_bytes: 0,
                 kept_bytes: 0,
             },
-            gather: Gather::new(Instant::now()),
+            gather: Gather::new(now),
             received: RecvBatch::new(),
             sending: SendBatch::new(),
-            again: Vec::new(),
-            turns: Vec::new(),
-            shaking: Vec::new(),
-            ripe: VecDeque::new(),
-            share: Share::new(now_ms),
-            dirty: Vec::new(),
-            owed: VecDeque::new(),
+            unfinished_reads: Vec::new(),
+            resumed_reads: Vec::new(),
+            handshakes_ready: Vec::new(),
+            deferred_handshakes: VecDeque::new(),
+            handshake_time: TimeShare::new(now_ms),
+            to_flush: Vec::new(),
+            pending_events: VecDeque::new(),
             handshaken,
             reply,
             opened_tls: HandshakeTally::default(),
@@ -165,52 +178,52 @@ impl Net {
     ) -> io::Result<()> {
         let on_event = &mut on_event;
         self.flush();
-        let told = self.tell(on_event);
+        let told = self.emit_pending(on_event);
         let timeout = self.wait_at_most(timeout, told);
         let Some(mut events) = self.events.take() else {
             return Err(io::Error::other("poll is not reentrant"));
         };
         let interval = Duration::from_micros(self.shared.config.gather_us);
         if !interval.is_zero() && timeout != Some(Duration::ZERO) {
-            let pause = self.gather.pause(interval, Instant::now());
+            let pause = self.gather.pause(interval, self.clock.now());
             if !pause.is_zero() {
                 std::thread::sleep(timeout.map_or(pause, |timeout| timeout.min(pause)));
             }
         }
         let result = self.poll.poll(&mut events, timeout);
-        let woken = Instant::now();
+        let woken = self.clock.now();
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {
             self.waker.woken();
             self.shared.turn_bytes = 0;
             self.shared.turn_cost = 0;
-            let spare = std::mem::take(&mut self.turns);
-            let mut turns = std::mem::replace(&mut self.again, spare);
+            let spare = std::mem::take(&mut self.resumed_reads);
+            let mut turns = std::mem::replace(&mut self.unfinished_reads, spare);
             for token in turns.drain(..) {
                 self.begin_turn(token);
                 self.handle(Ready::more(token), on_event);
             }
-            self.turns = turns;
+            self.resumed_reads = turns;
             // Calls first. Handshakes behind them and in a row: each finds the
             // code of the one before it in the caches.
-            let mut shaking = std::mem::take(&mut self.shaking);
+            let mut handshakes = std::mem::take(&mut self.handshakes_ready);
             for event in &events {
                 let ready = Ready::new(event);
                 if self.is_handshaking(&ready) {
-                    shaking.push(ready);
+                    handshakes.push(ready);
                 } else {
                     self.handle(ready, on_event);
                 }
             }
-            self.drive_ripe(on_event);
-            for ready in shaking.drain(..) {
+            self.drive_deferred_handshakes(on_event);
+            for ready in handshakes.drain(..) {
                 self.handle(ready, on_event);
             }
-            self.shaking = shaking;
+            self.handshakes_ready = handshakes;
             self.handle_timers();
             self.recheck_some();
-            self.tell(on_event);
+            self.emit_pending(on_event);
             let messages = self.shared.counters.messages_in();
             self.gather.looked(interval, woken, messages);
         }
@@ -335,7 +348,11 @@ impl Net {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>, told: bool) -> Option<Duration> {
-        if told || !self.again.is_empty() || !self.ripe.is_empty() || self.recheck.is_due() {
+        if told
+            || !self.unfinished_reads.is_empty()
+            || !self.deferred_handshakes.is_empty()
+            || self.recheck.is_due()
+        {
             return Some(Duration::ZERO);
         }
         let due = self.shared.wheel.next_deadline_ms();
@@ -346,17 +363,19 @@ impl Net {
         }
     }
 
-    /// Tells what is owed; gives whether there was anything.
-    fn tell(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) -> bool {
-        let any = !self.owed.is_empty();
-        while let Some(owed) = self.owed.pop_front() {
-            on_event(match owed {
-                Owed::Verified(flow, peer) => NetEvent::Verified { flow, peer },
-                Owed::Accepted(flow) => NetEvent::Accepted { flow },
-                Owed::Opened(flow) => NetEvent::Opened { flow },
-                Owed::HandshakeFailed(conn, error) => NetEvent::HandshakeFailed { conn, error },
-                Owed::Closed(conn, reason) => NetEvent::Closed { conn, reason },
-                Owed::SendFailed(cookie, error) => NetEvent::SendFailed { cookie, error },
+    /// Tells the events that waited for it; gives whether there were any.
+    fn emit_pending(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) -> bool {
+        let any = !self.pending_events.is_empty();
+        while let Some(event) = self.pending_events.pop_front() {
+            on_event(match event {
+                PendingEvent::Verified(flow, peer) => NetEvent::Verified { flow, peer },
+                PendingEvent::Accepted(flow) => NetEvent::Accepted { flow },
+                PendingEvent::Opened(flow) => NetEvent::Opened { flow },
+                PendingEvent::HandshakeFailed(conn, error) => {
+                    NetEvent::HandshakeFailed { conn, error }
+                }
+                PendingEvent::Closed(conn, reason) => NetEvent::Closed { conn, reason },
+                PendingEvent::SendFailed(cookie, error) => NetEvent::SendFailed { cookie, error },
             });
         }
         any

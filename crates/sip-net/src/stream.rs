@@ -75,12 +75,12 @@ pub(crate) struct Conn {
     /// What came of its handshake.
     pub(crate) tls: Option<Box<TlsInfo>>,
     /// The unfinished message.
-    partial: Vec<u8>,
+    partial_message: Vec<u8>,
     /// The unfinished TLS record.
-    sealed: Vec<u8>,
+    partial_record: Vec<u8>,
     /// What is to be written: messages, and for TLS the records made of them.
-    plain: Vec<u8>,
-    wire: Vec<u8>,
+    unsent_plain: Vec<u8>,
+    unsent_wire: Vec<u8>,
     /// How much of the one that goes to the socket was written.
     written: usize,
     /// Bytes ever queued, ever written, and how many had been queued when all
@@ -96,11 +96,11 @@ pub(crate) struct Conn {
     /// Whether the socket was full when last written to.
     blocked: bool,
     /// The bytes that waited on it when it was last weighed.
-    pub(crate) weighed: usize,
+    pub(crate) counted_unsent: usize,
     /// Whether it waits in the list of connections to be flushed.
-    pub(crate) dirty: bool,
+    pub(crate) is_marked_to_flush: bool,
     /// Whether it waits in the list of sockets with more to read.
-    pub(crate) again: bool,
+    pub(crate) has_unfinished_read: bool,
     /// Whether there is something to read that is left until the peer reads.
     pub(crate) is_unread: bool,
     /// Wrong messages of a stranger, and until when they are counted together.
@@ -110,7 +110,7 @@ pub(crate) struct Conn {
     pub(crate) peer_ended: bool,
     /// When it last carried anything, and when the unfinished message began.
     active_ms: u64,
-    begun_ms: Option<u64>,
+    message_begun_ms: Option<u64>,
     /// When the certificate ends that the peer proved itself by.
     ends_ms: u64,
     timer: TimerId,
@@ -133,10 +133,10 @@ impl Conn {
             peer: 0,
             begun_at_ms: now_ms,
             tls: None,
-            partial: Vec::new(),
-            sealed: Vec::new(),
-            plain: Vec::new(),
-            wire: Vec::new(),
+            partial_message: Vec::new(),
+            partial_record: Vec::new(),
+            unsent_plain: Vec::new(),
+            unsent_wire: Vec::new(),
             written: 0,
             queued_total: 0,
             written_total: 0,
@@ -145,15 +145,15 @@ impl Conn {
             cookies: Cookies::default(),
             usefulness: Usefulness::default(),
             blocked: false,
-            weighed: 0,
-            dirty: false,
-            again: false,
+            counted_unsent: 0,
+            is_marked_to_flush: false,
+            has_unfinished_read: false,
             is_unread: false,
             odd: 0,
             odd_until_ms: 0,
             peer_ended: false,
             active_ms: now_ms,
-            begun_ms: None,
+            message_begun_ms: None,
             ends_ms: u64::MAX,
             timer: TimerId::NONE,
             timer_ms: u64::MAX,
@@ -208,9 +208,9 @@ impl Conn {
     }
 
     /// Puts it in the list of connections to be flushed.
-    pub(crate) fn mark_dirty(&mut self, dirty: &mut Vec<ConnId>) {
-        if !std::mem::replace(&mut self.dirty, true) {
-            dirty.push(self.flow.conn);
+    pub(crate) fn mark_to_flush(&mut self, to_flush: &mut Vec<ConnId>) {
+        if !std::mem::replace(&mut self.is_marked_to_flush, true) {
+            to_flush.push(self.flow.conn);
         }
     }
 
@@ -220,7 +220,9 @@ impl Conn {
             Stage::Connecting { closes, .. } | Stage::Handshaking { closes, .. } => !closes,
             Stage::Upgrading { .. } => false,
             Stage::Open => true,
-            Stage::Closing { ending, .. } => matches!(ending, Ending::Unread | Ending::LastWord),
+            Stage::Closing { ending, .. } => {
+                matches!(ending, Ending::ReadStopped | Ending::LastWord)
+            }
         };
         takes && self.ws.as_ref().is_none_or(|ws| !ws.is_closed)
     }
@@ -249,15 +251,15 @@ impl Conn {
         &mut self,
         session: Session,
         info: TlsInfo,
-        sealed: Vec<u8>,
+        partial_record: Vec<u8>,
         unsent: Vec<u8>,
         shared: &mut Shared,
     ) {
         self.session = Some(session);
         self.tls = Some(Box::new(info));
         shared.queued_bytes += unsent.len();
-        self.wire = unsent;
-        self.keep_whole(sealed, true, shared);
+        self.unsent_wire = unsent;
+        self.keep_whole(partial_record, true, shared);
     }
 
     /// What is queued may wait a while for something to be written with it.
@@ -284,11 +286,11 @@ impl Conn {
         if own > shared.config.write_queue_bytes_max || all > shared.config.write_queues_bytes_max {
             return Err(CloseReason::SlowReader);
         }
-        if self.plain.capacity() == 0 {
-            self.plain = shared.buffers.take();
+        if self.unsent_plain.capacity() == 0 {
+            self.unsent_plain = shared.buffers.take();
         }
         self.held_until_ms = u64::MAX;
-        self.plain.extend_from_slice(bytes);
+        self.unsent_plain.extend_from_slice(bytes);
         shared.queued_bytes = all;
         self.queued_total += bytes.len() as u64;
         if cookie != 0 {
@@ -323,9 +325,9 @@ impl Conn {
             return Ok(());
         };
         let queue = if self.session.is_some() {
-            &mut self.wire
+            &mut self.unsent_wire
         } else {
-            &mut self.plain
+            &mut self.unsent_plain
         };
         while let Some(rest) = queue.get(self.written..)
             && !rest.is_empty()
@@ -396,7 +398,7 @@ impl Conn {
     /// Whether the peer does not read what it has asked for: then nothing more
     /// is read from it. Not on a connection that this side opened: two servers
     /// that each wait for the other to read would wait for ever.
-    pub(crate) fn is_stuffed(&self, config: &NetConfig) -> bool {
+    pub(crate) fn is_backed_up(&self, config: &NetConfig) -> bool {
         self.blocked
             && self.opened.is_none()
             && self.unsent_bytes() >= config.write_queue_bytes_max / 4
@@ -405,12 +407,12 @@ impl Conn {
     /// Bytes of messages that were begun and not finished.
     pub(crate) fn kept_bytes(&self) -> usize {
         let frames = self.ws.as_ref().map_or(0, |ws| ws.reader.kept_bytes());
-        self.partial.len() + self.sealed.len() + frames
+        self.partial_message.len() + self.partial_record.len() + frames
     }
 
     /// Bytes that wait to be written.
     pub(crate) fn unsent_bytes(&self) -> usize {
-        (self.plain.len() + self.wire.len()).saturating_sub(self.written)
+        (self.unsent_plain.len() + self.unsent_wire.len()).saturating_sub(self.written)
     }
 
     /// The cookies of the messages that were not wholly written and, with true,
@@ -439,8 +441,8 @@ impl Conn {
     pub(crate) fn release(&mut self, shared: &mut Shared) {
         shared.queued_bytes -= self.unsent_bytes();
         self.forget_input(shared);
-        shared.buffers.give_back(&mut self.plain);
-        shared.buffers.give_back(&mut self.wire);
+        shared.buffers.give_back(&mut self.unsent_plain);
+        shared.buffers.give_back(&mut self.unsent_wire);
         shared.wheel.cancel(self.timer);
     }
 
@@ -449,19 +451,23 @@ impl Conn {
         let Some(session) = &mut self.session else {
             return Ok(());
         };
-        if self.plain.is_empty() {
+        if self.unsent_plain.is_empty() {
             return Ok(());
         }
-        if self.wire.capacity() == 0 {
-            self.wire = shared.buffers.take();
+        if self.unsent_wire.capacity() == 0 {
+            self.unsent_wire = shared.buffers.take();
         }
-        let (before, unread) = (self.wire.len(), self.sealed.len());
-        let result = session.send(&self.plain, &mut self.sealed, &mut self.wire);
-        shared.kept_bytes -= unread - self.sealed.len();
-        shared.queued_bytes += self.wire.len() - before;
+        let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
+        let result = session.send(
+            &self.unsent_plain,
+            &mut self.partial_record,
+            &mut self.unsent_wire,
+        );
+        shared.kept_bytes -= unread - self.partial_record.len();
+        shared.queued_bytes += self.unsent_wire.len() - before;
         result.map_err(|_| CloseReason::Tls)?;
-        shared.queued_bytes -= self.plain.len();
-        shared.buffers.give_back(&mut self.plain);
+        shared.queued_bytes -= self.unsent_plain.len();
+        shared.buffers.give_back(&mut self.unsent_plain);
         Ok(())
     }
 

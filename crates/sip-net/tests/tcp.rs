@@ -17,6 +17,11 @@ fn server(config: NetConfig) -> Bench {
     )
 }
 
+fn on_given_clock(config: NetConfig) -> Bench {
+    let listener = ListenerConfig::new(Transport::Tcp, any_port("127.0.0.1"));
+    Bench::on_given_clock(&[listener], config)
+}
+
 fn accepted(seen: &Seen) -> Option<Flow> {
     match seen {
         Seen::Accepted(flow) => Some(*flow),
@@ -251,11 +256,12 @@ fn a_connection_that_is_never_answered_times_out() {
     let addr = full.local_addr().unwrap().as_socket().unwrap();
     let _first = TcpStream::connect(addr).unwrap();
     let config = NetConfig {
-        connect_timeout_ms: 200,
+        connect_timeout_ms: 20_000,
         ..NetConfig::default()
     };
-    let mut client = server(config);
+    let mut client = on_given_clock(config);
     client.net.send(&to(Transport::Tcp, addr), &request("x"), 7);
+    assert_eq!(client.closed_after(20_000), CloseReason::ConnectTimeout);
     assert_eq!(
         client.until(send_failed),
         (7, SendError::Closed(CloseReason::ConnectTimeout))
@@ -335,28 +341,34 @@ fn a_slow_reader_gets_every_byte_in_order() {
 #[test]
 fn a_message_that_is_begun_must_be_finished() {
     let config = NetConfig {
-        message_timeout_ms: 200,
+        message_timeout_ms: 30_000,
         ..NetConfig::default()
     };
-    let mut server = server(config);
+    let mut server = on_given_clock(config);
     let mut peer = TcpStream::connect(server.addr()).unwrap();
     // Whole messages push the deadline on; a byte of one that is begun does not.
     peer.write_all(&request("whole")).unwrap();
     server.message();
+    server.clock.pass(29_000);
+    server.turn();
     peer.write_all(b"INVITE sip:a@b SIP/2.0\r\nContent-Length: 50000\r\n\r\n")
         .unwrap();
-    assert_eq!(server.until(closed), CloseReason::MessageTimeout);
+    while server.net.kept_bytes() == 0 {
+        server.turn();
+    }
+    assert_eq!(server.closed_after(30_000), CloseReason::MessageTimeout);
 }
 
 #[test]
 fn a_silent_connection_is_closed() {
     let config = NetConfig {
-        idle_timeout_ms: 200,
+        idle_timeout_ms: 600_000,
         ..NetConfig::default()
     };
-    let mut server = server(config);
+    let mut server = on_given_clock(config);
     let _peer = TcpStream::connect(server.addr()).unwrap();
-    assert_eq!(server.until(closed), CloseReason::Idle);
+    server.until(accepted);
+    assert_eq!(server.closed_after(600_000), CloseReason::Idle);
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub use identity::PeerIdentity;
 pub use info::{HandshakeTally, TlsInfo};
 pub use peers::{PeerEntry, PeerTls};
 pub use pool::{
-    Away, HandshakeConfig, HandshakeCounters, HandshakePool, Handshaken, Place, Reply, Step,
+    HandshakeConfig, HandshakeCounters, HandshakePool, Handshaken, Place, QueuedStep, Reply, Step,
 };
 pub use proven::{Proven, host_address};
 pub use resumption::{ClientResumption, Resumption};

@@ -26,7 +26,7 @@ use crate::handshake::Class;
 mod queue;
 
 use queue::Queue;
-pub use queue::{Away, Handshaken, Reply, Step};
+pub use queue::{Handshaken, QueuedStep, Reply, Step};
 
 /// Handshakes under way up to which there is no storm. In one, all that a worker
 /// has left is for calls.
@@ -198,7 +198,7 @@ impl HandshakePool {
     }
 
     /// Lets a thread do a step. Gives it back when too many wait already.
-    pub fn send(&self, step: Step) -> Result<Away, Step> {
+    pub fn send(&self, step: Step) -> Result<QueuedStep, Step> {
         self.inner.queue.push(step)
     }
 

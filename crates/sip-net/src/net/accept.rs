@@ -10,7 +10,7 @@ use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use sip_tls::ServerTls;
 
 use super::Net;
-use super::owed::Owed;
+use super::pending_event::PendingEvent;
 use super::ready::register;
 use crate::config::{BoundListener, Framing, NetConfig};
 use crate::shared::Due;
@@ -32,7 +32,7 @@ pub(super) struct Listener {
     pub(super) websocket: Option<Arc<WebSocketListener>>,
     pub(super) port: Port,
     /// Whether it waits in the list of sockets with more to read.
-    pub(super) again: bool,
+    pub(super) has_unfinished_read: bool,
     pub(super) counters: ListenerCounters,
 }
 
@@ -77,7 +77,7 @@ impl Listener {
             tls: bound.config.tls,
             websocket: bound.config.websocket,
             port,
-            again: false,
+            has_unfinished_read: false,
             counters: ListenerCounters::default(),
         })
     }
@@ -107,7 +107,7 @@ impl Net {
             match port.accept() {
                 Ok((socket, remote)) => {
                     self.admit(index, socket, remote);
-                    self.tell(on_event);
+                    self.emit_pending(on_event);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -128,9 +128,9 @@ impl Net {
 
     pub(super) fn accept_again(&mut self, index: usize) {
         if let Some(listener) = self.listeners.get_mut(index)
-            && !std::mem::replace(&mut listener.again, true)
+            && !std::mem::replace(&mut listener.has_unfinished_read, true)
         {
-            self.again.push(Token(index));
+            self.unfinished_reads.push(Token(index));
         }
     }
 
@@ -141,7 +141,7 @@ impl Net {
             self.shared.now_ms,
             self.shared.config.opened_per_source_per_s,
         );
-        if !self.newcomers.admit(remote.ip(), now_ms, per_s) {
+        if !self.open_rates.admit(remote.ip(), now_ms, per_s) {
             self.shared.counters.refused_rate += 1;
             if let Some(listener) = self.listeners.get_mut(index) {
                 listener.counters.refused_rate += 1;
@@ -202,7 +202,8 @@ impl Net {
                         conn.await_upgrade(&mut self.shared);
                     } else {
                         conn.arm(&mut self.shared);
-                        self.owed.push_back(Owed::Accepted(conn.flow));
+                        self.pending_events
+                            .push_back(PendingEvent::Accepted(conn.flow));
                     }
                     self.conns.used(id);
                 }

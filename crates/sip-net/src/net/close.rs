@@ -6,7 +6,7 @@ use sip_msg::ConnId;
 use socket2::SockRef;
 
 use super::Net;
-use super::owed::{Owed, owe_failure};
+use super::pending_event::{PendingEvent, push_failure};
 use crate::stream::{Ending, Stage};
 use crate::{CloseReason, SendError};
 
@@ -22,7 +22,7 @@ impl Net {
             let reason = match conn.stage {
                 Stage::Closing {
                     reason,
-                    ending: Ending::Unread | Ending::LastWord,
+                    ending: Ending::ReadStopped | Ending::LastWord,
                     ..
                 } => reason,
                 _ => CloseReason::Asked,
@@ -97,10 +97,11 @@ impl Net {
             } else {
                 SendError::Closed(reason)
             };
-            owe_failure(&mut self.owed, cookie, error);
+            push_failure(&mut self.pending_events, cookie, error);
         }
         self.shared.counters.lost += lost;
         conn.release(&mut self.shared);
-        self.owed.push_back(Owed::Closed(id, reason));
+        self.pending_events
+            .push_back(PendingEvent::Closed(id, reason));
     }
 }

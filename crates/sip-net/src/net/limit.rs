@@ -21,7 +21,7 @@ impl Net {
                 self.shared.now_ms,
                 self.shared.config.opened_per_source_per_s,
             );
-            self.newcomers.keep_for(ip, now_ms, until_ms, per_s);
+            self.open_rates.keep_for(ip, now_ms, until_ms, per_s);
         }
     }
 

@@ -10,14 +10,14 @@ use sip_tls::{ClientTls, Side};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Net;
-use super::owed::Owed;
+use super::pending_event::PendingEvent;
 use super::ready::register;
 use crate::config::PEER_TIMEOUT;
 use crate::stream::{Conn, Opened, Stage};
 use crate::{CloseReason, NetEvent, SendError, sys};
 
 /// Why a connection is opened.
-pub(super) enum Wish<'a> {
+pub(super) enum OpenReason<'a> {
     /// The owner asked for it, perhaps under an identity of its own.
     Asked(Option<&'a Arc<ClientTls>>),
     /// There is something to send, perhaps of a call that is to have its own.
@@ -28,19 +28,23 @@ impl Net {
     /// Opens a connection of its own, whether or not there is one already.
     /// Messages sent on it wait until it is up.
     pub fn open(&mut self, to: &Target) -> Result<ConnId, SendError> {
-        self.open_with(to, Wish::Asked(None))
+        self.open_with(to, OpenReason::Asked(None))
     }
 
     /// The same over TLS under an identity and with options of its own. Only
     /// what names the connection is sent on it.
     pub fn open_as(&mut self, to: &Target, tls: &Arc<ClientTls>) -> Result<ConnId, SendError> {
-        self.open_with(to, Wish::Asked(Some(tls)))
+        self.open_with(to, OpenReason::Asked(Some(tls)))
     }
 
-    pub(super) fn open_with(&mut self, to: &Target, wish: Wish<'_>) -> Result<ConnId, SendError> {
+    pub(super) fn open_with(
+        &mut self,
+        to: &Target,
+        wish: OpenReason<'_>,
+    ) -> Result<ConnId, SendError> {
         let (tls, call, asked_for) = match wish {
-            Wish::Asked(tls) => (tls, None, true),
-            Wish::ToSend { call } => (None, call, false),
+            OpenReason::Asked(tls) => (tls, None, true),
+            OpenReason::ToSend { call } => (None, call, false),
         };
         let index = usize::from(to.listener.0);
         let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
@@ -55,8 +59,8 @@ impl Net {
         }
         let (framing, local) = (listener.framing, listener.local);
         let has_room = match wish {
-            Wish::Asked(_) => self.has_room(),
-            Wish::ToSend { .. } => self.make_room(),
+            OpenReason::Asked(_) => self.has_room(),
+            OpenReason::ToSend { .. } => self.make_room(),
         };
         if !has_room {
             return Err(SendError::Full);
@@ -177,9 +181,11 @@ impl Net {
             if conn.opened.is_some() {
                 self.shared.counters.opened += 1;
                 self.backoff.opened((conn.flow.transport, conn.flow.remote));
-                self.owed.push_back(Owed::Opened(conn.flow));
+                self.pending_events
+                    .push_back(PendingEvent::Opened(conn.flow));
             } else {
-                self.owed.push_back(Owed::Accepted(conn.flow));
+                self.pending_events
+                    .push_back(PendingEvent::Accepted(conn.flow));
             }
         }
         let result = if conn.is_to_be_flushed() {

@@ -35,7 +35,7 @@ impl Net {
     /// closed, until a part of the share is free.
     pub(super) fn keep_to_share(&mut self, id: ConnId) {
         let share = self.shared.config.write_queues_bytes_max / SOURCE_PART;
-        let mut waiting = self.conns.weigh(id);
+        let mut waiting = self.conns.count_unsent(id);
         if waiting <= share {
             return;
         }
@@ -47,8 +47,8 @@ impl Net {
             .conns
             .iter()
             .filter(of_source)
-            .filter(|conn| conn.weighed > 0)
-            .map(|conn| (conn.weighed, conn.flow.conn))
+            .filter(|conn| conn.counted_unsent > 0)
+            .map(|conn| (conn.counted_unsent, conn.flow.conn))
             .collect();
         conns.sort_unstable_by_key(|(bytes, _)| *bytes);
         while waiting > share - share / FREED_PART

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use sip_msg::ConnId;
-use sip_tls::{Away, Handshake, HandshakeError, HandshakeFailure, ServerTls, Side, Step, Weight};
+use sip_tls::{
+    Handshake, HandshakeError, HandshakeFailure, QueuedStep, ServerTls, Side, Step, Weight,
+};
 use socket2::SockRef;
 
 use super::Net;
@@ -30,11 +32,11 @@ const READS_MAX: usize = 8;
 
 /// How a handshake stands after a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum StepOutcome {
     /// More must come from the peer.
     Waits,
     /// A thread has it.
-    Away,
+    OnThread,
     /// It is over, well or not.
     Over,
 }
@@ -95,9 +97,9 @@ impl Net {
             place,
             begun: Instant::now(),
             handshake: Some(Box::new(Handshake::new(side, conn.flow.remote))),
-            away: None,
+            queued_step: None,
             readable: false,
-            ripe: false,
+            is_deferred: false,
         };
         conn.stage = Stage::Handshaking {
             deadline_ms: self.shared.now_ms.saturating_add(wait_ms),
@@ -135,7 +137,11 @@ impl Net {
             None => {
                 pending.readable |= ready.readable || peer_ended;
                 // Who goes away while waiting gives his place to another.
-                cut |= peer_ended && pending.away.as_ref().is_some_and(Away::is_waiting);
+                cut |= peer_ended
+                    && pending
+                        .queued_step
+                        .as_ref()
+                        .is_some_and(QueuedStep::is_waiting);
             }
         }
         let reads = pending.handshake.is_some() && (ready.readable || peer_ended);
@@ -143,18 +149,18 @@ impl Net {
         if cut {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
         } else if reads && self.shared.turn_cost >= TURN_COST {
-            self.ripen(id);
+            self.defer_handshake(id);
         } else if reads {
             self.read_handshake(id, on_event);
         }
     }
 
     /// Its socket is read as soon as a turn has room for what comes of it.
-    fn ripen(&mut self, id: ConnId) {
+    fn defer_handshake(&mut self, id: ConnId) {
         if let Some(pending) = self.pending(id)
-            && !std::mem::replace(&mut pending.ripe, true)
+            && !std::mem::replace(&mut pending.is_deferred, true)
         {
-            self.ripe.push_back(id);
+            self.deferred_handshakes.push_back(id);
             if let Some(pool) = &self.shared.config.handshakes {
                 pool.count_unread();
             }
@@ -162,17 +168,17 @@ impl Net {
     }
 
     /// Handshakes that the turns before had no room for.
-    pub(super) fn drive_ripe(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
+    pub(super) fn drive_deferred_handshakes(&mut self, on_event: &mut impl FnMut(NetEvent<'_>)) {
         while self.shared.turn_cost < TURN_COST
-            && let Some(id) = self.ripe.pop_front()
+            && let Some(id) = self.deferred_handshakes.pop_front()
         {
             if let Some(pool) = &self.shared.config.handshakes {
                 pool.count_read();
             }
             if let Some(pending) = self.pending(id) {
-                pending.ripe = false;
+                pending.is_deferred = false;
                 self.read_handshake(id, on_event);
-                self.tell(on_event);
+                self.emit_pending(on_event);
             }
         }
     }
@@ -185,14 +191,14 @@ impl Net {
                 continue;
             };
             pending.handshake = Some(handshaken.handshake);
-            pending.away = None;
+            pending.queued_step = None;
             let readable = std::mem::take(&mut pending.readable);
             match self.take_step(id, handshaken.result, on_event) {
-                Stand::Waits if readable => self.read_handshake(id, on_event),
-                Stand::Over if readable => self.read_again(id),
+                StepOutcome::Waits if readable => self.read_handshake(id, on_event),
+                StepOutcome::Over if readable => self.read_again(id),
                 _ => {}
             }
-            self.tell(on_event);
+            self.emit_pending(on_event);
         }
     }
 
@@ -212,31 +218,31 @@ impl Net {
                 return;
             };
             let peer_ended = conn.peer_ended;
-            let heard = match (&mut conn.socket, conn.stage.pending()) {
+            let outcome = match (&mut conn.socket, conn.stage.pending()) {
                 (Some(socket), Some(pending)) => match &mut pending.handshake {
                     Some(handshake) => read(socket, &mut self.shared.scratch, &mut handshake.input),
                     None => return,
                 },
                 _ => return,
             };
-            let more = match heard {
-                Heard::Bytes { full } => full || peer_ended,
-                Heard::Nothing => return,
-                Heard::End => {
+            let more = match outcome {
+                ReadOutcome::Bytes { full } => full || peer_ended,
+                ReadOutcome::Nothing => return,
+                ReadOutcome::End => {
                     self.end_handshake(id, HandshakeError::new(HandshakeFailure::Cut));
                     return;
                 }
             };
             match self.go_on(id, on_event) {
-                Stand::Waits if more => {}
-                Stand::Waits => return,
-                Stand::Away => {
+                StepOutcome::Waits if more => {}
+                StepOutcome::Waits => return,
+                StepOutcome::OnThread => {
                     if let Some(pending) = self.pending(id) {
                         pending.readable |= more;
                     }
                     return;
                 }
-                Stand::Over => {
+                StepOutcome::Over => {
                     if more {
                         self.read_again(id);
                     }
@@ -244,23 +250,23 @@ impl Net {
                 }
             }
         }
-        self.ripen(id);
+        self.defer_handshake(id);
     }
 
     /// The next turn looks at the socket again.
     fn read_again(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id)
-            && !std::mem::replace(&mut conn.again, true)
+            && !std::mem::replace(&mut conn.has_unfinished_read, true)
         {
-            self.again.push(ready::token(id));
+            self.unfinished_reads.push(ready::token(id));
         }
     }
 
     /// Does the next step of a handshake, or lets a thread do it.
-    fn go_on(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) -> Stand {
+    fn go_on(&mut self, id: ConnId, on_event: &mut impl FnMut(NetEvent<'_>)) -> StepOutcome {
         let now_ms = self.shared.now_ms;
         let Some(conn) = self.conns.get_mut(id) else {
-            return Stand::Over;
+            return StepOutcome::Over;
         };
         let Stage::Handshaking {
             deadline_ms,
@@ -268,21 +274,21 @@ impl Net {
             ..
         } = &mut conn.stage
         else {
-            return Stand::Over;
+            return StepOutcome::Over;
         };
         let Some(mut handshake) = pending.handshake.take() else {
-            return Stand::Away;
+            return StepOutcome::OnThread;
         };
         let Some(pool) = &self.shared.config.handshakes else {
             self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
-            return Stand::Over;
+            return StepOutcome::Over;
         };
         let class = if conn.opened.is_some() || handshake.is_begun() {
             None
         } else {
             let Some(class) = handshake.class() else {
                 pending.handshake = Some(handshake);
-                return Stand::Waits;
+                return StepOutcome::Waits;
             };
             *deadline_ms = now_ms.saturating_add(pool.config().timeout_ms);
             Some(class)
@@ -291,7 +297,9 @@ impl Net {
         let has_room = self.shared.turn_cost < TURN_COST;
         let does_it = match weight {
             Weight::Light => true,
-            Weight::Middling => has_room && !pool.must_wait() && self.share.is_left(now_ms),
+            Weight::Middling => {
+                has_room && !pool.must_wait() && self.handshake_time.is_left(now_ms)
+            }
             Weight::Heavy => false,
         };
         if does_it || pool.is_without_threads() {
@@ -307,7 +315,7 @@ impl Net {
             self.shared.turn_cost += if weight == Weight::Light {
                 1
             } else {
-                self.share.spend(cpu_ns);
+                self.handshake_time.spend(cpu_ns);
                 FULL_COST
             };
             pool.count_cpu(cpu_ns);
@@ -322,8 +330,8 @@ impl Net {
         };
         match pool.send(step) {
             Ok(away) => {
-                pending.away = Some(away);
-                Stand::Away
+                pending.queued_step = Some(away);
+                StepOutcome::OnThread
             }
             Err(step) => {
                 pending.handshake = Some(step.handshake);
@@ -332,7 +340,7 @@ impl Net {
                     let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
                 }
                 self.end_handshake(id, HandshakeError::new(HandshakeFailure::Refused));
-                Stand::Over
+                StepOutcome::Over
             }
         }
     }
@@ -343,16 +351,16 @@ impl Net {
         id: ConnId,
         result: Result<(), HandshakeError>,
         on_event: &mut impl FnMut(NetEvent<'_>),
-    ) -> Stand {
+    ) -> StepOutcome {
         let Some(conn) = self.conns.get_mut(id) else {
-            return Stand::Over;
+            return StepOutcome::Over;
         };
         let Some(mut pending) = conn.stage.take_pending() else {
-            return Stand::Over;
+            return StepOutcome::Over;
         };
         let Some(handshake) = &mut pending.handshake else {
             conn.stage.put_pending(pending);
-            return Stand::Away;
+            return StepOutcome::OnThread;
         };
         // The last flight goes out with the first message, if there is one.
         let written = if result.is_ok() && handshake.established {
@@ -373,25 +381,25 @@ impl Net {
                 let handshake = pending.handshake.take();
                 match handshake.map(|handshake| self.complete(id, &pending, *handshake, on_event)) {
                     Some(Err(error)) => error,
-                    _ => return Stand::Over,
+                    _ => return StepOutcome::Over,
                 }
             }
             (Ok(()), Ok(())) if handshake.peer_closed => HandshakeError::new(HandshakeFailure::Cut),
             (Ok(()), Ok(())) => {
                 conn.stage.put_pending(pending);
-                return Stand::Waits;
+                return StepOutcome::Waits;
             }
         };
         if let Some(conn) = self.conns.get_mut(id) {
             conn.stage.put_pending(pending);
         }
         self.end_handshake(id, error);
-        Stand::Over
+        StepOutcome::Over
     }
 }
 
 /// What came of a read.
-enum Heard {
+enum ReadOutcome {
     /// As many bytes as there were, or as there was room for.
     Bytes {
         full: bool,
@@ -400,19 +408,19 @@ enum Heard {
     End,
 }
 
-fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> Heard {
+fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> ReadOutcome {
     loop {
         return match socket.read(scratch) {
-            Ok(0) => Heard::End,
+            Ok(0) => ReadOutcome::End,
             Ok(len) => {
                 input.extend_from_slice(scratch.get(..len).unwrap_or_default());
-                Heard::Bytes {
+                ReadOutcome::Bytes {
                     full: len == scratch.len(),
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ReadOutcome::Nothing,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(_) => Heard::End,
+            Err(_) => ReadOutcome::End,
         };
     }
 }

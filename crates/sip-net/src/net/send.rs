@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use sip_msg::{ConnId, Lane, Outbox, Target, Transport};
 
-use super::open::Wish;
-use super::owed::owe_failure;
+use super::open::OpenReason;
+use super::pending_event::push_failure;
 use super::{Net, Port};
 use crate::conns::Peer;
 use crate::shared::traffic;
@@ -25,7 +25,7 @@ impl Net {
             self.send_on_stream(to, bytes, cookie)
         };
         if let Err(error) = result {
-            owe_failure(&mut self.owed, cookie, error);
+            push_failure(&mut self.pending_events, cookie, error);
         }
     }
 
@@ -50,13 +50,13 @@ impl Net {
             })
             .next();
         if let Some(cookie) = found {
-            owe_failure(&mut self.owed, cookie, SendError::Unreachable);
+            push_failure(&mut self.pending_events, cookie, SendError::Unreachable);
         }
     }
 
     /// Writes what was queued: datagrams in batches, each connection's bytes at once.
     pub fn flush(&mut self) {
-        let owed = &mut self.owed;
+        let pending = &mut self.pending_events;
         for listener in &mut self.listeners {
             if let Port::Udp(port) = &mut listener.port
                 && port.has_unsent()
@@ -65,16 +65,16 @@ impl Net {
                     &mut self.sending,
                     &mut self.shared.counters,
                     &mut |cookie, error| {
-                        owe_failure(owed, cookie, error);
+                        push_failure(pending, cookie, error);
                     },
                 );
             }
         }
-        while let Some(id) = self.dirty.pop() {
+        while let Some(id) = self.to_flush.pop() {
             let Some(conn) = self.conns.get_mut(id) else {
                 continue;
             };
-            conn.dirty = false;
+            conn.is_marked_to_flush = false;
             match conn.flush(&mut self.shared) {
                 Ok(()) => self.keep_to_share(id),
                 Err(reason) => self.drop_conn(id, reason),
@@ -94,7 +94,7 @@ impl Net {
         let Port::Udp(port) = &mut listener.port else {
             return Err(SendError::NoListener);
         };
-        let owed = &mut self.owed;
+        let pending = &mut self.pending_events;
         port.queue(
             to.remote,
             to.local,
@@ -103,7 +103,7 @@ impl Net {
             &mut self.sending,
             &mut self.shared.counters,
             &mut |cookie, error| {
-                owe_failure(owed, cookie, error);
+                push_failure(pending, cookie, error);
             },
         );
         Ok(())
@@ -123,7 +123,7 @@ impl Net {
         match early.and_then(|()| conn.queue_message(bytes, cookie, &mut self.shared)) {
             Ok(()) => {
                 traffic(&mut self.shared.counters, to.transport).messages_out += 1;
-                conn.mark_dirty(&mut self.dirty);
+                conn.mark_to_flush(&mut self.to_flush);
                 if conn.stage.is_open() {
                     self.conns.used(id);
                 }
@@ -180,6 +180,6 @@ impl Net {
             return Err(SendError::Closed(CloseReason::ConnectFailed));
         }
         let call = call.filter(|_| opens_for_call);
-        self.open_with(to, Wish::ToSend { call })
+        self.open_with(to, OpenReason::ToSend { call })
     }
 }

@@ -11,7 +11,7 @@ impl Net {
 
     /// Whether the last turn left nothing to read.
     pub fn is_drained(&self) -> bool {
-        self.again.is_empty()
+        self.unfinished_reads.is_empty()
     }
 
     /// Whether it is to be known how long datagrams wait ([`Net::waiting_ms`]). It
@@ -30,12 +30,12 @@ impl Net {
         let mut longest_ms = None;
         let mut behind = 0;
         for listener in &self.listeners {
-            if let (true, Port::Udp(port)) = (listener.again, &listener.port) {
+            if let (true, Port::Udp(port)) = (listener.has_unfinished_read, &listener.port) {
                 behind += 1;
                 longest_ms = longest_ms.max(Some(port.waiting_ms()?));
             }
         }
-        longest_ms.filter(|_| behind == self.again.len())
+        longest_ms.filter(|_| behind == self.unfinished_reads.len())
     }
 
     /// Lets the kernel drop a share of the requests that begin something, before

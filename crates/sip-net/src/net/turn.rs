@@ -3,7 +3,7 @@
 use mio::Token;
 use sip_msg::ConnId;
 
-use super::owed::owe_failure;
+use super::pending_event::push_failure;
 use super::ready::{Ready, WAKER, conn};
 use super::{Net, Port};
 use crate::shared::Due;
@@ -19,10 +19,10 @@ impl Net {
     pub(super) fn begin_turn(&mut self, token: Token) {
         if let Some(id) = conn(token) {
             if let Some(conn) = self.conns.get_mut(id) {
-                conn.again = false;
+                conn.has_unfinished_read = false;
             }
         } else if let Some(listener) = self.listeners.get_mut(token.0) {
-            listener.again = false;
+            listener.has_unfinished_read = false;
         }
     }
 
@@ -35,7 +35,7 @@ impl Net {
             self.handle_listener(ready.token.0, ready, on_event);
         }
         // In the order in which it happened, among what comes from sockets.
-        self.tell(on_event);
+        self.emit_pending(on_event);
     }
 
     /// Whether it is about a connection whose handshake is under way.
@@ -57,16 +57,16 @@ impl Net {
         match &mut listener.port {
             Port::Udp(port) => {
                 let counters = &mut self.shared.counters;
-                let owed = &mut self.owed;
-                let mut failed = |cookie, error| owe_failure(owed, cookie, error);
+                let pending = &mut self.pending_events;
+                let mut failed = |cookie, error| push_failure(pending, cookie, error);
                 if ready.error {
                     port.take_errors(counters, on_event, &mut failed);
                 }
                 if ready.readable
                     && port.receive(&mut self.received, counters, on_event)
-                    && !std::mem::replace(&mut listener.again, true)
+                    && !std::mem::replace(&mut listener.has_unfinished_read, true)
                 {
-                    self.again.push(ready.token);
+                    self.unfinished_reads.push(ready.token);
                 }
                 if ready.writable && port.unblock() {
                     port.flush(&mut self.sending, counters, &mut failed);
@@ -105,12 +105,12 @@ impl Net {
                 self.drop_conn(id, reason);
                 return;
             }
-            self.conns.weigh(id);
+            self.conns.count_unsent(id);
         }
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
-        if conn.is_stuffed(&self.shared.config) && !ready.error {
+        if conn.is_backed_up(&self.shared.config) && !ready.error {
             if (ready.readable || ready.peer_ended) && !std::mem::replace(&mut conn.is_unread, true)
             {
                 self.shared.counters.reads_paused += 1;
@@ -127,16 +127,16 @@ impl Net {
             match result {
                 Ok(more) => {
                     let ending = conn.stage.ending();
-                    if more && !std::mem::replace(&mut conn.again, true) {
-                        self.again.push(ready.token);
+                    if more && !std::mem::replace(&mut conn.has_unfinished_read, true) {
+                        self.unfinished_reads.push(ready.token);
                     }
                     if conn.is_to_be_flushed() {
-                        conn.mark_dirty(&mut self.dirty);
+                        conn.mark_to_flush(&mut self.to_flush);
                     }
                     if conn.usefulness.has_moved {
                         self.conns.used(id);
                     }
-                    if matches!(ending, Some(Ending::Unread | Ending::LastWord)) {
+                    if matches!(ending, Some(Ending::ReadStopped | Ending::LastWord)) {
                         // No request of ours may choose it any more.
                         self.forget(id);
                     }
@@ -171,7 +171,7 @@ impl Net {
                         }
                         Some(CloseReason::Idle) if conn.stage.is_open() => self.close_idle(id),
                         Some(reason) => self.drop_conn(id, reason),
-                        None if conn.is_to_be_flushed() => conn.mark_dirty(&mut self.dirty),
+                        None if conn.is_to_be_flushed() => conn.mark_to_flush(&mut self.to_flush),
                         None => {}
                     }
                 }

@@ -21,18 +21,18 @@ impl Conn {
             }
             Stage::Open | Stage::Upgrading { .. } => reason,
             Stage::Closing { reason, ending, .. } => match ending {
-                Ending::Unread | Ending::LastWord => *reason,
+                Ending::ReadStopped | Ending::LastWord => *reason,
                 Ending::Writing | Ending::Lingering => return Ok(()),
             },
         };
         self.queue_close(shared)?;
         self.seal(shared)?;
         if let Some(session) = &mut self.session {
-            let (before, unread) = (self.wire.len(), self.sealed.len());
+            let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
             // Without it the peer sees a cut, which is all that is lost.
-            let _ = session.send_close(&mut self.sealed, &mut self.wire);
-            shared.kept_bytes -= unread - self.sealed.len();
-            shared.queued_bytes += self.wire.len() - before;
+            let _ = session.send_close(&mut self.partial_record, &mut self.unsent_wire);
+            shared.kept_bytes -= unread - self.partial_record.len();
+            shared.queued_bytes += self.unsent_wire.len() - before;
         }
         self.forget_input(shared);
         self.stage = Stage::Closing {
@@ -50,10 +50,10 @@ impl Conn {
         if self.stage.is_open()
             && let Some(session) = &mut self.session
         {
-            let (before, unread) = (self.wire.len(), self.sealed.len());
-            let _ = session.send_close(&mut self.sealed, &mut self.wire);
-            shared.kept_bytes -= unread - self.sealed.len();
-            shared.queued_bytes += self.wire.len() - before;
+            let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
+            let _ = session.send_close(&mut self.partial_record, &mut self.unsent_wire);
+            shared.kept_bytes -= unread - self.partial_record.len();
+            shared.queued_bytes += self.unsent_wire.len() - before;
             let _ = self.write(shared);
         }
     }
@@ -61,17 +61,17 @@ impl Conn {
     /// No message is read any more; unless the owner closes first, the
     /// deadline does.
     pub(super) fn stop_reading(&mut self, reason: CloseReason, deadline_ms: u64) {
-        self.begun_ms = None;
+        self.message_begun_ms = None;
         self.stage = Stage::Closing {
             deadline_ms,
             reason,
-            ending: Ending::Unread,
+            ending: Ending::ReadStopped,
         };
     }
 
     /// The last word is queued: the connection is closed behind it.
     pub(super) fn part(&mut self, reason: CloseReason, shared: &Shared) {
-        self.begun_ms = None;
+        self.message_begun_ms = None;
         self.stage = Stage::Closing {
             deadline_ms: shared.now_ms.saturating_add(shared.config.linger_ms),
             reason,

@@ -28,7 +28,7 @@ impl Conn {
             Stage::Handshaking { .. } => CloseReason::Handshake,
             Stage::Upgrading { .. } => CloseReason::Upgrade,
             Stage::Open
-                if self.begun_ms.is_some_and(|begun| {
+                if self.message_begun_ms.is_some_and(|begun| {
                     begun.saturating_add(shared.config.message_timeout_ms) <= shared.now_ms
                 }) =>
             {
@@ -67,7 +67,7 @@ impl Conn {
             .ws
             .as_ref()
             .map_or(u64::MAX, |ws| ws.ping_due_ms(config.websocket_ping_ms));
-        let message = self.begun_ms.map_or(u64::MAX, |begun| {
+        let message = self.message_begun_ms.map_or(u64::MAX, |begun| {
             begun.saturating_add(config.message_timeout_ms)
         });
         idle.min(message)

@@ -33,9 +33,9 @@ impl Conn {
         let mut scratch = std::mem::take(&mut shared.scratch);
         let encrypted = self.session.is_some();
         let kept = if encrypted {
-            &mut self.sealed
+            &mut self.partial_record
         } else {
-            &mut self.partial
+            &mut self.partial_message
         };
         let carried = if kept.len() <= CARRY_BYTES {
             kept.len()
@@ -119,7 +119,7 @@ impl Conn {
         let Some(mut session) = self.session.take() else {
             return Ok(input.len());
         };
-        let mut output = std::mem::take(&mut self.wire);
+        let mut output = std::mem::take(&mut self.unsent_wire);
         let before = output.len();
         let result = session.receive(input, &mut output, &mut |data| {
             self.take_data(data, shared, on_event)
@@ -128,7 +128,7 @@ impl Conn {
             shared.queued_bytes += output.len() - before;
             self.held_until_ms = u64::MAX;
         }
-        self.wire = output;
+        self.unsent_wire = output;
         self.session = Some(session);
         match result {
             Ok(progress) if progress.peer_closed => Err(CloseReason::Peer),
@@ -148,11 +148,11 @@ impl Conn {
         shared: &mut Shared,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
-        if self.partial.is_empty() {
+        if self.partial_message.is_empty() {
             let consumed = self.frame(data, shared, on_event);
             self.keep(data.get(consumed..).unwrap_or_default(), false, shared);
         } else {
-            let mut input = std::mem::take(&mut self.partial);
+            let mut input = std::mem::take(&mut self.partial_message);
             shared.kept_bytes -= input.len();
             input.extend_from_slice(data);
             let consumed = self.frame(&input, shared, on_event);
@@ -188,10 +188,10 @@ impl Conn {
         {
             let len = match self.framer.next(rest, &shared.config.limits) {
                 Ok(Framed::More) => {
-                    self.begun_ms = Some(if at > 0 {
+                    self.message_begun_ms = Some(if at > 0 {
                         shared.now_ms
                     } else {
-                        self.begun_ms.unwrap_or(shared.now_ms)
+                        self.message_begun_ms.unwrap_or(shared.now_ms)
                     });
                     return at;
                 }
@@ -227,7 +227,7 @@ impl Conn {
             // A framer that does not move would be asked for ever.
             at += len.max(1);
         }
-        self.begun_ms = None;
+        self.message_begun_ms = None;
         input.len()
     }
 
@@ -248,21 +248,21 @@ impl Conn {
         }
         shared.kept_bytes += buffer.len();
         if encrypted {
-            self.begun_ms = Some(self.begun_ms.unwrap_or(shared.now_ms));
-            self.sealed = buffer;
+            self.message_begun_ms = Some(self.message_begun_ms.unwrap_or(shared.now_ms));
+            self.partial_record = buffer;
         } else {
-            self.partial = buffer;
+            self.partial_message = buffer;
         }
     }
 
     pub(super) fn forget_input(&mut self, shared: &mut Shared) {
-        shared.kept_bytes -= self.partial.len() + self.sealed.len();
+        shared.kept_bytes -= self.partial_message.len() + self.partial_record.len();
         if let Some(ws) = &mut self.ws {
             shared.kept_bytes -= ws.reader.kept_bytes();
             ws.reader = Reader::of_server();
         }
-        shared.buffers.give_back(&mut self.partial);
-        shared.buffers.give_back(&mut self.sealed);
+        shared.buffers.give_back(&mut self.partial_message);
+        shared.buffers.give_back(&mut self.partial_record);
     }
 }
 

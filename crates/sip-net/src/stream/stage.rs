@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use sip_tls::{Away, Handshake, Place};
+use sip_tls::{Handshake, Place, QueuedStep};
 
 use crate::event::CloseReason;
 
@@ -42,7 +42,7 @@ pub(crate) enum Stage {
 pub(crate) enum Ending {
     /// What came cannot be framed, or not be answered: nothing is read any
     /// more, and the owner may answer before he closes.
-    Unread,
+    ReadStopped,
     /// The same, but its last word is queued, behind which it is closed.
     LastWord,
     /// The last bytes are being written.
@@ -57,11 +57,11 @@ pub(crate) struct Pending {
     pub(crate) begun: Instant,
     /// `None` while a thread has it.
     pub(crate) handshake: Option<Box<Handshake>>,
-    pub(crate) away: Option<Away>,
+    pub(crate) queued_step: Option<QueuedStep>,
     /// Whether the socket became readable in the meantime.
     pub(crate) readable: bool,
     /// Whether it waits in the list of those that a turn had no room for.
-    pub(crate) ripe: bool,
+    pub(crate) is_deferred: bool,
 }
 
 impl Stage {

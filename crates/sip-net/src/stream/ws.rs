@@ -59,7 +59,7 @@ impl Conn {
         shared.buffers.give_back(&mut payload);
         shared.kept_bytes = shared.kept_bytes - kept + ws.reader.kept_bytes();
         let is_amid = self.stage.is_open() && (consumed < input.len() || ws.reader.is_amid());
-        self.begun_ms = is_amid.then(|| self.begun_ms.unwrap_or(shared.now_ms));
+        self.message_begun_ms = is_amid.then(|| self.message_begun_ms.unwrap_or(shared.now_ms));
         self.ws = Some(ws);
         consumed
     }
@@ -99,7 +99,7 @@ impl Conn {
             at += len;
             if !ws.reader.is_amid() {
                 // The next frame has all its time.
-                self.begun_ms = None;
+                self.message_begun_ms = None;
             }
             if let Err(reason) = self.take_item(ws, item, payload, shared, on_event) {
                 self.stop_reading(reason, shared.now_ms);

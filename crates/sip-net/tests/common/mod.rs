@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport, VerifiedPeer};
+use sip_net::clock::Clock;
 use sip_net::{CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind};
 use sip_tls::{ClientTls, HandshakeConfig, HandshakeError, HandshakePool, PeerIdentity, ServerTls};
 
@@ -33,6 +34,8 @@ pub enum Seen {
 
 pub struct Bench {
     pub net: Net,
+    /// By which its deadlines are; that of the system, unless made otherwise.
+    pub clock: Clock,
     pub seen: Vec<Seen>,
     /// Messages that were answered by `openssl::s_client`.
     pub answered: usize,
@@ -42,9 +45,19 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(listeners: &[ListenerConfig], config: NetConfig) -> Self {
+        Self::with_clock(listeners, config, Clock::system())
+    }
+
+    /// The same on a clock that stands still until the test lets time pass.
+    pub fn on_given_clock(listeners: &[ListenerConfig], config: NetConfig) -> Self {
+        Self::with_clock(listeners, config, Clock::given())
+    }
+
+    pub fn with_clock(listeners: &[ListenerConfig], config: NetConfig, clock: Clock) -> Self {
         let mut sockets = bind(listeners, 1).unwrap();
         Self {
-            net: Net::new(0, config, sockets.remove(0)).unwrap(),
+            net: Net::with_clock(0, config, sockets.remove(0), clock.clone()).unwrap(),
+            clock,
             seen: Vec::new(),
             answered: 0,
             identities: Vec::new(),
@@ -70,6 +83,25 @@ impl Bench {
                 seen.push(copy(event))
             })
             .unwrap();
+    }
+
+    /// Lets time pass up to one millisecond before a deadline, when no connection
+    /// may be closed, and over it: then one must be, once its peer had its time to
+    /// close too.
+    pub fn closed_after(&mut self, deadline_ms: u64) -> CloseReason {
+        // In which deadlines are kept, and the time to close too.
+        const TICK_MS: u64 = 100;
+        const LINGER_TICKS: u64 = 30;
+        self.clock.pass(deadline_ms - 1);
+        self.turn();
+        self.turn();
+        assert_eq!(self.seen.iter().find_map(closed), None, "{deadline_ms} ms");
+        self.clock.pass(1);
+        for _ in 0..LINGER_TICKS {
+            self.clock.pass(TICK_MS);
+            self.turn();
+        }
+        self.until(closed)
     }
 
     /// Turns until `find` finds what it looks for; takes that out.
@@ -177,23 +209,34 @@ pub fn tls_server(tls: ServerTls) -> Bench {
     tls_server_with(std::sync::Arc::new(tls), HandshakeConfig::default())
 }
 
-pub fn tls_server_with(tls: std::sync::Arc<ServerTls>, handshakes: HandshakeConfig) -> Bench {
+pub fn tls_server_with(tls: Arc<ServerTls>, handshakes: HandshakeConfig) -> Bench {
+    tls_server_by(tls, handshakes, Clock::system())
+}
+
+/// The same by a clock of the test's.
+pub fn tls_server_by(tls: Arc<ServerTls>, handshakes: HandshakeConfig, clock: Clock) -> Bench {
     let config = NetConfig {
         handshakes: Some(HandshakePool::start(handshakes).unwrap()),
         ..NetConfig::default()
     };
-    Bench::new(&[ListenerConfig::tls(any_port("127.0.0.1"), tls)], config)
+    let listener = ListenerConfig::tls(any_port("127.0.0.1"), tls);
+    Bench::with_clock(&[listener], config, clock)
 }
 
 /// A client that opens TLS connections.
 pub fn tls_client(tls: ClientTls) -> Bench {
+    tls_client_by(tls, Clock::system())
+}
+
+/// The same by a clock of the test's.
+pub fn tls_client_by(tls: ClientTls, clock: Clock) -> Bench {
     let config = NetConfig {
         client_tls: Some(std::sync::Arc::new(tls)),
         handshakes: Some(HandshakePool::start(HandshakeConfig::default()).unwrap()),
         ..NetConfig::default()
     };
     let listener = ListenerConfig::outbound(Transport::Tls, any_port("127.0.0.1"));
-    Bench::new(&[listener], config)
+    Bench::with_clock(&[listener], config, clock)
 }
 
 pub fn any_port(ip: &str) -> SocketAddr {

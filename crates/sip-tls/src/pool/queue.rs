@@ -40,20 +40,20 @@ pub struct Handshaken {
 
 /// A step that waits for a thread or is with one. Dropped, it loses its place
 /// in the queue, unless a thread has it already.
-pub struct Away {
+pub struct QueuedStep {
     ticket: Arc<AtomicU8>,
     is_first: bool,
     figures: Arc<Figures>,
 }
 
-impl Away {
+impl QueuedStep {
     /// Whether it waits for the turn of its handshake.
     pub fn is_waiting(&self) -> bool {
         self.is_first && self.ticket.load(Ordering::Acquire) == WAITING
     }
 }
 
-impl Drop for Away {
+impl Drop for QueuedStep {
     fn drop(&mut self) {
         if change(&self.ticket, GONE) && self.is_first {
             self.figures.full_waiting.fetch_sub(1, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn push(&self, step: Step) -> Result<Away, Step> {
+    pub(super) fn push(&self, step: Step) -> Result<QueuedStep, Step> {
         let is_first = step.is_first;
         let max = if is_first { self.full_max } else { usize::MAX };
         if is_first {
@@ -126,7 +126,7 @@ impl Queue {
             }
         }
         let ticket = Arc::new(AtomicU8::new(WAITING));
-        let away = Away {
+        let away = QueuedStep {
             ticket: Arc::clone(&ticket),
             is_first,
             figures: Arc::clone(&self.figures),

@@ -5,9 +5,9 @@ use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVe
 use socket2::SockRef;
 
 use super::super::Net;
-use super::super::owed::Owed;
+use super::super::pending_event::PendingEvent;
 use crate::stream::{Ending, Pending};
-use crate::{CloseReason, NetEvent, clock};
+use crate::{CloseReason, NetEvent};
 
 impl Net {
     /// A handshake is done: the connection carries data.
@@ -43,9 +43,10 @@ impl Net {
             counters.handshakes_in_resumed += resumed;
         }
         if let Some(peer) = peer {
-            conn.ends_with(&peer, self.shared.now_ms, clock::unix_ms());
+            conn.ends_with(&peer, self.shared.now_ms, self.clock.unix_ms());
             self.recheck.secured(id, &info, self.shared.now_ms);
-            self.owed.push_back(Owed::Verified(conn.flow, peer));
+            self.pending_events
+                .push_back(PendingEvent::Verified(conn.flow, peer));
         }
         // In TLS 1.3 a server's last flight holds only tickets. It may wait for the
         // answer to a request that has come already, but not for a request: Nagle's
@@ -70,12 +71,12 @@ impl Net {
             conn.hold(&self.shared);
         }
         self.handle_open(id);
-        self.tell(on_event);
+        self.emit_pending(on_event);
         if let Some(conn) = self.conns.get_mut(id) {
             conn.take_early(&handshake.plaintext, &mut self.shared, on_event);
             let parts = conn.stage.ending() == Some(Ending::LastWord);
             if conn.is_to_be_flushed() {
-                conn.mark_dirty(&mut self.dirty);
+                conn.mark_to_flush(&mut self.to_flush);
             }
             if parts {
                 self.close(id, true);
@@ -125,7 +126,8 @@ impl Net {
             CloseReason::Handshake
         };
         self.tally(id, |tally| tally.count_failed(&error));
-        self.owed.push_back(Owed::HandshakeFailed(id, error));
+        self.pending_events
+            .push_back(PendingEvent::HandshakeFailed(id, error));
         self.drop_conn(id, reason);
     }
 

@@ -15,32 +15,32 @@ const TIDY_MS: u64 = 1_000;
 
 /// What each source has opened lately. `HashMap` keys its hashes with a secret.
 #[derive(Debug, Default)]
-pub(super) struct Newcomers {
+pub(super) struct OpenRates {
     sources: HashMap<IpAddr, Source>,
     tidied_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Source {
-    /// In thousandths of a connection, as of `at_ms`.
-    owed: u64,
+    /// What it has opened beyond its rate, in thousandths of a connection, as of `at_ms`.
+    debt: u64,
     at_ms: u64,
     /// A registered contact relies on a connection from there until then.
     bound_until_ms: u64,
 }
 
 impl Source {
-    fn owed(&self, now_ms: u64, per_s: u64) -> u64 {
+    fn debt(&self, now_ms: u64, per_s: u64) -> u64 {
         let paid = now_ms.saturating_sub(self.at_ms).saturating_mul(per_s);
-        self.owed.saturating_sub(paid)
+        self.debt.saturating_sub(paid)
     }
 
     fn can_be_forgotten(&self, now_ms: u64, per_s: u64) -> bool {
-        self.bound_until_ms <= now_ms && self.owed(now_ms, per_s) == 0
+        self.bound_until_ms <= now_ms && self.debt(now_ms, per_s) == 0
     }
 }
 
-impl Newcomers {
+impl OpenRates {
     /// Whether one more connection from there is taken in; `per_s` of 0 is no limit.
     pub(super) fn admit(&mut self, ip: IpAddr, now_ms: u64, per_s: u32) -> bool {
         let per_s = u64::from(per_s);
@@ -50,10 +50,10 @@ impl Newcomers {
         let Some(source) = self.entry(ip, now_ms, per_s) else {
             return true;
         };
-        let owed = source.owed(now_ms, per_s) + 1_000;
-        let is_admitted = owed <= per_s * BURST_S * 1_000 || source.bound_until_ms > now_ms;
+        let debt = source.debt(now_ms, per_s) + 1_000;
+        let is_admitted = debt <= per_s * BURST_S * 1_000 || source.bound_until_ms > now_ms;
         if is_admitted {
-            source.owed = owed.min(per_s * BURST_S * 1_000);
+            source.debt = debt.min(per_s * BURST_S * 1_000);
             source.at_ms = now_ms;
         }
         is_admitted
@@ -95,35 +95,35 @@ mod tests {
 
     #[test]
     fn a_source_opens_as_many_as_it_may_and_then_as_fast_as_it_may() {
-        let mut newcomers = Newcomers::default();
-        let admitted = |newcomers: &mut Newcomers, now_ms| {
+        let mut rates = OpenRates::default();
+        let admitted = |rates: &mut OpenRates, now_ms| {
             (0..1_000)
-                .filter(|_| newcomers.admit(ip(1), now_ms, 100))
+                .filter(|_| rates.admit(ip(1), now_ms, 100))
                 .count()
         };
-        assert_eq!(admitted(&mut newcomers, 5_000), 400);
-        assert_eq!(admitted(&mut newcomers, 5_500), 50);
-        assert!(newcomers.admit(ip(2), 5_500, 100), "another source");
-        assert_eq!(admitted(&mut newcomers, 60_000), 400);
-        assert!((0..1_000).all(|_| newcomers.admit(ip(1), 60_000, 0)));
+        assert_eq!(admitted(&mut rates, 5_000), 400);
+        assert_eq!(admitted(&mut rates, 5_500), 50);
+        assert!(rates.admit(ip(2), 5_500, 100), "another source");
+        assert_eq!(admitted(&mut rates, 60_000), 400);
+        assert!((0..1_000).all(|_| rates.admit(ip(1), 60_000, 0)));
     }
 
     #[test]
     fn phones_behind_an_address_where_one_is_registered_may_come_as_they_like() {
-        let mut newcomers = Newcomers::default();
-        newcomers.keep_for(ip(1), 1_000, 9_000, 1);
-        assert!((0..1_000).all(|_| newcomers.admit(ip(1), 8_999, 1)));
-        assert!(!newcomers.admit(ip(1), 9_000, 1));
+        let mut rates = OpenRates::default();
+        rates.keep_for(ip(1), 1_000, 9_000, 1);
+        assert!((0..1_000).all(|_| rates.admit(ip(1), 8_999, 1)));
+        assert!(!rates.admit(ip(1), 9_000, 1));
     }
 
     #[test]
     fn the_table_is_bounded_and_past_it_nobody_is_refused_for_others() {
-        let mut newcomers = Newcomers::default();
+        let mut rates = OpenRates::default();
         for n in 0..100_000 {
-            assert!(newcomers.admit(ip(n), 1_000, 1));
+            assert!(rates.admit(ip(n), 1_000, 1));
         }
-        assert_eq!(newcomers.sources.len(), SOURCES_MAX);
-        assert!(newcomers.admit(ip(200_000), 3_000, 1));
-        assert_eq!(newcomers.sources.len(), 1, "who owes nothing is forgotten");
+        assert_eq!(rates.sources.len(), SOURCES_MAX);
+        assert!(rates.admit(ip(200_000), 3_000, 1));
+        assert_eq!(rates.sources.len(), 1, "who owes nothing is forgotten");
     }
 }

@@ -9,7 +9,7 @@ use sip_tls::HandshakeError;
 use crate::{CloseReason, SendError};
 
 /// An event that borrows nothing.
-pub(super) enum Owed {
+pub(super) enum PendingEvent {
     Verified(Flow, Arc<VerifiedPeer>),
     Accepted(Flow),
     Opened(Flow),
@@ -19,8 +19,8 @@ pub(super) enum Owed {
 }
 
 /// A message was not sent; it is told of where the sender left a cookie.
-pub(super) fn owe_failure(owed: &mut VecDeque<Owed>, cookie: u64, error: SendError) {
+pub(super) fn push_failure(pending: &mut VecDeque<PendingEvent>, cookie: u64, error: SendError) {
     if cookie != 0 {
-        owed.push_back(Owed::SendFailed(cookie, error));
+        pending.push_back(PendingEvent::SendFailed(cookie, error));
     }
 }

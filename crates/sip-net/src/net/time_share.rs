@@ -7,12 +7,12 @@ const SAVED_MAX_NS: i64 = 4_000_000;
 
 /// A share of the time that passes.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct TimeShare {
     left_ns: i64,
     counted_ms: u64,
 }
 
-impl Share {
+impl TimeShare {
     pub(super) fn new(now_ms: u64) -> Self {
         Self {
             left_ns: SAVED_MAX_NS,
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_fifth_of_the_time_is_given_and_debts_are_paid() {
-        let mut share = Share::new(0);
+        let mut share = TimeShare::new(0);
         let mut given_ns = 0;
         // Asks for all there is, 300 us at a time.
         for now_ms in 0..10_000 {
