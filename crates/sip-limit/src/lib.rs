@@ -1,6 +1,4 @@
-//! How much of what is asked is done: overload control, limits by source
-//! and by user, and the guessing of passwords. No I/O: what happened and the time go
-//! in, a verdict comes out.
+#![doc = include_str!("../README.md")]
 //!
 //! - [`overload`]: one controller for each worker. It is told whether the
 //!   worker keeps up and how much memory is taken, and says which share of each

@@ -1,19 +1,4 @@
-//! Tables and stacks whose memory is used again, and given back when it has not
-//! been needed for a while.
-//!
-//! [`Slots`] holds values under names of slot and generation, so that the names
-//! of values that are gone are harmless. Its memory comes in segments: it grows
-//! without a copy of what is there, and a segment that stood empty between two
-//! calls of [`Slots::trim`] is given back. [`Spares`] is a stack of things to be
-//! used again; what nobody took between two calls of [`Spares::trim`] goes.
-//!
-//! ```
-//! let mut slots = slots::Slots::new(1 << 24);
-//! let name = slots.insert("a").unwrap();
-//! assert_eq!(slots.get(name), Some(&"a"));
-//! assert_eq!(slots.remove(name), Some("a"));
-//! assert_eq!(slots.get(name), None);
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod spares;
