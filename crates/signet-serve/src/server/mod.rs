@@ -211,7 +211,7 @@ impl Server {
     fn reload(&mut self) -> Result<(), Error> {
         let mut config = self.source.load()?;
         for key in config.keep_until_restart(&self.config) {
-            tracing::warn!("`{key}` has changed: that takes effect at the next start");
+            tracing::warn!("`{key}` has changed: it takes effect at the next start");
         }
         let domains = start::domains(&config, &self.data, &mut self.store)?;
         let mut planned = self.planned.clone();
