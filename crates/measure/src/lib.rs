@@ -1,31 +1,4 @@
-//! What a load run measures and how it is reported: the pace of arrivals, delays
-//! by RFC 6076, the instrument's own health, results in versioned JSON,
-//! thresholds, the search for a peak, and the comparison of two results.
-//!
-//! Nothing here opens a socket or reads a clock: every time is a `u64` of
-//! nanoseconds on the caller's monotonic clock, every random draw comes from a
-//! seed. Only [`watch`] reads `/proc`, and only [`result`] writes files.
-//!
-//! # How a run uses it
-//! ```
-//! use measure::{Pacer, Schedule, Setup, SipFigures};
-//!
-//! let schedule = Schedule::parse("200/s for 1s")?.limit(3);
-//! let (mut pacer, mut figures) = (Pacer::new(&schedule), SipFigures::new());
-//! while let Some(intended_ns) = pacer.next_due_ns() {
-//!     pacer.take();
-//!     // Wait until intended_ns, send, and give the clock's time as sent_ns.
-//!     let sent_ns = intended_ns + 20_000;
-//!     figures.invite_sent();
-//!     figures.invite_answered(200, &Setup {
-//!         intended_ns, sent_ns, first_status_ns: None, done_ns: sent_ns + 500_000,
-//!     });
-//! }
-//! let srd = figures.srd.summary();
-//! assert_eq!((srd.count, srd.actual.p50_us, srd.intended.p50_us), (3, 500, 520));
-//! assert_eq!(figures.ratios().ser_percent, Some(100.0));
-//! # Ok::<(), measure::PaceError>(())
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -367,7 +367,10 @@ fn with_ending(stem: &Path, ending: &str) -> PathBuf {
 }
 
 fn made(what: &str, error: &rcgen::Error) -> Error {
-    Error::new(format!("cannot make {what}: {error}"), "")
+    Error::new(
+        format!("cannot make {what}: {error}"),
+        "look whether its names can stand in a certificate: host names, addresses, sip:USER@DOMAIN",
+    )
 }
 
 #[cfg(test)]

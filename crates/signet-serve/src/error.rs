@@ -3,9 +3,13 @@
 use std::fmt;
 use std::path::Path;
 
+use sip_store::StoreError;
+use sip_tls::TlsError;
+
 use crate::config::ConfigError;
 
-/// What went wrong, naming the culprit, and the remedy.
+/// Why a command or the server did not do as it was told: what went wrong, naming the
+/// culprit, and the remedy. For people; no program tells errors apart by it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Error {
     what: String,
@@ -61,8 +65,15 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        Self::new(error.to_string(), "")
-    }
+/// These name the remedy themselves.
+macro_rules! told {
+    ($($Of:ty)*) => {$(
+        impl From<$Of> for Error {
+            fn from(error: $Of) -> Self {
+                Self::new(error.to_string(), "")
+            }
+        }
+    )*};
 }
+
+told! { ConfigError StoreError TlsError }

@@ -155,7 +155,7 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => {
-            tracing::error!(%error, "no metrics");
+            tracing::error!("figures are not served: {error}");
             return;
         }
     };
@@ -167,7 +167,7 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
         .route("/ready", get(ready))
         .with_state(sources);
     if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(%error, "metrics ended");
+        tracing::error!("figures are not served any more: {error}");
     }
 }
 

@@ -11,7 +11,7 @@ use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
     Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
-    StoreError, queue, serve_lookups, serve_saves,
+    queue, serve_lookups, serve_saves,
 };
 use sip_worker::StoreAnswer;
 
@@ -54,11 +54,9 @@ struct Inbox {
 impl Store {
     /// Opens the database and starts the threads.
     pub(crate) fn start(data: &DataDir) -> Result<Self, Error> {
-        let database = Database::open(&data.database()).map_err(|error| store_error(&error))?;
-        let mut credentials = database
-            .credentials()
-            .map_err(|error| store_error(&error))?;
-        let mut bindings = database.bindings().map_err(|error| store_error(&error))?;
+        let database = Database::open(&data.database())?;
+        let mut credentials = database.credentials()?;
+        let mut bindings = database.bindings()?;
         let (lookups, asked) = queue(QUEUE_MAX);
         let (saves, ordered) = queue(QUEUE_MAX);
         let inboxes: Arc<Mutex<Vec<Arc<Inbox>>>> = Arc::default();
@@ -108,10 +106,7 @@ impl Store {
         location: &Location,
         settings: &Settings,
     ) -> Result<u64, Error> {
-        let mut bindings = self
-            .database
-            .bindings()
-            .map_err(|error| store_error(&error))?;
+        let mut bindings = self.database.bindings()?;
         let loaded = bindings.load(clock::unix_ms(), &mut |mut change| {
             if let BindingChange::Put { binding, .. } = &mut change
                 && binding.flow.is_some_and(|flow| !is_usable(&flow, settings))
@@ -120,13 +115,16 @@ impl Store {
             }
             location.apply(std::slice::from_ref(&change));
         });
-        loaded.map_err(|error| store_error(&error))
+        loaded.map_err(Error::from)
     }
 
     /// The end for the next worker; they are made in order.
     pub(crate) fn client(&self, waker: Waker) -> Result<StoreClient, Error> {
         let (Some(lookups), Some(saves)) = (self.lookups.clone(), self.saves.clone()) else {
-            return Err(Error::new("the store has ended", ""));
+            return Err(Error::new(
+                "the threads of the database have ended",
+                "look at the log for the reason",
+            ));
         };
         let inbox = Arc::new(Inbox {
             answers: Mutex::default(),
@@ -145,14 +143,12 @@ impl Store {
 
     /// The domains that the operator added.
     pub(crate) fn domains(&mut self) -> Result<Vec<String>, Error> {
-        self.database.domains().map_err(|error| store_error(&error))
+        self.database.domains().map_err(Error::from)
     }
 
     /// How many users there are.
     pub(crate) fn user_count(&mut self) -> Result<u64, Error> {
-        self.database
-            .user_count()
-            .map_err(|error| store_error(&error))
+        self.database.user_count().map_err(Error::from)
     }
 
     /// What the threads have done, for any thread.
@@ -242,11 +238,6 @@ fn is_usable(flow: &Flow, settings: &Settings) -> bool {
                 && (listener.bound.ip().is_unspecified() || listener.bound.ip() == flow.local.ip())
                 && listener.bound.is_ipv4() == flow.local.is_ipv4()
         })
-}
-
-/// The store's errors name the file and the remedy themselves.
-pub(crate) fn store_error(error: &StoreError) -> Error {
-    Error::new(error.to_string(), "")
 }
 
 pub(crate) fn spawn(

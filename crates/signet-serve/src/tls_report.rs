@@ -290,8 +290,8 @@ impl Listener {
                     })
                     .collect(),
                 roots: paths(&security.client_roots),
-                key_usage: format!("{:?}", security.client_key_usage).to_lowercase(),
-                revocation: format!("{:?}", security.revocation).to_lowercase(),
+                key_usage: security.client_key_usage.name().to_owned(),
+                revocation: security.revocation.name().to_owned(),
                 crls: crls(&shown.crls, now),
             },
             handshakes: counted.map(|counted| Handshakes::new(&counted.tls)),
@@ -309,8 +309,8 @@ impl Outgoing {
         let identity = shown.identity.as_ref();
         Self {
             trust: paths(&shown.trust),
-            key_usage: format!("{:?}", shown.key_usage).to_lowercase(),
-            revocation: format!("{:?}", shown.revocation).to_lowercase(),
+            key_usage: shown.key_usage.name().to_owned(),
+            revocation: shown.revocation.name().to_owned(),
             crls: crls(&shown.crls, now),
             identity: identity.map(|certificate| Certificate::new(certificate, now)),
             called: (shown.called.iter())

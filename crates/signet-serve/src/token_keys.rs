@@ -62,7 +62,7 @@ impl KeptKeys {
         if renew(&mut keys, lifetime_s, now_s)? {
             write(&self.data, &keys)?;
             let (newest, older) = split(&keys)?;
-            tracing::info!(id = newest.id, "a new key for the tokens of dialogs");
+            tracing::info!(id = newest.id, "a new key signs the routes of calls");
             self.shared.replace(newest, older);
             self.keys = keys;
         }
@@ -126,7 +126,10 @@ fn read(data: &DataDir) -> Result<Vec<TokenKey>, Error> {
 
 fn spoilt(path: &Path) -> Error {
     Error::new(
-        format!("{} does not hold keys of tokens", path.display()),
+        format!(
+            "{} does not hold the keys that sign the routes of calls",
+            path.display()
+        ),
         "put the file back, or remove it: calls that are up are then challenged when they hang up, and nothing else is lost",
     )
 }
@@ -160,7 +163,10 @@ fn write(data: &DataDir, keys: &[TokenKey]) -> Result<(), Error> {
 fn split(keys: &[TokenKey]) -> Result<(TokenKey, Vec<TokenKey>), Error> {
     match keys.split_first() {
         Some((newest, older)) => Ok((newest.clone(), older.to_vec())),
-        None => Err(Error::new("there is no key for tokens", "")),
+        None => Err(Error::new(
+            "there is no key to sign the routes of calls with",
+            format!("remove {FILE} in the data folder: the next start makes a new one"),
+        )),
     }
 }
 

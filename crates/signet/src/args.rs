@@ -90,7 +90,7 @@ pub(crate) struct ServeOptions {
     /// * Folder for certificates, secrets and the database
     #[arg(long, value_name = "DIR", default_value = "signet-data")]
     data: PathBuf,
-    /// * Where to listen, several times if you like: udp:ADDR:PORT, tcp:ADDR:PORT, tls:ADDR:PORT
+    /// * Where to listen, several times if you like; TRANSPORT is udp, tcp, tls, wss or ws
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT")]
     listen: Vec<ListenAt>,
     /// * A domain to be responsible for, several times if you like; the first is the default

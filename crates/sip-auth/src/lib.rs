@@ -1,5 +1,4 @@
-//! Digest authentication of SIP (RFC 3261 22, RFC 7616, RFC 8760), for the
-//! server and for the client. No I/O, no clock, no randomness of its own.
+#![doc = include_str!("../README.md")]
 //!
 //! # How it runs
 //! ```text
@@ -59,10 +58,6 @@
 //! **A client tells nobody else.** [`ClientAuth`] answers only for the realms
 //! that it was given, never twice to the same refusal, and with no algorithm
 //! below the one that it was told to accept.
-//!
-//! What it does not do: Digest says nothing about the rest of the message and
-//! hides nothing; whoever reads along can guess passwords offline. TLS does
-//! that part.
 #![forbid(unsafe_code)]
 
 mod algorithm;

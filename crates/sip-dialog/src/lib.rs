@@ -1,8 +1,6 @@
-//! The user-agent side of SIP (RFC 3261 8, 9, 10.2, 12, 13, 15): many agents
-//! over one transaction layer, for load generators and for tests.
+#![doc = include_str!("../README.md")]
 //!
-//! Sans-IO: messages, the time and a key go in; messages to send come out in a
-//! [`sip_msg::Outbox`], and what happened as [`Event`]s.
+//! # How it is driven
 //!
 //! ```text
 //! loop:
@@ -12,9 +10,6 @@
 //!   the application    -> register, invite, ring, answer, reject, hang_up, ...
 //!   after each of these: poll_event until None, send what is in the outbox
 //! ```
-//!
-//! There is no media: the session description is a constant, and a re-INVITE, which
-//! would change it, is answered 488 (RFC 3261 14.2).
 #![forbid(unsafe_code)]
 
 mod agent;

@@ -1,9 +1,6 @@
-//! The server's decisions: registrar, location, proxy, routing, redirect.
+#![doc = include_str!("../README.md")]
 //!
-//! A [`Shard`] owns the transactions and the response contexts of the
-//! messages that are given to it. It does no I/O: a message and the time go
-//! in; messages to send and questions to ask come out in [`Outputs`], and
-//! the answers to the questions are inputs again.
+//! # How it is driven
 //!
 //! ```text
 //! loop {

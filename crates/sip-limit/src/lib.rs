@@ -1,5 +1,4 @@
-//! Overload control, rate limits, and protection against floods and password
-//! guessing. No I/O: what happened and the time go in, a verdict comes out.
+#![doc = include_str!("../README.md")]
 //!
 //! - [`overload`]: one controller per worker. It is given the worker's delay and
 //!   the memory in use, and sets the share of each class of requests that is

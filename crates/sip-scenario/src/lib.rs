@@ -1,34 +1,4 @@
-//! SIPp's scenarios: read, compiled and played, without I/O.
-//!
-//! A scenario file becomes a [`Program`]: messages are literal bytes with
-//! patches between them, labels and variables are numbers. What is not covered
-//! is a [`Problem`] with file, line and column; nothing is ignored. [`Calls`]
-//! plays the program: messages and times go in, [`Outputs`] come out.
-//!
-//! ```
-//! use sip_scenario::{Calls, CompileOptions, Outputs, CallPath, Program, Settings};
-//! use sip_msg::{ConnId, ListenerId, Target, Transport};
-//!
-//! let file = br#"<?xml version="1.0"?>
-//!     <scenario name="ping"><send><![CDATA[
-//!       OPTIONS sip:[service]@[remote_ip] SIP/2.0
-//!       Call-ID: [call_id]
-//!       CSeq: [cseq] OPTIONS
-//!     ]]></send><recv response="200"/></scenario>"#;
-//! let program = Program::compile("ping.xml", file, CompileOptions::default()).unwrap();
-//! let remote = "127.0.0.1:5060".parse().unwrap();
-//! let settings = Settings { remote: Some(remote), pid: 7, ..Settings::default() };
-//! let mut calls = Calls::new(program, settings, Vec::new(), &[]);
-//! let mut out = Outputs::default();
-//! let target = Target {
-//!     transport: Transport::Udp, listener: ListenerId(0), remote,
-//!     conn: ConnId::NONE, may_open: true, tls_name: None,
-//!     lane: sip_msg::Lane::Shared, local: None,
-//! };
-//! calls.start(0, CallPath { target, local: None, since_ns: 0 }, &mut out).unwrap();
-//! assert_eq!(out.outbox.bytes, b"OPTIONS sip:service@127.0.0.1 SIP/2.0\r\n\
-//!     Call-ID: 1-7@127.0.0.1\r\nCSeq: 1 OPTIONS\r\n\r\n");
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # Where it follows SIPp into its corners
 //! The verdicts must be SIPp's, so its matching is kept as it is (3.6.1, as

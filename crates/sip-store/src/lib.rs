@@ -1,7 +1,9 @@
-//! Where subscribers, domains and bindings are kept: the embedded store.
+#![doc = include_str!("../README.md")]
 //!
-//! Nothing that moves SIP messages waits for it. Each worker leaves its
-//! questions in a bounded queue, and two threads answer them in batches:
+//! # How workers ask
+//!
+//! Each worker leaves its questions in a bounded queue, and two threads answer them in
+//! batches:
 //!
 //! ```text
 //! workers --Lookup--> [queue] --> serve_lookups --> deliver(batch) --> workers

@@ -1,10 +1,6 @@
-//! The transaction layer (RFC 3261 17, with RFC 6026, 4320 and 3581): four
-//! state machines, the keys that find them and the timers that drive them.
-//! It serves a proxy and a user agent alike.
+#![doc = include_str!("../README.md")]
 //!
-//! Sans-IO: messages, the time and keys go in; messages to send come out in an
-//! [`sip_msg::Outbox`], results as return values, and what the timers did as
-//! [`Event`]s. One [`Transactions`] belongs to one shard.
+//! # How it is driven
 //!
 //! ```text
 //! loop:

@@ -1,19 +1,4 @@
-//! Tables and free lists that reuse their memory, and free it when it was not needed
-//! for a while.
-//!
-//! [`Slots`] is a table with names of slot and generation: the name of a value that was
-//! removed finds nothing. Its memory comes in segments, so that it grows without copying,
-//! and a segment that was empty between two calls of [`Slots::trim`] is freed.
-//! [`Spares`] is a stack of spare values; those that were not taken between two calls
-//! of [`Spares::trim`] are dropped, half of them at a time.
-//!
-//! ```
-//! let mut slots = slots::Slots::new(1 << 24);
-//! let name = slots.insert("a").unwrap();
-//! assert_eq!(slots.get(name), Some(&"a"));
-//! assert_eq!(slots.remove(name), Some("a"));
-//! assert_eq!(slots.get(name), None);
-//! ```
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod spares;

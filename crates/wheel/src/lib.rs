@@ -1,19 +1,4 @@
-//! A hierarchical timer wheel: starting and cancelling a timer take constant
-//! time, and a step of the clock costs nothing for timers that are not due.
-//!
-//! Deadlines are rounded up to ticks: a timer fires up to one tick late, never
-//! early, and timers of one tick share a wake-up. The clock is the caller's.
-//!
-//! ```
-//! let mut wheel = wheel::Wheel::new(0);
-//! let ring = wheel.start(500, "ring");
-//! wheel.start(1_000, "hang up");
-//! assert_eq!(wheel.cancel(ring), Some("ring"));
-//! let mut fired = Vec::new();
-//! wheel.advance(1_000, |key| fired.push(key));
-//! assert_eq!(fired, ["hang up"]);
-//! assert_eq!(wheel.next_deadline_ms(), None);
-//! ```
+#![doc = include_str!("../README.md")]
 //!
 //! # How it works
 //!

@@ -8,7 +8,6 @@ use sip_store::{BindingStore, Database};
 
 use super::{Instance, say};
 use crate::Error;
-use crate::store_link::store_error;
 
 /// Lists the bindings that are alive, of all users or of one.
 pub fn bindings(place: &Instance, user: Option<&str>) -> Result<(), Error> {
@@ -22,8 +21,8 @@ pub fn bindings(place: &Instance, user: Option<&str>) -> Result<(), Error> {
             format!(":{bare}@{}", opened.domain)
         }
     });
-    let database = Database::open(&opened.data.database()).map_err(|error| store_error(&error))?;
-    let mut bindings = database.bindings().map_err(|error| store_error(&error))?;
+    let database = Database::open(&opened.data.database())?;
+    let mut bindings = database.bindings()?;
     let now_ms = clock::unix_ms();
     let mut text = String::new();
     let listed = bindings.load(now_ms, &mut |change| {
@@ -44,6 +43,6 @@ pub fn bindings(place: &Instance, user: Option<&str>) -> Result<(), Error> {
             );
         }
     });
-    listed.map_err(|error| store_error(&error))?;
+    listed?;
     say(&text)
 }

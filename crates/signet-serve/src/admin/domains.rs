@@ -7,7 +7,6 @@ use sip_store::Database;
 use super::{Instance, say};
 use crate::Error;
 use crate::config::Domain;
-use crate::store_link::store_error;
 
 /// The domains in the database.
 pub struct Domains {
@@ -18,18 +17,13 @@ impl Domains {
     /// Opens them.
     pub fn open(place: &Instance) -> Result<Self, Error> {
         let opened = place.open()?;
-        let database =
-            Database::open(&opened.data.database()).map_err(|error| store_error(&error))?;
+        let database = Database::open(&opened.data.database())?;
         Ok(Self { database })
     }
 
     /// Adds a domain.
     pub fn add(&mut self, domain: &Domain) -> Result<(), Error> {
-        if self
-            .database
-            .add_domain(&domain.0, clock::unix_ms())
-            .map_err(|error| store_error(&error))?
-        {
+        if self.database.add_domain(&domain.0, clock::unix_ms())? {
             say(&format!(
                 "added {domain}\n  A running server takes it up on SIGHUP.\n"
             ))
@@ -40,11 +34,7 @@ impl Domains {
 
     /// Removes a domain; its users stay.
     pub fn remove(&mut self, domain: &Domain) -> Result<(), Error> {
-        if self
-            .database
-            .remove_domain(&domain.0)
-            .map_err(|error| store_error(&error))?
-        {
+        if self.database.remove_domain(&domain.0)? {
             say(&format!(
                 "removed {domain}\n  A running server drops it on SIGHUP.\n"
             ))
@@ -58,10 +48,7 @@ impl Domains {
 
     /// Lists the domains.
     pub fn list(&mut self) -> Result<(), Error> {
-        let domains = self
-            .database
-            .domains()
-            .map_err(|error| store_error(&error))?;
+        let domains = self.database.domains()?;
         say(&domains
             .iter()
             .map(|domain| format!("{domain}\n"))

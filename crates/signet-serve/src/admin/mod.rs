@@ -157,7 +157,7 @@ fn say(text: &str) -> Result<(), Error> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Error::new(
             format!("cannot write to the standard output: {error}"),
-            "",
+            "look at the terminal, file or program that it goes to",
         )),
         _ => Ok(()),
     }

@@ -16,7 +16,6 @@ use crate::plan;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
-use crate::store_link::store_error;
 use crate::tls_report::{Facts, ListenerTls, Report, ShownCrl, ShownOutgoing};
 
 /// How long the running server may take to answer.
@@ -163,9 +162,7 @@ pub fn tls_rotate_secret(place: &Instance, forgets_old: bool) -> Result<(), Erro
             old_good_for_s(&config.tls)
         },
     };
-    database
-        .renew_ticket_secret(&fresh, when)
-        .map_err(|error| store_error(&error))?;
+    database.renew_ticket_secret(&fresh, when)?;
     let poll_s = config.tls.ticket_poll_s;
     let id = &fresh.id;
     say(&if forgets_old {

@@ -14,7 +14,6 @@ use super::{Instance, Opened, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::write_whole;
-use crate::store_link::store_error;
 
 /// The users of one server.
 pub struct Users {
@@ -41,7 +40,7 @@ impl Users {
             domain: default,
             realm,
         } = place.open()?;
-        let database = Database::open(&data.database()).map_err(|error| store_error(&error))?;
+        let database = Database::open(&data.database())?;
         Ok(Self {
             database: RefCell::new(database),
             domain: domain.clone().unwrap_or(default),
@@ -65,7 +64,7 @@ impl Users {
             self.database
                 .borrow_mut()
                 .add_user(&realm.0, &user, &password.text, clock::unix_ms());
-        added.map_err(|error| store_error(&error))?;
+        added?;
         password.tell(&user, &realm)
     }
 
@@ -82,7 +81,7 @@ impl Users {
             &password.text,
             clock::unix_ms(),
         );
-        set.map_err(|error| store_error(&error))?;
+        set?;
         password.tell(&user, &realm)
     }
 
@@ -95,7 +94,7 @@ impl Users {
             .users(self.asked_realm(), &mut |subscriber| {
                 let _ = writeln!(text, "{}@{}", subscriber.user, subscriber.realm);
             });
-        listed.map_err(|error| store_error(&error))?;
+        listed?;
         say(&text)
     }
 
@@ -105,7 +104,7 @@ impl Users {
         match self.database.borrow_mut().remove_user(&realm.0, &user) {
             Ok(()) => say(&format!("removed {user}@{realm}\n")),
             Err(error) if error.kind() == StoreErrorKind::NotFound => Err(unknown(&user, &realm)),
-            Err(error) => Err(store_error(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -140,8 +139,7 @@ impl Users {
         let text = self
             .database
             .borrow_mut()
-            .export_users(self.asked_realm())
-            .map_err(|error| store_error(&error))?;
+            .export_users(self.asked_realm())?;
         match file {
             Some(file) => write_whole(file, text.as_bytes(), 0o600),
             None => say(&text),
@@ -152,7 +150,7 @@ impl Users {
         self.database
             .borrow_mut()
             .has_user(&realm.0, user)
-            .map_err(|error| store_error(&error))
+            .map_err(Error::from)
     }
 
     fn asked_realm(&self) -> Option<&str> {

@@ -225,6 +225,17 @@ pub enum KeyUsage {
     SipDomain,
 }
 
+impl KeyUsage {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lenient => "lenient",
+            Self::Strict => "strict",
+            Self::SipDomain => "sip-domain",
+        }
+    }
+}
+
 impl From<KeyUsage> for KeyUsagePolicy {
     fn from(given: KeyUsage) -> Self {
         match given {
@@ -244,6 +255,16 @@ pub enum Revocation {
     Lenient,
     /// Every certificate must be covered by a list that is not out of date.
     Strict,
+}
+
+impl Revocation {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lenient => "lenient",
+            Self::Strict => "strict",
+        }
+    }
 }
 
 impl From<Revocation> for RevocationPolicy {
@@ -485,6 +506,19 @@ mod tests {
         assert_eq!(ours, suites);
         for name in DEFAULT_GROUPS {
             assert!(sip_tls::GROUP_NAMES.contains(&name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_report_calls_things_as_the_configuration_does() {
+        let read = |line: &str| toml::from_str::<Tls>(line).unwrap();
+        for usage in [KeyUsage::Lenient, KeyUsage::Strict, KeyUsage::SipDomain] {
+            let line = format!("key_usage = \"{}\"", usage.name());
+            assert_eq!(read(&line).key_usage, usage);
+        }
+        for revocation in [Revocation::Lenient, Revocation::Strict] {
+            let line = format!("revocation = \"{}\"", revocation.name());
+            assert_eq!(read(&line).revocation, revocation);
         }
     }
 

@@ -70,7 +70,7 @@ impl Material {
             let security = &listener.security;
             let tls = listener_tls(security, &own, &ca_pem)?.tickets(tickets.clone());
             // What cannot be used is to be known before anything is replaced.
-            tls.clone().build().map_err(|error| tls_error(&error))?;
+            tls.clone().build()?;
             listeners.push(Some(tls));
             shown.push(Some(ListenerTls {
                 place: listener.at.to_string(),
@@ -103,9 +103,8 @@ impl Identity {
             .listeners
             .into_iter()
             .map(|tls| tls.map(|tls| tls.build().map(Arc::new)).transpose())
-            .collect::<Result<_, TlsError>>()
-            .map_err(|error| tls_error(&error))?;
-        let client = material.client.build().map_err(|error| tls_error(&error))?;
+            .collect::<Result<_, TlsError>>()?;
+        let client = material.client.build()?;
         let mut peers = outgoing::Peers::default();
         peers.replace(material.peers)?;
         Ok(Self {
@@ -145,14 +144,12 @@ impl Identity {
     pub(super) fn replace(&mut self, fresh: Material) -> Result<(), Error> {
         for (held, fresh) in self.listeners.iter().zip(fresh.listeners) {
             if let (Some(held), Some(fresh)) = (held, fresh) {
-                held.reload(fresh).map_err(|error| tls_error(&error))?;
+                held.reload(fresh)?;
             }
         }
         // A change here ends the sessions with peers: not for nothing.
         if fresh.client_print != self.client_print {
-            self.client
-                .reload(fresh.client)
-                .map_err(|error| tls_error(&error))?;
+            self.client.reload(fresh.client)?;
             self.client_print = fresh.client_print;
         }
         self.peers.replace(fresh.peers)?;
@@ -318,7 +315,7 @@ fn check_legacy(security: &ListenSecurity) -> Result<(), Error> {
         );
         return Err(error);
     }
-    tls.build().map(|_| ()).map_err(|error| tls_error(&error))
+    tls.build().map(|_| ()).map_err(Error::from)
 }
 
 /// Says what weak suites are worth, where they are offered.
@@ -409,10 +406,6 @@ pub(super) fn crl_error(error: &TlsError) -> Error {
         error.to_string(),
         "name a PEM file with revocation lists; of one in DER: openssl crl -inform DER -in FILE -out FILE.pem",
     )
-}
-
-pub(super) fn tls_error(error: &TlsError) -> Error {
-    Error::new(error.to_string(), "")
 }
 
 /// Every name under which a phone may reach this server.

@@ -101,7 +101,12 @@ pub fn serve(source: Source) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::new(format!("cannot start the admin thread: {error}"), ""))?;
+        .map_err(|error| {
+            Error::new(
+                format!("cannot start the admin thread: {error}"),
+                "look at the limits of processes and open files: ulimit -a",
+            )
+        })?;
     // Signals are caught before anything listens, so that none is lost.
     let mut signals = {
         let _in_runtime = runtime.enter();
@@ -152,7 +157,12 @@ struct Signals {
 impl Signals {
     fn new() -> Result<Self, Error> {
         let catch = |kind| {
-            signal(kind).map_err(|error| Error::new(format!("cannot catch signals: {error}"), ""))
+            signal(kind).map_err(|error| {
+                Error::new(
+                    format!("cannot catch signals: {error}"),
+                    "look at the limits of open files: ulimit -n",
+                )
+            })
         };
         Ok(Self {
             terminate: catch(SignalKind::terminate())?,
@@ -186,10 +196,10 @@ impl Server {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                 }
                 _ = token_keys.tick() => if let Err(error) = self.renew_token_keys() {
-                    tracing::error!("the keys of dialogs' tokens were not renewed, and go on as they are: {error}");
+                    tracing::error!("the keys that sign the routes of calls were not renewed; those at hand go on: {error}");
                 },
                 _ = renewal.tick() => if let Err(error) = self.renew_certificate() {
-                    tracing::error!("the certificate was not renewed: {error}");
+                    tracing::error!("the server's own certificate was not renewed; the one before goes on: {error}");
                 },
             }
         }
@@ -233,7 +243,9 @@ impl Server {
         if let Some(first) = domains.first()
             && let Err(error) = self.data.keep_domain(first)
         {
-            tracing::warn!("the default domain was not kept: {error}");
+            tracing::warn!(
+                "the default domain was not written to the data folder, so the next start may choose another: {error}"
+            );
         }
         self.config = config;
         self.domains = domains;
@@ -246,7 +258,10 @@ impl Server {
         let deadline = Instant::now() + TAKEN_OVER;
         while !self.control.is_taken_over() {
             if Instant::now() > deadline {
-                tracing::warn!("reloaded, but not every worker has taken it over yet");
+                tracing::warn!(
+                    "reloaded, but after {} s not every worker goes by it: a worker is stuck or overloaded",
+                    TAKEN_OVER.as_secs()
+                );
                 return;
             }
             tokio::time::sleep(TAKEN_OVER_STEP).await;

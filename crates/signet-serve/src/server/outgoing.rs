@@ -10,7 +10,7 @@ use sip_tls::{ClientTlsConfig, PeerEntry, PeerTls};
 use crate::Error;
 use crate::config::{CertificatePair, Config, Fault, ShownIdentity, TlsPeer};
 
-use super::identity::{add_identity, crl_error, roots_error, tls_error};
+use super::identity::{add_identity, crl_error, roots_error};
 
 /// What was read for one set of names, and found good.
 pub(super) struct Read {
@@ -84,7 +84,7 @@ fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
     )
     .hash(&mut print);
     // What cannot be used is to be known before anything is replaced.
-    tls.clone().build().map_err(|error| tls_error(&error))?;
+    tls.clone().build()?;
     Ok(Read {
         tls,
         print: print.finish(),
@@ -108,7 +108,7 @@ impl Peers {
             let before = self.held.iter().find(|(known, _)| *known == print);
             let tls = match before {
                 Some((_, entry)) => Arc::clone(&entry.tls),
-                None => Arc::new(peer.read.tls.build().map_err(|error| tls_error(&error))?),
+                None => Arc::new(peer.read.tls.build()?),
             };
             let entry = PeerEntry {
                 tls,

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use sip_auth::Authenticator;
 use sip_engine::budget::Share;
@@ -11,8 +12,8 @@ use sip_engine::{Budget, Location, Shard, Shared};
 use sip_limit::{Guard, Rates};
 use sip_msg::{ListenerId, Transport};
 use sip_net::{
-    Aliases, BindError, DnsThread, ListenerConfig, Net, WebSocketListener, WorkerSockets, bind,
-    clock,
+    Aliases, BindError, DnsThread, ListenerConfig, Net, NetConfig, WebSocketListener,
+    WorkerSockets, bind, clock,
 };
 use sip_tls::HandshakePool;
 
@@ -60,26 +61,7 @@ impl Server {
         let bindings = store.load_bindings(&location, &settings)?;
         tracing::info!(bindings, users = store.user_count()?, "read the database");
 
-        let authenticator = Arc::new(Authenticator::new(
-            plan::auth_config(&config),
-            &*data.node_secret()?,
-            u32::from_be_bytes(random()?),
-        ));
-        let guard = Arc::new(Guard::new(random()?, plan::guard_limits(&config)));
-        let rates = Arc::new(Rates::new(random()?));
-        let token_keys = KeptKeys::open(
-            &data,
-            config.proxy.dialog_token_lifetime_s,
-            clock::unix_ms() / 1_000,
-        )?;
-        let shared = Arc::new(Shared {
-            location: location.clone(),
-            authenticator: authenticator.clone(),
-            guard: guard.clone(),
-            rates: rates.clone(),
-            token_keys: token_keys.shared(),
-            gateways: Arc::default(),
-        });
+        let (shared, token_keys) = shared(&config, &data, &location)?;
         let dns = DnsThread::start(plan::dns_config(
             &config,
             &planned,
@@ -89,24 +71,7 @@ impl Server {
         let tracer = Tracer::start(config.log.trace_sip).map_err(thread_error)?;
         let control = Arc::new(Control::new(workers));
 
-        let room = plan::connections_room(&planned, workers, open_files);
-        let mut net_config = plan::net_config(&config, room);
-        if let Some(asked) = config.connections.connections_max.filter(|max| *max > room) {
-            tracing::warn!(
-                "connections.connections_max is {asked}, and {open_files} open files leave room for {room} of each worker: raise the limit (ulimit -n, or LimitNOFILE in systemd), or write a smaller number"
-            );
-        }
-        let (memory_bytes, memory_limit_bytes) = memory::budget_bytes(config.bounds.memory_max)?;
-        let budget = Arc::new(Budget::new(memory_bytes));
-        plan::bound_sockets(&mut net_config, memory_bytes, workers);
-        tracing::info!(
-            workers,
-            open_files,
-            memory_bytes,
-            memory_limit_bytes,
-            connections_per_worker_max = net_config.connections_max,
-            "bounds"
-        );
+        let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
         net_config.client_tls = Some(identity.client.clone());
         net_config.peers = Some(identity.peers.tls.clone());
         net_config.handshakes = Some(handshakes.clone());
@@ -146,22 +111,9 @@ impl Server {
                 uses_aliases: aliases.is_some(),
                 queue_ms_max: config.bounds.queue_ms_max,
                 severities: severities.clone(),
-                guard: guard.clone(),
+                guard: shared.guard.clone(),
             };
-            let pin = config.pin;
-            let thread = std::thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || {
-                    if pin && let Err(error) = system::pin_to_core(index) {
-                        tracing::warn!("{error}");
-                    }
-                    if let Err(error) = worker::run(net, parts) {
-                        log::end_on_fault(&format!(
-                            "the sockets of worker {index} failed: {error}"
-                        ));
-                    }
-                });
-            threads.push(thread.map_err(thread_error)?);
+            threads.push(spawn(net, parts, config.pin)?);
         }
 
         if let Some(first) = domains.first() {
@@ -170,9 +122,9 @@ impl Server {
         let sources = Arc::new(Sources {
             control: control.clone(),
             handshakes,
-            authenticator,
-            guard,
-            rates,
+            authenticator: shared.authenticator.clone(),
+            guard: shared.guard.clone(),
+            rates: shared.rates.clone(),
             location,
             store: store.counters(),
             budget,
@@ -204,6 +156,73 @@ impl Server {
             store,
         })
     }
+}
+
+/// What the workers share of the protocol, and the keys of tokens that are kept for it.
+fn shared(
+    config: &Config,
+    data: &DataDir,
+    location: &Arc<Location>,
+) -> Result<(Arc<Shared>, KeptKeys), Error> {
+    let lifetime_s = config.proxy.dialog_token_lifetime_s;
+    let token_keys = KeptKeys::open(data, lifetime_s, clock::unix_ms() / 1_000)?;
+    let authenticator = Authenticator::new(
+        plan::auth_config(config),
+        &*data.node_secret()?,
+        u32::from_be_bytes(random()?),
+    );
+    let shared = Shared {
+        location: location.clone(),
+        authenticator: Arc::new(authenticator),
+        guard: Arc::new(Guard::new(random()?, plan::guard_limits(config))),
+        rates: Arc::new(Rates::new(random()?)),
+        token_keys: token_keys.shared(),
+        gateways: Arc::default(),
+    };
+    Ok((Arc::new(shared), token_keys))
+}
+
+/// What each worker's sockets may hold, and what messages may, by what this machine has.
+fn bounds(
+    config: &Config,
+    planned: &[PlannedListener],
+    workers: usize,
+    open_files: u64,
+) -> Result<(NetConfig, Arc<Budget>), Error> {
+    let room = plan::connections_room(planned, workers, open_files);
+    let mut net_config = plan::net_config(config, room);
+    if let Some(asked) = config.connections.connections_max.filter(|max| *max > room) {
+        tracing::warn!(
+            "connections.connections_max is {asked}, and {open_files} open files leave room for {room} of each worker: raise the limit (ulimit -n, or LimitNOFILE in systemd), or write a smaller number"
+        );
+    }
+    let (memory_bytes, memory_limit_bytes) = memory::budget_bytes(config.bounds.memory_max)?;
+    let budget = Arc::new(Budget::new(memory_bytes));
+    plan::bound_sockets(&mut net_config, memory_bytes, workers);
+    tracing::info!(
+        workers,
+        open_files,
+        memory_bytes,
+        memory_limit_bytes,
+        connections_per_worker_max = net_config.connections_max,
+        "bounds"
+    );
+    Ok((net_config, budget))
+}
+
+fn spawn(net: Sockets, parts: Parts, pin: bool) -> Result<JoinHandle<()>, Error> {
+    let index = parts.index;
+    std::thread::Builder::new()
+        .name(format!("worker-{index}"))
+        .spawn(move || {
+            if pin && let Err(error) = system::pin_to_core(index) {
+                tracing::warn!("{error}");
+            }
+            if let Err(error) = worker::run(net, parts) {
+                log::end_on_fault(&format!("the sockets of worker {index} failed: {error}"));
+            }
+        })
+        .map_err(thread_error)
 }
 
 /// The domains that are served: those of the configuration or, without any,

@@ -13,13 +13,13 @@ use sip_store::{
     Database, StoreError, StoreErrorKind, TicketSecretRow, TicketServiceConfig,
     TicketServiceCounters, read_ticket_secrets, serve_ticket_secrets,
 };
-use sip_tls::{TicketKeys, TicketSecret, TlsError};
+use sip_tls::{TicketKeys, TicketSecret};
 use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom, Tls};
 use crate::data_dir::{DataDir, read_secret};
-use crate::store_link::{spawn, store_error};
+use crate::store_link::spawn;
 use crate::tls_report::{ShownSecret, ShownTickets};
 
 /// How long the start waits for a database that another process holds locked.
@@ -121,15 +121,16 @@ impl Tickets {
                 tracing::error!(
                     "the secrets of session tickets cannot be read, so until they can tickets are good on this node and in this run alone: {error}"
                 );
-                let own = fresh_secret().ok_or_else(|| Error::new("no randomness", ""))?;
+                let own = fresh_secret().ok_or_else(|| {
+                    Error::new("the kernel gives no randomness", "look at the system's log")
+                })?;
                 state.secrets = vec![secret_of(own)];
                 state.trouble = Some(error.to_string());
                 state.is_own = true;
             }
-            Err(error) => return Err(store_error(&error)),
+            Err(error) => return Err(error.into()),
         }
-        let keys = TicketKeys::from_secrets(state.secrets.clone(), state.rotation, state.settle)
-            .map_err(|error| tls_error(&error))?;
+        let keys = TicketKeys::from_secrets(state.secrets.clone(), state.rotation, state.settle)?;
         let state = Arc::new(Mutex::new(state));
         let (orders, ordered) = sync_channel(1);
         let (told, counted, ring) = (state.clone(), counters.clone(), keys.clone());
@@ -275,8 +276,7 @@ fn file_keys(given: &Tls, data: &DataDir) -> Result<TicketKeys, Error> {
         Some(file) => shared_secret(file)?,
         None => data.ticket_secret()?,
     };
-    TicketKeys::new(*secret, Duration::from_secs(given.ticket_rotation_s))
-        .map_err(|error| tls_error(&error))
+    TicketKeys::new(*secret, Duration::from_secs(given.ticket_rotation_s)).map_err(Error::from)
 }
 
 /// The secret in a file that the operator made.
@@ -382,10 +382,6 @@ fn shown_secret(secret: &TicketSecret) -> ShownSecret {
 
 fn unix_s() -> u64 {
     clock::unix_ms() / 1_000
-}
-
-fn tls_error(error: &TlsError) -> Error {
-    Error::new(error.to_string(), "")
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
