@@ -190,12 +190,17 @@ impl Net {
                 std::thread::sleep(timeout.map_or(pause, |timeout| timeout.min(pause)));
             }
         }
+        let timeout = match timeout {
+            Some(Duration::ZERO) => timeout,
+            timeout if self.waker.may_sleep() => timeout,
+            _ => Some(Duration::ZERO),
+        };
         let result = self.poll.poll(&mut events, timeout);
         let woken = self.clock.now();
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;
         if result.is_ok() {
-            self.waker.woken();
+            let was_woken = self.waker.woke_up();
             self.shared.turn_bytes = 0;
             self.shared.turn_cost = 0;
             let spare = std::mem::take(&mut self.resumed_reads);
@@ -215,6 +220,10 @@ impl Net {
                 } else {
                     self.handle(ready, on_event);
                 }
+            }
+            if was_woken {
+                self.handle_handshakes(on_event);
+                self.emit_pending(on_event);
             }
             self.drive_deferred_handshakes(on_event);
             for ready in handshakes.drain(..) {

@@ -5,6 +5,8 @@
 //! the least useful one take constant time each. A connection is known here by
 //! its place in the table of connections alone.
 
+use invariant::broken;
+
 mod usefulness;
 
 pub(crate) use usefulness::Usefulness;
@@ -71,7 +73,7 @@ impl Ranks {
     /// Puts a connection where it belongs now, behind all others of its class.
     pub(crate) fn put(&mut self, place: usize, class: Class) {
         let Ok(here) = u32::try_from(place) else {
-            return;
+            return broken!("a place in the table fits 32 bits");
         };
         if place >= self.ranks.len() {
             self.ranks.resize_with(place + 1, Rank::default);

@@ -2,9 +2,16 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use mio::{Registry, Token};
+
+/// The worker is awake, and looks at what others gave it before it sleeps.
+const AWAKE: u8 = 0;
+/// It waits for its sockets, or is about to.
+const ASLEEP: u8 = 1;
+/// Somebody gave it something since it was last seen to be awake or asleep.
+const WOKEN: u8 = 2;
 
 /// Wakes a worker from another thread. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -13,31 +20,36 @@ pub struct Waker(Arc<WakerState>);
 #[derive(Debug)]
 struct WakerState {
     waker: mio::Waker,
-    /// Whether it was woken since it last woke up: then once is enough.
-    woken: AtomicBool,
+    state: AtomicU8,
 }
 
 impl Waker {
-    /// Makes the worker's current or next [`crate::Net::poll`] return.
+    /// Makes the worker's current or next [`crate::Net::poll`] return. The kernel is
+    /// asked only where the worker may be asleep: under load it never is.
     pub fn wake(&self) {
-        if !self.0.woken.swap(true, Ordering::AcqRel) {
+        if self.0.state.swap(WOKEN, Ordering::AcqRel) == ASLEEP {
             // It fails only when the worker is gone.
             let _ = self.0.waker.wake();
         }
     }
 
     pub(crate) fn new(registry: &Registry, token: Token) -> io::Result<Self> {
-        let waker = mio::Waker::new(registry, token)?;
         Ok(Self(Arc::new(WakerState {
-            waker,
-            woken: AtomicBool::new(false),
+            waker: mio::Waker::new(registry, token)?,
+            state: AtomicU8::new(AWAKE),
         })))
     }
 
-    /// The worker is awake and looks at everything that it was woken for.
-    pub(crate) fn woken(&self) {
-        if self.0.woken.load(Ordering::Relaxed) {
-            self.0.woken.swap(false, Ordering::AcqRel);
-        }
+    /// Whether the worker may go to sleep: not where it was woken while it was awake.
+    pub(crate) fn may_sleep(&self) -> bool {
+        let state = &self.0.state;
+        let before = state.compare_exchange(AWAKE, ASLEEP, Ordering::AcqRel, Ordering::Acquire);
+        before != Err(WOKEN)
+    }
+
+    /// The worker is awake. Gives whether it was woken since it last was: then it must
+    /// look at everything that it can be woken for.
+    pub(crate) fn woke_up(&self) -> bool {
+        self.0.state.swap(AWAKE, Ordering::AcqRel) == WOKEN
     }
 }

@@ -1,5 +1,6 @@
 //! Listeners, and the connections that they accept.
 
+use invariant::broken;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -163,7 +164,7 @@ impl Net {
             return;
         }
         let Some(listener) = self.listeners.get_mut(index) else {
-            return;
+            return broken!("what was accepted came from a listener in the list");
         };
         let counters = &mut self.shared.counters;
         let mut local = listener.local;

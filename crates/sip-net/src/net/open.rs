@@ -1,5 +1,6 @@
 //! Connections that this side opens, and the moment at which one is up.
 
+use invariant::broken;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -171,7 +172,7 @@ impl Net {
     /// A connection carries messages from now on.
     pub(super) fn handle_open(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else {
-            return;
+            return broken!("a connection that is open is in the table");
         };
         let closes = conn.stage.closes_when_open();
         if conn.ws.is_some() {

@@ -1,6 +1,7 @@
 //! What happens when all connections together hold too much: whoever holds most
 //! gives way, and not whoever comes next.
 
+use invariant::broken;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
@@ -40,7 +41,7 @@ impl Net {
             return;
         }
         let Some(ip) = self.conns.get(id).map(|conn| conn.flow.remote.ip()) else {
-            return;
+            return broken!("a connection on which bytes wait is in the table");
         };
         let of_source = |conn: &&Conn| source(conn.flow.remote.ip()) == source(ip);
         let mut conns: Vec<_> = self

@@ -1,5 +1,6 @@
 //! TLS handshakes: read, computed here or by a thread of the pool, written.
 
+use invariant::broken;
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -50,7 +51,7 @@ impl Net {
         tls: Arc<ServerTls>,
     ) {
         let Some(remote) = self.conns.get(id).map(|conn| conn.flow.remote) else {
-            return;
+            return broken!("a connection whose handshake begins is in the table");
         };
         if !self.begin_handshake(id, Side::Server(tls), Some(source(remote.ip()))) {
             return;
@@ -81,7 +82,7 @@ impl Net {
         source: Option<std::net::IpAddr>,
     ) -> bool {
         let Some(conn) = self.conns.get_mut(id) else {
-            return false;
+            return broken!("a connection whose handshake begins is in the table", false);
         };
         let pool = self.shared.config.handshakes.as_ref();
         let Some((pool, place)) = pool.and_then(|pool| Some((pool, pool.admit(source)?))) else {

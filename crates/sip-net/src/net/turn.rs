@@ -1,5 +1,6 @@
 //! What the kernel and the clock say, turned into events.
 
+use invariant::broken;
 use mio::Token;
 use sip_msg::ConnId;
 
@@ -27,11 +28,9 @@ impl Net {
     }
 
     pub(super) fn handle(&mut self, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
-        if ready.token == WAKER {
-            self.handle_handshakes(on_event);
-        } else if let Some(id) = conn(ready.token) {
+        if let Some(id) = conn(ready.token) {
             self.handle_conn(id, ready, on_event);
-        } else {
+        } else if ready.token != WAKER {
             self.handle_listener(ready.token.0, ready, on_event);
         }
         // In the order in which it happened, among what comes from sockets.
@@ -52,7 +51,7 @@ impl Net {
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
         let Some(listener) = self.listeners.get_mut(index) else {
-            return;
+            return broken!("a listener's token is its place in the list");
         };
         match &mut listener.port {
             Port::Udp(port) => {

@@ -1,5 +1,6 @@
 //! What a stream connection reads: records opened, messages cut.
 
+use invariant::broken;
 use std::io::{self, Read};
 
 use mio::net::TcpStream;
@@ -117,7 +118,7 @@ impl Conn {
             return Ok(self.frame(input, shared, on_event));
         }
         let Some(mut session) = self.session.take() else {
-            return Ok(input.len());
+            return broken!("what is encrypted has a session", Ok(input.len()));
         };
         let mut output = std::mem::take(&mut self.unsent_wire);
         let before = output.len();

@@ -8,6 +8,7 @@ use crate::ws::{
     Item, Opcode, Prefix, Taken, UpgradeRefusal, Upgraded, WebSocket, WebSocketFault,
     message_opcode, upgrade, write_close, write_frame,
 };
+use invariant::broken;
 
 /// Line ends that keep a connection alive (RFC 5626 3.5.1), and their answer.
 const PING: &[u8] = b"\r\n\r\n";
@@ -118,7 +119,7 @@ impl Conn {
     ) -> Result<Option<usize>, ()> {
         answer.clear();
         let Stage::Upgrading { scanned, .. } = &mut self.stage else {
-            return Ok(Some(0));
+            return broken!("an upgrade is read in its stage alone", Ok(Some(0)));
         };
         let (rules, local) = (ws.listener.rules(), self.flow.local.ip());
         let is_secure = self.flow.transport.is_secure();

@@ -1,5 +1,6 @@
 //! How handshakes end, and what is counted of them.
 
+use invariant::broken;
 use sip_msg::ConnId;
 use sip_tls::{Handshake, HandshakeError, HandshakeFailure, HandshakeTally, TlsVersion};
 use socket2::SockRef;
@@ -31,7 +32,7 @@ impl Net {
         }
         self.tally(id, |tally| tally.count(&info));
         let Some(conn) = self.conns.get_mut(id) else {
-            return Ok(());
+            return broken!("a connection is there while its handshake is", Ok(()));
         };
         let counters = &mut self.shared.counters;
         let resumed = u64::from(info.resumed.is_some());
@@ -135,7 +136,7 @@ impl Net {
     /// accepted, and for its peer.
     fn tally(&mut self, id: ConnId, count: impl Fn(&mut HandshakeTally)) {
         let Some(conn) = self.conns.get(id) else {
-            return;
+            return broken!("a handshake is counted before its connection goes");
         };
         let (listener, peer, opened) = (conn.flow.listener, conn.peer, conn.opened.is_some());
         count(self.conns.meter.tally(peer, opened));
