@@ -53,3 +53,36 @@ impl Waker {
         self.0.state.swap(AWAKE, Ordering::AcqRel) == WOKEN
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use mio::{Events, Poll};
+
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked_for_who_sleeps_and_a_flag_is_enough_for_who_is_awake() {
+        let mut poll = Poll::new().unwrap();
+        let waker = Waker::new(poll.registry(), Token(7)).unwrap();
+        let mut events = Events::with_capacity(4);
+        let mut told = || {
+            poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
+            events.iter().count()
+        };
+        waker.wake();
+        assert!(!waker.may_sleep(), "what it was given waits");
+        assert_eq!(told(), 0);
+        assert!(waker.woke_up());
+        assert!(
+            waker.may_sleep() && !waker.woke_up(),
+            "it was given nothing"
+        );
+        assert!(waker.may_sleep());
+        waker.wake();
+        waker.wake();
+        assert_eq!(told(), 1);
+        assert!(waker.woke_up());
+    }
+}

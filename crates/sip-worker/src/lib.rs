@@ -96,7 +96,7 @@ pub struct Parts<E: Environment> {
     pub guard: Arc<Guard>,
 }
 
-/// Everything of a worker but its sockets, which call into it.
+/// Everything of a worker but its sockets, which each call is given.
 pub struct Worker<E: Environment> {
     parts: Parts<E>,
     now: Now,
