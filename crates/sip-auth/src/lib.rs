@@ -67,6 +67,7 @@ mod credentials;
 mod ha1;
 mod hash;
 mod key;
+mod lookup;
 mod nonce;
 mod replay;
 mod server;
@@ -77,6 +78,7 @@ pub use config::{AuthConfig, AuthCounters, Side};
 pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, credential_lines};
 pub use ha1::{Ha1, Ha1Set};
 pub use key::CredentialKey;
+pub use lookup::{DigestRequest, Reply, Secrets, Subject};
 pub use server::{Authenticated, Authenticator, Check, Pending, Verdict};
 
 /// Appends the inside of a quoted string (RFC 3261 25.1); characters that

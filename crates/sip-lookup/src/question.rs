@@ -1,0 +1,84 @@
+//! What a pipeline is asked, what it sends and what it is told.
+
+use sip_auth::{Algorithm, DigestRequest, Reply, Secrets, Subject};
+
+/// A look-up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Who it is about.
+    pub subject: Subject,
+    /// Which HA1 is wanted.
+    pub algorithm: Algorithm,
+    /// The digest itself, where the store verifies it. Such look-ups never join, and
+    /// nothing of them is kept.
+    pub digest: Option<Box<DigestRequest>>,
+    /// The store is to be asked although the cache knows: a digest did not match what it
+    /// said.
+    pub is_second: bool,
+}
+
+/// Tells the batches of one pipeline apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BatchId(pub u64);
+
+/// Which of the stores that hold the same users, by its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Replica(pub usize);
+
+/// What one statement asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// The secrets of subjects, none of them twice.
+    Secrets(Vec<Subject>),
+    /// One digest to verify.
+    Verify(Box<DigestRequest>),
+}
+
+/// What is to be sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Comes back with the answer.
+    pub id: BatchId,
+    /// Where it is to be sent.
+    pub replica: Replica,
+    /// What it asks.
+    pub rows: Rows,
+}
+
+/// What a store said about one subject: his secrets, `None` where there is no such user.
+/// A row that cannot be read is this user's matter and no other's.
+pub type Row = Result<Option<Secrets>, BadRow>;
+
+/// A row that is there and is of no use: what is wrong with it, without what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRow(pub String);
+
+/// What a store said to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchAnswer {
+    /// One row for each subject, in their order.
+    Rows(Vec<Row>),
+    /// Whether the digest is right.
+    Verified(bool),
+}
+
+/// Why a whole batch has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BatchFailure {
+    /// No connection, or it ended: the store may be gone.
+    Unreachable(String),
+    /// The store refused the statement, or answered what cannot be understood.
+    Refused(String),
+    /// No answer in time.
+    TimedOut,
+}
+
+/// A look-up that has no answer: the sender is told to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unavailable {
+    /// After how long, where that is known.
+    pub retry_after_s: Option<u32>,
+}
+
+/// What became of a look-up.
+pub type Outcome = Result<Reply, Unavailable>;

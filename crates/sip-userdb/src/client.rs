@@ -1,0 +1,104 @@
+//! One store, whatever its protocol.
+
+use sip_auth::{Ha1Set, Subject};
+use sip_lookup::{BatchAnswer, BatchFailure, Rows};
+
+use crate::url::{Scheme, Url};
+use crate::{Capabilities, Error, Options, http, ldap, mysql, postgres, radius, redis};
+
+/// A store of users on another machine. It lives in one thread, on tokio's
+/// current-thread runtime within a `LocalSet`; batches are asked side by side, and share
+/// a few connections.
+pub struct UserDb {
+    client: Client,
+}
+
+/// What a store says has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// One user.
+    User(Subject),
+    /// Perhaps any: what was announced may have been missed.
+    Everything,
+}
+
+enum Client {
+    Mysql(mysql::Client),
+    Postgres(postgres::Client),
+    Redis(redis::Client),
+    Ldap(ldap::Client),
+    Radius(radius::Client),
+    Http(http::Client),
+}
+
+/// Does the same with whatever client it is.
+macro_rules! each {
+    ($self:expr, $client:ident => $does:expr) => {
+        match &$self.client {
+            Client::Mysql($client) => $does,
+            Client::Postgres($client) => $does,
+            Client::Redis($client) => $does,
+            Client::Ldap($client) => $does,
+            Client::Radius($client) => $does,
+            Client::Http($client) => $does,
+        }
+    };
+}
+
+impl UserDb {
+    /// Takes the configuration. Nothing is connected yet.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let url = Url::parse(&options.url)?;
+        let client = match url.scheme {
+            Scheme::Mysql => Client::Mysql(mysql::Client::new(url, options)?),
+            Scheme::Postgres => Client::Postgres(postgres::Client::new(url, options)?),
+            Scheme::Redis => Client::Redis(redis::Client::new(url, options)?),
+            Scheme::Ldap => Client::Ldap(ldap::Client::new(url, options)?),
+            Scheme::Radius => Client::Radius(radius::Client::new(url, options)?),
+            Scheme::Http => Client::Http(http::Client::new(url, options)?),
+        };
+        Ok(Self { client })
+    }
+
+    /// What it can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        each!(self, client => client.capabilities())
+    }
+
+    /// Asks for many users in one statement, over a connection that may be shared with
+    /// others' questions. Dropping the future gives the question up and harms no other.
+    pub async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+        each!(self, client => client.ask(rows).await)
+    }
+
+    /// The bytes sent and received so far.
+    pub fn traffic(&self) -> (u64, u64) {
+        each!(self, client => client.traffic())
+    }
+
+    /// The domains that the store lists; `None` where its layout has none.
+    pub async fn domains(&self) -> Result<Option<Vec<String>>, Error> {
+        each!(self, client => client.domains().await)
+    }
+
+    /// The next user who has changed, where the store says so by itself; else it never
+    /// comes.
+    pub async fn changed(&self) -> Changed {
+        each!(self, client => client.changed().await)
+    }
+
+    /// Adds a user or gives him another password.
+    pub async fn put(&self, subject: &Subject, secrets: &Ha1Set) -> Result<(), Error> {
+        each!(self, client => client.put(subject, secrets).await)
+    }
+
+    /// Removes a user; false where there was none.
+    pub async fn remove(&self, subject: &Subject) -> Result<bool, Error> {
+        each!(self, client => client.remove(subject).await)
+    }
+
+    /// Users in the order of their realms and names, at most `max`, after `after`.
+    pub async fn list(&self, after: Option<&Subject>, max: usize) -> Result<Vec<Subject>, Error> {
+        each!(self, client => client.list(after, max).await)
+    }
+}
