@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::key::UserName;
-use crate::{Algorithm, CredentialKey, Ha1, Qop};
+use crate::{Algorithm, CredentialKey, Ha1, Ha1Set, Qop};
 
 /// A user of a realm. Look-ups of one subject are one look-up, whatever their
 /// algorithms.
@@ -80,6 +80,16 @@ impl Secrets {
     /// Whether there is none at all.
     pub fn is_empty(&self) -> bool {
         self.md5.is_none() && self.sha256.is_none() && self.sha512_256.is_none()
+    }
+}
+
+impl From<Ha1Set> for Secrets {
+    fn from(set: Ha1Set) -> Self {
+        let mut secrets = Self::default();
+        for algorithm in Algorithm::ALL {
+            secrets.insert(set.get(algorithm).clone());
+        }
+        secrets
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
-use sip_auth::{Algorithm, Ha1, Ha1Set, USERNAME_MAX};
+use sip_auth::{Algorithm, Ha1, Ha1Set, Secrets, USERNAME_MAX};
 use zeroize::Zeroizing;
 
 use crate::{Database, StoreError, StoreErrorKind, csv};
@@ -38,6 +38,8 @@ pub struct Imported {
     pub added: usize,
     /// Users whose password was set anew.
     pub changed: usize,
+    /// Those of both who have an HA1 for MD5 alone.
+    pub md5_only: usize,
 }
 
 impl Database {
@@ -58,7 +60,7 @@ impl Database {
             return Err(StoreError::new(StoreErrorKind::Exists, text));
         }
         let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
-        put(&self.connection, realm, user, &set, unix_ms)
+        put(&self.connection, realm, user, &set.into(), unix_ms)
     }
 
     /// Sets a user's password anew.
@@ -74,7 +76,7 @@ impl Database {
             return Err(no_such_user(realm, user));
         }
         let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
-        put(&self.connection, realm, user, &set, unix_ms)
+        put(&self.connection, realm, user, &set.into(), unix_ms)
     }
 
     /// Removes a user and wipes what was stored of him. His bindings end when
@@ -128,10 +130,7 @@ impl Database {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Adds or changes the users of a list in CSV. Its first line names the
-    /// columns: `user`, perhaps `realm` or `domain` (`realm_default` where it is
-    /// missing or empty), and either `password` or the columns `ha1_md5`, `ha1_sha256` and
-    /// `ha1_sha512_256` of an export.
+    /// Adds or changes the users of a list in CSV, as [`read_users`] takes it.
     ///
     /// The whole list is checked before the first user is written. It is written
     /// in steps, so that a running server is not kept from its own writing; a
@@ -143,23 +142,7 @@ impl Database {
         realm_default: Option<&str>,
         unix_ms: u64,
     ) -> Result<Imported, StoreError> {
-        let records = csv::parse(text)?;
-        let (head, rows) = records
-            .split_first()
-            .ok_or_else(|| input("the list is empty"))?;
-        let columns = Columns::find(&head.fields).map_err(|error| error.at_line(head.line))?;
-        let mut seen = HashSet::new();
-        let mut users = Vec::with_capacity(rows.len());
-        for row in rows {
-            let read = columns.read(&row.fields, head.fields.len(), realm_default);
-            let (realm, user, set) = read.map_err(|error| error.at_line(row.line))?;
-            if !seen.insert((realm, user)) {
-                return Err(
-                    input(&format!("{user} in {realm} stands in the list twice")).at_line(row.line),
-                );
-            }
-            users.push((realm, user, set));
-        }
+        let users = read_users(text, realm_default)?;
         let mut imported = Imported::default();
         for (at, users) in users.chunks(IMPORT_STEP).enumerate() {
             if at > 0 {
@@ -173,7 +156,7 @@ impl Database {
 
     fn import_step(
         &mut self,
-        users: &[(&str, &str, Ha1Set)],
+        users: &[ListedUser],
         unix_ms: u64,
         imported: &mut Imported,
     ) -> Result<(), StoreError> {
@@ -181,11 +164,17 @@ impl Database {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut step = *imported;
-        for (realm, user, set) in users {
+        for ListedUser {
+            realm,
+            user,
+            secrets,
+        } in users
+        {
             let is_known = transaction
                 .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?
                 .exists((realm, user))?;
-            put(&transaction, realm, user, set, unix_ms)?;
+            put(&transaction, realm, user, secrets, unix_ms)?;
+            step.md5_only += usize::from(secrets.get(Algorithm::Sha256).is_none());
             if is_known {
                 step.changed += 1;
             } else {
@@ -259,44 +248,86 @@ impl Database {
     }
 }
 
+/// A user of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedUser {
+    /// The realm, which is the domain unless the operator chose another.
+    pub realm: String,
+    /// The name.
+    pub user: String,
+    /// His HA1s.
+    pub secrets: Secrets,
+}
+
+/// Reads a list of users in CSV. Its first line names the columns: `user` or `username`,
+/// perhaps `realm` or `domain` (`realm_default` where it is missing or empty), and either
+/// `password`, or HA1s in hexadecimal digits: `ha1_md5` or `ha1`, and, where they are
+/// there and not empty, `ha1_sha256` and `ha1_sha512_256`. Kamailio's table `subscriber`
+/// has such names, and an empty `password` beside `ha1` is none.
+pub fn read_users(text: &str, realm_default: Option<&str>) -> Result<Vec<ListedUser>, StoreError> {
+    let records = csv::parse(text)?;
+    let (head, rows) = records
+        .split_first()
+        .ok_or_else(|| input("the list is empty"))?;
+    let columns = Columns::find(&head.fields).map_err(|error| error.at_line(head.line))?;
+    let mut seen = HashSet::new();
+    let mut users = Vec::with_capacity(rows.len());
+    for row in rows {
+        let read = columns.read(&row.fields, head.fields.len(), realm_default);
+        let (realm, user, secrets) = read.map_err(|error| error.at_line(row.line))?;
+        if !seen.insert((realm, user)) {
+            return Err(
+                input(&format!("{user} in {realm} stands in the list twice")).at_line(row.line),
+            );
+        }
+        let (realm, user) = (realm.to_owned(), user.to_owned());
+        users.push(ListedUser {
+            realm,
+            user,
+            secrets,
+        });
+    }
+    Ok(users)
+}
+
 /// Where the columns of a list are.
 struct Columns {
     user: usize,
     realm: Option<usize>,
-    secret: Secret,
-}
-
-enum Secret {
-    Password(usize),
-    Ha1([usize; 3]),
+    password: Option<usize>,
+    /// Of the HA1s that are there, with their algorithms.
+    digests: Vec<(Algorithm, usize)>,
 }
 
 impl Columns {
     fn find(head: &[String]) -> Result<Self, StoreError> {
-        let find = |name: &str| {
-            head.iter()
-                .position(|h| h.trim().eq_ignore_ascii_case(name))
+        let find = |names: &[&str]| {
+            let is_one = |h: &String| names.iter().any(|name| h.trim().eq_ignore_ascii_case(name));
+            head.iter().position(is_one)
         };
-        let user = find("user").ok_or_else(|| {
+        let user = find(&["user", "username"]).ok_or_else(|| {
             input("no column is named user; begin with a line like: user,realm,password")
         })?;
-        let digests = (find("ha1_md5"), find("ha1_sha256"), find("ha1_sha512_256"));
-        let secret = match (find("password"), digests) {
-            (Some(password), _) => Secret::Password(password),
-            (None, (Some(md5), Some(sha256), Some(sha512_256))) => {
-                Secret::Ha1([md5, sha256, sha512_256])
-            }
-            _ => {
-                return Err(input(
-                    "there is neither a column password nor ha1_md5, ha1_sha256 and ha1_sha512_256",
-                ));
-            }
-        };
+        let password = find(&["password"]);
+        let digests: Vec<(Algorithm, usize)> = [
+            (Algorithm::Md5, find(&["ha1_md5", "ha1"])),
+            (Algorithm::Sha256, find(&["ha1_sha256"])),
+            (Algorithm::Sha512_256, find(&["ha1_sha512_256"])),
+        ]
+        .into_iter()
+        .filter_map(|(algorithm, at)| Some((algorithm, at?)))
+        .collect();
+        if password.is_none() && digests.is_empty() {
+            return Err(input(
+                "there is neither a column password nor one of ha1_md5 (or ha1), ha1_sha256 and ha1_sha512_256",
+            ));
+        }
         Ok(Self {
             user,
             // A user's realm is his domain, and lists from elsewhere say so.
-            realm: find("realm").or_else(|| find("domain")),
-            secret,
+            realm: find(&["realm"]).or_else(|| find(&["domain"])),
+            password,
+            digests,
         })
     }
 
@@ -305,7 +336,7 @@ impl Columns {
         row: &'r [String],
         width: usize,
         realm_default: Option<&'r str>,
-    ) -> Result<(&'r str, &'r str, Ha1Set), StoreError> {
+    ) -> Result<(&'r str, &'r str, Secrets), StoreError> {
         if row.len() != width {
             return Err(input(&format!(
                 "there are {} fields, and the first line names {width}",
@@ -321,31 +352,35 @@ impl Columns {
             .or(realm_default);
         let realm = realm.ok_or_else(|| input("there is no realm; add a column realm"))?;
         check_names(realm, user)?;
-        let set = match self.secret {
-            Secret::Password(at) => {
-                check_password(field(at))?;
-                Ha1Set::compute(user.as_bytes(), realm.as_bytes(), field(at).as_bytes())
+        let password = self
+            .password
+            .map(field)
+            .filter(|password| !password.is_empty());
+        if let Some(password) = password {
+            check_password(password)?;
+            let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
+            return Ok((realm, user, set.into()));
+        }
+        let mut secrets = Secrets::default();
+        for &(algorithm, at) in &self.digests {
+            if field(at).is_empty() {
+                continue;
             }
-            Secret::Ha1([md5, sha256, sha512_256]) => {
-                let digest = |algorithm: Algorithm, at| {
-                    let wrong = || {
-                        input(&format!(
-                            "an HA1 for {} has {} hexadecimal digits",
-                            algorithm.as_str(),
-                            2 * algorithm.digest_len()
-                        ))
-                    };
-                    Ha1::from_hex(algorithm, field(at).as_bytes()).ok_or_else(wrong)
-                };
-                let (md5, sha256) = (
-                    digest(Algorithm::Md5, md5)?,
-                    digest(Algorithm::Sha256, sha256)?,
-                );
-                Ha1Set::from_parts(md5, sha256, digest(Algorithm::Sha512_256, sha512_256)?)
-                    .ok_or_else(|| input("an HA1 is for another algorithm"))?
-            }
-        };
-        Ok((realm, user, set))
+            let ha1 = Ha1::from_hex(algorithm, field(at).as_bytes()).ok_or_else(|| {
+                input(&format!(
+                    "an HA1 for {} has {} hexadecimal digits",
+                    algorithm.as_str(),
+                    2 * algorithm.digest_len()
+                ))
+            })?;
+            secrets.insert(ha1);
+        }
+        if secrets.is_empty() {
+            return Err(input(&format!(
+                "{user} in {realm} has neither a password nor an HA1"
+            )));
+        }
+        Ok((realm, user, secrets))
     }
 }
 
@@ -353,11 +388,12 @@ fn put(
     connection: &rusqlite::Connection,
     realm: &str,
     user: &str,
-    set: &Ha1Set,
+    secrets: &Secrets,
     unix_ms: u64,
 ) -> Result<(), StoreError> {
     let unix_ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
-    let digest = |algorithm| set.get(algorithm).expose();
+    // An algorithm without an HA1 has no bytes.
+    let digest = |algorithm| secrets.get(algorithm).map_or(&[][..], Ha1::expose);
     connection
         .prepare_cached(
             "INSERT INTO subscribers VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6) ON CONFLICT (realm, user) DO UPDATE SET

@@ -9,7 +9,7 @@ use crate::{Database, StoreError, StoreErrorKind};
 /// store at a distance is paid for by the round trip.
 pub trait CredentialStore {
     /// Appends one answer for each key, in their order: `Ok(None)` where there
-    /// is no such user. An error says that it could not be found out.
+    /// is no such user, or none with an HA1 for the algorithm. An error says that it could not be found out.
     fn find(&mut self, keys: &[CredentialKey], answers: &mut Vec<Result<Option<Ha1>, StoreError>>);
 }
 
@@ -51,10 +51,14 @@ impl Credentials {
                             Algorithm::Sha512_256 => 2,
                         };
                         let found = match row.get_ref(column)? {
-                            ValueRef::Blob(digest) => Ha1::from_bytes(key.algorithm(), digest),
+                            // He has none for this algorithm.
+                            ValueRef::Blob([]) => Some(None),
+                            ValueRef::Blob(digest) => {
+                                Ha1::from_bytes(key.algorithm(), digest).map(Some)
+                            }
                             _ => None,
                         };
-                        found.map(Some).ok_or_else(|| {
+                        found.ok_or_else(|| {
                             StoreError::new(
                                 StoreErrorKind::Damaged,
                                 format!("the HA1 of {user} in {} is no digest", key.realm()),

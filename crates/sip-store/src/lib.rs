@@ -36,7 +36,7 @@ mod service;
 mod testing;
 mod tickets;
 
-pub use admin::{Imported, Subscriber};
+pub use admin::{Imported, ListedUser, Subscriber, read_users};
 pub use bindings::{BindingStore, Bindings, Swept};
 pub use credentials::{CredentialStore, Credentials};
 pub use database::Database;

@@ -1,4 +1,9 @@
+use std::sync::Arc;
+
+use sip_auth::CredentialKey;
+
 use super::*;
+use crate::CredentialStore;
 use crate::testing::Folder;
 
 fn list(database: &mut Database, realm: Option<&str>) -> Vec<(String, String, u64, u64)> {
@@ -135,7 +140,8 @@ fn an_export_imports_to_the_same() {
         other.import_users(&export, None, 1).expect("imported"),
         Imported {
             added: 2,
-            changed: 0
+            changed: 0,
+            md5_only: 0,
         }
     );
     assert_eq!(*other.export_users(None).expect("exported"), *export);
@@ -143,7 +149,8 @@ fn an_export_imports_to_the_same() {
         other.import_users(&export, None, 2).expect("imported"),
         Imported {
             added: 0,
-            changed: 2
+            changed: 2,
+            md5_only: 0,
         }
     );
     assert_eq!(
@@ -167,7 +174,8 @@ fn passwords_are_imported_as_their_digests() {
             .expect("imported"),
         Imported {
             added: 2,
-            changed: 0
+            changed: 0,
+            md5_only: 0,
         }
     );
     let imported = database.export_users(None).expect("exported");
@@ -180,6 +188,43 @@ fn passwords_are_imported_as_their_digests() {
         .add_user("example.org", "bob", "x,y", 1)
         .expect("added");
     assert_eq!(*other.export_users(None).expect("exported"), *imported);
+}
+
+#[test]
+fn a_table_of_kamailio_is_imported_for_md5_alone() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let md5 = Ha1::compute(Algorithm::Md5, b"alice", b"example.org", b"secret");
+    let hex: String = md5.expose().iter().map(|b| format!("{b:02x}")).collect();
+    let text = format!(
+        "username,domain,password,ha1\nalice,example.org,,{hex}\nbob,example.org,secret,\n"
+    );
+    assert_eq!(
+        database.import_users(&text, None, 1).expect("imported"),
+        Imported {
+            added: 2,
+            changed: 0,
+            md5_only: 1,
+        }
+    );
+    let realm: Arc<str> = "example.org".into();
+    let asked = |user: &[u8], algorithm| CredentialKey::new(user, realm.clone(), algorithm);
+    let keys = [
+        asked(b"alice", Algorithm::Md5),
+        asked(b"alice", Algorithm::Sha256),
+        asked(b"bob", Algorithm::Sha256),
+    ];
+    let mut found = Vec::new();
+    let mut credentials = database.credentials().expect("opened");
+    credentials.find(&keys, &mut found);
+    let found: Vec<Option<Ha1>> = found.into_iter().map(|one| one.expect("read")).collect();
+    let bobs = Ha1::compute(Algorithm::Sha256, b"bob", b"example.org", b"secret");
+    assert_eq!(found, [Some(md5), None, Some(bobs)]);
+    // An export says so, and is imported as it is.
+    let export = database.export_users(None).expect("exported");
+    let imported = database.import_users(&export, None, 2).expect("imported");
+    assert_eq!((imported.changed, imported.md5_only), (2, 1));
+    assert_eq!(*database.export_users(None).expect("exported"), *export);
 }
 
 #[test]
@@ -208,10 +253,14 @@ fn a_bad_list_changes_nothing_and_its_line_is_named() {
         ),
         (
             "user,realm,password\nalice,example.org,\n",
-            "line 2: a password has",
+            "line 2: alice in example.org has neither",
         ),
         (
             "user,realm,ha1_md5,ha1_sha256,ha1_sha512_256\nalice,example.org,00,00,00\n",
+            "line 2: an HA1 for MD5 has 32",
+        ),
+        (
+            "username,domain,ha1\nalice,example.org,xyz\n",
             "line 2: an HA1 for MD5 has 32",
         ),
         (
@@ -244,7 +293,8 @@ fn a_long_list_is_written_in_steps() {
         imported,
         Imported {
             added: count,
-            changed: 0
+            changed: 0,
+            md5_only: 0,
         }
     );
     assert_eq!(database.user_count().expect("read"), count as u64);
