@@ -82,3 +82,13 @@ pub struct Unavailable {
 
 /// What became of a look-up.
 pub type Outcome = Result<Reply, Unavailable>;
+
+impl std::fmt::Display for BatchFailure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreachable(why) => write!(f, "it cannot be reached: {why}"),
+            Self::Refused(why) => write!(f, "it refused the question: {why}"),
+            Self::TimedOut => f.write_str("it did not answer in time"),
+        }
+    }
+}

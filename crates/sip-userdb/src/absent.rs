@@ -1,6 +1,6 @@
 //! A stand-in for a protocol that is not written yet.
 
-use sip_auth::{Ha1Set, Subject};
+use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
 use crate::url::Url;
@@ -35,7 +35,7 @@ impl Client {
         match self.0 {}
     }
 
-    pub(crate) async fn put(&self, _subject: &Subject, _secrets: &Ha1Set) -> Result<(), Error> {
+    pub(crate) async fn put(&self, _subject: &Subject, _secrets: &Secrets) -> Result<(), Error> {
         match self.0 {}
     }
 

@@ -1,6 +1,6 @@
 //! One store, whatever its protocol.
 
-use sip_auth::{Ha1Set, Subject};
+use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 
 use crate::url::{Scheme, Url};
@@ -88,7 +88,7 @@ impl UserDb {
     }
 
     /// Adds a user or gives him another password.
-    pub async fn put(&self, subject: &Subject, secrets: &Ha1Set) -> Result<(), Error> {
+    pub async fn put(&self, subject: &Subject, secrets: &Secrets) -> Result<(), Error> {
         each!(self, client => client.put(subject, secrets).await)
     }
 

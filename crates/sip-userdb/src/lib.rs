@@ -18,3 +18,4 @@ pub use capabilities::Capabilities;
 pub use client::{Changed, UserDb};
 pub use error::Error;
 pub use options::{Layout, Options, Secret, Tls};
+pub use url::check as check_url;

@@ -39,6 +39,11 @@ pub(crate) enum Host {
     Socket(std::path::PathBuf),
 }
 
+/// Says what is wrong with the URL of a store.
+pub fn check(text: &str) -> Result<(), Error> {
+    Url::parse(text).map(drop)
+}
+
 impl Url {
     /// Reads a URL; an error says what is wrong with it, and never repeats a password.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
