@@ -9,6 +9,7 @@ pub mod config;
 pub mod data_dir;
 mod error;
 mod log;
+mod lookups;
 mod memory;
 mod metrics;
 mod plan;
@@ -20,6 +21,7 @@ mod testing;
 mod tls_report;
 mod token_keys;
 pub mod trace;
+mod userdb;
 mod worker;
 
 pub use error::Error;

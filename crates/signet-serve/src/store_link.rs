@@ -1,22 +1,29 @@
-//! Between the workers and the store's two threads: questions go into bounded
-//! queues, answers come into each worker's inbox, a batch with one wake-up.
+//! Between the workers and the threads of stores: questions go into bounded queues,
+//! answers come into each worker's inbox, a batch with one wake-up. Registrations are in
+//! the data folder's database; users are there, or in stores on other machines.
 
+use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sip_auth::CredentialKey;
+use sip_auth::{Ha1, Reply, Subject};
 use sip_engine::{BindingChange, Location, ParkId, Settings};
+use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
     Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
     queue, serve_lookups, serve_saves,
 };
-use sip_worker::StoreAnswer;
+use sip_worker::{AtOnce, StoreAnswer};
 
-use crate::Error;
+use sip_userdb::Capabilities;
+
+use crate::config::Users;
 use crate::data_dir::DataDir;
+use crate::lookups::{Lookups, ToAsk};
+use crate::{Error, random_bytes, userdb};
 
 /// Look-ups and changes that wait for the store, of all workers together;
 /// past it a request is answered as if the store were down.
@@ -25,23 +32,39 @@ const QUEUE_MAX: usize = 65_536;
 /// The store of a server: the database, and what serves the workers.
 pub(crate) struct Store {
     database: Database,
-    lookups: Option<SyncSender<Lookup<Tag>>>,
+    lookups: Option<Credentials>,
+    /// What the stores of users can do, where these are on other machines.
+    capabilities: Option<Capabilities>,
+    /// The domains that those list.
+    foreign_domains: Vec<String>,
     saves: Option<SyncSender<Save<Tag>>>,
     inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
     threads: Vec<JoinHandle<()>>,
     counters: Arc<ServiceCounters>,
 }
 
+/// Who is asked for credentials.
+#[derive(Clone)]
+enum Credentials {
+    /// The data folder's database.
+    Here(SyncSender<Lookup<Tag>>),
+    /// Stores on other machines.
+    Elsewhere(Lookups),
+}
+
 /// One worker's end.
 pub(crate) struct StoreClient {
     worker: usize,
-    lookups: SyncSender<Lookup<Tag>>,
+    lookups: Credentials,
     saves: SyncSender<Save<Tag>>,
     inbox: Arc<Inbox>,
+    /// Whom this worker has asked for: later questions for them queue behind it.
+    asked: Asked,
+    waiting: HashMap<ParkId, Subject>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tag {
+pub(crate) struct Tag {
     worker: usize,
     park: ParkId,
 }
@@ -53,29 +76,29 @@ struct Inbox {
 
 impl Store {
     /// Opens the database and starts the threads.
-    pub(crate) fn start(data: &DataDir) -> Result<Self, Error> {
+    pub(crate) fn start(data: &DataDir, users: &Users) -> Result<Self, Error> {
         let database = Database::open(&data.database())?;
-        let mut credentials = database.credentials()?;
         let mut bindings = database.bindings()?;
-        let (lookups, asked) = queue(QUEUE_MAX);
         let (saves, ordered) = queue(QUEUE_MAX);
         let inboxes: Arc<Mutex<Vec<Arc<Inbox>>>> = Arc::default();
         let counters: Arc<ServiceCounters> = Arc::default();
-        let mut post = Post {
+        let post = || Post {
             inboxes: inboxes.clone(),
             sorted: Vec::new(),
         };
-        let counted = counters.clone();
-        let reader = spawn("store-read", move || {
-            let config = ServiceConfig::default();
-            serve_lookups(&mut credentials, &asked, &config, &counted, |answers| {
-                post.deliver(answers, StoreAnswer::Credential);
-            });
-        })?;
-        let mut post = Post {
-            inboxes: inboxes.clone(),
-            sorted: Vec::new(),
+        let stores = userdb::options(users)?;
+        let capabilities = userdb::capabilities(&stores)?;
+        let mut foreign_domains = Vec::new();
+        let (lookups, reader) = match &capabilities {
+            None => look_up_here(&database, counters.clone(), post())?,
+            Some(can) => {
+                if users.domains_from_store {
+                    foreign_domains = userdb::domains(&stores)?;
+                }
+                look_up_elsewhere(users, stores, can, post())?
+            }
         };
+        let mut post = post();
         let counted = counters.clone();
         let writer = spawn("store-write", move || {
             let config = ServiceConfig::default();
@@ -86,13 +109,18 @@ impl Store {
                 &counted,
                 clock::unix_ms,
                 |answers| {
-                    post.deliver(answers, StoreAnswer::Saved);
+                    post.deliver(answers.drain(..).map(|(tag, answer)| {
+                        let answer = answer.map_err(|_| ());
+                        (tag, StoreAnswer::Saved(tag.park, answer))
+                    }));
                 },
             );
         })?;
         Ok(Self {
             database,
             lookups: Some(lookups),
+            capabilities,
+            foreign_domains,
             saves: Some(saves),
             inboxes,
             threads: vec![reader, writer],
@@ -138,12 +166,34 @@ impl Store {
             lookups,
             saves,
             inbox,
+            asked: Asked::new(hash_key()?),
+            waiting: HashMap::new(),
         })
     }
 
-    /// The domains that the operator added.
+    /// The domains that the operator added, and those that the stores of users list.
     pub(crate) fn domains(&mut self) -> Result<Vec<String>, Error> {
-        self.database.domains().map_err(Error::from)
+        let mut domains = self.database.domains()?;
+        domains.extend(self.foreign_domains.iter().cloned());
+        Ok(domains)
+    }
+
+    /// What the stores of users can do, where these are on other machines.
+    pub(crate) fn capabilities(&self) -> Option<&Capabilities> {
+        self.capabilities.as_ref()
+    }
+
+    /// What is remembered of users, where anything is.
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.elsewhere().and_then(Lookups::cache)
+    }
+
+    /// Who asks stores on other machines.
+    pub(crate) fn elsewhere(&self) -> Option<&Lookups> {
+        match &self.lookups {
+            Some(Credentials::Elsewhere(lookups)) => Some(lookups),
+            _ => None,
+        }
     }
 
     /// How many users there are.
@@ -169,26 +219,83 @@ impl Store {
     }
 }
 
+impl StoreClient {
+    /// Asks stores on other machines, unless the user is remembered.
+    fn find_elsewhere(
+        &mut self,
+        lookups: &Lookups,
+        park: ParkId,
+        question: Question,
+        until_ms: u64,
+    ) -> AtOnce {
+        let now_us = lookups.now_us();
+        let subject = question.subject.clone();
+        let cache = lookups.cache().filter(|_| question.digest.is_none());
+        if let Some(cache) = cache
+            && !question.is_second
+            // What was asked first is answered first.
+            && !self.asked.holds(&subject)
+            && let Some(Reply::Secret(ha1)) = cache.get(now_us, &subject, question.algorithm)
+        {
+            return AtOnce::Known(Reply::Cached(ha1));
+        }
+        let left_ms = until_ms.saturating_sub(clock::now_ms());
+        let to_ask = ToAsk {
+            tag: self.tag(park),
+            question,
+            deadline_us: now_us.saturating_add(left_ms.saturating_mul(1_000)),
+        };
+        if !lookups.ask(to_ask) {
+            return AtOnce::Refused(NO_ANSWER);
+        }
+        if cache.is_some() {
+            self.asked.begin(&subject);
+            self.waiting.insert(park, subject);
+        }
+        AtOnce::Pending
+    }
+
+    const fn tag(&self, park: ParkId) -> Tag {
+        Tag {
+            worker: self.worker,
+            park,
+        }
+    }
+}
+
 impl sip_worker::Store for StoreClient {
-    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool {
-        self.lookups
-            .try_send(Lookup {
-                tag: Tag {
-                    worker: self.worker,
-                    park,
-                },
-                key,
-            })
-            .is_ok()
+    fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce {
+        match &self.lookups {
+            Credentials::Here(lookups) => {
+                let lookup = Lookup {
+                    tag: self.tag(park),
+                    key: question.subject.into_key(question.algorithm),
+                    until_ms,
+                };
+                match lookups.try_send(lookup) {
+                    Ok(()) => AtOnce::Pending,
+                    Err(_) => AtOnce::Refused(NO_ANSWER),
+                }
+            }
+            Credentials::Elsewhere(lookups) => {
+                let lookups = lookups.clone();
+                self.find_elsewhere(&lookups, park, question, until_ms)
+            }
+        }
+    }
+
+    fn proved(&mut self, subject: &Subject) {
+        if let Credentials::Elsewhere(lookups) = &self.lookups
+            && let Some(cache) = lookups.cache()
+        {
+            cache.confirm(subject);
+        }
     }
 
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
         self.saves
             .try_send(Save {
-                tag: Tag {
-                    worker: self.worker,
-                    park,
-                },
+                tag: self.tag(park),
                 changes,
             })
             .is_ok()
@@ -196,6 +303,81 @@ impl sip_worker::Store for StoreClient {
 
     fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
         std::mem::swap(into, &mut *lock(&self.inbox.answers));
+        if self.waiting.is_empty() {
+            return;
+        }
+        for answer in into.iter() {
+            if let StoreAnswer::Credential(park, _) = answer
+                && let Some(subject) = self.waiting.remove(park)
+            {
+                self.asked.end(&subject);
+            }
+        }
+    }
+}
+
+/// Starts the thread that reads the data folder's database.
+fn look_up_here(
+    database: &Database,
+    counters: Arc<ServiceCounters>,
+    mut post: Post,
+) -> Result<(Credentials, JoinHandle<()>), Error> {
+    let mut credentials = database.credentials()?;
+    let (lookups, asked) = queue(QUEUE_MAX);
+    let thread = spawn("store-read", move || {
+        let config = ServiceConfig::default();
+        serve_lookups(
+            &mut credentials,
+            &asked,
+            &config,
+            &counters,
+            clock::now_ms,
+            |answers| {
+                post.deliver(answers.drain(..).map(|(tag, answer)| {
+                    (tag, StoreAnswer::Credential(tag.park, outcome_of(answer)))
+                }));
+            },
+        );
+    })?;
+    Ok((Credentials::Here(lookups), thread))
+}
+
+/// Starts the thread that asks stores on other machines.
+fn look_up_elsewhere(
+    users: &Users,
+    stores: Vec<sip_userdb::Options>,
+    capabilities: &Capabilities,
+    mut post: Post,
+) -> Result<(Credentials, JoinHandle<()>), Error> {
+    let cache = userdb::cache_config(users, capabilities)
+        .map(|config| Ok::<_, Error>(Arc::new(Cache::new(hash_key()?, config))))
+        .transpose()?;
+    let pipeline = userdb::pipeline_config(users, stores.len(), capabilities);
+    let (lookups, thread) = Lookups::start(stores, pipeline, cache, hash_key()?, move |answers| {
+        post.deliver(
+            answers
+                .drain(..)
+                .map(|(tag, outcome)| (tag, StoreAnswer::Credential(tag.park, outcome))),
+        );
+    })?;
+    Ok((Credentials::Elsewhere(lookups), thread))
+}
+
+fn hash_key() -> Result<[u8; 16], Error> {
+    let mut key = [0; 16];
+    random_bytes(&mut key)?;
+    Ok(key)
+}
+
+/// What the database gives to a look-up that it cannot answer.
+const NO_ANSWER: Unavailable = Unavailable {
+    retry_after_s: None,
+};
+
+fn outcome_of(answer: Result<Option<Ha1>, sip_store::Unavailable>) -> Outcome {
+    match answer {
+        Ok(found) => Ok(found.map_or(Reply::Unknown, Reply::Secret)),
+        Err(sip_store::Unavailable) => Err(NO_ANSWER),
     }
 }
 
@@ -206,16 +388,12 @@ struct Post {
 }
 
 impl Post {
-    fn deliver<A>(
-        &mut self,
-        answers: &mut Answers<Tag, A>,
-        make: impl Fn(ParkId, Result<A, ()>) -> StoreAnswer,
-    ) {
+    fn deliver(&mut self, answers: impl Iterator<Item = (Tag, StoreAnswer)>) {
         let inboxes = lock(&self.inboxes);
         self.sorted.resize_with(inboxes.len(), Vec::new);
-        for (tag, answer) in answers.drain(..) {
+        for (tag, answer) in answers {
             if let Some(batch) = self.sorted.get_mut(tag.worker) {
-                batch.push(make(tag.park, answer.map_err(|_| ())));
+                batch.push(answer);
             }
         }
         for (batch, inbox) in self.sorted.iter_mut().zip(inboxes.iter()) {

@@ -25,6 +25,8 @@ pub struct Lookup<T> {
     pub tag: T,
     /// Whose HA1.
     pub key: CredentialKey,
+    /// When nobody waits for the answer any more, by the clock of [`serve_lookups`].
+    pub until_ms: u64,
 }
 
 /// An order for [`serve_saves`]. The tag comes back with the answer.
@@ -76,6 +78,7 @@ pub struct ServiceCounters {
     lookups: AtomicU64,
     lookup_batches: AtomicU64,
     lookups_failed: AtomicU64,
+    lookups_expired: AtomicU64,
     saves: AtomicU64,
     save_groups: AtomicU64,
     saves_failed: AtomicU64,
@@ -92,6 +95,8 @@ counters::counters! {
         pub lookup_batches: u64 = counter("signet_store_lookup_batches_total"),
         /// Look-ups that the database failed.
         pub lookups_failed: u64 = counter("signet_store_lookups_failed_total"),
+        /// Look-ups not made because nobody waited for them any more.
+        pub lookups_expired: u64 = counter("signet_store_lookups_expired_total"),
         /// Changes of bindings carried out.
         pub saves: u64 = counter("signet_store_saves_total"),
         /// The commits that they came in.
@@ -111,6 +116,7 @@ impl ServiceCounters {
             lookups: read(&self.lookups),
             lookup_batches: read(&self.lookup_batches),
             lookups_failed: read(&self.lookups_failed),
+            lookups_expired: read(&self.lookups_expired),
             saves: read(&self.saves),
             save_groups: read(&self.save_groups),
             saves_failed: read(&self.saves_failed),
@@ -127,12 +133,14 @@ pub fn queue<M>(entries_max: usize) -> (SyncSender<M>, Receiver<M>) {
 
 /// The body of the reading thread: answers look-ups in batches until all
 /// senders are gone and the queue is empty. `deliver` gets each batch's answers
-/// once, and drains them.
+/// once, and drains them. A question for which nobody waits at `now_ms` is not asked and
+/// has no answer.
 pub fn serve_lookups<T>(
     store: &mut impl CredentialStore,
     queue: &Receiver<Lookup<T>>,
     config: &ServiceConfig,
     counters: &ServiceCounters,
+    mut now_ms: impl FnMut() -> u64,
     mut deliver: impl FnMut(&mut Answers<T, Option<Ha1>>),
 ) {
     let mut complaints = Complaints::new("look-ups");
@@ -141,12 +149,20 @@ pub fn serve_lookups<T>(
     let mut found = Vec::new();
     let mut answers = Answers::new();
     while let Ok(first) = queue.recv() {
-        for Lookup { tag, key } in std::iter::once(first)
+        let now_ms = now_ms();
+        for Lookup { tag, key, until_ms } in std::iter::once(first)
             .chain(queue.try_iter())
             .take(config.batch_max.max(1))
         {
+            if now_ms > until_ms {
+                count(&counters.lookups_expired, 1);
+                continue;
+            }
             tags.push(tag);
             keys.push(key);
+        }
+        if keys.is_empty() {
+            continue;
         }
         store.find(&keys, &mut found);
         count(&counters.lookups, keys.len());

@@ -4,7 +4,9 @@
 
 mod bindings;
 mod domains;
+mod elsewhere;
 mod password;
+pub(crate) mod socket;
 mod tls;
 mod users;
 
@@ -19,11 +21,11 @@ pub use users::Users;
 
 use sip_tls::TlsEngine;
 
-use crate::Error;
 use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::server::faults_of_files;
+use crate::{Error, plan, userdb};
 
 /// Which server's data is meant.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ struct Opened {
     domain: Domain,
     /// The realm, where it is not the domain.
     realm: Option<Domain>,
+    /// Where users are kept.
+    users: crate::config::Users,
 }
 
 impl Instance {
@@ -72,6 +76,7 @@ impl Instance {
                     data,
                     domain,
                     realm: config.authentication.realm,
+                    users: config.users,
                 })
             }
             Self::Data(path) => {
@@ -82,6 +87,7 @@ impl Instance {
                     data,
                     domain,
                     realm: None,
+                    users: crate::config::Users::default(),
                 })
             }
         }
@@ -92,6 +98,11 @@ impl Instance {
 pub fn check(path: &Path) -> Result<(), Error> {
     let config = Config::from_file(path)?;
     Config::told_in_place(path, faults_of_files(&config))?;
+    let stores = userdb::options(&config.users)?;
+    let capabilities = userdb::capabilities(&stores)?;
+    if config.authentication.required {
+        userdb::fit_auth(&mut plan::auth_config(&config), capabilities.as_ref())?;
+    }
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(

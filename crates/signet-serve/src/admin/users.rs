@@ -6,24 +6,34 @@ use std::io::Read;
 use std::path::Path;
 
 use sip_net::clock;
-use sip_store::{Database, StoreErrorKind};
+use sip_store::{Database, StoreErrorKind, read_users};
 use zeroize::Zeroizing;
 
+use super::elsewhere::Elsewhere;
 use super::password::PasswordFrom;
-use super::{Instance, Opened, say};
+use super::{Instance, Opened, say, socket};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::write_whole;
+use crate::userdb;
 
 /// The users of one server.
 pub struct Users {
-    database: RefCell<Database>,
+    kept: Kept,
     /// The domain of names that are given without one.
     domain: Domain,
     /// Whether that was asked for: then only its users are meant.
     only: Option<Domain>,
     /// The realm of all users, where it is not their domain.
     realm: Option<Domain>,
+}
+
+/// Where they are kept.
+enum Kept {
+    /// In the data folder's own database.
+    Here(RefCell<Database>),
+    /// On another machine.
+    Elsewhere(Elsewhere),
 }
 
 /// A user by name, and the realm under which he is kept.
@@ -39,10 +49,14 @@ impl Users {
             data,
             domain: default,
             realm,
+            users,
         } = place.open()?;
-        let database = Database::open(&data.database())?;
+        let kept = match userdb::options(&users)?.into_iter().next() {
+            None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
+            Some(options) => Kept::Elsewhere(Elsewhere::open(options, socket::path(data.path()))?),
+        };
         Ok(Self {
-            database: RefCell::new(database),
+            kept,
             domain: domain.clone().unwrap_or(default),
             only: domain,
             realm,
@@ -60,11 +74,14 @@ impl Users {
             ));
         }
         let password = from.get(&format!("{user}@{realm}"))?;
-        let added =
-            self.database
-                .borrow_mut()
-                .add_user(&realm.0, &user, &password.text, clock::unix_ms());
-        added?;
+        match &self.kept {
+            Kept::Here(database) => {
+                database
+                    .borrow_mut()
+                    .add_user(&realm.0, &user, &password.text, clock::unix_ms())?
+            }
+            Kept::Elsewhere(store) => store.put(&realm.0, &user, &password.text)?,
+        }
         password.tell(&user, &realm)
     }
 
@@ -75,33 +92,48 @@ impl Users {
             return Err(unknown(&user, &realm));
         }
         let password = from.get(&format!("{user}@{realm}"))?;
-        let set = self.database.borrow_mut().set_password(
-            &realm.0,
-            &user,
-            &password.text,
-            clock::unix_ms(),
-        );
-        set?;
+        match &self.kept {
+            Kept::Here(database) => database.borrow_mut().set_password(
+                &realm.0,
+                &user,
+                &password.text,
+                clock::unix_ms(),
+            )?,
+            Kept::Elsewhere(store) => store.put(&realm.0, &user, &password.text)?,
+        }
         password.tell(&user, &realm)
     }
 
     /// Lists the users.
     pub fn list(&self) -> Result<(), Error> {
         let mut text = String::new();
-        let listed = self
-            .database
-            .borrow_mut()
-            .users(self.asked_realm(), &mut |subscriber| {
+        let asked = self.asked_realm();
+        match &self.kept {
+            Kept::Here(database) => database.borrow_mut().users(asked, &mut |subscriber| {
                 let _ = writeln!(text, "{}@{}", subscriber.user, subscriber.realm);
-            });
-        listed?;
+            })?,
+            Kept::Elsewhere(store) => store.list(&mut |user, realm| {
+                if asked.is_none_or(|asked| asked == realm) {
+                    let _ = writeln!(text, "{user}@{realm}");
+                }
+            })?,
+        }
         say(&text)
     }
 
     /// Removes a user.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         let Named { user, realm } = self.parse(name)?;
-        match self.database.borrow_mut().remove_user(&realm.0, &user) {
+        let database = match &self.kept {
+            Kept::Here(database) => database,
+            Kept::Elsewhere(store) => {
+                return match store.remove(&realm.0, &user)? {
+                    true => say(&format!("removed {user}@{realm}\n")),
+                    false => Err(unknown(&user, &realm)),
+                };
+            }
+        };
+        match database.borrow_mut().remove_user(&realm.0, &user) {
             Ok(()) => say(&format!("removed {user}@{realm}\n")),
             Err(error) if error.kind() == StoreErrorKind::NotFound => Err(unknown(&user, &realm)),
             Err(error) => Err(error.into()),
@@ -118,28 +150,46 @@ impl Users {
         };
         read.map_err(|error| Error::file("read", file, &error))?;
         let realm = self.realm.as_ref().unwrap_or(&self.domain);
-        let imported =
-            self.database
-                .borrow_mut()
-                .import_users(&text, Some(&realm.0), clock::unix_ms());
-        let imported = imported.map_err(|error| {
+        let bad_list = |error: sip_store::StoreError| {
             Error::new(
                 format!("{}: {error}", file.display()),
                 "mend the list and type the command again; nothing was imported",
             )
-        })?;
+        };
+        let database = match &self.kept {
+            Kept::Here(database) => database,
+            Kept::Elsewhere(store) => {
+                let users = read_users(&text, Some(&realm.0)).map_err(bad_list)?;
+                store.import(&users)?;
+                return say(&format!("{} users added or changed\n", users.len()));
+            }
+        };
+        let imported = database
+            .borrow_mut()
+            .import_users(&text, Some(&realm.0), clock::unix_ms())
+            .map_err(bad_list)?;
         say(&format!(
             "{} users added, {} changed\n",
             imported.added, imported.changed
+        ))?;
+        if imported.md5_only == 0 {
+            return Ok(());
+        }
+        say(&format!(
+            "{} of them have an HA1 for MD5 alone: they can register only where the configuration has authentication.algorithms = [\"MD5\"]\n",
+            imported.md5_only
         ))
     }
 
     /// Writes the users with their hashes.
     pub fn export(&self, file: Option<&Path>) -> Result<(), Error> {
-        let text = self
-            .database
-            .borrow_mut()
-            .export_users(self.asked_realm())?;
+        let Kept::Here(database) = &self.kept else {
+            return Err(Error::new(
+                "the users are kept on another machine",
+                "export them by the tools of that store",
+            ));
+        };
+        let text = database.borrow_mut().export_users(self.asked_realm())?;
         match file {
             Some(file) => write_whole(file, text.as_bytes(), 0o600),
             None => say(&text),
@@ -147,10 +197,10 @@ impl Users {
     }
 
     fn has(&self, user: &str, realm: &Domain) -> Result<bool, Error> {
-        self.database
-            .borrow_mut()
-            .has_user(&realm.0, user)
-            .map_err(Error::from)
+        match &self.kept {
+            Kept::Here(database) => Ok(database.borrow_mut().has_user(&realm.0, user)?),
+            Kept::Elsewhere(store) => store.has(&realm.0, user),
+        }
     }
 
     fn asked_realm(&self) -> Option<&str> {

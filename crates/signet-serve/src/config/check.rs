@@ -36,6 +36,7 @@ impl Config {
         self.check_neighbours(&mut faults);
         self.check_peers(&mut faults);
         self.check_numbers(&mut faults);
+        self.users.check(&mut faults);
         faults.found
     }
 

@@ -16,6 +16,7 @@ mod rates;
 mod restart;
 mod sections;
 mod tls;
+mod users;
 mod values;
 mod warnings;
 mod websocket;
@@ -37,6 +38,7 @@ pub use tls::{
     CertificatePair, ClientCertificates, EngineName, GroupName, KeyUsage, ListenSecurity,
     Revocation, SuiteName, TicketKeysFrom, Tls, VersionName,
 };
+pub use users::{LookupMode, Lookups, StoreTls, StoreUrl, UserCache, UserLayout, Users};
 pub use values::{
     Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, SpokenFor,
 };
@@ -84,6 +86,8 @@ pub struct Config {
     pub listen: Vec<Listen>,
     /// Digest authentication.
     pub authentication: Authentication,
+    /// Where users are kept.
+    pub users: Users,
     /// Peers that are trusted by their address or their certificate.
     pub trusted: Vec<Trusted>,
     /// Groups of gateways.
@@ -133,6 +137,7 @@ impl Default for Config {
             drain_timeout_ms: 10_000,
             listen: Vec::new(),
             authentication: Authentication::default(),
+            users: Users::default(),
             trusted: Vec::new(),
             gateway_group: Vec::new(),
             route: Vec::new(),
@@ -203,6 +208,7 @@ impl Config {
         let listen = self.listen.iter_mut();
         std::iter::once(&mut self.data)
             .chain(listen.flat_map(|listen| listen.security.paths_mut()))
+            .chain(self.users.paths_mut())
             .chain(self.tls.paths_mut())
     }
 }

@@ -43,6 +43,7 @@ impl Config {
             authentication.replay_entries_max
             authentication.failures_max
             authentication.failure_delay_max_ms
+            users
             registrar.aors_max
             timers
             tls.ticket_keys

@@ -393,3 +393,31 @@ fn a_listener_named_legacy_offers_what_the_legacy_engine_has() {
         assert!(error.contains(&format!("| {what} = ")), "{error}");
     }
 }
+
+#[test]
+fn stores_of_users() {
+    let users = "version = 1\n[users]\n";
+    for (text, says) in [
+        (
+            "stores = [\"mysql://signet:secret@db/signet\"]",
+            "password in it",
+        ),
+        (
+            "stores = [\"oracle://db/signet\"]",
+            "no kind of store called oracle",
+        ),
+        ("stores = [\"sqlite:\", \"redis://db\"]", "cannot stand in"),
+        ("layout = \"query\"", "has no statement"),
+        ("password_file = \"f\"\npassword_env = \"E\"", "given twice"),
+    ] {
+        let error = error_of(&format!("{users}{text}\n"));
+        assert!(error.contains(says), "{error}");
+    }
+    let config = parse(&format!("{users}stores = [\"sqlite:\"]\n")).unwrap();
+    assert_eq!(config.users.remote().count(), 0);
+    let config = parse(&format!(
+        "{users}stores = [\"redis://db\", \"redis://db2\"]\n"
+    ))
+    .unwrap();
+    assert_eq!(config.users.remote().count(), 2);
+}

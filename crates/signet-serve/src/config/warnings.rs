@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use sip_engine::routes::NextHop;
 use sip_msg::network::is_in;
 
-use super::{Config, Network};
+use super::{Config, Network, UserLayout};
 
 impl Config {
     /// What the operator should look at again, a sentence each.
@@ -13,6 +13,9 @@ impl Config {
         let mut warnings = Vec::new();
         self.warn_of_own_addresses(&mut warnings);
         self.warn_of_denied_networks(&mut warnings);
+        if self.users.query.is_some() && self.users.layout != UserLayout::Query {
+            warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
+        }
         warnings
     }
 

@@ -17,7 +17,6 @@ use sip_net::{WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
-use crate::Error;
 use crate::config::{Config, Domain};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
@@ -25,6 +24,7 @@ use crate::plan::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::Tracer;
 use crate::worker::{Control, CountedPeers, Phase};
+use crate::{Error, admin, userdb};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{faults_of_files, shown_by_files};
@@ -123,6 +123,8 @@ pub fn serve(source: Source) -> Result<(), Error> {
         if let Some(listener) = metrics {
             tokio::spawn(metrics::serve(listener, server.sources.clone()));
         }
+        let socket = admin::socket::path(server.data.path());
+        tokio::spawn(admin::socket::serve(socket, server.store.cache().cloned()));
         server.run(&mut signals).await
     })
 }
@@ -215,6 +217,12 @@ impl Server {
             tracing::warn!("`{key}` has changed: it takes effect at the next start");
         }
         let domains = start::domains(&config, &self.data, &mut self.store)?;
+        let mut settings = plan::settings(&config, &domains, &self.planned, &self.bound);
+        userdb::fit_settings(
+            &mut settings,
+            self.store.capabilities(),
+            self.store.cache().is_some(),
+        )?;
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
@@ -233,7 +241,6 @@ impl Server {
                 held.replace(plan::websocket_rules(listener, &domains));
             }
         }
-        let settings = plan::settings(&config, &domains, &self.planned, &self.bound);
         *self
             .peer_names
             .lock()

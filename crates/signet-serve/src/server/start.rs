@@ -16,6 +16,7 @@ use sip_net::{
     WorkerSockets, bind, clock,
 };
 use sip_tls::HandshakePool;
+use sip_userdb::Capabilities;
 
 use crate::config::{Config, Domain};
 use crate::data_dir::DataDir;
@@ -25,7 +26,7 @@ use crate::store_link::Store;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
 use crate::worker::{self, Control, Mailbox, Parts, Resolver, Severities, Sockets, Waker};
-use crate::{Error, log, memory, random_bytes, system};
+use crate::{Error, log, memory, random_bytes, system, userdb};
 
 use super::identity::{Identity, Material};
 use super::tickets::Tickets;
@@ -39,7 +40,7 @@ impl Server {
         let open_files = system::raise_open_files()?;
         let data = DataDir::open(&config.data)?;
         let lock = data.lock()?;
-        let mut store = Store::start(&data)?;
+        let mut store = Store::start(&data, &config.users)?;
         let domains = domains(&config, &data, &mut store)?;
 
         let planned = plan::listeners(&config);
@@ -57,11 +58,16 @@ impl Server {
         let sockets = bind(&listener_configs(&planned, &identity, &websockets), workers)
             .map_err(|error| bind_error(&error))?;
         let bound = bound_addresses(&planned, &sockets);
-        let settings = Arc::new(plan::settings(&config, &domains, &planned, &bound));
+        let mut settings = plan::settings(&config, &domains, &planned, &bound);
+        userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+        let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
-        tracing::info!(bindings, users = store.user_count()?, "read the database");
+        match store.elsewhere() {
+            None => tracing::info!(bindings, users = store.user_count()?, "read the database"),
+            Some(_) => tracing::info!(bindings, "read the database; users are in stores elsewhere"),
+        }
 
-        let (shared, token_keys) = shared(&config, &data, &location)?;
+        let (shared, token_keys) = shared(&config, &data, &location, store.capabilities())?;
         let dns = DnsThread::start(plan::dns_config(
             &config,
             &planned,
@@ -127,6 +133,7 @@ impl Server {
             rates: shared.rates.clone(),
             location,
             store: store.counters(),
+            lookups: store.elsewhere().cloned(),
             budget,
             started_unix_s: clock::unix_ms() / 1_000,
             listeners: places(&planned, &bound),
@@ -163,14 +170,14 @@ fn shared(
     config: &Config,
     data: &DataDir,
     location: &Arc<Location>,
+    capabilities: Option<&Capabilities>,
 ) -> Result<(Arc<Shared>, KeptKeys), Error> {
     let lifetime_s = config.proxy.dialog_token_lifetime_s;
     let token_keys = KeptKeys::open(data, lifetime_s, clock::unix_ms() / 1_000)?;
-    let authenticator = Authenticator::new(
-        plan::auth_config(config),
-        &*data.node_secret()?,
-        u32::from_be_bytes(random()?),
-    );
+    let mut auth = plan::auth_config(config);
+    userdb::fit_auth(&mut auth, capabilities)?;
+    let authenticator =
+        Authenticator::new(auth, &*data.node_secret()?, u32::from_be_bytes(random()?));
     let shared = Shared {
         location: location.clone(),
         authenticator: Arc::new(authenticator),

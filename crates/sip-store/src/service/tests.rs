@@ -205,19 +205,29 @@ impl CredentialStore for HalfBlind {
 #[test]
 fn look_ups_are_answered_one_by_one() {
     let (questions, queue) = queue(100);
-    for (tag, user) in ["first", "alice", "broken", "nobody"]
+    for (tag, user) in ["first", "alice", "too late", "broken", "nobody"]
         .into_iter()
         .enumerate()
     {
-        let key = CredentialKey::new(user.as_bytes(), "r".into(), Algorithm::Md5);
-        questions.try_send(Lookup { tag, key }).expect("room");
+        let lookup = Lookup {
+            tag,
+            key: CredentialKey::new(user.as_bytes(), "r".into(), Algorithm::Md5),
+            until_ms: if user == "too late" { 999 } else { 1_000 },
+        };
+        questions.try_send(lookup).expect("room");
     }
     drop(questions);
     let counters = ServiceCounters::default();
     let mut answered = Vec::new();
-    serve_lookups(&mut HalfBlind, &queue, &config(), &counters, |answers| {
-        answered.append(answers)
-    });
+    let now_ms = || 1_000;
+    serve_lookups(
+        &mut HalfBlind,
+        &queue,
+        &config(),
+        &counters,
+        now_ms,
+        |answers| answered.append(answers),
+    );
     let short: Vec<_> = answered
         .iter()
         .map(|(tag, answer)| (*tag, answer.as_ref().map(Option::is_some)))
@@ -227,8 +237,8 @@ fn look_ups_are_answered_one_by_one() {
         [
             (0, Ok(true)),
             (1, Err(&Unavailable)),
-            (2, Ok(false)),
-            (3, Err(&Unavailable))
+            (3, Ok(false)),
+            (4, Err(&Unavailable))
         ]
     );
     let figures = counters.figures();
@@ -236,9 +246,10 @@ fn look_ups_are_answered_one_by_one() {
         (
             figures.lookups,
             figures.lookup_batches,
-            figures.lookups_failed
+            figures.lookups_failed,
+            figures.lookups_expired
         ),
-        (4, 1, 2)
+        (4, 1, 2, 1)
     );
 }
 

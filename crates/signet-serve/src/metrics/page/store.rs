@@ -19,6 +19,12 @@ pub(super) fn shared(page: &mut Page, sources: &Sources) {
     page.counted([sources.authenticator.counters()].iter());
     page.counted([sources.guard.counters()].iter());
     page.counted([sources.store.figures()].iter());
+    if let Some(lookups) = &sources.lookups {
+        page.counted([lookups.figures()].iter());
+        if let Some(cache) = lookups.cache() {
+            page.counted([cache.figures()].iter());
+        }
+    }
     rates(page, &sources.rates);
 }
 

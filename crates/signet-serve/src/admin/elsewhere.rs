@@ -1,0 +1,140 @@
+//! Users in a store on another machine.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::path::PathBuf;
+
+use sip_auth::{Ha1Set, Subject};
+use sip_lookup::{BatchAnswer, Rows};
+use sip_store::ListedUser;
+use sip_userdb::{Options, UserDb};
+use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
+
+use super::socket;
+use crate::Error;
+use crate::userdb::store_error;
+
+/// Users listed by one question.
+const PAGE: usize = 1_000;
+
+/// The users of a store on another machine.
+pub(super) struct Elsewhere {
+    runtime: Runtime,
+    local: RefCell<LocalSet>,
+    store: UserDb,
+    /// Where a running server is told of changes.
+    socket: PathBuf,
+}
+
+impl Elsewhere {
+    /// Takes the first of the stores: it is the one that is written to.
+    pub(super) fn open(options: Options, socket: PathBuf) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    format!("cannot ask the store of users: {error}"),
+                    "look at the limits of processes and open files: ulimit -a",
+                )
+            })?;
+        let store = UserDb::new(options).map_err(|error| store_error(&error))?;
+        Ok(Self {
+            runtime,
+            local: RefCell::new(LocalSet::new()),
+            store,
+            socket,
+        })
+    }
+
+    /// Whether there is such a user.
+    pub(super) fn has(&self, realm: &str, user: &str) -> Result<bool, Error> {
+        if !self.store.capabilities().tells_unknown_users {
+            return Err(Error::new(
+                "the store of users does not say who is in it",
+                "manage its users by its own tools",
+            ));
+        }
+        let rows = Rows::Secrets(vec![subject(realm, user)]);
+        match self.wait(self.store.ask(&rows)) {
+            Ok(BatchAnswer::Rows(rows)) => match rows.first() {
+                Some(Ok(found)) => Ok(found.is_some()),
+                // What is there is of no use, and is there.
+                Some(Err(_)) => Ok(true),
+                None => Err(unreachable("it answered nothing")),
+            },
+            Ok(BatchAnswer::Verified(_)) => Err(unreachable("it answered something else")),
+            Err(failure) => Err(unreachable(&failure.to_string())),
+        }
+    }
+
+    /// Adds a user or gives him another password.
+    pub(super) fn put(&self, realm: &str, user: &str, password: &str) -> Result<(), Error> {
+        let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
+        let subject = subject(realm, user);
+        self.wait(self.store.put(&subject, &set.into()))
+            .map_err(|error| store_error(&error))?;
+        socket::tell_forget(&self.socket, &[subject])
+    }
+
+    /// Removes a user; false where there was none.
+    pub(super) fn remove(&self, realm: &str, user: &str) -> Result<bool, Error> {
+        let subject = subject(realm, user);
+        let removed = self
+            .wait(self.store.remove(&subject))
+            .map_err(|error| store_error(&error))?;
+        socket::tell_forget(&self.socket, &[subject])?;
+        Ok(removed)
+    }
+
+    /// Gives every user to `each`, in the order of realms and names.
+    pub(super) fn list(&self, each: &mut dyn FnMut(&str, &str)) -> Result<(), Error> {
+        let mut after: Option<Subject> = None;
+        loop {
+            let page = self.wait(self.store.list(after.as_ref(), PAGE));
+            let page = page.map_err(|error| store_error(&error))?;
+            for subject in &page {
+                each(&String::from_utf8_lossy(subject.user()), subject.realm());
+            }
+            after = match page.last() {
+                Some(last) if page.len() == PAGE => Some(last.clone()),
+                _ => return Ok(()),
+            };
+        }
+    }
+
+    /// Adds or changes users, in the order of the list; an error says after how many.
+    pub(super) fn import(&self, users: &[ListedUser]) -> Result<(), Error> {
+        for (done, listed) in users.iter().enumerate() {
+            let subject = subject(&listed.realm, &listed.user);
+            let put = self.wait(self.store.put(&subject, &listed.secrets));
+            put.map_err(|error| {
+                Error::new(
+                    format!("after {done} of {} users: {}", users.len(), error.what()),
+                    error.remedy(),
+                )
+            })?;
+        }
+        let subjects: Vec<Subject> = users
+            .iter()
+            .map(|listed| subject(&listed.realm, &listed.user))
+            .collect();
+        socket::tell_forget(&self.socket, &subjects)
+    }
+
+    fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.local.borrow().block_on(&self.runtime, answer)
+    }
+}
+
+fn subject(realm: &str, user: &str) -> Subject {
+    Subject::new(user.as_bytes(), realm.into())
+}
+
+fn unreachable(why: &str) -> Error {
+    Error::new(
+        format!("the store of users cannot be asked: {why}"),
+        "look whether it runs, and whether users.stores names it rightly",
+    )
+}

@@ -1,0 +1,225 @@
+//! The thread that asks stores of users on other machines. It has a runtime of its own:
+//! connections to the stores, and between them and the workers the pipeline, which decides
+//! what is asked when.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use sip_lookup::{
+    Batch, BatchAnswer, BatchFailure, BatchId, Cache, LookupFigures, Outcome, Pipeline,
+    PipelineConfig, Question, Replica,
+};
+use sip_userdb::{Changed, Options, UserDb};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, LocalSet};
+
+use crate::Error;
+use crate::store_link::{Tag, spawn};
+use crate::userdb::store_error;
+
+/// How long after a failure a store is asked again what has changed.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// Questions taken from the workers before the stores get their turn.
+const TAKEN_MAX: usize = 1_024;
+
+/// How often the figures are copied for whoever asks for them.
+const FIGURES_EVERY_US: u64 = 100_000;
+
+/// A question and who asks.
+pub(crate) struct ToAsk {
+    pub(crate) tag: Tag,
+    pub(crate) question: Question,
+    /// When its request expires, by the clock of [`Lookups::now_us`].
+    pub(crate) deadline_us: u64,
+}
+
+/// The workers' end.
+#[derive(Clone)]
+pub(crate) struct Lookups {
+    sender: mpsc::Sender<ToAsk>,
+    cache: Option<Arc<Cache>>,
+    figures: Arc<Mutex<LookupFigures>>,
+    began: Instant,
+}
+
+impl Lookups {
+    /// Starts the thread. `deliver` gets answers, many at a time, and drains them.
+    pub(crate) fn start(
+        stores: Vec<Options>,
+        config: PipelineConfig,
+        cache: Option<Arc<Cache>>,
+        hash_key: [u8; 16],
+        deliver: impl FnMut(&mut Vec<(Tag, Outcome)>) + Send + 'static,
+    ) -> Result<(Self, JoinHandle<()>), Error> {
+        let (sender, asked) = mpsc::channel(config.questions_max);
+        let lookups = Self {
+            sender,
+            cache,
+            figures: Arc::default(),
+            began: Instant::now(),
+        };
+        let own = Lookups {
+            // Its own end would keep the thread from ending.
+            sender: mpsc::channel(1).0,
+            ..lookups.clone()
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    format!("cannot ask the stores of users: {error}"),
+                    "look at the limits of open files: ulimit -n",
+                )
+            })?;
+        // What can be wrong with them is found before the thread is there.
+        for options in &stores {
+            UserDb::new(options.clone()).map_err(|error| store_error(&error))?;
+        }
+        let thread = spawn("lookups", move || {
+            let local = LocalSet::new();
+            let now_us = own.now_us();
+            let pipeline = Pipeline::new(now_us, hash_key, config, own.cache.clone());
+            local.block_on(&runtime, run(own, stores, pipeline, asked, deliver));
+        })?;
+        Ok((lookups, thread))
+    }
+
+    /// Leaves a question; false where too many wait already.
+    pub(crate) fn ask(&self, asked: ToAsk) -> bool {
+        self.sender.try_send(asked).is_ok()
+    }
+
+    /// What is remembered of users, where anything is.
+    pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
+        self.cache.as_ref()
+    }
+
+    /// The time in microseconds, from an arbitrary beginning.
+    pub(crate) fn now_us(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// What the pipeline has done.
+    pub(crate) fn figures(&self) -> LookupFigures {
+        let figures = self.figures.lock();
+        *figures.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What stores have said and the pipeline has not heard yet.
+#[derive(Default)]
+struct Said {
+    answers: RefCell<Vec<(BatchId, Result<BatchAnswer, BatchFailure>)>>,
+    any: Notify,
+}
+
+async fn run(
+    own: Lookups,
+    stores: Vec<Options>,
+    mut pipeline: Pipeline<Tag>,
+    mut asked: mpsc::Receiver<ToAsk>,
+    mut deliver: impl FnMut(&mut Vec<(Tag, Outcome)>),
+) {
+    let stores: Vec<Rc<UserDb>> = stores
+        .into_iter()
+        .filter_map(|options| UserDb::new(options).ok().map(Rc::new))
+        .collect();
+    if let Some(cache) = &own.cache {
+        for store in stores
+            .iter()
+            .filter(|store| store.capabilities().announces_changes)
+        {
+            tokio::task::spawn_local(listen(store.clone(), cache.clone()));
+        }
+    }
+    let said = Rc::new(Said::default());
+    let mut under_way: HashMap<BatchId, AbortHandle> = HashMap::new();
+    let mut answers = Vec::new();
+    let mut taken = Vec::with_capacity(TAKEN_MAX);
+    let mut is_open = true;
+    let mut figures_due_us = 0;
+    while is_open || !under_way.is_empty() {
+        let deadline = pipeline.next_deadline_us().map(|due_us| {
+            let left_us = due_us.saturating_sub(own.now_us());
+            tokio::time::sleep(Duration::from_micros(left_us))
+        });
+        tokio::select! {
+            count = asked.recv_many(&mut taken, TAKEN_MAX), if is_open => is_open = count > 0,
+            () = said.any.notified() => {}
+            () = async { match deadline { Some(sleep) => sleep.await, None => std::future::pending().await } } => {}
+        }
+        let now_us = own.now_us();
+        for ToAsk {
+            tag,
+            question,
+            deadline_us,
+        } in taken.drain(..)
+        {
+            if let Err(refused) = pipeline.submit(now_us, tag, question, deadline_us) {
+                answers.push((tag, Err(refused)));
+            }
+        }
+        for (id, answer) in said.answers.take() {
+            under_way.remove(&id);
+            match answer {
+                Ok(answer) => pipeline.handle_answer(now_us, id, answer),
+                Err(failure) => pipeline.handle_failure(now_us, id, failure),
+            }
+        }
+        pipeline.handle_timeout(now_us);
+        while let Some(batch) = pipeline.poll_batch(now_us) {
+            let id = batch.id;
+            under_way.insert(id, send(&stores, batch, said.clone()));
+        }
+        while let Some(id) = pipeline.poll_given_up() {
+            if let Some(question) = under_way.remove(&id) {
+                question.abort();
+            }
+        }
+        while let Some(answer) = pipeline.poll_answer() {
+            answers.push(answer);
+        }
+        if !answers.is_empty() {
+            deliver(&mut answers);
+            answers.clear();
+        }
+        if now_us >= figures_due_us {
+            figures_due_us = now_us + FIGURES_EVERY_US;
+            *own.figures.lock().unwrap_or_else(PoisonError::into_inner) = pipeline.figures();
+        }
+    }
+}
+
+/// Asks a store, beside whatever else is asked.
+fn send(stores: &[Rc<UserDb>], batch: Batch, said: Rc<Said>) -> AbortHandle {
+    let Replica(nth) = batch.replica;
+    let store = stores.get(nth).cloned();
+    let asking = tokio::task::spawn_local(async move {
+        let answer = match store {
+            Some(store) => store.ask(&batch.rows).await,
+            None => Err(BatchFailure::Refused("there is no such store".to_owned())),
+        };
+        said.answers.borrow_mut().push((batch.id, answer));
+        said.any.notify_one();
+    });
+    asking.abort_handle()
+}
+
+/// Forgets what a store says has changed.
+async fn listen(store: Rc<UserDb>, cache: Arc<Cache>) {
+    loop {
+        match store.changed().await {
+            Changed::User(subject) => cache.invalidate(&subject),
+            Changed::Everything => {
+                cache.invalidate_all();
+                // The connection may have gone; what was missed meanwhile is said again.
+                tokio::time::sleep(LISTEN_AGAIN).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The stores of users that a configuration names.
+
+use sip_auth::AuthConfig;
+use sip_engine::Settings;
+use sip_lookup::{CacheConfig, Mode, PipelineConfig, Tuning};
+use sip_userdb::{Capabilities, Layout, Options, Secret, Tls, UserDb};
+use tokio::task::LocalSet;
+use zeroize::Zeroizing;
+
+use crate::Error;
+use crate::config::{LookupMode, Lookups, StoreTls, UserLayout, Users};
+
+/// How long a connection to a store may take to be made.
+const CONNECT_TIMEOUT_MS: u64 = 5_000;
+
+/// What is asked of each store on another machine, in their order; none where users are
+/// in the data folder's own database.
+pub(crate) fn options(users: &Users) -> Result<Vec<Options>, Error> {
+    if users.remote().next().is_none() {
+        return Ok(Vec::new());
+    }
+    let password = password(users)?;
+    let algorithms = users.algorithms.iter().map(|algorithm| algorithm.0);
+    let algorithms: Vec<_> = algorithms.collect();
+    let layout = match (users.layout, &users.query) {
+        (UserLayout::Query, Some(query)) => Layout::Query(query.clone()),
+        (UserLayout::Subscriber, _) => Layout::Subscriber {
+            table: users.table.clone(),
+            user_with_domain: users.user_with_domain,
+        },
+        _ => Layout::Signet,
+    };
+    let tls = match users.tls {
+        StoreTls::Auto => Tls::Auto,
+        StoreTls::Always => Tls::Always,
+        StoreTls::Never => Tls::Never,
+    };
+    let options = users.remote().map(|url| Options {
+        url: url.to_owned(),
+        password: password.clone(),
+        tls,
+        tls_roots: users.tls_roots.clone(),
+        layout: layout.clone(),
+        algorithms: (!algorithms.is_empty()).then(|| algorithms.clone()),
+        connections_max: users.connections_max,
+        connect_timeout_ms: CONNECT_TIMEOUT_MS,
+    });
+    Ok(options.collect())
+}
+
+/// How look-ups are sent to these stores.
+pub(crate) fn pipeline_config(
+    users: &Users,
+    stores: usize,
+    capabilities: &Capabilities,
+) -> PipelineConfig {
+    let Lookups {
+        mode,
+        interval_us,
+        batch_max,
+        in_flight_max,
+        processes,
+        waiting_max,
+        timeout_ms,
+        latency_target_ms,
+        load_max_percent,
+    } = users.lookups;
+    let batch_max = batch_max.min(capabilities.batch_max);
+    PipelineConfig {
+        mode: match mode {
+            LookupMode::Tuned => Mode::Tuned,
+            LookupMode::Fixed => Mode::Fixed {
+                interval_us,
+                batch_max,
+                in_flight_max,
+            },
+            LookupMode::Blocking => Mode::Blocking {
+                processes,
+                batch: batch_max,
+            },
+        },
+        replicas: stores,
+        questions_max: waiting_max,
+        batch_max,
+        in_flight_max,
+        timeout_us: timeout_ms.saturating_mul(1_000),
+        tuning: Tuning {
+            delay_target_us: latency_target_ms.saturating_mul(1_000),
+            load_max: load_max_percent as f64 / 100.0,
+        },
+        ..PipelineConfig::default()
+    }
+}
+
+/// What is remembered of users; `None` for nothing.
+pub(crate) fn cache_config(users: &Users, capabilities: &Capabilities) -> Option<CacheConfig> {
+    let cache = &users.cache;
+    let usual = CacheConfig::default();
+    let lifetime_us = cache.lifetime_s.saturating_mul(1_000_000);
+    (cache.entries_max > 0 && !capabilities.verifies).then(|| CacheConfig {
+        entries_max: cache.entries_max,
+        strangers_max: (cache.entries_max / 4).max(1),
+        negatives_max: (cache.entries_max / 4).max(1),
+        lifetime_us,
+        negative_lifetime_us: cache.unknown_lifetime_s.saturating_mul(1_000_000),
+        refresh_ahead_us: lifetime_us / 5,
+        stale_us: cache.outage_s.saturating_mul(1_000_000),
+        ..usual
+    })
+}
+
+/// What the stores can do: what all of them can. Nothing is connected for it.
+pub(crate) fn capabilities(options: &[Options]) -> Result<Option<Capabilities>, Error> {
+    let mut all: Option<Capabilities> = None;
+    for options in options {
+        let store = UserDb::new(options.clone()).map_err(|error| store_error(&error))?;
+        let one = store.capabilities();
+        match &mut all {
+            None => all = Some(one.clone()),
+            Some(all) if all.verifies != one.verifies => {
+                return Err(Error::new(
+                    "users.stores: one store verifies digests by itself and another does not",
+                    "name stores of one kind",
+                ));
+            }
+            Some(all) => {
+                all.algorithms.retain(|kept| one.algorithms.contains(kept));
+                all.tells_unknown_users &= one.tells_unknown_users;
+                all.is_writable &= one.is_writable;
+                all.announces_changes &= one.announces_changes;
+                all.batch_max = all.batch_max.min(one.batch_max);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Makes of the settings what the stores allow; an error where they ask for more.
+pub(crate) fn fit_settings(
+    settings: &mut Settings,
+    capabilities: Option<&Capabilities>,
+    is_remembered: bool,
+) -> Result<(), Error> {
+    if let Some(auth) = &mut settings.authenticate {
+        auth.tells_unknown_users = capabilities.is_none_or(|can| can.tells_unknown_users);
+        auth.tells_who_is_proved = is_remembered;
+    }
+    match settings.takes_certificates_of_unknown_users() {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            "client_certificates_authenticate: the store of users does not tell whether a user still exists",
+            "drop it, or keep users in a store that tells",
+        )),
+    }
+}
+
+/// The same for how users are challenged.
+pub(crate) fn fit_auth(
+    auth: &mut AuthConfig,
+    capabilities: Option<&Capabilities>,
+) -> Result<(), Error> {
+    let Some(can) = capabilities else {
+        return Ok(());
+    };
+    auth.store_verifies = can.verifies;
+    auth.keep_held(&can.algorithms).map_err(|nothing| {
+        Error::new(
+            format!("authentication.algorithms: {nothing}"),
+            "name one that the store holds, for example algorithms = [\"MD5\"]",
+        )
+    })
+}
+
+/// The domains that the first store lists. None where it cannot be asked: who starts
+/// while it is away serves the domains of the configuration.
+pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, Error> {
+    let Some(first) = stores.first() else {
+        return Ok(Vec::new());
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| {
+            Error::new(
+                format!("cannot ask the store of users for its domains: {error}"),
+                "look at the limits of open files: ulimit -n",
+            )
+        })?;
+    let store = UserDb::new(first.clone()).map_err(|error| store_error(&error))?;
+    match LocalSet::new().block_on(&runtime, store.domains()) {
+        Ok(Some(domains)) => Ok(domains),
+        Ok(None) => Err(Error::new(
+            "users.domains_from_store: this store lists no domains",
+            "drop it, and name them in `domains`",
+        )),
+        Err(error) => {
+            tracing::error!(
+                "the domains of the store of users are not known, and only those of the configuration are served until the next start: {error}"
+            );
+            Ok(Vec::new())
+        }
+    }
+}
+
+/// An error of a store, with its remedy.
+pub(crate) fn store_error(error: &sip_userdb::Error) -> Error {
+    Error::new(error.what(), error.remedy())
+}
+
+fn password(users: &Users) -> Result<Option<Secret>, Error> {
+    let text = if let Some(path) = &users.password_file {
+        Zeroizing::new(
+            std::fs::read(path)
+                .map_err(|error| Error::file("read the stores' password from", path, &error))?,
+        )
+    } else if let Some(name) = &users.password_env {
+        let value = std::env::var_os(name).ok_or_else(|| {
+            Error::new(
+                format!("users.password_env: there is no variable {name} in the environment"),
+                format!("start with {name}=..., or name a file by password_file"),
+            )
+        })?;
+        Zeroizing::new(std::os::unix::ffi::OsStringExt::into_vec(value))
+    } else {
+        return Ok(None);
+    };
+    let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
+    let bare = end.and_then(|end| text.get(..=end)).unwrap_or_default();
+    if bare.is_empty() {
+        return Err(Error::new(
+            "the stores' password is empty",
+            "write it into the file that users.password_file names, or drop that",
+        ));
+    }
+    Ok(Some(Secret::new(bare.to_vec())))
+}
