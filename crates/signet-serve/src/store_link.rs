@@ -5,15 +5,16 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use sip_auth::CredentialKey;
+use sip_auth::{Ha1, Reply};
 use sip_engine::{BindingChange, Location, ParkId, Settings};
+use sip_lookup::{Outcome, Question, Unavailable};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
     Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
     queue, serve_lookups, serve_saves,
 };
-use sip_worker::StoreAnswer;
+use sip_worker::{AtOnce, StoreAnswer};
 
 use crate::Error;
 use crate::data_dir::DataDir;
@@ -69,7 +70,9 @@ impl Store {
         let reader = spawn("store-read", move || {
             let config = ServiceConfig::default();
             serve_lookups(&mut credentials, &asked, &config, &counted, |answers| {
-                post.deliver(answers, StoreAnswer::Credential);
+                post.deliver(answers, |park, answer| {
+                    StoreAnswer::Credential(park, outcome_of(answer))
+                });
             });
         })?;
         let mut post = Post {
@@ -170,16 +173,16 @@ impl Store {
 }
 
 impl sip_worker::Store for StoreClient {
-    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool {
-        self.lookups
-            .try_send(Lookup {
-                tag: Tag {
-                    worker: self.worker,
-                    park,
-                },
-                key,
-            })
-            .is_ok()
+    fn find_credential(&mut self, park: ParkId, question: Question, _: u64) -> AtOnce {
+        let tag = Tag {
+            worker: self.worker,
+            park,
+        };
+        let key = question.subject.into_key(question.algorithm);
+        match self.lookups.try_send(Lookup { tag, key }) {
+            Ok(()) => AtOnce::Pending,
+            Err(_) => AtOnce::Refused(NO_ANSWER),
+        }
     }
 
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
@@ -196,6 +199,18 @@ impl sip_worker::Store for StoreClient {
 
     fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
         std::mem::swap(into, &mut *lock(&self.inbox.answers));
+    }
+}
+
+/// What the database gives to a look-up that it cannot answer.
+const NO_ANSWER: Unavailable = Unavailable {
+    retry_after_s: None,
+};
+
+fn outcome_of(answer: Result<Option<Ha1>, ()>) -> Outcome {
+    match answer {
+        Ok(found) => Ok(found.map_or(Reply::Unknown, Reply::Secret)),
+        Err(()) => Err(NO_ANSWER),
     }
 }
 
