@@ -5,8 +5,8 @@ use std::sync::Arc;
 use md5::Md5;
 use sha2::{Sha256, Sha512_256};
 use sip_auth::{
-    Algorithm, Attempt, AuthConfig, Authenticator, Check, ClientAuth, Ha1, RequestParts, Side,
-    USERNAME_MAX, Verdict,
+    Algorithm, Attempt, AuthConfig, Authenticator, Check, ClientAuth, Ha1, Reply, RequestParts,
+    Side, USERNAME_MAX, Verdict,
 };
 use sip_msg::header::AuthParams;
 use sip_msg::{HeaderName, Limits, Message};
@@ -125,9 +125,10 @@ fn check_verdict(authorization: &[u8]) {
                     PASSWORD.as_bytes(),
                 )
             });
-            Some(server.finish(NOW_UNIX_MS, pending, ha1.as_ref()))
+            let reply = ha1.map_or(Reply::Unknown, Reply::Secret);
+            Some(server.finish(NOW_UNIX_MS, pending, &reply))
         }
-        Check::Challenge { .. } | Check::Malformed(_) => None,
+        Check::Challenge(_) | Check::Malformed(_) => None,
     };
     if let Some(Verdict::Ok(proof)) = finish() {
         assert_eq!((proof.user(), &**proof.realm()), (USER.as_bytes(), REALM));
@@ -350,7 +351,7 @@ fn check_round(user: &[u8], password: &[u8]) {
             REALM.as_bytes(),
             password.as_bytes(),
         );
-        server.finish(NOW_UNIX_MS, pending, Some(&ha1))
+        server.finish(NOW_UNIX_MS, pending, &Reply::Secret(ha1))
     };
     let other = format!("{password}x");
     assert!(

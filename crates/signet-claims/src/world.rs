@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, Settings};
@@ -174,18 +174,22 @@ impl World {
     fn answer(&mut self, effect: Effect) {
         let (now, out) = (self.now, &mut self.out);
         match effect {
-            Effect::FindCredential { park, key } => {
-                let (user, realm) = (key.user().to_vec(), key.realm().to_string());
+            Effect::FindCredential { park, question, .. } => {
+                let subject = &question.subject;
+                let (user, realm) = (subject.user().to_vec(), subject.realm().to_string());
                 let is_known = matches!(&user[..], b"alice" | b"bob") && realm == DOMAIN;
                 let password = password_of(&user);
                 let ha1 = Ha1::compute(
-                    key.algorithm(),
+                    question.algorithm,
                     &user,
                     realm.as_bytes(),
                     password.as_bytes(),
                 );
-                let answer = Ok(is_known.then_some(ha1));
-                self.shard.handle_credential(now, park, answer, out);
+                let answer = match is_known {
+                    true => Reply::Secret(ha1),
+                    false => Reply::Unknown,
+                };
+                self.shard.handle_credential(now, park, Ok(answer), out);
             }
             Effect::SaveBindings { park, .. } => {
                 self.saved += 1;

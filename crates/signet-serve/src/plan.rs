@@ -125,6 +125,7 @@ pub(crate) fn settings(
                 .map(|realm| realm.0.clone()),
             lookup_timeout_ms: config.authentication.lookup_timeout_ms,
             lookups_max: config.authentication.lookups_max,
+            ..AuthSettings::default()
         }),
         trusted: config
             .trusted

@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sip_auth::{
-    Algorithm, Attempt, AuthConfig, Authenticator, Check, ClientAuth, Ha1Set, RequestParts, Side,
+    Algorithm, Attempt, AuthConfig, Authenticator, Check, ClientAuth, Ha1Set, Reply, RequestParts,
+    Side,
 };
 use sip_msg::{Limits, Message};
 
@@ -80,17 +81,18 @@ fn main() {
         let mut check_ns = 0.0;
         // A wrong password and an unknown user must cost the same.
         let other = Ha1Set::compute(b"alice", b"example.org", b"marlin");
-        let [right_ns, wrong_ns, unknown_ns] =
-            [Some(set.get(algorithm)), Some(other.get(algorithm)), None].map(|answer| {
-                let mut pending = checked(&mut check_ns);
-                per_round(ROUNDS, |_| {
-                    drop(black_box(server.finish(
-                        1_000,
-                        pending.next().unwrap(),
-                        answer,
-                    )))
-                })
-            });
+        let secret = |of: &Ha1Set| Reply::Secret(of.get(algorithm).clone());
+        let replies = [secret(&set), secret(&other), Reply::Unknown];
+        let [right_ns, wrong_ns, unknown_ns] = replies.map(|reply| {
+            let mut pending = checked(&mut check_ns);
+            per_round(ROUNDS, |_| {
+                drop(black_box(server.finish(
+                    1_000,
+                    pending.next().unwrap(),
+                    &reply,
+                )))
+            })
+        });
         let client_ns = client_ns / ROUNDS as f64;
         print!("{:<14}", algorithm.as_str());
         for ns in [

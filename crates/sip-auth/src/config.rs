@@ -16,8 +16,11 @@ pub struct AuthConfig {
     pub md5_only_agents: Vec<String>,
     /// Whether `auth-int` is offered beside `auth`. It is accepted in any case.
     pub offer_auth_int: bool,
-    /// Whether a successful answer can carry Authentication-Info (RFC 7616 3.5).
+    /// Whether a successful answer can carry Authentication-Info (RFC 7616 3.5). It is left
+    /// out where the store verifies, since only who has the HA1 can sign it.
     pub authentication_info: bool,
+    /// Whether the store verifies digests by itself and gives no HA1 away (RFC 5090).
+    pub store_verifies: bool,
     /// How long a nonce is good for.
     pub nonce_lifetime_ms: u64,
     /// This server's number in its cluster; a nonce of another is stale here.
@@ -34,12 +37,55 @@ impl Default for AuthConfig {
             md5_only_agents: vec!["baresip v0.".to_owned(), "baresip v1.".to_owned()],
             offer_auth_int: false,
             authentication_info: false,
+            store_verifies: false,
             nonce_lifetime_ms: 300_000,
             node_id: 0,
             replay_entries_max: 1 << 20,
         }
     }
 }
+
+/// None of the algorithms that are to be offered is one that the store holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NothingToOffer {
+    held: Vec<Algorithm>,
+}
+
+impl AuthConfig {
+    /// The algorithm that a user has an HA1 for if he has any: the one that is preferred
+    /// least, and is there for those who have no other.
+    pub fn commonest(&self) -> Algorithm {
+        self.algorithms.last().copied().unwrap_or(Algorithm::Md5)
+    }
+
+    /// Keeps those of the algorithms that the store holds, in their order: a phone that is
+    /// offered another would be refused with the right password.
+    pub fn keep_held(&mut self, held: &[Algorithm]) -> Result<(), NothingToOffer> {
+        self.algorithms.retain(|algorithm| held.contains(algorithm));
+        match self.algorithms.is_empty() {
+            true => Err(NothingToOffer {
+                held: held.to_vec(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for NothingToOffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held: Vec<&str> = self.held.iter().map(|of| of.as_str()).collect();
+        match held.is_empty() {
+            true => f.write_str("the store holds no digests at all"),
+            false => write!(
+                f,
+                "the store holds digests for {} alone, and none of these is offered",
+                held.join(" and ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NothingToOffer {}
 
 /// Who challenges (RFC 3261 22.2, 22.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,5 +140,36 @@ counters::counters! {
         pub replay_evictions: u64 = counter("signet_auth_replay_evictions_total"),
         /// Nonces in use.
         pub replay_entries: u64 = gauge("signet_auth_replay_entries"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_store_holds_is_offered_and_nothing_is_an_error() {
+        use Algorithm::{Md5, Sha256, Sha512_256};
+        for (configured, held, offered) in [
+            (&[Sha256, Md5][..], &[Md5][..], &[Md5][..]),
+            (&[Sha256, Md5], &[Md5, Sha512_256, Sha256], &[Sha256, Md5]),
+            (&[Sha256], &[Md5], &[]),
+            (&[Sha256], &[], &[]),
+        ] {
+            let mut config = AuthConfig {
+                algorithms: configured.to_vec(),
+                ..AuthConfig::default()
+            };
+            let kept = config.keep_held(held);
+            assert_eq!(kept.is_ok(), !offered.is_empty());
+            assert_eq!(config.algorithms, offered);
+        }
+        let said = AuthConfig {
+            algorithms: vec![Sha256],
+            ..AuthConfig::default()
+        }
+        .keep_held(&[Md5]);
+        let said = said.map_err(|error| error.to_string());
+        assert!(said.is_err_and(|said| said.contains("MD5 alone")));
     }
 }

@@ -109,6 +109,15 @@ pub(crate) fn find<'m>(
     failure.map_or(Ok(None), Err)
 }
 
+/// The user whom a request's credentials for `realm` name, unescaped, whether that is true
+/// or not; empty where they name none. For what is told of a failure.
+pub fn claimed_user(message: &Message, side: Side, realm: &str) -> Vec<u8> {
+    let found = find(message, side, realm).ok().flatten();
+    let name = found.and_then(|credentials| credentials.username);
+    name.map(|name| name.bytes().take(USERNAME_MAX).collect())
+        .unwrap_or_default()
+}
+
 /// The lines of a request that hold Digest credentials for `realm`: what a
 /// proxy cuts before it forwards, so that nobody behind it can try them.
 /// Those for other realms are somebody else's.

@@ -3,13 +3,14 @@
 //! # How it runs
 //! ```text
 //! match authenticator.check(unix_ms, &message, Side::Registrar, &realm) {
-//!     Check::Challenge { stale } => // 401 with add_challenge(.., stale, ..)
+//!     Check::Challenge(why) => // 401 with add_challenge(.., why.is_stale(), ..)
 //!     Check::Malformed(why) => // 400 with why.reason
 //!     Check::Lookup(pending) => {
 //!         // ask the store for pending.key(); park the request; then
-//!         match authenticator.finish(unix_ms, pending, answer.as_ref()) {
+//!         match authenticator.finish(unix_ms, pending, &reply) {
 //!             Verdict::Ok(authenticated) => // go on, as authenticated.user()
-//!             Verdict::Challenge { stale } => // as above
+//!             Verdict::Challenge(why) => // as above
+//!             Verdict::AskAgain(pending) => // ask the store itself, and finish again
 //!         }
 //!     }
 //! }
@@ -42,6 +43,15 @@
 //! that is answered 400 or by a challenge before the store is asked depends on
 //! the request alone.
 //!
+//! **A cache tells nothing.** What a cache has lets in whose digest it matches, and
+//! answers nobody else: for him the store itself is asked, and until it answers he is
+//! not told, and no nonce count is marked, so that a wrong password takes as long
+//! whether its user is in the cache or not.
+//!
+//! **A store's word is no more than a digest.** Where the store verifies
+//! ([`AuthConfig::store_verifies`]), its word takes the place of the comparison and of
+//! nothing else: the nonce must be fresh and its count unused all the same.
+//!
 //! **A proof is a type.** [`Authenticated`] has no public constructor; what
 //! needs it cannot be reached without [`Authenticator::finish`]. Whether the
 //! proven user may act as the From, To or P-Asserted-Identity of a request is
@@ -64,6 +74,7 @@ mod algorithm;
 mod client;
 mod config;
 mod credentials;
+mod failure;
 mod ha1;
 mod hash;
 mod key;
@@ -74,8 +85,9 @@ mod server;
 
 pub use algorithm::{Algorithm, Qop};
 pub use client::{Attempt, ClientAuth, GiveUp, RequestParts};
-pub use config::{AuthConfig, AuthCounters, Side};
-pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, credential_lines};
+pub use config::{AuthConfig, AuthCounters, NothingToOffer, Side};
+pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, claimed_user, credential_lines};
+pub use failure::Failure;
 pub use ha1::{Ha1, Ha1Set};
 pub use key::CredentialKey;
 pub use lookup::{DigestRequest, Reply, Secrets, Subject};

@@ -31,6 +31,16 @@ impl Subject {
     pub fn realm(&self) -> &Arc<str> {
         &self.realm
     }
+
+    /// The same with the HA1 that is wanted.
+    pub fn into_key(self, algorithm: Algorithm) -> CredentialKey {
+        let Self { user, realm } = self;
+        CredentialKey {
+            user,
+            realm,
+            algorithm,
+        }
+    }
 }
 
 impl From<&CredentialKey> for Subject {
@@ -139,6 +149,10 @@ pub enum Reply {
     Unknown,
     /// The user's HA1.
     Secret(Ha1),
+    /// The user's HA1 as a cache has it, so it may be one that he had. It lets him in whose
+    /// digest it matches, and tells nobody else anything: where it does not match the store
+    /// itself is asked.
+    Cached(Ha1),
     /// The store verified the digest by itself: whether it is right.
     Verified(bool),
 }

@@ -1,9 +1,12 @@
 //! The server's side: who is it?
 
+mod challenge;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sip_msg::{Message, MessageWriter, Uri};
+use sip_msg::header::AuthValue;
+use sip_msg::{Message, Uri};
 use smallvec::SmallVec;
 use subtle::ConstantTimeEq;
 
@@ -13,7 +16,7 @@ use crate::hash::{self, Hex, Raw};
 use crate::key::{CredentialKey, UserName};
 use crate::nonce::{Nonce, NonceKey, TEXT_LEN};
 use crate::replay::{Admission, ReplayWindow};
-use crate::{Algorithm, Ha1, Qop};
+use crate::{Algorithm, DigestRequest, Failure, Ha1, Qop, Reply};
 
 /// How far ahead of this shard's clock the one that issued a nonce may be:
 /// shards read the clock once for each batch.
@@ -26,14 +29,13 @@ const CLOCK_SKEW_MS: u64 = 1_000;
     reason = "the large one is the usual one, and boxing it would allocate"
 )]
 pub enum Check {
-    /// Answer 401 or 407 with [`Authenticator::add_challenge`].
-    Challenge {
-        /// Whether the user's credentials may be good and only the nonce is not.
-        stale: bool,
-    },
+    /// Answer 401 or 407 with [`Authenticator::add_challenge`]; `None` where there are no
+    /// credentials for the realm.
+    Challenge(Option<Failure>),
     /// Answer 400.
     Malformed(Malformed),
-    /// Look up [`Pending::key`], then [`Authenticator::finish`].
+    /// Look up [`Pending::key`], with [`Pending::take_digest`], then
+    /// [`Authenticator::finish`].
     Lookup(Pending),
 }
 
@@ -51,12 +53,20 @@ pub struct Pending {
     /// H(:uri) or H(:uri:H("")), where the answer is to be signed too.
     answer_ha2: Option<Raw>,
     response: Raw,
+    /// The digest as it came, for a store that verifies it.
+    digest: Option<Box<DigestRequest>>,
 }
 
 impl Pending {
     /// Whose HA1 is to be looked up.
     pub fn key(&self) -> &CredentialKey {
         &self.key
+    }
+
+    /// The digest as it came, once, where the store verifies it
+    /// ([`AuthConfig::store_verifies`]).
+    pub fn take_digest(&mut self) -> Option<Box<DigestRequest>> {
+        self.digest.take()
     }
 
     /// Tells the nonces of one process apart.
@@ -120,16 +130,29 @@ impl Authenticated {
     }
 }
 
-/// The end of an authentication.
+/// What an answer of the store makes of a request.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large one goes back to where it came from, and boxing it would allocate"
+)]
 pub enum Verdict {
     /// He is who he says.
     Ok(Authenticated),
     /// Answer 401 or 407: unknown users and wrong passwords alike, and replays.
-    Challenge {
-        /// Whether only the nonce, or its count, was not good.
-        stale: bool,
-    },
+    Challenge(Failure),
+    /// What a cache had does not match: the store itself must be asked, and until it has
+    /// answered nobody is told anything.
+    AskAgain(Pending),
+}
+
+/// What became of a digest's comparison.
+enum Compared<'a> {
+    /// It is right, and this is what it was compared with, if that was done here.
+    Right(Option<&'a Ha1>),
+    Wrong(Failure),
+    /// A cache had something else.
+    Outdated,
 }
 
 /// Digest authentication, shared by all shards.
@@ -195,7 +218,7 @@ impl Authenticator {
     // Authorization, encompassing all of the aspects required in 22."
     pub fn check(&self, unix_ms: u64, message: &Message, side: Side, realm: &Arc<str>) -> Check {
         match credentials::find(message, side, realm) {
-            Ok(None) => Check::Challenge { stale: false },
+            Ok(None) => Check::Challenge(None),
             Ok(Some(credentials)) => self
                 .read(unix_ms, message, realm, &credentials)
                 .unwrap_or_else(Check::Malformed),
@@ -203,21 +226,16 @@ impl Authenticator {
         }
     }
 
-    /// Verifies against what the store said; `None` for an unknown user, which
-    /// costs as much. (A store that could not say is the caller's matter: 503.)
-    pub fn finish(&self, unix_ms: u64, pending: Pending, answer: Option<&Ha1>) -> Verdict {
-        let algorithm = pending.key.algorithm;
-        // An unknown user's digest is computed all the same, against a secret
-        // that nobody knows: the answer comes no sooner and looks no other.
-        let dummy = Ha1::from_raw(algorithm, &self.dummy);
-        let known = answer.filter(|ha1| ha1.algorithm() == algorithm);
-        let ha1 = known.unwrap_or(&dummy);
-        let is_right = bool::from(pending.expected(ha1).ct_eq(&pending.response));
-        if !is_right || known.is_none() {
-            return Verdict::Challenge { stale: false };
-        }
+    /// Verifies by what the store said. An unknown user costs as much as a known one. (A
+    /// store that could not say is the caller's matter: 503.)
+    pub fn finish(&self, unix_ms: u64, pending: Pending, reply: &Reply) -> Verdict {
+        let ha1 = match self.compare(&pending, reply) {
+            Compared::Right(ha1) => ha1,
+            Compared::Wrong(failure) => return Verdict::Challenge(failure),
+            Compared::Outdated => return Verdict::AskAgain(pending),
+        };
         if !self.is_fresh(unix_ms, &pending.nonce) {
-            return Verdict::Challenge { stale: true };
+            return Verdict::Challenge(Failure::Stale);
         }
         match self
             .window
@@ -226,62 +244,42 @@ impl Authenticator {
             Admission::Admitted => {}
             // The digest was right, so the sender or somebody who listened to
             // him has the right password: a new nonce tells them apart.
-            Admission::Replayed | Admission::Forgotten => {
-                return Verdict::Challenge { stale: true };
-            }
+            Admission::Replayed => return Verdict::Challenge(Failure::Replay),
+            Admission::Forgotten => return Verdict::Challenge(Failure::Stale),
         }
-        let info = pending
-            .answer_ha2
-            .map(|ha2| self.authentication_info(unix_ms, &pending, ha1, &ha2));
+        let info = match (ha1, &pending.answer_ha2) {
+            (Some(ha1), Some(ha2)) => Some(self.authentication_info(unix_ms, &pending, ha1, ha2)),
+            _ => None,
+        };
         let CredentialKey { user, realm, .. } = pending.key;
         Verdict::Ok(Authenticated { user, realm, info })
     }
 
-    /// Adds one challenge for each algorithm, most preferred first; for a
-    /// user agent of [`AuthConfig::md5_only_agents`] only the one that it bears.
-    /// The nonce bears `mark`, by which [`Pending::nonce_mark`] tells where it was sent.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "each is one part of the challenge, and all callers have all"
-    )]
-    pub fn add_challenge(
-        &self,
-        unix_ms: u64,
-        side: Side,
-        realm: &str,
-        stale: bool,
-        mark: u16,
-        user_agent: &[u8],
-        writer: &mut MessageWriter<'_>,
-    ) {
-        let nonce = self.new_nonce(unix_ms, realm, mark);
-        // RFC 3261 22.2: "The WWW-Authenticate response-header field MUST be included in 401
-        // (Unauthorized) response messages."
-        // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with
-        // a Proxy-Authenticate header field value applicable to the proxy for the requested resource."
-        for &algorithm in self.offered(user_agent) {
-            writer.header_with(side.challenge_header().as_str(), |out| {
-                self.write_challenge_value(algorithm, realm, &nonce, stale, out);
-            });
-        }
-    }
-
-    /// Like [`Authenticator::add_challenge`] for a user agent that is not named,
-    /// as header lines with their line ends.
-    pub fn write_challenge(
-        &self,
-        unix_ms: u64,
-        side: Side,
-        realm: &str,
-        stale: bool,
-        out: &mut Vec<u8>,
-    ) {
-        let nonce = self.new_nonce(unix_ms, realm, 0);
-        for &algorithm in &self.config.algorithms {
-            out.extend_from_slice(side.challenge_header().as_str().as_bytes());
-            out.extend_from_slice(b": ");
-            self.write_challenge_value(algorithm, realm, &nonce, stale, out);
-            out.extend_from_slice(b"\r\n");
+    /// Compares a digest with what the store said, and marks nothing as used.
+    fn compare<'a>(&self, pending: &Pending, reply: &'a Reply) -> Compared<'a> {
+        let algorithm = pending.key.algorithm;
+        let known = match reply {
+            Reply::Secret(ha1) | Reply::Cached(ha1) => Some(ha1),
+            Reply::Unknown => None,
+            // Nobody's word is taken who was not given the digest.
+            Reply::Verified(is_right) => {
+                return match *is_right && self.config.store_verifies {
+                    true => Compared::Right(None),
+                    false => Compared::Wrong(Failure::WrongPassword),
+                };
+            }
+        };
+        let known = known.filter(|ha1| ha1.algorithm() == algorithm);
+        // An unknown user's digest is computed all the same, against a secret
+        // that nobody knows: the answer comes no sooner and looks no other.
+        let dummy = Ha1::from_raw(algorithm, &self.dummy);
+        let expected = pending.expected(known.unwrap_or(&dummy));
+        let is_right = bool::from(expected.ct_eq(&pending.response));
+        match (known, reply) {
+            (Some(_), _) if is_right => Compared::Right(known),
+            (_, Reply::Cached(_)) => Compared::Outdated,
+            (Some(_), _) => Compared::Wrong(Failure::WrongPassword),
+            (None, _) => Compared::Wrong(Failure::UnknownUser),
         }
     }
 
@@ -304,7 +302,7 @@ impl Authenticator {
         realm: &Arc<str>,
         credentials: &Credentials<'_>,
     ) -> Result<Check, Malformed> {
-        const CHALLENGE: Check = Check::Challenge { stale: false };
+        let challenge = |failure| Ok(Check::Challenge(Some(failure)));
         let malformed = |reason| Malformed { reason };
         let algorithm = match credentials.algorithm {
             // RFC 7616 3.3: a challenge, and so an answer, without one means MD5.
@@ -312,7 +310,7 @@ impl Authenticator {
             Some(token) => Algorithm::from_token(token.raw),
         };
         let Some(algorithm) = algorithm.filter(|a| self.config.algorithms.contains(a)) else {
-            return Ok(CHALLENGE);
+            return challenge(Failure::NotOffered);
         };
         let username = credentials
             .username
@@ -333,7 +331,7 @@ impl Authenticator {
             // supports the new mechanisms in RFC 2617 that were not specified in RFC 2069."
             // Without qop there is no nonce count, and so no guard against
             // replay: the form of RFC 2069 is not good enough.
-            None => return Ok(CHALLENGE),
+            None => return challenge(Failure::NotOffered),
             Some(qop) => {
                 Qop::from_token(qop.raw).ok_or(malformed("Digest Quality Of Protection Unknown"))?
             }
@@ -348,6 +346,7 @@ impl Authenticator {
         if cnonce.raw.len() > CNONCE_MAX {
             return Err(malformed("Digest Client Nonce Too Long"));
         }
+        let response_text = response;
         let response = hash::unhex(response.raw, algorithm.digest_len())
             .ok_or(malformed("Digest Response Malformed"))?;
         // The bound is on the name: the backslashes before quotes in it do not count.
@@ -360,30 +359,21 @@ impl Authenticator {
             return Err(malformed("Digest URI Is Not The Request-URI"));
         }
         let Some(nonce) = self.key.verify(nonce_text.raw, realm) else {
-            return Ok(CHALLENGE);
+            return challenge(Failure::ForgedNonce);
         };
         if !self.is_fresh(unix_ms, &nonce) {
-            return Ok(Check::Challenge { stale: true });
+            return challenge(Failure::Stale);
         }
-        let mut between = SmallVec::new();
-        for (at, part) in [
-            nonce_text.raw,
-            nc_text.raw,
-            cnonce.raw,
-            qop.as_str().as_bytes(),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            if at > 0 {
-                between.push(b':');
-            }
-            between.extend_from_slice(part);
-        }
-        let answer_ha2 = self
-            .config
-            .authentication_info
-            .then(|| ha2(algorithm, qop, b"", uri.raw, b""));
+        let given = Given {
+            username,
+            nonce: nonce_text.raw,
+            uri: uri.raw,
+            qop,
+            algorithm,
+            cnonce: cnonce.raw,
+            nonce_count: nc_text.raw,
+            response: response_text.raw,
+        };
         Ok(Check::Lookup(Pending {
             key: CredentialKey {
                 user: username.bytes().collect(),
@@ -393,7 +383,7 @@ impl Authenticator {
             nonce,
             nc,
             qop,
-            between,
+            between: given.between(),
             ha2: ha2(
                 algorithm,
                 qop,
@@ -401,8 +391,14 @@ impl Authenticator {
                 uri.raw,
                 message.body(),
             ),
-            answer_ha2,
+            // Who does not know the secret cannot sign an answer.
+            answer_ha2: (self.config.authentication_info && !self.config.store_verifies)
+                .then(|| ha2(algorithm, qop, b"", uri.raw, b"")),
             response,
+            digest: self
+                .config
+                .store_verifies
+                .then(|| Box::new(given.to_digest(message, realm))),
         }))
     }
 
@@ -411,61 +407,6 @@ impl Authenticator {
             && nonce.boot_id == self.boot_id
             && nonce.issued_unix_ms <= unix_ms.saturating_add(CLOCK_SKEW_MS)
             && unix_ms.saturating_sub(nonce.issued_unix_ms) < self.config.nonce_lifetime_ms
-    }
-
-    fn new_nonce(&self, unix_ms: u64, realm: &str, mark: u16) -> [u8; TEXT_LEN] {
-        let nonce = Nonce {
-            issued_unix_ms: unix_ms,
-            node_id: self.config.node_id,
-            boot_id: self.boot_id,
-            mark,
-            // Above the watermark with which the replay window begins.
-            serial: self.serial.fetch_add(1, Ordering::Relaxed) + 1,
-        };
-        self.key.sign(&nonce, realm)
-    }
-
-    /// What a user agent is offered. Who offers MD5 to everybody loses nothing
-    /// by offering nothing else to a phone that says it cannot do more.
-    fn offered(&self, user_agent: &[u8]) -> &[Algorithm] {
-        let only_md5 = |agents: &[String]| {
-            agents
-                .iter()
-                .any(|prefix| user_agent.starts_with(prefix.as_bytes()))
-        };
-        let algorithms = &self.config.algorithms;
-        match algorithms.iter().position(|a| *a == Algorithm::Md5) {
-            Some(md5) if only_md5(&self.config.md5_only_agents) => {
-                algorithms.get(md5..=md5).unwrap_or(algorithms)
-            }
-            _ => algorithms,
-        }
-    }
-
-    fn write_challenge_value(
-        &self,
-        algorithm: Algorithm,
-        realm: &str,
-        nonce: &[u8],
-        stale: bool,
-        out: &mut Vec<u8>,
-    ) {
-        out.extend_from_slice(b"Digest realm=\"");
-        crate::write_quoted(realm.as_bytes(), out);
-        out.extend_from_slice(b"\", nonce=\"");
-        out.extend_from_slice(nonce);
-        out.extend_from_slice(b"\", algorithm=");
-        out.extend_from_slice(algorithm.as_str().as_bytes());
-        // RFC 3261 22.4: "However, servers MUST always send a "qop" parameter in WWW-Authenticate and
-        // Proxy-Authenticate header field values."
-        out.extend_from_slice(if self.config.offer_auth_int {
-            b", qop=\"auth,auth-int\""
-        } else {
-            b", qop=\"auth\""
-        });
-        if stale {
-            out.extend_from_slice(b", stale=true");
-        }
     }
 
     fn authentication_info(
@@ -508,15 +449,71 @@ impl Authenticator {
     }
 }
 
+/// Credentials as they came.
+struct Given<'m> {
+    username: AuthValue<'m>,
+    nonce: &'m [u8],
+    uri: &'m [u8],
+    qop: Qop,
+    algorithm: Algorithm,
+    cnonce: &'m [u8],
+    nonce_count: &'m [u8],
+    response: &'m [u8],
+}
+
+impl Given<'_> {
+    /// `nonce:nc:cnonce:qop`.
+    fn between(&self) -> SmallVec<[u8; 128]> {
+        let qop = self.qop.as_str().as_bytes();
+        let mut between = SmallVec::new();
+        for (at, part) in [self.nonce, self.nonce_count, self.cnonce, qop]
+            .into_iter()
+            .enumerate()
+        {
+            if at > 0 {
+                between.push(b':');
+            }
+            between.extend_from_slice(part);
+        }
+        between
+    }
+
+    fn to_digest(&self, message: &Message, realm: &Arc<str>) -> DigestRequest {
+        let body_digest = (self.qop == Qop::AuthInt).then(|| {
+            body_digest(self.algorithm, message.body())
+                .as_bytes()
+                .to_vec()
+        });
+        DigestRequest {
+            user: self.username.bytes().collect(),
+            realm: realm.clone(),
+            nonce: self.nonce.to_vec(),
+            method: message.method_token().to_vec(),
+            uri: self.uri.to_vec(),
+            qop: self.qop,
+            algorithm: self.algorithm,
+            cnonce: self.cnonce.to_vec(),
+            nonce_count: self.nonce_count.to_vec(),
+            response: self.response.to_vec(),
+            body_digest,
+        }
+    }
+}
+
 /// H(A2) (RFC 7616 3.4.3).
 pub(crate) fn ha2(algorithm: Algorithm, qop: Qop, method: &[u8], uri: &[u8], body: &[u8]) -> Raw {
     match qop {
         Qop::Auth => hash::joined(algorithm, &[method, uri]),
         Qop::AuthInt => {
-            let body = hex(algorithm, &hash::joined(algorithm, &[body]));
+            let body = body_digest(algorithm, body);
             hash::joined(algorithm, &[method, uri, body.as_bytes()])
         }
     }
+}
+
+/// H(body).
+fn body_digest(algorithm: Algorithm, body: &[u8]) -> Hex {
+    hex(algorithm, &hash::joined(algorithm, &[body]))
 }
 
 pub(crate) fn hex(algorithm: Algorithm, raw: &Raw) -> Hex {

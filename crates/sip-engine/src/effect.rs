@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use sip_auth::CredentialKey;
-use sip_limit::{Party, What};
+use sip_auth::{Failure, Subject};
+use sip_limit::{Party, Tell, What};
 use sip_locate::Query;
+use sip_lookup::Question;
 use sip_msg::{ConnId, Flow, Outbox, VerifiedPeer};
 
 use crate::BindingChange;
@@ -26,13 +27,19 @@ pub struct ParkId(pub u64);
 /// A question or an act that only the shell can do.
 #[derive(Debug)]
 pub enum Effect {
-    /// Look up a stored HA1; answered by [`crate::Shard::handle_credential`].
+    /// Look up a stored HA1, or have a digest verified; answered by
+    /// [`crate::Shard::handle_credential`].
     FindCredential {
         /// Who waits for it.
         park: ParkId,
         /// The user, the realm and the algorithm.
-        key: CredentialKey,
+        question: Question,
+        /// When nobody waits for it any more, by [`Now::mono_ms`].
+        until_ms: u64,
     },
+    /// A user has proved who he is
+    /// ([`AuthSettings::tells_who_is_proved`](crate::settings::AuthSettings)).
+    Proved(Subject),
     /// Make a change of bindings durable; answered by [`crate::Shard::handle_saved`].
     SaveBindings {
         /// Who waits for it.
@@ -73,6 +80,8 @@ pub enum Effect {
         /// The host that it named, safe to be logged.
         claimed: Box<str>,
     },
+    /// Log that somebody could not log in: each source now and then.
+    LoginFailed(LoginFailed),
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {
         /// Where the request came from.
@@ -82,13 +91,29 @@ pub enum Effect {
     },
 }
 
+/// A login that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginFailed {
+    /// Where it came from.
+    pub flow: Flow,
+    /// Whether whoever sent it does receive there: else the source may be forged, and
+    /// nobody is to be shut out for it.
+    pub is_proven: bool,
+    /// The name in the credentials, safe to be logged.
+    pub user: Box<str>,
+    /// The realm.
+    pub realm: Arc<str>,
+    /// Why.
+    pub failure: Failure,
+    /// What was left out since the line before of that source.
+    pub tell: Tell,
+}
+
 /// Why somebody is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Limited {
     /// Too many refused requests: the source gets no answers for a while.
     Source,
-    /// A wrong password for this user; the name is safe to be logged.
-    Guess(Box<str>),
     /// Over a rate limit.
     Rate {
         /// By what the sender is known.

@@ -68,6 +68,7 @@
 
 mod identity;
 mod peers;
+mod pending;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -75,8 +76,9 @@ mod trust;
 
 use std::sync::Arc;
 
-use sip_auth::{Check, CredentialKey, Ha1, Side, Verdict};
-use sip_limit::Reserved;
+use invariant::broken;
+use sip_auth::{Check, Failure, Reply, Side, Verdict};
+use sip_lookup::{Outcome, Unavailable};
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Method, Span};
 
@@ -88,9 +90,11 @@ use crate::settings::Inbound;
 use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
-use identity::{CertifiedUser, Proof};
+use identity::Proof;
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed};
+use pending::Credentials;
+pub use pending::Pending;
 pub use refusal::Refusal;
 use refusal::Why;
 
@@ -236,60 +240,12 @@ impl Permit {
 pub enum Gate {
     /// Let it go on.
     Pass(Permit),
-    /// Ask the store for [`Pending::key`], park, then call [`gate_finish`].
+    /// Ask the store [`Pending::question`], park, then call [`gate_finish`].
     Lookup(Pending),
     /// Answer with [`Refusal::write`].
     Refuse(Refusal),
     /// Drop it silently, and count it: an ACK without proof.
     Drop,
-}
-
-/// A request whose credentials were read, and whose user must be looked up:
-/// his secret, or, with a certificate, whether there still is such a user.
-#[derive(Debug)]
-pub struct Pending {
-    credentials: Credentials,
-    side: Side,
-    /// The places that the look-up takes.
-    pub(crate) reserved: Reserved,
-}
-
-#[derive(Debug)]
-#[allow(
-    clippy::large_enum_variant,
-    reason = "the large one is the usual one, and boxing it would allocate"
-)]
-enum Credentials {
-    Digest(sip_auth::Pending),
-    Certificate(CertifiedUser),
-}
-
-impl Pending {
-    /// What to look up.
-    pub fn key(&self) -> CredentialKey {
-        match &self.credentials {
-            Credentials::Digest(pending) => pending.key().clone(),
-            Credentials::Certificate(user) => user.key(),
-        }
-    }
-
-    /// What the guard is to know of an attempt with a password: the user's name,
-    /// by which nonce, and the mark that this bears. A certificate is no guess.
-    pub(crate) fn guess(&self) -> Option<(&[u8], u64, u16)> {
-        match &self.credentials {
-            Credentials::Digest(pending) => Some((
-                pending.key().user(),
-                pending.nonce_serial(),
-                pending.nonce_mark(),
-            )),
-            Credentials::Certificate(_) => None,
-        }
-    }
-
-    /// The answer where the credentials are not looked up: as to wrong ones.
-    pub(crate) fn refuse_unseen(&self, cx: &GateContext<'_>, message: &Message) -> Gate {
-        challenge(cx, message, self.side, false)
-    }
 }
 
 /// Whether a request is a REGISTER for this server's registrar; one for
@@ -337,16 +293,18 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
     judge_stranger(cx, message)
 }
 
-/// Judges it again with the store's answer: `Ok(None)` for an unknown user,
-/// `Err` when the store could not say. Never gives `Lookup`.
+/// Judges it again with the store's answer; `Err` when the store could not say. Gives
+/// [`Gate::Lookup`] once, where the answer was a cache's and does not match: then the
+/// store itself must say it.
 pub fn gate_finish(
     cx: &GateContext<'_>,
     pending: Pending,
     message: &Message,
-    answer: Result<Option<Ha1>, ()>,
+    answer: Outcome,
 ) -> Gate {
-    let Ok(answer) = answer else {
-        return Gate::Refuse(gate_unavailable(message));
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(unavailable) => return Gate::Refuse(gate_unavailable(message, Some(unavailable))),
     };
     let side = pending.side;
     let proof = match pending.credentials {
@@ -354,15 +312,32 @@ pub fn gate_finish(
             match cx
                 .shared
                 .authenticator
-                .finish(cx.now.unix_ms, credentials, answer.as_ref())
+                .finish(cx.now.unix_ms, credentials, &reply)
             {
                 Verdict::Ok(proof) => Proof::Digest(proof),
-                Verdict::Challenge { stale } => return challenge(cx, message, side, stale),
+                Verdict::Challenge(failure) => {
+                    return challenge(cx, message, side, Some(failure));
+                }
+                Verdict::AskAgain(_) if pending.is_second => {
+                    broken!("the store itself answers what is asked a second time");
+                    return Gate::Refuse(gate_unavailable(message, None));
+                }
+                Verdict::AskAgain(credentials) => {
+                    return Gate::Lookup(Pending {
+                        credentials: Credentials::Digest(credentials),
+                        is_second: true,
+                        ..pending
+                    });
+                }
             }
         }
-        Credentials::Certificate(user) if answer.is_some() => Proof::Certificate(user),
+        Credentials::Certificate(user) if matches!(reply, Reply::Secret(_) | Reply::Cached(_)) => {
+            Proof::Certificate(user)
+        }
         // He was removed: his certificate is worth what a wrong password is.
-        Credentials::Certificate(_) => return challenge(cx, message, side, false),
+        Credentials::Certificate(_) => {
+            return challenge(cx, message, side, Some(Failure::UnknownUser));
+        }
     };
     let names_him = |addr: NameAddr<'_>| {
         addr.uri()
@@ -374,7 +349,7 @@ pub fn gate_finish(
             .addresses(HeaderName::PAssertedIdentity)
             .all(|identity| identity.is_ok_and(|(addr, _)| names_him(addr)));
     if !is_himself {
-        return Gate::Refuse(Refusal::forbidden());
+        return Gate::Refuse(Refusal::not_himself());
     }
     let mut aor = Vec::new();
     if side == Side::Registrar
@@ -385,9 +360,9 @@ pub fn gate_finish(
     Gate::Pass(Permit::Authenticated(AuthenticatedUser { proof, aor }))
 }
 
-/// The answer when a look-up took too long or there is no room to park: 503
-/// with Retry-After; to a REGISTER 500, as when its bindings cannot be stored.
-pub fn gate_unavailable(message: &Message) -> Refusal {
+/// The answer when a look-up took too long, found no room or could not be done: 503 with
+/// Retry-After; to a REGISTER 500, as when its bindings cannot be stored.
+pub fn gate_unavailable(message: &Message, why: Option<Unavailable>) -> Refusal {
     let status = if message.method() == Method::Register {
         500
     } else {
@@ -395,8 +370,11 @@ pub fn gate_unavailable(message: &Message) -> Refusal {
     };
     Refusal {
         status,
-        why: Why::Unavailable,
+        why: Why::Unavailable {
+            retry_after_s: why.and_then(|why| why.retry_after_s),
+        },
         is_of_answer: false,
+        failure: Some(Failure::StoreUnavailable),
     }
 }
 
@@ -404,11 +382,7 @@ pub fn gate_unavailable(message: &Message) -> Refusal {
 /// that stands for his password, else by his digest.
 fn judge_user(cx: &GateContext<'_>, message: &Message, side: Side) -> Gate {
     match identity::certified_user(cx, message, side) {
-        Some(user) => Gate::Lookup(Pending {
-            credentials: Credentials::Certificate(user),
-            side,
-            reserved: Reserved::default(),
-        }),
+        Some(user) => Gate::Lookup(Pending::new(Credentials::Certificate(user), side)),
         None => judge_credentials(cx, message, side),
     }
 }
@@ -420,17 +394,14 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
         .authenticator
         .check(cx.now.unix_ms, message, side, &realm)
     {
-        Check::Challenge { stale } => Gate::Refuse(Refusal {
-            status: side.status(),
-            why: Why::Challenge { side, realm, stale },
-            is_of_answer: false,
+        Check::Challenge(failure) => challenge_in(realm, side, failure),
+        Check::Malformed(malformed) => Gate::Refuse(Refusal {
+            failure: Some(Failure::Malformed),
+            ..Refusal::malformed(malformed.reason)
         }),
-        Check::Malformed(malformed) => Gate::Refuse(Refusal::malformed(malformed.reason)),
-        Check::Lookup(credentials) => Gate::Lookup(Pending {
-            credentials: Credentials::Digest(credentials),
-            side,
-            reserved: Reserved::default(),
-        }),
+        Check::Lookup(credentials) => {
+            Gate::Lookup(Pending::new(Credentials::Digest(credentials), side))
+        }
     }
 }
 
@@ -441,15 +412,35 @@ pub(crate) fn challenge_there(cx: &GateContext<'_>, message: &Message) -> Gate {
         true => Side::Registrar,
         false => Side::Proxy,
     };
-    challenge(cx, message, side, true)
+    let realm = identity::realm_of(cx, message, side);
+    Gate::Refuse(Refusal {
+        why: Why::Challenge {
+            side,
+            realm,
+            stale: true,
+        },
+        status: side.status(),
+        is_of_answer: false,
+        failure: None,
+    })
 }
 
-fn challenge(cx: &GateContext<'_>, message: &Message, side: Side, stale: bool) -> Gate {
-    let realm = identity::realm_of(cx, message, side);
+fn challenge(
+    cx: &GateContext<'_>,
+    message: &Message,
+    side: Side,
+    failure: Option<Failure>,
+) -> Gate {
+    challenge_in(identity::realm_of(cx, message, side), side, failure)
+}
+
+fn challenge_in(realm: Arc<str>, side: Side, failure: Option<Failure>) -> Gate {
+    let stale = failure.is_some_and(Failure::is_stale);
     Gate::Refuse(Refusal {
         status: side.status(),
         why: Why::Challenge { side, realm, stale },
         is_of_answer: false,
+        failure,
     })
 }
 

@@ -82,6 +82,14 @@ pub struct AuthSettings {
     pub lookup_timeout_ms: u64,
     /// Requests parked for a look-up; past it 503.
     pub lookups_max: usize,
+    /// Whether the store tells a user who does not exist from a digest that is wrong. Where
+    /// it does not, nobody can ask whether there is a user: a call to one without contacts
+    /// is answered 480, and no certificate stands for a password
+    /// ([`Settings::takes_certificates_of_unknown_users`]).
+    pub tells_unknown_users: bool,
+    /// Whether the store is told who has proved himself, by
+    /// [`Effect::Proved`](crate::Effect::Proved): for a cache, which keeps his place.
+    pub tells_who_is_proved: bool,
 }
 
 /// A peer whose requests need no credentials: known by its address, by its
@@ -219,6 +227,16 @@ pub struct Bounds {
     pub retry_after_s: u32,
 }
 
+impl Settings {
+    /// The first listener on which a certificate stands for a password, where the store does
+    /// not tell whether its user still exists: these settings are not to be used.
+    pub fn takes_certificates_of_unknown_users(&self) -> Option<&Listener> {
+        let auth = self.authenticate.as_ref()?;
+        let mut listeners = self.listeners.iter();
+        listeners.find(|listener| listener.certificates_authenticate && !auth.tells_unknown_users)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -247,6 +265,8 @@ impl Default for AuthSettings {
             realm: None,
             lookup_timeout_ms: 4_000,
             lookups_max: 16_384,
+            tells_unknown_users: true,
+            tells_who_is_proved: false,
         }
     }
 }

@@ -11,8 +11,9 @@ mod spread;
 
 use std::sync::Arc;
 
-use sip_auth::Ha1;
+use sip_auth::Reply;
 use sip_locate::{Hop, LocateError};
+use sip_lookup::Outcome;
 use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
 use sip_txn::Transactions;
 use wheel::Wheel;
@@ -25,7 +26,7 @@ use crate::hops::DeadHops;
 use crate::lanes::Lanes;
 use crate::own::Own;
 use crate::park::{Parked, Parks};
-use crate::permit::GateContext;
+use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
 use crate::random::{Dice, derive};
 use crate::registrar::{Registrar, RegistrarContext};
@@ -262,12 +263,12 @@ impl Shard {
         self.drain(now, out);
     }
 
-    /// Takes the store's answer: `Err` where it failed, `Ok(None)` for an unknown user.
+    /// Takes the store's answer: `Err` where it could not say.
     pub fn handle_credential(
         &mut self,
         now: Now,
         park: ParkId,
-        answer: Result<Option<Ha1>, ()>,
+        answer: Outcome,
         out: &mut Outputs,
     ) {
         match self.parks.take(park, &mut self.wheel) {
@@ -275,15 +276,27 @@ impl Shard {
                 let reserved = std::mem::take(&mut pending.reserved);
                 let attempt = self.attempt(&job.sender.flow, &pending);
                 let cx = self.gate_context(now, &job.sender);
-                let gate = crate::permit::gate_finish(&cx, pending, &job.request, answer);
-                self.proved(now, job, attempt, gate, out);
-                self.shared.guard.looked_up(now.mono_ms, reserved);
+                match crate::permit::gate_finish(&cx, pending, &job.request, answer) {
+                    // What it has reserved and when it ends are as they were.
+                    Gate::Lookup(mut pending) => {
+                        pending.reserved = reserved;
+                        self.ask_store(job, pending, out);
+                    }
+                    gate => {
+                        self.tell_who_is_proved(&gate, out);
+                        self.proved(now, job, attempt, gate, out);
+                        self.shared.guard.looked_up(now.mono_ms, reserved);
+                    }
+                }
             }
             Some(Parked::User(job)) => {
                 // RFC 3261 16.5: "If the target set remains empty after applying all of the
                 // above, the proxy MUST return an error response, which SHOULD be the 480
                 // (Temporarily Unavailable) response."
-                let status = if matches!(answer, Ok(None)) { 404 } else { 480 };
+                let status = match answer {
+                    Ok(Reply::Unknown) => 404,
+                    _ => 480,
+                };
                 self.answer_job(now, job, status, out);
             }
             _ => self.counters.answers_late += 1,

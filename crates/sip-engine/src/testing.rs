@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, AuthConfig, Authenticator, ClientAuth, Ha1, Reply, RequestParts};
 use sip_msg::{ConnId, Flow, Limits, ListenerId, Message, Transport, VerifiedPeer};
 
 use crate::dialogs::Dialogs;
@@ -130,19 +130,21 @@ impl World {
         let sender = self.sender(flow);
         let cx = self.context_of(&sender);
         match self.gate(flow, message) {
-            Gate::Lookup(pending) => {
-                let key = pending.key();
-                let user = String::from_utf8_lossy(key.user()).into_owned();
-                let password = self.users.get(&(user, key.realm().to_string()));
+            Gate::Lookup(mut pending) => {
+                let question = pending.question();
+                let subject = &question.subject;
+                let user = String::from_utf8_lossy(subject.user()).into_owned();
+                let password = self.users.get(&(user, subject.realm().to_string()));
                 let ha1 = password.map(|password| {
                     Ha1::compute(
-                        key.algorithm(),
-                        key.user(),
-                        key.realm().as_bytes(),
+                        question.algorithm,
+                        subject.user(),
+                        subject.realm().as_bytes(),
                         password.as_bytes(),
                     )
                 });
-                gate_finish(&cx, pending, message, Ok(ha1))
+                let reply = ha1.map_or(Reply::Unknown, Reply::Secret);
+                gate_finish(&cx, pending, message, Ok(reply))
             }
             judged => judged,
         }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, ClientAuth, Reply, RequestParts};
 use sip_engine::Effect;
 use sip_engine::sender::Sender;
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
@@ -37,12 +37,12 @@ fn store(bed: &mut Bed) -> Vec<Sent> {
         bed.effects
     );
     match bed.effects.remove(0) {
-        Effect::FindCredential { park, key } => {
-            let is_known = matches!(key.user(), b"alice" | b"bob");
-            let ha1 = Ha1::compute(key.algorithm(), key.user(), b"example.org", key.user());
-            bed.act(|shard, now, out| {
-                shard.handle_credential(now, park, Ok(is_known.then_some(ha1)), out)
-            })
+        Effect::FindCredential { park, question, .. } => {
+            let reply = match question.subject.user() {
+                b"alice" | b"bob" => own_name(&question),
+                _ => Reply::Unknown,
+            };
+            bed.act(|shard, now, out| shard.handle_credential(now, park, Ok(reply), out))
         }
         Effect::SaveBindings { park, .. } => {
             bed.act(|shard, now, out| shard.handle_saved(now, park, Ok(()), out))

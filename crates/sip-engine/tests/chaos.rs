@@ -8,6 +8,7 @@
 mod common;
 
 use common::*;
+use sip_auth::Reply;
 use sip_engine::settings::{AuthSettings, Inbound, Mode, Settings};
 use sip_engine::{Effect, ParkId};
 use sip_locate::Hop;
@@ -230,9 +231,9 @@ impl Run {
         };
         let hops: Vec<_> = (0..self.dice.below(4)).map(|n| hop(n as u8)).collect();
         let answer = if self.dice.below(2) == 0 {
-            Ok(None)
+            Ok(Reply::Unknown)
         } else {
-            Err(())
+            Err(NO_ANSWER)
         };
         self.bed.act(|shard, now, out| match is_credential {
             true => shard.handle_credential(now, park, answer, out),
@@ -282,6 +283,8 @@ impl Run {
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }
                 | Effect::IdentityRefused { .. }
+                | Effect::LoginFailed(_)
+                | Effect::Proved(_)
                 | Effect::Limited { .. } => {}
             }
         }

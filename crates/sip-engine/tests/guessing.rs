@@ -6,9 +6,9 @@
 mod common;
 
 use common::*;
-use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, ClientAuth, Failure, Reply, RequestParts};
 use sip_engine::Effect;
-use sip_engine::effect::Limited;
+use sip_engine::effect::LoginFailed;
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_msg::{Flow, Message, Transport};
 
@@ -55,11 +55,11 @@ fn store(bed: &mut Bed) -> (Vec<Sent>, bool) {
     let mut was_asked = false;
     while !bed.effects.is_empty() {
         match bed.effects.remove(0) {
-            Effect::FindCredential { park, key } => {
+            Effect::FindCredential { park, question, .. } => {
                 was_asked = true;
-                let ha1 = Ha1::compute(key.algorithm(), key.user(), b"example.org", key.user());
+                let reply = own_name(&question);
                 sent.extend(bed.act(|shard, now, out| {
-                    shard.handle_credential(now, park, Ok(Some(ha1)), out);
+                    shard.handle_credential(now, park, Ok(reply), out);
                 }));
             }
             Effect::SaveBindings { park, .. } => {
@@ -97,8 +97,10 @@ fn guesses_at_a_user_are_looked_up_a_few_times_and_the_answer_tells_nothing() {
     let (was_asked, sent) = attempt(&mut bed, &attacker, "bob", "bob");
     assert!(!was_asked);
     assert_eq!(only(sent).status(), 401);
-    let counters = bed.guard.counters();
-    assert_eq!((counters.failures, counters.guesses_refused), (5, 196));
+    assert_eq!(bed.guard.counters().guesses_refused, 196);
+    let counters = bed.shard.counters();
+    assert_eq!(counters.auth_failures_of(Failure::WrongPassword), 5);
+    assert_eq!(counters.auth_failures_of(Failure::TooManyGuesses), 196);
 }
 
 #[test]
@@ -118,7 +120,8 @@ fn a_wrong_answer_waits_longer_each_time_and_a_copy_of_it_changes_nothing() {
         }
         assert_eq!(only(sent).status(), 401);
     }
-    assert_eq!(bed.guard.counters().failures, 4);
+    let counters = bed.shard.counters();
+    assert_eq!(counters.auth_failures_of(Failure::WrongPassword), 4);
 }
 
 #[test]
@@ -169,15 +172,100 @@ fn the_operator_is_told_whom_they_try_and_from_where_and_not_each_time() {
         let Some(Effect::FindCredential { park, .. }) = bed.effects.pop() else {
             panic!("no look-up");
         };
-        bed.act(|shard, now, out| shard.handle_credential(now, park, Ok(None), out));
+        bed.act(|shard, now, out| {
+            shard.handle_credential(now, park, Ok(Reply::Unknown), out);
+        });
         told.append(&mut bed.effects);
-        bed.wait(100);
+        bed.wait(1_000);
     }
+    let told: Vec<LoginFailed> = told
+        .into_iter()
+        .map(|effect| match effect {
+            Effect::LoginFailed(failed) => failed,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    // Two in twenty seconds, and the second says how many there were between them.
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(matches!(
-        &told[0],
-        Effect::Limited { flow, what: Limited::Guess(user) } if *flow == attacker && &**user == "user0"
-    ));
+    let (first, second) = (&told[0], &told[1]);
+    assert_eq!((first.flow, first.is_proven), (attacker, true));
+    assert_eq!((&*first.user, &*first.realm), ("user0", "example.org"));
+    assert_eq!(first.failure, Failure::UnknownUser);
+    assert_eq!((first.tell.more, second.tell.more), (0, 9));
+    let counters = bed.shard.counters();
+    assert_eq!(counters.auth_failures_of(Failure::UnknownUser), 20);
+}
+
+#[test]
+fn a_source_that_may_be_forged_is_told_of_as_such_and_a_name_as_it_is() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "203.0.113.9:6666");
+    let victim = flow(Transport::Udp, "198.51.100.66:6666");
+    let name = "x\\\" as \u{e4} ";
+    for (source, is_proven) in [(victim, false), (attacker, true)] {
+        let challenge = only(bed.receive(&attacker, &register("bob", "")));
+        let mut mallory = client("x\" as \u{e4} ", "wrong");
+        let mut attempt = Attempt::default();
+        mallory
+            .handle_challenge(&mut attempt, &challenge.message)
+            .unwrap();
+        let parts = RequestParts {
+            method: b"REGISTER",
+            uri: b"sip:example.org",
+            body: b"",
+        };
+        let mut line = Vec::new();
+        mallory.write_credentials(&mut attempt, parts, 7, &mut line);
+        let line = String::from_utf8(line).unwrap();
+        assert!(line.contains(name), "{line}");
+        bed.receive(&source, &register("bob", &line));
+        let Some(Effect::FindCredential { park, .. }) = bed.effects.pop() else {
+            panic!("no look-up");
+        };
+        bed.act(|shard, now, out| {
+            shard.handle_credential(now, park, Ok(Reply::Unknown), out);
+        });
+        let Some(Effect::LoginFailed(failed)) = bed.effects.pop() else {
+            panic!("nobody is told");
+        };
+        assert_eq!((failed.flow, failed.is_proven), (source, is_proven));
+        assert_eq!(&*failed.user, "x\\x22\\x20as\\x20\\xc3\\xa4\\x20");
+    }
+}
+
+#[test]
+fn who_cancels_before_he_is_told_has_failed_all_the_same() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    for _ in 0..3 {
+        let mut invite = request("INVITE", "sip:carol@example.org", Transport::Udp);
+        invite.from = "<sip:bob@example.org>;tag=a".to_owned();
+        let challenge = only(bed.receive(&attacker, &invite.text()));
+        let mut attempt = Attempt::default();
+        let mut bob = client("bob", "wrong");
+        bob.handle_challenge(&mut attempt, &challenge.message)
+            .unwrap();
+        let parts = RequestParts {
+            method: b"INVITE",
+            uri: b"sip:carol@example.org",
+            body: b"",
+        };
+        let mut line = Vec::new();
+        bob.write_credentials(&mut attempt, parts, 7, &mut line);
+        invite.via.push_str("again");
+        let mut cancel = request("CANCEL", "sip:carol@example.org", Transport::Udp);
+        cancel.via = invite.via.clone();
+        cancel.from = invite.from.clone();
+        cancel.call_id = invite.call_id.clone();
+        bed.receive(
+            &attacker,
+            &invite.with(std::str::from_utf8(&line).unwrap()).text(),
+        );
+        store(&mut bed);
+        bed.receive(&attacker, &cancel.text());
+    }
+    let counters = bed.shard.counters();
+    assert_eq!(counters.auth_failures_of(Failure::WrongPassword), 3);
 }
 
 #[test]

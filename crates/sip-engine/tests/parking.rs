@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::settings::{AuthSettings, Inbound, Settings};
 use sip_engine::{Effect, ParkId};
 use sip_msg::{HeaderName, Transport};
@@ -56,11 +56,11 @@ fn authenticated(request: &Request, challenge: &Sent, user: &str, password: &str
 /// Whom the store is asked for.
 #[track_caller]
 fn asked(bed: &mut Bed) -> (ParkId, String, sip_auth::Algorithm) {
-    let Some(Effect::FindCredential { park, key }) = bed.effects.pop() else {
+    let Some(Effect::FindCredential { park, question, .. }) = bed.effects.pop() else {
         panic!("the store was not asked");
     };
-    let user = String::from_utf8(key.user().to_vec()).unwrap();
-    (park, user, key.algorithm())
+    let user = String::from_utf8(question.subject.user().to_vec()).unwrap();
+    (park, user, question.algorithm)
 }
 
 /// Answers the store's question with this password.
@@ -73,7 +73,7 @@ fn known(bed: &mut Bed, password: &str) -> Vec<Sent> {
         REALM.as_bytes(),
         password.as_bytes(),
     );
-    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Some(ha1)), out))
+    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Reply::Secret(ha1)), out))
 }
 
 #[test]
@@ -140,7 +140,8 @@ fn a_store_that_is_broken() {
         let again = authenticated(&invite, &challenge, "alice", "secret");
         bed.receive(&alice(transport), &again.text());
         let (park, ..) = asked(&mut bed);
-        let broken = only(bed.act(|s, now, out| s.handle_credential(now, park, Err(()), out)));
+        let failed = Err(NO_ANSWER);
+        let broken = only(bed.act(|s, now, out| s.handle_credential(now, park, failed, out)));
         assert_eq!(broken.status(), 503);
         assert_eq!(broken.header(HeaderName::RetryAfter).as_deref(), Some("5"));
         // The store may be well again in a moment: the transaction keeps its answer.

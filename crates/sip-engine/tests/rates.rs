@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_engine::Effect;
 use sip_engine::effect::Limited;
 use sip_engine::settings::{AuthSettings, Inbound, Settings, TrustedPeer};
@@ -72,9 +72,9 @@ fn ask(bed: &mut Bed, flow: &Flow, user: &str, mut request: Request) -> Vec<Sent
     };
     while let Some(at) = bed.effects.iter().position(is_question) {
         sent.extend(match bed.effects.remove(at) {
-            Effect::FindCredential { park, key } => {
-                let ha1 = Ha1::compute(key.algorithm(), key.user(), b"example.org", key.user());
-                bed.act(|shard, now, out| shard.handle_credential(now, park, Ok(Some(ha1)), out))
+            Effect::FindCredential { park, question, .. } => {
+                let reply = own_name(&question);
+                bed.act(|shard, now, out| shard.handle_credential(now, park, Ok(reply), out))
             }
             Effect::SaveBindings { park, .. } => {
                 bed.act(|shard, now, out| shard.handle_saved(now, park, Ok(()), out))

@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use sip_auth::{Attempt, ClientAuth, Ha1, RequestParts};
+use sip_auth::{Attempt, ClientAuth, Ha1, Reply, RequestParts};
 use sip_engine::Effect;
 use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop, Routes};
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
@@ -270,11 +270,11 @@ fn by_alice_at(bed: &mut Bed, at: &Flow, uri: &str, more: &str) -> Vec<Sent> {
     invite.via.push_str("again");
     invite.cseq += 1;
     bed.receive(at, &invite.text());
-    let Some(Effect::FindCredential { park, key }) = bed.effects.pop() else {
+    let Some(Effect::FindCredential { park, question, .. }) = bed.effects.pop() else {
         panic!("the store was not asked");
     };
-    let ha1 = Ha1::compute(key.algorithm(), b"alice", b"example.org", b"secret");
-    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Some(ha1)), out))
+    let ha1 = Ha1::compute(question.algorithm, b"alice", b"example.org", b"secret");
+    bed.act(|s, now, out| s.handle_credential(now, park, Ok(Reply::Secret(ha1)), out))
 }
 
 #[test]

@@ -6,6 +6,7 @@
 mod common;
 
 use common::*;
+use sip_auth::Reply;
 use sip_engine::Effect;
 use sip_engine::routes::{Gateway, GatewayGroup, Routes};
 use sip_engine::settings::{AuthSettings, Mode, Settings, TrustedPeer};
@@ -94,17 +95,21 @@ fn who_is_not_there() {
     // remains empty after applying all of the above, the proxy MUST return an error
     // response, which SHOULD be the 480 (Temporarily Unavailable) response."
     for transport in TRANSPORTS {
-        for (answer, status) in [(Ok(None), 404), (Err(()), 480)] {
+        for (answer, status) in [(Ok(Reply::Unknown), 404), (Err(NO_ANSWER), 480)] {
             let mut settings = settings();
             settings.authenticate = Some(AuthSettings::default());
             settings.trusted = vec![TrustedPeer::at(alice(transport).remote.ip(), 32)];
             let mut bed = Bed::new(settings);
             let invite = request("INVITE", "sip:b%6Fb@example.org", transport);
             assert!(bed.receive(&alice(transport), &invite.text()).is_empty());
-            let Some(Effect::FindCredential { park, key }) = bed.effects.pop() else {
+            let Some(Effect::FindCredential { park, question, .. }) = bed.effects.pop() else {
                 panic!("nobody was asked for");
             };
-            assert_eq!((key.user(), &**key.realm()), (&b"bob"[..], "example.org"));
+            let subject = &question.subject;
+            assert_eq!(
+                (subject.user(), &**subject.realm()),
+                (&b"bob"[..], "example.org")
+            );
             let answer = bed.act(|s, now, out| s.handle_credential(now, park, answer, out));
             assert_eq!(only(answer).status(), status);
         }

@@ -45,6 +45,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use siphasher::sip::SipHasher13;
 
 use crate::striped::Striped;
+use crate::told::{Tell, Told};
 
 /// Failures for which a nonce is good.
 pub const NONCE_FAILURES_MAX: u64 = 3;
@@ -115,15 +116,6 @@ pub enum Verdict {
     Silence,
 }
 
-/// How a failed attempt to authenticate is handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// For how long the answer is delayed.
-    pub delay_ms: u64,
-    /// Whether the operator is to be told.
-    pub is_to_be_told: bool,
-}
-
 /// Whether the stored credentials are looked up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LookUp {
@@ -153,8 +145,6 @@ counters::counters! {
     /// What was counted.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct GuardCounters {
-        /// Credentials that were wrong.
-        pub failures: u64 = counter("signet_auth_failures_total"),
         /// Credentials that were not looked up, because too many before them were wrong.
         pub guesses_refused: u64 = counter("signet_auth_guesses_refused_total"),
         /// Refusals put as 503 or left out, because their source was refused too often.
@@ -179,10 +169,9 @@ pub struct Guard {
     /// Until when some source is shut.
     shut_until_ms: AtomicU64,
     told_shut_ms: AtomicU64,
-    told_failure_ms: AtomicU64,
+    told_failures: Told,
     refusals_limited: AtomicU64,
     sources_shut: AtomicU64,
-    failures: AtomicU64,
     guesses_refused: AtomicU64,
 }
 
@@ -232,10 +221,9 @@ impl Guard {
             known: striped(KNOWN_MAX, 1.0),
             shut_until_ms: AtomicU64::new(0),
             told_shut_ms: AtomicU64::new(0),
-            told_failure_ms: AtomicU64::new(0),
+            told_failures: Told::default(),
             refusals_limited: AtomicU64::new(0),
             sources_shut: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
             guesses_refused: AtomicU64::new(0),
         }
     }
@@ -246,7 +234,6 @@ impl Guard {
         GuardCounters {
             refusals_limited: read(&self.refusals_limited),
             sources_shut: read(&self.sources_shut),
-            failures: read(&self.failures),
             guesses_refused: read(&self.guesses_refused),
         }
     }
@@ -412,9 +399,8 @@ impl Guard {
         }
     }
 
-    /// The credentials were wrong.
-    pub fn failed(&self, now_ms: u64, attempt: &Attempt) -> Failure {
-        self.failures.fetch_add(1, Ordering::Relaxed);
+    /// The credentials were wrong: for how many milliseconds the answer is delayed.
+    pub fn failed(&self, now_ms: u64, attempt: &Attempt) -> u64 {
         let most = |max: u64| max * ONE;
         self.nonces
             .charge(attempt.nonce, now_ms, ONE, most(NONCE_FAILURES_MAX));
@@ -435,10 +421,17 @@ impl Guard {
             0 => 0,
             nth => DELAY_FIRST_MS << (nth - 1).min(16),
         };
-        Failure {
-            delay_ms: delay_ms.min(self.limits.delay_ms_max),
-            is_to_be_told: is_due(&self.told_failure_ms, now_ms),
-        }
+        delay_ms.min(self.limits.delay_ms_max)
+    }
+
+    /// Whether to log that credentials from there were refused. A source that may be
+    /// forged takes no line from who really is there.
+    pub fn tell(&self, now_ms: u64, origin: &Origin, is_proven: bool) -> Option<Tell> {
+        let kind: &[u8] = match is_proven {
+            true => b"told",
+            false => b"told, perhaps forged",
+        };
+        self.told_failures.note(now_ms, self.source(kind, origin))
     }
 
     /// The credentials were right: takes the challenges off the source's debt and

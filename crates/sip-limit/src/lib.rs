@@ -16,10 +16,12 @@ pub mod oc;
 pub mod overload;
 pub mod rates;
 mod striped;
+mod told;
 
 pub use glance::may_go_on;
 pub use guard::{
-    Attempt, Failure, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
+    Attempt, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
 pub use rates::{Allowance, Kind, Party, RateLimits, Rates, TooMuch, What, Who};
+pub use told::Tell;

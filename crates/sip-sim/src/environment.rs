@@ -8,12 +8,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sip_auth::CredentialKey;
 use sip_engine::{BindingChange, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
+use sip_lookup::{Question as LookUp, Unavailable};
 use sip_msg::{ConnId, Outbox, Target, Transport};
-use sip_worker::{Direction, Environment, StoreAnswer};
+use sip_worker::{AtOnce, Direction, Environment, StoreAnswer};
 
 use crate::Dice;
 
@@ -162,7 +162,7 @@ impl sip_worker::Sockets for Sockets {
 
 /// Something that a worker asks.
 pub(crate) enum Question {
-    Credential(ParkId, CredentialKey),
+    Credential(ParkId, LookUp),
     Save(ParkId, Vec<BindingChange>),
     Name(ParkId, Query),
 }
@@ -211,8 +211,13 @@ impl Questions {
 }
 
 impl sip_worker::Store for Questions {
-    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool {
-        self.put(Question::Credential(park, key))
+    fn find_credential(&mut self, park: ParkId, question: LookUp, _: u64) -> AtOnce {
+        match self.put(Question::Credential(park, question)) {
+            true => AtOnce::Pending,
+            false => AtOnce::Refused(Unavailable {
+                retry_after_s: None,
+            }),
+        }
     }
 
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {

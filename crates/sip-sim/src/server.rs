@@ -7,13 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use sip_auth::{AuthConfig, Authenticator, Ha1Set};
+use sip_auth::{AuthConfig, Authenticator, Ha1Set, Reply};
 use sip_engine::budget::Share;
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
 use sip_engine::{Binding, BindingChange, Budget, Location, Now, ParkId, Settings, Shard, Shared};
 use sip_limit::{Guard, Rates};
 use sip_locate::{Hop, LocateError, Options};
+use sip_lookup::Unavailable;
 use sip_msg::{ConnId, Flow, Outbox};
 use sip_worker::{Control, Mailbox, Parts, Phase, Severities, SocketEvent, StoreAnswer, Worker};
 
@@ -454,10 +455,15 @@ impl Server {
         let fails = self.dice.thousandths(store.failure);
         let delay_ms = delay_ms(&mut self.dice, &store);
         match question {
-            Question::Credential(park, key) => {
-                let found = self.users.get(key.user());
-                let found = found.map(|set| set.get(key.algorithm()).clone());
-                let answer = if fails { Err(()) } else { Ok(found) };
+            Question::Credential(park, question) => {
+                let found = self.users.get(question.subject.user());
+                let found = found.map(|set| set.get(question.algorithm).clone());
+                let answer = match fails {
+                    true => Err(Unavailable {
+                        retry_after_s: None,
+                    }),
+                    false => Ok(found.map_or(Reply::Unknown, Reply::Secret)),
+                };
                 let answer = Answer::Store(worker, StoreAnswer::Credential(park, answer));
                 answers.push((now_ms + delay_ms, answer));
             }

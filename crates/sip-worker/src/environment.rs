@@ -4,10 +4,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use sip_auth::{CredentialKey, Ha1};
+use sip_auth::{Reply, Subject};
 use sip_engine::{BindingChange, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
+use sip_lookup::{Outcome, Question, Unavailable};
 use sip_msg::{ConnId, Flow, Outbox, ParseError, Target, Transport, VerifiedPeer};
 
 /// All that a worker works with.
@@ -119,16 +120,32 @@ pub trait Sockets {
 /// What the store said, and to whom.
 #[derive(Debug)]
 pub enum StoreAnswer {
-    /// A stored HA1; `Ok(None)` for an unknown user.
-    Credential(ParkId, Result<Option<Ha1>, ()>),
+    /// What it says to a look-up, or that it cannot say.
+    Credential(ParkId, Outcome),
     /// Whether a change is durable.
     Saved(ParkId, Result<(), ()>),
 }
 
+/// What a store says as soon as it is asked.
+#[derive(Debug)]
+pub enum AtOnce {
+    /// Nothing: it answers by [`Store::take_answers`].
+    Pending,
+    /// It knows already, as a cache does: nothing else will be answered.
+    Known(Reply),
+    /// It takes no question now: nothing will be answered.
+    Refused(Unavailable),
+}
+
 /// One worker's end of the store.
 pub trait Store {
-    /// Asks for an HA1; false when there are too many questions already.
-    fn find_credential(&mut self, park: ParkId, key: CredentialKey) -> bool;
+    /// Asks for an HA1, or has a digest verified. Nobody waits for the answer after
+    /// `until_ms`, by the clock of [`sip_engine::Now::mono_ms`]. A question that
+    /// [`Question::is_second`] is answered by the store itself and by no cache.
+    fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce;
+    /// A user has proved himself, by what a look-up gave. Not told of unless
+    /// [`sip_engine::settings::AuthSettings::tells_who_is_proved`].
+    fn proved(&mut self, _subject: &Subject) {}
     /// Orders a change; false when there are too many already.
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool;
     /// Takes all that the store has said, by exchange with an empty list.

@@ -49,7 +49,7 @@ use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
-    Direction, Environment, Resolver, SocketEvent, Sockets, Store, StoreAnswer, Trace, Wake,
+    AtOnce, Direction, Environment, Resolver, SocketEvent, Sockets, Store, StoreAnswer, Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use overload::Severities;
@@ -402,12 +402,19 @@ impl<E: Environment> Worker<E> {
     fn carry_out(&mut self, effect: Effect) {
         let (now, shard, out) = (self.now, &mut self.parts.shard, &mut self.outputs);
         match effect {
-            Effect::FindCredential { park, key } => {
-                if !self.parts.store.find_credential(park, key) {
+            Effect::FindCredential {
+                park,
+                question,
+                until_ms,
+            } => match self.parts.store.find_credential(park, question, until_ms) {
+                AtOnce::Pending => {}
+                AtOnce::Known(reply) => shard.handle_credential(now, park, Ok(reply), out),
+                AtOnce::Refused(why) => {
                     self.figures.store_refused += 1;
-                    shard.handle_credential(now, park, Err(()), out);
+                    shard.handle_credential(now, park, Err(why), out);
                 }
-            }
+            },
+            Effect::Proved(subject) => self.parts.store.proved(&subject),
             Effect::SaveBindings { park, changes } => {
                 if !self.parts.store.save_bindings(park, changes) {
                     self.figures.store_refused += 1;
@@ -434,6 +441,7 @@ impl<E: Environment> Worker<E> {
                 self.peers
                     .log_refused(now.mono_ms, &flow, proved.as_deref(), &claimed);
             }
+            Effect::LoginFailed(failed) => guard::log_failed(&failed),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }

@@ -2,8 +2,9 @@
 
 mod headers;
 mod nonces;
+mod replies;
 
-use sip_msg::Limits;
+use sip_msg::{Limits, MessageWriter};
 
 use super::*;
 use crate::{Attempt, ClientAuth, GiveUp, Ha1Set, RequestParts, credential_lines};
@@ -111,16 +112,29 @@ fn outcome(server: &Authenticator, unix_ms: u64, message: &Message) -> Outcome {
 
 fn outcome_on(server: &Authenticator, unix_ms: u64, message: &Message, side: Side) -> Outcome {
     let pending = match server.check(unix_ms, message, side, &realm()) {
-        Check::Challenge { stale } => return Outcome::Challenge { stale },
+        Check::Challenge(why) => {
+            let stale = why.is_some_and(Failure::is_stale);
+            return Outcome::Challenge { stale };
+        }
         Check::Malformed(malformed) => return Outcome::Malformed(malformed.reason),
         Check::Lookup(pending) => pending,
     };
     let set = Ha1Set::compute(b"alice", b"example.org", PASSWORD.as_bytes());
-    let answer = (pending.key().user() == b"alice").then(|| set.get(pending.key().algorithm()));
-    match server.finish(unix_ms, pending, answer) {
+    let reply = match pending.key().user() {
+        b"alice" => secret(&set, pending.key().algorithm()),
+        _ => Reply::Unknown,
+    };
+    match server.finish(unix_ms, pending, &reply) {
         Verdict::Ok(who) => Outcome::Ok(String::from_utf8_lossy(who.user()).into_owned()),
-        Verdict::Challenge { stale } => Outcome::Challenge { stale },
+        Verdict::Challenge(why) => Outcome::Challenge {
+            stale: why.is_stale(),
+        },
+        Verdict::AskAgain(_) => panic!("the store itself has answered"),
     }
+}
+
+fn secret(set: &Ha1Set, algorithm: Algorithm) -> Reply {
+    Reply::Secret(set.get(algorithm).clone())
 }
 
 fn alice() -> Outcome {
@@ -174,6 +188,7 @@ fn pending_of(
         ha2: ha2(algorithm, qop, b"GET", uri.as_bytes(), body.as_bytes()),
         answer_ha2: None,
         response: Raw::default(),
+        digest: None,
     }
 }
 
@@ -371,8 +386,8 @@ fn an_unknown_user_and_a_wrong_password_get_the_same_answer() {
     let mut made = pending("nobody");
     made.response = made.expected(&Ha1::from_raw(made.key.algorithm, &server.dummy));
     assert!(matches!(
-        server.finish(START_MS, made, None),
-        Verdict::Challenge { stale: false }
+        server.finish(START_MS, made, &Reply::Unknown),
+        Verdict::Challenge(Failure::UnknownUser)
     ));
 }
 
@@ -390,8 +405,8 @@ fn an_answer_for_another_algorithm_is_no_answer() {
         PASSWORD.as_bytes(),
     );
     assert!(matches!(
-        server.finish(START_MS, pending, Some(&md5)),
-        Verdict::Challenge { stale: false }
+        server.finish(START_MS, pending, &Reply::Secret(md5)),
+        Verdict::Challenge(Failure::UnknownUser)
     ));
 }
 
@@ -475,8 +490,8 @@ fn the_answer_proves_that_the_server_knows_the_password_too() {
         let algorithm = pending.key().algorithm();
         pending.response = pending.expected(set.get(algorithm));
         let between = String::from_utf8_lossy(&pending.between).into_owned();
-        let Verdict::Ok(who) = server.finish(START_MS + age_ms, pending, Some(set.get(algorithm)))
-        else {
+        let reply = secret(&set, algorithm);
+        let Verdict::Ok(who) = server.finish(START_MS + age_ms, pending, &reply) else {
             panic!("right password")
         };
         let mut value = Vec::new();
@@ -505,8 +520,8 @@ fn the_answer_proves_that_the_server_knows_the_password_too() {
     let Check::Lookup(pending) = server.check(START_MS, &message, Side::Registrar, &realm()) else {
         panic!("good credentials")
     };
-    let answer = set.get(pending.key().algorithm());
-    let Verdict::Ok(who) = server.finish(START_MS, pending, Some(answer)) else {
+    let reply = secret(&set, pending.key().algorithm());
+    let Verdict::Ok(who) = server.finish(START_MS, pending, &reply) else {
         panic!("right password")
     };
     assert!(!who.write_authentication_info(&mut Vec::new()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip_auth::{Algorithm, Authenticated, CredentialKey, Side};
+use sip_auth::{Algorithm, Authenticated, Side, Subject};
 use sip_msg::header::NameAddr;
 use sip_msg::{Message, Uri};
 
@@ -44,12 +44,13 @@ impl Proof {
 pub(super) struct CertifiedUser {
     user: Vec<u8>,
     realm: Arc<str>,
+    /// By which HA1 of his it is found out whether there still is such a user.
+    pub(super) algorithm: Algorithm,
 }
 
 impl CertifiedUser {
-    /// What tells whether there still is such a user.
-    pub(super) fn key(&self) -> CredentialKey {
-        CredentialKey::new(&self.user, self.realm.clone(), Algorithm::Sha256)
+    pub(super) fn subject(&self) -> Subject {
+        Subject::new(&self.user, self.realm.clone())
     }
 }
 
@@ -66,7 +67,16 @@ pub(super) fn certified_user(
         .listeners
         .get(usize::from(cx.sender.flow.listener.0))?;
     let peer = cx.sender.peer.as_deref().filter(|peer| peer.is_client())?;
-    if !listener.certificates_authenticate || !cx.sender.flow.transport.is_secure() {
+    // Who was removed has his certificate still, so it must be known who was.
+    let is_told_who_exists = cx
+        .settings
+        .authenticate
+        .as_ref()
+        .is_some_and(|auth| auth.tells_unknown_users);
+    if !listener.certificates_authenticate
+        || !is_told_who_exists
+        || !cx.sender.flow.transport.is_secure()
+    {
         return None;
     }
     let of = |addr: NameAddr<'_>, known: &Uri<'_>| {
@@ -86,6 +96,7 @@ pub(super) fn certified_user(
     Some(CertifiedUser {
         user,
         realm: realm_of_host(cx.settings, known.host_port.host),
+        algorithm: cx.shared.authenticator.config().commonest(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip_auth::Side;
+use sip_auth::{Failure, Side};
 use sip_msg::{HeaderName, Message, ResponseWriter};
 
 use super::GateContext;
@@ -14,6 +14,8 @@ pub struct Refusal {
     pub(super) why: Why,
     /// Whether the request answered a challenge that was sent to where it came from.
     pub(super) is_of_answer: bool,
+    /// What was wrong with its credentials.
+    pub(super) failure: Option<Failure>,
 }
 
 #[derive(Debug)]
@@ -27,7 +29,10 @@ pub(super) enum Why {
     Forbidden,
     /// Its sender does not speak for this host.
     SpeaksForOthers(Box<str>),
-    Unavailable,
+    Unavailable {
+        /// When to try again, where that is known.
+        retry_after_s: Option<u32>,
+    },
 }
 
 impl Refusal {
@@ -76,8 +81,12 @@ impl Refusal {
                     &mut writer,
                 );
             }
-            Why::Unavailable => {
-                writer.number("Retry-After", u64::from(cx.settings.bounds.retry_after_s));
+            // RFC 3261 20.33: "The Retry-After header field can be used with a 500 (Server Internal
+            // Error) or 503 (Service Unavailable) response to indicate how long the service is
+            // expected to be unavailable to the requesting client"
+            Why::Unavailable { retry_after_s } => {
+                let seconds = retry_after_s.unwrap_or(cx.settings.bounds.retry_after_s);
+                writer.number("Retry-After", u64::from(seconds));
             }
             Why::Malformed(_) | Why::Forbidden | Why::SpeaksForOthers(_) => {}
         }
@@ -101,21 +110,40 @@ impl Refusal {
 
     /// Whether it says that the credentials were wrong, and not only their nonce.
     pub(crate) fn is_of_credentials(&self) -> bool {
-        matches!(self.why, Why::Challenge { stale: false, .. })
+        matches!(
+            self.failure,
+            Some(Failure::WrongPassword | Failure::UnknownUser)
+        )
+    }
+
+    /// What was wrong with the credentials of the request.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// Which credentials are asked for, where it is a challenge.
+    pub(crate) fn asks_for(&self) -> Option<(Side, &Arc<str>)> {
+        match &self.why {
+            Why::Challenge { side, realm, .. } => Some((*side, realm)),
+            _ => None,
+        }
     }
 
     /// Whether the request is no one's whom the server can trust: the server's
     /// own trouble is not his fault.
     pub(crate) fn is_senders(&self) -> bool {
-        !matches!(self.why, Why::Unavailable)
+        !matches!(self.why, Why::Unavailable { .. })
     }
 
     /// What is sent in its place to a source that was refused too often.
     pub(crate) fn too_many() -> Self {
         Self {
             status: 503,
-            why: Why::Unavailable,
+            why: Why::Unavailable {
+                retry_after_s: None,
+            },
             is_of_answer: false,
+            failure: None,
         }
     }
 
@@ -124,6 +152,15 @@ impl Refusal {
             status: 403,
             why: Why::Forbidden,
             is_of_answer: false,
+            failure: None,
+        }
+    }
+
+    /// The refusal of a user who speaks for somebody else.
+    pub(super) fn not_himself() -> Self {
+        Self {
+            failure: Some(Failure::NotHimself),
+            ..Self::forbidden()
         }
     }
 
@@ -132,6 +169,7 @@ impl Refusal {
             status: 403,
             why: Why::SpeaksForOthers(host),
             is_of_answer: false,
+            failure: None,
         }
     }
 
@@ -140,6 +178,7 @@ impl Refusal {
             status: 400,
             why: Why::Malformed(reason),
             is_of_answer: false,
+            failure: None,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a shard has counted.
 
+use sip_auth::Failure;
+
 counters::counters! {
     /// What a shard has seen and done, since it was made. The transactions and the
     /// registrar have counters of their own.
@@ -23,6 +25,8 @@ counters::counters! {
         pub responses_without_via: u64 = counter("signet_responses_without_via_total"),
         /// Final answers of this server's own, by class.
         pub answers: [u64; 5] = counter("signet_answers_total", class: ["2xx", "3xx", "4xx", "5xx", "6xx"]),
+        /// Requests that nobody's credentials let in, by why.
+        pub auth_failures: [u64; Failure::ALL.len()] = counter("signet_auth_failures_total", reason: Failure::ALL.map(Failure::name)),
         /// Challenges.
         pub challenges: u64 = counter("signet_challenges_total"),
         /// Requests whose sender does not speak for the domain that they name (403).
@@ -79,6 +83,20 @@ counters::counters! {
 }
 
 impl Counters {
+    /// How often nobody was let in for that reason.
+    pub fn auth_failures_of(&self, failure: Failure) -> u64 {
+        let count = self.auth_failures.get(failure as usize);
+        count.copied().unwrap_or_default()
+    }
+
+    /// Counts credentials that let nobody in.
+    pub(crate) fn auth_failed(&mut self, failure: Option<Failure>) {
+        let count = failure.and_then(|failure| self.auth_failures.get_mut(failure as usize));
+        if let Some(count) = count {
+            *count += 1;
+        }
+    }
+
     /// Counts an answer.
     pub(crate) fn answered(&mut self, status: u16) {
         let class = usize::from(status / 100);

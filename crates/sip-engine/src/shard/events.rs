@@ -216,7 +216,8 @@ impl Shard {
         match self.take_parked(now, park) {
             Some(Parked::Credential(job, _)) => {
                 self.counters.lookups_expired += 1;
-                let refusal = gate_unavailable(&job.request);
+                let refusal = gate_unavailable(&job.request, None);
+                self.counters.auth_failed(refusal.failure());
                 self.refuse_by_gate(now, job, &refusal, out);
             }
             Some(Parked::Held(job, pending, until_ms)) => {

@@ -1,17 +1,22 @@
 //! What the guard says of those who are refused, and of those who guess.
 
+use invariant::broken;
+use sip_auth::Subject;
 use sip_limit::{Attempt, LATER_MS, LookUp, Origin, Reserved, Verdict};
 use sip_msg::{Flow, Message};
+use sip_txn::ServerId;
 
-use crate::effect::{Effect, Limited};
+use crate::effect::{Effect, Limited, LoginFailed, ParkId};
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Pending, Refusal, challenge_there, gate_unavailable, is_listed};
+use crate::permit::{Gate, Pending, Permit, Refusal, challenge_there, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 /// Wrong guesses that wait for their answers; past it they are answered at once.
 const GUESSES_MAX: usize = 256;
+/// The most of a name that is logged, in bytes.
+const SHOWN_MAX: usize = 64;
 
 /// Notes in a refusal whether the request that is refused answered a challenge that was
 /// sent to where it came from.
@@ -108,6 +113,9 @@ impl Shard {
         let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
         if verdict == LookUp::Never {
             let gate = pending.refuse_unseen(&self.gate_context(now, &job.sender), &job.request);
+            if let Gate::Refuse(refusal) = &gate {
+                self.tell_failure(now, &job, refusal, attempt.as_ref(), out);
+            }
             self.judged(now, job, of_answer(gate, attempt.as_ref()), out);
             return;
         }
@@ -122,30 +130,44 @@ impl Shard {
                 false => &mut self.counters.lookups_full,
             };
             *counter += 1;
-            let refusal = gate_unavailable(&job.request);
+            let refusal = gate_unavailable(&job.request, None);
+            self.counters.auth_failed(refusal.failure());
             self.refuse_by_gate(now, job, &refusal, out);
             return;
         }
-        let key = pending.key();
-        let server = job.server;
-        let (parked, due_ms, is_asked) = match verdict {
-            LookUp::Now(reserved) => {
-                pending.reserved = reserved;
-                let due_ms = now.mono_ms + timeout_ms;
-                (Parked::Credential(job, pending), due_ms, true)
-            }
-            LookUp::Later | LookUp::Never => {
-                let due_ms = now.mono_ms + LATER_MS;
-                (Parked::Held(job, pending, until_ms), due_ms, false)
-            }
-        };
+        if let LookUp::Now(reserved) = verdict {
+            pending.reserved = reserved;
+            pending.until_ms = now.mono_ms + timeout_ms;
+            self.ask_store(job, pending, out);
+        } else {
+            let due_ms = now.mono_ms + LATER_MS;
+            self.park_job(job.server, Parked::Held(job, pending, until_ms), due_ms);
+        }
+    }
+
+    /// Asks the store, and parks the request until it answers or the time is up.
+    pub(super) fn ask_store(&mut self, job: Job, mut pending: Pending, out: &mut Outputs) {
+        let (question, until_ms) = (pending.question(), pending.until_ms);
+        let park = self.park_job(job.server, Parked::Credential(job, pending), until_ms);
+        out.effects.push(Effect::FindCredential {
+            park,
+            question,
+            until_ms,
+        });
+    }
+
+    /// Parks a request of that transaction.
+    pub(super) fn park_job(
+        &mut self,
+        server: Option<ServerId>,
+        parked: Parked,
+        due_ms: u64,
+    ) -> ParkId {
         let park = self.parks.park(parked, due_ms, &mut self.wheel);
         if let Some(server) = server {
             self.txns.set_context(server, Owner::Parked(park).encode());
         }
-        if is_asked {
-            out.effects.push(Effect::FindCredential { park, key });
-        }
+        park
     }
 
     /// The accounts of an attempt to authenticate.
@@ -186,29 +208,59 @@ impl Shard {
                 self.judged(now, job, gate, out);
             }
             Gate::Refuse(refusal) if refusal.is_of_credentials() => {
-                let failure = guard.failed(now.mono_ms, &attempt);
-                if failure.is_to_be_told {
-                    let user = job.request.from().ok().and_then(|from| from.uri());
-                    let user = user.and_then(|uri| uri.user).unwrap_or_default();
-                    out.effects.push(Effect::Limited {
-                        flow: job.sender.flow,
-                        what: Limited::Guess(shown(user)),
-                    });
-                }
-                if failure.delay_ms == 0 || self.parks.guesses() >= GUESSES_MAX {
+                let delay_ms = guard.failed(now.mono_ms, &attempt);
+                // Now: who cancels before he is answered has failed as well.
+                self.counters.auth_failed(refusal.failure());
+                self.tell_failure(now, &job, &refusal, Some(&attempt), out);
+                if delay_ms == 0 || self.parks.guesses() >= GUESSES_MAX {
                     self.refuse_by_gate(now, job, &refusal, out);
                     return;
                 }
-                let server = job.server;
-                let due_ms = now.mono_ms + failure.delay_ms;
-                let parked = Parked::Guess(job, refusal);
-                let park = self.parks.park(parked, due_ms, &mut self.wheel);
-                if let Some(server) = server {
-                    self.txns.set_context(server, Owner::Parked(park).encode());
-                }
+                let due_ms = now.mono_ms + delay_ms;
+                self.park_job(job.server, Parked::Guess(job, refusal), due_ms);
             }
             gate => self.judged(now, job, gate, out),
         }
+    }
+
+    /// Tells the store who has proved himself, where it wants to know.
+    pub(super) fn tell_who_is_proved(&self, gate: &Gate, out: &mut Outputs) {
+        let auth = self.settings.authenticate.as_ref();
+        if auth.is_some_and(|auth| auth.tells_who_is_proved)
+            && let Gate::Pass(Permit::Authenticated(user)) = gate
+        {
+            let subject = Subject::new(user.user(), user.realm().clone());
+            out.effects.push(Effect::Proved(subject));
+        }
+    }
+
+    /// Tells the operator of wrong credentials, unless he was told of that source just now.
+    fn tell_failure(
+        &self,
+        now: Now,
+        job: &Job,
+        refusal: &Refusal,
+        attempt: Option<&Attempt>,
+        out: &mut Outputs,
+    ) {
+        let flow = job.sender.flow;
+        let is_proven = flow.transport.is_reliable() || attempt.is_some_and(Attempt::is_answer);
+        let guard = &self.shared.guard;
+        let Some(tell) = guard.tell(now.mono_ms, &origin(&flow), is_proven) else {
+            return;
+        };
+        let (Some(failure), Some((side, realm))) = (refusal.failure(), refusal.asks_for()) else {
+            return broken!("what tells that credentials are wrong asks for others");
+        };
+        let user = sip_auth::claimed_user(&job.request, side, realm);
+        out.effects.push(Effect::LoginFailed(LoginFailed {
+            flow,
+            is_proven,
+            user: escaped(&user),
+            realm: realm.clone(),
+            failure,
+            tell,
+        }));
     }
 
     /// Drops a request without an answer.
@@ -220,14 +272,44 @@ impl Shard {
     }
 }
 
-/// A name as it may be logged: short, and nothing but what is printed.
+/// A name as it may be logged, short, and nothing but what is printed.
 pub(super) fn shown(name: &[u8]) -> Box<str> {
     name.iter()
-        .take(64)
+        .take(SHOWN_MAX)
         .map(|byte| match byte {
             0x21..=0x7e => char::from(*byte),
             _ => '?',
         })
         .collect::<String>()
         .into()
+}
+
+/// The same between quotes, for a line that programs read: whatever it holds, it neither
+/// ends its quotes nor looks like another part of the line.
+fn escaped(name: &[u8]) -> Box<str> {
+    let mut text = String::new();
+    for byte in name.iter().take(SHOWN_MAX) {
+        match byte {
+            b'"' | b'\\' | 0..=0x20 | 0x7f.. => text.push_str(&format!("\\x{byte:02x}")),
+            _ => text.push(char::from(*byte)),
+        }
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_its_quotes() {
+        let name = b"a\" in b: x\\\r\n\0\xc3\xa4";
+        let text = escaped(name);
+        assert_eq!(
+            &*text,
+            "a\\x22\\x20in\\x20b:\\x20x\\x5c\\x0d\\x0a\\x00\\xc3\\xa4"
+        );
+        assert_eq!(escaped(&[b'a'; 300]).len(), SHOWN_MAX);
+        assert_eq!(escaped(&[0; 300]).len(), 4 * SHOWN_MAX);
+    }
 }

@@ -1,8 +1,9 @@
 //! The way of a request through the shard.
 
 use invariant::broken;
-use sip_auth::{Algorithm, CredentialKey};
+use sip_auth::Subject;
 use sip_limit::Verdict;
+use sip_lookup::Question;
 use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
@@ -260,7 +261,10 @@ impl Shard {
     pub(super) fn judged(&mut self, now: Now, job: Job, gate: Gate, out: &mut Outputs) {
         match gate {
             Gate::Pass(permit) => self.proceed(now, job, permit, out),
-            Gate::Refuse(refusal) => self.refuse_by_gate(now, job, &refusal, out),
+            Gate::Refuse(refusal) => {
+                self.counters.auth_failed(refusal.failure());
+                self.refuse_by_gate(now, job, &refusal, out);
+            }
             Gate::Drop => {
                 self.counters.requests_dropped += 1;
                 self.drop_job(job);
@@ -437,6 +441,10 @@ impl Shard {
             self.answer_job(now, job, 404, out);
             return broken!("the URI of a user who is absent was read before");
         };
+        if !auth.tells_unknown_users {
+            self.answer_job(now, job, 480, out);
+            return;
+        }
         let (max, timeout_ms) = self.lookup_bounds();
         if self.parks.lookups() >= max {
             self.counters.lookups_full += 1;
@@ -452,16 +460,19 @@ impl Shard {
         };
         self.aor.clear();
         uri.write_user(&mut self.aor);
-        let key = CredentialKey::new(&self.aor, realm, Algorithm::Sha256);
-        let server = job.server;
-        let deadline_ms = now.mono_ms + timeout_ms;
-        let park = self
-            .parks
-            .park(Parked::User(job), deadline_ms, &mut self.wheel);
-        if let Some(server) = server {
-            self.txns.set_context(server, Owner::Parked(park).encode());
-        }
-        out.effects.push(Effect::FindCredential { park, key });
+        let question = Question {
+            subject: Subject::new(&self.aor, realm),
+            algorithm: self.shared.authenticator.config().commonest(),
+            digest: None,
+            is_second: false,
+        };
+        let until_ms = now.mono_ms + timeout_ms;
+        let park = self.park_job(job.server, Parked::User(job), until_ms);
+        out.effects.push(Effect::FindCredential {
+            park,
+            question,
+            until_ms,
+        });
     }
 
     /// Answers what is not well-formed, where it can be answered.

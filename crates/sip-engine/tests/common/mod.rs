@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sip_auth::{AuthConfig, Authenticator};
+use sip_auth::{AuthConfig, Authenticator, Ha1, Reply};
 use sip_engine::location::{Binding, BindingChange};
 use sip_engine::routes::NextHop;
 use sip_engine::sender::Sender;
@@ -13,6 +13,7 @@ use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
+use sip_lookup::{Question, Unavailable};
 use sip_msg::{
     ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport, VerifiedPeer,
 };
@@ -22,6 +23,17 @@ pub const TRANSPORTS: [Transport; 3] = [Transport::Udp, Transport::Tcp, Transpor
 
 /// Wall time at the start of every test.
 const STARTED_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// A store that could not say, and does not know for how long.
+pub const NO_ANSWER: Unavailable = Unavailable {
+    retry_after_s: None,
+};
+
+/// What a store says of a user of `example.org` whose password is his name.
+pub fn own_name(question: &Question) -> Reply {
+    let user = question.subject.user();
+    Reply::Secret(Ha1::compute(question.algorithm, user, b"example.org", user))
+}
 
 /// The server under test.
 pub struct Bed {
@@ -162,8 +174,18 @@ impl Bed {
 
     /// A server that is not another with its seed.
     pub fn with_seed(settings: Settings, token_keys: Arc<TokenKeys>, seed: u8) -> Self {
+        Self::with_auth(settings, token_keys, seed, AuthConfig::default())
+    }
+
+    /// A server that challenges as it is told.
+    pub fn with_auth(
+        settings: Settings,
+        token_keys: Arc<TokenKeys>,
+        seed: u8,
+        auth: AuthConfig,
+    ) -> Self {
         let location = Arc::new(Location::new(1_000, [2; 16]));
-        let authenticator = Authenticator::new(AuthConfig::default(), &[3; 32], 1);
+        let authenticator = Authenticator::new(auth, &[3; 32], 1);
         let guard = sip_limit::Guard::new([9; 16], sip_limit::Limits::default());
         let guard = Arc::new(guard);
         let rates = Arc::new(sip_limit::Rates::new([10; 16]));

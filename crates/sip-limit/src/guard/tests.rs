@@ -145,20 +145,25 @@ fn a_nonce_is_good_for_three_failures() {
 fn each_failure_is_answered_later_than_the_one_before() {
     let guard = guard();
     let attempt = of(&guard, &at("192.0.2.1:5060"), b"bob", 7);
-    let delays: Vec<u64> = (0..7)
-        .map(|_| guard.failed(1_000, &attempt).delay_ms)
-        .collect();
+    let delays: Vec<u64> = (0..7).map(|_| guard.failed(1_000, &attempt)).collect();
     assert_eq!(delays, [0, 250, 500, 1_000, 2_000, 2_000, 2_000]);
 }
 
 #[test]
-fn the_operator_is_told_once_a_second() {
+fn the_operator_is_told_of_each_source_and_of_one_that_may_be_forged_apart() {
     let guard = guard();
-    let attempt = of(&guard, &at("192.0.2.1:5060"), b"bob", 7);
-    let told = (1_000..11_000)
-        .filter(|now_ms| guard.failed(*now_ms, &attempt).is_to_be_told)
-        .count();
-    assert_eq!(told, 10);
+    let (one, other) = (at("192.0.2.1:5060"), at("192.0.2.2:5060"));
+    let told = |origin, is_proven| {
+        (1_000..41_000)
+            .filter(|now_ms| guard.tell(*now_ms, origin, is_proven).is_some())
+            .count()
+    };
+    assert_eq!(
+        [told(&one, false), told(&one, true), told(&other, true)],
+        [4; 3]
+    );
+    // Whatever port it comes from.
+    assert_eq!(guard.tell(40_999, &at("192.0.2.1:6060"), true), None);
 }
 
 /// Refusals of one origin at a rate for so long: served, in words, silent.

@@ -131,7 +131,7 @@ fn names_are_unescaped() {
         b"example.org",
         PASSWORD.as_bytes(),
     );
-    match server.finish(START_MS, pending, Some(&ha1)) {
+    match server.finish(START_MS, pending, &Reply::Secret(ha1)) {
         Verdict::Ok(who) => assert_eq!(who.user(), b"al\"i\\ce"),
         other => panic!("{other:?}"),
     }

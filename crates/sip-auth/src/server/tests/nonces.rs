@@ -124,10 +124,10 @@ fn a_nonce_that_expires_while_the_store_is_asked_is_stale() {
         panic!("fresh yet")
     };
     let set = Ha1Set::compute(b"alice", b"example.org", PASSWORD.as_bytes());
-    let answer = set.get(pending.key().algorithm());
+    let reply = secret(&set, pending.key().algorithm());
     assert!(matches!(
-        server.finish(START_MS + 300_000, pending, Some(answer)),
-        Verdict::Challenge { stale: true }
+        server.finish(START_MS + 300_000, pending, &reply),
+        Verdict::Challenge(Failure::Stale)
     ));
 }
 

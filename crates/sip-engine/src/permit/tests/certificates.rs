@@ -354,3 +354,39 @@ fn a_users_certificate_is_no_password_unless_the_listener_takes_it() {
     );
     assert_eq!(judged(&world, &tls(), &at_address), "401");
 }
+
+#[test]
+fn without_knowing_who_exists_no_certificate_is_a_password() {
+    let mut world = World::new();
+    world.settings.listeners[2].certificates_authenticate = true;
+    world.peer = proved(&["sip:alice@example.org"], true);
+    let register = request(
+        "REGISTER",
+        "sip:example.org",
+        ALICE,
+        "<sip:alice@example.org>",
+        "",
+    );
+    assert_eq!(judged(&world, &tls(), &register), "alice");
+    assert!(
+        world
+            .settings
+            .takes_certificates_of_unknown_users()
+            .is_none()
+    );
+    world.settings.authenticate = Some(AuthSettings {
+        tells_unknown_users: false,
+        ..AuthSettings::default()
+    });
+    assert_eq!(judged(&world, &tls(), &register), "401");
+    // Such settings are not to be used at all, and it is said because of which listener.
+    let listener = world.settings.takes_certificates_of_unknown_users();
+    assert_eq!(listener.map(|of| of.transport), Some(Transport::Tls));
+    world.settings.listeners[2].certificates_authenticate = false;
+    assert!(
+        world
+            .settings
+            .takes_certificates_of_unknown_users()
+            .is_none()
+    );
+}

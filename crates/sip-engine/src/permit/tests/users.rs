@@ -333,21 +333,29 @@ fn a_store_that_cannot_say_is_503_and_500_for_a_registration() {
                 .as_bytes(),
         );
         let cx = world.context();
-        let Gate::Lookup(pending) = world.gate(&udp(), &signed) else {
-            panic!("no look-up")
-        };
-        assert_eq!(
-            (pending.key().user(), &**pending.key().realm()),
-            (&b"alice"[..], "example.org")
-        );
-        let Gate::Refuse(refusal) = gate_finish(&cx, pending, &signed, Err(())) else {
-            panic!("let in")
-        };
-        let response = world.response(&refusal, &signed);
-        assert_eq!(response.status(), status);
-        assert_eq!(
-            response.first(HeaderName::RetryAfter).map(|f| f.value),
-            Some(&b"5"[..])
-        );
+        // When to come again, as the queue of the store has it, or else the configuration.
+        for (retry_after_s, told) in [(None, &b"5"[..]), (Some(17), &b"17"[..])] {
+            let Gate::Lookup(mut pending) = world.gate(&udp(), &signed) else {
+                panic!("no look-up")
+            };
+            let subject = pending.question().subject;
+            assert_eq!(
+                (subject.user(), &**subject.realm()),
+                (&b"alice"[..], "example.org")
+            );
+            let failed = Err(Unavailable { retry_after_s });
+            let Gate::Refuse(refusal) = gate_finish(&cx, pending, &signed, failed) else {
+                panic!("let in")
+            };
+            let response = world.response(&refusal, &signed);
+            assert_eq!(response.status(), status);
+            // RFC 3261 20.33: "The Retry-After header field can be used with a 500 (Server
+            // Internal Error) or 503 (Service Unavailable) response to indicate how long the
+            // service is expected to be unavailable to the requesting client"
+            assert_eq!(
+                response.first(HeaderName::RetryAfter).map(|f| f.value),
+                Some(told)
+            );
+        }
     }
 }

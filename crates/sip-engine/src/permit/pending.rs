@@ -1,0 +1,82 @@
+//! Requests whose users must be looked up.
+
+use sip_auth::{Failure, Side, Subject};
+use sip_limit::Reserved;
+use sip_lookup::Question;
+use sip_msg::Message;
+
+use super::identity::CertifiedUser;
+use super::{Gate, GateContext};
+
+/// A request whose credentials were read, and whose user must be looked up:
+/// his secret, or, with a certificate, whether there still is such a user.
+#[derive(Debug)]
+pub struct Pending {
+    pub(super) credentials: Credentials,
+    pub(super) side: Side,
+    /// Whether a cache was asked before and had what does not match.
+    pub(super) is_second: bool,
+    /// The places that the look-up takes.
+    pub(crate) reserved: Reserved,
+    /// When nobody waits for the look-up any more.
+    pub(crate) until_ms: u64,
+}
+
+#[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and boxing it would allocate"
+)]
+pub(super) enum Credentials {
+    Digest(sip_auth::Pending),
+    Certificate(CertifiedUser),
+}
+
+impl Pending {
+    pub(super) fn new(credentials: Credentials, side: Side) -> Self {
+        Self {
+            credentials,
+            side,
+            is_second: false,
+            reserved: Reserved::default(),
+            until_ms: 0,
+        }
+    }
+
+    /// What to look up. A digest that the store verifies goes with the first question.
+    pub fn question(&mut self) -> Question {
+        let is_second = self.is_second;
+        match &mut self.credentials {
+            Credentials::Digest(pending) => Question {
+                subject: Subject::from(pending.key()),
+                algorithm: pending.key().algorithm(),
+                digest: pending.take_digest(),
+                is_second,
+            },
+            Credentials::Certificate(user) => Question {
+                subject: user.subject(),
+                algorithm: user.algorithm,
+                digest: None,
+                is_second,
+            },
+        }
+    }
+
+    /// What the guard is to know of an attempt with a password: the user's name,
+    /// by which nonce, and the mark that this bears. A certificate is no guess.
+    pub(crate) fn guess(&self) -> Option<(&[u8], u64, u16)> {
+        match &self.credentials {
+            Credentials::Digest(pending) => Some((
+                pending.key().user(),
+                pending.nonce_serial(),
+                pending.nonce_mark(),
+            )),
+            Credentials::Certificate(_) => None,
+        }
+    }
+
+    /// The answer where the credentials are not looked up: as to wrong ones.
+    pub(crate) fn refuse_unseen(&self, cx: &GateContext<'_>, message: &Message) -> Gate {
+        super::challenge(cx, message, self.side, Some(Failure::TooManyGuesses))
+    }
+}

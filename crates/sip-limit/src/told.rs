@@ -1,0 +1,110 @@
+//! Of whom the log was told lately.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+/// One line of a source in this time.
+const EVERY_MS: u64 = 10_000;
+/// Sources of which lines were written in that time; past it there are no lines of others.
+const SOURCES_MAX: usize = 1_024;
+/// How often those are forgotten that are over.
+const SWEEP_MS: u64 = 1_000;
+
+/// What a line of log says beside its own event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tell {
+    /// Events of the same source since the line before, of which no line was written.
+    pub more: u64,
+    /// How long ago that line was.
+    pub since_s: u64,
+}
+
+/// A table of sources, by their keyed hashes; shared by all threads.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<Lines>);
+
+#[derive(Default)]
+struct Lines {
+    by_source: HashMap<u64, Line>,
+    swept_ms: u64,
+}
+
+struct Line {
+    at_ms: u64,
+    unwritten: u64,
+}
+
+impl Told {
+    /// Whether a line is to be written of an event of a source, and with what.
+    pub(crate) fn note(&self, now_ms: u64, source: u64) -> Option<Tell> {
+        // Each change is whole by itself.
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |line: &Line| now_ms.saturating_sub(line.at_ms) >= EVERY_MS;
+        if let Some(line) = lines.by_source.get_mut(&source) {
+            if !is_over(line) {
+                line.unwritten += 1;
+                return None;
+            }
+            let tell = Tell {
+                more: line.unwritten,
+                since_s: (now_ms - line.at_ms) / 1_000,
+            };
+            *line = Line {
+                at_ms: now_ms,
+                unwritten: 0,
+            };
+            return Some(tell);
+        }
+        if lines.by_source.len() >= SOURCES_MAX {
+            if now_ms < lines.swept_ms.saturating_add(SWEEP_MS) {
+                return None;
+            }
+            lines.swept_ms = now_ms;
+            lines.by_source.retain(|_, line| !is_over(line));
+            if lines.by_source.len() >= SOURCES_MAX {
+                return None;
+            }
+        }
+        let line = Line {
+            at_ms: now_ms,
+            unwritten: 0,
+        };
+        lines.by_source.insert(source, line);
+        Some(Tell::default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_one_line_in_a_while_that_counts_the_others() {
+        let told = Told::default();
+        assert_eq!(told.note(5_000, 1), Some(Tell::default()));
+        for nth in 0..3 {
+            assert_eq!(told.note(5_001 + nth, 1), None);
+        }
+        assert_eq!(told.note(14_999, 1), None);
+        assert_eq!(told.note(6_000, 2), Some(Tell::default()), "of another");
+        let tell = Tell {
+            more: 4,
+            since_s: 12,
+        };
+        assert_eq!(told.note(17_000, 1), Some(tell));
+        assert_eq!(told.note(26_999, 1), None);
+    }
+
+    #[test]
+    fn lines_are_bounded_whoever_comes_and_places_come_back() {
+        let told = Told::default();
+        let lines = |from_ms: u64, sources: std::ops::Range<u64>| {
+            sources
+                .filter(|source| told.note(from_ms, *source).is_some())
+                .count()
+        };
+        assert_eq!(lines(50_000, 0..100_000), SOURCES_MAX);
+        assert_eq!(lines(59_000, 100_000..200_000), 0);
+        assert_eq!(lines(60_000, 200_000..300_000), SOURCES_MAX);
+    }
+}
