@@ -13,8 +13,8 @@ use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
-    Answers, BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures,
-    queue, serve_lookups, serve_saves,
+    BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, queue,
+    serve_lookups, serve_saves,
 };
 use sip_worker::{AtOnce, StoreAnswer};
 
@@ -79,7 +79,7 @@ impl Store {
     pub(crate) fn start(data: &DataDir, users: &Users) -> Result<Self, Error> {
         let database = Database::open(&data.database())?;
         let mut bindings = database.bindings()?;
-        let (saves, ordered) = queue(QUEUE_MAX);
+        let (saves, ordered) = queue::<Save<Tag>>(QUEUE_MAX);
         let inboxes: Arc<Mutex<Vec<Arc<Inbox>>>> = Arc::default();
         let counters: Arc<ServiceCounters> = Arc::default();
         let post = || Post {
@@ -323,7 +323,7 @@ fn look_up_here(
     mut post: Post,
 ) -> Result<(Credentials, JoinHandle<()>), Error> {
     let mut credentials = database.credentials()?;
-    let (lookups, asked) = queue(QUEUE_MAX);
+    let (lookups, asked) = queue::<Lookup<Tag>>(QUEUE_MAX);
     let thread = spawn("store-read", move || {
         let config = ServiceConfig::default();
         serve_lookups(
