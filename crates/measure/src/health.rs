@@ -103,6 +103,18 @@ pub struct Doubt {
     pub sentence: String,
 }
 
+impl Doubt {
+    fn new(name: &str, figure: f64, bound: f64, sentence: String) -> Self {
+        let name = name.to_owned();
+        Self {
+            name,
+            figure,
+            bound,
+            sentence,
+        }
+    }
+}
+
 impl Health {
     /// Every doubt by the default [`Bounds`]; a result with any is not valid.
     pub fn doubts(&self) -> Vec<Doubt> {
@@ -111,104 +123,100 @@ impl Health {
 
     /// Every doubt by other bounds.
     pub fn doubts_by(&self, bounds: &Bounds) -> Vec<Doubt> {
-        let mut doubts = Vec::new();
-        let mut doubt = |name: &str, figure: f64, bound: f64, sentence: String| {
-            doubts.push(Doubt {
-                name: name.to_owned(),
-                figure,
-                bound,
-                sentence,
-            });
-        };
-        if self.behind_schedule.p99_us > bounds.behind_p99_us {
-            doubt(
-                "behind schedule",
-                self.behind_schedule.p99_us as f64 / 1e3,
-                bounds.behind_p99_us as f64 / 1e3,
-                format!(
-                    "1% of messages left {:.1} ms or more after their time (bound {:.1} ms){}: \
-                     lower the rate, add threads (--threads), or give the generator cores of its own.",
-                    self.behind_schedule.p99_us as f64 / 1e3,
-                    bounds.behind_p99_us as f64 / 1e3,
-                    self.waiting()
-                ),
+        let doubts = [
+            self.behind(bounds),
+            self.stood_still(bounds),
+            self.held_back(bounds),
+            self.own_cpu(bounds),
+            self.kernel_drops(),
+            self.send_queue_drops(),
+            self.self_peak(bounds),
+            self.stopped(),
+        ];
+        doubts.into_iter().flatten().collect()
+    }
+
+    fn behind(&self, bounds: &Bounds) -> Option<Doubt> {
+        let (figure, bound) = (self.behind_schedule.p99_us, bounds.behind_p99_us);
+        let (p99_ms, bound_ms) = (figure as f64 / 1e3, bound as f64 / 1e3);
+        (figure > bound).then(|| {
+            let sentence = format!(
+                "1% of messages left {p99_ms:.1} ms or more after their time (bound {bound_ms:.1} ms){}: \
+                 lower the rate, add threads (--threads), or give the generator cores of its own.",
+                self.waiting()
             );
-        }
-        if self.behind_max_ns > bounds.behind_max_ns {
-            doubt(
-                "behind schedule, longest",
-                self.behind_max_ns as f64 / 1e6,
-                bounds.behind_max_ns as f64 / 1e6,
-                format!(
-                    "The generator once stood still for {:.0} ms (bound {:.0} ms){} and then sent \
-                     what was due in a burst: give it cores of its own, and run again.",
-                    self.behind_max_ns as f64 / 1e6,
-                    bounds.behind_max_ns as f64 / 1e6,
-                    self.waiting()
-                ),
+            Doubt::new("behind schedule", p99_ms, bound_ms, sentence)
+        })
+    }
+
+    fn stood_still(&self, bounds: &Bounds) -> Option<Doubt> {
+        let (figure, bound) = (self.behind_max_ns, bounds.behind_max_ns);
+        let (longest_ms, bound_ms) = (figure as f64 / 1e6, bound as f64 / 1e6);
+        (figure > bound).then(|| {
+            let sentence = format!(
+                "The generator once stood still for {longest_ms:.0} ms (bound {bound_ms:.0} ms){} and then sent \
+                 what was due in a burst: give it cores of its own, and run again.",
+                self.waiting()
             );
-        }
-        if (self.sent as f64) < self.due as f64 * bounds.sent_share && !self.interrupted {
-            doubt(
-                "held back",
-                self.sent as f64,
-                self.due as f64 * bounds.sent_share,
-                format!(
-                    "{} of {} arrivals were not sent, because a bound of the generator held them \
-                     back, so the load was lighter than it says: raise the bound on calls under \
-                     way, ports or open files, or lower the rate.",
-                    self.due - self.sent,
-                    self.due
-                ),
+            Doubt::new("behind schedule, longest", longest_ms, bound_ms, sentence)
+        })
+    }
+
+    fn held_back(&self, bounds: &Bounds) -> Option<Doubt> {
+        let (sent, least) = (self.sent as f64, self.due as f64 * bounds.sent_share);
+        (sent < least && !self.interrupted).then(|| {
+            let sentence = format!(
+                "{} of {} arrivals were not sent, because a bound of the generator held them \
+                 back, so the load was lighter than it says: raise the bound on calls under \
+                 way, ports or open files, or lower the rate.",
+                self.due - self.sent,
+                self.due
             );
-        }
-        if let Some((name, share)) = self
-            .busiest_thread()
-            .filter(|(_, share)| *share > bounds.thread_cpu_share)
-        {
-            doubt(
-                "own cpu",
-                share,
-                bounds.thread_cpu_share,
-                format!(
-                    "Thread {name} of the generator took {:.0}% of a core (bound {:.0}%): \
-                     add threads and cores, or lower the rate.",
-                    share * 100.0,
-                    bounds.thread_cpu_share * 100.0
-                ),
+            Doubt::new("held back", sent, least, sentence)
+        })
+    }
+
+    fn own_cpu(&self, bounds: &Bounds) -> Option<Doubt> {
+        let bound = bounds.thread_cpu_share;
+        let (name, share) = self.busiest_thread().filter(|(_, share)| *share > bound)?;
+        let sentence = format!(
+            "Thread {name} of the generator took {:.0}% of a core (bound {:.0}%): \
+             add threads and cores, or lower the rate.",
+            share * 100.0,
+            bound * 100.0
+        );
+        Some(Doubt::new("own cpu", share, bound, sentence))
+    }
+
+    fn kernel_drops(&self) -> Option<Doubt> {
+        (self.kernel_drops > 0).then(|| {
+            let sentence = format!(
+                "The kernel dropped {} datagrams at the generator's own sockets: raise \
+                 net.core.rmem_max, add threads, or lower the rate.",
+                self.kernel_drops
             );
-        }
-        if self.kernel_drops > 0 {
-            doubt(
-                "kernel drops",
-                self.kernel_drops as f64,
-                0.0,
-                format!(
-                    "The kernel dropped {} datagrams at the generator's own sockets: raise \
-                     net.core.rmem_max, add threads, or lower the rate.",
-                    self.kernel_drops
-                ),
+            Doubt::new("kernel drops", self.kernel_drops as f64, 0.0, sentence)
+        })
+    }
+
+    fn send_queue_drops(&self) -> Option<Doubt> {
+        (self.send_queue_drops > 0).then(|| {
+            let sentence = format!(
+                "The generator dropped {} messages because its send queue was full: a \
+                 connection did not take them, or the rate is above what its sockets can send; \
+                 use more connections or lower the rate.",
+                self.send_queue_drops
             );
-        }
-        if self.send_queue_drops > 0 {
-            doubt(
-                "send queue drops",
-                self.send_queue_drops as f64,
-                0.0,
-                format!(
-                    "The generator dropped {} messages because its send queue was full: a \
-                     connection did not take them, or the rate is above what its sockets can send; \
-                     use more connections or lower the rate.",
-                    self.send_queue_drops
-                ),
-            );
-        }
+            let drops = self.send_queue_drops as f64;
+            Doubt::new("send queue drops", drops, 0.0, sentence)
+        })
+    }
+
+    fn self_peak(&self, bounds: &Bounds) -> Option<Doubt> {
         let needed_per_s = self.rate_per_s * bounds.self_peak_factor;
-        match self.self_peak_per_s {
-            Some(peak) if peak < needed_per_s || peak.is_nan() => doubt(
-                "self-peak",
+        let (peak, sentence) = match self.self_peak_per_s {
+            Some(peak) if peak < needed_per_s || peak.is_nan() => (
                 peak,
-                needed_per_s,
                 format!(
                     "With no server between, the generator itself reaches {peak:.0}/s; to drive \
                      {:.0}/s it should reach {:.1} times that, {needed_per_s:.0}/s: add threads and \
@@ -216,26 +224,22 @@ impl Health {
                     self.rate_per_s, bounds.self_peak_factor
                 ),
             ),
-            None if self.claims_limit => doubt(
-                "self-peak",
+            None if self.claims_limit => (
                 0.0,
-                needed_per_s,
                 "The generator's own limit was not checked, so the limit found may be its own: \
                  run `load peak --self` with the same settings and give its figure."
                     .to_owned(),
             ),
-            _ => {}
-        }
-        if self.interrupted {
-            doubt(
-                "interrupted",
-                self.sent as f64,
-                self.due as f64,
-                "The run was stopped before its end: the figures are of the part that ran."
-                    .to_owned(),
-            );
-        }
-        doubts
+            _ => return None,
+        };
+        Some(Doubt::new("self-peak", peak, needed_per_s, sentence))
+    }
+
+    fn stopped(&self) -> Option<Doubt> {
+        const SENTENCE: &str =
+            "The run was stopped before its end: the figures are of the part that ran.";
+        let (sent, due) = (self.sent as f64, self.due as f64);
+        (self.interrupted).then(|| Doubt::new("interrupted", sent, due, SENTENCE.to_owned()))
     }
 
     /// The thread with the largest share of a core.

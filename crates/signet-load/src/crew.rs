@@ -14,21 +14,18 @@ use std::time::Duration;
 use invariant::broken;
 use measure::Series;
 use sip_msg::{ListenerId, Transport};
-use sip_net::{ListenerConfig, Net, NetConfig, bind};
-use sip_tls::{HandshakeConfig, HandshakePool};
+use sip_net::Net;
 
 use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::Settings;
 use crate::tls::{Client, Tls};
 pub use outcome::{Failed, Leaked, Progress, Ran};
-use sockets::{senders, target};
+use sockets::{Shares, net_config, target};
 
 use crate::worker::{
     CalledCounts, Final, Report, Shared, StormCounts, Tick, Worker, WorkerPart, orders,
 };
 
-/// TLS handshakes under way.
-const HANDSHAKES_MAX: usize = 65_536;
 /// Reports that wait to be read.
 const REPORTS_MAX: usize = 256;
 /// How long until the run begins when all are ready: every worker has seen it
@@ -110,87 +107,14 @@ impl Crew {
             ));
         }
         let is_tls_client = calls && settings.transport() == Some(Transport::Tls);
-        let is_tls_server = settings
-            .answering
-            .listen
-            .iter()
-            .any(|l| l.0 == Transport::Tls);
-        let tls = Tls::new(
-            &settings.tls,
-            is_tls_client,
-            is_tls_server,
-            is_direct && is_tls_client,
-        )
-        .map_err(Failed::Usage)?;
-        let pool =
-            if is_tls_client || is_tls_server {
-                let config = HandshakeConfig {
-                    threads: settings.handshake_threads,
-                    handshakes_max: HANDSHAKES_MAX,
-                    // All of a load comes from one place, and none of it is to be paced.
-                    per_source_max: HANDSHAKES_MAX,
-                    full_queue_max: HANDSHAKES_MAX,
-                    full_per_s_max: 0,
-                    hello_timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
-                        .unwrap_or(u64::MAX),
-                    timeout_ms: u64::try_from(settings.handshake_timeout.as_millis())
-                        .unwrap_or(u64::MAX),
-                };
-                Some(HandshakePool::start(config).map_err(|e| {
-                    Failed::Run(format!("cannot start the handshakes' threads: {e}"))
-                })?)
-            } else {
-                None
-            };
-        let net_config = NetConfig {
-            client_tls: tls.client.as_ref().map(|client| Arc::clone(&client.full)),
-            handshakes: pool,
-            connections_max: 1_000_000,
-            connections_per_source_max: 1_000_000,
-            opened_per_source_per_s: 0,
-            udp_queue_max: 65_536,
-            connect_timeout_ms: u64::try_from(settings.connect_timeout.as_millis())
-                .unwrap_or(u64::MAX),
-            udp_receive_buffer_bytes: settings.udp_buffer_bytes,
-            ..NetConfig::default()
-        };
-        let listener = |(transport, addr): &(Transport, SocketAddr)| match &tls.server {
-            Some(server) if *transport == Transport::Tls => {
-                ListenerConfig::tls(*addr, Arc::clone(server))
-            }
-            _ => ListenerConfig::new(*transport, *addr),
-        };
-        let called: Vec<ListenerConfig> = settings.answering.listen.iter().map(listener).collect();
-        // One thread does both, and so does each where it calls itself; else
-        // those who answer share their port, which those who call must not.
-        let is_both = answers && calls && (is_direct || settings.threads == 1);
-        let callers = if calls { settings.threads } else { 0 };
-        let only_called = if answers && !is_both {
-            settings.threads
-        } else {
-            0
-        };
-        let threads = callers + only_called;
-        let cannot = |error: sip_net::BindError| {
-            Failed::Run(format!("{error}; write another address or port"))
-        };
-        let mut crew_sockets = Vec::new();
-        for index in 0..callers {
-            let senders = senders(&settings, index).map_err(Failed::Usage)?;
-            let count = u16::try_from(senders.len()).unwrap_or(u16::MAX);
-            let mut listeners = senders;
-            if is_both {
-                listeners.extend(called.iter().cloned());
-            }
-            let sockets = bind(&listeners, 1).map_err(cannot)?.pop();
-            let sockets = sockets.ok_or_else(|| Failed::Run("no sockets".to_owned()))?;
-            crew_sockets.push((sockets, count, is_both.then_some(ListenerId(count))));
-        }
-        if only_called > 0 {
-            for sockets in bind(&called, only_called).map_err(cannot)? {
-                crew_sockets.push((sockets, 0, Some(ListenerId(0))));
-            }
-        }
+        let mut listens = settings.answering.listen.iter();
+        let is_tls_server = listens.any(|listen| listen.0 == Transport::Tls);
+        let calls_itself = is_direct && is_tls_client;
+        let tls = Tls::new(&settings.tls, is_tls_client, is_tls_server, calls_itself)
+            .map_err(Failed::Usage)?;
+        let net_config = net_config(&settings, &tls, is_tls_client || is_tls_server)?;
+        let shares = Shares::of(&settings, calls, answers);
+        let crew_sockets = shares.bind(&settings, &tls)?;
         let mut answering = Vec::new();
         let (report, reports) = sync_channel(REPORTS_MAX);
         let agents = settings.users.count() as u64;
@@ -215,11 +139,19 @@ impl Crew {
             let own = first.and_then(|first| sockets.local_addr(first));
             let net = Net::new(number, net_config.clone(), sockets)
                 .map_err(|error| Failed::Run(format!("cannot use the sockets: {error}")))?;
-            let is_caller = number < callers;
+            let is_caller = number < shares.callers;
             let place = WorkerPart {
                 number,
-                index: if is_caller { number } else { number - callers },
-                of: if is_caller { callers } else { only_called },
+                index: if is_caller {
+                    number
+                } else {
+                    number - shares.callers
+                },
+                of: if is_caller {
+                    shares.callers
+                } else {
+                    shares.only_called
+                },
                 target: target(settings, own).filter(|_| is_caller),
                 senders,
                 answering: first,
@@ -229,9 +161,9 @@ impl Crew {
         let mut crew = Self {
             shared,
             reports,
-            threads: Vec::with_capacity(threads),
+            threads: Vec::new(),
             names: Vec::new(),
-            callers,
+            callers: shares.callers,
             agents,
             answering,
         };

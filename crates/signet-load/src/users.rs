@@ -199,15 +199,6 @@ impl Users {
         }
     }
 
-    /// Whether they can prove who they are.
-    pub fn have_passwords(&self) -> bool {
-        match &self.kind {
-            Kind::Nobody => false,
-            Kind::Pattern { password, .. } => password.is_some(),
-            Kind::List { has_passwords, .. } => *has_passwords,
-        }
-    }
-
     /// Keeps the first `count`.
     pub fn truncate(&mut self, most: usize) {
         match &mut self.kind {

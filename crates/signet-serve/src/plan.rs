@@ -7,15 +7,12 @@ use std::sync::Arc;
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes};
-use sip_engine::settings::{
-    self, AuthSettings, Listener, ProxySettings, RegistrarSettings, TrustedPeer,
-};
-use sip_msg::{Limits, Transport};
+use sip_engine::settings::{AuthSettings, Listener, TrustedPeer};
+use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
 use crate::config::{
-    Advertised, Config, ContactsFull, Domain, Inbound, Listen, ListenAt, ListenSecurity,
-    ListenWebSocket, Mode,
+    Advertised, Config, Domain, Listen, ListenAt, ListenSecurity, ListenWebSocket,
 };
 
 mod net;
@@ -96,7 +93,7 @@ pub(crate) fn peer_names(config: &Config) -> PeerNames {
             names.add_host(&identity.0);
         }
         if let Some(network) = &peer.network {
-            names.add_network(network.addr, network.prefix_len);
+            names.add_network(network.0);
         }
     }
     names
@@ -112,11 +109,7 @@ pub(crate) fn settings(
     Settings {
         domains: domains.iter().map(|domain| domain.0.clone()).collect(),
         listeners: engine_listeners(planned, bound),
-        mode: match config.mode {
-            Mode::Stateful => settings::Mode::Stateful,
-            Mode::Stateless => settings::Mode::Stateless,
-            Mode::Redirect => settings::Mode::Redirect,
-        },
+        mode: config.mode,
         authenticate: config.authentication.required.then(|| AuthSettings {
             realm: config
                 .authentication
@@ -131,10 +124,7 @@ pub(crate) fn settings(
             .trusted
             .iter()
             .map(|peer| TrustedPeer {
-                network: peer
-                    .network
-                    .as_ref()
-                    .map(|network| (network.addr, network.prefix_len)),
+                network: peer.network.map(|network| network.0),
                 identity: peer.identity.as_ref().map(|domain| domain.0.clone()),
                 speaks_for: peer
                     .speaks_for
@@ -145,62 +135,17 @@ pub(crate) fn settings(
                 calls_per_s: peer.calls_per_s,
             })
             .collect(),
-        inbound: match config.inbound {
-            Inbound::Trusted => settings::Inbound::Trusted,
-            Inbound::Proven => settings::Inbound::Proven,
-            Inbound::Anyone => settings::Inbound::Anyone,
-        },
+        inbound: config.inbound,
         routes: routes(config),
         forward: config.forward.as_ref().map(|hop| NextHop {
             connections: config.forward_reached_over(),
             ..hop.0.clone()
         }),
-        registrar: RegistrarSettings {
-            expires_min_s: config.registrar.expires_min_s,
-            expires_default_s: config.registrar.expires_default_s,
-            expires_max_s: config.registrar.expires_max_s,
-            contacts_max: config.registrar.contacts_max,
-            contacts_full: match config.registrar.contacts_full {
-                ContactsFull::ReplaceOldest => settings::ContactsFull::ReplaceOldest,
-                ContactsFull::Refuse => settings::ContactsFull::Refuse,
-            },
-            aors_max: config.registrar.aors_max,
-            durable: config.registrar.durable,
-            save_timeout_ms: config.registrar.save_timeout_ms,
-            service_route: config.registrar.service_route.clone(),
-        },
-        proxy: ProxySettings {
-            record_route: config.proxy.record_route,
-            timer_c_ms: config.proxy.timer_c_ms,
-            max_breadth: config.proxy.max_breadth,
-            trying_at_once: config.proxy.trying_at_once,
-            branches_max: config.proxy.branches_max,
-            serial_timeout_ms: config.proxy.serial_timeout_ms,
-            resolve_timeout_ms: config.proxy.resolve_timeout_ms,
-            dead_hop_ms: config.proxy.dead_hop_ms,
-            relay_denied: config
-                .proxy
-                .relay_denied
-                .iter()
-                .map(|network| (network.addr, network.prefix_len))
-                .collect(),
-            dialog_token_lifetime_s: config.proxy.dialog_token_lifetime_s,
-        },
-        timers: sip_txn::Timers {
-            t1_ms: config.timers.t1_ms,
-            t2_ms: config.timers.t2_ms,
-            t4_ms: config.timers.t4_ms,
-            d_ms: config.timers.d_ms,
-            ..sip_txn::Timers::default()
-        },
-        limits: limits(config),
-        bounds: settings::Bounds {
-            server_transactions_max: config.bounds.server_transactions_max,
-            client_transactions_max: config.bounds.client_transactions_max,
-            contexts_max: config.bounds.contexts_max,
-            dialogs_max: settings::Bounds::default().dialogs_max,
-            retry_after_s: config.bounds.retry_after_s,
-        },
+        registrar: (&config.registrar).into(),
+        proxy: (&config.proxy).into(),
+        timers: (&config.timers).into(),
+        limits: (&config.limits).into(),
+        bounds: (&config.bounds).into(),
         rates: config.rates.limits(),
         server_header: config.server_header.clone(),
     }
@@ -244,23 +189,9 @@ pub(crate) fn dns_config(config: &Config, planned: &[PlannedListener], seed: u64
         hops_max: config.dns.hops_max,
     };
     DnsConfig {
-        servers: config.dns.servers.clone(),
         options,
-        timeout_ms: config.dns.timeout_ms,
-        attempts: config.dns.attempts,
-        deadline_ms: config.dns.deadline_ms,
-        queries_max: config.dns.queries_max,
         seed,
-    }
-}
-
-pub(crate) fn limits(config: &Config) -> Limits {
-    Limits {
-        message_bytes: config.limits.message_bytes,
-        header_count: config.limits.header_count,
-        header_bytes: config.limits.header_bytes,
-        uri_bytes: config.limits.uri_bytes,
-        body_bytes: config.limits.body_bytes,
+        ..(&config.dns).into()
     }
 }
 
@@ -419,6 +350,7 @@ fn routes(config: &Config) -> Routes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sip_engine::settings;
     use std::path::Path;
 
     fn config(text: &str) -> Config {
@@ -478,7 +410,10 @@ mod tests {
             panic!()
         };
         assert_eq!(
-            (peer.network.map(|(_, len)| len), peer.secure_only),
+            (
+                peer.network.map(|network| network.prefix_len()),
+                peer.secure_only
+            ),
             (Some(24), true)
         );
         let [group] = settings.routes.groups.as_slice() else {

@@ -285,7 +285,7 @@ impl Listener {
                 certificates: security.client_certificates.name(),
                 of: (security.clients.iter())
                     .map(|clients| ClientsOf {
-                        network: clients.network.to_string(),
+                        network: clients.network.0.to_string(),
                         certificates: clients.certificates.name(),
                     })
                     .collect(),

@@ -428,7 +428,7 @@ fn server_tls(args: &Args, role: Role) -> Result<Option<Arc<ServerTls>>, Refusal
         let mut config = ServerTlsConfig::new().pair_pem_files(cert, key)?;
         if let Some(roots) = &args.tls_ca {
             config = config
-                .client_roots_pem_files(&[roots])?
+                .roots_pem_files(&[roots])?
                 .client_auth(sip_tls::ClientAuth::Required);
         }
         config.versions(&versions(args).unwrap_or_default()).build()

@@ -4,7 +4,7 @@ use crate::agent::{Agent, NOBODY};
 use crate::call::{Call, State};
 use crate::config::{AgentConfig, Config};
 use crate::directory::Directory;
-use crate::event::{AgentKey, CallKey, Cause, Event};
+use crate::event::{AgentKey, Cause, Event};
 use crate::random::Random;
 use crate::request::Exchange;
 use crate::slots::{Key, Slots};
@@ -311,11 +311,6 @@ impl UserAgents {
                 + live.server_invite
                 + live.server_non_invite,
         }
-    }
-
-    /// The agent of a call.
-    pub fn agent_of(&self, call: CallKey) -> Option<AgentKey> {
-        self.calls.get(call.0)?.agent.map(AgentKey)
     }
 
     /// Keeps an answered transaction for a while, to absorb retransmissions.

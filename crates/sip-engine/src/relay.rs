@@ -13,7 +13,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use sip_locate::{Hop, Query};
-use sip_msg::network::is_in;
+use sip_msg::network::{IpNet, is_in};
 use sip_msg::{Flow, HostPort, Message, Target, Uri};
 
 use crate::Settings;
@@ -122,11 +122,11 @@ impl Relay<'_> {
         let ip = hop.addr.ip();
         let mut reached = Reached::Freely;
         for network in self.denying(ip) {
-            if is_within(network, sender.remote.ip()) {
+            if is_in(network, sender.remote.ip()) {
                 continue;
             }
             let registered = binding.and_then(|binding| binding.flow);
-            if registered.is_some_and(|flow| is_within(network, flow.remote.ip())) {
+            if registered.is_some_and(|flow| is_in(network, flow.remote.ip())) {
                 reached = Reached::ByRegistration;
             } else if !self.is_neighbours(chosen_by, binding, ip) {
                 return Err(Outcome::NetworkDenied);
@@ -173,7 +173,7 @@ impl Relay<'_> {
                 || source.is_some_and(|source| self.is_gateways(source));
         };
         let addr = SocketAddr::new(ip, uri_port(uri));
-        let is_inside = |network| source.is_some_and(|source| is_within(network, source.addr.ip()));
+        let is_inside = |network| source.is_some_and(|source| is_in(network, source.addr.ip()));
         let is_shown_inside = self.denying(ip).all(is_inside);
         let is_shown_itself =
             !self.is_gateway(addr) || source.is_some_and(|source| self.is_gateways(source));
@@ -196,7 +196,7 @@ impl Relay<'_> {
 
     fn is_in_trusted_network(&self, ip: IpAddr) -> bool {
         let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
-        networks.any(|network| is_within(network, ip))
+        networks.any(|network| is_in(network, ip))
     }
 
     /// Whether a message came from a gateway; a connection has a port of its own.
@@ -220,7 +220,7 @@ impl Relay<'_> {
     /// by `flow`.
     pub(crate) fn judge_contact(&self, flow: &Flow, addr: SocketAddr) -> Result<(), Outcome> {
         let source = flow.remote.ip();
-        if self.denying(addr.ip()).any(|net| !is_within(net, source)) {
+        if self.denying(addr.ip()).any(|net| !is_in(net, source)) {
             return Err(Outcome::NetworkDenied);
         }
         if self.is_gateway(addr) && !is_from(flow, addr) {
@@ -230,9 +230,9 @@ impl Relay<'_> {
     }
 
     /// The networks that deny an address.
-    fn denying(&self, ip: IpAddr) -> impl Iterator<Item = (IpAddr, u8)> {
+    fn denying(&self, ip: IpAddr) -> impl Iterator<Item = IpNet> {
         let networks = self.settings.proxy.relay_denied.iter().copied();
-        networks.filter(move |network| is_within(*network, ip))
+        networks.filter(move |network| is_in(*network, ip))
     }
 
     /// Whether an address is a neighbour's of the operator's, and the request goes to
@@ -310,10 +310,6 @@ fn named_by<'u>(uri: &Uri<'u>) -> HostPort<'u> {
         },
         None => uri.host_port,
     }
-}
-
-fn is_within((network, prefix_len): (IpAddr, u8), ip: IpAddr) -> bool {
-    is_in(network, prefix_len, ip)
 }
 
 fn canonical(addr: SocketAddr) -> SocketAddr {

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use sip_limit::RateLimits;
+use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
 use crate::routes::{NextHop, Routes};
@@ -64,6 +65,11 @@ pub struct Listener {
 
 /// How requests are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum Mode {
     /// A stateful proxy (RFC 3261 16.2).
     Stateful,
@@ -96,8 +102,8 @@ pub struct AuthSettings {
 /// certificate, or by both. An entry with neither matches nobody.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustedPeer {
-    /// An address, and the length of the prefix that must match.
-    pub network: Option<(IpAddr, u8)>,
+    /// The network that its address must be in.
+    pub network: Option<IpNet>,
     /// The domain that its certificate must prove (RFC 5922), in lower case.
     pub identity: Option<Arc<str>>,
     /// The domains that it may use in From and in headers that name a caller or a payer,
@@ -116,9 +122,12 @@ pub struct TrustedPeer {
 
 impl TrustedPeer {
     /// A peer known by its address, over any transport, that may speak for any domain.
+    ///
+    /// # Panics
+    /// Where the prefix is longer than an address.
     pub const fn at(addr: IpAddr, prefix_len: u8) -> Self {
         Self {
-            network: Some((addr, prefix_len)),
+            network: Some(IpNet::new_assert(addr, prefix_len)),
             identity: None,
             speaks_for: None,
             may_relay: true,
@@ -142,6 +151,11 @@ impl TrustedPeer {
 
 /// Calls from foreign domains to our users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum Inbound {
     /// Refused with 403 unless the peer is trusted.
     Trusted,
@@ -176,6 +190,11 @@ pub struct RegistrarSettings {
 
 /// What happens when an address-of-record has the most contacts and registers another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum ContactsFull {
     /// The oldest contact of the same kind is removed; 403 where there is none.
     ReplaceOldest,
@@ -203,10 +222,9 @@ pub struct ProxySettings {
     pub resolve_timeout_ms: u64,
     /// How long a hop that failed is skipped.
     pub dead_hop_ms: u64,
-    /// Networks to which requests are not relayed when a sender names an address there:
-    /// an address, and the length of the prefix that must match. Addresses of this
-    /// server's listeners are never relayed to, listed or not.
-    pub relay_denied: Vec<(IpAddr, u8)>,
+    /// Networks to which requests are not relayed when a sender names an address there.
+    /// Addresses of this server's listeners are never relayed to, listed or not.
+    pub relay_denied: Vec<IpNet>,
     /// How long the tokens of a dialog are valid after the last request within it.
     pub dialog_token_lifetime_s: u64,
 }
@@ -306,20 +324,20 @@ impl Default for ProxySettings {
 
 /// Loopback, link-local, multicast, and reserved addresses. Private networks are not
 /// among them: the phones of an enterprise are there.
-fn relay_denied() -> Vec<(IpAddr, u8)> {
+fn relay_denied() -> Vec<IpNet> {
     use std::net::{Ipv4Addr, Ipv6Addr};
-    let v4 = |a, b, len| (IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), len);
-    let v6 = |first, len| (IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0)), len);
+    let v4 = |a, b, len| IpNet::new_assert(Ipv4Addr::new(a, b, 0, 0).into(), len);
+    let v6 = |first, len| IpNet::new_assert(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0).into(), len);
     vec![
         v4(127, 0, 8),
-        (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        IpAddr::V6(Ipv6Addr::LOCALHOST).into(),
         v4(169, 254, 16),
         v6(0xfe80, 10),
         v4(224, 0, 4),
         v6(0xff00, 8),
         v4(0, 0, 8),
         v6(0, 128),
-        (IpAddr::V4(Ipv4Addr::BROADCAST), 32),
+        IpAddr::V4(Ipv4Addr::BROADCAST).into(),
     ]
 }
 

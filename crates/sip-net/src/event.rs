@@ -32,8 +32,9 @@ pub enum NetEvent<'a> {
         bytes: &'a [u8],
     },
     /// A stream that cannot be framed any further. Nothing more is read from
-    /// it; the owner answers, then closes it after the flush. If it does not
-    /// within `linger_ms`, it is closed.
+    /// it; the owner answers, then closes it after the flush. Requests that came
+    /// before may still be answered. It is closed when they are, and the owner
+    /// has closed it, or after `linger_ms`.
     Malformed {
         /// Where it came from.
         flow: Flow,

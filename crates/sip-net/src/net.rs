@@ -248,16 +248,6 @@ impl Net {
         self.shared.now_ms
     }
 
-    /// Replaces bounds, deadlines and TLS; what is open stays open.
-    pub fn reconfigure(&mut self, config: NetConfig) {
-        for listener in &mut self.listeners {
-            if let Port::Udp(port) = &mut listener.port {
-                port.set_queue_max(config.udp_queue_max);
-            }
-        }
-        self.shared.config = config;
-    }
-
     /// The address that a listener is bound to, with its real port.
     pub fn local_addr(&self, listener: ListenerId) -> Option<SocketAddr> {
         self.listeners

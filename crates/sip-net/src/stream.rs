@@ -220,9 +220,7 @@ impl Conn {
             Stage::Connecting { closes, .. } | Stage::Handshaking { closes, .. } => !closes,
             Stage::Upgrading { .. } => false,
             Stage::Open => true,
-            Stage::Closing { ending, .. } => {
-                matches!(ending, Ending::ReadStopped | Ending::LastWord)
-            }
+            Stage::Closing { ending, .. } => !matches!(ending, Ending::Writing | Ending::Lingering),
         };
         takes && self.ws.as_ref().is_none_or(|ws| !ws.is_closed)
     }
@@ -357,8 +355,12 @@ impl Conn {
                 if shared.config.answer_timeout_ms == 0 {
                     self.cookies.clear();
                 }
-                if self.stage.ending() == Some(Ending::Writing) {
-                    self.begin_to_linger(shared);
+                match self.stage.ending() {
+                    Some(Ending::Writing) => self.begin_to_linger(shared),
+                    Some(Ending::Answering) if self.usefulness.unanswered == 0 => {
+                        return self.begin_to_close(CloseReason::Malformed, shared);
+                    }
+                    _ => {}
                 }
             }
         } else if self.written >= GAP_BYTES {

@@ -119,10 +119,6 @@ impl UdpPort {
         )
     }
 
-    pub(crate) fn set_queue_max(&mut self, queue_max: usize) {
-        self.queue_max = queue_max;
-    }
-
     /// Receives one batch; gives whether there may be more.
     pub(crate) fn receive(
         &mut self,

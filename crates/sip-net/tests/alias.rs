@@ -33,7 +33,7 @@ impl World {
         let tls = ServerTlsConfig::new()
             .pair_pem(chain.as_bytes(), key.as_bytes())
             .unwrap()
-            .client_roots_pem(&[ca.root_pem().as_bytes()])
+            .roots_pem(&[ca.root_pem().as_bytes()])
             .unwrap()
             .client_auth(ClientAuth::Optional)
             .build()

@@ -18,6 +18,11 @@ fn client(config: NetConfig) -> Bench {
     Bench::new(&[listener], config)
 }
 
+fn client_on_given_clock(config: NetConfig) -> Bench {
+    let listener = ListenerConfig::outbound(Transport::Tcp, any_port("127.0.0.1"));
+    Bench::on_given_clock(&[listener], config)
+}
+
 fn on(lane: Lane, target: &Target) -> Target {
     Target {
         lane,
@@ -131,15 +136,14 @@ fn past_the_bound_calls_share_one_connection() {
 #[test]
 fn a_call_that_falls_silent_is_closed_before_others() {
     let mut server = Bench::on(Transport::Tcp, "127.0.0.1");
-    let mut client = client(NetConfig {
-        call_idle_timeout_ms: 100,
+    let mut client = client_on_given_clock(NetConfig {
+        call_idle_timeout_ms: 60_000,
         ..NetConfig::default()
     });
     let target = to(Transport::Tcp, server.addr());
     send(&mut client, &mut server, Lane::Shared, &target);
     send(&mut client, &mut server, Lane::Call(1), &target);
-    let reason = client.until_with(&mut [&mut server], closed);
-    assert_eq!(reason, CloseReason::Idle);
+    assert_eq!(client.closed_after(60_000), CloseReason::Idle);
     assert_eq!(client.net.connection_count(), 1);
     send(&mut client, &mut server, Lane::Call(1), &target);
     assert_eq!(server.net.counters().accepted, 3);
@@ -179,8 +183,8 @@ fn a_peer_that_cannot_be_reached_is_left_alone_for_a_while() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
     };
-    let mut client = client(NetConfig {
-        reopen_backoff_max_ms: 100,
+    let mut client = client_on_given_clock(NetConfig {
+        reopen_backoff_max_ms: 10_000,
         ..NetConfig::default()
     });
     let target = to(Transport::Tcp, closed_port);
@@ -196,15 +200,17 @@ fn a_peer_that_cannot_be_reached_is_left_alone_for_a_while() {
     let counters = client.net.counters();
     assert_eq!((counters.open_failed, counters.open_backoffs), (1, 1));
 
-    // It comes up, and is tried again as soon as the wait is over.
+    // It comes up, and is tried again as soon as the wait is over, and not before.
     let listener = ListenerConfig::new(Transport::Tcp, closed_port);
     let mut server = Bench::new(&[listener], NetConfig::default());
     assert_eq!(server.net.local_addr(ListenerId(0)), Some(closed_port));
-    while server.seen.iter().find_map(message).is_none() {
-        client.net.send(&target, &request("x"), 1);
-        client.turn();
-        server.turn();
-    }
+    client.net.send(&target, &request("too soon"), 1);
+    assert_eq!(client.until(send_failed), refused);
+    client.clock.pass(10_000);
+    client.turn();
+    client.net.send(&target, &request("late"), 1);
+    let (_, late) = server.until_with(&mut [&mut client], message);
+    assert_eq!(late, request("late"));
     // Whoever asks for a connection by itself does not wait.
     drop(server);
     client.until(closed);

@@ -49,7 +49,7 @@ impl World {
     fn asking(&self, auth: ClientAuth) -> ServerTlsConfig {
         self.config()
             .client_auth(auth)
-            .client_roots_pem(&[self.ca.root_pem().as_bytes()])
+            .roots_pem(&[self.ca.root_pem().as_bytes()])
             .unwrap()
     }
 }

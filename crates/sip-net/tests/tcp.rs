@@ -29,6 +29,13 @@ fn accepted(seen: &Seen) -> Option<Flow> {
     }
 }
 
+fn malformed(seen: &Seen) -> Option<Flow> {
+    match seen {
+        Seen::Malformed(flow, _) => Some(*flow),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_connection_is_opened_reused_and_answered_on() {
     // RFC 3261 18: "All SIP elements MUST implement UDP and TCP." The same over UDP is in `udp.rs`.
@@ -169,10 +176,7 @@ fn garbage_is_reported_once_answered_and_closed() {
     let mut peer = TcpStream::connect(server.addr()).unwrap();
     let garbage = b"GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\nmore and more".repeat(100);
     peer.write_all(&garbage).unwrap();
-    let flow = server.until(|seen| match seen {
-        Seen::Malformed(flow, _) => Some(*flow),
-        _ => None,
-    });
+    let flow = server.until(malformed);
     server
         .net
         .send(&Target::back(&flow), b"SIP/2.0 400 Bad Request\r\n\r\n", 0);
@@ -193,6 +197,44 @@ fn garbage_is_reported_once_answered_and_closed() {
             .iter()
             .any(|seen| matches!(seen, Seen::Malformed(..) | Seen::Message(..)))
     );
+}
+
+#[test]
+fn what_came_before_garbage_is_still_answered() {
+    const LATE: &[u8] = b"SIP/2.0 200 OK\r\n\r\n";
+    const WRONG: &[u8] = b"SIP/2.0 400 Bad Request\r\n\r\n";
+    // With an answer to the garbage, without one, and without any to the request.
+    for (to_garbage, to_request) in [(WRONG, LATE), (b"", LATE), (WRONG, b"")] {
+        let mut server = on_given_clock(NetConfig::default());
+        let mut peer = TcpStream::connect(server.addr()).unwrap();
+        let mut sent = request("asked");
+        sent.extend_from_slice(b"\x16\x03\x01 this is no SIP\r\n\r\n");
+        peer.write_all(&sent).unwrap();
+        assert_eq!(server.message().1, request("asked"));
+        let flow = server.until(malformed);
+        let back = Target::back(&flow);
+        let say = |server: &mut Bench, words: &[u8]| {
+            if !words.is_empty() {
+                server.net.send(&back, words, 0);
+            }
+            server.net.flush();
+        };
+        say(&mut server, to_garbage);
+        server.net.close(flow.conn, true);
+        server.turn();
+        assert_eq!(server.seen.iter().find_map(closed), None);
+        say(&mut server, to_request);
+        if to_garbage.is_empty() || to_request.is_empty() {
+            server.clock.pass(NetConfig::default().linger_ms + 100);
+            server.turn();
+        }
+        server.turn();
+        let mut answers = Vec::new();
+        peer.read_to_end(&mut answers).unwrap();
+        assert_eq!(answers, [to_garbage, to_request].concat());
+        drop(peer);
+        assert_eq!(server.until(closed), CloseReason::Malformed);
+    }
 }
 
 #[test]

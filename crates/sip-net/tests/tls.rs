@@ -13,7 +13,9 @@ use common::{Bench, Seen, any_port, closed, message, opened, request, send_faile
 use sip_msg::{ListenerId, Target, Transport};
 use sip_net::{CloseReason, ListenerConfig, NetConfig, SendError};
 use sip_tls::testing::TestCa;
-use sip_tls::{ClientTls, HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls};
+use sip_tls::{
+    ClientTls, HandshakeConfig, HandshakeFailure, HandshakePool, ServerTls, ServerTlsConfig,
+};
 
 struct World {
     ca: TestCa,
@@ -271,10 +273,10 @@ fn certificates_are_chosen_by_name_and_replaced_without_a_cut() {
         );
     }
     // A bad one leaves the old ones in service.
-    assert!(tls.reload_pem(&[(b"no certificate", b"no key")]).is_err());
+    assert!(tls.reload(ServerTlsConfig::new()).is_err());
     let (chain, key) = world.ca.issue(&["c.example.com"]);
-    tls.reload_pem(&[(chain.as_bytes(), key.as_bytes())])
-        .unwrap();
+    let fresh = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes());
+    tls.reload(fresh.unwrap()).unwrap();
     client
         .net
         .send(&named(&server, "c.example.com"), &request("new"), 0);

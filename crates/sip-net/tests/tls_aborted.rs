@@ -70,7 +70,7 @@ impl World {
             .unwrap()
             .versions(&[version])
             .client_auth(auth)
-            .client_roots_pem(&[ca.root_pem().as_bytes()])
+            .roots_pem(&[ca.root_pem().as_bytes()])
             .unwrap();
         let pool = HandshakePool::start(HandshakeConfig::default()).unwrap();
         let net = NetConfig {

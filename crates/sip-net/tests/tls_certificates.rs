@@ -125,7 +125,7 @@ fn openssl_shows(ca: &TestCa, args: &[&str], fault: CertificateFault) {
         .pair_pem(own.as_bytes(), own_key.as_bytes())
         .unwrap()
         .client_auth(ClientAuth::Optional)
-        .client_roots_pem(&[ca.root_pem().as_bytes()])
+        .roots_pem(&[ca.root_pem().as_bytes()])
         .unwrap();
     let mut server = tls_server(config.build().unwrap());
     let output = s_client(&mut server, args);
@@ -187,7 +187,7 @@ fn the_policy_of_extended_key_usage() {
             .unwrap();
         let asks = pair
             .client_auth(ClientAuth::Required)
-            .client_roots_pem(&roots)
+            .roots_pem(&roots)
             .unwrap();
         let mut server = tls_server(asks.key_usage(policy).build().unwrap());
         let own = ClientTlsConfig::new().roots_pem(&roots).unwrap();

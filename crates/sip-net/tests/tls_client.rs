@@ -314,7 +314,7 @@ fn a_connection_under_an_identity_of_its_own_is_used_by_its_number_only() {
     let asks = config
         .unwrap()
         .client_auth(ClientAuth::Optional)
-        .client_roots_pem(&[world.ca.root_pem().as_bytes()])
+        .roots_pem(&[world.ca.root_pem().as_bytes()])
         .unwrap();
     let mut server = common::tls_server(asks.build().unwrap());
     let mut client = tls_client(world.config().build().unwrap());

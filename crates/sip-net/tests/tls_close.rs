@@ -14,6 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use sip_msg::{Target, Transport};
+use sip_net::clock::Clock;
 use sip_net::{CloseReason, ListenerConfig, NetConfig};
 use sip_tls::testing::TestCa;
 use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
@@ -129,7 +130,7 @@ fn an_abort_resets_without_tls_too_and_loses_what_was_queued() {
 }
 
 /// A TLS server, and openssl that has sent it a request in that version.
-fn with_openssl(version: &str, config: NetConfig) -> (Bench, Openssl) {
+fn with_openssl(version: &str, config: NetConfig, clock: Clock) -> (Bench, Openssl) {
     let (chain, key) = TestCa::new().issue(&["example.com"]);
     let tls = ServerTls::from_pem(&[(chain.as_bytes(), key.as_bytes())]).unwrap();
     let config = NetConfig {
@@ -137,7 +138,7 @@ fn with_openssl(version: &str, config: NetConfig) -> (Bench, Openssl) {
         ..config
     };
     let listener = ListenerConfig::tls(any_port("127.0.0.1"), Arc::new(tls));
-    let mut server = Bench::new(&[listener], config);
+    let mut server = Bench::with_clock(&[listener], config, clock);
     let addr = server.addr().to_string();
     let mut client = Openssl::start(&["s_client", "-connect", &addr, version]);
     client.write(&request("x"));
@@ -166,12 +167,19 @@ fn assert_farewell(server: &mut Bench, client: &mut Openssl) {
 
 #[test]
 fn an_idle_connection_ends_with_a_farewell() {
+    const IDLE_MS: u64 = 600_000;
+    const TICK_MS: u64 = 100;
     for version in ["-tls1_2", "-tls1_3"] {
         let config = NetConfig {
-            idle_timeout_ms: 200,
+            idle_timeout_ms: IDLE_MS,
             ..NetConfig::default()
         };
-        let (mut server, mut client) = with_openssl(version, config);
+        let (mut server, mut client) = with_openssl(version, config, Clock::given());
+        server.clock.pass(IDLE_MS - 1);
+        server.turn();
+        server.turn();
+        assert_eq!(server.net.connection_count(), 1);
+        server.clock.pass(1 + TICK_MS);
         assert_farewell(&mut server, &mut client);
         assert_eq!(server.until(closed), CloseReason::Idle);
     }
@@ -185,7 +193,7 @@ fn one_that_makes_room_for_another_ends_with_a_farewell() {
             evict_after_ms: 0,
             ..NetConfig::default()
         };
-        let (mut server, mut client) = with_openssl(version, config);
+        let (mut server, mut client) = with_openssl(version, config, Clock::system());
         let _newer = TcpStream::connect(server.addr()).unwrap();
         assert_eq!(server.until(closed), CloseReason::Evicted);
         assert_farewell(&mut server, &mut client);

@@ -33,7 +33,7 @@ impl World {
         ServerTlsConfig::new()
             .pair_pem(chain.as_bytes(), key.as_bytes())
             .unwrap()
-            .client_roots_pem(&[self.ca.root_pem().as_bytes()])
+            .roots_pem(&[self.ca.root_pem().as_bytes()])
             .unwrap()
             .client_auth(auth)
             .tickets(TicketKeys::new([3; 32], Duration::from_secs(3_600)).unwrap())

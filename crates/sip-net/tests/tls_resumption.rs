@@ -198,7 +198,7 @@ fn a_session_of_one_policy_or_scope_is_nothing_in_another() {
     let asks = |auth| {
         config()
             .client_auth(auth)
-            .client_roots_pem(&[root.as_bytes()])
+            .roots_pem(&[root.as_bytes()])
             .unwrap()
     };
     for args in [&["-tls1_2"][..], &["-tls1_2", "-no_ticket"], &["-tls1_3"]] {
@@ -223,8 +223,8 @@ fn sessions_outlive_a_new_certificate() {
         );
         s_client(&mut server, &[version, "-sess_out", &session]);
         let (chain, key) = world.ca.issue(&["example.com"]);
-        tls.reload_pem(&[(chain.as_bytes(), key.as_bytes())])
-            .unwrap();
+        let fresh = ServerTlsConfig::new().pair_pem(chain.as_bytes(), key.as_bytes());
+        tls.reload(fresh.unwrap()).unwrap();
         let two = s_client(&mut server, &[version, "-sess_in", &session]);
         assert!(two.contains("Reused, "), "{two}");
     }

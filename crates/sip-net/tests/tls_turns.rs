@@ -30,7 +30,7 @@ impl Server {
         let ca = TestCa::new();
         let mut tls = ServerTlsConfig::new().client_auth(auth);
         if auth != ClientAuth::Off {
-            tls = tls.client_roots_pem(&[ca.root_pem().as_bytes()]).unwrap();
+            tls = tls.roots_pem(&[ca.root_pem().as_bytes()]).unwrap();
         }
         for kind in kinds {
             let (chain, key) = ca.issue_with(&["example.com"], *kind);

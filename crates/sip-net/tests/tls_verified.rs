@@ -65,7 +65,7 @@ impl World {
             .pair_pem(chain.as_bytes(), key.as_bytes())
             .unwrap()
             .client_auth(ClientAuth::Optional)
-            .client_roots_pem(&[self.ca.root_pem().as_bytes()])
+            .roots_pem(&[self.ca.root_pem().as_bytes()])
             .unwrap();
         match way {
             Resumption::SessionId => config.no_tickets(),
@@ -379,7 +379,7 @@ fn a_name_may_be_called_by_settings_of_its_own() {
         .unwrap()
         .versions(&[TlsVersion::V12, TlsVersion::V13])
         .client_auth(ClientAuth::Optional)
-        .client_roots_pem(&[world.ca.root_pem().as_bytes()]);
+        .roots_pem(&[world.ca.root_pem().as_bytes()]);
     let (mut far, _) = serve(far.unwrap());
 
     let identity = world.pair("me.example", 2, |_| {});

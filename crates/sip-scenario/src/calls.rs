@@ -223,11 +223,6 @@ impl Calls {
         &self.core.stats
     }
 
-    /// The same, for those who count more.
-    pub fn stats_mut(&mut self) -> &mut Stats {
-        &mut self.core.stats
-    }
-
     /// How many calls there are.
     pub fn len(&self) -> usize {
         self.live

@@ -59,8 +59,6 @@ impl TlsVersion {
     }
 }
 
-/// The suites of the modern engine.
-const MODERN_SUITES: usize = 9;
 /// Those of the legacy engine in this build.
 const LEGACY_SUITES: usize = if TlsEngine::Legacy.is_here() {
     LEGACY_SUITE_NAMES.len()
@@ -87,58 +85,40 @@ pub const SUITE_NAMES: [&str; MODERN_SUITES + LEGACY_SUITES] = {
     names
 };
 
-const MODERN_SUITE_NAMES: [&str; MODERN_SUITES] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-];
+macro_rules! suites {
+    ($($suite:ident $iana:literal $openssl:literal)*) => {
+        const MODERN_SUITE_NAMES: &[&str] = &[$($iana),*];
+        const MODERN_SUITES: usize = MODERN_SUITE_NAMES.len();
+        /// The suites of the modern engine, and openssl's names for them, in the
+        /// order of [`SUITE_NAMES`].
+        static SUITES: [(&SupportedCipherSuite, &str); MODERN_SUITES] =
+            [$((&cipher_suite::$suite, $openssl)),*];
+    };
+}
 
-/// The suites of the modern engine, and openssl's names for them, in the order
-/// of [`SUITE_NAMES`].
-static SUITES: [(&SupportedCipherSuite, &str); MODERN_SUITES] = [
-    (
-        &cipher_suite::TLS13_AES_128_GCM_SHA256,
-        "TLS_AES_128_GCM_SHA256",
-    ),
-    (
-        &cipher_suite::TLS13_AES_256_GCM_SHA384,
-        "TLS_AES_256_GCM_SHA384",
-    ),
-    (
-        &cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
-        "TLS_CHACHA20_POLY1305_SHA256",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-        "ECDHE-ECDSA-AES128-GCM-SHA256",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-        "ECDHE-ECDSA-AES256-GCM-SHA384",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
-        "ECDHE-ECDSA-CHACHA20-POLY1305",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
-        "ECDHE-RSA-AES128-GCM-SHA256",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-        "ECDHE-RSA-AES256-GCM-SHA384",
-    ),
-    (
-        &cipher_suite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-        "ECDHE-RSA-CHACHA20-POLY1305",
-    ),
-];
+// What the library calls each, its name in IANA's registry, and openssl's.
+suites! {
+    TLS13_AES_128_GCM_SHA256 "TLS_AES_128_GCM_SHA256" "TLS_AES_128_GCM_SHA256"
+    TLS13_AES_256_GCM_SHA384 "TLS_AES_256_GCM_SHA384" "TLS_AES_256_GCM_SHA384"
+    TLS13_CHACHA20_POLY1305_SHA256 "TLS_CHACHA20_POLY1305_SHA256" "TLS_CHACHA20_POLY1305_SHA256"
+    TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256 "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" "ECDHE-ECDSA-AES128-GCM-SHA256"
+    TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384 "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" "ECDHE-ECDSA-AES256-GCM-SHA384"
+    TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256 "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" "ECDHE-ECDSA-CHACHA20-POLY1305"
+    TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" "ECDHE-RSA-AES128-GCM-SHA256"
+    TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" "ECDHE-RSA-AES256-GCM-SHA384"
+    TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256 "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" "ECDHE-RSA-CHACHA20-POLY1305"
+}
+
+impl TlsEngine {
+    /// Its cipher suites, by their names in IANA's registry, the cheapest first
+    /// (see [`SUITE_NAMES`]).
+    pub const fn suite_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Modern => MODERN_SUITE_NAMES,
+            Self::Legacy => &LEGACY_SUITE_NAMES,
+        }
+    }
+}
 
 /// The names of the key-exchange groups, in the order in which they are counted.
 pub const GROUP_NAMES: [&str; 5] = [
@@ -282,7 +262,7 @@ fn suite_by_name(name: &str) -> Result<SupportedCipherSuite, TlsError> {
                 );
                 return TlsError::new(None, reason);
             }
-            unknown("cipher suite", name, &MODERN_SUITE_NAMES)
+            unknown("cipher suite", name, MODERN_SUITE_NAMES)
         })
 }
 

@@ -8,121 +8,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::ClientConfig;
 use rustls::client::{Resumption, Tls12Resumption};
 use rustls::pki_types::{ServerName, UnixTime};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use crate::algorithms::{Algorithms, TlsVersion};
 use crate::client_sessions::{AddressedSessions, ClientSessions, TICKETS_MAX};
+use crate::config::TlsConfig;
 use crate::engine::TlsEngine;
 use crate::error::TlsError;
 use crate::fault::CertificateFault;
-use crate::legacy::{LegacyClient, Pair, Resumable};
-use crate::pem::{certified_key, read, read_secret};
+use crate::key_pair::KeyPair;
+use crate::legacy::{LegacyClient, Resumable};
 use crate::resumption::ClientResumption;
 use crate::session::Session;
-use crate::verify::{KeyUsagePolicy, RevocationPolicy, ServerVerifier, Trust};
+use crate::verify::ServerVerifier;
 
 /// Peers whose sessions are remembered, unless told otherwise.
 const SESSIONS_MAX: usize = 4_096;
 /// Addresses whose configuration is at hand.
 const ADDRESSES_MAX: usize = 4;
 
-/// What [`ClientTls`] is made from.
+/// What [`ClientTls`] is made from. Until told otherwise it trusts no server,
+/// offers everything and resumes whatever it can.
+pub type ClientTlsConfig = TlsConfig<ClientOnly>;
+
+/// What a client alone is told.
 #[derive(Clone, Default)]
-pub struct ClientTlsConfig {
-    engine: TlsEngine,
-    algorithms: Algorithms,
-    trust: Trust,
+pub struct ClientOnly {
     trusts_anyone: bool,
-    identity: Option<Arc<CertifiedKey>>,
-    legacy_identity: Option<Pair>,
+    identity: Option<KeyPair>,
     resumption: ClientResumption,
     sessions_max: Option<usize>,
     tickets_max: Option<usize>,
 }
 
 impl ClientTlsConfig {
-    /// Nobody is trusted yet; everything may be negotiated.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Speaks by this engine. The legacy one offers its own suites alone.
-    pub fn engine(mut self, engine: TlsEngine) -> Self {
-        self.engine = engine;
-        self
-    }
-
-    /// Offers these versions only.
-    pub fn versions(mut self, versions: &[TlsVersion]) -> Self {
-        self.algorithms.versions = Some(versions.to_vec());
-        self
-    }
-
-    /// Offers these cipher suites only, in this order, by their names in
-    /// IANA's registry or in openssl.
-    pub fn suites<S: AsRef<str>>(mut self, names: &[S]) -> Self {
-        self.algorithms.suites = Some(owned(names));
-        self
-    }
-
-    /// Offers these key-exchange groups only, in this order: see
-    /// [`crate::GROUP_NAMES`].
-    pub fn groups<S: AsRef<str>>(mut self, names: &[S]) -> Self {
-        self.algorithms.groups = Some(owned(names));
-        self
-    }
-
-    /// Trusts the certificates in these PEM files.
-    pub fn roots_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
-        for file in files {
-            self.trust
-                .add_roots(&read(file.as_ref())?, Some(file.as_ref()))?;
-        }
-        Ok(self)
-    }
-
-    /// The same from memory.
-    pub fn roots_pem(mut self, pems: &[&[u8]]) -> Result<Self, TlsError> {
-        for pem in pems {
-            self.trust.add_roots(pem, None)?;
-        }
-        Ok(self)
-    }
-
-    /// Looks servers up in these revocation lists (PEM files).
-    pub fn crl_pem_files<P: AsRef<Path>>(mut self, files: &[P]) -> Result<Self, TlsError> {
-        for file in files {
-            self.trust
-                .add_crls(&read(file.as_ref())?, Some(file.as_ref()))?;
-        }
-        Ok(self)
-    }
-
-    /// The same from memory.
-    pub fn crl_pem(mut self, pems: &[&[u8]]) -> Result<Self, TlsError> {
-        for pem in pems {
-            self.trust.add_crls(pem, None)?;
-        }
-        Ok(self)
-    }
-
-    /// What is asked of the revocation lists.
-    pub fn revocation(mut self, policy: RevocationPolicy) -> Self {
-        self.trust.revocation = policy;
-        self
-    }
-
-    /// What extendedKeyUsage servers must have.
-    pub fn key_usage(mut self, policy: KeyUsagePolicy) -> Self {
-        self.trust.usage = policy;
-        self
-    }
-
     /// Believes any server whatever its certificate: no chain, no name, no
     /// time is looked at. Whoever is in the path can be the server. Only to
     /// measure foreign servers.
     pub fn trust_anyone_insecurely(mut self) -> Self {
-        self.trusts_anyone = true;
+        self.side.trusts_anyone = true;
         self
     }
 
@@ -133,42 +55,33 @@ impl ClientTlsConfig {
         chain: P,
         key: P,
     ) -> Result<Self, TlsError> {
-        let (chain_file, key_file) = (chain.as_ref(), key.as_ref());
-        let (chain, key) = (read(chain_file)?, read_secret(key_file)?);
-        self.identity = Some(certified_key(
-            &chain,
-            &key,
-            Some(chain_file),
-            Some(key_file),
-        )?);
-        self.legacy_identity = Some(Pair::from_pem(&chain, &key)?);
+        self.side.identity = Some(KeyPair::from_files(chain.as_ref(), key.as_ref())?);
         Ok(self)
     }
 
     /// The same from memory.
     pub fn identity_pem(mut self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        self.identity = Some(certified_key(chain, key, None, None)?);
-        self.legacy_identity = Some(Pair::from_pem(chain, key)?);
+        self.side.identity = Some(KeyPair::from_pem(chain, key)?);
         Ok(self)
     }
 
     /// How to resume.
     pub fn resumption(mut self, resumption: ClientResumption) -> Self {
-        self.resumption = resumption;
+        self.side.resumption = resumption;
         self
     }
 
     /// For how many peers sessions are remembered, over all identities made
     /// from this; past it the oldest is forgotten.
     pub fn sessions_max(mut self, peers: usize) -> Self {
-        self.sessions_max = Some(peers);
+        self.side.sessions_max = Some(peers);
         self
     }
 
     /// Keeps so many tickets of TLS 1.3 of one peer. Each serves once, so
     /// connections begun at the same time need one each.
     pub fn tickets_max(mut self, tickets: usize) -> Self {
-        self.tickets_max = Some(tickets);
+        self.side.tickets_max = Some(tickets);
         self
     }
 
@@ -176,8 +89,8 @@ impl ClientTlsConfig {
     pub fn build(self) -> Result<ClientTls, TlsError> {
         let base = base(&self)?;
         let sessions = ClientSessions::new(
-            self.sessions_max.unwrap_or(SESSIONS_MAX),
-            self.tickets_max.unwrap_or(TICKETS_MAX),
+            self.side.sessions_max.unwrap_or(SESSIONS_MAX),
+            self.side.tickets_max.unwrap_or(TICKETS_MAX),
         );
         Ok(ClientTls::of(base, Arc::new(self), sessions))
     }
@@ -210,14 +123,6 @@ impl ClientTls {
         ClientTlsConfig::new().roots_pem(roots)?.build()
     }
 
-    /// Replaces the roots for handshakes to come; on an error nothing changes.
-    /// Sessions are forgotten, since they were proved by the old roots.
-    pub fn reload_pem_files<P: AsRef<Path>>(&self, roots: &[P]) -> Result<(), TlsError> {
-        let mut settings = (*self.state().settings).clone();
-        settings.trust.forget_roots();
-        self.reload(settings.roots_pem_files(roots)?)
-    }
-
     /// Replaces everything for handshakes to come; on an error nothing
     /// changes. Sessions are forgotten.
     pub fn reload(&self, config: ClientTlsConfig) -> Result<(), TlsError> {
@@ -232,24 +137,14 @@ impl ClientTls {
     /// The same with another certificate (PEM): what one of many agents shows.
     /// Cheap; its sessions are its own, within the same bound.
     pub fn with_identity_pem(&self, chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
-        let pair = Pair::from_pem(chain, key)?;
-        let key = certified_key(chain, key, None, None)?;
+        let pair = KeyPair::from_pem(chain, key)?;
         let (mut base, settings) = self.parts();
-        base.legacy = base.legacy.map(|legacy| legacy.with_identity(pair));
-        base.modern.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(CertifiedKey {
-            cert: key.cert.clone(),
-            key: Arc::clone(&key.key),
-            ocsp: None,
-        }));
-        let settings = ClientTlsConfig {
-            identity: Some(key),
-            ..(*settings).clone()
-        };
-        Ok(Self::of(
-            base,
-            Arc::new(settings),
-            Arc::clone(&self.sessions),
-        ))
+        base.legacy = (base.legacy).map(|legacy| legacy.with_identity(pair.legacy.clone()));
+        base.modern.client_auth_cert_resolver = Arc::new(pair.resolver());
+        let mut settings = (*settings).clone();
+        settings.side.identity = Some(pair);
+        let sessions = Arc::clone(&self.sessions);
+        Ok(Self::of(base, Arc::new(settings), sessions))
     }
 
     /// The same with sessions of its own: what one of many agents with a
@@ -263,16 +158,14 @@ impl ClientTls {
     pub fn without_resumption(&self) -> Self {
         let (mut base, settings) = self.parts();
         base.modern.resumption = Resumption::disabled();
-        let settings = ClientTlsConfig {
-            resumption: ClientResumption::Off,
-            ..(*settings).clone()
-        };
+        let mut settings = (*settings).clone();
+        settings.side.resumption = ClientResumption::Off;
         Self::of(base, Arc::new(settings), Arc::clone(&self.sessions))
     }
 
     /// How it resumes.
     pub fn resumption(&self) -> ClientResumption {
-        self.state().settings.resumption
+        self.state().settings.side.resumption
     }
 
     /// With how many peers a connection could be resumed, over all identities
@@ -298,7 +191,7 @@ impl ClientTls {
     pub fn check_peer(&self, session: &Session) -> Option<Result<(), CertificateFault>> {
         let chain = session.peer_certificates()?;
         let settings = Arc::clone(&self.state().settings);
-        Some(if settings.trusts_anyone {
+        Some(if settings.side.trusts_anyone {
             Ok(())
         } else {
             settings.trust.check_server(chain, UnixTime::now())
@@ -308,7 +201,7 @@ impl ClientTls {
     /// Sessions with this peer are good until its certificate ends.
     pub(crate) fn sessions_end(&self, addr: SocketAddr, name: &ServerName<'static>, unix_s: u64) {
         let state = self.state();
-        if state.settings.resumption != ClientResumption::Off {
+        if state.settings.side.resumption != ClientResumption::Off {
             let identity = state.identity;
             drop(state);
             self.sessions.end_at((identity, name.clone(), addr), unix_s);
@@ -318,7 +211,7 @@ impl ClientTls {
     /// What a handshake with a peer at this address is made from.
     pub(crate) fn config_for(&self, addr: SocketAddr) -> Arc<ClientConfig> {
         let mut state = self.state();
-        let resumption = state.settings.resumption;
+        let resumption = state.settings.side.resumption;
         if resumption == ClientResumption::Off {
             return Arc::clone(&state.base);
         }
@@ -356,7 +249,7 @@ impl ClientTls {
     ) -> Option<Result<Session, rustls::Error>> {
         let state = self.state();
         let legacy = state.legacy.clone()?;
-        let (how, identity) = (state.settings.resumption, state.identity);
+        let (how, identity) = (state.settings.side.resumption, state.identity);
         drop(state);
         let held = (how != ClientResumption::Off)
             .then(|| self.sessions.legacy(&(identity, name.clone(), addr)))
@@ -372,7 +265,7 @@ impl ClientTls {
         session: Resumable,
     ) {
         let state = self.state();
-        if state.settings.resumption != ClientResumption::Off {
+        if state.settings.side.resumption != ClientResumption::Off {
             let identity = state.identity;
             drop(state);
             let key = (identity, name.clone(), addr);
@@ -422,32 +315,23 @@ struct Base {
 }
 
 fn base(settings: &ClientTlsConfig) -> Result<Base, TlsError> {
-    if settings.trusts_anyone && !settings.trust.roots.is_empty() {
+    if settings.side.trusts_anyone && !settings.trust.roots.is_empty() {
         return Err(TlsError::new(
             None,
             "give roots, or trust anyone: both together would look safer than they are",
         ));
     }
-    let (provider, versions) = match settings.engine {
-        TlsEngine::Modern => settings.algorithms.resolve()?,
-        TlsEngine::Legacy => Algorithms::default().resolve()?,
-    };
-    let trust = (!settings.trusts_anyone).then(|| settings.trust.clone());
+    let (provider, versions) = settings.resolve()?;
+    let trust = (!settings.side.trusts_anyone).then(|| settings.trust.clone());
     let verifier = ServerVerifier::new(trust, &provider);
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)
         .map_err(TlsError::from_rustls)?
         .dangerous()
         .with_custom_certificate_verifier(verifier);
-    let mut config = match &settings.identity {
+    let mut config = match &settings.side.identity {
         None => builder.with_no_client_auth(),
-        Some(key) => {
-            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(CertifiedKey {
-                cert: key.cert.clone(),
-                key: Arc::clone(&key.key),
-                ocsp: None,
-            })))
-        }
+        Some(pair) => builder.with_client_cert_resolver(Arc::new(pair.resolver())),
     };
     config.resumption = Resumption::disabled();
     Ok(Base {
@@ -456,31 +340,21 @@ fn base(settings: &ClientTlsConfig) -> Result<Base, TlsError> {
             TlsEngine::Modern => None,
             TlsEngine::Legacy => Some(LegacyClient::new(
                 &settings.algorithms,
-                (!settings.trusts_anyone).then_some(&settings.trust),
+                (!settings.side.trusts_anyone).then_some(&settings.trust),
                 &settings.trust.root_ders,
-                settings.legacy_identity.clone(),
+                settings
+                    .side
+                    .identity
+                    .as_ref()
+                    .map(|pair| pair.legacy.clone()),
             )?),
         },
     })
-}
-
-pub(super) fn owned<S: AsRef<str>>(names: &[S]) -> Vec<String> {
-    names.iter().map(|name| name.as_ref().to_owned()).collect()
 }
 
 // Keys are inside: nothing of them is shown.
 impl std::fmt::Debug for ClientTls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientTls").finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for ClientTlsConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientTlsConfig")
-            .field("engine", &self.engine)
-            .field("algorithms", &self.algorithms)
-            .field("resumption", &self.resumption)
-            .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,11 @@
 
 /// Which library speaks TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum TlsEngine {
     /// rustls: whatever is worth having.
     #[default]

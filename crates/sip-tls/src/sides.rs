@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sip_msg::network::is_in;
+use sip_msg::network::{IpNet, is_in};
 
 use crate::error::TlsError;
 use crate::server::{ClientAuth, ServerSide, ServerTlsConfig};
@@ -11,8 +11,7 @@ use crate::server::{ClientAuth, ServerSide, ServerTlsConfig};
 /// A network whose clients are asked for certificates by rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClientsOf {
-    pub(super) addr: IpAddr,
-    pub(super) prefix_len: u8,
+    pub(super) network: IpNet,
     pub(super) auth: ClientAuth,
 }
 
@@ -27,10 +26,14 @@ pub(super) struct Sides {
 impl Sides {
     pub(super) fn new(settings: &ServerTlsConfig, before: Option<&Self>) -> Result<Self, TlsError> {
         let before = before.map(|before| &*before.usual);
-        let usual = Arc::new(ServerSide::new(settings, settings.auth(), before)?);
-        let mut made = vec![(settings.auth(), Arc::clone(&usual))];
+        let usual = Arc::new(ServerSide::new(
+            settings,
+            settings.side.client_auth,
+            before,
+        )?);
+        let mut made = vec![(settings.side.client_auth, Arc::clone(&usual))];
         let mut others = Vec::new();
-        for clients in settings.clients_of() {
+        for clients in &settings.side.clients_of {
             let auth = clients.auth;
             let side = match made.iter().find(|(asks, _)| *asks == auth) {
                 Some((_, side)) => Arc::clone(side),
@@ -48,7 +51,7 @@ impl Sides {
     /// For a client that comes from here: the first network that it is in counts.
     pub(super) fn of(&self, ip: IpAddr) -> &Arc<ServerSide> {
         let mut others = self.others.iter();
-        let other = others.find(|(clients, _)| is_in(clients.addr, clients.prefix_len, ip));
+        let other = others.find(|(clients, _)| is_in(clients.network, ip));
         other.map_or(&self.usual, |(_, side)| side)
     }
 }

@@ -1,5 +1,6 @@
 //! The proof that is asked of a peer's certificate, on either side.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -28,6 +29,11 @@ use crate::pem::parse_certificates;
 /// What extendedKeyUsage a peer's certificate must have. A certificate without
 /// that extension may be used for anything, except under `SipDomain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "kebab-case")
+)]
 pub enum KeyUsagePolicy {
     /// serverAuth or clientAuth, whichever side the peer is on: public
     /// authorities no longer issue certificates with clientAuth, and a SIP
@@ -41,8 +47,24 @@ pub enum KeyUsagePolicy {
     SipDomain,
 }
 
+impl KeyUsagePolicy {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lenient => "lenient",
+            Self::Strict => "strict",
+            Self::SipDomain => "sip-domain",
+        }
+    }
+}
+
 /// What is asked of revocation lists, where there are any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
 pub enum RevocationPolicy {
     /// A certificate in a list is refused; one of an authority without a list,
     /// or with a list out of date, is not.
@@ -51,6 +73,16 @@ pub enum RevocationPolicy {
     /// Every certificate of the chain must be covered by a list that is not
     /// out of date.
     Strict,
+}
+
+impl RevocationPolicy {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lenient => "lenient",
+            Self::Strict => "strict",
+        }
+    }
 }
 
 /// The shortest RSA key that is accepted.
@@ -93,11 +125,7 @@ impl Default for Trust {
 }
 
 impl Trust {
-    pub(crate) fn add_roots(
-        &mut self,
-        pem: &[u8],
-        file: Option<&std::path::Path>,
-    ) -> Result<(), TlsError> {
+    pub(crate) fn add_roots(&mut self, pem: &[u8], file: Option<&Path>) -> Result<(), TlsError> {
         for root in parse_certificates(pem, file)? {
             if TlsEngine::Legacy.is_here() {
                 self.root_ders.push(root.clone());
@@ -109,17 +137,7 @@ impl Trust {
         Ok(())
     }
 
-    /// Trusts nobody.
-    pub(crate) fn forget_roots(&mut self) {
-        self.roots = RootCertStore::empty();
-        self.root_ders.clear();
-    }
-
-    pub(crate) fn add_crls(
-        &mut self,
-        pem: &[u8],
-        file: Option<&std::path::Path>,
-    ) -> Result<(), TlsError> {
+    pub(crate) fn add_crls(&mut self, pem: &[u8], file: Option<&Path>) -> Result<(), TlsError> {
         let before = self.crls.len();
         for crl in CertificateRevocationListDer::pem_slice_iter(pem) {
             let crl =
@@ -279,6 +297,33 @@ impl ExtendedKeyUsageValidator for Usage {
     }
 }
 
+/// The signatures of handshakes, which either verifier checks by its algorithms.
+macro_rules! signatures {
+    () => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls12_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signature: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            verify_tls13_signature(message, certificate, signature, &self.algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
+}
+
 /// Verifies the certificate of a server that we connect to: RFC 5922 7.3 asks
 /// for a chain to a root that we trust, and the SIP domain in it.
 #[derive(Debug)]
@@ -343,27 +388,7 @@ impl ServerCertVerifier for ServerVerifier {
         }
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    signatures!();
 }
 
 /// Verifies the certificates of clients: their chain. Whom they may speak for
@@ -436,25 +461,5 @@ impl ClientCertVerifier for ClientVerifier {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
+    signatures!();
 }

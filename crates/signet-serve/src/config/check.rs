@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sip_msg::Transport;
-use sip_tls::TlsEngine;
+use sip_tls::{RevocationPolicy, TlsEngine};
 
-use super::{
-    Config, EngineName, Fault, Listen, ListenSecurity, ListenWebSocket, Revocation, TicketKeysFrom,
-    VERSION,
-};
+use super::{Config, Fault, Listen, ListenSecurity, ListenWebSocket, TicketKeysFrom, VERSION};
 
 /// The name of listeners that offer weak suites.
 const LEGACY: &str = "legacy";
@@ -35,8 +32,10 @@ impl Config {
         self.check_routes(&mut faults);
         self.check_neighbours(&mut faults);
         self.check_peers(&mut faults);
+        self.check_tls(&mut faults);
         self.check_numbers(&mut faults);
         self.users.check(&mut faults);
+        self.check_texts(&mut faults);
         faults.found
     }
 
@@ -160,8 +159,8 @@ impl Config {
         }
     }
 
-    fn check_numbers(&self, faults: &mut Faults) {
-        if self.tls.revocation == Revocation::Strict && self.tls.crls.is_empty() {
+    fn check_tls(&self, faults: &mut Faults) {
+        if self.tls.revocation == RevocationPolicy::Strict && self.tls.crls.is_empty() {
             faults.add(
                 "tls.revocation",
                 "without a revocation list no peer can be reached over TLS",
@@ -181,6 +180,9 @@ impl Config {
             ),
             _ => {}
         }
+    }
+
+    fn check_numbers(&self, faults: &mut Faults) {
         let registrar = &self.registrar;
         if !(registrar.expires_min_s..=registrar.expires_max_s)
             .contains(&registrar.expires_default_s)
@@ -225,6 +227,9 @@ impl Config {
                 "write a larger write_queue_bytes_max",
             );
         }
+    }
+
+    fn check_texts(&self, faults: &mut Faults) {
         if self
             .server_header
             .bytes()
@@ -261,7 +266,7 @@ fn check_engine(listen: &Listen, at: &str, faults: &mut Faults) -> bool {
     if listen.security.tls_engine() == TlsEngine::Modern {
         return true;
     }
-    let key = if listen.security.engine == EngineName::Legacy {
+    let key = if listen.security.engine == TlsEngine::Legacy {
         "engine"
     } else {
         "suites"
@@ -328,7 +333,7 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
                 );
             }
         }
-    } else if security.revocation == Revocation::Strict && security.crls.is_empty() {
+    } else if security.revocation == RevocationPolicy::Strict && security.crls.is_empty() {
         faults.add(
             &format!("{at}.revocation"),
             "without a revocation list no client can be let in",

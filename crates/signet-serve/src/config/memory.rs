@@ -58,13 +58,6 @@ impl std::str::FromStr for MemoryMax {
     }
 }
 
-impl TryFrom<String> for MemoryMax {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

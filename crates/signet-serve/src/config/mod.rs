@@ -10,6 +10,7 @@
 mod check;
 mod diagnose;
 mod memory;
+mod mirror;
 mod neighbours;
 mod peers;
 mod rates;
@@ -31,12 +32,12 @@ pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use rates::Rates;
 pub use sections::{
-    Authentication, Bounds, Connections, ContactsFull, Dns, Gateway, GatewayGroup, Inbound, Limits,
-    Listen, Log, LogLevel, Metrics, Mode, Proxy, Registrar, Route, Sources, Timers,
+    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Limits, Listen, Log, LogLevel,
+    Metrics, Proxy, Registrar, Route, Sources, Timers,
 };
+pub use sip_engine::settings::{ContactsFull, Inbound, Mode};
 pub use tls::{
-    CertificatePair, ClientCertificates, EngineName, GroupName, KeyUsage, ListenSecurity,
-    Revocation, SuiteName, TicketKeysFrom, Tls, VersionName,
+    CertificatePair, GroupName, ListenSecurity, SuiteName, TicketKeysFrom, Tls, VersionName,
 };
 pub use users::{LookupMode, Lookups, StoreTls, StoreUrl, UserCache, UserLayout, Users};
 pub use values::{

@@ -59,63 +59,45 @@ pub struct Rates {
     pub source_bytes_per_s: u32,
 }
 
-impl Default for Rates {
-    fn default() -> Self {
-        let RateLimits {
-            user,
-            peer,
-            source,
-            burst_s,
-        } = RateLimits::default();
-        Self {
-            burst_s,
-            user_calls_per_s: user.calls_per_s,
-            user_registrations_per_s: user.registrations_per_s,
-            user_messages_per_s: user.messages_per_s,
-            user_others_per_s: user.others_per_s,
-            user_bytes_per_s: user.bytes_per_s,
-            peer_calls_per_s: peer.calls_per_s,
-            peer_registrations_per_s: peer.registrations_per_s,
-            peer_messages_per_s: peer.messages_per_s,
-            peer_others_per_s: peer.others_per_s,
-            peer_bytes_per_s: peer.bytes_per_s,
-            source_calls_per_s: source.calls_per_s,
-            source_registrations_per_s: source.registrations_per_s,
-            source_messages_per_s: source.messages_per_s,
-            source_others_per_s: source.others_per_s,
-            source_bytes_per_s: source.bytes_per_s,
+/// The keys of each party, in the order of the fields of an [`Allowance`].
+macro_rules! parties {
+    ($($party:ident: $calls:ident $registrations:ident $messages:ident $others:ident $bytes:ident;)*) => {
+        impl Default for Rates {
+            fn default() -> Self {
+                let given = RateLimits::default();
+                Self {
+                    burst_s: given.burst_s,
+                    $($calls: given.$party.calls_per_s,
+                    $registrations: given.$party.registrations_per_s,
+                    $messages: given.$party.messages_per_s,
+                    $others: given.$party.others_per_s,
+                    $bytes: given.$party.bytes_per_s,)*
+                }
+            }
         }
-    }
+
+        impl Rates {
+            /// The same as the engine takes it.
+            pub(crate) const fn limits(&self) -> RateLimits {
+                RateLimits {
+                    burst_s: self.burst_s,
+                    $($party: Allowance {
+                        calls_per_s: self.$calls,
+                        registrations_per_s: self.$registrations,
+                        messages_per_s: self.$messages,
+                        others_per_s: self.$others,
+                        bytes_per_s: self.$bytes,
+                    },)*
+                }
+            }
+        }
+    };
 }
 
-impl Rates {
-    /// The same as the engine takes it.
-    pub(crate) const fn limits(&self) -> RateLimits {
-        RateLimits {
-            user: Allowance {
-                calls_per_s: self.user_calls_per_s,
-                registrations_per_s: self.user_registrations_per_s,
-                messages_per_s: self.user_messages_per_s,
-                others_per_s: self.user_others_per_s,
-                bytes_per_s: self.user_bytes_per_s,
-            },
-            peer: Allowance {
-                calls_per_s: self.peer_calls_per_s,
-                registrations_per_s: self.peer_registrations_per_s,
-                messages_per_s: self.peer_messages_per_s,
-                others_per_s: self.peer_others_per_s,
-                bytes_per_s: self.peer_bytes_per_s,
-            },
-            source: Allowance {
-                calls_per_s: self.source_calls_per_s,
-                registrations_per_s: self.source_registrations_per_s,
-                messages_per_s: self.source_messages_per_s,
-                others_per_s: self.source_others_per_s,
-                bytes_per_s: self.source_bytes_per_s,
-            },
-            burst_s: self.burst_s,
-        }
-    }
+parties! {
+    user: user_calls_per_s user_registrations_per_s user_messages_per_s user_others_per_s user_bytes_per_s;
+    peer: peer_calls_per_s peer_registrations_per_s peer_messages_per_s peer_others_per_s peer_bytes_per_s;
+    source: source_calls_per_s source_registrations_per_s source_messages_per_s source_others_per_s source_bytes_per_s;
 }
 
 #[cfg(test)]

@@ -3,42 +3,19 @@
 use std::net::SocketAddr;
 
 use serde::Deserialize;
+use sip_engine::settings::{self, ContactsFull, ProxySettings, RegistrarSettings};
+use sip_msg::network::IpNet;
 
 use super::memory::MemoryMax;
+use super::mirror::mirror;
 use super::neighbours::ConnectionUse;
 use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
 use super::values::{
-    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, some_within,
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, NumberPrefix, networks, some_within,
     within,
 };
 use super::websocket::ListenWebSocket;
-
-/// How requests are treated.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// A stateful proxy.
-    #[default]
-    Stateful,
-    /// A stateless proxy.
-    Stateless,
-    /// A redirect server.
-    Redirect,
-}
-
-/// Whether calls from elsewhere to our users are let in without proof.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Inbound {
-    /// Only from trusted peers.
-    #[default]
-    Trusted,
-    /// From whoever proves by certificate the domain in From.
-    Proven,
-    /// From anyone.
-    Anyone,
-}
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -206,31 +183,9 @@ pub struct Registrar {
     pub service_route: Vec<String>,
 }
 
-impl Default for Registrar {
-    fn default() -> Self {
-        let engine = sip_engine::settings::RegistrarSettings::default();
-        Self {
-            expires_min_s: engine.expires_min_s,
-            expires_default_s: engine.expires_default_s,
-            expires_max_s: engine.expires_max_s,
-            contacts_max: engine.contacts_max,
-            contacts_full: ContactsFull::ReplaceOldest,
-            aors_max: engine.aors_max,
-            durable: engine.durable,
-            save_timeout_ms: engine.save_timeout_ms,
-            service_route: engine.service_route,
-        }
-    }
-}
-
-/// What becomes of a contact that is one more than a user may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContactsFull {
-    /// The oldest of the same kind makes room.
-    ReplaceOldest,
-    /// 403.
-    Refuse,
+mirror! { Registrar of RegistrarSettings:
+    expires_min_s, expires_default_s, expires_max_s, contacts_max, contacts_full, aors_max, durable,
+    save_timeout_ms, service_route;
 }
 
 /// The proxy.
@@ -260,32 +215,16 @@ pub struct Proxy {
     #[serde(deserialize_with = "within::<_, _, 0, 3_600_000>")]
     pub dead_hop_ms: u64,
     /// Networks to which nothing is relayed because somebody named an address there.
-    pub relay_denied: Vec<Network>,
+    #[serde(deserialize_with = "networks")]
+    pub relay_denied: Vec<IpNet>,
     /// How long the tokens of a dialog are good after its last sign of life.
     #[serde(deserialize_with = "within::<_, _, 3_600, 2_592_000>")]
     pub dialog_token_lifetime_s: u64,
 }
 
-impl Default for Proxy {
-    fn default() -> Self {
-        let engine = sip_engine::settings::ProxySettings::default();
-        Self {
-            record_route: engine.record_route,
-            timer_c_ms: engine.timer_c_ms,
-            max_breadth: engine.max_breadth,
-            trying_at_once: engine.trying_at_once,
-            branches_max: engine.branches_max,
-            serial_timeout_ms: engine.serial_timeout_ms,
-            resolve_timeout_ms: engine.resolve_timeout_ms,
-            dead_hop_ms: engine.dead_hop_ms,
-            relay_denied: engine
-                .relay_denied
-                .into_iter()
-                .map(|(addr, prefix_len)| Network { addr, prefix_len })
-                .collect(),
-            dialog_token_lifetime_s: engine.dialog_token_lifetime_s,
-        }
-    }
+mirror! { Proxy of ProxySettings:
+    record_route, timer_c_ms, max_breadth, trying_at_once, branches_max, serial_timeout_ms,
+    resolve_timeout_ms, dead_hop_ms, relay_denied, dialog_token_lifetime_s;
 }
 
 /// Transaction timers (RFC 3261 17).
@@ -306,17 +245,7 @@ pub struct Timers {
     pub d_ms: u64,
 }
 
-impl Default for Timers {
-    fn default() -> Self {
-        let timers = sip_txn::Timers::default();
-        Self {
-            t1_ms: timers.t1_ms,
-            t2_ms: timers.t2_ms,
-            t4_ms: timers.t4_ms,
-            d_ms: timers.d_ms,
-        }
-    }
-}
+mirror! { Timers of sip_txn::Timers: t1_ms, t2_ms, t4_ms, d_ms; }
 
 /// Bounds on a message.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -339,17 +268,8 @@ pub struct Limits {
     pub body_bytes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        let limits = sip_msg::Limits::default();
-        Self {
-            message_bytes: limits.message_bytes,
-            header_count: limits.header_count,
-            header_bytes: limits.header_bytes,
-            uri_bytes: limits.uri_bytes,
-            body_bytes: limits.body_bytes,
-        }
-    }
+mirror! { Limits of sip_msg::Limits:
+    message_bytes, header_count, header_bytes, uri_bytes, body_bytes;
 }
 
 /// Bounds on what one worker has under way, and of what all hold together.
@@ -379,19 +299,10 @@ pub struct Bounds {
     pub retry_after_s: u32,
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        let engine = sip_engine::settings::Bounds::default();
-        Self {
-            memory_max: MemoryMax::Percent(50),
-            server_transactions_max: engine.server_transactions_max,
-            client_transactions_max: engine.client_transactions_max,
-            contexts_max: engine.contexts_max,
-            handover_max: 16_384,
-            queue_ms_max: sip_limit::overload::QUEUE_MS,
-            retry_after_s: engine.retry_after_s,
-        }
-    }
+mirror! { Bounds of settings::Bounds:
+    server_transactions_max, client_transactions_max, contexts_max, retry_after_s;
+    memory_max = MemoryMax::Percent(50), handover_max = 16_384,
+    queue_ms_max = sip_limit::overload::QUEUE_MS
 }
 
 /// What strangers of one source are put up with.
@@ -480,29 +391,12 @@ pub struct Connections {
     pub gather_us: u64,
 }
 
-impl Default for Connections {
-    fn default() -> Self {
-        let net = sip_net::NetConfig::default();
-        Self {
-            connections_max: None,
-            alias: true,
-            connections_per_source_max: net.connections_per_source_max,
-            opened_per_source_per_s: net.opened_per_source_per_s,
-            write_queue_bytes_max: net.write_queue_bytes_max,
-            udp_queue_max: net.udp_queue_max,
-            message_timeout_ms: net.message_timeout_ms,
-            idle_timeout_ms: net.idle_timeout_ms,
-            call_idle_timeout_ms: net.call_idle_timeout_ms,
-            call_connections_max: net.call_connections_max,
-            reopen_backoff_max_ms: 1_000,
-            upgrade_timeout_ms: net.upgrade_timeout_ms,
-            websocket_ping_ms: net.websocket_ping_ms,
-            connect_timeout_ms: net.connect_timeout_ms,
-            linger_ms: net.linger_ms,
-            udp_receive_buffer_bytes: net.udp_receive_buffer_bytes,
-            gather_us: 1_000,
-        }
-    }
+mirror! { Connections of sip_net::NetConfig:
+    connections_per_source_max, opened_per_source_per_s, write_queue_bytes_max, udp_queue_max,
+    message_timeout_ms, idle_timeout_ms, call_idle_timeout_ms, call_connections_max,
+    reopen_backoff_max_ms = 1_000, upgrade_timeout_ms, websocket_ping_ms, connect_timeout_ms,
+    linger_ms, udp_receive_buffer_bytes, gather_us = 1_000;
+    connections_max = None, alias = true
 }
 
 /// The resolver (RFC 3263).
@@ -528,18 +422,9 @@ pub struct Dns {
     pub hops_max: usize,
 }
 
-impl Default for Dns {
-    fn default() -> Self {
-        let dns = sip_net::DnsConfig::default();
-        Self {
-            servers: dns.servers,
-            timeout_ms: dns.timeout_ms,
-            attempts: dns.attempts,
-            deadline_ms: dns.deadline_ms,
-            queries_max: dns.queries_max,
-            hops_max: dns.options.hops_max,
-        }
-    }
+mirror! { Dns of sip_net::DnsConfig:
+    servers, timeout_ms, attempts, deadline_ms, queries_max;
+    hops_max = sip_locate::Options::default().hops_max
 }
 
 /// Figures and health, over HTTP.

@@ -23,7 +23,7 @@ pub struct ListenSecurity {
     /// Further certificates beside it: of another kind, for another name.
     pub certificates: Vec<CertificatePair>,
     /// Which library speaks: see [`ListenSecurity::tls_engine`].
-    pub engine: EngineName,
+    pub engine: TlsEngine,
     /// The versions that are taken.
     pub versions: Vec<VersionName>,
     /// The cipher suites that are taken.
@@ -31,7 +31,7 @@ pub struct ListenSecurity {
     /// The key-exchange groups that are taken, most preferred first.
     pub groups: Vec<GroupName>,
     /// Whether clients show certificates.
-    pub client_certificates: ClientCertificates,
+    pub client_certificates: ClientAuth,
     /// Networks with rules of their own for client certificates; the first that matches applies.
     pub clients: Vec<ClientsOf>,
     /// Whether a certificate with a user's SIP URI stands for his password.
@@ -40,11 +40,11 @@ pub struct ListenSecurity {
     /// folder's own CA.
     pub client_roots: Vec<PathBuf>,
     /// What extendedKeyUsage a client's certificate must have.
-    pub client_key_usage: KeyUsage,
+    pub client_key_usage: KeyUsagePolicy,
     /// PEM files with revocation lists for clients.
     pub crls: Vec<PathBuf>,
     /// What is asked of these lists.
-    pub revocation: Revocation,
+    pub revocation: RevocationPolicy,
 }
 
 impl Default for ListenSecurity {
@@ -53,17 +53,17 @@ impl Default for ListenSecurity {
             certificate: None,
             key: None,
             certificates: Vec::new(),
-            engine: EngineName::default(),
+            engine: TlsEngine::default(),
             versions: TlsVersion::ALL.map(VersionName).into(),
-            suites: named(&DEFAULT_SUITES, SuiteName),
+            suites: named(TlsEngine::Modern.suite_names(), SuiteName),
             groups: named(&DEFAULT_GROUPS, GroupName),
-            client_certificates: ClientCertificates::default(),
+            client_certificates: ClientAuth::default(),
             clients: Vec::new(),
             client_certificates_authenticate: false,
             client_roots: Vec::new(),
-            client_key_usage: KeyUsage::default(),
+            client_key_usage: KeyUsagePolicy::default(),
             crls: Vec::new(),
-            revocation: Revocation::default(),
+            revocation: RevocationPolicy::default(),
         }
     }
 }
@@ -87,7 +87,7 @@ impl ListenSecurity {
         let others = self.clients.iter().map(|clients| clients.certificates);
         std::iter::once(self.client_certificates)
             .chain(others)
-            .any(|asks| asks != ClientCertificates::Off)
+            .any(|asks| asks != ClientAuth::Off)
     }
 
     /// Whether versions, suites and groups leave something to agree on.
@@ -115,7 +115,7 @@ impl ListenSecurity {
             .suites
             .iter()
             .any(|suite| TlsEngine::of_suite(&suite.0) == TlsEngine::Legacy);
-        if by_suite || self.engine == EngineName::Legacy {
+        if by_suite || self.engine == TlsEngine::Legacy {
             TlsEngine::Legacy
         } else {
             TlsEngine::Modern
@@ -125,9 +125,10 @@ impl ListenSecurity {
     /// The suites that are taken: where the legacy engine is asked for and no
     /// suite is, all that it has.
     pub fn tls_suites(&self) -> Vec<&str> {
-        let defaults = self.suites.iter().map(AsRef::as_ref).eq(DEFAULT_SUITES);
-        if self.tls_engine() == TlsEngine::Legacy && defaults {
-            sip_tls::LEGACY_SUITE_NAMES.to_vec()
+        let defaults = TlsEngine::Modern.suite_names().iter().copied();
+        let is_default = self.suites.iter().map(AsRef::as_ref).eq(defaults);
+        if self.tls_engine() == TlsEngine::Legacy && is_default {
+            TlsEngine::Legacy.suite_names().to_vec()
         } else {
             self.suites.iter().map(AsRef::as_ref).collect()
         }
@@ -154,18 +155,7 @@ pub struct ClientsOf {
     /// Where they come from.
     pub network: Network,
     /// Whether they show certificates.
-    pub certificates: ClientCertificates,
-}
-
-/// Which library speaks TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EngineName {
-    /// rustls.
-    #[default]
-    Modern,
-    /// OpenSSL with the suites of RFC 3261 26.2.1, for measurements.
-    Legacy,
+    pub certificates: ClientAuth,
 }
 
 /// A certificate and its key.
@@ -176,104 +166,6 @@ pub struct CertificatePair {
     pub cert: PathBuf,
     /// PEM file: its private key.
     pub key: PathBuf,
-}
-
-/// Whether clients show certificates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ClientCertificates {
-    /// They are not asked.
-    #[default]
-    Off,
-    /// They are asked and may have none; one that is shown must be good.
-    Optional,
-    /// Without a good one there is no connection.
-    Required,
-}
-
-impl ClientCertificates {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Optional => "optional",
-            Self::Required => "required",
-        }
-    }
-}
-
-impl From<ClientCertificates> for ClientAuth {
-    fn from(given: ClientCertificates) -> Self {
-        match given {
-            ClientCertificates::Off => Self::Off,
-            ClientCertificates::Optional => Self::Optional,
-            ClientCertificates::Required => Self::Required,
-        }
-    }
-}
-
-/// What extendedKeyUsage a peer's certificate must have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KeyUsage {
-    /// serverAuth or clientAuth, or none at all.
-    #[default]
-    Lenient,
-    /// That of its side of the connection, or none at all.
-    Strict,
-    /// id-kp-sipDomain (RFC 5924).
-    SipDomain,
-}
-
-impl KeyUsage {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lenient => "lenient",
-            Self::Strict => "strict",
-            Self::SipDomain => "sip-domain",
-        }
-    }
-}
-
-impl From<KeyUsage> for KeyUsagePolicy {
-    fn from(given: KeyUsage) -> Self {
-        match given {
-            KeyUsage::Lenient => Self::Lenient,
-            KeyUsage::Strict => Self::Strict,
-            KeyUsage::SipDomain => Self::SipDomain,
-        }
-    }
-}
-
-/// What is asked of revocation lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Revocation {
-    /// A certificate in a list is refused, and no other.
-    #[default]
-    Lenient,
-    /// Every certificate must be covered by a list that is not out of date.
-    Strict,
-}
-
-impl Revocation {
-    /// The word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lenient => "lenient",
-            Self::Strict => "strict",
-        }
-    }
-}
-
-impl From<Revocation> for RevocationPolicy {
-    fn from(given: Revocation) -> Self {
-        match given {
-            Revocation::Lenient => Self::Lenient,
-            Revocation::Strict => Self::Strict,
-        }
-    }
 }
 
 /// A version of TLS.
@@ -360,11 +252,11 @@ pub struct Tls {
     /// data folder's own CA always counts.
     pub trust: Vec<PathBuf>,
     /// What extendedKeyUsage a peer's certificate must have.
-    pub key_usage: KeyUsage,
+    pub key_usage: KeyUsagePolicy,
     /// PEM files with revocation lists for peers.
     pub crls: Vec<PathBuf>,
     /// What is asked of these lists.
-    pub revocation: Revocation,
+    pub revocation: RevocationPolicy,
     /// The versions that are offered to peers.
     pub versions: Vec<VersionName>,
     /// The cipher suites that are offered to peers.
@@ -425,11 +317,11 @@ impl Default for Tls {
         let pool = sip_tls::HandshakeConfig::default();
         Self {
             trust: Vec::new(),
-            key_usage: KeyUsage::default(),
+            key_usage: KeyUsagePolicy::default(),
             crls: Vec::new(),
-            revocation: Revocation::default(),
+            revocation: RevocationPolicy::default(),
             versions: TlsVersion::ALL.map(VersionName).into(),
-            suites: named(&DEFAULT_SUITES, SuiteName),
+            suites: named(TlsEngine::Modern.suite_names(), SuiteName),
             groups: named(&DEFAULT_GROUPS, GroupName),
             peer: Vec::new(),
             identity: None,
@@ -462,19 +354,7 @@ impl Tls {
     }
 }
 
-/// What the library takes, the cheapest first: see docs/decisions/0015.
-const DEFAULT_SUITES: [&str; 9] = [
-    "TLS_AES_128_GCM_SHA256",
-    "TLS_AES_256_GCM_SHA384",
-    "TLS_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
-];
-/// The same of groups: the one that is safe from quantum computers costs a
+/// Groups as the library prefers them; the one that is safe from quantum computers costs a
 /// client's first flight a kilobyte more, so who wants it puts it first.
 const DEFAULT_GROUPS: [&str; 4] = ["X25519", "P-256", "P-384", "X25519MLKEM768"];
 
@@ -498,12 +378,6 @@ mod tests {
     fn the_default_algorithms_are_known_and_each_once() {
         let given = ListenSecurity::default();
         given.check_algorithms().unwrap();
-        let mut suites: Vec<_> = sip_tls::SUITE_NAMES.to_vec();
-        suites.retain(|name| TlsEngine::of_suite(name) == TlsEngine::Modern);
-        suites.sort_unstable();
-        let mut ours = DEFAULT_SUITES.to_vec();
-        ours.sort_unstable();
-        assert_eq!(ours, suites);
         for name in DEFAULT_GROUPS {
             assert!(sip_tls::GROUP_NAMES.contains(&name), "{name}");
         }
@@ -512,11 +386,15 @@ mod tests {
     #[test]
     fn the_report_calls_things_as_the_configuration_does() {
         let read = |line: &str| toml::from_str::<Tls>(line).unwrap();
-        for usage in [KeyUsage::Lenient, KeyUsage::Strict, KeyUsage::SipDomain] {
+        for usage in [
+            KeyUsagePolicy::Lenient,
+            KeyUsagePolicy::Strict,
+            KeyUsagePolicy::SipDomain,
+        ] {
             let line = format!("key_usage = \"{}\"", usage.name());
             assert_eq!(read(&line).key_usage, usage);
         }
-        for revocation in [Revocation::Lenient, Revocation::Strict] {
+        for revocation in [RevocationPolicy::Lenient, RevocationPolicy::Strict] {
             let line = format!("revocation = \"{}\"", revocation.name());
             assert_eq!(read(&line).revocation, revocation);
         }

@@ -10,6 +10,21 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use sip_engine::routes::NextHop;
 use sip_msg::Transport;
+use sip_msg::network::IpNet;
+
+/// Has a value read from its text.
+macro_rules! from_text {
+    ($($Value:ty)*) => {$(
+        impl TryFrom<String> for $Value {
+            type Error = String;
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+    )*};
+}
+
+from_text! { ListenAt Domain Advertised HopUri Network super::memory::MemoryMax }
 
 /// A place to listen at: `udp:192.0.2.1:5060`, `tls:[::]:5061`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -55,13 +70,6 @@ impl std::str::FromStr for ListenAt {
     }
 }
 
-impl TryFrom<String> for ListenAt {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl fmt::Display for ListenAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.transport.uri_name(), self.addr)
@@ -99,13 +107,6 @@ impl std::str::FromStr for Domain {
                 "`{text}` is no domain\nwrite a host name or an address alone, for example example.com; no `sip:`, no port, no `@`"
             ))
         }
-    }
-}
-
-impl TryFrom<String> for Domain {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
     }
 }
 
@@ -147,13 +148,6 @@ impl std::str::FromStr for Advertised {
                 "`{text}` cannot be advertised\nwrite HOST or HOST:PORT as phones reach this server, for example sip.example.com or 203.0.113.7:5060"
             )),
         }
-    }
-}
-
-impl TryFrom<String> for Advertised {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
     }
 }
 
@@ -224,63 +218,37 @@ impl std::str::FromStr for HopUri {
     }
 }
 
-impl TryFrom<String> for HopUri {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 /// A network: `192.0.2.0/24`, `2001:db8::/32`, or one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Network {
-    /// An address in it.
-    pub addr: IpAddr,
-    /// The length of its prefix in bits.
-    pub prefix_len: u8,
-}
+pub struct Network(pub IpNet);
 
 impl std::str::FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (addr, prefix) = text
-            .split_once('/')
-            .map_or((text, None), |(addr, prefix)| (addr, Some(prefix)));
-        let addr = addr
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .parse::<IpAddr>()
-            .ok();
-        let longest = if addr.is_some_and(|addr| addr.is_ipv6()) {
-            128
-        } else {
-            32
+        let bare = text.replacen(['[', ']'], "", 2);
+        let address = || {
+            bare.parse::<IpAddr>()
+                .map(|ip| IpNet::from(ip.to_canonical()))
         };
-        let prefix_len = prefix.map_or(Some(longest), |prefix| {
-            prefix.parse::<u8>().ok().filter(|len| *len <= longest)
-        });
-        match (addr, prefix_len) {
-            (Some(addr), Some(prefix_len)) => Ok(Self { addr, prefix_len }),
-            _ => Err(format!(
+        let network = bare.parse::<IpNet>().or_else(|_| address());
+        // A prefix of mapped addresses (RFC 4291 2.5.5.2) is written as one of IPv4.
+        let network = network
+            .ok()
+            .filter(|net| net.addr() == net.addr().to_canonical());
+        network.map(Self).ok_or_else(|| {
+            format!(
                 "`{text}` is no network\nwrite an address with or without a prefix length, for example 192.0.2.0/24 or 2001:db8::1"
-            )),
-        }
+            )
+        })
     }
 }
 
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.addr, self.prefix_len)
-    }
-}
-
-impl TryFrom<String> for Network {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
+/// Reads a list of networks.
+pub(super) fn networks<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<IpNet>, D::Error> {
+    let given = Vec::<Network>::deserialize(from)?;
+    Ok(given.into_iter().map(|network| network.0).collect())
 }
 
 /// A domain that a peer speaks for, or `*` for every domain but ours.
@@ -508,14 +476,24 @@ mod tests {
 
     #[test]
     fn a_network() {
-        let network: Network = "192.0.2.0/24".parse().unwrap();
-        assert_eq!(
-            (network.addr, network.prefix_len),
-            ("192.0.2.0".parse().unwrap(), 24)
-        );
-        let network: Network = "2001:db8::1".parse().unwrap();
-        assert_eq!(network.prefix_len, 128);
-        for bad in ["", "192.0.2.0/33", "example.com", "::/129", "1.2.3.4/"] {
+        for (text, means) in [
+            ("192.0.2.0/24", "192.0.2.0/24"),
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("2001:db8::1", "2001:db8::1/128"),
+            ("[2001:db8::]/32", "2001:db8::/32"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+        ] {
+            let network: Network = text.parse().unwrap();
+            assert_eq!(network.0.to_string(), means);
+        }
+        for bad in [
+            "",
+            "192.0.2.0/33",
+            "example.com",
+            "::/129",
+            "1.2.3.4/",
+            "::ffff:192.0.2.0/120",
+        ] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use sip_engine::routes::NextHop;
 use sip_msg::network::is_in;
 
-use super::{Config, Network, UserLayout};
+use super::{Config, UserLayout};
 
 impl Config {
     /// What the operator should look at again, a sentence each.
@@ -26,12 +26,12 @@ impl Config {
             };
             let covered = self.listen.iter().find(|listen| {
                 let ip = listen.on.addr.ip();
-                !ip.is_unspecified() && is_within(network, ip)
+                !ip.is_unspecified() && is_in(network.0, ip)
             });
             if let Some(listen) = covered {
                 warnings.push(format!(
-                    "trusted.{nth}.network: {network} has the listener {} in it, which is never trusted; name the peers alone",
-                    listen.on
+                    "trusted.{nth}.network: {} has the listener {} in it, which is never trusted; name the peers alone",
+                    network.0, listen.on
                 ));
             }
         }
@@ -53,7 +53,7 @@ impl Config {
                     .to_owned(),
             );
         }
-        for network in denied.iter().filter(|network| network.prefix_len == 0) {
+        for network in denied.iter().filter(|network| network.prefix_len() == 0) {
             warnings.push(format!(
                 "proxy.relay_denied: {network} is every address: only phones with a flow, gateways and `forward` are reached"
             ));
@@ -63,11 +63,9 @@ impl Config {
             let Some(addr) = literal(hop) else { continue };
             let is_trusted = || {
                 let mut networks = self.trusted.iter().filter_map(|peer| peer.network);
-                networks.any(|network| is_within(network, addr.ip()))
+                networks.any(|network| is_in(network.0, addr.ip()))
             };
-            let found = denied
-                .iter()
-                .find(|network| is_within(**network, addr.ip()));
+            let found = denied.iter().find(|network| is_in(**network, addr.ip()));
             if let Some(network) = found
                 && !is_trusted()
             {
@@ -103,10 +101,6 @@ fn literal(hop: &NextHop) -> Option<SocketAddr> {
         ip,
         hop.port.unwrap_or(transport.default_port()),
     ))
-}
-
-fn is_within(network: Network, ip: IpAddr) -> bool {
-    is_in(network.addr, network.prefix_len, ip)
 }
 
 #[cfg(test)]

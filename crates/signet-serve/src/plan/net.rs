@@ -3,7 +3,7 @@
 use sip_net::NetConfig;
 use sip_tls::HandshakeConfig;
 
-use super::{PlannedListener, limits};
+use super::PlannedListener;
 use crate::config::Config;
 
 /// Files that the process has open beside sockets: the database with its log and
@@ -40,26 +40,11 @@ const CONNECTIONS_MOST: usize = 1_000_000;
 pub(crate) fn net_config(config: &Config, room: usize) -> NetConfig {
     let given = &config.connections;
     NetConfig {
-        limits: limits(config),
+        limits: (&config.limits).into(),
         connections_max: given.connections_max.map_or(room, |max| max.min(room)),
-        connections_per_source_max: given.connections_per_source_max,
-        opened_per_source_per_s: given.opened_per_source_per_s,
-        write_queue_bytes_max: given.write_queue_bytes_max,
-        udp_queue_max: given.udp_queue_max,
-        message_timeout_ms: given.message_timeout_ms,
-        idle_timeout_ms: given.idle_timeout_ms,
-        call_idle_timeout_ms: given.call_idle_timeout_ms,
-        call_connections_max: given.call_connections_max,
-        reopen_backoff_max_ms: given.reopen_backoff_max_ms,
-        upgrade_timeout_ms: given.upgrade_timeout_ms,
-        websocket_ping_ms: given.websocket_ping_ms,
         // As long as a client transaction waits without a response (timers B and F).
         answer_timeout_ms: config.timers.t1_ms.saturating_mul(64),
-        connect_timeout_ms: given.connect_timeout_ms,
-        linger_ms: given.linger_ms,
-        udp_receive_buffer_bytes: given.udp_receive_buffer_bytes,
-        gather_us: given.gather_us,
-        ..NetConfig::default()
+        ..given.into()
     }
 }
 

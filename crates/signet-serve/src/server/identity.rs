@@ -6,7 +6,7 @@
 //! changes everything or nothing.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sip_net::clock;
@@ -14,7 +14,7 @@ use sip_tls::{ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine,
 
 use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
-use crate::config::{Config, Domain, Fault, ListenSecurity};
+use crate::config::{CertificatePair, Config, Domain, Fault, ListenSecurity, ShownIdentity};
 use crate::data_dir::{DataDir, refuse_readable_by_others};
 use crate::plan::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
@@ -168,79 +168,96 @@ impl Identity {
 /// What is wrong with the certificates, keys, authorities, lists and secrets
 /// that a configuration names.
 pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
-    let mut faults = Vec::new();
+    let mut faults = FileFaults::default();
     let now_unix_s = clock::unix_ms() / 1_000;
-    let fault = |at: String, error: &Error| Fault {
-        at,
-        what: error.what().to_owned(),
-        remedy: error.remedy().to_owned(),
-    };
     for (nth, listen) in config.listen.iter().enumerate() {
         let security = &listen.security;
         let at = format!("listen.{nth}.security");
         for (place, cert, key) in security.pairs() {
             let at = format!("{at}{place}");
-            if let Err(error) = add_pair(ServerTlsConfig::new(), cert, key) {
-                faults.push(fault(at, &error));
-            } else if let Ok(certificate) = ShownCertificate::read(cert)
+            let is_read = faults.note(&at, add_pair(ServerTlsConfig::new(), cert, key));
+            if is_read
+                && let Ok(certificate) = ShownCertificate::read(cert)
                 && let Some(what) = certificate.fault_at(now_unix_s)
             {
-                faults.push(Fault {
-                    at,
-                    what: format!("{}: {what}", cert.display()),
-                    remedy: "name one whose time is now".to_owned(),
-                });
+                let what = format!("{}: {what}", cert.display());
+                let error = Error::new(what, "name one whose time is now");
+                faults.note::<()>(&at, Err(error));
             }
         }
-        if let Err(error) = check_legacy(security) {
-            faults.push(fault(at.clone(), &error));
-        }
-        for (nth, file) in security.client_roots.iter().enumerate() {
-            if let Err(error) = ServerTlsConfig::new().client_roots_pem_files(&[file]) {
-                faults.push(fault(
-                    format!("{at}.client_roots.{nth}"),
-                    &roots_error(&error),
-                ));
-            }
-        }
-        for (nth, file) in security.crls.iter().enumerate() {
-            if let Err(error) = ServerTlsConfig::new().crl_pem_files(&[file]) {
-                faults.push(fault(format!("{at}.crls.{nth}"), &crl_error(&error)));
-            }
+        faults.note(&at, check_legacy(security));
+        faults.roots(&format!("{at}.client_roots"), &security.client_roots);
+        faults.crls(&format!("{at}.crls"), &security.crls);
+    }
+    faults.roots("tls.trust", &config.tls.trust);
+    faults.crls("tls.crls", &config.tls.crls);
+    faults.identity("tls.identity", config.tls.identity.as_ref());
+    for (nth, peer) in config.tls.peer.iter().enumerate() {
+        let at = format!("tls.peer.{nth}");
+        faults.roots(&format!("{at}.server_roots"), &peer.server_roots);
+        faults.crls(&format!("{at}.server_crls"), &peer.server_crls);
+        if let Some(ShownIdentity::Pair(pair)) = &peer.identity {
+            faults.identity(&format!("{at}.identity"), Some(pair));
         }
     }
-    for (nth, file) in config.tls.trust.iter().enumerate() {
-        if let Err(error) = ClientTlsConfig::new().roots_pem_files(&[file]) {
-            faults.push(fault(format!("tls.trust.{nth}"), &roots_error(&error)));
-        }
-    }
-    for (nth, file) in config.tls.crls.iter().enumerate() {
-        if let Err(error) = ClientTlsConfig::new().crl_pem_files(&[file]) {
-            faults.push(fault(format!("tls.crls.{nth}"), &crl_error(&error)));
-        }
-    }
-    if let Some(pair) = &config.tls.identity
-        && let Err(error) = add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key)
-    {
-        faults.push(fault("tls.identity".to_owned(), &error));
-    }
-    outgoing::faults_of_files(config, &mut faults);
-    if let Some(file) = &config.tls.ticket_secret_file
-        && let Err(error) = shared_secret(file)
-    {
-        faults.push(fault("tls.ticket_secret_file".to_owned(), &error));
+    if let Some(file) = &config.tls.ticket_secret_file {
+        faults.note("tls.ticket_secret_file", shared_secret(file));
     }
     if let Some(file) = &config.tls.ticket_store
         && !file.parent().is_some_and(Path::is_dir)
     {
-        faults.push(Fault {
-            at: "tls.ticket_store".to_owned(),
-            what: format!("there is no folder for {}", file.display()),
-            remedy: "make the folder, with mode 0700; the database in it is made by the first node"
-                .to_owned(),
-        });
+        let error = Error::new(
+            format!("there is no folder for {}", file.display()),
+            "make the folder, with mode 0700; the database in it is made by the first node",
+        );
+        faults.note::<()>("tls.ticket_store", Err(error));
     }
-    faults
+    faults.0
+}
+
+/// What is wrong with files, each at its place in the configuration.
+#[derive(Default)]
+struct FileFaults(Vec<Fault>);
+
+impl FileFaults {
+    /// Notes what is wrong with a file that was read, and gives whether nothing is.
+    fn note<T>(&mut self, at: &str, read: Result<T, Error>) -> bool {
+        self.0.extend(read.as_ref().err().map(|error| Fault {
+            at: at.to_owned(),
+            what: error.what().to_owned(),
+            remedy: error.remedy().to_owned(),
+        }));
+        read.is_ok()
+    }
+
+    fn roots(&mut self, at: &str, files: &[PathBuf]) {
+        for (nth, file) in files.iter().enumerate() {
+            let read = ClientTlsConfig::new().roots_pem_files(&[file]);
+            self.note(
+                &format!("{at}.{nth}"),
+                read.map_err(|error| roots_error(&error)),
+            );
+        }
+    }
+
+    fn crls(&mut self, at: &str, files: &[PathBuf]) {
+        for (nth, file) in files.iter().enumerate() {
+            let read = ClientTlsConfig::new().crl_pem_files(&[file]);
+            self.note(
+                &format!("{at}.{nth}"),
+                read.map_err(|error| crl_error(&error)),
+            );
+        }
+    }
+
+    fn identity(&mut self, at: &str, pair: Option<&CertificatePair>) {
+        if let Some(pair) = pair {
+            self.note(
+                at,
+                add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key),
+            );
+        }
+    }
 }
 
 /// What a listener would show by this configuration, as far as files tell.
@@ -274,7 +291,7 @@ fn listener_tls(
     }
     for clients in &security.clients {
         let (network, asks) = (clients.network, clients.certificates);
-        tls = tls.client_auth_of(network.addr, network.prefix_len, asks.into());
+        tls = tls.client_auth_of(network.0, asks);
     }
     let own_root = [ca_pem.to_owned()];
     let roots = if security.client_roots.is_empty() {
@@ -283,10 +300,10 @@ fn listener_tls(
         &security.client_roots
     };
     let tls = tls
-        .client_auth(security.client_certificates.into())
-        .key_usage(security.client_key_usage.into())
-        .revocation(security.revocation.into())
-        .client_roots_pem_files(roots)
+        .client_auth(security.client_certificates)
+        .key_usage(security.client_key_usage)
+        .revocation(security.revocation)
+        .roots_pem_files(roots)
         .map_err(|error| roots_error(&error))?;
     tls.crl_pem_files(&security.crls)
         .map_err(|error| crl_error(&error))
@@ -534,7 +551,7 @@ mod tests {
         let again = read(&data, ListenSecurity::default()).unwrap().client_print;
         assert_eq!(first, again);
         let mut config = Config::default();
-        config.tls.key_usage = crate::config::KeyUsage::Strict;
+        config.tls.key_usage = sip_tls::KeyUsagePolicy::Strict;
         let listeners = tls_listener(ListenSecurity::default());
         let other = Material::read(&config, &data, &[], &listeners, &Tickets::File).unwrap();
         assert_ne!(first, other.client_print);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use sip_tls::{ClientTlsConfig, PeerEntry, PeerTls};
 
 use crate::Error;
-use crate::config::{CertificatePair, Config, Fault, ShownIdentity, TlsPeer};
+use crate::config::{CertificatePair, Config, ShownIdentity, TlsPeer};
 
 use super::identity::{add_identity, crl_error, roots_error};
 
@@ -59,8 +59,8 @@ fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
     };
     let mut tls = peer
         .offering(all)
-        .key_usage(all.key_usage.into())
-        .revocation(all.revocation.into())
+        .key_usage(all.key_usage)
+        .revocation(all.revocation)
         .roots_pem_files(&roots)
         .map_err(|error| roots_error(&error))?
         .crl_pem_files(crls)
@@ -120,34 +120,5 @@ impl Peers {
         self.tls.replace(by_name);
         self.held = held;
         Ok(())
-    }
-}
-
-/// What is wrong with the files that the names' own settings name.
-pub(super) fn faults_of_files(config: &Config, faults: &mut Vec<Fault>) {
-    let fault = |at: String, error: &Error| Fault {
-        at,
-        what: error.what().to_owned(),
-        remedy: error.remedy().to_owned(),
-    };
-    for (nth, peer) in config.tls.peer.iter().enumerate() {
-        let at = format!("tls.peer.{nth}");
-        for (nth, file) in peer.server_roots.iter().enumerate() {
-            if let Err(error) = ClientTlsConfig::new().roots_pem_files(&[file]) {
-                let at = format!("{at}.server_roots.{nth}");
-                faults.push(fault(at, &roots_error(&error)));
-            }
-        }
-        for (nth, file) in peer.server_crls.iter().enumerate() {
-            if let Err(error) = ClientTlsConfig::new().crl_pem_files(&[file]) {
-                let at = format!("{at}.server_crls.{nth}");
-                faults.push(fault(at, &crl_error(&error)));
-            }
-        }
-        if let Some(ShownIdentity::Pair(pair)) = &peer.identity
-            && let Err(error) = add_identity(ClientTlsConfig::new(), &pair.cert, &pair.key)
-        {
-            faults.push(fault(format!("{at}.identity"), &error));
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use sip_tls::{KeyUsagePolicy, RevocationPolicy};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
@@ -10,7 +11,7 @@ use x509_parser::public_key::PublicKey;
 use super::text::day;
 use crate::Error;
 use crate::ca::{first_pem, general_name};
-use crate::config::{KeyUsage, ListenSecurity, Revocation, ShownIdentity, Tls, TlsPeer};
+use crate::config::{ListenSecurity, ShownIdentity, Tls, TlsPeer};
 
 /// Days before the end of a certificate at which it is worth a warning.
 const CERTIFICATE_DAYS_MIN: u64 = 14;
@@ -33,8 +34,8 @@ pub(crate) struct ListenerTls {
 pub(crate) struct ShownOutgoing {
     /// The authorities that count besides the data folder's own.
     pub(crate) trust: Vec<PathBuf>,
-    pub(crate) key_usage: KeyUsage,
-    pub(crate) revocation: Revocation,
+    pub(crate) key_usage: KeyUsagePolicy,
+    pub(crate) revocation: RevocationPolicy,
     pub(crate) crls: Vec<ShownCrl>,
     /// What is shown to peers that ask.
     pub(crate) identity: Option<ShownCertificate>,

@@ -122,7 +122,7 @@ fn fits(entry: &TrustedPeer, sender: &Sender) -> bool {
     };
     let is_at = entry
         .network
-        .is_none_or(|(addr, prefix_len)| is_in(addr, prefix_len, flow.remote.ip()));
+        .is_none_or(|network| is_in(network, flow.remote.ip()));
     proves && is_at && (!entry.secure_only || flow.transport.is_secure())
 }
 

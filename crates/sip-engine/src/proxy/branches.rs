@@ -5,7 +5,6 @@ use invariant::broken;
 use sip_limit::oc;
 use sip_locate::{Hop, LocateError, Located, Query};
 use sip_msg::Method;
-use wheel::TimerId;
 
 use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind};
 use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
@@ -14,7 +13,7 @@ use super::loops;
 use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::park::Parked;
-use crate::relay::{Relay, Source};
+use crate::relay::Source;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
 
@@ -291,19 +290,8 @@ impl Shard {
             breadth: Some(candidate.share),
             strip: &context.strip,
         };
-        let forwarder = Forwarder {
-            own: &self.own,
-            tokens: &self.tokens,
-            record_route: self.settings.proxy.record_route,
-            sign_routes: self.settings.authenticate.is_some(),
-            unix_ms: now.unix_ms,
-            relay: Relay {
-                settings: &self.settings,
-                own: &self.own,
-                gateways: &self.gateways,
-                now_ms: now.mono_ms,
-            },
-        };
+        let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
+        let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
         let start = out.outbox.bytes.len();
         let (txns, loop_hash) = (&self.txns, context.loop_hash);
         let is_neighbour = matches!(candidate.kind, TargetKind::NextHops { .. });
@@ -338,17 +326,7 @@ impl Shard {
             &mut out.outbox,
         );
         self.counters.requests_forwarded += 1;
-        let mut branch = Branch {
-            client,
-            candidate: at as u16,
-            answerer: Source::at(&egress.to),
-            is_live: true,
-            is_pending: true,
-            is_ringing: false,
-            is_accepted: false,
-            timer_c: TimerId::NONE,
-            timer_c_ms: 0,
-        };
+        let mut branch = Branch::new(client, at as u16, Source::at(&egress.to));
         if method == Method::Invite {
             // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
             // request is proxied.  The timer MUST be larger than 3 minutes."

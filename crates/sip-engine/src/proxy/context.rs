@@ -193,6 +193,22 @@ pub(crate) struct Branch {
     pub(crate) timer_c_ms: u64,
 }
 
+impl Branch {
+    pub(crate) const fn new(client: ClientId, candidate: u16, answerer: Source) -> Self {
+        Self {
+            client,
+            candidate,
+            answerer,
+            is_live: true,
+            is_pending: true,
+            is_ringing: false,
+            is_accepted: false,
+            timer_c: TimerId::NONE,
+            timer_c_ms: 0,
+        }
+    }
+}
+
 /// The best final response so far (RFC 3261 16.7 step 6).
 #[derive(Default)]
 pub(crate) struct Best {

@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
+use crate::gateways::Gateways;
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay};
 use crate::text::write_decimal;
 use crate::token::Tokens;
+use crate::{Now, Settings};
 
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
 const MAX_FORWARDS: u64 = 70;
@@ -26,6 +28,30 @@ pub(crate) struct Forwarder<'a> {
     pub(crate) unix_ms: u64,
     /// What judges where a Contact may lead.
     pub(crate) relay: Relay<'a>,
+}
+
+impl<'a> Forwarder<'a> {
+    pub(crate) fn new(
+        settings: &'a Settings,
+        own: &'a Own,
+        gateways: &'a Gateways,
+        tokens: &'a Tokens,
+        now: Now,
+    ) -> Self {
+        Self {
+            own,
+            tokens,
+            record_route: settings.proxy.record_route,
+            sign_routes: settings.authenticate.is_some(),
+            unix_ms: now.unix_ms,
+            relay: Relay {
+                settings,
+                own,
+                gateways,
+                now_ms: now.mono_ms,
+            },
+        }
+    }
 }
 
 /// One copy of a request (RFC 3261 16.6).

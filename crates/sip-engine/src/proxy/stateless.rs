@@ -18,7 +18,7 @@ use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
-use crate::relay::{Relay, Source};
+use crate::relay::Source;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
 
@@ -215,19 +215,8 @@ impl Shard {
             breadth: Some(job.breadth),
             strip,
         };
-        let forwarder = Forwarder {
-            own: &self.own,
-            tokens: &self.tokens,
-            record_route: self.settings.proxy.record_route,
-            sign_routes: self.settings.authenticate.is_some(),
-            unix_ms: now.unix_ms,
-            relay: Relay {
-                settings: &self.settings,
-                own: &self.own,
-                gateways: &self.gateways,
-                now_ms: now.mono_ms,
-            },
-        };
+        let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
+        let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
         let branch = stateless_branch(&self.keys.branches, &job.request);
         let way_back = job.request.top_via().ok();
         let flow_back = job.sender.flow.conn.is_some().then_some(&job.sender.flow);

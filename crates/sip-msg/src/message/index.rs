@@ -108,8 +108,9 @@ impl Message {
             at = line.end;
             if self.heads.len() >= limits.header_count.min(HEADS_MAX) {
                 fault.get_or_insert((ParseErrorKind::TooManyHeaders, line.start));
-                self.body_start = self.bytes.len();
-                return;
+                if !self.is_repeated_by_answer(&line, limits) {
+                    continue;
+                }
             }
             self.index_line(&line, limits, fault);
         }
@@ -117,6 +118,20 @@ impl Message {
             && self.elements_count() > limits.header_count
         {
             fault.get_or_insert((ParseErrorKind::TooManyHeaders, self.start.end));
+        }
+    }
+
+    /// Whether a line past the limit is read for the answer that refuses the message:
+    /// the Vias that came, up to as many again as the limit, and the rest of RFC 3261
+    /// 8.2.6.2 once each.
+    fn is_repeated_by_answer(&self, line: &Line, limits: &Limits) -> bool {
+        let heads_max = limits.header_count.saturating_mul(2).min(HEADS_MAX - 4);
+        match HeaderName::from_token(part(&self.bytes, line.start, line.name_end)) {
+            HeaderName::Via => self.heads.len() < heads_max,
+            name @ (HeaderName::From | HeaderName::To | HeaderName::CallId | HeaderName::CSeq) => {
+                self.heads.len() < HEADS_MAX && !self.has(name)
+            }
+            _ => false,
         }
     }
 

@@ -38,6 +38,32 @@ fn a_response_copies_what_it_must() {
 }
 
 #[test]
+fn too_many_header_fields_before_what_must_be_copied_are_answered_alike() {
+    // RFC 3261 8.2.6.2: "The Via header field values in the response MUST equal the Via header field
+    // values in the request and MUST maintain the same ordering."
+    let with = |vias: usize, junk: usize| {
+        let vias: String = (0..vias)
+            .map(|n| format!("Via: SIP/2.0/UDP h{n}\r\n"))
+            .collect();
+        let more = format!("{vias}{}Max-Forwards", "X: y\r\n".repeat(junk));
+        (REQUEST.replacen("Max-Forwards", &more, 1), vias)
+    };
+    let top = "SIP/2.0 400 Bad Request\r\nv: SIP/2.0/UDP a;branch=z9hG4bK1\r\n";
+    let rest = "From: <sip:alice@a>;tag=1\r\nTo: <sip:bob@b>;tag=t\r\nCall-ID: i\r\n\
+        CSeq: 1\r\n INVITE\r\nContent-Length: 0\r\n\r\n";
+    for (vias, junk) in [(300, 0), (0, 300), (250, 20)] {
+        let (request, vias) = with(vias, junk);
+        let expected = format!("{top}{vias}Via: SIP/2.0/UDP c\r\n{rest}");
+        assert_eq!(respond(&request, 400, b"t"), expected);
+    }
+    // Past twice the limit there are no more Vias, and still the rest.
+    let (request, _) = with(2_000, 0);
+    let answer = respond(&request, 400, b"t");
+    assert!(answer.ends_with(rest), "{answer}");
+    assert_eq!(answer.matches("SIP/2.0/UDP").count(), 512);
+}
+
+#[test]
 fn a_tag_is_added_where_there_is_none() {
     // RFC 3261 8.2.6.2: "If a request contained a To tag in the request, the To header field in the
     // response MUST equal that of the request."

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use sip_msg::network::is_in;
+use sip_msg::network::{IpNet, is_in};
 
 /// Peers with a name of their own; those past it are among [`OTHER_PEERS`].
 pub const PEERS_MAX: usize = 64;
@@ -18,7 +18,7 @@ pub struct PeerNames {
     names: Vec<Arc<str>>,
     by_host: HashMap<Box<str>, u16>,
     by_ip: HashMap<IpAddr, u16>,
-    networks: Vec<(IpAddr, u8, u16)>,
+    networks: Vec<(IpNet, u16)>,
 }
 
 impl PeerNames {
@@ -39,12 +39,11 @@ impl PeerNames {
     }
 
     /// A peer by the network from which it opens connections.
-    pub fn add_network(&mut self, addr: IpAddr, prefix_len: u8) {
-        let whole = if addr.is_ipv4() { 32 } else { 128 };
-        if prefix_len >= whole {
-            self.add_host(&addr.to_string());
-        } else if let Some(place) = self.add(&format!("{addr}/{prefix_len}")) {
-            self.networks.push((addr, prefix_len, place));
+    pub fn add_network(&mut self, network: IpNet) {
+        if network.prefix_len() == network.max_prefix_len() {
+            self.add_host(&network.addr().to_string());
+        } else if let Some(place) = self.add(&network.to_string()) {
+            self.networks.push((network, place));
         }
     }
 
@@ -89,8 +88,8 @@ impl PeerNames {
         }
         let mut networks = self.networks.iter();
         networks
-            .find(|(addr, prefix_len, _)| is_in(*addr, *prefix_len, ip))
-            .map_or(0, |(_, _, place)| *place)
+            .find(|(network, _)| is_in(*network, ip))
+            .map_or(0, |(_, place)| *place)
     }
 
     /// Who it is by the names that it proved.
@@ -127,7 +126,7 @@ mod tests {
         let mut names = PeerNames::default();
         names.add_host("GW.example.net.");
         names.add_host("192.0.2.7");
-        names.add_network(ip("198.51.100.0"), 24);
+        names.add_network("198.51.100.0/24".parse().unwrap());
         names.add_host("gw.example.net");
         let (gateway, address, network) = (1, 2, 3);
         assert_eq!(names.names.len(), 3);

@@ -22,7 +22,7 @@ impl Net {
             let reason = match conn.stage {
                 Stage::Closing {
                     reason,
-                    ending: Ending::ReadStopped | Ending::LastWord,
+                    ending: Ending::ReadStopped | Ending::Answering | Ending::LastWord,
                     ..
                 } => reason,
                 _ => CloseReason::Asked,

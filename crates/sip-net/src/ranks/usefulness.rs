@@ -51,6 +51,14 @@ impl Usefulness {
             None => self.unanswered = self.unanswered.saturating_add(1),
         }
     }
+
+    /// What came cannot be framed, and may still be answered: that answer is not one
+    /// to what came before.
+    pub(crate) fn carried_garbage(&mut self) {
+        if self.unanswered > 0 {
+            self.unanswered = self.unanswered.saturating_add(1);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::shared::Shared;
 
 impl Conn {
     /// Begins to close: what is queued is written first, then the notice that
-    /// nothing more comes.
+    /// nothing more comes. Where reading has stopped, requests that came before
+    /// are answered first, until the deadline.
     pub(crate) fn begin_to_close(
         &mut self,
         reason: CloseReason,
@@ -21,7 +22,11 @@ impl Conn {
             }
             Stage::Open | Stage::Upgrading { .. } => reason,
             Stage::Closing { reason, ending, .. } => match ending {
-                Ending::ReadStopped | Ending::LastWord => *reason,
+                Ending::ReadStopped if self.usefulness.unanswered > 0 => {
+                    *ending = Ending::Answering;
+                    return Ok(());
+                }
+                Ending::ReadStopped | Ending::Answering | Ending::LastWord => *reason,
                 Ending::Writing | Ending::Lingering => return Ok(()),
             },
         };

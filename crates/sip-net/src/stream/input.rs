@@ -220,6 +220,7 @@ impl Conn {
                 Err(error) => {
                     let deadline_ms = shared.now_ms.saturating_add(shared.config.linger_ms);
                     self.stop_reading(CloseReason::Malformed, deadline_ms);
+                    self.usefulness.carried_garbage();
                     let head = rest.get(..error.head_len).unwrap_or(rest);
                     on_event(NetEvent::Malformed { flow, head, error });
                     return input.len();

@@ -43,6 +43,9 @@ pub(crate) enum Ending {
     /// What came cannot be framed, or not be answered: nothing is read any
     /// more, and the owner may answer before he closes.
     ReadStopped,
+    /// The same after the owner has closed: requests that came before are yet to be
+    /// answered.
+    Answering,
     /// The same, but its last word is queued, behind which it is closed.
     LastWord,
     /// The last bytes are being written.

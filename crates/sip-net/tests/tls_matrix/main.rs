@@ -131,7 +131,7 @@ fn client_shows(row: &Row, version: TlsVersion) {
         .unwrap()
         .versions(&[version])
         .client_auth(ClientAuth::Required)
-        .client_roots_pem(&[ca.root_pem().as_bytes()])
+        .roots_pem(&[ca.root_pem().as_bytes()])
         .unwrap();
     if let Some(crl) = &shown.crl {
         config = config.crl_pem(&[crl.as_bytes()]).unwrap();

@@ -144,7 +144,7 @@ fn the_operator_writes_down_for_whom_a_neighbour_speaks() {
 fn two_domains_behind_one_address_are_two_neighbours() {
     let mut world = World::new();
     let at = |name: &str| TrustedPeer {
-        network: Some(("192.0.2.9".parse().unwrap(), 32)),
+        network: Some("192.0.2.9/32".parse().unwrap()),
         ..TrustedPeer::proven(name.into())
     };
     world.settings.trusted = vec![at("a.example"), at("b.example")];

@@ -1,9 +1,11 @@
 //! WebSockets over loopback.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
+mod bounds;
+#[path = "../common/mod.rs"]
 mod common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::thread;
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 use common::{Bench, Seen, any_port, closed, opened, request, send_failed, to};
 use sip_msg::{Flow, Target, Transport};
+use sip_net::clock::Clock;
 use sip_net::testing::{Received, WebSocketClient, upgrade_request};
 use sip_net::ws::Opcode;
 use sip_net::{
@@ -22,14 +25,21 @@ use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
 
 type Client = WebSocketClient<TcpStream>;
 
+/// In which deadlines are kept.
+const TICK_MS: u64 = 100;
+
 fn server(config: NetConfig) -> Bench {
+    server_by(config, Clock::system())
+}
+
+fn server_by(config: NetConfig, clock: Clock) -> Bench {
     let rules = WebSocketRules {
         own_hosts: vec!["example.com".into()],
         ..WebSocketRules::default()
     };
     let listener = Arc::new(WebSocketListener::new(rules));
     let listener = ListenerConfig::websocket(any_port("127.0.0.1"), None, listener);
-    Bench::new(&[listener], config)
+    Bench::with_clock(&[listener], config, clock)
 }
 
 fn connect(to: SocketAddr) -> TcpStream {
@@ -260,28 +270,6 @@ fn a_request_that_is_no_good_is_refused_told_why_and_closed() {
 }
 
 #[test]
-fn a_slow_request_ends_by_the_deadline_however_it_is_fed() {
-    let config = NetConfig {
-        upgrade_timeout_ms: 300,
-        ..NetConfig::default()
-    };
-    let mut server = server(config);
-    let to = server.addr();
-    let silent = connect(to);
-    assert_eq!(server.until(closed), CloseReason::Upgrade);
-    drop(silent);
-    let mut fed = connect(to);
-    beside(&mut server, || {
-        // One byte after the other, until the server has had enough.
-        while fed.write_all(b"G").is_ok() {
-            thread::sleep(Duration::from_millis(10));
-        }
-    });
-    assert_eq!(server.until(closed), CloseReason::Upgrade);
-    assert_empty(&mut server);
-}
-
-#[test]
 fn what_makes_no_sense_is_closed_with_the_code_that_says_so() {
     let mut server = server(NetConfig::default());
     let to = server.addr();
@@ -391,136 +379,6 @@ fn either_side_closes_and_the_other_says_so_too() {
 }
 
 #[test]
-fn a_silent_peer_is_pinged_and_given_up_when_it_does_not_answer() {
-    let config = NetConfig {
-        websocket_ping_ms: 200,
-        ..NetConfig::default()
-    };
-    let mut server = server(config);
-    let to = server.addr();
-    // One that answers stays.
-    let mut client = beside(&mut server, || client(to));
-    beside(&mut server, || {
-        for _ in 0..5 {
-            match client.receive() {
-                Received::Ping(payload) => client.send_frame(Opcode::Pong, &payload, true),
-                other => panic!("{other:?}"),
-            }
-        }
-        client.send(&request("alive"));
-    });
-    assert_eq!(server.message().1, request("alive"));
-    // From then on it does not.
-    assert_eq!(server.until(closed), CloseReason::Idle);
-    assert!(server.net.counters().websocket.pings_out >= 6);
-    assert_empty(&mut server);
-}
-
-#[test]
-fn a_message_that_is_begun_must_be_finished_pings_or_not() {
-    let config = NetConfig {
-        message_timeout_ms: 300,
-        ..NetConfig::default()
-    };
-    for is_part in [false, true] {
-        let mut server = server(config.clone());
-        let to = server.addr();
-        let mut client = beside(&mut server, || client(to));
-        client.send(&request("whole"));
-        server.message();
-        beside(&mut server, || {
-            if is_part {
-                client.send_frame(Opcode::Text, b"OPTIONS", false);
-                let ping = b"\x89\x80\0\0\0\0";
-                while client.stream.write_all(ping).is_ok() {
-                    thread::sleep(Duration::from_millis(10));
-                }
-            } else {
-                client.send_bytes(b"\x81\xFE\x10\x00\0\0\0\0OPTIONS");
-            }
-        });
-        assert_eq!(server.until(closed), CloseReason::MessageTimeout);
-        assert_empty(&mut server);
-    }
-}
-
-#[test]
-fn many_that_began_hold_no_more_than_they_sent_and_nothing_when_they_are_gone() {
-    let mut server = server(NetConfig::default());
-    let to = server.addr();
-    let upgrade = upgrade_request("example.com", "/", "");
-    let mut streams = Vec::new();
-    for nth in 0..400 {
-        let mut stream = connect(to);
-        match nth % 4 {
-            0 => stream.write_all(&upgrade.as_bytes()[..60]).unwrap(),
-            1 => stream.write_all(upgrade.as_bytes()).unwrap(),
-            2 => {
-                let begun = [upgrade.as_bytes(), b"\x81\xFE\xFF\xFF\0\0\0\0begun"].concat();
-                stream.write_all(&begun).unwrap();
-            }
-            _ => {
-                let part = [
-                    upgrade.as_bytes(),
-                    b"\x01\x84\0\0\0\0part\x00\x84\0\0\0\0part",
-                ];
-                stream.write_all(&part.concat()).unwrap();
-            }
-        }
-        server.turn();
-        streams.push(stream);
-    }
-    while server.net.counters().websocket.upgraded < 300
-        || server.net.kept_bytes() < 100 * (60 + 13 + 8)
-    {
-        server.turn();
-    }
-    assert_eq!(server.net.kept_bytes(), 100 * (60 + 13 + 8));
-    drop(streams);
-    assert_empty(&mut server);
-}
-
-#[test]
-fn a_reader_that_never_reads_is_closed() {
-    let config = NetConfig {
-        write_queue_bytes_max: 100_000,
-        ..NetConfig::default()
-    };
-    let mut server = server(config);
-    let to = server.addr();
-    let stuck = beside(&mut server, || client(to));
-    let flow = server.until(accepted);
-    let message = request(&"x".repeat(2_000));
-    let mut sent = 0;
-    while server.net.connection_count() > 0 {
-        server.net.send(&Target::back(&flow), &message, 0);
-        server.net.flush();
-        sent += 1;
-        assert!(sent < 100_000, "never full");
-    }
-    assert_eq!(server.until(closed), CloseReason::SlowReader);
-    assert!(!server.net.has_unsent());
-    drop(stuck);
-}
-
-#[test]
-fn the_limits_are_those_of_all_connections() {
-    let config = NetConfig {
-        connections_per_source_max: 2,
-        ..NetConfig::default()
-    };
-    let mut server = server(config);
-    let to = server.addr();
-    let _two = [connect(to), connect(to)];
-    let mut third = connect(to);
-    while server.net.counters().refused_source == 0 {
-        server.turn();
-    }
-    assert_eq!(third.read(&mut [0; 1]).unwrap_or(0), 0);
-    assert_eq!(server.net.connection_count(), 2);
-}
-
-#[test]
 fn no_connection_is_opened_to_a_browser_nor_taken_for_another() {
     let mut server = server(NetConfig::default());
     let at = server.addr();
@@ -545,7 +403,7 @@ fn under_tls_it_is_the_same() {
     };
     let rules = Arc::new(WebSocketListener::default());
     let listener = ListenerConfig::websocket(any_port("127.0.0.1"), Some(Arc::new(tls)), rules);
-    let mut server = Bench::new(&[listener], config);
+    let mut server = Bench::on_given_clock(&[listener], config);
     let config = NetConfig {
         client_tls: Some(Arc::new(
             ClientTls::from_pem(&[ca.root_pem().as_bytes()]).unwrap(),
@@ -573,11 +431,14 @@ fn under_tls_it_is_the_same() {
     );
     client.net.open(&named).unwrap();
     client.until_with(&mut [&mut server], opened);
+    while server.net.counters().handshakes_in < 2 {
+        server.turn();
+    }
+    server.clock.pass(2_000 + TICK_MS);
     assert_eq!(
         server.until_with(&mut [&mut client], closed),
         CloseReason::Upgrade
     );
-    assert_eq!(server.net.counters().handshakes_in, 2);
     assert_eq!(server.net.counters().websocket.upgraded, 0);
 
     client.seen.clear();

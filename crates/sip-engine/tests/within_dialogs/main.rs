@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod connections;
 
 use std::sync::Arc;
 
@@ -433,138 +435,6 @@ fn a_call_goes_on_after_a_restart() {
         let expected = if method == "ACK" { "" } else { "407" };
         let alices = of(method, BOBS, ALICE, BOB, ALICES, &call.alices);
         assert_eq!(outcome(&mut other, &alices), expected, "{method}");
-    }
-}
-
-/// Bob over a connection, registered with an instance, or known by his contact.
-fn connected(bed: &mut Bed, port: u16, instance: Option<&str>) -> Flow {
-    let bob = flow(Transport::Tcp, &format!("203.0.113.9:{port}"));
-    let contact = format!("sip:bob@203.0.113.9:{port};transport=tcp");
-    bed.register_with("sip:bob@example.org", &contact, Some(bob), |binding| {
-        binding.instance = instance.map(|instance| instance.as_bytes().into());
-    });
-    bob
-}
-
-/// Alice's request to bob after his connection has ended.
-fn to_connected(method: &str, routes: &[String]) -> Request {
-    let bobs = "sip:bob@203.0.113.9:40000;transport=tcp";
-    of(method, bobs, ALICE, BOB, ALICES, routes)
-}
-
-#[test]
-fn a_phone_that_has_registered_again_is_found_by_the_requests_of_its_calls() {
-    for instance in [None, Some("\"<urn:uuid:1>\"")] {
-        for is_restarted in [false, true] {
-            let keys = |epoch| Arc::new(TokenKeys::of([9; 32], epoch));
-            let mut bed = Bed::with_keys(trusting(), keys(1));
-            let bob = connected(&mut bed, 40_000, instance);
-            let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
-            invite.from = ALICE.into();
-            let copy = bed
-                .receive(&alice(Transport::Udp), &invite.text())
-                .remove(1);
-            let line = contact("sip:bob@203.0.113.9:40000;transport=tcp");
-            let ok = only(bed.receive(&bob, &response(&copy, 200, "b", &line)));
-            let routes = turned(&ok);
-            distrust(&mut bed);
-            if is_restarted {
-                bed = Bed::with_keys(secured(), keys(2));
-            } else {
-                bed = again(bed);
-            }
-            let bob = connected(&mut bed, 40_777, instance);
-            // Another of his phones is not it.
-            bed.register_with("sip:bob@example.org", "sip:bob@203.0.113.50", None, |b| {
-                b.instance = instance.map(|_| b"\"<urn:uuid:2>\"".as_slice().into());
-            });
-            if !is_restarted {
-                // The connection's end is not known before something is sent along it.
-                let sent = only(anywhere(&mut bed, &to_connected("INFO", &routes)));
-                assert_eq!(sent.to.remote.to_string(), "203.0.113.9:40000");
-                let next = bed.act(|shard, now, out| {
-                    shard.handle_send_failed(now, sent.cookie, out);
-                });
-                assert_eq!(only(next).to.conn, bob.conn);
-            }
-            for method in ["BYE", "ACK", "INVITE"] {
-                let sent = anywhere(&mut bed, &to_connected(method, &routes));
-                let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
-                assert_eq!((copy.to.conn, copy.to.remote), (bob.conn, bob.remote));
-            }
-            assert!(bed.shard.counters().flows_followed >= 3);
-        }
-    }
-}
-
-/// The server with a table in which nobody is registered.
-fn again(mut bed: Bed) -> Bed {
-    bed.now.unix_ms += 3_600_001;
-    bed
-}
-
-#[test]
-fn a_phone_that_is_gone_is_480_and_not_500() {
-    let mut bed = Bed::new(trusting());
-    // Behind a translation, so that its address leads nowhere.
-    let bob = flow(Transport::Tcp, "203.0.113.9:40000");
-    let bobs = "sip:bob@10.1.1.1:5060;transport=tcp";
-    bed.register("sip:bob@example.org", bobs, Some(bob));
-    let mut invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
-    invite.from = ALICE.into();
-    let copy = bed
-        .receive(&alice(Transport::Udp), &invite.text())
-        .remove(1);
-    let ok = only(bed.receive(&bob, &response(&copy, 200, "b", &contact(bobs))));
-    let routes = turned(&ok);
-    let mut bed = again(bed);
-    distrust(&mut bed);
-    let bye = of("BYE", bobs, ALICE, BOB, ALICES, &routes);
-    let sent = only(anywhere(&mut bed, &bye));
-    let answer = bed.act(|shard, now, out| shard.handle_send_failed(now, sent.cookie, out));
-    assert_eq!(only(answer).status(), 480);
-    // By now it is known.
-    let bye = of("BYE", bobs, ALICE, BOB, ALICES, &routes);
-    assert_eq!(outcome(&mut bed, &bye), "480");
-}
-
-#[test]
-fn two_users_on_one_connection_call_each_other() {
-    for (mode, is_open) in [
-        (Mode::Stateful, false),
-        (Mode::Stateful, true),
-        (Mode::Stateless, true),
-    ] {
-        let pbx = flow(Transport::Tcp, "198.51.100.1:40000");
-        let mut settings = trusting();
-        settings.mode = mode;
-        if is_open {
-            settings.authenticate = None;
-        }
-        let mut bed = Bed::new(settings);
-        let bobs = "sip:bob@198.51.100.1:5060;transport=tcp";
-        bed.register("sip:bob@example.org", bobs, Some(pbx));
-        let mut invite = request("INVITE", "sip:bob@example.org", Transport::Tcp);
-        invite.from = ALICE.into();
-        let sent = bed.receive(&pbx, &invite.text());
-        let copy = sent.into_iter().find(|sent| sent.status() == 0).unwrap();
-        assert_eq!(copy.to.conn, pbx.conn);
-        let ok = only(bed.receive(&pbx, &response(&copy, 200, "b", &contact(bobs))));
-        if !is_open {
-            distrust(&mut bed);
-        }
-        let over_tcp = |mut request: Request| {
-            request.via = request.via.replace("UDP", "TCP");
-            request.text()
-        };
-        for method in ["ACK", "INFO", "BYE"] {
-            let alices = of(method, bobs, ALICE, BOB, ALICES, &turned(&ok));
-            let got = only(bed.receive(&pbx, &over_tcp(alices)));
-            assert_eq!((got.to.conn, got.uri()), (pbx.conn, bobs), "{method}");
-        }
-        let bye = of("BYE", ALICES, BOB, ALICE, bobs, &as_they_came(&copy));
-        let got = only(bed.receive(&pbx, &over_tcp(bye)));
-        assert_eq!((got.to.conn, got.uri()), (pbx.conn, ALICES));
     }
 }
 
