@@ -1,9 +1,35 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # The parts
+//!
+//! - [`Pipeline`] joins questions into look-ups, look-ups into batches, and keeps batches
+//!   in flight; it says which promises hold of order, freshness and failure.
+//! - [`Tuner`] finds how often a batch leaves and how many are in flight, and says why;
+//!   [`Model`] is the arithmetic behind it.
+//! - [`Cache`] answers those who have the password without a round trip, and nobody else
+//!   any sooner.
+//! - [`Asked`] keeps a thread from overtaking its own questions by way of the cache.
 #![forbid(unsafe_code)]
 
+mod asked;
+mod cache;
+mod config;
+mod figures;
+mod keyed;
+mod model;
+mod pipeline;
 mod question;
+mod replicas;
+mod tuner;
 
+pub use asked::Asked;
+pub use cache::{Cache, CacheConfig};
+pub use config::{Mode, PipelineConfig, Tuning};
+pub use figures::{CacheFigures, LookupFigures};
+pub use model::{Model, Prediction, Setting};
+pub use pipeline::Pipeline;
 pub use question::{
     BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica, Row, Rows,
     Unavailable,
 };
+pub use tuner::{Decision, Reason, Sample, Tuner};

@@ -1,0 +1,347 @@
+//! Questions in, batches out; answers in, answers out.
+//!
+//! # What is promised
+//! *Once.* Each question that was taken is answered once, at its deadline at the latest.
+//!
+//! *Fresh.* Whoever asks is answered by a row that was asked for after he came. A question
+//! shares the look-up of its subject only as long as that has not been sent; later ones make
+//! the next look-up. So a change in the store counts with the next question, and a question
+//! takes no less for another's being under way (docs/decisions/0110).
+//!
+//! *In order.* The look-ups of a subject form a chain. An answer to one of them answers all
+//! before it, whose batches it has overtaken: it left after they were asked and is as good
+//! for them. What was before it in the chain comes out before it. So answers about one
+//! subject come in the order of the questions, although batches overtake each other and
+//! nobody waits for a slow one. (Refusals may come sooner: they change nothing.)
+//!
+//! *Apart.* A row belongs to the subject that it was asked for by its place in the
+//! statement; an answer with more or fewer rows than that is thrown away whole. A row of
+//! no use fails its own waiters. A statement that the store refuses is asked again row by
+//! row, each alone, and the row that is refused then is asked alone for a while.
+//!
+//! *In time.* What nobody waits for any more is not asked. Where the estimate says that the
+//! answer would be late, the question is refused at once. A statement is given up after
+//! [`PipelineConfig::timeout_us`], and its rows are asked once more.
+//!
+//! # The paper's processes
+//! With [`crate::Mode::Blocking`] the pipeline behaves like the proxy of Dacosta 2009 (4.2,
+//! 5.3, 5.4), so far as look-ups go: `p` processes, each of which gathers `q` questions,
+//! asks for them in one statement and takes no others until it is answered. Nothing joins,
+//! and the order of one user's questions is not kept. What differs:
+//! - A batch that is not full leaves when its oldest question has waited for
+//!   [`Setting::PATIENCE_US`]. The paper's waits for ever and says that a deployment would
+//!   have such a timer (footnote 1).
+//! - The questions of all free processes gather in one batch, there in one for each, so
+//!   that under light load a batch fills up here in a `p`th of the time.
+//! - Only look-ups wait for a process. There all messages do, which is what it costs to
+//!   block a process; with calls of one look-up each, as measured there, the capacity is
+//!   the same.
+//! - Equal names share a row of a statement; 10,000 users make that rare.
+
+mod answers;
+mod dispatch;
+mod suspects;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use slots::Name;
+
+use crate::cache::{Cache, Ticket};
+use crate::config::{Mode, PipelineConfig};
+use crate::figures::LookupFigures;
+use crate::keyed::Keyed;
+use crate::model::{Model, Setting};
+use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable};
+use crate::replicas::{Health, Replicas};
+use crate::tuner::{Decision, Reason, Tuner};
+use suspects::Suspects;
+use table::{Answers, Asking, Table, Taken, What};
+
+/// How often what the cache wants renewed is fetched.
+const TICK_US: u64 = 100_000;
+/// Rows that are taken from the cache at a time to be renewed.
+const REFRESHES_PER_TICK: usize = 1_024;
+/// The bounds of what a sender is told to wait.
+const RETRY_AFTER_MAX_S: u64 = 60;
+const AWAY_RETRY_AFTER_MAX_S: u64 = 30;
+
+/// A statement in flight.
+struct Flight {
+    replica: Replica,
+    sent_us: u64,
+    /// The look-up of each row; none for a probe.
+    lookups: Vec<Name>,
+    /// Look-ups of names known not to exist, which wait for it without a row.
+    passengers: Vec<(Name, Ticket)>,
+    rows: usize,
+    is_verify: bool,
+    is_probe: bool,
+}
+
+/// Look-ups of one configuration of stores; see the [module](self). A `T` tells the caller
+/// whose answer it is.
+///
+/// After [`Pipeline::submit`] or a `handle_*`, call [`Pipeline::poll_batch`],
+/// [`Pipeline::poll_answer`] and [`Pipeline::poll_given_up`] until each has nothing more;
+/// then wait for whatever comes first, [`Pipeline::next_deadline_us`] included, at which
+/// [`Pipeline::handle_timeout`] is due. `now_us` is of one clock that does not go back.
+pub struct Pipeline<T> {
+    config: PipelineConfig,
+    hash: Keyed,
+    table: Table<T>,
+    replicas: Replicas,
+    asked: Option<Replica>,
+    tuner: Tuner,
+    cache: Option<Arc<Cache>>,
+    suspects: Suspects,
+    /// By age: a statement has a larger number than those sent before it.
+    flights: BTreeMap<BatchId, Flight>,
+    /// Of these, how many are no probes.
+    in_flight: usize,
+    next_id: u64,
+    /// When the next batch leaves by pacing.
+    next_batch_us: u64,
+    next_tick_us: u64,
+    /// What a replica that is away is tried with.
+    probe: Option<Rows>,
+    refusals_in_row: u32,
+    /// Questions may have come, in [`Mode::Blocking`], that did not join.
+    has_unjoined: bool,
+    is_outage: bool,
+    answers: Answers<T>,
+    given_up: VecDeque<BatchId>,
+    figures: LookupFigures,
+}
+
+impl<T> Pipeline<T> {
+    /// With nothing asked. Strangers choose the names, so the key is secret. The pipeline
+    /// fills the cache and renews what is used.
+    pub fn new(
+        now_us: u64,
+        hash_key: [u8; 16],
+        config: PipelineConfig,
+        cache: Option<Arc<Cache>>,
+    ) -> Self {
+        let hash = Keyed(hash_key);
+        Self {
+            hash,
+            table: Table::new(now_us, hash, config.questions_max),
+            replicas: Replicas::new(&config),
+            asked: None,
+            tuner: Tuner::new(now_us, &config),
+            cache,
+            suspects: Suspects::default(),
+            flights: BTreeMap::new(),
+            in_flight: 0,
+            next_id: 0,
+            next_batch_us: now_us,
+            next_tick_us: now_us,
+            probe: None,
+            refusals_in_row: 0,
+            has_unjoined: is_blocking(&config),
+            is_outage: false,
+            answers: VecDeque::new(),
+            given_up: VecDeque::new(),
+            figures: LookupFigures::default(),
+            config,
+        }
+    }
+
+    /// Takes a question; it is answered by [`Pipeline::poll_answer`], at `deadline_us` at the
+    /// latest. One that is refused here is not heard of again.
+    pub fn submit(
+        &mut self,
+        now_us: u64,
+        tag: T,
+        question: Question,
+        deadline_us: u64,
+    ) -> Result<(), Unavailable> {
+        let Question {
+            subject,
+            algorithm,
+            digest,
+            is_second,
+        } = question;
+        let is_alone =
+            !self.suspects.is_empty() && self.suspects.holds(now_us, self.hash.hash_one(&subject));
+        if is_second && let Some(cache) = &self.cache {
+            cache.doubt(&subject, deadline_us);
+        }
+        let what = match digest {
+            Some(digest) => What::Verify(digest),
+            None => What::Secrets(subject),
+        };
+        if self.replicas.healthy().is_none() {
+            self.probe = Some(rows_of(&what));
+            self.figures.refused[2] += 1;
+            return Err(self.away(now_us));
+        }
+        let expected_us = self.expected_us();
+        // An estimate on the edge would have all of them asked for and late.
+        let likely_us = expected_us.saturating_add(expected_us / 4);
+        if now_us >= deadline_us || now_us.saturating_add(likely_us) > deadline_us {
+            self.figures.refused[1] += 1;
+            return Err(retry_after(expected_us));
+        }
+        let taken = self.table.ask(
+            now_us,
+            Asking {
+                tag,
+                algorithm,
+                what,
+                deadline_us,
+                joins: !is_blocking(&self.config),
+                is_alone,
+            },
+        );
+        match taken {
+            Taken::Full => {
+                self.figures.refused[0] += 1;
+                return Err(retry_after(expected_us));
+            }
+            Taken::Joined => self.figures.joined += 1,
+            Taken::Alone => self.tuner.handle_arrival(),
+        }
+        self.figures.questions += 1;
+        Ok(())
+    }
+
+    /// The next statement to send; none as long as it is better to wait.
+    pub fn poll_batch(&mut self, now_us: u64) -> Option<Batch> {
+        self.dispatch(now_us)
+    }
+
+    /// The next answer: to whom, and what.
+    pub fn poll_answer(&mut self) -> Option<(T, Outcome)> {
+        self.answers.pop_front()
+    }
+
+    /// The next statement that is not waited for any longer. An answer to it counts for
+    /// nothing.
+    pub fn poll_given_up(&mut self) -> Option<BatchId> {
+        self.given_up.pop_front()
+    }
+
+    /// When [`Pipeline::handle_timeout`] and then [`Pipeline::poll_batch`] are to be called,
+    /// if nothing else comes first. It may have passed: then at once.
+    pub fn next_deadline_us(&self) -> Option<u64> {
+        let oldest = self.flights.values().next();
+        let timeout_us = oldest.map(|flight| self.times_out_us(flight));
+        let probe = self.probe.as_ref();
+        let deadlines = [
+            self.table.next_deadline_us(),
+            timeout_us,
+            probe.and_then(|_| self.replicas.next_probe_us()),
+            self.cache.as_ref().map(|_| self.next_tick_us),
+            self.leaves_us(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Takes new bounds, at once.
+    pub fn reload(&mut self, config: PipelineConfig) {
+        self.table.set_waiters_max(config.questions_max);
+        self.replicas.reload(&config);
+        self.tuner.reload(&config);
+        self.has_unjoined |= is_blocking(&config);
+        self.config = config;
+    }
+
+    /// What the tuner has set last, or the operator, and why.
+    pub fn decision(&self) -> Decision {
+        let fixed = |interval_us, in_flight_max, batch_max| Decision {
+            interval_us,
+            in_flight_max,
+            batch_max,
+            reason: Reason::Fixed,
+        };
+        match self.config.mode {
+            Mode::Tuned => self.tuner.decision(),
+            Mode::Fixed {
+                interval_us,
+                batch_max,
+                in_flight_max,
+            } => fixed(interval_us, in_flight_max, batch_max),
+            Mode::Blocking { processes, batch } => fixed(0, processes, batch),
+        }
+    }
+
+    /// What the store is taken to be.
+    pub fn model(&self) -> Model {
+        self.tuner.model()
+    }
+
+    /// What was done, and how things stand.
+    pub fn figures(&self) -> LookupFigures {
+        let decision = self.decision();
+        LookupFigures {
+            breaks: self.replicas.breaks(),
+            queued: (self.table.queued(false) + self.table.queued(true)) as u64,
+            in_flight: self.flights.len() as u64,
+            replicas_open: self.replicas.count(Health::Open) as u64,
+            replicas_probed: self.replicas.count(Health::Probing) as u64,
+            interval_us: decision.interval_us,
+            in_flight_max: decision.in_flight_max as u64,
+            batch_max: decision.batch_max as u64,
+            round_trip_min_us: self.tuner.round_trip_min_us(),
+            ..self.figures
+        }
+    }
+
+    /// Whether nothing is asked, waited for or remembered of any question.
+    pub fn is_idle(&self) -> bool {
+        self.table.is_empty() && self.flights.is_empty() && self.answers.is_empty()
+    }
+
+    /// How batches leave now.
+    fn setting(&self) -> Setting {
+        Setting::of(self.config.mode).unwrap_or_else(|| Setting::from(&self.tuner.decision()))
+    }
+
+    fn times_out_us(&self, flight: &Flight) -> u64 {
+        flight.sent_us.saturating_add(self.config.timeout_us)
+    }
+
+    /// How long a question that comes now will take. Where nothing is under way the next
+    /// one is always tried: whatever made the last ones slow may be over.
+    fn expected_us(&self) -> u64 {
+        let queued = self.table.queued(false) + self.table.queued(true);
+        if queued == 0 && self.in_flight == 0 {
+            return 0;
+        }
+        self.tuner.expected_us(queued, &self.setting()).unwrap_or(0)
+    }
+
+    /// No replica can be asked: told to wait for longer the longer that has lasted.
+    fn away(&self, now_us: u64) -> Unavailable {
+        let away_s = self.replicas.away_us(now_us) / 1_000_000;
+        let retry_after_s = (away_s / 4).clamp(1, AWAY_RETRY_AFTER_MAX_S);
+        Unavailable {
+            retry_after_s: u32::try_from(retry_after_s).ok(),
+        }
+    }
+}
+
+/// Told to wait for as long as the queue would take.
+fn retry_after(expected_us: u64) -> Unavailable {
+    let retry_after_s = expected_us.div_ceil(1_000_000).clamp(1, RETRY_AFTER_MAX_S);
+    Unavailable {
+        retry_after_s: u32::try_from(retry_after_s).ok(),
+    }
+}
+
+const fn is_blocking(config: &PipelineConfig) -> bool {
+    matches!(config.mode, Mode::Blocking { .. })
+}
+
+fn rows_of(what: &What) -> Rows {
+    match what {
+        What::Secrets(subject) => Rows::Secrets(vec![subject.clone()]),
+        What::Verify(digest) => Rows::Verify(digest.clone()),
+    }
+}

@@ -1,0 +1,304 @@
+//! What stores say, and what is done where they do not.
+
+use std::hash::BuildHasher;
+
+use sip_auth::{Algorithm, Reply, Secrets};
+use slots::Name;
+
+use super::table::{Again, What};
+use super::{Flight, Pipeline, REFRESHES_PER_TICK, TICK_US};
+use crate::question::{BatchAnswer, BatchFailure, BatchId, Row, Unavailable};
+use crate::tuner::Sample;
+
+/// The places of the kinds of failures among the figures.
+const UNREACHABLE: usize = 0;
+const REFUSED: usize = 1;
+const TIMED_OUT: usize = 2;
+const GARBLED: usize = 3;
+/// How often a look-up whose batch was lost is asked again.
+const RETRIES: u8 = 1;
+/// Statements refused in a row, after which it is not their rows: they are not asked again
+/// one by one.
+const REFUSALS_MAX: u32 = 128;
+const NO_ADVICE: Unavailable = Unavailable {
+    retry_after_s: None,
+};
+
+impl<T> Pipeline<T> {
+    /// A store has answered. What does not answer a statement in flight row by row is
+    /// counted and thrown away.
+    pub fn handle_answer(&mut self, now_us: u64, id: BatchId, answer: BatchAnswer) {
+        let Some(flight) = self.land(id) else {
+            self.figures.unasked += 1;
+            return;
+        };
+        self.replicas.heard(now_us, flight.replica);
+        self.note_outage(now_us);
+        let is_whole = match &answer {
+            BatchAnswer::Rows(rows) => !flight.is_verify && rows.len() == flight.rows,
+            BatchAnswer::Verified(_) => flight.is_verify,
+        };
+        if !is_whole {
+            self.figures.failures[GARBLED] += 1;
+            self.refused(now_us, &flight);
+            return;
+        }
+        if flight.is_probe {
+            return;
+        }
+        self.refusals_in_row = 0;
+        self.figures.answered += 1;
+        self.figures.round_trip_us += now_us.saturating_sub(flight.sent_us);
+        self.tuner.handle_answer(
+            now_us,
+            &Sample {
+                sent_us: flight.sent_us,
+                rows: flight.rows,
+                is_single: flight.is_verify,
+            },
+        );
+        match answer {
+            BatchAnswer::Rows(rows) => {
+                for (&name, row) in flight.lookups.iter().zip(rows) {
+                    self.take_row(now_us, name, &row);
+                }
+                self.land_passengers(now_us, &flight);
+            }
+            BatchAnswer::Verified(is_right) => {
+                for &name in &flight.lookups {
+                    self.settle(now_us, name, |_| Reply::Verified(is_right));
+                }
+            }
+        }
+    }
+
+    /// A statement has no answer. One that was given up, or answered, is counted only.
+    pub fn handle_failure(&mut self, now_us: u64, id: BatchId, failure: BatchFailure) {
+        let Some(flight) = self.land(id) else {
+            self.figures.unasked += 1;
+            return;
+        };
+        match failure {
+            BatchFailure::Refused(_) => {
+                self.figures.failures[REFUSED] += 1;
+                self.replicas.heard(now_us, flight.replica);
+                self.note_outage(now_us);
+                self.refused(now_us, &flight);
+            }
+            BatchFailure::Unreachable(_) => self.lost(now_us, &flight, UNREACHABLE),
+            BatchFailure::TimedOut => self.lost(now_us, &flight, TIMED_OUT),
+        }
+    }
+
+    /// Does what is due at `now_us`: answers those whose time is up, gives statements up,
+    /// and sees what the cache wants renewed.
+    pub fn handle_timeout(&mut self, now_us: u64) {
+        let expired = self.table.expire(now_us, &mut self.answers);
+        self.figures.expired_unasked += expired.unasked;
+        self.figures.expired += expired.asked;
+        while let Some((&id, flight)) = self.flights.first_key_value()
+            && now_us >= self.times_out_us(flight)
+        {
+            self.given_up.push_back(id);
+            if let Some(flight) = self.land(id) {
+                self.lost(now_us, &flight, TIMED_OUT);
+            }
+        }
+        if now_us >= self.next_tick_us {
+            self.next_tick_us = now_us.saturating_add(TICK_US);
+            self.fetch_refreshes(now_us);
+        }
+    }
+
+    fn land(&mut self, id: BatchId) -> Option<Flight> {
+        let flight = self.flights.remove(&id)?;
+        match flight.is_probe {
+            true => self.replicas.end_probe(flight.replica),
+            false => self.in_flight -= 1,
+        }
+        Some(flight)
+    }
+
+    /// A row, for those who wait for it and for the cache. Nobody may wait any more, or a
+    /// later row may have answered them: then it counts for nothing.
+    fn take_row(&mut self, now_us: u64, name: Name, row: &Row) {
+        let Some(lookup) = self.table.lookups.get(name) else {
+            return;
+        };
+        let What::Secrets(subject) = &lookup.what else {
+            return;
+        };
+        match row {
+            Ok(secrets) => {
+                if let Some(cache) = &self.cache {
+                    cache.fill(now_us, subject, lookup.ticket, secrets.as_ref());
+                }
+                let secrets = secrets.as_ref();
+                self.settle(now_us, name, |algorithm| reply(secrets, algorithm));
+            }
+            Err(_) => {
+                self.figures.bad_rows += 1;
+                self.give_up(now_us, name, NO_ADVICE);
+            }
+        }
+    }
+
+    /// Names that do not exist were not in the statement. Where that may have changed since
+    /// it left, they are asked for.
+    fn land_passengers(&mut self, now_us: u64, flight: &Flight) {
+        for &(name, ticket) in &flight.passengers {
+            let Some(lookup) = self.table.lookups.get_mut(name) else {
+                continue;
+            };
+            let (What::Secrets(subject), Some(cache)) = (&lookup.what, &self.cache) else {
+                continue;
+            };
+            if cache.ticket(subject) == ticket {
+                self.settle(now_us, name, |_| Reply::Unknown);
+            } else {
+                lookup.failures += 1;
+                self.table.again(name, true);
+            }
+        }
+    }
+
+    fn settle(&mut self, now_us: u64, name: Name, reply: impl Fn(Algorithm) -> Reply) {
+        let answers = &mut self.answers;
+        let reply = |algorithm| Ok(reply(algorithm));
+        let (_, overtaken) = self.table.settle(now_us, name, reply, answers);
+        self.figures.overtaken += overtaken;
+    }
+
+    /// Ends a look-up without an answer.
+    fn give_up(&mut self, now_us: u64, name: Name, why: Unavailable) {
+        if let Some(cache) = &self.cache
+            && let Some(lookup) = self.table.lookups.get(name)
+            && let What::Secrets(subject) = &lookup.what
+        {
+            cache.refresh_failed(subject);
+        }
+        self.figures.failed += self.table.fail(now_us, name, why, &mut self.answers);
+    }
+
+    /// A statement was lost: its rows are asked once more, perhaps of another replica.
+    fn lost(&mut self, now_us: u64, flight: &Flight, kind: usize) {
+        if let Some(count) = self.figures.failures.get_mut(kind) {
+            *count += 1;
+        }
+        self.remember(flight);
+        let in_time = kind == UNREACHABLE;
+        self.replicas
+            .failed(now_us, flight.replica, flight.sent_us, in_time);
+        for name in names(flight) {
+            self.ask_again(now_us, name);
+        }
+        self.note_outage(now_us);
+    }
+
+    fn ask_again(&mut self, now_us: u64, name: Name) {
+        let Some(lookup) = self.table.lookups.get_mut(name) else {
+            return;
+        };
+        let may = lookup.failures < RETRIES;
+        lookup.failures = lookup.failures.saturating_add(1);
+        // Nobody waits for it any more, or nobody ever did.
+        if self.table.waiting(name) == 0 {
+            return self.give_up(now_us, name, NO_ADVICE);
+        }
+        match self.table.again(name, may) {
+            Again::Merged => {}
+            Again::Queued => self.figures.retried += 1,
+            Again::Over => {
+                let why = self.away(now_us);
+                self.give_up(now_us, name, why);
+            }
+        }
+    }
+
+    /// A store will not answer this statement. Its rows are asked one by one; a row that
+    /// was alone is what it does not like, and the next of that name is asked alone.
+    fn refused(&mut self, now_us: u64, flight: &Flight) {
+        if flight.is_probe {
+            return;
+        }
+        self.refusals_in_row = self.refusals_in_row.saturating_add(1);
+        let is_split = flight.rows > 1 && self.refusals_in_row <= REFUSALS_MAX;
+        for &name in flight.lookups.iter().rev() {
+            let Some(lookup) = self.table.lookups.get_mut(name) else {
+                continue;
+            };
+            if flight.rows == 1
+                && let What::Secrets(subject) = &lookup.what
+            {
+                self.suspects.note(now_us, self.hash.hash_one(subject));
+            }
+            if !is_split || lookup.is_alone || self.table.waiting(name) == 0 {
+                self.give_up(now_us, name, NO_ADVICE);
+                continue;
+            }
+            if let Some(lookup) = self.table.lookups.get_mut(name) {
+                lookup.is_alone = true;
+            }
+            self.figures.retried += u64::from(self.table.again(name, true) == Again::Queued);
+        }
+        for &(name, _) in flight.passengers.iter().rev() {
+            self.ask_again(now_us, name);
+        }
+    }
+
+    /// Whether any replica can be asked has perhaps changed. Where none can, nobody waits.
+    fn note_outage(&mut self, now_us: u64) {
+        let is_outage = self.replicas.healthy().is_none();
+        if is_outage != self.is_outage {
+            self.is_outage = is_outage;
+            if let Some(cache) = &self.cache {
+                cache.set_outage(is_outage);
+            }
+        }
+        if !is_outage || self.table.is_settled() {
+            return;
+        }
+        let why = self.away(now_us);
+        let cache = self.cache.clone();
+        let dropped = |subject: &_| {
+            if let Some(cache) = &cache {
+                cache.refresh_failed(subject);
+            }
+        };
+        let failed = self
+            .table
+            .fail_queued(now_us, why, &mut self.answers, dropped);
+        self.figures.failed += failed;
+    }
+
+    fn fetch_refreshes(&mut self, now_us: u64) {
+        let Some(cache) = self.cache.clone() else {
+            return;
+        };
+        cache.sweep(now_us);
+        let mut subjects = Vec::new();
+        cache.take_refreshes(REFRESHES_PER_TICK, &mut subjects);
+        for subject in subjects {
+            let is_asked = !self.is_outage && self.table.refresh(now_us, subject.clone());
+            if !is_asked {
+                cache.refresh_failed(&subject);
+            }
+        }
+    }
+}
+
+/// All look-ups of a statement, the last first, so that putting each in front of a queue
+/// keeps their order.
+fn names(flight: &Flight) -> Vec<Name> {
+    let passengers = flight.passengers.iter().rev().map(|&(name, _)| name);
+    passengers
+        .chain(flight.lookups.iter().rev().copied())
+        .collect()
+}
+
+fn reply(secrets: Option<&Secrets>, algorithm: Algorithm) -> Reply {
+    match secrets.and_then(|secrets| secrets.get(algorithm)) {
+        Some(ha1) => Reply::Secret(ha1.clone()),
+        None => Reply::Unknown,
+    }
+}

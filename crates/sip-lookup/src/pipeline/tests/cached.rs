@@ -1,0 +1,181 @@
+//! What the pipeline does for the cache, and what the cache does not show.
+
+use super::*;
+use crate::cache::CacheConfig;
+
+fn rig(config: PipelineConfig) -> (Rig, Arc<Cache>) {
+    let cache = Arc::new(Cache::new(
+        [2; 16],
+        CacheConfig {
+            lifetime_us: 10_000_000,
+            negative_lifetime_us: 5_000_000,
+            refresh_ahead_us: 2_000_000,
+            stale_us: 60_000_000,
+            ..CacheConfig::default()
+        },
+    ));
+    (Rig::with(config, Some(Arc::clone(&cache))), cache)
+}
+
+/// Has a name asked for and answered.
+fn teach(rig: &mut Rig, name: &str, answer: Row) {
+    rig.ask(999, name);
+    rig.now_us += 1_000;
+    let id = rig.batch_of(&[name]);
+    rig.rows(id, vec![answer]);
+    assert_eq!(rig.answers().len(), 1);
+}
+
+fn get(rig: &Rig, cache: &Cache, name: &str) -> Option<Reply> {
+    cache.get(rig.now_us, &subject(name), Algorithm::Md5)
+}
+
+#[test]
+fn what_is_found_is_held_and_a_second_question_is_asked_all_the_same() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    assert_eq!(get(&rig, &cache, "alice").map(Ok), Some(secret("alice")));
+    let second = Question {
+        is_second: true,
+        ..question("alice")
+    };
+    rig.try_ask(1, second, PATIENT_US).unwrap();
+    assert_eq!(
+        get(&rig, &cache, "alice"),
+        None,
+        "whoever comes now comes after it"
+    );
+    let id = rig.batch_of(&["alice"]);
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    assert!(get(&rig, &cache, "alice").is_some());
+}
+
+#[test]
+fn a_name_that_is_not_there_waits_for_a_statement_of_as_many_rows() {
+    let (mut rig, cache) = rig(fixed(100_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(9_000_000);
+    teach(&mut rig, "nobody", Ok(None));
+    assert!(get(&rig, &cache, "alice").is_some(), "and is to be renewed");
+    rig.ask(1, "nobody");
+    rig.ask(2, "bob");
+    rig.pass(100_000);
+    // Two came, and two rows are asked for: one of them renews what is held.
+    let id = rig.batch_of(&["bob", "alice"]);
+    assert_eq!(
+        rig.answers(),
+        [],
+        "nobody hears sooner that there is no such name"
+    );
+    rig.rows(id, vec![row("bob"), row("alice")]);
+    let answers = rig.answers();
+    assert!(answers.contains(&(1, Ok(Reply::Unknown))) && answers.contains(&(2, secret("bob"))));
+    assert_eq!(rig.pipeline.figures().passengers, 1);
+    // Nothing is to be renewed now: it is asked for.
+    rig.ask(3, "nobody");
+    rig.pass(100_000);
+    let id = rig.batch_of(&["nobody"]);
+    rig.rows(id, vec![Ok(None)]);
+    assert_eq!(rig.answers(), [(3, Ok(Reply::Unknown))]);
+}
+
+#[test]
+fn a_name_that_may_have_come_meanwhile_is_asked_for() {
+    let (mut rig, cache) = rig(fixed(100_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(9_000_000);
+    teach(&mut rig, "nobody", Ok(None));
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.ask(1, "nobody");
+    rig.pass(100_000);
+    let id = rig.batch_of(&["alice"]);
+    cache.invalidate(&subject("nobody"));
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), []);
+    rig.pass(100_000);
+    let id = rig.batch_of(&["nobody"]);
+    rig.rows(id, vec![row("nobody")]);
+    assert_eq!(rig.answers(), [(1, secret("nobody"))]);
+}
+
+#[test]
+fn what_is_used_late_in_its_life_is_asked_for_once_with_nobody_waiting() {
+    let (mut rig, cache) = rig(fixed(1_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(8_500_000);
+    for _ in 0..3 {
+        assert!(get(&rig, &cache, "alice").is_some());
+    }
+    rig.pass(100_000);
+    let id = rig.batch_of(&["alice"]);
+    rig.pass(100_000);
+    assert_eq!(rig.batch(), None);
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), []);
+    assert_eq!(rig.pipeline.figures().refreshes, 1);
+    rig.pass(5_000_000);
+    assert!(get(&rig, &cache, "alice").is_some(), "it lives on");
+    assert!(rig.pipeline.is_idle());
+}
+
+#[test]
+fn a_question_takes_over_what_was_to_be_renewed() {
+    let (mut rig, cache) = rig(fixed(500_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(8_500_000);
+    teach(&mut rig, "bob", row("bob"));
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.pass(200_000);
+    rig.ask(1, "alice");
+    rig.pass(400_000);
+    let id = rig.batch_of(&["alice"]);
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    rig.pass(600_000);
+    assert_eq!(rig.batch(), None);
+    assert!(rig.pipeline.is_idle());
+}
+
+#[test]
+fn what_was_read_before_a_change_was_announced_is_not_held() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    let id = rig.batch_of(&["alice"]);
+    cache.invalidate(&subject("alice"));
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    assert_eq!(get(&rig, &cache, "alice"), None);
+}
+
+#[test]
+fn users_that_are_held_go_on_while_no_replica_is_there() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.break_down();
+    rig.pass(30_000_000);
+    assert!(get(&rig, &cache, "alice").is_some());
+    assert_eq!(get(&rig, &cache, "bob"), None);
+    while let Some(probe) = rig.batch() {
+        rig.rows(probe.id, vec![Ok(None)]);
+    }
+    assert_eq!(
+        get(&rig, &cache, "alice"),
+        None,
+        "the store can be asked again"
+    );
+    assert_eq!(cache.figures().stale, 1);
+}
+
+#[test]
+fn a_row_of_no_use_is_not_held() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(
+        &mut rig,
+        "alice",
+        Err(crate::question::BadRow("what".into())),
+    );
+    assert_eq!(get(&rig, &cache, "alice"), None);
+    let figures = cache.figures();
+    assert_eq!(figures.users + figures.strangers + figures.negatives, 0);
+}

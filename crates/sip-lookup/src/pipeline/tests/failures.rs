@@ -1,0 +1,218 @@
+//! Stores that fail, in every way.
+
+use super::*;
+use crate::question::BadRow;
+
+fn refused() -> BatchFailure {
+    BatchFailure::Refused("no".into())
+}
+
+const NO_ADVICE: Outcome = Err(Unavailable {
+    retry_after_s: None,
+});
+
+#[test]
+fn a_bad_row_fails_its_own_waiters() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    rig.ask(2, "bob");
+    let id = rig.batch_of(&["alice", "bob"]);
+    rig.rows(id, vec![Err(BadRow("no digest".into())), row("bob")]);
+    assert_eq!(rig.answers(), [(1, NO_ADVICE), (2, secret("bob"))]);
+    assert_eq!(rig.pipeline.figures().bad_rows, 1);
+}
+
+#[test]
+fn one_name_that_the_store_cannot_bear_fails_nobody_else() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    for (tag, name) in ["alice", "poison", "bob"].iter().enumerate() {
+        rig.ask(tag as u32, name);
+    }
+    let id = rig.batch_of(&["alice", "poison", "bob"]);
+    rig.fail(id, refused());
+    let alice = rig.batch_of(&["alice"]);
+    let poison = rig.batch_of(&["poison"]);
+    let bob = rig.batch_of(&["bob"]);
+    rig.fail(poison, refused());
+    rig.rows(bob, vec![row("bob")]);
+    rig.rows(alice, vec![row("alice")]);
+    let expected = [(1, NO_ADVICE), (2, secret("bob")), (0, secret("alice"))];
+    assert_eq!(rig.answers(), expected);
+    // He who asks again is known.
+    rig.ask(3, "carol");
+    rig.ask(4, "poison");
+    rig.batch_of(&["carol"]);
+    rig.batch_of(&["poison"]);
+    rig.pass(60_000_000);
+    assert!(
+        rig.pipeline.replicas.healthy().is_some(),
+        "whoever refuses is there"
+    );
+}
+
+#[test]
+fn a_store_that_refuses_everything_is_not_asked_everything_twice() {
+    let mut rig = Rig::new(fixed(0, 2, 1));
+    for nth in 0..300 {
+        rig.ask(2 * nth, &format!("a{nth}"));
+        rig.ask(2 * nth + 1, &format!("b{nth}"));
+        while let Some(batch) = rig.batch() {
+            rig.fail(batch.id, refused());
+        }
+        assert_eq!(rig.answers().len(), 2);
+    }
+    let statements: u64 = rig.pipeline.figures().batches.iter().sum();
+    assert!(statements < 300 + 130, "{statements} statements");
+    rig.ask(0, "alice");
+    let id = rig.batch_of(&["alice"]);
+    rig.rows(id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(0, secret("alice"))]);
+}
+
+#[test]
+fn an_answer_of_another_length_is_thrown_away_whole() {
+    for wrong in [
+        BatchAnswer::Rows(vec![row("bob")]),
+        BatchAnswer::Rows(vec![row("bob"), row("bob"), row("bob")]),
+        BatchAnswer::Rows(Vec::new()),
+        BatchAnswer::Verified(true),
+    ] {
+        let mut rig = Rig::new(fixed(0, 10, 10));
+        rig.ask(1, "alice");
+        rig.ask(2, "bob");
+        let id = rig.batch_of(&["alice", "bob"]);
+        rig.pipeline.handle_answer(0, id, wrong);
+        assert_eq!(rig.answers(), []);
+        let alice = rig.batch_of(&["alice"]);
+        let bob = rig.batch_of(&["bob"]);
+        rig.rows(alice, vec![row("alice")]);
+        rig.rows(bob, vec![row("bob")]);
+        assert_eq!(rig.answers(), [(1, secret("alice")), (2, secret("bob"))]);
+        assert_eq!(rig.pipeline.figures().failures, [0, 0, 0, 1]);
+    }
+}
+
+#[test]
+fn a_verdict_is_not_rows() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.try_ask(1, verification("alice"), PATIENT_US).unwrap();
+    let id = rig.batch().unwrap().id;
+    rig.rows(id, vec![Ok(None)]);
+    assert_eq!(rig.answers(), [(1, NO_ADVICE)]);
+}
+
+#[test]
+fn an_answer_that_comes_twice_or_to_nothing_is_counted() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    let id = rig.batch_of(&["alice"]);
+    rig.rows(id, vec![row("alice")]);
+    rig.rows(id, vec![row("bob")]);
+    rig.fail(id, refused());
+    rig.rows(BatchId(77), vec![row("bob")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    assert_eq!(rig.pipeline.figures().unasked, 3);
+}
+
+#[test]
+fn a_statement_that_is_never_answered_is_given_up_and_asked_once_more() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.ask(1, "alice");
+    let first = rig.batch_of(&["alice"]);
+    rig.pass(1_000_000);
+    assert_eq!(rig.pipeline.poll_given_up(), Some(first));
+    let second = rig.batch_of(&["alice"]);
+    rig.pass(1_000_000);
+    assert_eq!(rig.pipeline.poll_given_up(), Some(second));
+    assert!(matches!(rig.answers()[..], [(1, Err(_))]));
+    rig.rows(second, vec![row("alice")]);
+    assert_eq!(rig.answers(), []);
+    assert!(rig.pipeline.is_idle());
+}
+
+#[test]
+fn what_fails_with_one_replica_is_asked_of_the_next() {
+    let mut rig = Rig::new(PipelineConfig {
+        replicas: 2,
+        failures_max: 1,
+        ..fixed(0, 10, 10)
+    });
+    rig.ask(1, "alice");
+    let batch = rig.batch().unwrap();
+    assert_eq!(batch.replica, Replica(0));
+    rig.unreachable(batch.id);
+    let batch = rig.batch().unwrap();
+    assert_eq!(batch.replica, Replica(1));
+    rig.rows(batch.id, vec![row("alice")]);
+    assert_eq!(rig.answers(), [(1, secret("alice"))]);
+    // The first is tried meanwhile, with a question that nobody waits for.
+    rig.pass(200_000);
+    let probe = rig.batch().unwrap();
+    assert_eq!(
+        (probe.replica, names(&probe)),
+        (Replica(0), vec!["alice".to_owned()])
+    );
+    rig.rows(probe.id, vec![row("alice")]);
+    assert_eq!(rig.answers(), []);
+    rig.ask(2, "bob");
+    assert_eq!(rig.batch().unwrap().replica, Replica(0));
+}
+
+#[test]
+fn while_no_replica_is_there_everybody_is_told_so_at_once() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.break_down();
+    let refused = rig.try_ask(1, question("alice"), PATIENT_US).unwrap_err();
+    assert_eq!(refused.retry_after_s, Some(1));
+    rig.pass(40_000_000);
+    let refused = rig.try_ask(1, question("alice"), PATIENT_US).unwrap_err();
+    assert_eq!(refused.retry_after_s, Some(10));
+    assert!(rig.pipeline.figures().refused[2] >= 2);
+    assert_eq!(rig.pipeline.figures().replicas_open, 1);
+}
+
+#[test]
+fn a_store_that_is_back_is_found_within_a_second_though_it_swallowed_the_last_statements() {
+    let mut rig = Rig::new(fixed(0, 10, 10));
+    rig.break_down();
+    let mut last = None;
+    let back_us = rig.now_us + 700_000;
+    while rig.now_us < back_us {
+        rig.pass(10_000);
+        if let Some(probe) = rig.batch() {
+            last = Some(probe.id);
+        }
+    }
+    assert!(last.is_some(), "it is tried though nobody asks");
+    // From now on it answers within 30 ms.
+    let probe = loop {
+        rig.pass(10_000);
+        if let Some(probe) = rig.batch() {
+            break probe.id;
+        }
+    };
+    rig.pass(30_000);
+    rig.rows(probe, vec![Ok(None)]);
+    assert!(rig.now_us < back_us + 1_000_000);
+    rig.ask(1, "alice");
+    rig.batch_of(&["alice"]);
+    assert_eq!(rig.pipeline.figures().breaks, 1);
+}
+
+#[test]
+fn what_waits_fails_with_the_last_replica() {
+    let mut rig = Rig::new(PipelineConfig {
+        failures_max: 1,
+        ..fixed(0, 1, 1)
+    });
+    rig.ask(1, "alice");
+    rig.ask(2, "bob");
+    let id = rig.batch_of(&["alice"]);
+    rig.unreachable(id);
+    let answers = rig.answers();
+    assert_eq!(answers.len(), 2);
+    for (_, outcome) in answers {
+        assert_eq!(outcome.unwrap_err().retry_after_s, Some(1));
+    }
+    assert!(rig.pipeline.is_idle());
+}

@@ -1,0 +1,267 @@
+//! Which of the stores with the same users is asked, and when one is left alone.
+//!
+//! # The breaker
+//! A replica is *healthy* until [`PipelineConfig::failures_max`] failures come in a row;
+//! then it is *open*: it is asked nothing that anybody waits for, and tried at intervals
+//! with a statement of one row (*probing*). Anything that it says closes the breaker,
+//! a refusal of the statement too: whoever refuses is there.
+//!
+//! A failure counts only where it is news. One broken connection fails all statements in
+//! flight at once: only a statement that was sent after the failure before it counts. A
+//! statement that timed out counts where the replica has said nothing since it was sent;
+//! else the statement was slow, and the replica is not gone.
+//!
+//! Probes leave at their interval whether or not the one before has failed, so that a
+//! replica that swallows statements is found back within an interval and a round trip.
+//! Nobody waits for them: with another replica healthy they repeat a question that one is
+//! asked, with none they ask what was refused.
+//!
+//! # Failover
+//! The first healthy replica in the configured order is asked. What fails with one is asked
+//! of the next; the first one has the traffic back with its first answer.
+//!
+//! There is no hedging: docs/decisions/0112.
+
+use crate::config::PipelineConfig;
+use crate::question::Replica;
+
+/// How a replica stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    /// It is asked.
+    Healthy,
+    /// It is left alone.
+    Open,
+    /// It is left alone, and a probe is in flight.
+    Probing,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    failures: u32,
+    /// When the last failure that counted was heard of.
+    failed_us: Option<u64>,
+    /// When it last said anything.
+    heard_us: Option<u64>,
+    /// Since when it is open.
+    open_since_us: Option<u64>,
+    next_probe_us: u64,
+    probes: u32,
+}
+
+/// All replicas.
+#[derive(Debug)]
+pub(crate) struct Replicas {
+    states: Vec<State>,
+    failures_max: u32,
+    probe_interval_us: u64,
+    breaks: u64,
+}
+
+impl Replicas {
+    pub(crate) fn new(config: &PipelineConfig) -> Self {
+        let mut replicas = Self {
+            states: Vec::new(),
+            failures_max: 1,
+            probe_interval_us: 1,
+            breaks: 0,
+        };
+        replicas.reload(config);
+        replicas
+    }
+
+    /// Takes new bounds. What is known of the replicas is kept.
+    pub(crate) fn reload(&mut self, config: &PipelineConfig) {
+        self.states.resize(config.replicas.max(1), State::default());
+        self.failures_max = config.failures_max.max(1);
+        self.probe_interval_us = config.probe_interval_us.max(1_000);
+    }
+
+    /// The replica to ask; `None` where all are away.
+    pub(crate) fn healthy(&self) -> Option<Replica> {
+        let first = self.states.iter().position(|s| s.open_since_us.is_none());
+        first.map(Replica)
+    }
+
+    pub(crate) fn health(&self, replica: Replica) -> Health {
+        match self.states.get(replica.0) {
+            Some(state) if state.open_since_us.is_some() => match state.probes {
+                0 => Health::Open,
+                _ => Health::Probing,
+            },
+            _ => Health::Healthy,
+        }
+    }
+
+    /// How many stand like that.
+    pub(crate) fn count(&self, health: Health) -> usize {
+        (0..self.states.len())
+            .filter(|&nth| self.health(Replica(nth)) == health)
+            .count()
+    }
+
+    /// How often one was found gone.
+    pub(crate) fn breaks(&self) -> u64 {
+        self.breaks
+    }
+
+    /// Since when the one that was left alone last is away; 0 while one is healthy.
+    pub(crate) fn away_us(&self, now_us: u64) -> u64 {
+        let since = self.states.iter().map(|state| state.open_since_us);
+        let last = since.reduce(|a, b| Some(a?.max(b?))).flatten();
+        last.map_or(0, |since_us| now_us.saturating_sub(since_us))
+    }
+
+    /// The replica whose turn it is to be tried.
+    pub(crate) fn take_probe(&mut self, now_us: u64) -> Option<Replica> {
+        let interval_us = self.probe_interval_us;
+        let is_due = |s: &State| s.open_since_us.is_some() && s.next_probe_us <= now_us;
+        let nth = self.states.iter().position(is_due)?;
+        let state = self.states.get_mut(nth)?;
+        state.next_probe_us = now_us + interval_us;
+        state.probes += 1;
+        Some(Replica(nth))
+    }
+
+    /// When the next one is to be tried.
+    pub(crate) fn next_probe_us(&self) -> Option<u64> {
+        let open = self.states.iter().filter(|s| s.open_since_us.is_some());
+        open.map(|state| state.next_probe_us).min()
+    }
+
+    /// A probe has ended, in whatever way.
+    pub(crate) fn end_probe(&mut self, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.probes = state.probes.saturating_sub(1);
+        }
+    }
+
+    /// It said something.
+    pub(crate) fn heard(&mut self, now_us: u64, replica: Replica) {
+        if let Some(state) = self.states.get_mut(replica.0) {
+            state.failures = 0;
+            state.heard_us = Some(now_us);
+            state.open_since_us = None;
+        }
+    }
+
+    /// A statement sent then has failed without a word.
+    pub(crate) fn failed(&mut self, now_us: u64, replica: Replica, sent_us: u64, in_time: bool) {
+        let Some(state) = self.states.get_mut(replica.0) else {
+            return;
+        };
+        let is_news = match in_time {
+            true => state.failed_us.is_none_or(|failed_us| sent_us >= failed_us),
+            false => state.heard_us.is_none_or(|heard_us| heard_us < sent_us),
+        };
+        if !is_news {
+            return;
+        }
+        state.failed_us = Some(now_us);
+        state.failures = state.failures.saturating_add(1);
+        if state.failures >= self.failures_max && state.open_since_us.is_none() {
+            state.open_since_us = Some(now_us);
+            state.next_probe_us = now_us + self.probe_interval_us;
+            self.breaks += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Replica = Replica(0);
+    const SECOND: Replica = Replica(1);
+
+    fn replicas(count: usize) -> Replicas {
+        Replicas::new(&PipelineConfig {
+            replicas: count,
+            failures_max: 3,
+            probe_interval_us: 200_000,
+            ..PipelineConfig::default()
+        })
+    }
+
+    fn kill(replicas: &mut Replicas, replica: Replica, at_us: u64) {
+        for nth in 0..3 {
+            replicas.failed(at_us + nth, replica, at_us + nth, true);
+        }
+    }
+
+    #[test]
+    fn only_failures_in_a_row_open_it() {
+        let mut replicas = replicas(1);
+        for now_us in [1_000, 2_000, 3_000, 4_000] {
+            replicas.failed(now_us, FIRST, now_us, true);
+            replicas.failed(now_us + 1, FIRST, now_us + 1, true);
+            replicas.heard(now_us + 2, FIRST);
+        }
+        assert_eq!(replicas.healthy(), Some(FIRST));
+        kill(&mut replicas, FIRST, 9_000);
+        assert_eq!(replicas.healthy(), None);
+        assert_eq!(replicas.health(FIRST), Health::Open);
+        assert_eq!(replicas.breaks(), 1);
+        assert_eq!(replicas.away_us(1_009_002), 1_000_000);
+    }
+
+    #[test]
+    fn one_broken_connection_is_one_failure() {
+        let mut replicas = replicas(1);
+        for sent_us in 0..60 {
+            replicas.failed(1_000, FIRST, sent_us, true);
+        }
+        assert_eq!(replicas.healthy(), Some(FIRST));
+    }
+
+    #[test]
+    fn a_slow_statement_is_no_sign_where_others_are_answered() {
+        let mut replicas = replicas(1);
+        replicas.heard(500, FIRST);
+        for nth in 0..10 {
+            replicas.failed(1_000_000 + nth, FIRST, nth, false);
+        }
+        assert_eq!(replicas.healthy(), Some(FIRST));
+        for nth in 0..3 {
+            replicas.failed(1_002_000 + nth, FIRST, 600 + nth, false);
+        }
+        assert_eq!(
+            replicas.healthy(),
+            None,
+            "nothing was heard since they were sent"
+        );
+    }
+
+    #[test]
+    fn probes_leave_at_their_interval_until_one_is_answered() {
+        let mut replicas = replicas(1);
+        kill(&mut replicas, FIRST, 0);
+        assert_eq!(replicas.next_probe_us(), Some(200_002));
+        assert_eq!(replicas.take_probe(200_001), None);
+        assert_eq!(replicas.take_probe(200_002), Some(FIRST));
+        assert_eq!(replicas.take_probe(200_002), None);
+        assert_eq!(replicas.health(FIRST), Health::Probing);
+        assert_eq!(
+            replicas.take_probe(400_002),
+            Some(FIRST),
+            "the first is not waited for"
+        );
+        replicas.end_probe(FIRST);
+        replicas.failed(500_000, FIRST, 200_002, true);
+        assert_eq!(replicas.health(FIRST), Health::Probing);
+        replicas.end_probe(FIRST);
+        replicas.heard(500_001, FIRST);
+        assert_eq!(replicas.healthy(), Some(FIRST));
+        assert_eq!(replicas.next_probe_us(), None);
+    }
+
+    #[test]
+    fn the_next_one_stands_in_until_the_first_is_back() {
+        let mut replicas = replicas(2);
+        kill(&mut replicas, FIRST, 0);
+        assert_eq!(replicas.healthy(), Some(SECOND));
+        assert_eq!(replicas.away_us(10), 0, "somebody is there");
+        replicas.heard(300_000, FIRST);
+        assert_eq!(replicas.healthy(), Some(FIRST));
+    }
+}

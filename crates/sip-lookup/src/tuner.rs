@@ -1,0 +1,492 @@
+//! Finds how often a batch leaves, how large it may grow, and how many are in flight.
+//!
+//! # What it weighs
+//! A statement costs the store `query` besides its rows, and the questions in it wait for
+//! half an interval on average. With arrivals at rate `l`, a statement at cost `K` and a
+//! price `H` for a question's delay, `K / D + H * l * D / 2` is least at
+//! `D = sqrt(2 K / (H l))` ([`Reason::Cost`]): batches grow with the root of the load. That
+//! interval is bounded
+//! - from above by the latency target ([`Reason::Target`]): nobody waits longer than an
+//!   interval;
+//! - from below by what the store may be loaded with ([`Reason::Load`]): of `l * row` for
+//!   rows and `query / D` for statements, and by the statements that may be in flight at
+//!   all ([`Reason::Slots`]).
+//!
+//! Where statements cost the store next to nothing at this rate, every question leaves at
+//! once ([`Reason::Idle`]).
+//!
+//! # What it measures
+//! What a client sees of a store is one number for each statement: round trip, the store's
+//! time and the wait for other statements, together. They are told apart so:
+//! - The shortest round trip of the last seconds is one without waiting. A shorter way is
+//!   believed at once; a longer one is suspected when a whole second shows nothing shorter,
+//!   and then looked for.
+//! - What a row adds is the slope along the shortest round trips of each size.
+//! - What is above both is waiting: by Little's law `q = rate * (round trip - shortest)`
+//!   statements wait. This is TCP Vegas' signal, `P (1 - R_min / R)`. Past a bound the
+//!   interval is stretched, because larger batches are less work ([`Reason::BackOff`]).
+//! - The statement's own cost is hidden in the round trip of an idle store, and plain while
+//!   the store is busy: answers then come as fast as they are made.
+//!
+//! # What keeps it honest
+//! In flight is no more than what the way holds and a quarter above; under strain, as many
+//! as are answered in that time. So whatever is asked too much waits here, where it joins,
+//! grows batches, expires and is refused in time, and not in the store.
+//!
+//! A queue in the store that never empties would pass for the way itself. So where a longer
+//! way is suspected, and where the store has not been idle for some seconds, next to nothing is sent until what is
+//! in flight has come back and a few small statements have found the store idle: they show
+//! the way ([`Reason::Reprobe`]). It takes the queue's length and a round trip. What is
+//! believed of the store's speed fades while it is not busy.
+
+mod measure;
+
+use measure::{Costs, Floor, Rate, never_idle_us};
+
+use crate::config::{PipelineConfig, Tuning};
+use crate::model::{Model, Setting};
+
+/// Why a setting is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nothing is measured yet.
+    Start,
+    /// Statements cost next to nothing at this rate: every question leaves at once.
+    Idle,
+    /// The store verifies digests one by one: there are no batches.
+    Single,
+    /// The cost of statements weighed against the wait for company.
+    Cost,
+    /// The longest interval within the latency target.
+    Target,
+    /// The shortest interval within the bound of the store's load.
+    Load,
+    /// The shortest interval within the bound of statements in flight.
+    Slots,
+    /// Statements wait in the store.
+    BackOff,
+    /// Next to nothing in flight for a moment, to see the round trip without waiting.
+    Reprobe,
+    /// Set by the operator.
+    Fixed,
+}
+
+impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = 10;
+    /// Their names for metrics, in their order.
+    pub const NAMES: [&'static str; Self::COUNT] = [
+        "start", "idle", "single", "cost", "target", "load", "slots", "back_off", "reprobe",
+        "fixed",
+    ];
+}
+
+/// A setting and its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The time from one batch to the next.
+    pub interval_us: u64,
+    /// Statements in flight.
+    pub in_flight_max: usize,
+    /// Rows with which a batch leaves before its time.
+    pub batch_max: usize,
+    /// What decided it.
+    pub reason: Reason,
+}
+
+/// An answered statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// When it was sent.
+    pub sent_us: u64,
+    /// Its rows.
+    pub rows: usize,
+    /// Whether the store takes one digest a statement.
+    pub is_single: bool,
+}
+
+/// How often what was measured is judged.
+const PERIOD_US: u64 = 100_000;
+/// What a microsecond of a question's delay is worth, in microseconds of the store's time.
+const DELAY_PRICE: f64 = 0.01;
+/// A statement's cost until it is known.
+const QUERY_US: f64 = 100.0;
+/// The share of the store's time up to which statements cost next to nothing; once they
+/// leave at once, a little more.
+const IDLE_LOAD: f64 = 0.1;
+const IDLE_LOAD_KEPT: f64 = 0.13;
+/// The shortest interval that the latency target can ask for.
+const INTERVAL_MIN_US: f64 = 500.0;
+/// Rows that a batch may always have.
+const ROWS_MIN: usize = 32;
+/// Statements that may always be in flight while they leave one by one.
+const FLIGHT_MIN: usize = 32;
+/// Statements in flight and their rows before anything is known.
+const START_FLIGHT: f64 = 8.0;
+const START_ROWS: f64 = 64.0;
+/// How long the store has not been found idle until that is looked for.
+const REPROBE_US: u64 = 5_000_000;
+/// Statements in flight and their rows while it is, and how many of them show it.
+const REPROBE_FLIGHT: f64 = 2.0;
+const REPROBE_ROWS: f64 = 8.0;
+const REPROBE_ANSWERS: u32 = 4;
+const STRETCH_MAX: f64 = 64.0;
+
+/// What was measured since the last judgement.
+#[derive(Clone, Copy, Debug, Default)]
+struct Period {
+    began_us: u64,
+    first_us: u64,
+    last_us: u64,
+    statements: f64,
+    rows: f64,
+    first_rows: f64,
+    singles: f64,
+    excess_us: f64,
+    excess_min_us: f64,
+}
+
+/// The floor is being looked for, by statements sent from then on.
+#[derive(Clone, Copy, Debug)]
+struct Reprobe {
+    since_us: u64,
+    answers: u32,
+    least_us: f64,
+}
+
+/// Measures and decides.
+#[derive(Debug)]
+pub struct Tuner {
+    tuning: Tuning,
+    batch_max: usize,
+    in_flight_max: usize,
+    floor: Floor,
+    costs: Costs,
+    rate: Rate,
+    period: Period,
+    smoothed_us: Option<f64>,
+    stretch: f64,
+    is_single: bool,
+    /// When the store was last found idle.
+    floor_seen_us: u64,
+    reprobe: Option<Reprobe>,
+    /// Statements answered in a microsecond, under strain.
+    answered_per_us: f64,
+    decision: Decision,
+}
+
+impl Tuner {
+    /// With nothing measured.
+    pub fn new(now_us: u64, config: &PipelineConfig) -> Self {
+        let mut tuner = Self {
+            tuning: config.tuning,
+            batch_max: 1,
+            in_flight_max: 1,
+            floor: Floor::new(now_us),
+            costs: Costs::default(),
+            rate: Rate::new(now_us),
+            period: Period::default(),
+            smoothed_us: None,
+            stretch: 1.0,
+            is_single: false,
+            floor_seen_us: now_us,
+            reprobe: None,
+            answered_per_us: 0.0,
+            decision: Decision {
+                interval_us: 0,
+                in_flight_max: 1,
+                batch_max: 1,
+                reason: Reason::Start,
+            },
+        };
+        tuner.begin_period(now_us);
+        tuner.reload(config);
+        tuner
+    }
+
+    /// Takes new bounds. What was measured is kept.
+    pub fn reload(&mut self, config: &PipelineConfig) {
+        self.tuning = config.tuning;
+        self.batch_max = config.batch_max.max(1);
+        self.in_flight_max = config.in_flight_max.max(1);
+        self.decision = self.decide();
+    }
+
+    /// The store is another one: only the arrivals are still true.
+    pub fn restart(&mut self, now_us: u64) {
+        self.floor = Floor::new(now_us);
+        self.costs = Costs::default();
+        self.smoothed_us = None;
+        self.reprobe = None;
+        self.relax(now_us);
+        self.decision = self.decide();
+    }
+
+    /// A row is to be asked for.
+    pub fn handle_arrival(&mut self) {
+        self.rate.note();
+    }
+
+    /// A statement was answered.
+    pub fn handle_answer(&mut self, now_us: u64, sample: &Sample) {
+        let took_us = now_us.saturating_sub(sample.sent_us) as f64;
+        let before_us = self.smoothed_us.unwrap_or(took_us);
+        self.smoothed_us = Some(before_us + (took_us - before_us) / 16.0);
+        let learns = self.stretch <= 1.0;
+        let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
+        if seems_other && self.reprobe.is_none() && !self.is_single {
+            self.begin_reprobe(now_us);
+        }
+        self.look_for_floor(now_us, took_us, sample);
+        let floor_us = self.floor.least_us().unwrap_or(took_us);
+        let rows = sample.rows as f64;
+        let excess_us = (took_us - self.floor.row_us() * rows - floor_us).max(0.0);
+        if excess_us <= never_idle_us(floor_us) {
+            self.floor_seen_us = now_us;
+        }
+        let period = &mut self.period;
+        if period.statements == 0.0 {
+            (period.first_us, period.first_rows) = (now_us, rows);
+            period.excess_min_us = excess_us;
+        }
+        period.last_us = now_us;
+        period.statements += 1.0;
+        period.rows += rows;
+        period.singles += f64::from(u8::from(sample.is_single));
+        period.excess_us += excess_us;
+        period.excess_min_us = period.excess_min_us.min(excess_us);
+    }
+
+    /// Decides anew where it is time to; then the decision is one to count.
+    pub fn poll_decision(&mut self, now_us: u64) -> Option<Decision> {
+        let has_changed = self.rate.reckon(now_us);
+        let is_over = now_us.saturating_sub(self.period.began_us) >= PERIOD_US;
+        if is_over {
+            self.judge(now_us);
+        }
+        if !has_changed && !is_over {
+            return None;
+        }
+        self.decision = self.decide();
+        Some(self.decision)
+    }
+
+    /// The decision that holds.
+    pub fn decision(&self) -> Decision {
+        self.decision
+    }
+
+    /// Rows asked for in a second, of late.
+    pub fn rate_per_s(&self) -> f64 {
+        self.rate.per_us() * 1e6
+    }
+
+    /// The shortest round trip of late; 0 before the first.
+    pub fn round_trip_min_us(&self) -> u64 {
+        self.floor.least_us().unwrap_or(0.0) as u64
+    }
+
+    /// What it takes the store to be. Until the store was busy once, its workers are one
+    /// and a statement costs it a tenth of a millisecond.
+    pub fn model(&self) -> Model {
+        let floor_us = self.floor.least_us().unwrap_or(0.0);
+        let row_us = self.floor.row_us();
+        let (query_us, busy_row_us) = self.costs.found().unwrap_or((QUERY_US, row_us));
+        let workers = match busy_row_us > 0.0 {
+            true => (row_us / busy_row_us).clamp(1.0, 1_024.0),
+            false => 1.0,
+        };
+        Model {
+            round_trip_us: (floor_us - workers * query_us).max(0.0),
+            query_us,
+            row_us: busy_row_us,
+            workers,
+        }
+    }
+
+    /// How long a question behind `queued` others will take; `None` before the first answer.
+    pub fn expected_us(&self, queued: usize, setting: &Setting) -> Option<u64> {
+        let smoothed_us = self.smoothed_us?;
+        let (interval_us, rows, flight) = match *setting {
+            Setting::Paced {
+                interval_us,
+                batch_max,
+                in_flight_max,
+            } => (interval_us, batch_max, in_flight_max),
+            Setting::Blocking { processes, batch } => (0, batch, processes),
+        };
+        let rows = rows.max(1) as f64;
+        let mut per_us = flight.max(1) as f64 * rows / smoothed_us.max(1.0);
+        if let Some((query_us, row_us)) = self.costs.found() {
+            per_us = per_us.min(rows / (query_us + row_us * rows).max(1e-3));
+        }
+        let ahead = (queued as f64 - rows).max(0.0);
+        Some((smoothed_us + interval_us as f64 + ahead / per_us.max(1e-9)) as u64)
+    }
+
+    fn begin_reprobe(&mut self, now_us: u64) {
+        self.reprobe = Some(Reprobe {
+            since_us: now_us,
+            answers: 0,
+            least_us: f64::INFINITY,
+        });
+        self.decision = self.decide();
+    }
+
+    /// What was sent since has found the store idle.
+    fn look_for_floor(&mut self, now_us: u64, took_us: f64, sample: &Sample) {
+        let own_us = took_us - self.floor.row_us() * sample.rows as f64;
+        let Some(reprobe) = &mut self.reprobe else {
+            return;
+        };
+        if sample.sent_us < reprobe.since_us {
+            return;
+        }
+        reprobe.answers += 1;
+        reprobe.least_us = reprobe.least_us.min(own_us);
+        if reprobe.answers < REPROBE_ANSWERS {
+            return;
+        }
+        let least_us = reprobe.least_us;
+        self.reprobe = None;
+        let before_us = self.floor.least_us().unwrap_or(least_us);
+        self.floor.set(now_us, least_us);
+        if least_us > before_us * 1.25 {
+            // What looked like waiting was the way.
+            self.costs = Costs::default();
+            self.relax(now_us);
+        }
+        self.begin_period(now_us);
+        self.decision = self.decide();
+    }
+
+    fn relax(&mut self, now_us: u64) {
+        self.stretch = 1.0;
+        self.floor_seen_us = now_us;
+        self.begin_period(now_us);
+    }
+
+    fn begin_period(&mut self, now_us: u64) {
+        self.period = Period {
+            began_us: now_us,
+            ..Period::default()
+        };
+    }
+
+    /// Learns from a period, and judges whether statements wait in the store.
+    fn judge(&mut self, now_us: u64) {
+        let period = self.period;
+        if period.statements == 0.0 {
+            // Nothing was heard; a setting for nothing is not stretched.
+            self.period.began_us = now_us;
+            return;
+        }
+        self.is_single = period.singles > period.statements / 2.0;
+        let floor_us = self.floor.least_us().unwrap_or(0.0);
+        let target_us = self.tuning.delay_target_us as f64;
+        let time_us = period.last_us.saturating_sub(period.first_us) as f64;
+        let (statements, rows) = (period.statements - 1.0, period.rows - period.first_rows);
+        if statements >= 8.0 && time_us >= PERIOD_US as f64 / 4.0 {
+            let is_busy = period.excess_min_us > never_idle_us(floor_us) && self.reprobe.is_none();
+            match is_busy {
+                true => self.costs.busy(time_us, statements, rows),
+                false => self.costs.idle(time_us, statements, rows),
+            }
+        }
+        if let Some((_, row_us)) = self.costs.found() {
+            self.floor.raise_row(row_us);
+        }
+        let excess_us = period.excess_us / period.statements;
+        let waiting = excess_us * statements / time_us.max(1.0);
+        if excess_us > target_us / 4.0 && waiting > 2.0 {
+            self.stretch = (self.stretch * 1.25).min(STRETCH_MAX);
+        } else if excess_us < target_us / 8.0 {
+            self.stretch = (self.stretch * 0.9).max(1.0);
+        }
+        self.answered_per_us = statements / time_us.max(1.0);
+        if self.is_strained()
+            && !self.is_single
+            && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US
+        {
+            self.floor_seen_us = now_us;
+            self.begin_reprobe(now_us);
+        }
+        self.begin_period(now_us);
+    }
+
+    /// Whether statements wait in the store, or would.
+    fn is_strained(&self) -> bool {
+        self.stretch > 1.0 || self.decision.reason == Reason::Load
+    }
+
+    fn decide(&self) -> Decision {
+        let whole = |reason, interval_us: f64, flight: f64, rows: f64| Decision {
+            interval_us: interval_us as u64,
+            in_flight_max: (flight.ceil() as usize).clamp(1, self.in_flight_max),
+            batch_max: (rows.ceil() as usize).clamp(1, self.batch_max),
+            reason,
+        };
+        let flight_max = self.in_flight_max as f64;
+        if self.is_single {
+            return whole(Reason::Single, 0.0, flight_max / self.stretch, 1.0);
+        }
+        let Some(floor_us) = self.floor.least_us() else {
+            return whole(Reason::Start, 1_000.0, START_FLIGHT, START_ROWS);
+        };
+        if self.reprobe.is_some() {
+            return whole(Reason::Reprobe, 0.0, REPROBE_FLIGHT, REPROBE_ROWS);
+        }
+        let rate = self.rate.per_us();
+        let (query_us, row_us) = self.costs.found().unwrap_or((QUERY_US, 0.0));
+        let idle_load = match self.decision.reason {
+            Reason::Idle => IDLE_LOAD_KEPT,
+            _ => IDLE_LOAD,
+        };
+        if rate * query_us < idle_load && self.stretch <= 1.0 {
+            let flight = (4.0 * rate * floor_us).max(FLIGHT_MIN as f64);
+            return whole(Reason::Idle, 0.0, flight, f64::INFINITY);
+        }
+        let (interval_us, reason) = self.interval(rate, floor_us, query_us, row_us);
+        let target_us = self.tuning.delay_target_us as f64;
+        let own_us = self.floor.row_us() * (rate * interval_us).min(self.batch_max as f64);
+        let slack_us = (floor_us / 4.0).min(target_us / 2.0).max(own_us);
+        let mut flight = (floor_us + slack_us) / interval_us + 1.0;
+        if self.is_strained() {
+            flight = flight.min(1.25 * self.answered_per_us * (floor_us + slack_us) + 2.0);
+        }
+        let rows = (4.0 * rate * interval_us * self.stretch).max(ROWS_MIN as f64);
+        let rows = rows.min(target_us / 2.0 / self.floor.row_us().max(0.1));
+        whole(reason, interval_us, flight.max(2.0), rows.max(1.0))
+    }
+
+    fn interval(&self, rate: f64, floor_us: f64, query_us: f64, row_us: f64) -> (f64, Reason) {
+        let target_us = self.tuning.delay_target_us as f64;
+        let load_max = self.tuning.load_max.clamp(0.01, 1.0);
+        let mut best = (2.0 * query_us / (DELAY_PRICE * rate.max(1e-9))).sqrt() * self.stretch;
+        let mut reason = match self.stretch > 1.0 {
+            true => Reason::BackOff,
+            false => Reason::Cost,
+        };
+        let own_us = self.floor.row_us() * (rate * best).min(self.batch_max as f64);
+        let longest_us = ((target_us - own_us) / 2.0).max(INTERVAL_MIN_US);
+        if self.costs.found().is_some() {
+            let room = load_max - rate * row_us;
+            let least_us = match room > 0.0 {
+                true => query_us / room,
+                false => f64::INFINITY,
+            };
+            if least_us > best {
+                (best, reason) = (least_us, Reason::Load);
+            }
+        }
+        let slots_us = (floor_us + own_us) / self.in_flight_max as f64;
+        if slots_us > best {
+            (best, reason) = (slots_us, Reason::Slots);
+        }
+        if best > longest_us {
+            let is_cost = reason == Reason::Cost;
+            (best, reason) = (longest_us, if is_cost { Reason::Target } else { reason });
+        }
+        (best.max(1.0), reason)
+    }
+}

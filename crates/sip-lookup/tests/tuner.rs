@@ -1,0 +1,174 @@
+//! The tuner, told nothing, over round trips and loads, on a virtual clock.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)]
+
+mod support;
+
+use sip_lookup::{Mode, Reason};
+use support::{Bench, Seen, Store};
+
+/// Four workers, 150 us a statement and 15 us a row: 250,000 rows a second at the very most.
+fn store(round_trip_us: u64) -> Store {
+    Store::new(round_trip_us, 4, 150.0, 15.0)
+}
+
+fn tuned(round_trip_us: u64) -> Bench {
+    Bench::new(Mode::Tuned, store(round_trip_us))
+}
+
+fn show(what: &str, bench: &Bench, seen: &Seen) {
+    println!(
+        "{what}: {:.0}/s, median {} us, p99 {} us, {:.1} rows, refused {}, failed {}, {:?}",
+        seen.answered_per_s(),
+        seen.percentile_us(50.0),
+        seen.percentile_us(99.0),
+        seen.mean_rows(),
+        seen.refused,
+        seen.failed,
+        bench.pipeline.decision(),
+    );
+}
+
+#[test]
+fn nothing_is_added_where_there_is_nothing_to_batch() {
+    for round_trip_us in [5_000, 30_000, 100_000] {
+        let mut bench = tuned(round_trip_us);
+        bench.run(2_000_000, 100.0);
+        let seen = bench.run(10_000_000, 100.0);
+        show(&format!("{round_trip_us} us, 100/s"), &bench, &seen);
+        let added_us = seen.percentile_us(50.0) - round_trip_us;
+        assert!(
+            added_us < 1_000 + round_trip_us / 100,
+            "{added_us} us are added"
+        );
+        assert_eq!(bench.pipeline.decision().reason, Reason::Idle);
+    }
+}
+
+#[test]
+fn every_load_is_carried_within_the_target() {
+    for round_trip_us in [5_000, 30_000, 100_000] {
+        for per_s in [100.0, 1_000.0, 5_000.0, 20_000.0, 50_000.0] {
+            let mut bench = tuned(round_trip_us);
+            bench.run(1_500_000, per_s);
+            let seen = bench.run(2_000_000, per_s);
+            show(&format!("{round_trip_us} us, {per_s}/s"), &bench, &seen);
+            assert!(seen.answered_per_s() > 0.9 * per_s);
+            assert_eq!((seen.refused, seen.failed), (0, 0));
+            let bound_us = round_trip_us + round_trip_us / 100 + 10_000;
+            assert!(
+                seen.percentile_us(99.0) < bound_us,
+                "p99 {}",
+                seen.percentile_us(99.0)
+            );
+        }
+    }
+}
+
+#[test]
+fn large_loads_go_in_large_batches() {
+    let mut bench = tuned(30_000);
+    bench.run(1_500_000, 20_000.0);
+    let seen = bench.run(2_000_000, 20_000.0);
+    assert!(seen.mean_rows() > 16.0, "{} rows", seen.mean_rows());
+}
+
+#[test]
+fn a_change_of_the_round_trip_is_met() {
+    for (before_us, after_us) in [
+        (5_000, 100_000),
+        (100_000, 5_000),
+        (30_000, 100_000),
+        (100_000, 30_000),
+        (5_000, 30_000),
+        (30_000, 5_000),
+    ] {
+        let mut bench = tuned(before_us);
+        bench.run(3_000_000, 12_000.0);
+        bench.store.round_trip_us = after_us;
+        bench.store.jitter_us = after_us / 100;
+        bench.run(8_000_000, 12_000.0);
+        let seen = bench.run(2_000_000, 12_000.0);
+        show(&format!("{before_us} to {after_us} us"), &bench, &seen);
+        assert!(seen.answered_per_s() > 0.9 * 12_000.0);
+        assert_eq!(seen.refused, 0);
+        assert!(seen.percentile_us(99.0) < after_us + after_us / 100 + 10_000);
+    }
+}
+
+#[test]
+fn a_step_of_the_load_is_met() {
+    let mut bench = tuned(30_000);
+    bench.run(5_000_000, 100.0);
+    bench.run(1_000_000, 50_000.0);
+    let seen = bench.run(1_000_000, 50_000.0);
+    show("100/s to 50,000/s", &bench, &seen);
+    assert!(seen.answered_per_s() > 0.9 * 50_000.0);
+    assert!(seen.percentile_us(99.0) < 41_000);
+    bench.run(5_000_000, 100.0);
+    let seen = bench.run(5_000_000, 100.0);
+    show("50,000/s to 100/s", &bench, &seen);
+    assert!(seen.percentile_us(50.0) < 31_300);
+}
+
+/// A store of one slow worker: 10,000 rows a second at most, and 2,222 one by one.
+fn slow(round_trip_us: u64) -> Store {
+    Store::new(round_trip_us, 1, 400.0, 50.0)
+}
+
+#[test]
+fn a_store_at_its_limit_is_kept_busy_and_not_drowned() {
+    for round_trip_us in [5_000, 30_000, 100_000] {
+        let mut bench = Bench::new(Mode::Tuned, slow(round_trip_us));
+        bench.run(6_000_000, 30_000.0);
+        let seen = bench.run(6_000_000, 30_000.0);
+        show(&format!("{round_trip_us} us, drowned"), &bench, &seen);
+        // The best that fits the target: rows of 5 ms.
+        let best = 100.0 * 1e6 / (400.0 + 50.0 * 100.0);
+        assert!(
+            seen.answered_per_s() > 0.9 * best,
+            "{}/s",
+            seen.answered_per_s()
+        );
+        // What is asked too much waits and is refused here: the store's own queue is short.
+        let figures = bench.pipeline.figures();
+        let mean_us = figures.round_trip_us / figures.answered;
+        assert!(
+            mean_us < round_trip_us * 3 / 2 + 20_000,
+            "{mean_us} us in flight"
+        );
+        assert!(seen.refused > 0);
+    }
+}
+
+#[test]
+fn at_four_fifths_of_the_peak_the_target_holds() {
+    let mut bench = Bench::new(Mode::Tuned, slow(30_000));
+    bench.run(5_000_000, 30_000.0);
+    let peak = bench.run(5_000_000, 30_000.0).answered_per_s();
+    let mut bench = Bench::new(Mode::Tuned, slow(30_000));
+    bench.run(5_000_000, 0.8 * peak);
+    let seen = bench.run(5_000_000, 0.8 * peak);
+    show("at 80 % of the peak", &bench, &seen);
+    assert!(
+        seen.percentile_us(99.0) < 30_300 + 10_000,
+        "p99 {}",
+        seen.percentile_us(99.0)
+    );
+}
+
+#[test]
+fn a_store_that_becomes_faster_is_found_out() {
+    let mut bench = Bench::new(Mode::Tuned, slow(30_000));
+    bench.run(5_000_000, 9_000.0);
+    bench.store.query_us = 40.0;
+    bench.store.row_us = 5.0;
+    bench.run(9_000_000, 30_000.0);
+    let seen = bench.run(2_000_000, 30_000.0);
+    show("ten times faster", &bench, &seen);
+    assert!(seen.answered_per_s() > 0.9 * 30_000.0);
+}

@@ -1,0 +1,91 @@
+//! What must hold of every answer.
+
+use sip_auth::{Algorithm, Reply};
+use sip_lookup::{Mode, Outcome};
+
+use super::{Event, Open, POISON, TICK_US, World, read};
+
+impl World {
+    /// A hit is the user's own secret, was true within its lifetime, and is not older than
+    /// what was announced.
+    pub(super) fn judge_hit(&mut self, user: usize, reply: &Reply) {
+        let Reply::Secret(secret) = reply else {
+            panic!("the cache says {reply:?}");
+        };
+        let (whose, version) = read(secret);
+        assert_eq!(whose, user, "another user's secret");
+        let versions = &self.users[user].versions;
+        assert!(versions[version as usize].1, "a secret that never was");
+        if let Some((replaced_us, _)) = versions.get(version as usize + 1) {
+            // It was read before that; statements take time.
+            let slack_us = 500_000 + self.config.timeout_us;
+            let age_us = self.now_us - replaced_us;
+            assert!(
+                age_us <= self.lifetime_us + self.stale_us + slack_us,
+                "{age_us} us old"
+            );
+        }
+        assert!(version >= self.told[user], "older than what was announced");
+    }
+
+    pub(super) fn judge(&mut self, tag: u64, outcome: Outcome) {
+        let open = self
+            .open
+            .remove(&tag)
+            .expect("answered twice, or never asked");
+        let user = open.user;
+        assert!(
+            self.now_us <= open.deadline_us + TICK_US,
+            "answered {} us after its deadline",
+            self.now_us - open.deadline_us
+        );
+        let at = self.order[user].iter().position(|&other| other == tag);
+        let at = at.expect("it was taken");
+        self.order[user].remove(at);
+        let keeps_order = !self.verifies && !matches!(self.config.mode, Mode::Blocking { .. });
+        if outcome.is_ok() && keeps_order {
+            assert_eq!(at, 0, "it came before an earlier question of its user");
+        }
+        let is_secret = matches!(outcome, Ok(Reply::Secret(_)));
+        match &outcome {
+            Ok(reply) => {
+                self.report.answered += 1;
+                self.judge_reply(&open, reply);
+            }
+            Err(why) => {
+                self.report.failed += 1;
+                assert!(why.retry_after_s.is_none_or(|s| (1..=60).contains(&s)));
+            }
+        }
+        // It takes a moment until the thread hears of it.
+        let delay_us = self.random.u64(0..2_000);
+        let subject = self.users[user].subject.clone();
+        let is_confirmed = is_secret && self.random.bool();
+        self.after(delay_us, Event::Heard(user, subject, is_confirmed));
+    }
+
+    /// An answer was true at a moment after the question, or for names that are not there,
+    /// within the lifetime of that knowledge.
+    fn judge_reply(&self, open: &Open, reply: &Reply) {
+        let user = open.user;
+        match reply {
+            Reply::Verified(is_right) => assert_eq!(Some(*is_right), open.verifies),
+            Reply::Secret(secret) => {
+                let (whose, version) = read(secret);
+                assert_eq!(whose, user, "another user's secret");
+                assert_eq!(secret.algorithm(), open.algorithm);
+                assert!(version >= open.version, "read before it was asked for");
+            }
+            Reply::Unknown => {
+                assert!(user < POISON, "a failure is no missing user");
+                let versions = &self.users[user].versions;
+                let was_missing = open.algorithm != Algorithm::Md5
+                    || self.cache.is_some()
+                    || versions[open.version as usize..]
+                        .iter()
+                        .any(|(_, exists)| !exists);
+                assert!(was_missing, "he was there since {} us", open.asked_us);
+            }
+        }
+    }
+}

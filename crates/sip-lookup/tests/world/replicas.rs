@@ -1,0 +1,121 @@
+//! What replicas do with statements.
+
+use sip_auth::{Algorithm, Secrets, Subject};
+use sip_lookup::{BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Mode, Row, Rows};
+
+use super::{BAD, Event, POISON, Said, Weather, World, ha1};
+
+impl World {
+    pub(super) fn send(&mut self, batch: Batch) {
+        let Batch { id, replica, rows } = batch;
+        assert!(
+            self.in_flight.insert(id, ()).is_none(),
+            "a number is used twice"
+        );
+        if let Rows::Secrets(subjects) = &rows {
+            assert!((1..=self.config.batch_max).contains(&subjects.len()));
+            for (nth, subject) in subjects.iter().enumerate() {
+                assert!(
+                    !subjects[..nth].contains(subject),
+                    "a row is asked for twice"
+                );
+            }
+        }
+        let probes = self.config.timeout_us / self.config.probe_interval_us + 1;
+        let in_flight_max = match self.config.mode {
+            Mode::Tuned => self.config.in_flight_max,
+            Mode::Fixed { in_flight_max, .. } => in_flight_max,
+            Mode::Blocking { processes, .. } => processes,
+        };
+        let bound = in_flight_max as u64 + probes * self.config.replicas as u64;
+        assert!(
+            self.in_flight.len() as u64 <= bound,
+            "{} in flight",
+            self.in_flight.len()
+        );
+        let weather = self.weather[replica.0];
+        let said = self.say(weather, &rows);
+        let delay_us = match self.random.u8(0..10) {
+            0 => self.random.u64(0..500_000),
+            _ => self.random.u64(5_000..15_000),
+        };
+        match weather {
+            Weather::Silent => {}
+            Weather::Closed => self.after(delay_us / 10, Event::Answer(id, said)),
+            Weather::Fair => self.after(delay_us, Event::Answer(id, said)),
+            Weather::Mad => {
+                if self.random.bool() {
+                    let again = self.say(Weather::Mad, &rows);
+                    self.after(delay_us * 2, Event::Answer(id, again));
+                }
+                if self.random.u8(0..3) > 0 {
+                    self.after(delay_us, Event::Answer(id, said));
+                }
+            }
+        }
+    }
+
+    /// What a replica says. What it reads, it reads now.
+    fn say(&mut self, weather: Weather, rows: &Rows) -> Said {
+        if weather == Weather::Closed {
+            return Said::Failure(BatchFailure::Unreachable("closed".into()));
+        }
+        let is_mad = weather == Weather::Mad;
+        match rows {
+            Rows::Verify(digest) => Said::Answer(match is_mad && self.random.bool() {
+                true => BatchAnswer::Rows(vec![Ok(None)]),
+                false => BatchAnswer::Verified(digest.response == b"right"),
+            }),
+            Rows::Secrets(subjects) => {
+                if subjects.contains(&self.users[POISON].subject) {
+                    return Said::Failure(BatchFailure::Refused("what is this?".into()));
+                }
+                let mut answer: Vec<Row> = subjects.iter().map(|s| self.row(s)).collect();
+                if is_mad {
+                    match self.random.u8(0..4) {
+                        0 => answer.push(Ok(None)),
+                        1 => drop(answer.pop()),
+                        2 => return Said::Answer(BatchAnswer::Verified(true)),
+                        _ => return Said::Failure(BatchFailure::Refused("no".into())),
+                    }
+                }
+                Said::Answer(BatchAnswer::Rows(answer))
+            }
+        }
+    }
+
+    fn row(&self, subject: &Subject) -> Row {
+        let user = (subject.user()[0] - b'a') as usize;
+        if user == BAD {
+            return Err(BadRow("no digest".into()));
+        }
+        let version = self.version(user);
+        let (_, exists) = self.users[user].versions[version as usize];
+        if !exists {
+            return Ok(None);
+        }
+        let mut secrets = Secrets::default();
+        secrets.insert(ha1(user, version, Algorithm::Md5));
+        Ok(Some(secrets))
+    }
+
+    pub(super) fn answer(&mut self, id: BatchId, said: Said) {
+        let is_closed = matches!(said, Said::Failure(BatchFailure::Unreachable(_)));
+        self.in_flight.remove(&id);
+        match said {
+            Said::Answer(answer) => self.pipeline.handle_answer(self.now_us, id, answer),
+            Said::Failure(failure) => self.pipeline.handle_failure(self.now_us, id, failure),
+        }
+        // A connection that ends takes others' statements with it.
+        if is_closed && self.random.bool() {
+            let others: Vec<BatchId> = self.in_flight.keys().copied().collect();
+            for other in others {
+                if self.random.bool() {
+                    self.in_flight.remove(&other);
+                    let failure = BatchFailure::Unreachable("it ended".into());
+                    self.pipeline.handle_failure(self.now_us, other, failure);
+                }
+            }
+        }
+    }
+}
