@@ -211,9 +211,9 @@ impl Front {
         let subject = &question.subject;
         if !question.is_second && !self.under_way.holds(subject) {
             let known = self.cache.get(self.now_us, subject, question.algorithm);
-            if let Some(Reply::Secret(ha1)) = known {
+            if known.is_some() {
                 self.hits += 1;
-                return Some(Reply::Cached(ha1));
+                return known;
             }
         }
         self.under_way.begin(subject);
