@@ -104,6 +104,28 @@ fn guesses_at_a_user_are_looked_up_a_few_times_and_the_answer_tells_nothing() {
 }
 
 #[test]
+fn what_was_refused_unseen_is_not_let_in_when_it_comes_again() {
+    let mut bed = server();
+    let attacker = flow(Transport::Udp, "198.51.100.66:6666");
+    for guess in 0..5 {
+        attempt(&mut bed, &attacker, "bob", &format!("guess{guess}"));
+        bed.wait(50);
+    }
+    let phone = flow(Transport::Udp, "198.51.100.66:40001");
+    let challenge = only(bed.receive(&phone, &register("bob", "")));
+    let text = signed(&mut client("bob", "bob"), "bob", &challenge.message);
+    assert_eq!(only(bed.receive(&phone, &text)).status(), 401);
+    // The failures are forgotten before a client stops sending the same again.
+    bed.wait(25_000);
+    assert_eq!(only(bed.receive(&phone, &text)).status(), 401);
+    assert!(!store(&mut bed).1);
+    // With the nonce that came with the refusal he is looked up.
+    let (was_asked, sent) = attempt(&mut bed, &phone, "bob", "bob");
+    assert!(was_asked);
+    assert_eq!(only(sent).status(), 200);
+}
+
+#[test]
 fn a_wrong_answer_waits_longer_each_time_and_a_copy_of_it_changes_nothing() {
     let mut bed = server();
     let attacker = flow(Transport::Udp, "198.51.100.66:6666");

@@ -354,8 +354,10 @@ impl Guard {
             self.reserve(now_ms, attempt)
         };
         if look_up == LookUp::Never {
-            let most = NONCE_FAILURES_MAX * ONE;
-            self.nonces.charge(attempt.nonce, now_ms, ONE, most);
+            // No transaction remembers the refusal: the same request, come again, must not be
+            // let in, or it would have two final answers.
+            let spent = NONCE_FAILURES_MAX * ONE;
+            self.nonces.charge(attempt.nonce, now_ms, spent, spent);
             self.guesses_refused.fetch_add(1, Ordering::Relaxed);
         }
         look_up

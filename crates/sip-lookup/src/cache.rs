@@ -25,7 +25,7 @@ mod tests;
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sip_auth::{Algorithm, Reply, Secrets, Subject};
 
@@ -97,6 +97,8 @@ fn count(counter: &AtomicU64, by: u64) {
 }
 
 struct Stripe {
+    /// Of the whole cache; here, so that a look takes one lock and no more.
+    config: CacheConfig,
     entries: Entries,
     /// How many changes were announced.
     changes: u64,
@@ -106,7 +108,6 @@ struct Stripe {
 /// Secrets that threads share.
 pub struct Cache {
     hash: Keyed,
-    config: RwLock<CacheConfig>,
     stripes: Box<[Mutex<Stripe>]>,
     /// No replica can be asked.
     is_outage: AtomicBool,
@@ -123,6 +124,7 @@ impl Cache {
         let bounds = Bounds::of(&config, stripes);
         let stripe = || {
             Mutex::new(Stripe {
+                config,
                 entries: Entries::new(bounds),
                 changes: 0,
                 refreshes: Vec::new(),
@@ -130,23 +132,21 @@ impl Cache {
         };
         Self {
             hash: Keyed(hash_key),
-            config: RwLock::new(config),
             stripes: (0..stripes).map(|_| stripe()).collect(),
             is_outage: AtomicBool::new(false),
             counters: Counters::default(),
         }
     }
 
-    /// The HA1 of a user, where it is held: always [`Reply::Secret`]. `None`: the pipeline
+    /// The HA1 of a user, where it is held: always [`Reply::Cached`]. `None`: the pipeline
     /// is to be asked. That holds of a digest too that does not match what this gave.
     pub fn get(&self, now_us: u64, subject: &Subject, algorithm: Algorithm) -> Option<Reply> {
-        let config = self.config();
         let is_outage = self.is_outage.load(Ordering::Relaxed);
         let hash = self.hash.hash_one(subject);
         let mut guard = self.stripe(hash);
         let stripe = &mut *guard;
         let found = stripe.entries.find(hash, subject);
-        let found = found.map(|entry| look(now_us, entry, algorithm, is_outage, &config));
+        let found = found.map(|entry| look(now_us, entry, algorithm, is_outage, &stripe.config));
         let Some(Look::Secret(reply, is_stale, is_due)) = found else {
             drop(guard);
             count(&self.counters.misses, 1);
@@ -200,10 +200,12 @@ impl Cache {
     /// Takes new bounds and lifetimes. What is held stays for the time it was to stay, up
     /// to the new bounds.
     pub fn reload(&self, config: CacheConfig) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         let bounds = Bounds::of(&config, self.stripes.len());
         for stripe in &self.stripes {
-            let evicted = lock(stripe).entries.rebound(bounds);
+            let mut stripe = lock(stripe);
+            stripe.config = config;
+            let evicted = stripe.entries.rebound(bounds);
+            drop(stripe);
             count(&self.counters.evicted, evicted);
         }
     }
@@ -251,17 +253,16 @@ impl Cache {
         ticket: Ticket,
         row: Option<&Secrets>,
     ) {
-        let config = self.config();
         let secrets = row.filter(|secrets| !secrets.is_empty());
-        let lifetime_us = match secrets {
-            Some(_) => config.lifetime_us,
-            None => config.negative_lifetime_us,
-        };
         let hash = self.hash.hash_one(subject);
         let mut stripe = self.stripe(hash);
         if Ticket(stripe.changes) != ticket {
             return;
         }
+        let lifetime_us = match secrets {
+            Some(_) => stripe.config.lifetime_us,
+            None => stripe.config.negative_lifetime_us,
+        };
         let until_us = now_us.saturating_add(lifetime_us);
         let evicted = stripe.entries.put(hash, subject, secrets, until_us);
         drop(stripe);
@@ -302,14 +303,11 @@ impl Cache {
 
     /// Takes out some of what is too old to count in any case.
     pub(crate) fn sweep(&self, now_us: u64) {
-        let stale_us = self.config().stale_us;
         for stripe in &self.stripes {
-            lock(stripe).entries.sweep(now_us, stale_us, SWEPT);
+            let mut stripe = lock(stripe);
+            let stale_us = stripe.config.stale_us;
+            stripe.entries.sweep(now_us, stale_us, SWEPT);
         }
-    }
-
-    fn config(&self) -> CacheConfig {
-        *self.config.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stripe(&self, hash: u64) -> MutexGuard<'_, Stripe> {
@@ -354,7 +352,7 @@ fn look(
         Some(ha1) if counts => {
             let is_due = now_us >= entry.until_us.saturating_sub(config.refresh_ahead_us);
             let is_due = is_due && !entry.is_refreshing && !is_outage;
-            Look::Secret(Reply::Secret(ha1.clone()), is_stale, is_due)
+            Look::Secret(Reply::Cached(ha1.clone()), is_stale, is_due)
         }
         _ => Look::Nothing,
     }

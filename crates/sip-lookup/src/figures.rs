@@ -29,7 +29,7 @@ counters::counters! {
         /// Look-ups whose time was up before they were asked.
         pub expired_unasked: u64 = counter("signet_lookups_expired_unasked_total"),
         /// Look-ups whose time was up before they were answered.
-        pub expired: u64 = counter("signet_lookups_expired_total"),
+        pub expired: u64 = counter("signet_lookups_expired_in_flight_total"),
         /// Look-ups that failed after they were asked.
         pub failed: u64 = counter("signet_lookups_failed_total"),
         /// Statements sent, by the most rows they may have had.

@@ -20,7 +20,7 @@
 //! The first healthy replica in the configured order is asked. What fails with one is asked
 //! of the next; the first one has the traffic back with its first answer.
 //!
-//! There is no hedging: docs/decisions/0112.
+//! There is no hedging: docs/decisions/0118.
 
 use crate::config::PipelineConfig;
 use crate::question::Replica;

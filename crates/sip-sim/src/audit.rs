@@ -46,6 +46,10 @@ pub struct Report {
     pub refused: u64,
     /// Names that led somewhere.
     pub resolved: u64,
+    /// Look-ups that a cache answered.
+    pub cached: u64,
+    /// Answers of databases at a distance.
+    pub batches: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.

@@ -2,16 +2,17 @@
 //! were told, and ends of a store and a resolver whose answers the world brings.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use sip_auth::{Reply, Subject};
 use sip_engine::{BindingChange, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
-use sip_lookup::{Question as LookUp, Unavailable};
+use sip_lookup::{Cache, Question as LookUp, Unavailable};
 use sip_msg::{ConnId, Outbox, Target, Transport};
 use sip_worker::{AtOnce, Direction, Environment, StoreAnswer};
 
@@ -162,7 +163,8 @@ impl sip_worker::Sockets for Sockets {
 
 /// Something that a worker asks.
 pub(crate) enum Question {
-    Credential(ParkId, LookUp),
+    /// With the time until which it waits.
+    Credential(ParkId, LookUp, u64),
     Save(ParkId, Vec<BindingChange>),
     Name(ParkId, Query),
 }
@@ -176,18 +178,64 @@ pub(crate) struct Asked {
     pub(crate) answers: Vec<StoreAnswer>,
     pub(crate) names: VecDeque<(ParkId, Result<Vec<Hop>, LocateError>)>,
     pub(crate) refused: u64,
+    /// The cache before a database at a distance.
+    pub(crate) front: Option<Front>,
     dice: Dice,
     /// Questions that find no room, in thousandths.
     full: u64,
 }
 
+/// A worker's view of the cache that all share.
+pub(crate) struct Front {
+    pub(crate) cache: Arc<Cache>,
+    /// Whose questions are under way, so that no hit overtakes them.
+    under_way: sip_lookup::Asked,
+    subjects: HashMap<ParkId, Subject>,
+    pub(crate) now_us: u64,
+    pub(crate) hits: u64,
+}
+
+impl Front {
+    pub(crate) fn new(cache: Arc<Cache>, hash_key: [u8; 16]) -> Self {
+        Self {
+            cache,
+            under_way: sip_lookup::Asked::new(hash_key),
+            subjects: HashMap::new(),
+            now_us: 0,
+            hits: 0,
+        }
+    }
+
+    /// What the cache knows, or the note that the database is asked.
+    fn know(&mut self, park: ParkId, question: &LookUp) -> Option<Reply> {
+        let subject = &question.subject;
+        if !question.is_second && !self.under_way.holds(subject) {
+            let known = self.cache.get(self.now_us, subject, question.algorithm);
+            if known.is_some() {
+                self.hits += 1;
+                return known;
+            }
+        }
+        self.under_way.begin(subject);
+        self.subjects.insert(park, subject.clone());
+        None
+    }
+
+    fn answered(&mut self, park: ParkId) {
+        if let Some(subject) = self.subjects.remove(&park) {
+            self.under_way.end(&subject);
+        }
+    }
+}
+
 impl Questions {
-    pub(crate) fn new(dice: Dice, full: u64) -> Self {
+    pub(crate) fn new(dice: Dice, full: u64, front: Option<Front>) -> Self {
         Self(Rc::new(RefCell::new(Asked {
             questions: Vec::new(),
             answers: Vec::new(),
             names: VecDeque::new(),
             refused: 0,
+            front,
             dice,
             full,
         })))
@@ -211,13 +259,26 @@ impl Questions {
 }
 
 impl sip_worker::Store for Questions {
-    fn find_credential(&mut self, park: ParkId, question: LookUp, _: u64) -> AtOnce {
-        match self.put(Question::Credential(park, question)) {
-            true => AtOnce::Pending,
-            false => AtOnce::Refused(Unavailable {
-                retry_after_s: None,
-            }),
+    fn find_credential(&mut self, park: ParkId, question: LookUp, until_ms: u64) -> AtOnce {
+        let known = self.with(|asked| asked.front.as_mut()?.know(park, &question));
+        if let Some(reply) = known {
+            return AtOnce::Known(reply);
         }
+        if self.put(Question::Credential(park, question, until_ms)) {
+            return AtOnce::Pending;
+        }
+        self.with(|asked| asked.front.as_mut().map(|front| front.answered(park)));
+        AtOnce::Refused(Unavailable {
+            retry_after_s: None,
+        })
+    }
+
+    fn proved(&mut self, subject: &Subject) {
+        self.with(|asked| {
+            if let Some(front) = &asked.front {
+                front.cache.confirm(subject);
+            }
+        });
     }
 
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
@@ -225,7 +286,16 @@ impl sip_worker::Store for Questions {
     }
 
     fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
-        self.with(|asked| std::mem::swap(into, &mut asked.answers));
+        self.with(|asked| {
+            std::mem::swap(into, &mut asked.answers);
+            if let Some(front) = &mut asked.front {
+                for answer in into.iter() {
+                    if let StoreAnswer::Credential(park, _) = answer {
+                        front.answered(*park);
+                    }
+                }
+            }
+        });
     }
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Phone {
     pub(crate) key: AgentKey,
     pub(crate) user: usize,
     contact: String,
+    /// Whether its password is not its user's.
+    is_impostor: bool,
 }
 
 pub(crate) struct Host {
@@ -54,6 +56,8 @@ pub(crate) struct Host {
     pub(crate) counts_on_friends: bool,
     /// Calls to people like themselves, which must succeed where others mean harm.
     friendly: HashSet<CallKey>,
+    /// Calls with a password that is wrong, which nobody may answer.
+    impostures: HashSet<CallKey>,
 }
 
 /// Acts that are due later.
@@ -85,6 +89,23 @@ impl Host {
             strangers: (Vec::new(), 0),
             counts_on_friends: false,
             friendly: HashSet::new(),
+            impostures: HashSet::new(),
+        }
+    }
+
+    /// Whether something has come of a wrong password.
+    pub(crate) fn is_let_in_falsely(&mut self, event: &Event) -> bool {
+        match *event {
+            Event::Registered { agent, .. } => self
+                .phones
+                .iter()
+                .any(|phone| phone.key == agent && phone.is_impostor),
+            Event::Answered { call } => self.impostures.contains(&call),
+            Event::Failed { call, .. } => {
+                self.impostures.remove(&call);
+                false
+            }
+            _ => false,
         }
     }
 
@@ -109,6 +130,15 @@ impl Host {
 
     /// Gives a user a phone here.
     pub(crate) fn add_phone(&mut self, user: usize, name: &str, conn: ConnId) {
+        self.add(user, name, conn, "secret");
+    }
+
+    /// Gives somebody a phone here who would like to be that user.
+    pub(crate) fn add_impostor(&mut self, user: usize, name: &str, conn: ConnId) {
+        self.add(user, name, conn, "guess");
+    }
+
+    fn add(&mut self, user: usize, name: &str, conn: ConnId, password: &str) {
         let transport = self.transport();
         // Two phones of a user on one host differ by their contacts.
         let line = self.phones.len();
@@ -127,13 +157,18 @@ impl Host {
             credentials: Some(Credentials {
                 realm: DOMAIN.to_owned(),
                 user: name.to_owned(),
-                password: "secret".to_owned(),
+                password: password.to_owned(),
             }),
             proxy: self.proxy(conn),
         };
         if let Some(key) = self.agents.add_agent(&config) {
             let contact = config.contact;
-            self.phones.push(Phone { key, user, contact });
+            self.phones.push(Phone {
+                key,
+                user,
+                contact,
+                is_impostor: password != "secret",
+            });
         }
     }
 
@@ -165,6 +200,9 @@ impl Host {
                 if let Some((key, to)) = self.someone_else(phone, users) {
                     let made = self.agents.invite(now_ms, key, &to, None, out);
                     if let Some(call) = made {
+                        if self.phones.get(phone).is_some_and(|of| of.is_impostor) {
+                            self.impostures.insert(call);
+                        }
                         if self.counts_on_friends && !self.strangers.0.contains(&to) {
                             self.friendly.insert(call);
                         }

@@ -16,6 +16,9 @@
 //!   worker holds memory for a message;
 //! - calls see a binding as soon as the store has it for good, and not before; what a
 //!   user was told is bound is bound, after a restart too;
+//! - nobody registers or calls with a password that is not his user's; where the users
+//!   are in a database at a distance ([`Plan::distance`]), it is asked in batches that
+//!   fail in every way, and each question has one answer, true, and in its turn;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - everything that is sent is a well-formed message.
 //!
@@ -33,6 +36,7 @@
 
 mod audit;
 mod dice;
+mod distant;
 mod dns;
 mod environment;
 mod gateway;
@@ -47,5 +51,5 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Dns, Hostility, Plan, Standing, Store, Weather};
+pub use plan::{Distance, Dns, Hostility, Plan, Standing, Store, Weather};
 pub use world::{Failure, run};

@@ -30,6 +30,26 @@ pub struct Store {
     pub full: u64,
 }
 
+/// A database of users on another machine, reached by a pipeline of look-ups.
+#[derive(Clone, Copy, Debug)]
+pub struct Distance {
+    /// The round trip; it varies by half of it.
+    pub rtt_ms: u64,
+    /// Batches in thousandths that are answered late, wrongly, in part, twice or never, or
+    /// at which the connection is lost.
+    pub failure: u64,
+    /// How long a batch may take.
+    pub timeout_ms: u64,
+    /// Databases that hold the same users.
+    pub replicas: usize,
+    /// Questions that are held at once.
+    pub questions_max: usize,
+    /// Whether there is a cache before it.
+    pub has_cache: bool,
+    /// Phones that have a user's name and not his password.
+    pub impostors: u64,
+}
+
 /// How name servers behave. Chances are in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub struct Dns {
@@ -96,6 +116,8 @@ pub struct Plan {
     pub weather: Weather,
     /// The store.
     pub store: Store,
+    /// Where users are not in the store of this machine.
+    pub distance: Option<Distance>,
     /// How name servers behave.
     pub dns: Dns,
     /// Calls and requests to numbers and to foreign domains, in thousandths.
@@ -125,7 +147,7 @@ impl Plan {
             _ => 500,
         };
         let is_calm = dice.below(4) == 0;
-        Self {
+        let plan = Self {
             seed,
             workers: [1, 2, 4][dice.below(3) as usize],
             wake_max_ms: [0, 1, 20][dice.below(3) as usize],
@@ -166,7 +188,18 @@ impl Plan {
             restarts: if is_calm { 0 } else { dice.between(0, 2) },
             reloads: dice.between(0, 3),
             hostility: None,
-        }
+            distance: None,
+        };
+        let distance = (dice.below(2) == 0).then(|| Distance {
+            rtt_ms: dice.between(1, 100),
+            failure: if is_calm { 0 } else { dice.between(0, 100) },
+            timeout_ms: dice.between(300, 3_000),
+            replicas: dice.between(1, 2) as usize,
+            questions_max: [8, 10_000][dice.below(2) as usize],
+            has_cache: dice.below(2) == 0,
+            impostors: if is_calm { 0 } else { dice.below(3) },
+        });
+        Self { distance, ..plan }
     }
 
     /// A run in which nothing goes wrong: every call must succeed that its
@@ -192,6 +225,13 @@ impl Plan {
             stall: 0,
             ..plan.dns
         };
+        plan.distance = plan.distance.map(|distance| Distance {
+            rtt_ms: distance.rtt_ms.min(20),
+            failure: 0,
+            questions_max: 10_000,
+            impostors: 0,
+            ..distance
+        });
         (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
         (plan.deaths, plan.restarts) = (0, 0);
         plan

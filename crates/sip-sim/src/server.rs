@@ -14,13 +14,14 @@ use sip_engine::token::TokenKeys;
 use sip_engine::{Binding, BindingChange, Budget, Location, Now, ParkId, Settings, Shard, Shared};
 use sip_limit::{Guard, Rates};
 use sip_locate::{Hop, LocateError, Options};
-use sip_lookup::Unavailable;
+use sip_lookup::{Cache, CacheConfig, Unavailable};
 use sip_msg::{ConnId, Flow, Outbox};
 use sip_worker::{Control, Mailbox, Parts, Phase, Severities, SocketEvent, StoreAnswer, Worker};
 
 use crate::Dice;
+use crate::distant::{Distant, Tag, Users};
 use crate::dns::Lookup;
-use crate::environment::{Bell, Question, Questions, Silent, Simulated, Sockets};
+use crate::environment::{Bell, Front, Question, Questions, Silent, Simulated, Sockets};
 use crate::plan::{Plan, Store};
 use crate::warden::{Bindings, MALLORY};
 
@@ -74,7 +75,7 @@ pub(crate) struct Server {
     plan: Plan,
     /// The settings in force.
     settings: Arc<Settings>,
-    users: HashMap<Vec<u8>, Ha1Set>,
+    users: Arc<Users>,
     node_secret: [u8; 32],
     token_secret: [u8; 32],
     /// The table of the database, by address-of-record and contact.
@@ -93,6 +94,10 @@ pub(crate) struct Figures {
     pub(crate) refused: u64,
     pub(crate) malformed: u64,
     pub(crate) resolved: u64,
+    /// Look-ups that a cache answered.
+    pub(crate) cached: u64,
+    /// Answers of databases at a distance.
+    pub(crate) batches: u64,
 }
 
 /// The process: what is gone when it ends.
@@ -106,6 +111,8 @@ struct Process {
     fresh_bytes: u64,
     /// When the store's last answer to a change is due: they are a queue.
     saved_ms: u64,
+    /// The database of users, where it is not on this machine.
+    distant: Option<Distant>,
     /// What the store was asked to save and no worker was told yet.
     saves: HashMap<(usize, ParkId), Vec<BindingChange>>,
 }
@@ -123,6 +130,14 @@ struct Seat {
     look_ms: Option<u64>,
     /// What the store tells it in its next turn.
     told: Vec<(ParkId, bool)>,
+}
+
+impl Seat {
+    /// The store tells its worker something.
+    fn is_told(&mut self, answer: StoreAnswer) {
+        self.asked.with(|asked| asked.answers.push(answer));
+        sip_worker::Wake::wake(&self.bell);
+    }
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -144,7 +159,7 @@ impl Server {
         let mut server = Self {
             plan: plan.clone(),
             settings: Arc::new(settings(plan, 0)),
-            users: sets.collect(),
+            users: Arc::new(sets.collect()),
             node_secret: dice.bytes(),
             token_secret: dice.bytes(),
             durable: BTreeMap::new(),
@@ -205,8 +220,24 @@ impl Server {
         let budget = Arc::new(Budget::new(memory_bytes));
         let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = dice.bytes();
+        let distance = self.plan.distance;
+        // Dice of its own: the same worlds come about with it and without.
+        let mut far = Dice::new(self.plan.seed ^ u64::from(self.starts), 8);
+        let cache = distance.filter(|of| of.has_cache).map(|_| {
+            let config = CacheConfig {
+                lifetime_us: far.between(1, 60) * 1_000_000,
+                ..CacheConfig::default()
+            };
+            Arc::new(Cache::new(far.bytes(), config))
+        });
+        let distant = distance.map(|distance| {
+            let dice = Dice::new(far.throw(), 9);
+            let users = Arc::clone(&self.users);
+            Distant::new(now_ms, distance, dice, users, cache.clone())
+        });
         let seats = bells.into_iter().enumerate().map(|(index, bell)| {
-            let asked = Questions::new(Dice::new(dice.throw(), 7), self.plan.store.full);
+            let front = cache.clone().map(|cache| Front::new(cache, far.bytes()));
+            let asked = Questions::new(Dice::new(dice.throw(), 7), self.plan.store.full, front);
             let parts = Parts {
                 index,
                 shard: Shard::new(
@@ -248,6 +279,7 @@ impl Server {
             location,
             budget,
             saved_ms: 0,
+            distant,
             saves: HashMap::new(),
         });
     }
@@ -347,6 +379,8 @@ impl Server {
 
     /// When a worker has something to do next.
     pub(crate) fn next_deadline_ms(&mut self, now_ms: u64) -> Option<u64> {
+        let distant = self.process.as_ref().and_then(|of| of.distant.as_ref());
+        let distant_ms = distant.and_then(Distant::next_deadline_ms);
         let slack_ms = self.plan.wake_max_ms;
         let dice = &mut self.dice;
         let seats = self
@@ -361,7 +395,24 @@ impl Server {
                 }
                 seat.look_ms.into_iter().chain(seat.due_ms).min()
             })
+            .chain(distant_ms)
             .min()
+    }
+
+    /// The database at a distance does what is due; what is wrong with it.
+    pub(crate) fn step_distant(&mut self, now_ms: u64) -> Vec<String> {
+        let Some(process) = &mut self.process else {
+            return Vec::new();
+        };
+        let Some(distant) = &mut process.distant else {
+            return Vec::new();
+        };
+        for (Tag { worker, park, .. }, outcome) in distant.step(now_ms) {
+            if let Some(seat) = process.seats.get_mut(worker) {
+                seat.is_told(StoreAnswer::Credential(park, outcome));
+            }
+        }
+        std::mem::take(&mut distant.faults)
     }
 
     /// Has a worker that is due take its turn; none where none is.
@@ -379,6 +430,11 @@ impl Server {
             return Some(Turned::default());
         }
         seat.worker.wake_up(|| now(now_ms));
+        seat.asked.with(|asked| {
+            if let Some(front) = &mut asked.front {
+                front.now_us = now_ms * 1_000;
+            }
+        });
         let returned = std::mem::take(&mut seat.sockets.returned);
         for cookie in returned {
             seat.worker.handle_event(SocketEvent::SendFailed {
@@ -455,7 +511,23 @@ impl Server {
         let fails = self.dice.thousandths(store.failure);
         let delay_ms = delay_ms(&mut self.dice, &store);
         match question {
-            Question::Credential(park, question) => {
+            Question::Credential(park, question, until_ms) if self.plan.distance.is_some() => {
+                let subject = question.subject.clone();
+                let tag = Tag {
+                    worker,
+                    park,
+                    subject,
+                };
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                let distant = process.distant.as_mut();
+                let submitted = distant.map(|of| of.submit(now_ms, tag, question, until_ms));
+                if let (Some(Err(full)), Some(seat)) = (submitted, process.seats.get_mut(worker)) {
+                    seat.is_told(StoreAnswer::Credential(park, Err(full)));
+                }
+            }
+            Question::Credential(park, question, _) => {
                 let found = self.users.get(question.subject.user());
                 let found = found.map(|set| set.get(question.algorithm).clone());
                 let answer = match fails {
@@ -547,7 +619,12 @@ impl Server {
             self.figures.handed_over += own.handed_over;
             self.figures.refused += own.handover_refused + own.store_refused + own.dns_refused;
             self.figures.malformed += shard.counters().malformed;
+            self.figures.cached += seat
+                .asked
+                .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));
         }
+        let distant = self.process.as_ref().and_then(|of| of.distant.as_ref());
+        self.figures.batches += distant.map_or(0, Distant::batches);
     }
 
     /// What is left of a server that has nothing to do any more.
@@ -578,6 +655,10 @@ impl Server {
             {
                 left.push(format!("worker {worker} never took its answers"));
             }
+        }
+        let unanswered = process.distant.as_ref().map_or(0, Distant::left);
+        if unanswered != 0 {
+            left.push(format!("{unanswered} look-ups were never answered"));
         }
         if process.saves.values().len() != 0 {
             left.push("the store never said whether something is durable".to_owned());

@@ -133,6 +133,19 @@ impl World {
                 }
             }
         }
+        let impostors = plan.distance.map_or(0, |distance| distance.impostors);
+        let mut far = Dice::new(plan.seed, 10);
+        for _ in 0..impostors {
+            let user = far.below(users.len() as u64) as usize;
+            let at = far.below(hosts.len() as u64) as usize;
+            if let (Some(host), Some(name)) = (hosts.get_mut(at), users.get(user)) {
+                let conn = match host.uses_streams {
+                    true => network.open(at),
+                    false => ConnId::NONE,
+                };
+                host.add_impostor(user, name, conn);
+            }
+        }
         for host in &mut hosts {
             host.counts_on_friends = plan.hostility.is_some() && plan.restarts == 0;
             host.strangers = match plan.hostility {
@@ -237,6 +250,9 @@ impl World {
     /// Does one thing that is due now.
     fn step(&mut self) {
         let now_ms = self.now_ms;
+        for fault in self.server.step_distant(now_ms) {
+            self.audit.fault(fault);
+        }
         if let Some(turned) = self.server.turn(now_ms) {
             return self.after_server(turned);
         }
@@ -367,6 +383,10 @@ impl World {
         };
         while let Some(event) = host.agents.poll_event() {
             self.audit.event(self.now_ms, at, &event, self.is_dutiful);
+            if host.is_let_in_falsely(&event) {
+                self.audit
+                    .fault(format!("let in by a wrong password: {event:?}"));
+            }
             if let Some(cause) = host.is_let_down(&event) {
                 self.audit
                     .fault(format!("a call between friends failed: {cause:?}"));
@@ -483,6 +503,8 @@ impl World {
             handed_over: figures.handed_over,
             refused: figures.refused,
             resolved: figures.resolved,
+            cached: figures.cached,
+            batches: figures.batches,
             virtual_ms: self.now_ms,
             ..audit
         })

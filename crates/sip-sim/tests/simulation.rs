@@ -69,6 +69,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.refused += report.refused;
         sum.resolved += report.resolved;
         sum.unacknowledged += report.unacknowledged;
+        sum.cached += report.cached;
+        sum.batches += report.batches;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -112,7 +114,8 @@ fn calls_in_any_weather() {
     println!(
         "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
-         {} unacknowledged, {} s on the virtual clock\n{causes:#?}",
+         {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
+         {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
         total(|r| r.failed),
@@ -126,6 +129,8 @@ fn calls_in_any_weather() {
         total(|r| r.refused),
         total(|r| r.resolved),
         total(|r| r.unacknowledged),
+        total(|r| r.cached),
+        total(|r| r.batches),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -133,6 +138,11 @@ fn calls_in_any_weather() {
         total(|r| r.established) > total(|r| r.calls) / 10,
         "hardly a call was established"
     );
+    // Seeds enough have each kind of world among them.
+    if count >= 20 {
+        assert!(total(|r| r.cached) > 0, "no cache knew anybody");
+        assert!(total(|r| r.batches) > 0, "no database was at a distance");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn a_secret_counts_for_its_lifetime() {
     let (cache, alice) = (cache(), subject("alice"));
     assert_eq!(get(&cache, NOW_US, &alice), None);
     fill(&cache, NOW_US, &alice, Some("1234"));
-    let expected = Some(Reply::Secret(ha1("1234")));
+    let expected = Some(Reply::Cached(ha1("1234")));
     assert_eq!(get(&cache, NOW_US + 59_999, &alice), expected);
     assert_eq!(get(&cache, NOW_US + 60_000, &alice), None);
     assert_eq!(get(&cache, NOW_US, &subject("bob")), None);
@@ -170,7 +170,7 @@ fn a_hit_late_in_its_life_has_it_asked_for_once() {
     fill(&cache, NOW_US + 50_000, &alice, Some("5678"));
     assert_eq!(
         get(&cache, NOW_US + 60_001, &alice),
-        Some(Reply::Secret(ha1("5678")))
+        Some(Reply::Cached(ha1("5678")))
     );
 }
 

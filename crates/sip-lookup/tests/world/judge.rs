@@ -9,7 +9,7 @@ impl World {
     /// A hit is the user's own secret, was true within its lifetime, and is not older than
     /// what was announced.
     pub(super) fn judge_hit(&mut self, user: usize, reply: &Reply) {
-        let Reply::Secret(secret) = reply else {
+        let Reply::Cached(secret) = reply else {
             panic!("the cache says {reply:?}");
         };
         let (whose, version) = read(secret);
@@ -76,6 +76,7 @@ impl World {
                 assert_eq!(secret.algorithm(), open.algorithm);
                 assert!(version >= open.version, "read before it was asked for");
             }
+            Reply::Cached(_) => panic!("the cache's answer from the pipeline"),
             Reply::Unknown => {
                 assert!(user < POISON, "a failure is no missing user");
                 let versions = &self.users[user].versions;

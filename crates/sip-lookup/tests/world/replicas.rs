@@ -73,8 +73,8 @@ impl World {
                 let mut answer: Vec<Row> = subjects.iter().map(|s| self.row(s)).collect();
                 if is_mad {
                     match self.random.u8(0..4) {
-                        0 => answer.push(Ok(None)),
-                        1 => drop(answer.pop()),
+                        0 => answer.insert(0, Ok(None)),
+                        1 => drop(answer.remove(0)),
                         2 => return Said::Answer(BatchAnswer::Verified(true)),
                         _ => return Said::Failure(BatchFailure::Refused("no".into())),
                     }

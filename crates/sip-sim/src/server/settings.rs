@@ -48,6 +48,9 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
         ..Settings::default()
     };
     settings.bounds.retry_after_s += generation as u32;
+    if let Some(auth) = &mut settings.authenticate {
+        auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
+    }
     match &plan.hostility {
         Some(hostility) => add_neighbours(&mut settings, hostility, addr),
         None => add_carrier(&mut settings, plan, generation),
