@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sip_auth::CredentialKey;
-use sip_limit::{Party, What};
+use sip_limit::{Party, Rate};
 use sip_locate::Query;
 use sip_msg::{ConnId, Flow, Outbox, VerifiedPeer};
 
@@ -96,7 +96,7 @@ pub enum Limited {
         /// His name, safe to be logged, if he has one.
         name: Box<str>,
         /// Which rate.
-        what: What,
+        rate: Rate,
     },
 }
 
