@@ -102,7 +102,7 @@ pub struct Row {
     pub a: f64,
     /// In the second.
     pub b: f64,
-    /// B less A: relative to A, or in percentage points if `points`.
+    /// B minus A: relative to A, or in percentage points if `points`.
     pub difference: f64,
     /// The 99% interval of the difference; infinite where the noise is unknown.
     pub low: f64,
@@ -110,7 +110,7 @@ pub struct Row {
     pub high: f64,
     /// The difference is in percentage points.
     pub points: bool,
-    /// How it went.
+    /// What the comparison says of it.
     pub verdict: Verdict,
 }
 

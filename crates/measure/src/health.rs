@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::latency::Quantiles;
 
-/// What the generator knows of itself after a run.
+/// What the generator measured of itself during a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
@@ -56,10 +56,10 @@ pub struct ThreadUse {
     pub waited_for_cpu_ns: u64,
 }
 
-/// From where on a figure is a doubt.
+/// The bounds past which a figure casts doubt on a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// 99% of messages left at most so long after their time. 1 ms: the delays
+    /// How late the latest 1% of messages may leave, in microseconds. 1 ms: the delays
     /// of a healthy server on a LAN are a few milliseconds, and lateness is part
     /// of every delay from the intended time.
     pub behind_p99_us: u64,
@@ -97,7 +97,7 @@ pub struct Doubt {
     pub name: String,
     /// What was measured.
     pub figure: f64,
-    /// What it may be.
+    /// The bound that it is past, in the same unit.
     pub bound: f64,
     /// What it means and what to do about it.
     pub sentence: String,

@@ -74,7 +74,7 @@ impl Latency {
         }
     }
 
-    /// Takes in one delay that ended at `done_ns`. A time before its start
+    /// Records one delay that ended at `done_ns`. A time before its start
     /// counts as no delay. Allocates nothing.
     #[inline]
     pub fn record(&mut self, intended_ns: u64, sent_ns: u64, done_ns: u64) {
@@ -84,7 +84,7 @@ impl Latency {
         self.actual.saturating_record(actual_us);
     }
 
-    /// Takes in another thread's delays.
+    /// Adds another thread's delays to these.
     pub fn merge(&mut self, other: &Self) {
         // Both have the same bounds, so that adding cannot fail.
         let _ = self.intended.add(&other.intended);

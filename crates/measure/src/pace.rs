@@ -142,7 +142,7 @@ impl Schedule {
         self
     }
 
-    /// Ends after so many arrivals, if the phases do not end before.
+    /// Ends after this many arrivals, if the phases do not end before.
     #[must_use]
     pub fn limit(mut self, calls: u64) -> Self {
         self.limit = Some(calls);
@@ -265,7 +265,7 @@ impl Pacer {
         self.next_ns
     }
 
-    /// Passes on to the arrival after it.
+    /// Moves on to the arrival after it.
     pub fn take(&mut self) {
         if self.next_ns.is_none() {
             return;

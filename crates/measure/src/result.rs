@@ -142,7 +142,7 @@ impl Handshakes {
         }
     }
 
-    /// Takes in another thread's.
+    /// Adds another thread's handshakes to these.
     pub fn merge(&mut self, other: &Self) {
         self.full += other.full;
         self.resumed += other.resumed;
@@ -164,7 +164,7 @@ pub struct Watched {
     pub name: String,
     /// CPU time it took during the run.
     pub cpu_ns: u64,
-    /// What it held at its largest.
+    /// The most memory that it held, in bytes.
     pub peak: Sample,
 }
 

@@ -29,7 +29,7 @@ impl Retransmissions {
         self.ours + self.lost + self.late
     }
 
-    /// Takes in another thread's counts.
+    /// Adds another thread's counts to these.
     pub fn merge(&mut self, other: &Self) {
         self.ours += other.ours;
         self.lost += other.lost;

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 pub use peak::{Ending, Peak, PeakSearch, SearchConfig};
 pub use rfc7502::{Rfc7502, Rfc7502Config, Rfc7502Peak, Rfc7502Report};
 
-/// What the caller does next.
+/// What the caller is to do next.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<D = Peak> {
     /// Offers no load for so long, so that the server recovers from an overload.
@@ -71,7 +71,7 @@ pub struct Try {
     pub rate_per_s: f64,
     /// How it went.
     pub outcome: Outcome,
-    /// The server held the rate.
+    /// Whether the server kept up with the rate.
     pub held: bool,
     /// Which repeat of the search it belongs to, from 0.
     pub repeat: u32,

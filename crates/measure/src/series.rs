@@ -176,7 +176,7 @@ impl Series {
         Self::default()
     }
 
-    /// Takes in one thread's part of one second.
+    /// Adds one thread's part of one second.
     pub fn add(&mut self, part: &SecondPart) {
         for &(us, count) in &part.delays {
             *self.overall.entry(us).or_default() += count;
@@ -227,13 +227,13 @@ impl Series {
         Some(second)
     }
 
-    /// Parts left out because the series was full.
+    /// How many parts were left out because the series was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Parts that came after their second was settled: they count, but the
-    /// second's percentiles are without them.
+    /// How many parts came after their second was settled: their counts are in the
+    /// figures, but their delays are not in that second's percentiles.
     pub fn late(&self) -> u64 {
         self.late
     }

@@ -212,7 +212,7 @@ impl SipFigures {
         self.requests.entry(Cow::Borrowed(name)).or_default()
     }
 
-    /// Takes in another thread's figures.
+    /// Adds another thread's figures to these.
     pub fn merge(&mut self, other: &Self) {
         self.registers += other.registers;
         self.registers_ok += other.registers_ok;

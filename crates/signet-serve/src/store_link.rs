@@ -235,9 +235,9 @@ impl StoreClient {
             && !question.is_second
             // What was asked first is answered first.
             && !self.asked.holds(&subject)
-            && let Some(Reply::Secret(ha1)) = cache.get(now_us, &subject, question.algorithm)
+            && let Some(reply) = cache.get(now_us, &subject, question.algorithm)
         {
-            return AtOnce::Known(Reply::Cached(ha1));
+            return AtOnce::Known(reply);
         }
         let left_ms = until_ms.saturating_sub(clock::now_ms());
         let to_ask = ToAsk {

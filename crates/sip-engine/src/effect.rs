@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sip_auth::{Failure, Subject};
-use sip_limit::{Party, Tell, What};
+use sip_limit::{Party, Rate, Tell};
 use sip_locate::Query;
 use sip_lookup::Question;
 use sip_msg::{ConnId, Flow, Outbox, VerifiedPeer};
@@ -121,7 +121,7 @@ pub enum Limited {
         /// His name, safe to be logged, if he has one.
         name: Box<str>,
         /// Which rate.
-        what: What,
+        rate: Rate,
     },
 }
 

@@ -10,7 +10,7 @@ use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_engine::Effect;
 use sip_engine::effect::Limited;
 use sip_engine::settings::{AuthSettings, Inbound, Settings, TrustedPeer};
-use sip_limit::{Allowance, Kind, Party, RateLimits, What};
+use sip_limit::{Allowance, Kind, Party, Rate, RateLimits};
 use sip_msg::{Flow, HeaderName, Transport};
 
 const BOB: &str = "sip:bob@example.org";
@@ -133,7 +133,7 @@ fn a_stolen_password_calls_no_faster_than_its_user_may_and_others_go_on() {
     }
     // Ten seconds' worth, of which alice has taken one, and then fifty a second.
     assert!((640..=650).contains(&calls), "{calls}");
-    let counted = bed.rates.limited(Party::User, What::Requests(Kind::Call));
+    let counted = bed.rates.limited(Party::User, Rate::Requests(Kind::Call));
     assert_eq!(counted, refused);
     let told: Vec<&Effect> = bed.effects.iter().collect();
     assert!((2..=4).contains(&told.len()), "{told:?}");
@@ -144,7 +144,7 @@ fn a_stolen_password_calls_no_faster_than_its_user_may_and_others_go_on() {
             what: Limited::Rate {
                 party: Party::User,
                 name,
-                what: What::Requests(Kind::Call),
+                rate: Rate::Requests(Kind::Call),
             },
         } if *flow == thief && &**name == "alice"
     )));
@@ -168,10 +168,10 @@ fn a_stolen_password_calls_no_faster_than_its_user_may_and_others_go_on() {
 fn a_tag_that_nobody_gave_spares_no_request_its_rate() {
     let mut bed = server(secured());
     let thief = flow(Transport::Udp, "198.51.100.66:6666");
-    for (method, what) in [
-        ("INVITE", What::Requests(Kind::Other)),
-        ("REGISTER", What::Requests(Kind::Registration)),
-        ("REFER", What::Requests(Kind::Other)),
+    for (method, rate) in [
+        ("INVITE", Rate::Requests(Kind::Other)),
+        ("REGISTER", Rate::Requests(Kind::Registration)),
+        ("REFER", Rate::Requests(Kind::Other)),
     ] {
         for _ in 0..1_000 {
             let uri = if method == "REGISTER" {
@@ -183,7 +183,7 @@ fn a_tag_that_nobody_gave_spares_no_request_its_rate() {
             request.to.push_str(";tag=b");
             ask(&mut bed, &thief, "alice", request);
         }
-        assert!(bed.rates.limited(Party::User, what) >= 500, "{method}");
+        assert!(bed.rates.limited(Party::User, rate) >= 500, "{method}");
         bed.wait(11_000);
     }
 }
@@ -204,7 +204,7 @@ fn each_kind_of_request_has_its_rate() {
             .filter(|sent| sent.iter().any(|sent| sent.status() == 503))
             .count();
         assert_eq!(600 - refused, passes, "{method}");
-        let counted = bed.rates.limited(Party::User, What::Requests(kind));
+        let counted = bed.rates.limited(Party::User, Rate::Requests(kind));
         assert!(counted >= refused as u64, "{method}");
     }
 }
@@ -230,7 +230,7 @@ fn bytes_are_limited_beside_numbers() {
         passed += usize::from(is_forwarded(&ask(&mut bed, &home, "alice", message)));
     }
     assert_eq!(passed, 10);
-    assert_eq!(bed.rates.limited(Party::User, What::Bytes), 40);
+    assert_eq!(bed.rates.limited(Party::User, Rate::Bytes), 40);
 }
 
 #[test]
@@ -286,8 +286,8 @@ fn peers_and_sources_are_unlimited_until_the_operator_says_otherwise() {
             })
             .count();
         assert_eq!(passed, passes);
-        let what = What::Requests(Kind::Call);
-        assert_eq!(bed.rates.limited(party, what), 400 - passes as u64);
+        let rate = Rate::Requests(Kind::Call);
+        assert_eq!(bed.rates.limited(party, rate), 400 - passes as u64);
     }
 }
 

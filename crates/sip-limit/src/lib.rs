@@ -23,5 +23,5 @@ pub use guard::{
     Attempt, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
-pub use rates::{Allowance, Kind, Party, RateLimits, Rates, TooMuch, What, Who};
+pub use rates::{Allowance, Kind, Party, PartyKey, Rate, RateExceeded, RateLimits, Rates};
 pub use told::Tell;

@@ -66,16 +66,16 @@ pub enum Kind {
     Other,
 }
 
-/// What is limited.
+/// A rate that has a limit of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Rate {
     /// Requests of one kind.
     Requests(Kind),
     /// The bytes of all kinds.
     Bytes,
 }
 
-impl What {
+impl Rate {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Requests(Kind::Call),
@@ -128,13 +128,13 @@ impl Allowance {
         *self == Self::default()
     }
 
-    const fn per_s(&self, what: What) -> u32 {
-        match what {
-            What::Requests(Kind::Call) => self.calls_per_s,
-            What::Requests(Kind::Registration) => self.registrations_per_s,
-            What::Requests(Kind::Message) => self.messages_per_s,
-            What::Requests(Kind::Other) => self.others_per_s,
-            What::Bytes => self.bytes_per_s,
+    const fn per_s(&self, rate: Rate) -> u32 {
+        match rate {
+            Rate::Requests(Kind::Call) => self.calls_per_s,
+            Rate::Requests(Kind::Registration) => self.registrations_per_s,
+            Rate::Requests(Kind::Message) => self.messages_per_s,
+            Rate::Requests(Kind::Other) => self.others_per_s,
+            Rate::Bytes => self.bytes_per_s,
         }
     }
 }
@@ -180,14 +180,14 @@ impl Default for RateLimits {
     }
 }
 
-/// A party whose requests are counted together.
+/// Names one party, whose requests are counted together; the table keeps no names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct PartyKey {
     party: Party,
     hash: u64,
 }
 
-impl Who {
+impl PartyKey {
     /// By what it is known.
     pub const fn party(&self) -> Party {
         self.party
@@ -196,11 +196,11 @@ impl Who {
 
 /// A request is over the rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch {
+pub struct RateExceeded {
     /// Which rate.
-    pub what: What,
-    /// Whether to log it.
-    pub is_to_be_told: bool,
+    pub rate: Rate,
+    /// Whether to log it: once in a while, however many there are.
+    pub is_to_be_logged: bool,
 }
 
 /// The buckets of all parties; shared by all workers.
@@ -223,37 +223,37 @@ impl Rates {
     }
 
     /// An authenticated user, by name and realm.
-    pub fn user(&self, name: &[u8], realm: &[u8]) -> Who {
+    pub fn user(&self, name: &[u8], realm: &[u8]) -> PartyKey {
         let mut hasher = self.hasher(Party::User);
         hasher.write_usize(name.len());
         hasher.write(name);
         hasher.write(realm);
-        Who {
+        PartyKey {
             party: Party::User,
             hash: hasher.finish(),
         }
     }
 
     /// A peer that is known by a name.
-    pub fn peer(&self, name: &[u8]) -> Who {
+    pub fn peer(&self, name: &[u8]) -> PartyKey {
         let mut hasher = self.hasher(Party::Peer);
         hasher.write_u8(0);
         hasher.write(name);
-        Who {
+        PartyKey {
             party: Party::Peer,
             hash: hasher.finish(),
         }
     }
 
     /// A party that is known by its address, for IPv6 by the first 64 bits.
-    pub fn at(&self, party: Party, addr: IpAddr) -> Who {
+    pub fn at(&self, party: Party, addr: IpAddr) -> PartyKey {
         let mut hasher = self.hasher(party);
         hasher.write_u8(1);
         match addr.to_canonical() {
             IpAddr::V4(ip) => hasher.write_u32(ip.to_bits()),
             IpAddr::V6(ip) => hasher.write_u64((ip.to_bits() >> 64) as u64),
         }
-        Who {
+        PartyKey {
             party,
             hash: hasher.finish(),
         }
@@ -264,30 +264,30 @@ impl Rates {
     pub fn charge(
         &self,
         now_ms: u64,
-        who: Who,
+        key: PartyKey,
         allowance: &Allowance,
         burst_s: u32,
         kind: Kind,
         bytes: usize,
-    ) -> Result<(), TooMuch> {
+    ) -> Result<(), RateExceeded> {
         let burst = u64::from(burst_s) * SECOND;
-        let requests = What::Requests(kind);
-        let mut table = self.buckets.stripe(who.hash);
-        let take = |what: What, amount: u64| {
-            let per_s = u64::from(allowance.per_s(what));
-            let nth = what.place() as u64 + 1;
-            let hash = who.hash ^ (BUCKET.wrapping_mul(nth) & !(0xff << 56));
-            (what, hash, (amount * SECOND).checked_div(per_s))
+        let requests = Rate::Requests(kind);
+        let mut table = self.buckets.stripe(key.hash);
+        let take = |rate: Rate, amount: u64| {
+            let per_s = u64::from(allowance.per_s(rate));
+            let nth = rate.place() as u64 + 1;
+            let hash = key.hash ^ (BUCKET.wrapping_mul(nth) & !(0xff << 56));
+            (rate, hash, (amount * SECOND).checked_div(per_s))
         };
-        let takes = [take(requests, 1), take(What::Bytes, bytes as u64)];
+        let takes = [take(requests, 1), take(Rate::Bytes, bytes as u64)];
         let mut debt = [None; 2];
-        for (&(what, hash, cost), debt) in takes.iter().zip(&mut debt) {
+        for (&(rate, hash, cost), debt) in takes.iter().zip(&mut debt) {
             let Some(cost) = cost else { continue };
             let before = table.debt(hash, now_ms);
             // What is more than a whole bucket passes when the bucket is full.
             if before + cost.min(burst) > burst {
                 drop(table);
-                return Err(self.too_much(now_ms, who, what));
+                return Err(self.exceeded(now_ms, key, rate));
             }
             *debt = Some((hash, before + cost));
         }
@@ -298,24 +298,24 @@ impl Rates {
     }
 
     /// How many requests were over that rate.
-    pub fn limited(&self, party: Party, what: What) -> u64 {
-        self.counter(party, what)
+    pub fn limited(&self, party: Party, rate: Rate) -> u64 {
+        self.counter(party, rate)
             .map_or(0, |count| count.load(Ordering::Relaxed))
     }
 
-    fn too_much(&self, now_ms: u64, who: Who, what: What) -> TooMuch {
-        match self.counter(who.party, what) {
+    fn exceeded(&self, now_ms: u64, key: PartyKey, rate: Rate) -> RateExceeded {
+        match self.counter(key.party, rate) {
             Some(count) => _ = count.fetch_add(1, Ordering::Relaxed),
             None => broken!("there is a count for each party and each kind"),
         }
-        TooMuch {
-            what,
-            is_to_be_told: is_due(&self.told_ms, now_ms),
+        RateExceeded {
+            rate,
+            is_to_be_logged: is_due(&self.told_ms, now_ms),
         }
     }
 
-    fn counter(&self, party: Party, what: What) -> Option<&AtomicU64> {
-        self.limited.get(party as usize)?.get(what.place())
+    fn counter(&self, party: Party, rate: Rate) -> Option<&AtomicU64> {
+        self.limited.get(party as usize)?.get(rate.place())
     }
 
     fn hasher(&self, party: Party) -> SipHasher13 {

@@ -92,7 +92,7 @@ pub struct Outputs {
     pub events: Vec<Event>,
 }
 
-/// On what a call begins.
+/// Where a new call sends from and to.
 #[derive(Clone, Debug)]
 pub struct CallPath {
     /// Where it sends to, and from which listener.
@@ -107,7 +107,7 @@ pub struct CallPath {
 /// Why no call could be begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoCall {
-    /// There are as many as there may be.
+    /// As many calls are under way as the settings allow.
     Full,
     /// Every user has a call.
     NoUser,
@@ -163,7 +163,7 @@ struct Core {
 }
 
 impl Calls {
-    /// Nobody calls yet. `set` are values of global variables.
+    /// No calls yet. `set` gives global variables their values.
     pub fn new(
         program: Program,
         settings: Settings,
@@ -275,7 +275,7 @@ impl Calls {
         Ok(number)
     }
 
-    /// Takes a message.
+    /// Gives a message that was received to its call, or to a new one.
     pub fn receive(&mut self, now_ns: u64, flow: &Flow, bytes: &[u8], out: &mut Outputs) {
         self.core.now_ns = now_ns;
         let Some(received) = Received::read(bytes) else {
@@ -308,7 +308,7 @@ impl Calls {
         self.out_of_call(flow, &received, out);
     }
 
-    /// Moves the clock: what is due is done.
+    /// Moves the clock on: pauses end, and timers fire.
     pub fn advance(&mut self, now_ns: u64, out: &mut Outputs) {
         self.core.now_ns = now_ns;
         let mut due = std::mem::take(&mut self.due);

@@ -7,7 +7,7 @@ pub struct Problem {
     pub file: String,
     /// The line, counted from 1.
     pub line: u32,
-    /// The byte of the line, counted from 1.
+    /// The byte within the line, counted from 1.
     pub column: u32,
     /// What is wrong, and the remedy.
     pub what: String,

@@ -67,9 +67,9 @@ pub struct Settings {
     pub auth_uri: Option<String>,
     /// Whether messages are sent again over UDP.
     pub retransmits: bool,
-    /// How often an INVITE is sent again.
+    /// How often an INVITE is sent again at most.
     pub invite_retransmissions_max: u32,
-    /// How often another message is sent again.
+    /// How often any other message is sent again at most.
     pub retransmissions_max: u32,
     /// The longest time between two copies of a message that is no INVITE.
     pub t2_ms: u64,

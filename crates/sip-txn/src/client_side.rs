@@ -20,7 +20,8 @@ pub(crate) enum AtHand<'m> {
 }
 
 impl Transactions {
-    /// Makes room for a client transaction; `None` when there is none.
+    /// Reserves a client transaction, whose branch can then be written into the request;
+    /// `None` when [`Config::client_max`](crate::Config::client_max) are in use.
     pub fn reserve_client(&mut self) -> Option<ClientId> {
         let live =
             self.live.client_reserved + self.live.client_invite + self.live.client_non_invite;
@@ -46,10 +47,10 @@ impl Transactions {
         }
     }
 
-    /// Sends `out.bytes[start..]`, a request with that branch in its topmost
-    /// Via, and takes care of it from now on. Responses and events carry
-    /// `context`. Not for ACK: there is no client transaction for ACK.
-    /// For a name that is not reserved the bytes are cut off.
+    /// Starts a reserved transaction: sends `out.bytes[start..]`, a request with its
+    /// branch in the topmost Via, and repeats it as its timers say. Responses and
+    /// events carry `context`. Not for ACK, which has no client transaction. Where
+    /// `id` is not reserved, the bytes are cut off.
     #[allow(clippy::too_many_arguments)]
     pub fn start_client(
         &mut self,
@@ -96,7 +97,8 @@ impl Transactions {
         );
     }
 
-    /// Takes a response that parsed and was validated. ACKs to non-2xx are sent inside.
+    /// Handles a response that was parsed and validated. The ACK to a final response
+    /// other than 2xx is queued here (RFC 3261 17.1.1.3).
     pub fn handle_response(
         &mut self,
         now_ms: u64,
@@ -131,7 +133,7 @@ impl Transactions {
 
     /// Cancels an INVITE (RFC 3261 9.1). The responses to the CANCEL are
     /// absorbed; the INVITE's own final response, if one comes within 64*T1, is
-    /// passed up as ever.
+    /// passed up as usual.
     pub fn cancel(&mut self, now_ms: u64, id: ClientId, out: &mut Outbox) -> Cancelled {
         self.cancel_because(now_ms, id, b"", out)
     }

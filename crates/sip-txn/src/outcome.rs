@@ -48,7 +48,7 @@ pub enum Response {
     Unknown,
 }
 
-/// What became of a response that the core gave.
+/// What became of a response that the core asked to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Responded {
     /// It was queued for sending.
@@ -60,7 +60,7 @@ pub enum Responded {
     Unknown,
 }
 
-/// What became of a wish to cancel.
+/// What became of a call of [`Transactions::cancel`](crate::Transactions::cancel).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancelled {
     /// The CANCEL was queued for sending.

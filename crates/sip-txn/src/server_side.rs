@@ -12,7 +12,7 @@ use sip_msg::{Flow, Message, Method, Outbox, ResponseWriter, Target};
 use wheel::TimerId;
 
 impl Transactions {
-    /// Takes a request that parsed and was validated.
+    /// Handles a request that was parsed and validated.
     pub fn handle_request(
         &mut self,
         now_ms: u64,

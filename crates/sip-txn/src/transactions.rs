@@ -73,7 +73,7 @@ impl Transactions {
         cookie >> 63 == 0 && Side::from_cookie(cookie).is_some()
     }
 
-    /// Takes back the cookie of a message that could not be sent.
+    /// Handles a message that could not be sent, named by its cookie (RFC 3261 17.1.4).
     pub fn handle_send_failed(&mut self, now_ms: u64, cookie: u64, out: &mut Outbox) {
         match Side::from_cookie(cookie).filter(|_| Self::is_cookie(cookie)) {
             Some(Side::Client(id)) => {
@@ -86,9 +86,9 @@ impl Transactions {
         };
     }
 
-    /// Takes back the cookie of a message that was sent over a connection which
-    /// has ended since: a request without any response has failed
-    /// (RFC 3261 17.1.4), everything else goes on.
+    /// Handles the end of the connection that the message with this cookie was sent
+    /// over: a request without any response has failed (RFC 3261 17.1.4), every
+    /// other transaction goes on.
     pub fn handle_connection_lost(&mut self, now_ms: u64, cookie: u64, out: &mut Outbox) {
         if Self::is_cookie(cookie)
             && let Some(Side::Client(id)) = Side::from_cookie(cookie)
@@ -97,7 +97,7 @@ impl Transactions {
         }
     }
 
-    /// Does what is due.
+    /// Fires the timers that are due: retransmissions, and the ends of transactions.
     pub fn handle_timers(&mut self, now_ms: u64, out: &mut Outbox) {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(now_ms, |key| due.push(key));

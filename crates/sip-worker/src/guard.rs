@@ -30,12 +30,12 @@ impl<E: Environment> Worker<E> {
                 transport,
                 "too many requests of this source had to be refused: its strangers get no answers for a while"
             ),
-            Limited::Rate { party, name, what } => tracing::warn!(
+            Limited::Rate { party, name, rate } => tracing::warn!(
                 source = %flow.remote,
                 transport,
                 by = party.name(),
                 user = (!name.is_empty()).then_some(&**name),
-                what = what.name(),
+                what = rate.name(),
                 "more than [rates] allows is refused; signet_rate_limited_total counts it all"
             ),
         }

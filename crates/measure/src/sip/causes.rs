@@ -68,7 +68,7 @@ impl Causes {
         *self.named.entry(Cow::Borrowed(name)).or_default() += 1;
     }
 
-    /// Takes in another thread's counts.
+    /// Adds another thread's counts to these.
     pub fn merge(&mut self, other: &Self) {
         for (&status, count) in &other.statuses {
             *self.statuses.entry(status).or_default() += count;

@@ -1,6 +1,6 @@
 //! How much those may begin who were let in.
 
-use sip_limit::{Allowance, Kind, Party, Who};
+use sip_limit::{Allowance, Kind, Party, PartyKey};
 use sip_msg::{Message, Method};
 
 use crate::effect::{Effect, Limited};
@@ -26,18 +26,18 @@ impl Shard {
         ) {
             return false;
         }
-        let Some((who, allowance)) = self.party(now, job, permit) else {
+        let Some((key, allowance)) = self.party(now, job, permit) else {
             return false;
         };
         let kind = kind_of(&job.request);
         let bytes = job.request.bytes().len();
         let burst_s = self.settings.rates.burst_s;
         let rates = &self.shared.rates;
-        let charged = rates.charge(now.mono_ms, who, &allowance, burst_s, kind, bytes);
-        let Err(too_much) = charged else {
+        let charged = rates.charge(now.mono_ms, key, &allowance, burst_s, kind, bytes);
+        let Err(exceeded) = charged else {
             return false;
         };
-        if too_much.is_to_be_told {
+        if exceeded.is_to_be_logged {
             let name = match permit {
                 Permit::Authenticated(user) => shown(user.user()),
                 _ => Box::default(),
@@ -45,9 +45,9 @@ impl Shard {
             out.effects.push(Effect::Limited {
                 flow: job.sender.flow,
                 what: Limited::Rate {
-                    party: who.party(),
+                    party: key.party(),
                     name,
-                    what: too_much.what,
+                    rate: exceeded.rate,
                 },
             });
         }
@@ -56,7 +56,7 @@ impl Shard {
 
     /// The sender of a request and his rates; `None` where there is no limit, as within a
     /// dialog.
-    fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(Who, Allowance)> {
+    fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(PartyKey, Allowance)> {
         let (limits, rates) = (&self.settings.rates, &self.shared.rates);
         match permit {
             Permit::Dialog(_) => None,
@@ -93,12 +93,12 @@ impl Shard {
                     return None;
                 }
                 let addr = job.sender.flow.remote.ip();
-                let who = match entry.map(|entry| entry.identity.as_deref()) {
+                let key = match entry.map(|entry| entry.identity.as_deref()) {
                     Some(Some(name)) => rates.peer(name.as_bytes()),
                     Some(None) => rates.at(Party::Peer, addr),
                     None => rates.at(Party::Source, addr),
                 };
-                Some((who, allowance))
+                Some((key, allowance))
             }
         }
     }

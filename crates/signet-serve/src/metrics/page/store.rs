@@ -1,6 +1,6 @@
 //! The figures of what the workers share: bindings, authentication, the store.
 
-use sip_limit::{Party, Rates, What};
+use sip_limit::{Party, Rate, Rates};
 
 use super::super::Sources;
 use super::Page;
@@ -34,9 +34,9 @@ pub(super) fn rates(page: &mut Page, rates: &Rates) {
     let help = "Requests refused 503 because a user, a peer or a source began too much, by what.";
     page.head(name, help, "counter");
     for party in Party::ALL {
-        for what in What::ALL {
-            let labels = [("by", party.name()), ("what", what.name())];
-            page.sample(name, &labels, rates.limited(party, what));
+        for rate in Rate::ALL {
+            let labels = [("by", party.name()), ("what", rate.name())];
+            page.sample(name, &labels, rates.limited(party, rate));
         }
     }
 }
