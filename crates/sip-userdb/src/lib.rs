@@ -9,7 +9,10 @@ mod fault;
 mod http;
 mod ldap;
 mod mysql;
-#[allow(dead_code, reason = "some protocols use one half of it and some the other")]
+#[allow(
+    dead_code,
+    reason = "some protocols use one half of it and some the other"
+)]
 mod net;
 mod options;
 mod pool;

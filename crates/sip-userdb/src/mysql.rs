@@ -128,13 +128,8 @@ impl Client {
     }
 
     fn take(&self, group: &Group, rows: &Rows, sheet: &mut Sheet) -> Result<(), Fault> {
-        let columns = self.plan().columns(rows.names()).map_err(Fault::Refused)?;
-        if let Some(at) = columns.used().find(|&at| !rows.is_text(at)) {
-            let name = rows.names().nth(at).unwrap_or_default();
-            return Err(Fault::Refused(format!(
-                "the column {name} of the statement for users is no text: CAST it AS CHAR"
-            )));
-        }
+        let columns = self.plan().columns(rows.columns());
+        let columns = columns.map_err(Fault::Refused)?;
         for row in rows.iter() {
             let row = row.map_err(std::io::Error::from)?;
             if let Some(read) = columns.read(&row) {

@@ -8,7 +8,7 @@ mod template;
 mod write;
 
 pub(crate) use batch::{Group, Sheet, groups};
-pub(crate) use columns::Columns;
+pub(crate) use columns::{Columns, Kind};
 pub(crate) use plan::{Plan, only, switch};
 pub(crate) use template::{Parameter, Select, Template};
 pub(crate) use write::{Step, Value};

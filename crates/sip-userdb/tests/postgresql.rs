@@ -143,7 +143,7 @@ async fn wrong_statement(bed: &PostgreSql) {
         ),
         (
             "SELECT id AS username, ha1 FROM odd WHERE username = ANY({users})",
-            "::text",
+            "cast it",
         ),
         (
             "SELECT username, ha1 FROM none WHERE username = ANY({users})",

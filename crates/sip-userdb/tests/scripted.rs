@@ -124,9 +124,10 @@ fn converse(mut stream: TcpStream, script: &[Act]) -> io::Result<()> {
                     Act::Twice => stream.write_all(&[answer.clone(), answer].concat())?,
                     Act::HalfAndClose | Act::HalfAndSilence => {
                         stream.write_all(&answer[..answer.len() / 2])?;
-                        if matches!(act, Act::HalfAndClose) {
-                            return Ok(());
+                        if matches!(act, Act::HalfAndSilence) {
+                            while stream.read(&mut [0; 4_096])? > 0 {}
                         }
+                        return Ok(());
                     }
                     Act::Garbage => stream.write_all(&[0xaa; 512])?,
                     Act::Close => return Ok(()),

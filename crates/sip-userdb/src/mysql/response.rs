@@ -3,10 +3,14 @@
 use super::login::refusal;
 use super::wire::{Garbled, Reader};
 use crate::fault::Fault;
+use crate::sql::Kind;
 
 /// The most bytes of rows that one answer may have. Beyond it the connection ends: what
 /// comes then is no answer to what was asked.
 const ANSWER_MAX: usize = 4 << 20;
+
+/// The character set of bytes.
+const BINARY: u16 = 63;
 
 /// The most columns.
 const COLUMNS_MAX: usize = 256;
@@ -29,7 +33,7 @@ mod kind {
     }
 
     /// VARCHAR, and all from ENUM to STRING, the BLOBs among them.
-    pub(super) fn is_text(kind: u8) -> bool {
+    pub(super) fn is_string(kind: u8) -> bool {
         kind == 15 || (247..=254).contains(&kind)
     }
 }
@@ -75,6 +79,7 @@ pub(crate) struct Rows {
 #[derive(Debug, PartialEq, Eq)]
 struct Column {
     name: String,
+    charset: u16,
     kind: u8,
 }
 
@@ -252,23 +257,27 @@ fn column(payload: &[u8]) -> Result<Column, Garbled> {
     let name = String::from_utf8_lossy(reader.string()?).into_owned();
     reader.string()?;
     reader.number()?;
-    reader.u16()?; // the character set
+    let charset = reader.u16()?;
     reader.u32()?; // the length
     let kind = reader.u8()?;
-    Ok(Column { name, kind })
+    Ok(Column {
+        name,
+        charset,
+        kind,
+    })
 }
 
 impl Rows {
-    /// The columns' names, in order.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.columns.iter().map(|column| column.name.as_str())
-    }
-
-    /// Whether a column has text or bytes.
-    pub(crate) fn is_text(&self, column: usize) -> bool {
-        self.columns
-            .get(column)
-            .is_some_and(|column| kind::is_text(column.kind))
+    /// The columns' names and what they have, in order.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (&str, Kind)> {
+        self.columns.iter().map(|column| {
+            let kind = match (kind::is_string(column.kind), column.charset) {
+                (true, BINARY) => Kind::Bytes,
+                (true, _) => Kind::Text,
+                (false, _) => Kind::Other,
+            };
+            (column.name.as_str(), kind)
+        })
     }
 
     /// How many there are.

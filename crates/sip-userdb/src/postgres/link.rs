@@ -14,7 +14,7 @@ use super::login::{LoggedIn, fault, log_in};
 use crate::fault::Fault;
 use crate::net::{Connector, Silence};
 use crate::pool;
-use crate::sql::{BATCH_MAX, Columns, Group, Parameter, Plan, Select, Sheet};
+use crate::sql::{BATCH_MAX, Columns, Group, Kind, Parameter, Plan, Select, Sheet};
 
 /// The most bytes that the rows of one answer may have.
 const ANSWER_MAX: usize = 4 << 20;
@@ -105,20 +105,9 @@ impl Maker {
                     .to_owned(),
             ));
         }
-        let names = statement.columns().iter().map(|column| column.name());
-        let columns = self.plan.columns(names).map_err(Fault::Refused)?;
-        for at in columns.used() {
-            let Some(column) = statement.columns().get(at) else {
-                continue;
-            };
-            if !Bytes::accepts(column.type_()) {
-                return Err(Fault::Refused(format!(
-                    "the column {} of the statement for users is no text: cast it ::text",
-                    column.name()
-                )));
-            }
-        }
-        Ok(columns)
+        let columns = statement.columns().iter();
+        let columns = columns.map(|column| (column.name(), kind(column.type_())));
+        self.plan.columns(columns).map_err(Fault::Refused)
     }
 }
 
@@ -193,15 +182,16 @@ impl<'a> FromSql<'a> for Bytes<'a> {
         Ok(Self(raw))
     }
 
-    fn accepts(kind: &Type) -> bool {
-        let known = [
-            Type::TEXT,
-            Type::VARCHAR,
-            Type::BPCHAR,
-            Type::NAME,
-            Type::UNKNOWN,
-            Type::BYTEA,
-        ];
-        known.contains(kind) || kind.name() == "citext"
+    fn accepts(of: &Type) -> bool {
+        kind(of) != Kind::Other
+    }
+}
+
+fn kind(of: &Type) -> Kind {
+    match *of {
+        Type::BYTEA => Kind::Bytes,
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => Kind::Text,
+        _ if of.name() == "citext" => Kind::Text,
+        _ => Kind::Other,
     }
 }

@@ -2,7 +2,7 @@
 
 use sip_auth::{Algorithm, Subject};
 
-use super::{BATCH_MAX, Columns, Dialect, Select, Template};
+use super::{BATCH_MAX, Columns, Dialect, Kind, Select, Template};
 use crate::url::Url;
 use crate::{Capabilities, Error, Layout, Options};
 
@@ -10,14 +10,14 @@ use crate::{Capabilities, Error, Layout, Options};
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(super) dialect: Dialect,
-    pub(super) kind: Kind,
+    pub(super) tables: Tables,
     template: Template,
     algorithms: Vec<Algorithm>,
 }
 
 /// Which tables there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Tables {
     Signet,
     Subscriber(Subscriber),
     Query,
@@ -46,9 +46,9 @@ impl Plan {
             Dialect::Postgres => ("= ANY({users})", "= ANY({realms})"),
         };
         let domain = switch(url, "domain")?;
-        let (kind, text, algorithms) = match &options.layout {
+        let (tables, text, algorithms) = match &options.layout {
             Layout::Signet => (
-                Kind::Signet,
+                Tables::Signet,
                 format!("{SIGNET} realm {realms} AND username {users}"),
                 Algorithm::ALL.to_vec(),
             ),
@@ -59,7 +59,7 @@ impl Plan {
                 let subscriber =
                     Subscriber::new(dialect, table, *user_with_domain, domain.unwrap_or(true))?;
                 let text = subscriber.select(users, realms);
-                (Kind::Subscriber(subscriber), text, vec![Algorithm::Md5])
+                (Tables::Subscriber(subscriber), text, vec![Algorithm::Md5])
             }
             Layout::Query(text) => {
                 let algorithms = options.algorithms.clone().unwrap_or_default();
@@ -67,10 +67,10 @@ impl Plan {
                     true => vec![Algorithm::Md5],
                     false => algorithms,
                 };
-                (Kind::Query, text.clone(), algorithms)
+                (Tables::Query, text.clone(), algorithms)
             }
         };
-        if domain.is_some() && !matches!(kind, Kind::Subscriber(_)) {
+        if domain.is_some() && !matches!(tables, Tables::Subscriber(_)) {
             return Err(Error::new(
                 "the URL of a store says domain=, which only the layout subscriber has",
                 "take it out of the URL",
@@ -78,7 +78,7 @@ impl Plan {
         }
         Ok(Self {
             dialect,
-            kind,
+            tables,
             template: Template::parse(&text)?,
             algorithms,
         })
@@ -90,7 +90,7 @@ impl Plan {
             algorithms: self.algorithms.clone(),
             verifies: false,
             tells_unknown_users: true,
-            is_writable: self.kind != Kind::Query,
+            is_writable: self.tables != Tables::Query,
             announces_changes,
             batch_max: BATCH_MAX,
         }
@@ -104,16 +104,16 @@ impl Plan {
     /// Where what is needed stands in the rows that it gives.
     pub(crate) fn columns<'a>(
         &self,
-        names: impl Iterator<Item = &'a str>,
+        columns: impl Iterator<Item = (&'a str, Kind)>,
     ) -> Result<Columns, String> {
-        Columns::find(names, &self.algorithms)
+        Columns::find(columns, &self.algorithms)
     }
 
     /// How a user's name stands in the tables of his realm; `None` where it cannot be there.
     pub(crate) fn sent(&self, subject: &Subject) -> Option<String> {
         let name = str::from_utf8(subject.user()).ok()?;
-        let name = match &self.kind {
-            Kind::Subscriber(subscriber) if subscriber.user_with_domain => {
+        let name = match &self.tables {
+            Tables::Subscriber(subscriber) if subscriber.user_with_domain => {
                 let (user, domain) = name.rsplit_once('@')?;
                 (domain == &**subject.realm()).then_some(user)?
             }
@@ -124,19 +124,21 @@ impl Plan {
 
     /// What lists the domains, one column; `None` where nothing does.
     pub(crate) fn domains(&self) -> Option<&'static str> {
-        match (&self.kind, self.dialect) {
-            (Kind::Signet, _) => Some("SELECT domain FROM signet_domains ORDER BY domain"),
-            (Kind::Subscriber(_), Dialect::Mysql) => Some("SELECT `domain` FROM `domain`"),
-            (Kind::Subscriber(_), Dialect::Postgres) => Some("SELECT \"domain\" FROM \"domain\""),
-            (Kind::Query, _) => None,
+        match (&self.tables, self.dialect) {
+            (Tables::Signet, _) => Some("SELECT domain FROM signet_domains ORDER BY domain"),
+            (Tables::Subscriber(_), Dialect::Mysql) => Some("SELECT `domain` FROM `domain`"),
+            (Tables::Subscriber(_), Dialect::Postgres) => Some("SELECT \"domain\" FROM \"domain\""),
+            (Tables::Query, _) => None,
         }
     }
 
     /// What makes Signet's own tables; an error for tables of others.
     pub(crate) fn schema(&self) -> Result<&'static str, Error> {
-        match (&self.kind, self.dialect) {
-            (Kind::Signet, Dialect::Mysql) => Ok(include_str!("../../../../etc/userdb/mysql.sql")),
-            (Kind::Signet, Dialect::Postgres) => {
+        match (&self.tables, self.dialect) {
+            (Tables::Signet, Dialect::Mysql) => {
+                Ok(include_str!("../../../../etc/userdb/mysql.sql"))
+            }
+            (Tables::Signet, Dialect::Postgres) => {
                 Ok(include_str!("../../../../etc/userdb/postgresql.sql"))
             }
             _ => Err(Error::new(

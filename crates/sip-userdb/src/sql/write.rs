@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sip_auth::{Algorithm, Ha1, Ha1Set, Subject};
 
-use super::plan::{Kind, Plan, Subscriber};
+use super::plan::{Plan, Subscriber, Tables};
 use super::{Dialect, NAME_MAX};
 use crate::Error;
 
@@ -36,10 +36,10 @@ impl Plan {
     ) -> Result<(Step, Option<Step>), Error> {
         let name = self.writable(subject)?;
         let realm = subject.realm().to_string();
-        match &self.kind {
-            Kind::Query => Err(read_only()),
-            Kind::Signet => Ok((self.put_own(realm, name, secrets), None)),
-            Kind::Subscriber(subscriber) => {
+        match &self.tables {
+            Tables::Query => Err(read_only()),
+            Tables::Signet => Ok((self.put_own(realm, name, secrets), None)),
+            Tables::Subscriber(subscriber) => {
                 let ha1 = secrets.get(Algorithm::Md5);
                 let (update, insert) = self.put_subscriber(subscriber, realm, name, ha1)?;
                 Ok((update, Some(insert)))
@@ -124,13 +124,13 @@ impl Plan {
     /// What removes a user.
     pub(crate) fn remove(&self, subject: &Subject) -> Result<Step, Error> {
         let name = self.writable(subject)?;
-        match &self.kind {
-            Kind::Query => Err(read_only()),
-            Kind::Signet => Ok(self.step(
+        match &self.tables {
+            Tables::Query => Err(read_only()),
+            Tables::Signet => Ok(self.step(
                 "DELETE FROM signet_users WHERE realm = ? AND username = ?",
                 vec![Value::Text(subject.realm().to_string()), Value::Text(name)],
             )),
-            Kind::Subscriber(subscriber) => {
+            Tables::Subscriber(subscriber) => {
                 let (same, whose) = self.same_user(subscriber, subject.realm(), &name);
                 let table = &subscriber.table;
                 Ok(self.step(&format!("DELETE FROM {table} WHERE {same}"), whose))
@@ -140,18 +140,18 @@ impl Plan {
 
     /// What lists users, `username` and then `realm`.
     pub(crate) fn list(&self, after: Option<&Subject>, max: usize) -> Result<Step, Error> {
-        let (table, realm) = match &self.kind {
-            Kind::Query => {
+        let (table, realm) = match &self.tables {
+            Tables::Query => {
                 return Err(Error::new(
                     "users behind a statement of your own cannot be listed",
                     "list them in the database",
                 ));
             }
-            Kind::Signet => ("signet_users", "realm"),
-            Kind::Subscriber(subscriber) if subscriber.has_domain => {
+            Tables::Signet => ("signet_users", "realm"),
+            Tables::Subscriber(subscriber) if subscriber.has_domain => {
                 (subscriber.table.as_str(), "domain")
             }
-            Kind::Subscriber(_) => {
+            Tables::Subscriber(_) => {
                 return Err(Error::new(
                     "with domain=no the table does not say of which realm its users are",
                     "list them in the database",
@@ -181,8 +181,8 @@ impl Plan {
     /// The user that a row of [`Self::list`] is about; `None` for a realm that is no text.
     pub(crate) fn listed(&self, user: &[u8], realm: &[u8]) -> Option<Subject> {
         let realm: Arc<str> = Arc::from(str::from_utf8(realm).ok()?);
-        Some(match &self.kind {
-            Kind::Subscriber(subscriber) if subscriber.user_with_domain => {
+        Some(match &self.tables {
+            Tables::Subscriber(subscriber) if subscriber.user_with_domain => {
                 Subject::new(&[user, b"@", realm.as_bytes()].concat(), realm)
             }
             _ => Subject::new(user, realm),
@@ -225,8 +225,8 @@ impl Plan {
         name.filter(|_| is_fit(subject.realm())).ok_or_else(|| {
             Error::new(
                 format!("{subject:?} cannot be a user of this store"),
-                match &self.kind {
-                    Kind::Subscriber(of) if of.user_with_domain => format!(
+                match &self.tables {
+                    Tables::Subscriber(of) if of.user_with_domain => format!(
                         "with user_with_domain a name is user@{}",
                         subject.realm().escape_default()
                     ),
