@@ -87,6 +87,19 @@ impl UserDb {
         each!(self, client => client.changed().await)
     }
 
+    /// Makes Signet's own tables where they are missing; an error where the layout is not
+    /// Signet's, and where a store has no tables.
+    pub async fn create_tables(&self) -> Result<(), Error> {
+        match &self.client {
+            Client::Mysql(client) => client.create_tables().await,
+            Client::Postgres(client) => client.create_tables().await,
+            _ => Err(Error::new(
+                "this kind of store has no tables to make",
+                "leave that out",
+            )),
+        }
+    }
+
     /// Adds a user or gives him another password.
     pub async fn put(&self, subject: &Subject, secrets: &Secrets) -> Result<(), Error> {
         each!(self, client => client.put(subject, secrets).await)

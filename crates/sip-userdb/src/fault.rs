@@ -1,0 +1,57 @@
+//! What goes wrong between a client and its store.
+
+use sip_lookup::BatchFailure;
+
+use crate::Error;
+
+/// The most that is repeated of what a store says, in characters.
+const SAYING_MAX: usize = 200;
+
+/// Why a store did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No connection could be made, or it ended.
+    Unreachable(String),
+    /// The store said no, or what cannot be understood.
+    Refused(String),
+}
+
+impl Fault {
+    /// As an operator sees it.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::Unreachable(what) => {
+                Error::new(what, "see that the store runs and that its URL is right")
+            }
+            Self::Refused(what) => Error::new(
+                what,
+                "compare the URL, the layout and the store's own rights with docs/OPERATING.md",
+            ),
+        }
+    }
+}
+
+impl From<std::io::Error> for Fault {
+    fn from(error: std::io::Error) -> Self {
+        Self::Unreachable(match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "the store closed the connection".to_owned(),
+            _ => error.to_string(),
+        })
+    }
+}
+
+impl From<Fault> for BatchFailure {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Unreachable(what) => Self::Unreachable(what),
+            Fault::Refused(what) => Self::Refused(what),
+        }
+    }
+}
+
+/// What a store says, fit to be shown: cut to a length, on one line.
+pub(crate) fn saying(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    clean.take(SAYING_MAX).collect()
+}

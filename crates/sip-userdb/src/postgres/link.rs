@@ -1,0 +1,197 @@
+//! A connection on which several statements are under way at once: the protocol's client
+//! does that by itself.
+
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
+use tokio::task::AbortHandle;
+use tokio_postgres::types::{FromSql, ToSql, Type};
+use tokio_postgres::{Client, Config, Statement};
+
+use super::login::{LoggedIn, fault, log_in};
+use crate::fault::Fault;
+use crate::net::{Connector, Silence};
+use crate::pool;
+use crate::sql::{BATCH_MAX, Columns, Group, Kind, Parameter, Plan, Select, Sheet};
+
+/// The most bytes that the rows of one answer may have.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// Makes the connections of a [`pool::Pool`].
+pub(crate) struct Maker {
+    pub(crate) connector: Connector,
+    pub(crate) config: Config,
+    pub(crate) plan: Plan,
+}
+
+/// A connection with the statement for users prepared.
+pub(crate) struct Link {
+    client: Client,
+    select: Select,
+    statement: Statement,
+    columns: Columns,
+    load: pool::Load,
+    silence: Silence,
+    is_over: Cell<bool>,
+    driver: AbortHandle,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl pool::Link for Link {
+    fn is_up(&self) -> bool {
+        !self.client.is_closed() && !self.is_over.get() && self.silence.lasts() < pool::SILENCE_MAX
+    }
+
+    fn load(&self) -> usize {
+        pool::weighed(&self.load, &self.silence)
+    }
+}
+
+impl pool::Maker for Maker {
+    type Link = Link;
+
+    async fn make(&self) -> Result<Link, Fault> {
+        self.connector
+            .in_time(async {
+                let LoggedIn {
+                    client,
+                    connection,
+                    silence,
+                } = log_in(&self.connector, &self.config).await?;
+                // Its end shows in every question that is put to its client.
+                let driver = tokio::task::spawn_local(async move {
+                    let _ = connection.await;
+                });
+                let driver = driver.abort_handle();
+                let select = self.plan.select(BATCH_MAX);
+                let prepared = client.prepare(&select.sql).await;
+                let checked = prepared
+                    .map_err(|error| fault(&error))
+                    .and_then(|statement| Ok((self.check(&select, &statement)?, statement)));
+                match checked {
+                    Ok((columns, statement)) => Ok(Link {
+                        client,
+                        select,
+                        statement,
+                        columns,
+                        load: pool::Load::default(),
+                        silence,
+                        is_over: Cell::new(false),
+                        driver,
+                    }),
+                    Err(fault) => {
+                        driver.abort();
+                        Err(fault)
+                    }
+                }
+            })
+            .await
+    }
+}
+
+impl Maker {
+    fn check(&self, select: &Select, statement: &Statement) -> Result<Columns, Fault> {
+        if statement.params().len() != select.parameters.len() {
+            return Err(Fault::Refused(
+                "the statement for users has a $1 of its own: it takes {users} and {realms} \
+                 and nothing else"
+                    .to_owned(),
+            ));
+        }
+        let columns = statement.columns().iter();
+        let columns = columns.map(|column| (column.name(), kind(column.type_())));
+        self.plan.columns(columns).map_err(Fault::Refused)
+    }
+}
+
+impl Link {
+    /// Asks for a group of users and puts the rows into `sheet`.
+    pub(crate) async fn ask(
+        &self,
+        group: &Group,
+        sheet: &std::cell::RefCell<Sheet>,
+    ) -> Result<(), Fault> {
+        let _counted = self.load.one_more();
+        let asked = self.rows(group, sheet).await;
+        if let Err(Fault::Unreachable(_)) = asked {
+            self.is_over.set(true);
+        }
+        asked
+    }
+
+    async fn rows(&self, group: &Group, sheet: &std::cell::RefCell<Sheet>) -> Result<(), Fault> {
+        let realms = [group.realm.as_str()];
+        let realms: &[&str] = &realms;
+        let names: Vec<&str> = group.names.iter().map(String::as_str).collect();
+        let parameters = self.select.parameters.iter().map(|parameter| {
+            let list: &(dyn ToSql + Sync) = match parameter {
+                Parameter::User(_) => &names,
+                Parameter::Realm => &realms,
+            };
+            list
+        });
+        let rows = self
+            .client
+            .query_raw(&self.statement, parameters.collect::<Vec<_>>())
+            .await
+            .map_err(|error| fault(&error))?;
+        let mut rows = pin!(rows);
+        let mut read = 0;
+        while let Some(row) = rows.try_next().await.map_err(|error| fault(&error))? {
+            let mut values = Vec::with_capacity(row.len());
+            for (at, column) in row.columns().iter().enumerate() {
+                values.push(match Bytes::accepts(column.type_()) {
+                    true => row
+                        .try_get::<_, Option<Bytes<'_>>>(at)
+                        .map_err(|error| fault(&error))?
+                        .map(|value| value.0),
+                    false => None,
+                });
+            }
+            read += values
+                .iter()
+                .flatten()
+                .map(|value| value.len())
+                .sum::<usize>();
+            if read > ANSWER_MAX {
+                return Err(Fault::Refused(format!(
+                    "an answer of more than {} MiB: see what the statement for users selects",
+                    ANSWER_MAX >> 20
+                )));
+            }
+            if let Some(found) = self.columns.read(&values) {
+                sheet.borrow_mut().row(group, found);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Text or bytes, as they came.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl<'a> FromSql<'a> for Bytes<'a> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn StdError + Sync + Send>> {
+        Ok(Self(raw))
+    }
+
+    fn accepts(of: &Type) -> bool {
+        kind(of) != Kind::Other
+    }
+}
+
+fn kind(of: &Type) -> Kind {
+    match *of {
+        Type::BYTEA => Kind::Bytes,
+        Type::TEXT | Type::VARCHAR | Type::BPCHAR | Type::NAME | Type::UNKNOWN => Kind::Text,
+        _ if of.name() == "citext" => Kind::Text,
+        _ => Kind::Other,
+    }
+}

@@ -1,0 +1,179 @@
+//! Connections to PostgreSQL: TLS, the log-in, and who drives them.
+
+use std::future::{Ready, ready};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio_postgres::config::{SslMode, SslNegotiation};
+use tokio_postgres::tls::{ChannelBinding, TlsConnect, TlsStream};
+use tokio_postgres::{Client, Config, Connection, Error};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::fault::{Fault, saying};
+use crate::net::{Connector, Silence, Stream};
+
+/// SSLRequest: its length and its number ("Message Formats" in PostgreSQL's manual).
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
+
+/// A connection, logged in. Nothing moves on it unless [`Self::connection`] is polled.
+pub(crate) struct LoggedIn {
+    pub(crate) client: Client,
+    pub(crate) connection: Connection<Stream, Bound>,
+    pub(crate) silence: Silence,
+}
+
+/// Makes a connection and logs in, within the time for that.
+pub(crate) async fn log_in(connector: &Connector, config: &Config) -> Result<LoggedIn, Fault> {
+    connector
+        .in_time(async {
+            let mut stream = connector.open().await?;
+            let mut config = config.clone();
+            // TLS has begun by then, where it is wanted.
+            config.ssl_mode(SslMode::Disable);
+            if connector.wants_tls() {
+                ask_for_tls(&mut stream).await?;
+                stream = connector.upgrade(stream).await?;
+                config
+                    .ssl_mode(SslMode::Require)
+                    .ssl_negotiation(SslNegotiation::Direct);
+            }
+            let silence = stream.silence();
+            let (client, connection) = config
+                .connect_raw(stream, Begun)
+                .await
+                .map_err(|error| fault(&error))?;
+            Ok(LoggedIn {
+                client,
+                connection,
+                silence,
+            })
+        })
+        .await
+}
+
+/// What stands between the question and the first byte of TLS is one byte. No more is read,
+/// so nothing that somebody put in between is taken for the server's.
+async fn ask_for_tls(stream: &mut Stream) -> Result<(), Fault> {
+    stream.write_all(&SSL_REQUEST).await?;
+    stream.flush().await?;
+    match stream.read_u8().await? {
+        b'S' => Ok(()),
+        b'N' => Err(Fault::Refused(
+            "the server has no TLS, and plain text is not an answer to that: set ssl = on \
+             there, or tls = \"never\" here if the network is safe"
+                .to_owned(),
+        )),
+        _ => Err(Fault::Unreachable(
+            "the store does not speak the PostgreSQL protocol".to_owned(),
+        )),
+    }
+}
+
+/// Hands over a stream that is under TLS already.
+struct Begun;
+
+impl TlsConnect<Stream> for Begun {
+    type Stream = Bound;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Bound>>;
+
+    fn connect(self, stream: Stream) -> Self::Future {
+        ready(Ok(Bound(stream)))
+    }
+}
+
+/// A stream that tells which certificate it is bound to, so that a password's proof is good
+/// for this connection alone (SCRAM-SHA-256-PLUS, RFC 5929 4).
+pub(crate) struct Bound(Stream);
+
+impl TlsStream for Bound {
+    fn channel_binding(&self) -> ChannelBinding {
+        self.0
+            .peer_certificate()
+            .and_then(end_point)
+            .map_or_else(ChannelBinding::none, ChannelBinding::tls_server_end_point)
+    }
+}
+
+/// The certificate's hash, by the function of its signature; `None` where RFC 5929 4.1 names
+/// none, as for Ed25519.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    let algorithm = match parsed.signature_algorithm.algorithm.to_id_string().as_str() {
+        // RFC 5929 4.1: "If the certificate's signatureAlgorithm uses a single hash function,
+        // and that hash function is either MD5 or SHA-1, then use SHA-256".
+        "1.2.840.113549.1.1.4"
+        | "1.2.840.113549.1.1.5"
+        | "1.2.840.10045.4.1"
+        | "1.2.840.113549.1.1.11"
+        | "1.2.840.10045.4.3.2" => &SHA256,
+        "1.2.840.113549.1.1.12" | "1.2.840.10045.4.3.3" => &SHA384,
+        "1.2.840.113549.1.1.13" | "1.2.840.10045.4.3.4" => &SHA512,
+        _ => return None,
+    };
+    Some(digest(algorithm, certificate).as_ref().to_vec())
+}
+
+impl AsyncRead for Bound {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Bound {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+/// What an error says about the connection.
+pub(crate) fn fault(error: &Error) -> Fault {
+    if let Some(said) = error.as_db_error() {
+        let code = said.code().code();
+        let told = format!(
+            "the store says {code}: {}",
+            saying(said.message().as_bytes())
+        );
+        // This connection is of no use, and another may be: 53 has no room, 57P is shut down,
+        // 08 lost it; 26000 and 0A000 have a statement that is prepared no more.
+        let is_over = ["53", "57P", "08", "26000", "0A000"];
+        return match is_over.iter().any(|class| code.starts_with(class)) {
+            true => Fault::Unreachable(told),
+            false => Fault::Refused(told),
+        };
+    }
+    let why = std::error::Error::source(error);
+    match why.and_then(|why| why.downcast_ref::<io::Error>()) {
+        Some(why) if why.kind() == io::ErrorKind::UnexpectedEof => {
+            Fault::Unreachable("the store closed the connection".to_owned())
+        }
+        Some(why) => Fault::Unreachable(why.to_string()),
+        None if error.is_closed() => {
+            Fault::Unreachable("the store closed the connection".to_owned())
+        }
+        // What cannot be bound, and what the server should not have said.
+        None => Fault::Refused(match why {
+            Some(why) => format!("{error}: {}", saying(why.to_string().as_bytes())),
+            None => error.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,147 @@
+//! A batch as statements, and rows as its answers.
+
+use std::collections::HashMap;
+
+use sip_auth::{Secrets, Subject};
+use sip_lookup::{BadRow, Row};
+
+use super::columns::Read;
+
+/// A name that nobody has. It is asked for in the place of one that cannot be sent, so that
+/// such a question takes as long as any other.
+const NOBODY: &str = "\u{1}";
+
+/// What one statement asks: users of one realm.
+///
+/// Names in ASCII and others stand in different statements. A table whose character set
+/// lacks a letter makes the database refuse the statement, and that must not touch the
+/// users whose names any table can have.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The realm, as a parameter.
+    pub(crate) realm: String,
+    /// The names, as parameters.
+    pub(crate) names: Vec<String>,
+    /// Whether all are ASCII.
+    pub(crate) is_ascii: bool,
+    /// Which subject of the batch each name is; nobody where a name could not be sent.
+    places: HashMap<String, usize>,
+}
+
+/// Sorts the subjects of a batch into statements of at most `names_max` names. `sent` says
+/// how a user's name is sent in a realm; `None` where it cannot be.
+pub(crate) fn groups(
+    subjects: &[Subject],
+    names_max: usize,
+    sent: impl Fn(&Subject) -> Option<String>,
+) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    let mut open: HashMap<(String, bool), usize> = HashMap::new();
+    for (place, subject) in subjects.iter().enumerate() {
+        let realm = Some(&**subject.realm()).filter(|realm| is_sendable(realm));
+        let name = realm.and_then(|_| sent(subject)).filter(|n| is_sendable(n));
+        let realm = realm.unwrap_or(NOBODY).to_owned();
+        let is_ascii = realm.is_ascii() && name.as_ref().is_none_or(|name| name.is_ascii());
+        let key = (realm, is_ascii);
+        let group = match open.get(&key) {
+            Some(&at) if groups.get(at).is_some_and(|g| g.names.len() < names_max) => at,
+            _ => {
+                groups.push(Group {
+                    realm: key.0.clone(),
+                    names: Vec::new(),
+                    is_ascii,
+                    places: HashMap::new(),
+                });
+                groups.len() - 1
+            }
+        };
+        open.insert(key, group);
+        if let Some(group) = groups.get_mut(group) {
+            group
+                .names
+                .push(name.clone().unwrap_or_else(|| NOBODY.to_owned()));
+            if let Some(name) = name {
+                group.places.insert(name, place);
+            }
+        }
+    }
+    groups
+}
+
+/// Whether every database takes it: no NUL (PostgreSQL has none in text), and not longer
+/// than any column.
+fn is_sendable(text: &str) -> bool {
+    text.len() <= super::NAME_MAX && !text.contains('\0')
+}
+
+impl Group {
+    /// The group as groups of one name each.
+    pub(crate) fn singles(self) -> impl Iterator<Item = Self> {
+        let Self {
+            realm,
+            names,
+            is_ascii,
+            mut places,
+        } = self;
+        names.into_iter().map(move |name| Self {
+            realm: realm.clone(),
+            is_ascii,
+            places: places.remove_entry(&name).into_iter().collect(),
+            names: vec![name],
+        })
+    }
+}
+
+/// The answers to a batch, while they come in.
+pub(crate) struct Sheet(Vec<Row>);
+
+impl Sheet {
+    /// Nobody is known yet.
+    pub(crate) fn new(subjects: usize) -> Self {
+        Self(vec![Ok(None); subjects])
+    }
+
+    /// Takes one row of what a group was answered. It counts for whoever's name and realm it
+    /// bears byte by byte: what a database holds to be equal besides (letters of the other
+    /// case, spaces at the end, accents) is somebody else. A second row for one subject makes
+    /// both useless, for nobody can say which is right.
+    pub(crate) fn row(&mut self, group: &Group, read: Read<'_>) {
+        if read.realm.is_some_and(|r| r != group.realm.as_bytes()) {
+            return;
+        }
+        let place = str::from_utf8(read.user).ok();
+        let Some(&place) = place.and_then(|name| group.places.get(name)) else {
+            return;
+        };
+        self.put(place, read.secrets);
+    }
+
+    fn put(&mut self, place: usize, secrets: Result<Secrets, BadRow>) {
+        let Some(answer) = self.0.get_mut(place) else {
+            return invariant::broken!("a group's places are within its batch");
+        };
+        *answer = match answer {
+            Ok(None) => secrets.map(Some),
+            _ => Err(BadRow(
+                "there is more than one row for this user".to_owned(),
+            )),
+        };
+    }
+
+    /// The whole group was refused: each of its users is told so.
+    pub(crate) fn refused(&mut self, group: &Group, why: &str) {
+        for &place in group.places.values() {
+            if let Some(answer) = self.0.get_mut(place) {
+                *answer = Err(BadRow(format!("the store refused the name ({why})")));
+            }
+        }
+    }
+
+    /// All answers, in the order of the subjects.
+    pub(crate) fn finish(self) -> Vec<Row> {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

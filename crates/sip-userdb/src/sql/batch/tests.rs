@@ -1,0 +1,133 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+use std::sync::Arc;
+
+use super::*;
+
+fn subject(user: &[u8], realm: &str) -> Subject {
+    Subject::new(user, Arc::from(realm))
+}
+
+fn as_text(subject: &Subject) -> Option<String> {
+    str::from_utf8(subject.user()).ok().map(str::to_owned)
+}
+
+fn row<'a>(user: &'a str, realm: Option<&'a str>) -> Read<'a> {
+    Read {
+        user: user.as_bytes(),
+        realm: realm.map(str::as_bytes),
+        secrets: Ok(Secrets::default()),
+    }
+}
+
+#[test]
+fn a_realm_is_a_statement_and_so_are_names_beyond_ascii() {
+    let subjects = [
+        subject(b"a", "x.org"),
+        subject(b"b", "y.org"),
+        subject("ü".as_bytes(), "x.org"),
+        subject(b"c", "x.org"),
+    ];
+    let groups = groups(&subjects, 8, as_text);
+    let seen: Vec<_> = groups
+        .iter()
+        .map(|group| (group.realm.as_str(), group.names.join(" "), group.is_ascii))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("x.org", "a c".to_owned(), true),
+            ("y.org", "b".to_owned(), true),
+            ("x.org", "ü".to_owned(), false),
+        ]
+    );
+}
+
+#[test]
+fn a_statement_has_no_more_names_than_it_may() {
+    let subjects: Vec<Subject> = (0..10)
+        .map(|n| subject(format!("u{n}").as_bytes(), "x.org"))
+        .collect();
+    let lengths: Vec<usize> = groups(&subjects, 4, as_text)
+        .iter()
+        .map(|group| group.names.len())
+        .collect();
+    assert_eq!(lengths, [4, 4, 2]);
+}
+
+#[test]
+fn what_cannot_be_sent_is_asked_as_nobody() {
+    let long = vec![b'x'; 8_192];
+    let subjects = [
+        subject(b"\xff", "x.org"),
+        subject(b"a\0b", "x.org"),
+        subject(&long, "x.org"),
+        subject(b"a", "x\0.org"),
+    ];
+    let groups = groups(&subjects, 8, as_text);
+    let mut sheet = Sheet::new(subjects.len());
+    for group in &groups {
+        for name in &group.names {
+            assert_eq!(name, NOBODY);
+            sheet.row(group, row(NOBODY, None));
+        }
+    }
+    assert_eq!(groups.iter().map(|g| g.names.len()).sum::<usize>(), 4);
+    assert!(sheet.finish().iter().all(|row| *row == Ok(None)));
+}
+
+#[test]
+fn rows_count_for_the_exact_name_and_realm_alone() {
+    let subjects = [subject(b"alice", "x.org"), subject(b"bob", "x.org")];
+    let groups = groups(&subjects, 8, as_text);
+    let mut sheet = Sheet::new(2);
+    for (user, realm) in [
+        ("Alice", Some("x.org")),
+        ("alice ", Some("x.org")),
+        ("alice", Some("X.org")),
+        ("alicé", Some("x.org")),
+        ("carol", Some("x.org")),
+    ] {
+        sheet.row(&groups[0], row(user, realm));
+    }
+    sheet.row(&groups[0], row("bob", None));
+    let known = Ok(Some(Secrets::default()));
+    assert_eq!(sheet.finish(), [Ok(None), known]);
+}
+
+#[test]
+fn two_rows_for_one_user_are_none() {
+    let subjects = [subject(b"alice", "x.org"), subject(b"bob", "x.org")];
+    let groups = groups(&subjects, 8, as_text);
+    let mut sheet = Sheet::new(2);
+    for user in ["alice", "bob", "alice", "alice"] {
+        sheet.row(&groups[0], row(user, Some("x.org")));
+    }
+    let rows = sheet.finish();
+    assert!(
+        rows[0]
+            .as_ref()
+            .is_err_and(|bad| bad.0.contains("more than one"))
+    );
+    assert_eq!(rows[1], Ok(Some(Secrets::default())));
+}
+
+#[test]
+fn a_group_comes_apart_without_losing_anyone() {
+    let subjects = ["ä", "ö", "ü"].map(|user| subject(user.as_bytes(), "x.org"));
+    let group = groups(&subjects, 8, as_text).remove(0);
+    let mut sheet = Sheet::new(3);
+    for single in group.singles() {
+        assert_eq!(single.names.len(), 1);
+        match single.names[0].as_str() {
+            "ö" => sheet.refused(&single, "no such letter"),
+            name => sheet.row(&single, row(name, None)),
+        }
+    }
+    let rows = sheet.finish();
+    assert!(rows[0].is_ok() && rows[2].is_ok());
+    assert!(
+        rows[1]
+            .as_ref()
+            .is_err_and(|bad| bad.0.contains("no such letter"))
+    );
+}
