@@ -13,7 +13,7 @@ mod wire;
 
 use std::cell::RefCell;
 
-use sip_auth::{Ha1Set, Subject};
+use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure};
 
 use self::connection::Connection;
@@ -186,7 +186,7 @@ impl Client {
         .await
     }
 
-    pub(crate) async fn put(&self, subject: &Subject, secrets: &Ha1Set) -> Result<(), Error> {
+    pub(crate) async fn put(&self, subject: &Subject, secrets: &Secrets) -> Result<(), Error> {
         let (first, second) = self.plan().put(subject, secrets)?;
         self.one_by_one(async |connection| {
             let touched = connection.change(&first).await?;

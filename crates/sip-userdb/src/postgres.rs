@@ -12,7 +12,7 @@ use std::error::Error as StdError;
 
 use bytes::BytesMut;
 use futures_util::future::join_all;
-use sip_auth::{Ha1Set, Subject};
+use sip_auth::{Secrets, Subject};
 use sip_lookup::{BatchAnswer, BatchFailure, Rows};
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use tokio_postgres::{Client as Session, Config, Row};
@@ -156,7 +156,7 @@ impl Client {
         .await
     }
 
-    pub(crate) async fn put(&self, subject: &Subject, secrets: &Ha1Set) -> Result<(), Error> {
+    pub(crate) async fn put(&self, subject: &Subject, secrets: &Secrets) -> Result<(), Error> {
         let (first, second) = self.plan().put(subject, secrets)?;
         self.one_by_one(async |session| {
             let touched = execute(session, &first).await?;

@@ -74,7 +74,10 @@ async fn odd(bed: &MariaDb) {
     let db = UserDb::new(bed.options(query("odd"), "")).unwrap();
     suite::odd_rows(&db).await;
     assert!(!db.capabilities().is_writable);
-    let error = db.put(&subject("x"), &secrets("x")).await.unwrap_err();
+    let error = db
+        .put(&subject("x"), &secrets("x").into())
+        .await
+        .unwrap_err();
     assert!(error.what().contains("only reads"), "{error}");
 }
 
@@ -110,7 +113,9 @@ async fn with_domain(bed: &MariaDb) {
 
     // The digest that is not known must not be one that anybody can make.
     let user = subject("carol@example.com");
-    db.put(&user, &secrets("carol@example.com")).await.unwrap();
+    db.put(&user, &secrets("carol@example.com").into())
+        .await
+        .unwrap();
     let plain = UserDb::new(bed.options(subscriber(false), "")).unwrap();
     let row = ask(&plain, vec![subject("carol")]).await.unwrap().remove(0);
     assert!(row.unwrap().unwrap().get(Algorithm::Md5).is_some());
@@ -121,7 +126,7 @@ async fn with_domain(bed: &MariaDb) {
     );
     assert!(db.remove(&user).await.unwrap());
     let error = db
-        .put(&subject("carol"), &secrets("carol"))
+        .put(&subject("carol"), &secrets("carol").into())
         .await
         .unwrap_err();
     assert!(error.remedy().contains("user@example.com"), "{error}");
@@ -166,7 +171,9 @@ async fn own_tables(bed: &MariaDb) {
     assert_eq!(db.domains().await, Ok(None));
     db.create_tables().await.unwrap();
     db.create_tables().await.unwrap();
-    db.put(&subject("alice"), &secrets("alice")).await.unwrap();
+    db.put(&subject("alice"), &secrets("alice").into())
+        .await
+        .unwrap();
     let row = suite::until_it_answers_after_refusal(&db, "alice").await;
     assert_is(&db, &row, "alice");
     let theirs = UserDb::new(bed.options(subscriber(false), "")).unwrap();

@@ -111,7 +111,9 @@ async fn own_tables(bed: &PostgreSql) {
     assert!(matches!(&missing, BatchFailure::Refused(why) if why.contains("signet_users")));
     db.create_tables().await.unwrap();
     db.create_tables().await.unwrap();
-    db.put(&subject("alice"), &secrets("alice")).await.unwrap();
+    db.put(&subject("alice"), &secrets("alice").into())
+        .await
+        .unwrap();
     let row = suite::until_it_answers_after_refusal(&db, "alice").await;
     assert_is(&db, &row, "alice");
 }
@@ -219,7 +221,7 @@ fn changes_are_announced() {
         assert!(db.capabilities().announces_changes);
         assert_eq!(changed(&db).await, Changed::Everything);
         let user = subject("zoë \"the\" user");
-        db.put(&user, &secrets("x")).await.unwrap();
+        db.put(&user, &secrets("x").into()).await.unwrap();
         assert_eq!(changed(&db).await, Changed::User(user.clone()));
         // Giving up one wait loses nothing.
         let given_up = tokio::time::timeout(Duration::from_millis(50), db.changed()).await;
@@ -233,7 +235,7 @@ fn changes_are_announced() {
         bed.resume();
         assert_eq!(changed(&db).await, Changed::Everything);
         let user = subject(&name(1));
-        db.put(&user, &secrets(&name(1))).await.unwrap();
+        db.put(&user, &secrets(&name(1)).into()).await.unwrap();
         assert_eq!(changed(&db).await, Changed::User(user));
     });
 }

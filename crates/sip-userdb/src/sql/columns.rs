@@ -93,7 +93,7 @@ impl Columns {
         };
         let mut secrets = Ok(Secrets::default());
         for &(at, algorithm, kind) in &self.secrets {
-            let Some(digest) = value(at) else {
+            let Some(digest) = value(at).filter(|digest| !digest.is_empty()) else {
                 continue;
             };
             match (ha1(algorithm, digest, kind), &mut secrets) {
@@ -182,9 +182,9 @@ mod tests {
         for kind in [Kind::Text, Kind::Bytes] {
             assert_eq!(read(kind, Some(DIGITS)), Ok(true));
             assert_eq!(read(kind, None), Ok(false));
+            assert_eq!(read(kind, Some(b"")), Ok(false));
             for damaged in [
-                b"".as_slice(),
-                b"secret",
+                b"secret".as_slice(),
                 &[7; 15],
                 b"00112233445566778899aabbccddeefg",
             ] {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sip_auth::{Algorithm, Ha1, Ha1Set, Subject};
+use sip_auth::{Algorithm, Ha1, Secrets, Subject};
 
 use super::plan::{Plan, Subscriber, Tables};
 use super::{Dialect, NAME_MAX};
@@ -32,7 +32,7 @@ impl Plan {
     pub(crate) fn put(
         &self,
         subject: &Subject,
-        secrets: &Ha1Set,
+        secrets: &Secrets,
     ) -> Result<(Step, Option<Step>), Error> {
         let name = self.writable(subject)?;
         let realm = subject.realm().to_string();
@@ -40,14 +40,19 @@ impl Plan {
             Tables::Query => Err(read_only()),
             Tables::Signet => Ok((self.put_own(realm, name, secrets), None)),
             Tables::Subscriber(subscriber) => {
-                let ha1 = secrets.get(Algorithm::Md5);
+                let ha1 = secrets.get(Algorithm::Md5).ok_or_else(|| {
+                    Error::new(
+                        "this table has HA1s for MD5 alone, and the user has none",
+                        "give his password, or an HA1 for MD5",
+                    )
+                })?;
                 let (update, insert) = self.put_subscriber(subscriber, realm, name, ha1)?;
                 Ok((update, Some(insert)))
             }
         }
     }
 
-    fn put_own(&self, realm: String, name: String, secrets: &Ha1Set) -> Step {
+    fn put_own(&self, realm: String, name: String, secrets: &Secrets) -> Step {
         let update = |source: fn(&str) -> String| {
             ["ha1_md5", "ha1_sha256", "ha1_sha512_256"]
                 .map(|column| format!("{column} = {}", source(column)))
@@ -67,7 +72,11 @@ impl Plan {
             "INSERT INTO signet_users (realm, username, ha1_md5, ha1_sha256, ha1_sha512_256) \
              VALUES (?, ?, ?, ?, ?) {otherwise}"
         );
-        let digest = |algorithm| Value::Bytes(secrets.get(algorithm).expose().to_vec());
+        // An algorithm without an HA1 has no bytes.
+        let digest = |algorithm| {
+            let ha1 = secrets.get(algorithm);
+            Value::Bytes(ha1.map_or(Vec::new(), |ha1| ha1.expose().to_vec()))
+        };
         self.step(
             &sql,
             vec![

@@ -245,18 +245,20 @@ pub async fn written(db: &UserDb) {
     let user = subject("new user");
     let found = || async { ask(db, vec![user.clone()]).await.unwrap().remove(0) };
     assert_eq!(found().await, Ok(None));
-    db.put(&user, &secrets("somebody else")).await.unwrap();
+    db.put(&user, &secrets("somebody else").into())
+        .await
+        .unwrap();
     assert!(matches!(found().await, Ok(Some(_))));
-    db.put(&user, &secrets("new user")).await.unwrap();
+    db.put(&user, &secrets("new user").into()).await.unwrap();
     assert_is(db, &found().await, "new user");
     // A look-alike is another user, or none at all.
     assert!(!db.remove(&subject("NEW USER")).await.unwrap());
-    let _ = db.put(&subject("NEW USER"), &secrets("x")).await;
+    let _ = db.put(&subject("NEW USER"), &secrets("x").into()).await;
     assert_is(db, &found().await, "new user");
     let _ = db.remove(&subject("NEW USER")).await;
     for bad in [b"\xff".as_slice(), &[b'x'; 8_192], b"a\0b"] {
         let error = db
-            .put(&of_realm(bad, REALM), &secrets("x"))
+            .put(&of_realm(bad, REALM), &secrets("x").into())
             .await
             .unwrap_err();
         assert!(!error.remedy().is_empty());
