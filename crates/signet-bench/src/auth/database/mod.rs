@@ -175,3 +175,60 @@ fn schema(name: &str) -> Result<String, String> {
         .join(name);
     std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// A missing program fails a test; with SIGNET_MAY_SKIP=1 it skips it.
+    fn is_there(program: &str) -> bool {
+        let is_there = Path::new("/usr/sbin").join(program).exists()
+            || Path::new("/usr/bin").join(program).exists();
+        let may_skip = std::env::var_os("SIGNET_MAY_SKIP").is_some_and(|value| value == "1");
+        assert!(
+            is_there || may_skip,
+            "{program} is not installed (`make tools` does it); SIGNET_MAY_SKIP=1 skips such tests"
+        );
+        is_there
+    }
+
+    /// What it was filled with is counted by the database itself.
+    fn starts_and_ends(kind: Kind) {
+        let folder = std::env::temp_dir().join(format!("signet-{kind:?}-{}", std::process::id()));
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let database = Database::start(kind, &folder, port, "0", 2_345).unwrap();
+        assert!(database.process.memory_bytes() > 1_000_000);
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+        drop(database);
+        assert!(
+            TcpStream::connect(("127.0.0.1", port)).is_err(),
+            "it still runs"
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn mariadb_starts_with_users_and_ends() {
+        if is_there("mariadbd") {
+            starts_and_ends(Kind::MariaDb);
+        }
+    }
+
+    #[test]
+    fn postgresql_starts_with_users_and_ends() {
+        if is_there("psql") {
+            starts_and_ends(Kind::Postgres);
+        }
+    }
+
+    #[test]
+    fn redis_starts_with_users_and_ends() {
+        if is_there("redis-server") {
+            starts_and_ends(Kind::Redis);
+        }
+    }
+}
