@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls tools tools-legacy tools-bench tools-fuzz
+.PHONY: attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-legacy tools-bench tools-bench-auth tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
@@ -14,6 +14,7 @@ help:
 	@echo "make tls-resumption   which TLS sessions resume, and where, with openssl at the other end"
 	@echo "make fuzz    every fuzz target for SECONDS=60, from its corpus (needs a nightly compiler and cargo-fuzz)"
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
+	@echo "make bench-auth   what authentication costs with users in a database 30 ms away; BENCH='--only CASE --quick'"
 
 demo:
 	$(CARGO) build --release -p signet -p signet-bench
@@ -58,6 +59,10 @@ bench-tls: tools-bench
 	$(CARGO) build --release -p signet -p signet-bench
 	target/release/signet-bench tls $(BENCH)
 
+bench-auth: tools-bench-auth
+	$(CARGO) build --release -p signet -p signet-bench
+	target/release/signet-bench auth $(BENCH)
+
 # Attacks on servers that it starts on this machine's loopback (docs/ATTACKS.md).
 attacks: tools-bench
 	$(CARGO) build --release -p signet -p signet-attacks
@@ -76,6 +81,9 @@ tools-legacy:
 
 tools-bench:
 	scripts/tools sip-tester:sipp kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" openssl:openssl
+
+tools-bench-auth:
+	scripts/tools kamailio:kamailio "kamailio-mysql-modules:/usr/lib/*/kamailio/modules/db_mysql.so" mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/initdb" redis-server:redis-server
 
 tools-fuzz:
 	scripts/tools gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h

@@ -3,6 +3,7 @@
 //! all of a server's threads; the load and the server have a core each.
 #![forbid(unsafe_code)]
 
+mod auth;
 mod calibrate;
 mod calls;
 mod cases;
@@ -41,6 +42,8 @@ enum Command {
     Demo(demo::DemoArguments),
     /// What TLS costs: handshakes, resumption, idle connections, storms.
     Tls(tls::TlsArguments),
+    /// What authentication costs whose users are in a database at a distance.
+    Auth(auth::AuthArguments),
     /// The raw cost of a handshake's public-key operations, printed as JSON.
     RawTls(tls::RawArguments),
     /// The floor: a forwarder that does not read what it relays.
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tls(arguments) => tls::run(&arguments),
+        Command::Auth(arguments) => auth::run(&arguments),
         Command::RawTls(arguments) => tls::run_raw(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),

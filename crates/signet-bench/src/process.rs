@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where servers run, and where the load does: a core each, where there are two.
@@ -32,12 +32,52 @@ impl Process {
         arguments: &[String],
         log: &Path,
     ) -> Result<Self, String> {
+        Self::start_as(None, core, program, arguments, log)
+    }
+
+    /// The same as a user of this machine, for programs that refuse to run as root.
+    pub(crate) fn start_as(
+        user: Option<&str>,
+        core: &str,
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Self, String> {
+        Self::spawn(user, core, program, arguments, log, Stdio::null())
+    }
+
+    /// The same with a standard input to write to.
+    pub(crate) fn start_with_input(
+        core: &str,
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<(Self, ChildStdin), String> {
+        let mut process = Self::spawn(None, core, program, arguments, log, Stdio::piped())?;
+        let input = process.child.stdin.take();
+        let input = input.ok_or_else(|| format!("{program} has no standard input"))?;
+        Ok((process, input))
+    }
+
+    fn spawn(
+        user: Option<&str>,
+        core: &str,
+        program: &str,
+        arguments: &[String],
+        log: &Path,
+        input: Stdio,
+    ) -> Result<Self, String> {
         let file = fs::File::create(log).map_err(|e| format!("{}: {e}", log.display()))?;
         let copy = file.try_clone().map_err(|e| e.to_string())?;
-        let child = Command::new("setpriv")
+        let mut command = Command::new("setpriv");
+        if let Some(user) = user {
+            let group = format!("--regid={user}");
+            command.args([&format!("--reuid={user}"), &group, "--clear-groups"]);
+        }
+        let child = command
             .args(["--pdeathsig", "TERM", "taskset", "-c", core, program])
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(file)
             .stderr(copy)
             .spawn()
@@ -64,7 +104,7 @@ impl Process {
 
     /// CPU time of the process and all its descendants, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        family(self.id()).into_iter().map(threads_cpu_ns).sum()
+        cpu_ns(self.id())
     }
 
     /// Its memory and that of its descendants, in bytes: shared pages count in
@@ -169,6 +209,11 @@ impl Drop for Process {
         }
         let _ = self.child.wait();
     }
+}
+
+/// CPU time of a process and all its descendants, in nanoseconds.
+pub(crate) fn cpu_ns(id: u32) -> u64 {
+    family(id).into_iter().map(threads_cpu_ns).sum()
 }
 
 /// The process and its descendants.

@@ -8,6 +8,7 @@ use signet_serve::ca::KeyKind;
 use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
 use signet_serve::{Overrides, Source, admin};
 
+use crate::bed::BedCommand;
 use crate::load::LoadCommand;
 
 /// A SIP proxy, registrar and redirect server, secure by default.
@@ -72,6 +73,11 @@ pub(crate) enum Command {
     Load {
         #[command(subcommand)]
         command: LoadCommand,
+    },
+    /// Set up what an experiment needs between its programs: a distance
+    Bed {
+        #[command(subcommand)]
+        command: BedCommand,
     },
     /// List where users are registered
     Bindings {

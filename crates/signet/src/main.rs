@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bed;
 mod load;
 
 use std::io::Write;
@@ -22,6 +23,9 @@ fn main() -> ExitCode {
     if let Command::Load { command } = args.command {
         return ExitCode::from(load::run(command));
     }
+    if let Command::Bed { command } = args.command {
+        return ExitCode::from(bed::run(&command));
+    }
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -35,8 +39,8 @@ fn run(args: Args) -> Result<(), Error> {
     use signet_serve::{admin, serve};
     match args.command {
         Command::Serve(options) => serve(options.source()),
-        // It has exit codes of its own.
-        Command::Load { .. } => Ok(()),
+        // They have exit codes of their own.
+        Command::Load { .. } | Command::Bed { .. } => Ok(()),
         Command::Tls {
             place,
             json,

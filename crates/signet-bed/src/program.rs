@@ -1,0 +1,142 @@
+//! The verb `delay`: signals, commands on the standard input, and reports.
+
+use std::io::{BufRead, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::Error;
+use crate::command::Command;
+use crate::counts::Report;
+use crate::relay::{Handle, Occasion, Relay};
+use crate::settings::DelaySettings;
+
+/// Longer lines are no commands.
+const LINE_BYTES_MAX: u64 = 4_096;
+
+/// Where reports go.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    /// A file that has the last report at any time; besides the standard output.
+    pub report: Option<PathBuf>,
+}
+
+/// Relays until SIGTERM, SIGINT, the end of the standard input, or the end of its time, and
+/// prints a report as one line of JSON then, and at SIGUSR1.
+///
+/// The standard input ends it, and is read for commands, only where it is a pipe, a socket or
+/// a terminal: a program that was started with /dev/null has nobody at the other end. Call it
+/// before there are other threads: the signals must be blocked in all of them.
+///
+/// # Errors
+/// What [`Relay::bind`] and [`Relay::run`] say, and a file that cannot be written.
+pub fn run(settings: &DelaySettings, output: &Output) -> Result<(), Error> {
+    let relay = Relay::bind(settings)?;
+    if let Some(path) = &output.report {
+        // Better now than after an hour.
+        write_file(path, "")?;
+    }
+    watch_signals(relay.handle())?;
+    watch_input(relay.handle());
+    say(&format!(
+        "{} from {} to {}, {} ms there and back",
+        match settings.transport {
+            crate::Transport::Tcp => "TCP",
+            crate::Transport::Udp => "UDP",
+        },
+        relay.local_addr(),
+        settings.to,
+        settings.conditions.rtt_ns as f64 / 1e6
+    ));
+    let last = relay.run(|report, occasion| {
+        // A report at its time goes to the file, where there is one, and nobody is told.
+        let aloud = occasion == Occasion::Asked || output.report.is_none();
+        if let Err(error) = tell(report, output, aloud) {
+            say(&error.to_string());
+        }
+    })?;
+    tell(&last, output, true)
+}
+
+fn tell(report: &Report, output: &Output, aloud: bool) -> Result<(), Error> {
+    let text = serde_json::to_string(report)
+        .map_err(|error| Error::new(format!("no report: {error}"), "this is a defect"))?;
+    if aloud {
+        // Nobody may be listening any more.
+        let _ = writeln!(std::io::stdout(), "{text}");
+    }
+    match &output.report {
+        Some(path) => write_file(path, &format!("{text}\n")),
+        None => Ok(()),
+    }
+}
+
+/// Puts a file in the place of the one before, so that no reader sees a half.
+fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    std::fs::write(&beside, text)
+        .and_then(|()| std::fs::rename(&beside, path))
+        .map_err(|error| {
+            Error::new(
+                format!("cannot write {}: {error}", path.display()),
+                "choose another --report",
+            )
+        })
+}
+
+fn watch_signals(handle: Handle) -> Result<(), Error> {
+    let failed =
+        |error: nix::Error| Error::new(format!("cannot watch for signals: {error}"), "try again");
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGUSR1] {
+        signals.add(signal);
+    }
+    signals.thread_block().map_err(failed)?;
+    std::thread::spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            handle.send(match signal {
+                Signal::SIGUSR1 => Command::Report,
+                _ => Command::Stop,
+            });
+        }
+    });
+    Ok(())
+}
+
+fn watch_input(handle: Handle) {
+    let is_watched = std::fs::metadata("/proc/self/fd/0").is_ok_and(|input| {
+        let kind = input.file_type();
+        let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stdin());
+        kind.is_fifo() || kind.is_socket() || is_terminal
+    });
+    if !is_watched {
+        return;
+    }
+    std::thread::spawn(move || {
+        let mut input = std::io::stdin().lock();
+        loop {
+            let mut line = Vec::new();
+            let mut limited = std::io::Read::take(&mut input, LINE_BYTES_MAX);
+            match limited.read_until(b'\n', &mut line) {
+                Ok(count) if count > 0 => {}
+                _ => break,
+            }
+            let line = String::from_utf8_lossy(&line);
+            if line.trim().is_empty() {
+                continue;
+            }
+            match Command::parse(&line) {
+                Ok(command) => handle.send(command),
+                Err(error) => say(&error),
+            }
+        }
+        handle.send(Command::Stop);
+    });
+}
+
+/// A line for whoever looks on.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "signet bed delay: {line}");
+}

@@ -1,0 +1,256 @@
+//! What authentication adds to the CPU that a call costs a server, the database on the same
+//! machine and no relay between: Signet beside Kamailio's auth_db.
+
+use std::path::PathBuf;
+
+use super::database::{Database, Kind, PASSWORD};
+use super::load::{Callers, Load};
+use super::record::{CostRow, Relation};
+use super::server::{Lookups, Users};
+use super::{Bench, DOMAIN, USERS, ports};
+use crate::calibrate;
+use crate::calls::listening;
+use crate::cases::visits;
+use crate::contender::KAMAILIO_SHARED_MB;
+use crate::process::Process;
+use crate::report::Measurement;
+use crate::rule;
+
+/// Calls a second.
+const RATE: u64 = 1_000;
+/// What of Kamailio's addition Signet's may be.
+const OF_KAMAILIO: f64 = 1.0 / 3.0;
+/// What the cache may add beyond the embedded store, microseconds.
+const CACHED_US: f64 = 2.0;
+/// What the embedded store may cost of what it did in another build.
+const EMBEDDED_MAX: f64 = 1.05;
+
+/// Who is measured.
+#[derive(Clone, Debug, PartialEq)]
+enum Who {
+    Kamailio {
+        with_auth: bool,
+    },
+    Signet(Users),
+    /// Another build, with its own store.
+    Before(PathBuf),
+}
+
+fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who)> {
+    let store = |cached| {
+        Who::Signet(Users::Database {
+            kind: Kind::MariaDb,
+            port: database,
+            lookups: Lookups::Tuned,
+            cached,
+        })
+    };
+    let mut all = vec![
+        ("kamailio", Who::Kamailio { with_auth: false }),
+        ("kamailio auth_db", Who::Kamailio { with_auth: true }),
+        ("signet", Who::Signet(Users::Nobody)),
+        ("signet MariaDB", store(0)),
+        ("signet MariaDB cached", store(2 * USERS)),
+        ("signet embedded", Who::Signet(Users::Embedded)),
+    ];
+    if let Some(before) = before {
+        all.push(("before embedded", Who::Before(before.clone())));
+    }
+    all
+}
+
+pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
+    let database = bench.database(Kind::MariaDb, USERS)?;
+    let all = contenders(database.port, bench.arguments.before.as_ref());
+    let mut set: Vec<Measurement> = Vec::new();
+    for (visit, repeats) in visits(bench.repeats()).into_iter().enumerate() {
+        let mut order: Vec<&(&str, Who)> = all.iter().collect();
+        if visit % 2 == 1 {
+            order.reverse();
+        }
+        for (name, who) in order {
+            let found = stretches(bench, &database, (name, who), repeats)
+                .map_err(|error| format!("{name}: {error}"))?;
+            for one in &found {
+                one.print();
+            }
+            set.extend(found);
+        }
+    }
+    for (name, _) in &all {
+        let Some(cost) = rule::cost(&set, name) else {
+            continue;
+        };
+        bench.record.costs.push(CostRow {
+            server: (*name).to_owned(),
+            cpu_us_per_call: cost.median,
+            low: cost.low,
+            high: cost.high,
+            repeats: cost.count,
+            objections: rule::objections(&set, &[*name]),
+        });
+    }
+    bars(bench, &set);
+    Ok(())
+}
+
+/// What one costs beyond another, microseconds a call.
+fn beyond(set: &[Measurement], server: &str, other: &str) -> Option<f64> {
+    Some(rule::cost(set, server)?.median - rule::cost(set, other)?.median)
+}
+
+fn bars(bench: &mut Bench<'_>, set: &[Measurement]) {
+    let signet = beyond(set, "signet MariaDB", "signet");
+    let kamailio = beyond(set, "kamailio auth_db", "kamailio");
+    bench.record.bar(
+        "cost",
+        "CPU that authentication adds to a call, of what auth_db adds",
+        signet
+            .zip(kamailio)
+            .map(|(signet, kamailio)| signet / kamailio),
+        (Relation::AtMost, OF_KAMAILIO),
+    );
+    bench.record.bar(
+        "cost",
+        "CPU of a call served from the cache beyond the embedded store's, us",
+        beyond(set, "signet MariaDB cached", "signet embedded"),
+        (Relation::LessThan, CACHED_US),
+    );
+    if bench.arguments.before.is_some() {
+        let now = rule::cost(set, "signet embedded");
+        let before = rule::cost(set, "before embedded");
+        bench.record.bar(
+            "cost",
+            "CPU of a call with the embedded store, of that in the build before",
+            now.zip(before)
+                .map(|(now, before)| now.median / before.median),
+            (Relation::AtMost, EMBEDDED_MAX),
+        );
+    }
+}
+
+/// Starts a server, brings it to its steady state, and measures stretches of it.
+fn stretches(
+    bench: &Bench<'_>,
+    database: &Database,
+    (name, who): (&str, &Who),
+    repeats: usize,
+) -> Result<Vec<Measurement>, String> {
+    let (mut process, warm_s) = start(bench, database, who)?;
+    let callers = match who {
+        Who::Kamailio { with_auth: false } | Who::Signet(Users::Nobody) => Callers::Strangers,
+        _ => Callers::First(USERS),
+    };
+    // Each caller has a nonce first.
+    let warm_s = bench.sized(warm_s.max(USERS as u64 / RATE + 4), 3);
+    let stretch_s = bench.sized(4, 2);
+    let seconds = warm_s + repeats as u64 * (stretch_s + 3) + 2;
+    let mut load = bench.call(&format!("{RATE}/s for {seconds}s"), seconds, callers)?;
+    load.wait_until(warm_s)?;
+    let mut found = Vec::new();
+    let mut before = calibrate::measure()?;
+    for _ in 0..repeats {
+        let (spent_ns, elapsed_s) = stretch(&process, &mut load, stretch_s)?;
+        let after = calibrate::measure()?;
+        found.push((spent_ns, elapsed_s, before, after));
+        before = after;
+    }
+    let told = load.end()?;
+    process.must_run(name)?;
+    let ended = (told.completed + told.failed).max(1) as f64;
+    let share = told.completed as f64 / ended;
+    Ok(found
+        .into_iter()
+        .map(|(spent_ns, elapsed_s, before, after)| {
+            let calls = RATE as f64 * elapsed_s * share;
+            Measurement {
+                case: "cost".to_owned(),
+                server: name.to_owned(),
+                cpu_us_per_call: spent_ns as f64 / 1_000.0 / calls.max(1.0),
+                calls: calls as u64,
+                failed: told.failed,
+                failed_share: told.failed as f64 / ended,
+                retransmissions: told.seconds.iter().map(|s| s.retransmissions).sum(),
+                rate: RATE,
+                held_share: share,
+                elapsed_s,
+                is_doubted: !told.doubts.is_empty(),
+                before,
+                after,
+            }
+        })
+        .collect())
+}
+
+fn stretch(process: &Process, load: &mut Load, seconds: u64) -> Result<(u64, f64), String> {
+    let stretch = process.stretch();
+    std::thread::sleep(std::time::Duration::from_secs(seconds));
+    let found = stretch.end();
+    load.wait_until(0)?;
+    Ok(found)
+}
+
+/// A server, and the seconds until as much ends in each as begins.
+fn start(bench: &Bench<'_>, database: &Database, who: &Who) -> Result<(Process, u64), String> {
+    match who {
+        Who::Kamailio { with_auth } => {
+            let process = start_kamailio(bench, database.port, *with_auth)?;
+            Ok((listening(process), 8))
+        }
+        Who::Signet(users) => Ok((bench.start_signet(users)?, 34)),
+        Who::Before(path) => Ok((bench.start_build(path, &Users::Embedded)?, 34)),
+    }
+}
+
+fn start_kamailio(bench: &Bench<'_>, database: u16, with_auth: bool) -> Result<Process, String> {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../bench/peers/kamailio-auth.cfg");
+    let text =
+        std::fs::read_to_string(&source).map_err(|e| format!("{}: {e}", source.display()))?;
+    let url = format!("mysql://signet:{PASSWORD}@127.0.0.1:{database}/signet");
+    let text = text
+        .replace("CHILDREN", "1")
+        .replace("SERVERPORT", &bench.port(ports::SERVER).to_string())
+        .replace(
+            "NEXTHOP",
+            &format!("127.0.0.1:{}", bench.port(ports::CALLED)),
+        )
+        .replace("DATABASEURL", &url)
+        .replace("REALM", DOMAIN);
+    let config = bench.folder.join("kamailio-auth.cfg");
+    std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+    let mut words: Vec<String> = [
+        "-f",
+        &config.display().to_string(),
+        "-DD",
+        "-E",
+        "-m",
+        KAMAILIO_SHARED_MB,
+        "-M",
+        "16",
+        "-x",
+        "tlsf",
+        "-X",
+        "tlsf",
+    ]
+    .map(str::to_owned)
+    .into();
+    if with_auth {
+        words.extend(["-A", "WITH_AUTH=1"].map(str::to_owned));
+    }
+    let log = bench.folder.join("kamailio.log");
+    Process::start(&bench.arguments.cores.server, "kamailio", &words, &log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_build_takes_part_where_it_is_named() {
+        assert_eq!(contenders(1, None).len(), 6);
+        let before = PathBuf::from("old/signet");
+        let all = contenders(1, Some(&before));
+        assert_eq!(all.last().unwrap().1, Who::Before(before));
+    }
+}

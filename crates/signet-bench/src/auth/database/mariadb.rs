@@ -1,0 +1,101 @@
+//! MariaDB: Signet's table and Kamailio's, with the same users.
+
+use std::path::Path;
+
+use sip_auth::Algorithm;
+
+use super::{PASSWORD, Place, is_root, run, schema};
+use crate::auth::{DOMAIN, users};
+use crate::process::Process;
+
+/// What is set otherwise than by default.
+pub(super) const SETTINGS: &str = "innodb_buffer_pool_size 1 GiB, max_connections 2000, \
+     thread_cache_size 1024, skip_name_resolve, no binary log, innodb_flush_log_at_trx_commit 2";
+
+/// Kamailio's table, by the columns that auth_db reads.
+const SUBSCRIBER: &str = "\
+CREATE TABLE version (table_name VARCHAR(32) NOT NULL UNIQUE, table_version INT UNSIGNED NOT NULL);
+INSERT INTO version VALUES ('subscriber', 7);
+CREATE TABLE subscriber (
+    id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY,
+    username VARCHAR(64) NOT NULL,
+    domain VARCHAR(64) NOT NULL,
+    password VARCHAR(64) NOT NULL DEFAULT '',
+    ha1 VARCHAR(128) NOT NULL,
+    ha1b VARCHAR(128) NOT NULL DEFAULT '',
+    UNIQUE KEY account (username, domain)
+) CHARACTER SET latin1 ENGINE = InnoDB;
+";
+
+pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
+    let data = place.path("data");
+    let as_root: &[&str] = if is_root() { &["--user=root"] } else { &[] };
+    let mut words = vec!["--no-defaults", "--skip-test-db"];
+    let (data_word, method) = (
+        format!("--datadir={data}"),
+        "--auth-root-authentication-method=normal",
+    );
+    words.extend([data_word.as_str(), method]);
+    words.extend(as_root);
+    run("mariadb-install-db", &words, None)?;
+
+    let socket = place.path("socket");
+    let mut words: Vec<String> = [
+        "--no-defaults".to_owned(),
+        data_word,
+        format!("--socket={socket}"),
+        format!("--port={}", place.port),
+        format!("--pid-file={}", place.path("pid")),
+    ]
+    .into();
+    words.extend(
+        [
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--innodb-buffer-pool-size=1G",
+            "--innodb-flush-log-at-trx-commit=2",
+            "--max-connections=2000",
+            "--thread-cache-size=1024",
+            "--secure-file-priv=",
+        ]
+        .iter()
+        .chain(as_root)
+        .map(|word| (*word).to_owned()),
+    );
+    let mut process = Process::start(place.core, "mariadbd", &words, &place.log())?;
+    place.wait(&mut process)?;
+    fill(place, &socket, count)?;
+    Ok(process)
+}
+
+fn fill(place: &Place<'_>, socket: &str, count: usize) -> Result<(), String> {
+    let (own, theirs) = (place.path("users"), place.path("subscriber"));
+    users::write(Path::new(&own), count, |user| users::tabbed(user, ""))?;
+    users::write(Path::new(&theirs), count, |user| {
+        format!("{}\t{DOMAIN}\t{}\n", user.name, user.ha1(Algorithm::Md5))
+    })?;
+    let sql = place.path("fill.sql");
+    let text = format!(
+        "CREATE DATABASE signet;\nUSE signet;\n{}\n{SUBSCRIBER}\
+         LOAD DATA INFILE '{own}' INTO TABLE signet_users (realm, username, ha1_md5, ha1_sha256, ha1_sha512_256);\n\
+         LOAD DATA INFILE '{theirs}' INTO TABLE subscriber (username, domain, ha1);\n\
+         ANALYZE TABLE signet_users, subscriber;\n\
+         CREATE USER 'signet'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n\
+         GRANT SELECT ON signet.* TO 'signet'@'127.0.0.1';\n",
+        schema("mysql.sql")?
+    );
+    std::fs::write(&sql, text).map_err(|e| format!("{sql}: {e}"))?;
+    let socket = format!("--socket={socket}");
+    let words = ["--no-defaults", &socket, "--user=root"];
+    run("mariadb", &words, Some(Path::new(&sql)))?;
+    let ask = [
+        &words[..],
+        &["-N", "-e", "SELECT COUNT(*) FROM signet.signet_users"],
+    ]
+    .concat();
+    match run("mariadb", &ask, None)?.trim() {
+        found if found == count.to_string() => Ok(()),
+        found => Err(format!("{found} users are there, and not {count}")),
+    }
+}

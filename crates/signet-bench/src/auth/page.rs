@@ -1,0 +1,409 @@
+//! The results as a page: tables, and the grid as a picture beside the paper's.
+
+use std::path::{Path, PathBuf};
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, Value};
+use serde::Serialize;
+
+use super::paper::{self, PAIR_SIDES, PRINTED};
+use super::record::{How, PeakRow, Record};
+use crate::rule::Summary;
+
+/// A square of a picture.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Cell {
+    /// Its place, in squares from the left and from above.
+    x: usize,
+    y: usize,
+    /// What stands in it; empty where there is nothing.
+    text: String,
+    /// From 0, the least, to 1, the most, on a scale of orders of magnitude.
+    heat: f64,
+    /// Whether it is from a formula and not from a run.
+    is_computed: bool,
+    is_best: bool,
+}
+
+/// A picture of all rates by processes and batches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Grid {
+    title: String,
+    cells: Vec<Cell>,
+}
+
+/// Rates below this have no colour.
+const COOL_PER_S: f64 = 30.0;
+
+/// Columns are batches, from 1; rows processes, from 1.
+fn batches() -> Vec<u32> {
+    [1].into_iter().chain(PAIR_SIDES).collect()
+}
+
+fn grid(title: &str, rate: impl Fn(u32, u32) -> Option<(f64, bool)>) -> Grid {
+    let (columns, rows) = (batches(), paper::PROCESSES);
+    let mut found = Vec::new();
+    for (y, &processes) in rows.iter().enumerate() {
+        for (x, &batch) in columns.iter().enumerate() {
+            if let Some((rate, is_computed)) = rate(processes, batch) {
+                found.push((x, y, rate, is_computed));
+            }
+        }
+    }
+    let most = found
+        .iter()
+        .map(|(_, _, rate, _)| *rate)
+        .fold(0.0, f64::max);
+    let scale = (most.max(COOL_PER_S * 2.0) / COOL_PER_S).ln();
+    let runs = found.iter().filter(|(_, _, _, is_computed)| !is_computed);
+    let best = runs.map(|(_, _, rate, _)| *rate).fold(0.0, f64::max);
+    let cells = found
+        .into_iter()
+        .map(|(x, y, rate, is_computed)| Cell {
+            x,
+            y,
+            text: short(rate),
+            heat: ((rate.max(COOL_PER_S) / COOL_PER_S).ln() / scale).clamp(0.0, 1.0),
+            is_computed,
+            is_best: !is_computed && rate >= best,
+        })
+        .collect();
+    Grid {
+        title: title.to_owned(),
+        cells,
+    }
+}
+
+/// A rate in as few characters as tell it.
+fn short(rate: f64) -> String {
+    if rate < 1_000.0 {
+        format!("{rate:.0}")
+    } else {
+        format!("{:.1}k", rate / 1_000.0)
+    }
+}
+
+fn measured(record: &Record) -> Grid {
+    grid("measured here", |processes, batch| {
+        let how = How::Blocking { processes, batch };
+        let row = record
+            .peaks
+            .iter()
+            .find(|row| row.case == "grid" && row.how == how)?;
+        Some((row.peak.rate_per_s, false))
+    })
+}
+
+/// What is printed, and in pale what the paper's formula gives for the other cells that it
+/// ran.
+fn published() -> Grid {
+    let ran = super::grid::cells();
+    grid("Dacosta 2009", |processes, batch| {
+        match paper::rate(processes, batch) {
+            Some(rate) => Some((rate, false)),
+            None if ran.contains(&(processes, batch)) => {
+                Some((paper::formula(processes, batch), true))
+            }
+            None => None,
+        }
+    })
+}
+
+/// The repeats of one setting in a line of a table.
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    case: String,
+    store: String,
+    users: usize,
+    name: String,
+    repeats: usize,
+    rate_per_s: f64,
+    low: f64,
+    high: f64,
+    setup_p50_ms: f64,
+    bytes_each: f64,
+    wire_bytes_each: f64,
+    packets_each: f64,
+    cores: [f64; 4],
+    bound: String,
+}
+
+fn lines(record: &Record, is_of_grid: bool) -> Vec<Line> {
+    let mut groups: Vec<Vec<&PeakRow>> = Vec::new();
+    for row in record
+        .peaks
+        .iter()
+        .filter(|row| (row.case == "grid") == is_of_grid)
+    {
+        let is_same = |group: &&mut Vec<&PeakRow>| {
+            group.first().is_some_and(|first| {
+                (&first.case, &first.store, first.users, first.how)
+                    == (&row.case, &row.store, row.users, row.how)
+            })
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.push(row),
+            None => groups.push(vec![row]),
+        }
+    }
+    groups.iter().filter_map(|group| line(group)).collect()
+}
+
+fn line(group: &[&PeakRow]) -> Option<Line> {
+    let of =
+        |figure: fn(&PeakRow) -> f64| Summary::of(group.iter().map(|row| figure(row)).collect());
+    let rate = of(|row| row.peak.rate_per_s)?;
+    // The one in the middle stands for what has no middle.
+    let nearest = |a: &&&PeakRow, b: &&&PeakRow| {
+        let off = |row: &PeakRow| (row.peak.rate_per_s - rate.median).abs();
+        off(a).total_cmp(&off(b))
+    };
+    let typical = group.iter().min_by(nearest)?;
+    Some(Line {
+        case: typical.case.clone(),
+        store: typical.store.clone(),
+        users: typical.users,
+        name: typical.name.clone(),
+        repeats: group.len(),
+        rate_per_s: rate.median,
+        low: rate.low,
+        high: rate.high,
+        setup_p50_ms: of(|row| row.peak.setup_p50_ms)?.median,
+        bytes_each: of(|row| row.peak.bytes_each)?.median,
+        wire_bytes_each: of(|row| row.peak.wire_bytes_each)?.median,
+        packets_each: of(|row| row.peak.packets_each)?.median,
+        cores: typical.peak.cores,
+        bound: typical.peak.bound.clone(),
+    })
+}
+
+/// Makes the page of a file of results, beside it or in another folder.
+pub(super) fn from_file(results: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let record = Record::read(results)?;
+    let name = results.file_stem().unwrap_or(results.as_os_str());
+    let page = folder.join(name).with_extension("html");
+    std::fs::write(&page, draw(&record)?).map_err(|e| format!("{}: {e}", page.display()))?;
+    Ok(page)
+}
+
+fn draw(record: &Record) -> Result<String, String> {
+    let failed = |error: minijinja::Error| format!("the page: {error:#}");
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    for (name, text) in [
+        ("auth.html", include_str!("auth.html")),
+        ("grid.svg", include_str!("grid.svg")),
+    ] {
+        environment.add_template(name, text).map_err(failed)?;
+    }
+    let printed: Vec<_> = PRINTED
+        .iter()
+        .map(|p| {
+            let how = How::Blocking {
+                processes: p.processes,
+                batch: p.batch,
+            };
+            let ours = record
+                .peaks
+                .iter()
+                .find(|row| row.case == "grid" && row.how == how);
+            serde_json::json!({
+                "printed": p,
+                "bytes_each": p.bytes_each(),
+                "ours_per_s": ours.map(|row| row.peak.rate_per_s),
+                "ours_bytes_each": ours.map(|row| row.peak.wire_bytes_each),
+            })
+        })
+        .collect();
+    let date = i64::try_from(record.date_unix_s)
+        .ok()
+        .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .map_or_else(String::new, |date| {
+            format!(
+                "{} {:02}:{:02} UTC",
+                date.date(),
+                date.hour(),
+                date.minute()
+            )
+        });
+    let values = serde_json::json!({
+        "record": record,
+        "date": date,
+        "grids": [measured(record), published()],
+        "batches": batches(),
+        "processes": paper::PROCESSES,
+        "printed": printed,
+        "peaks": lines(record, false),
+        "cells": lines(record, true),
+        "who": super::scene::WHO,
+    });
+    let template = environment.get_template("auth.html").map_err(failed)?;
+    template.render(Value::from(Serde(values))).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::peak::Peak;
+    use crate::auth::record::{Bar, CostRow, DelayRow, ModelRow, StepRow};
+
+    fn row(case: &str, how: How, repeat: usize, rate_per_s: f64) -> PeakRow {
+        PeakRow {
+            case: case.to_owned(),
+            store: "MariaDB".to_owned(),
+            users: 10_000,
+            how,
+            name: how.name(),
+            repeat,
+            peak: Peak {
+                rate_per_s,
+                wire_bytes_each: 123.4,
+                cores: [0.4, 0.1, 0.7, 0.25],
+                bound: "core 1: database 70%, load 25%".to_owned(),
+                ..Peak::default()
+            },
+        }
+    }
+
+    fn blocking(processes: u32, batch: u32) -> How {
+        How::Blocking { processes, batch }
+    }
+
+    fn record() -> Record {
+        Record {
+            format: "signet-bench-auth".to_owned(),
+            version: 1,
+            command: "signet-bench <auth>".to_owned(),
+            cores: [("server".to_owned(), "0".to_owned())].into(),
+            peaks: vec![
+                row("grid", blocking(4, 1), 0, 131.0),
+                row("grid", blocking(32, 16), 0, 7_900.0),
+                row("grid", blocking(512, 1), 0, 4_100.0),
+                row("tuner", How::Tuned, 0, 9_000.0),
+                row("tuner", How::Tuned, 1, 9_400.0),
+                row("tuner", How::Tuned, 2, 9_100.0),
+            ],
+            delays: vec![DelayRow {
+                what: "at 100/s".to_owned(),
+                rate_per_s: 100.0,
+                base_p50_ms: 0.4,
+                setup_p50_ms: 30.9,
+                setup_p99_ms: 31.6,
+                added_p50_ms: 30.5,
+                added_p99_ms: 31.2,
+                remarks: vec!["a <remark>".to_owned()],
+            }],
+            steps: vec![StepRow {
+                what: "round trip 100 ms".to_owned(),
+                at_s: 30,
+                settled_s: None,
+                p50_ms: vec![120.0, 101.0],
+                succeeded: vec![90, 100],
+                failed: 1,
+            }],
+            costs: vec![CostRow {
+                server: "signet MariaDB".to_owned(),
+                cpu_us_per_call: 55.5,
+                low: 54.0,
+                high: 57.0,
+                repeats: 5,
+                objections: vec!["it moved".to_owned()],
+            }],
+            model: vec![ModelRow {
+                what: "2 in flight".to_owned(),
+                unit: "ms".to_owned(),
+                predicted: 10.0,
+                measured: 9.0,
+                error: 0.111,
+            }],
+            bars: vec![Bar {
+                case: "tuner".to_owned(),
+                what: "of the best pair".to_owned(),
+                value: Some(1.15),
+                limit: 1.0,
+                relation: "at least".to_owned(),
+                verdict: "met".to_owned(),
+            }],
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn the_page_is_whole_needs_nothing_and_escapes_what_it_is_given() {
+        let page = draw(&record()).unwrap();
+        assert!(page.trim_end().ends_with("</html>"));
+        assert!(page.contains("signet-bench &lt;auth&gt;"));
+        assert!(page.contains("a &lt;remark&gt;"));
+        for shown in [
+            "7.9k",
+            "12.1k",
+            "9100",
+            "1.15",
+            "55.5",
+            "31.20",
+            "11.1",
+            "core 1: database",
+        ] {
+            assert!(page.contains(shown), "{shown}");
+        }
+        assert_eq!(page.matches("<svg").count(), 2);
+        for outside in ["https://", "src=", "<script", "@import"] {
+            assert!(!page.contains(outside), "the page needs {outside}");
+        }
+        assert!(page.contains("width=device-width"));
+    }
+
+    #[test]
+    fn a_run_without_figures_makes_a_page_too() {
+        assert!(draw(&Record::default()).unwrap().contains("</html>"));
+    }
+
+    #[test]
+    fn the_pictures_have_a_square_for_each_that_was_run() {
+        let ours = measured(&record());
+        assert_eq!(ours.cells.len(), 3);
+        let best: Vec<&Cell> = ours.cells.iter().filter(|cell| cell.is_best).collect();
+        assert_eq!(best.len(), 1);
+        assert_eq!(
+            (best[0].x, best[0].y, best[0].text.as_str()),
+            (4, 5, "7.9k")
+        );
+        assert!(ours.cells.iter().all(|c| (0.0..=1.0).contains(&c.heat)));
+        let theirs = published();
+        assert_eq!(theirs.cells.len(), 10 + 6 + 36);
+        let printed = theirs.cells.iter().filter(|cell| !cell.is_computed);
+        assert_eq!(printed.count(), PRINTED.len());
+    }
+
+    #[test]
+    fn repeats_are_one_line_with_their_ends() {
+        let lines = lines(&record(), false);
+        assert_eq!(lines.len(), 1);
+        assert_eq!(
+            (lines[0].rate_per_s, lines[0].low, lines[0].high),
+            (9_100.0, 9_000.0, 9_400.0)
+        );
+        assert_eq!(lines[0].repeats, 3);
+    }
+
+    #[test]
+    fn a_file_is_read_back_and_another_form_is_refused() {
+        let folder = std::env::temp_dir().join(format!("signet-auth-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("auth.json");
+        record().write(&path).unwrap();
+        let page = from_file(&path, &folder).unwrap();
+        assert!(page.ends_with("auth.html"));
+        let other = Record {
+            version: 2,
+            ..record()
+        };
+        other.write(&path).unwrap();
+        assert!(
+            from_file(&path, &folder)
+                .unwrap_err()
+                .contains("measure again")
+        );
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,400 @@
+//! Everything of a run, and the file that it goes to.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::database::Kind;
+use super::peak::Peak;
+use super::scene::Cores;
+use super::server::Lookups;
+use crate::report::{first_line, machine};
+use crate::rule::Summary;
+
+/// The form of the file; it changes when a reader would have to.
+const VERSION: u32 = 1;
+const FORMAT: &str = "signet-bench-auth";
+
+/// How look-ups were sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum How {
+    /// As the tuner found.
+    Tuned,
+    /// By processes that wait, a batch each.
+    Blocking {
+        /// Processes.
+        processes: u32,
+        /// Users in a batch.
+        batch: u32,
+    },
+    /// With fixed values.
+    Fixed {
+        interval_us: u64,
+        batch: u32,
+        in_flight: u32,
+    },
+}
+
+impl How {
+    pub(super) const fn lookups(self) -> Lookups {
+        match self {
+            Self::Tuned => Lookups::Tuned,
+            Self::Blocking { processes, batch } => Lookups::Blocking {
+                processes,
+                batch_max: batch,
+            },
+            Self::Fixed {
+                interval_us,
+                batch,
+                in_flight,
+            } => Lookups::Fixed {
+                interval_us,
+                batch_max: batch,
+                in_flight_max: in_flight,
+            },
+        }
+    }
+
+    /// For tables.
+    pub(super) fn name(self) -> String {
+        match self {
+            Self::Tuned => "tuned".to_owned(),
+            Self::Blocking { processes, batch } => {
+                format!("{processes} waiting, batches of {batch}")
+            }
+            Self::Fixed {
+                interval_us,
+                batch,
+                in_flight,
+            } => format!("every {interval_us} us, at most {batch}, {in_flight} in flight"),
+        }
+    }
+}
+
+/// A peak of one repeat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct PeakRow {
+    pub(super) case: String,
+    pub(super) store: String,
+    pub(super) users: usize,
+    pub(super) how: How,
+    /// How, in words.
+    pub(super) name: String,
+    pub(super) repeat: usize,
+    #[serde(flatten)]
+    pub(super) peak: Peak,
+}
+
+/// What authentication added to the set-up of calls.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DelayRow {
+    pub(super) what: String,
+    pub(super) rate_per_s: f64,
+    /// Set-up without a look-up at a distance, the same load.
+    pub(super) base_p50_ms: f64,
+    pub(super) setup_p50_ms: f64,
+    pub(super) setup_p99_ms: f64,
+    /// Median less median.
+    pub(super) added_p50_ms: f64,
+    /// The 99th percentile less the base's median.
+    pub(super) added_p99_ms: f64,
+    pub(super) remarks: Vec<String>,
+}
+
+/// A change, and how long it took to be settled.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct StepRow {
+    pub(super) what: String,
+    pub(super) at_s: u64,
+    /// `None` where it did not settle before the next change.
+    pub(super) settled_s: Option<u64>,
+    /// Median set-up delay of each second until the next change, ms.
+    pub(super) p50_ms: Vec<f64>,
+    /// Calls that ended well in each of these seconds.
+    pub(super) succeeded: Vec<u64>,
+    pub(super) failed: u64,
+}
+
+/// What a call cost a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct CostRow {
+    pub(super) server: String,
+    pub(super) cpu_us_per_call: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) repeats: usize,
+    /// Why the set that this is of would not be recorded by the rule; empty where it is.
+    pub(super) objections: Vec<String>,
+}
+
+/// A prediction beside what came.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ModelRow {
+    pub(super) what: String,
+    pub(super) unit: String,
+    pub(super) predicted: f64,
+    pub(super) measured: f64,
+    /// Predicted over measured, less one.
+    pub(super) error: f64,
+}
+
+/// An aim, and whether it was reached.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Bar {
+    pub(super) case: String,
+    pub(super) what: String,
+    /// `None` where it was not measured.
+    pub(super) value: Option<f64>,
+    pub(super) limit: f64,
+    /// `at most`, `less than` or `at least`.
+    pub(super) relation: String,
+    /// `met`, `missed`, `not measured`, or `no verdict` where it was to be quick.
+    pub(super) verdict: String,
+}
+
+/// How a value stands to its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    AtMost,
+    LessThan,
+    AtLeast,
+}
+
+/// A case that was not measured to its end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) case: String,
+    pub(super) error: String,
+}
+
+/// The file.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Record {
+    pub(super) format: String,
+    pub(super) version: u32,
+    pub(super) command: String,
+    /// Whether it only shows that all works.
+    pub(super) quick: bool,
+    pub(super) date_unix_s: u64,
+    pub(super) machine: String,
+    pub(super) kernel: String,
+    pub(super) versions: BTreeMap<String, String>,
+    /// The core of each process.
+    pub(super) cores: BTreeMap<String, String>,
+    /// What of each database was set otherwise than by default.
+    pub(super) databases: BTreeMap<String, String>,
+    pub(super) bars: Vec<Bar>,
+    pub(super) failures: Vec<Failure>,
+    pub(super) peaks: Vec<PeakRow>,
+    pub(super) delays: Vec<DelayRow>,
+    pub(super) steps: Vec<StepRow>,
+    pub(super) costs: Vec<CostRow>,
+    pub(super) model: Vec<ModelRow>,
+    /// What the model was fitted to.
+    pub(super) fit: BTreeMap<String, f64>,
+}
+
+impl Record {
+    pub(super) fn new(is_quick: bool, cores: &Cores) -> Self {
+        let versions = [
+            ("signet", "git", &["describe", "--always", "--dirty"][..]),
+            ("rustc", "rustc", &["--version"]),
+            ("mariadb", "mariadbd", &["--version"]),
+            ("postgresql", "psql", &["--version"]),
+            ("redis", "redis-server", &["--version"]),
+            ("kamailio", "kamailio", &["-v"]),
+        ];
+        let databases = [Kind::MariaDb, Kind::Postgres, Kind::Redis];
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            quick: is_quick,
+            date_unix_s: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |d| d.as_secs()),
+            machine: machine(),
+            kernel: first_line("uname", &["-r"]),
+            versions: versions
+                .into_iter()
+                .map(|(name, program, words)| (name.to_owned(), first_line(program, words)))
+                .collect(),
+            cores: super::scene::WHO
+                .iter()
+                .zip(cores.all())
+                .map(|(who, core)| ((*who).to_owned(), core.to_owned()))
+                .collect(),
+            databases: databases
+                .map(|kind| (kind.name().to_owned(), kind.settings().to_owned()))
+                .into(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a file.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let record: Self =
+            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        if (record.format.as_str(), record.version) == (FORMAT, VERSION) {
+            Ok(record)
+        } else {
+            Err(format!(
+                "{} is {} {}, and this program reads {FORMAT} {VERSION}: measure again with it",
+                path.display(),
+                record.format,
+                record.version
+            ))
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(self).map_err(|e| e.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
+    }
+
+    /// Takes in a peak, and prints it.
+    pub(super) fn peak(&mut self, row: PeakRow) {
+        eprintln!(
+            "{} {}, {}: {:.0}/s, set-up {:.1} and {:.1} ms, {:.0} bytes each; {}",
+            row.case,
+            row.store,
+            row.name,
+            row.peak.rate_per_s,
+            row.peak.setup_p50_ms,
+            row.peak.setup_p99_ms,
+            row.peak.wire_bytes_each,
+            row.peak.bound
+        );
+        self.peaks.push(row);
+    }
+
+    /// The middle of a figure of all repeats of a peak.
+    pub(super) fn median(
+        &self,
+        (case, store, users): (&str, &str, usize),
+        how: How,
+        figure: fn(&Peak) -> f64,
+    ) -> Option<f64> {
+        let of_case = |row: &&PeakRow| {
+            row.case == case && row.store == store && row.users == users && row.how == how
+        };
+        let values = self
+            .peaks
+            .iter()
+            .filter(of_case)
+            .map(|row| figure(&row.peak));
+        Summary::of(values.collect()).map(|summary| summary.median)
+    }
+
+    /// Holds a value against its limit.
+    pub(super) fn bar(
+        &mut self,
+        case: &str,
+        what: &str,
+        value: Option<f64>,
+        (relation, limit): (Relation, f64),
+    ) {
+        let (word, holds): (_, fn(f64, f64) -> bool) = match relation {
+            Relation::AtMost => ("at most", |value, limit| value <= limit),
+            Relation::LessThan => ("less than", |value, limit| value < limit),
+            Relation::AtLeast => ("at least", |value, limit| value >= limit),
+        };
+        let verdict = match value {
+            None => "not measured",
+            Some(_) if self.quick => "no verdict",
+            // A figure that is no number meets nothing.
+            Some(value) if holds(value, limit) => "met",
+            Some(_) => "missed",
+        };
+        self.bars.push(Bar {
+            case: case.to_owned(),
+            what: what.to_owned(),
+            value: value.filter(|value| value.is_finite()),
+            limit,
+            relation: word.to_owned(),
+            verdict: verdict.to_owned(),
+        });
+    }
+
+    /// A case was not measured to its end.
+    pub(super) fn fail(&mut self, case: &str, error: &str) {
+        self.failures.push(Failure {
+            case: case.to_owned(),
+            error: error.to_owned(),
+        });
+    }
+
+    /// Prints the aims, and what has none.
+    pub(super) fn print(&self) {
+        eprintln!();
+        for bar in &self.bars {
+            let value = bar
+                .value
+                .map_or("-".to_owned(), |value| format!("{value:.2}"));
+            eprintln!(
+                "{:<8} {}: {value}, {} {:.2}: {}",
+                bar.case, bar.what, bar.relation, bar.limit, bar.verdict
+            );
+        }
+        for failure in &self.failures {
+            eprintln!(
+                "{:<8} not measured to the end: {}",
+                failure.case, failure.error
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_met_or_missed_and_no_number_meets_nothing() {
+        let mut record = Record::default();
+        for (value, relation) in [
+            (Some(1.0), Relation::AtMost),
+            (Some(1.0), Relation::LessThan),
+            (Some(f64::NAN), Relation::AtLeast),
+            (None, Relation::AtLeast),
+        ] {
+            record.bar("c", "w", value, (relation, 1.0));
+        }
+        let verdicts: Vec<&str> = record.bars.iter().map(|b| b.verdict.as_str()).collect();
+        assert_eq!(verdicts, ["met", "missed", "missed", "not measured"]);
+        record.quick = true;
+        record.bar("c", "w", Some(0.0), (Relation::AtMost, 1.0));
+        assert_eq!(record.bars.last().unwrap().verdict, "no verdict");
+    }
+
+    #[test]
+    fn the_middle_of_repeats_is_of_one_case_alone() {
+        let mut record = Record::default();
+        let how = How::Blocking {
+            processes: 4,
+            batch: 1,
+        };
+        for (case, rate_per_s) in [("a", 1.0), ("a", 3.0), ("a", 2.0), ("b", 9.0)] {
+            record.peaks.push(PeakRow {
+                case: case.to_owned(),
+                store: "MariaDB".to_owned(),
+                users: 1,
+                how,
+                name: how.name(),
+                repeat: 0,
+                peak: Peak {
+                    rate_per_s,
+                    ..Peak::default()
+                },
+            });
+        }
+        let median = |case, how| record.median((case, "MariaDB", 1), how, |p| p.rate_per_s);
+        assert_eq!(median("a", how), Some(2.0));
+        assert_eq!(median("a", How::Tuned), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! Signet as a proxy that lets nobody through without a password, and its figures.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::database::{Kind, PASSWORD};
+use super::{Bench, DOMAIN, ports};
+use crate::process::Process;
+
+/// What the called side's number begins with.
+pub(super) const NUMBER: &str = "+1";
+/// How long a request waits for a look-up: the paper's queue has to be worked off before a
+/// caller sends again, after 500 ms.
+const TIMEOUT_MS: u64 = 500;
+
+/// Where a server has its users.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Users {
+    /// Nowhere: whoever calls is let through.
+    Nobody,
+    /// In its own folder.
+    Embedded,
+    /// In a database behind this port.
+    Database {
+        kind: Kind,
+        port: u16,
+        lookups: Lookups,
+        /// Users that the cache has room for; 0 for no cache.
+        cached: usize,
+    },
+}
+
+/// How look-ups are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Lookups {
+    /// As the tuner finds.
+    Tuned,
+    /// As it is said here.
+    Fixed {
+        interval_us: u64,
+        batch_max: u32,
+        in_flight_max: u32,
+    },
+    /// As the paper's processes: each sends a batch and waits for its answer.
+    Blocking { processes: u32, batch_max: u32 },
+}
+
+impl Lookups {
+    /// `[users.lookups]` in the configuration.
+    fn toml(self) -> String {
+        let how = match self {
+            Self::Tuned => "mode = \"tuned\"\n".to_owned(),
+            Self::Fixed {
+                interval_us,
+                batch_max,
+                in_flight_max,
+            } => format!(
+                "mode = \"fixed\"\ninterval_us = {interval_us}\nbatch_max = {batch_max}\nin_flight_max = {in_flight_max}\n"
+            ),
+            Self::Blocking {
+                processes,
+                batch_max,
+            } => format!("mode = \"blocking\"\nprocesses = {processes}\nbatch_max = {batch_max}\n"),
+        };
+        format!("\n[users.lookups]\n{how}timeout_ms = {TIMEOUT_MS}\n")
+    }
+
+    /// Connections to the database that it needs: one for each process that waits.
+    const fn connections(self) -> u32 {
+        match self {
+            Self::Blocking { processes, .. } => processes,
+            Self::Tuned | Self::Fixed { .. } => 8,
+        }
+    }
+}
+
+/// The configuration, with `data` and the password's file in `folder`.
+fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users: &Users) -> String {
+    let mut text = format!(
+        "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\n\
+         [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
+         [[gateway_group]]\nname = \"called\"\n\
+         gateways = [{{ uri = \"sip:127.0.0.1:{called};transport=udp\" }}]\n\
+         [[route]]\nprefix = \"{NUMBER}\"\ngroup = \"called\"\n\
+         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\n\
+         [sources]\nrefusals_per_s = 0\n\
+         [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
+         [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
+        folder.join("signet-data").display().to_string(),
+        *users != Users::Nobody
+    );
+    if let Users::Database {
+        kind,
+        port,
+        lookups,
+        cached,
+    } = users
+    {
+        let _ = write!(text, "\n[users]\nstores = [{:?}]\n", kind.url(*port));
+        if *kind != Kind::Redis {
+            let password = folder.join("password").display().to_string();
+            let _ = writeln!(text, "password_file = {password:?}");
+        }
+        let _ = writeln!(text, "connections_max = {}", lookups.connections());
+        text += &lookups.toml();
+        let _ = write!(text, "\n[users.cache]\nentries_max = {cached}\n");
+    }
+    text
+}
+
+impl Bench<'_> {
+    /// Starts Signet, and waits until it is ready.
+    pub(super) fn start_signet(&self, users: &Users) -> Result<Process, String> {
+        self.start_build(&self.arguments.signet, users)
+    }
+
+    /// The same with a build.
+    pub(super) fn start_build(&self, signet: &Path, users: &Users) -> Result<Process, String> {
+        let data = self.folder.join("signet-data");
+        let _ = std::fs::remove_dir_all(&data);
+        let write = |name: &str, text: &str| {
+            let path = self.folder.join(name);
+            std::fs::write(&path, text)
+                .map(|()| path.display().to_string())
+                .map_err(|e| format!("{}: {e}", path.display()))
+        };
+        let password = write("password", PASSWORD)?;
+        std::fs::set_permissions(
+            &password,
+            std::os::unix::fs::PermissionsExt::from_mode(0o600),
+        )
+        .map_err(|e| format!("{password}: {e}"))?;
+        let ports = (
+            self.port(ports::SERVER),
+            self.port(ports::CALLED),
+            self.port(ports::METRICS),
+        );
+        let config = write("signet.toml", &configuration(&self.folder, ports, users))?;
+        let signet = signet.display().to_string();
+        if *users == Users::Embedded {
+            self.import(&signet, &config)?;
+        }
+        let log = self.folder.join("signet.log");
+        let words = ["serve".to_owned(), "--config".to_owned(), config];
+        let mut process = Process::start(&self.arguments.cores.server, &signet, &words, &log)?;
+        let until = Instant::now() + Duration::from_secs(30);
+        while figures(ports.2).is_err() {
+            if !process.is_running() || Instant::now() > until {
+                let told = std::fs::read_to_string(&log).unwrap_or_default();
+                let tail: Vec<&str> = told.lines().rev().take(4).collect();
+                return Err(format!("Signet does not run: {}", tail.join(" | ")));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // A pool opens its connections a round trip or two later.
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(process)
+    }
+
+    fn import(&self, signet: &str, config: &str) -> Result<(), String> {
+        let list = self.folder.join("users.csv");
+        let mut text = "user,password\n".to_owned();
+        for number in 1..=super::USERS {
+            let _ = writeln!(text, "user{number:07},pw{number:07}");
+        }
+        std::fs::write(&list, text).map_err(|e| format!("{}: {e}", list.display()))?;
+        let output = std::process::Command::new(signet)
+            .args(["user", "--config", config, "import"])
+            .arg(&list)
+            .output()
+            .map_err(|e| format!("cannot start {signet}: {e}"))?;
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+}
+
+/// Signet's figures of look-ups: each sample by its name and labels.
+pub(super) fn figures(port: u16) -> Result<BTreeMap<String, f64>, String> {
+    let ask = || -> std::io::Result<String> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    ask()
+        .map(|text| lookups(&text))
+        .map_err(|error| format!("no figures from 127.0.0.1:{port}: {error}"))
+}
+
+/// The samples that tell of look-ups; of histograms their sums and counts.
+fn lookups(text: &str) -> BTreeMap<String, f64> {
+    text.lines()
+        .filter(|line| line.starts_with("signet_lookups_"))
+        .filter_map(|line| {
+            let (name, value) = line.rsplit_once(' ')?;
+            let is_bucket = name.contains("_bucket{");
+            Some((name.to_owned(), value.parse().ok().filter(|_| !is_bucket)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_configuration_says_how_users_are_looked_up() {
+        let with = |users: &Users| configuration(Path::new("/b"), (1, 2, 3), users);
+        let database = |lookups| Users::Database {
+            kind: Kind::MariaDb,
+            port: 13_306,
+            lookups,
+            cached: 0,
+        };
+        assert!(with(&Users::Nobody).contains("required = false"));
+        assert!(!with(&Users::Embedded).contains("[users]"));
+        let text = with(&database(Lookups::Blocking {
+            processes: 512,
+            batch_max: 4,
+        }));
+        for line in [
+            "required = true",
+            "stores = [\"mysql://signet@127.0.0.1:13306/signet\"]",
+            "password_file = \"/b/password\"",
+            "mode = \"blocking\"",
+            "processes = 512",
+            "connections_max = 512",
+            "batch_max = 4",
+            "entries_max = 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(with(&database(Lookups::Tuned)).contains("connections_max = 8"));
+    }
+
+    #[test]
+    fn figures_are_read_by_name_and_labels() {
+        let found = lookups(
+            "# HELP signet_lookups_total x\nsignet_lookups_total{store=\"0\"} 7\n\
+             signet_lookups_wait_bucket{le=\"1\"} 2\nsignet_requests_total 9\n",
+        );
+        assert_eq!(
+            found,
+            BTreeMap::from([("signet_lookups_total{store=\"0\"}".to_owned(), 7.0)])
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! `signet bed`: the command line, turned into settings.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use signet_bed::{Conditions, DelaySettings, Output, Transport};
+
+/// How often a report file is written, where nothing else is said.
+const INTERVAL_NS: u64 = 1_000_000_000;
+
+/// What a test bed is made of.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BedCommand {
+    /// Put a distance between two programs of this machine
+    ///
+    /// A relay that holds every byte for half of the round trip each way, in order, and
+    /// counts what passes. While it runs it takes lines on its standard input: rtt 100ms,
+    /// jitter 2ms, loss 1%, rate 100mbit, rate none, report, stop. It ends at the end of that
+    /// input, at SIGTERM or SIGINT, and prints what passed as JSON; at SIGUSR1 too.
+    Delay(DelayOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DelayOptions {
+    /// Where to listen, on a loopback address
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: SocketAddr,
+    /// Listen on an address that other machines can reach; nobody is asked for a password
+    #[arg(long)]
+    open: bool,
+    /// Where everything goes
+    #[arg(long, value_name = "ADDR:PORT")]
+    to: SocketAddr,
+    /// The round trip: 30ms
+    #[arg(long, value_name = "TIME", value_parser = signet_bed::duration)]
+    rtt: u64,
+    /// The most that is added each way; a draw for each read or datagram, order is kept
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = signet_bed::duration)]
+    jitter: u64,
+    /// Packets that are lost each way: datagrams are dropped, streams stall as TCP would
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = signet_bed::share)]
+    loss: f64,
+    /// What passes each way: 100mbit, headers included; without limit if left out
+    #[arg(long, value_name = "RATE", value_parser = signet_bed::bit_rate)]
+    rate: Option<u64>,
+    /// Relay datagrams, as for RADIUS, in the place of TCP
+    #[arg(long)]
+    udp: bool,
+    /// End after so long
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: Option<u32>,
+    /// Keep what passed so far in this file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// How often
+    #[arg(long, value_name = "TIME", requires = "report", value_parser = signet_bed::duration)]
+    interval: Option<u64>,
+    /// Repeat every jitter and loss that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(0..=u64::from(u32::MAX)))]
+    seed: u64,
+}
+
+impl DelayOptions {
+    fn settings(&self) -> DelaySettings {
+        DelaySettings {
+            transport: if self.udp {
+                Transport::Udp
+            } else {
+                Transport::Tcp
+            },
+            listen: self.listen,
+            is_open: self.open,
+            to: self.to,
+            conditions: Conditions {
+                rtt_ns: self.rtt,
+                jitter_ns: self.jitter,
+                loss: self.loss,
+                rate_bits_per_s: self.rate,
+            },
+            duration_ns: self
+                .seconds
+                .map(|seconds| u64::from(seconds) * 1_000_000_000),
+            report_every_ns: self.report.as_ref().map(|_| match self.interval {
+                Some(interval_ns) => interval_ns.max(1_000_000),
+                None => INTERVAL_NS,
+            }),
+            seed: self.seed,
+        }
+    }
+}
+
+/// Runs it; gives the exit code.
+pub(crate) fn run(command: &BedCommand) -> u8 {
+    let BedCommand::Delay(options) = command;
+    let output = Output {
+        report: options.report.clone(),
+    };
+    match signet_bed::run(&options.settings(), &output) {
+        Ok(()) => 0,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "signet bed delay: {error}");
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn delay(line: &str) -> Result<DelaySettings, clap::Error> {
+        let args = Args::try_parse_from(format!("signet bed delay {line}").split(' '))?;
+        match args.command {
+            Command::Bed {
+                command: BedCommand::Delay(options),
+            } => Ok(options.settings()),
+            _ => panic!("not delay"),
+        }
+    }
+
+    #[test]
+    fn options_reach_the_settings() {
+        let settings = delay(
+            "--listen 127.0.0.1:13306 --to 127.0.0.1:3306 --rtt 30ms --jitter 2ms --loss 1% --rate 100mbit --seconds 10 --udp",
+        )
+        .unwrap();
+        let conditions = Conditions {
+            rtt_ns: 30_000_000,
+            jitter_ns: 2_000_000,
+            loss: 0.01,
+            rate_bits_per_s: Some(100_000_000),
+        };
+        assert_eq!(settings.conditions, conditions);
+        assert_eq!(settings.transport, Transport::Udp);
+        assert_eq!(settings.duration_ns, Some(10_000_000_000));
+        assert_eq!(settings.report_every_ns, None);
+        assert!(!settings.is_open);
+    }
+
+    #[test]
+    fn a_round_trip_must_be_said_and_an_interval_needs_a_file() {
+        let ends = "--listen 127.0.0.1:1 --to 127.0.0.1:2";
+        assert!(delay(ends).is_err());
+        assert!(delay(&format!("{ends} --rtt 30")).is_err());
+        assert!(delay(&format!("{ends} --rtt 1ms --interval 1s")).is_err());
+        let settings = delay(&format!("{ends} --rtt 1ms --report f")).unwrap();
+        assert_eq!(settings.report_every_ns, Some(INTERVAL_NS));
+    }
+}
