@@ -1,0 +1,135 @@
+//! Users in stores on other machines: the same configuration, another URL.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "../../sip-userdb/tests/support/mod.rs"]
+mod stores;
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use sip_userdb::Layout;
+use stores::mariadb::MariaDb;
+use stores::postgresql::PostgreSql;
+use support::command::{fail, succeed, text};
+use support::phone::Phone;
+use support::{Server, TestDir, free_port};
+
+const DOMAIN: &str = "example.com";
+
+/// Starts a server whose users are in a store.
+fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
+    let secret = folder.join("store.password");
+    fs::write(&secret, format!("{password}\n")).unwrap();
+    let port = free_port();
+    let config = format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\n\
+         [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
+         [users]\nstores = [\"{url}\"]\npassword_file = \"store.password\"\n{users}"
+    );
+    Server::start_with_config(folder, &config, ([127, 0, 0, 1], port).into())
+}
+
+/// Two users register and call each other; who gives another password does not.
+fn two_call_each_other(server: &Server) {
+    let mut alice = Phone::udp(server.udp, "alice", DOMAIN);
+    let mut bob = Phone::udp(server.udp, "bob", DOMAIN);
+    alice.register();
+    bob.register();
+    let mut call = alice.invite("bob");
+    let (answered, _) = bob.answer();
+    alice.established(&mut call);
+    bob.acknowledged(&answered);
+    alice.hang_up(&mut call);
+    bob.ended(&answered);
+    alice.hung_up(&call);
+    let mut mallory = Phone::udp(server.udp, "alice", DOMAIN);
+    mallory.set_password("guessed");
+    assert!(mallory.try_register().starts_with("SIP/2.0 401 "));
+    let mut nobody = Phone::udp(server.udp, "nobody", DOMAIN);
+    assert!(nobody.try_register().starts_with("SIP/2.0 401 "));
+}
+
+/// `signet user` manages the users of a store, and the running server knows at once.
+fn users_are_managed(folder: &Path, server: &Server) {
+    let config = folder.join("signet.toml");
+    let user = |words: &[&str], input: &str| {
+        let words = [&["user"], words, &["--config", text(&config)]].concat();
+        succeed(&words, input)
+    };
+    for name in ["alice", "bob"] {
+        user(
+            &["add", name, "--password-stdin"],
+            &format!("{name}-secret\n"),
+        );
+    }
+    let again = fail(
+        &[
+            "user",
+            "add",
+            "alice",
+            "--generate",
+            "--config",
+            text(&config),
+        ],
+        "",
+    );
+    assert!(
+        again.contains("there is a user alice@example.com already"),
+        "{again}"
+    );
+    assert!(user(&["list"], "").contains("alice@example.com\nbob@example.com\n"));
+    two_call_each_other(server);
+
+    // Another password counts at once, and the one before no more.
+    user(&["passwd", "alice", "--password-stdin"], "other\n");
+    let mut alice = Phone::udp(server.udp, "alice", DOMAIN);
+    assert!(alice.try_register().starts_with("SIP/2.0 401 "));
+    alice.set_password("other");
+    alice.register();
+    user(&["remove", "alice"], "");
+    assert!(alice.try_register().starts_with("SIP/2.0 401 "));
+    user(&["add", "alice", "--password-stdin"], "alice-secret\n");
+}
+
+#[test]
+fn mariadb() {
+    let Some(bed) = MariaDb::start() else { return };
+    let folder = TestDir::new("users-mariadb");
+    let server = serve(
+        folder.path(),
+        &bed.options(Layout::Signet, "").url,
+        stores::mariadb::PASSWORD,
+        "",
+    );
+    users_are_managed(folder.path(), &server);
+}
+
+#[test]
+fn the_table_of_kamailio() {
+    let Some(bed) = MariaDb::start() else { return };
+    let folder = TestDir::new("users-subscriber");
+    let layout = "layout = \"subscriber\"\n";
+    let server = serve(
+        folder.path(),
+        &bed.options(Layout::Signet, "").url,
+        stores::mariadb::PASSWORD,
+        layout,
+    );
+    users_are_managed(folder.path(), &server);
+}
+
+#[test]
+fn postgresql() {
+    let Some(bed) = PostgreSql::start() else {
+        return;
+    };
+    let folder = TestDir::new("users-postgresql");
+    let server = serve(
+        folder.path(),
+        &bed.options(Layout::Signet, "").url,
+        stores::postgresql::PASSWORD,
+        "",
+    );
+    users_are_managed(folder.path(), &server);
+}
