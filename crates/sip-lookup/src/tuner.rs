@@ -38,74 +38,18 @@
 //! A queue in the store that never empties would pass for the way itself. So where a longer
 //! way is suspected, and where the store has not been idle for some seconds, next to nothing is sent until what is
 //! in flight has come back and a few small statements have found the store idle: they show
-//! the way ([`Reason::Reprobe`]). It takes the queue's length and a round trip. What is
-//! believed of the store's speed fades while it is not busy.
+//! the way ([`Reason::Reprobe`]). It takes the queue's length and a round trip. Nothing is
+//! learned of the store's speed from a queue that was not told from a longer way so, and
+//! what is believed of it fades while it is not busy.
 
+mod decision;
 mod measure;
 
+pub use decision::{Decision, Reason, Sample};
 use measure::{Costs, Floor, Rate, never_idle_us};
 
 use crate::config::{PipelineConfig, Tuning};
 use crate::model::{Model, Setting};
-
-/// Why a setting is as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing is measured yet.
-    Start,
-    /// Statements cost next to nothing at this rate: every question leaves at once.
-    Idle,
-    /// The store verifies digests one by one: there are no batches.
-    Single,
-    /// The cost of statements weighed against the wait for company.
-    Cost,
-    /// The longest interval within the latency target.
-    Target,
-    /// The shortest interval within the bound of the store's load.
-    Load,
-    /// The shortest interval within the bound of statements in flight.
-    Slots,
-    /// Statements wait in the store.
-    BackOff,
-    /// Next to nothing in flight for a moment, to see the round trip without waiting.
-    Reprobe,
-    /// Set by the operator.
-    Fixed,
-}
-
-impl Reason {
-    /// How many there are.
-    pub const COUNT: usize = 10;
-    /// Their names for metrics, in their order.
-    pub const NAMES: [&'static str; Self::COUNT] = [
-        "start", "idle", "single", "cost", "target", "load", "slots", "back_off", "reprobe",
-        "fixed",
-    ];
-}
-
-/// A setting and its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The time from one batch to the next.
-    pub interval_us: u64,
-    /// Statements in flight.
-    pub in_flight_max: usize,
-    /// Rows with which a batch leaves before its time.
-    pub batch_max: usize,
-    /// What decided it.
-    pub reason: Reason,
-}
-
-/// An answered statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// When it was sent.
-    pub sent_us: u64,
-    /// Its rows.
-    pub rows: usize,
-    /// Whether the store takes one digest a statement.
-    pub is_single: bool,
-}
 
 /// How often a decision is made, and the least time over which what was measured is judged.
 const PERIOD_US: u64 = 100_000;
@@ -138,6 +82,10 @@ const REPROBE_US: u64 = 5_000_000;
 const REPROBE_FLIGHT: f64 = 2.0;
 const REPROBE_ROWS: f64 = 8.0;
 const REPROBE_ANSWERS: u32 = 4;
+/// How long it counts that the floor was looked for, after the store was last busy.
+const CONFIRMED_US: u64 = 10_000_000;
+/// A floor that is so much higher than before is that of another way.
+const SHIFTED: f64 = 1.25;
 const STRETCH_MAX: f64 = 64.0;
 
 /// What was measured since the last judgement.
@@ -157,7 +105,9 @@ struct Period {
 struct Reprobe {
     since_us: u64,
     answers: u32,
+    /// The shortest, and its rows.
     least_us: f64,
+    rows: f64,
 }
 
 /// Measures and decides.
@@ -176,6 +126,8 @@ pub struct Tuner {
     /// When the store was last found idle.
     floor_seen_us: u64,
     reprobe: Option<Reprobe>,
+    /// Until when a queue is taken for one: its floor was looked for.
+    confirmed_until_us: u64,
     decided_us: u64,
     /// Statements answered in a microsecond, under strain.
     answered_per_us: f64,
@@ -198,6 +150,7 @@ impl Tuner {
             is_single: false,
             floor_seen_us: now_us,
             reprobe: None,
+            confirmed_until_us: 0,
             decided_us: now_us,
             answered_per_us: 0.0,
             decision: Decision {
@@ -338,13 +291,13 @@ impl Tuner {
             since_us: now_us,
             answers: 0,
             least_us: f64::INFINITY,
+            rows: 0.0,
         });
         self.decision = self.decide();
     }
 
     /// What was sent since has found the store idle.
     fn look_for_floor(&mut self, now_us: u64, took_us: f64, sample: &Sample) {
-        let own_us = took_us - self.floor.row_us() * sample.rows as f64;
         let Some(reprobe) = &mut self.reprobe else {
             return;
         };
@@ -352,19 +305,25 @@ impl Tuner {
             return;
         }
         reprobe.answers += 1;
-        reprobe.least_us = reprobe.least_us.min(own_us);
+        if took_us < reprobe.least_us {
+            (reprobe.least_us, reprobe.rows) = (took_us, sample.rows as f64);
+        }
         if reprobe.answers < REPROBE_ANSWERS {
             return;
         }
-        let least_us = reprobe.least_us;
+        let Reprobe { least_us, rows, .. } = *reprobe;
         self.reprobe = None;
         let before_us = self.floor.least_us().unwrap_or(least_us);
-        self.floor.set(now_us, least_us);
-        if least_us > before_us * 1.25 {
-            // What looked like waiting was the way.
+        if least_us > before_us * SHIFTED {
+            // What looked like waiting was the way, and nothing was learned from it.
             self.costs = Costs::default();
-            self.relax(now_us);
+            self.floor.set_row_min(0.0);
+            self.stretch = 1.0;
         }
+        let own_us = least_us - self.floor.row_us() * rows;
+        self.floor.set(now_us, own_us);
+        self.floor_seen_us = now_us;
+        self.confirmed_until_us = now_us + CONFIRMED_US;
         self.begin_period(now_us);
         self.decision = self.decide();
     }
@@ -396,12 +355,18 @@ impl Tuner {
         // Jitter is not a queue: that each one waited is. By Little's law so many did.
         let standing_us = period.excess_min_us;
         let standing = standing_us * per_us;
+        let is_busy = standing > 1.0 && standing_us > never_idle_us(floor_us);
+        let looks_other = standing_us > floor_us * (SHIFTED - 1.0) + 1_000.0;
         if self.reprobe.is_some() {
             // Neither is kept busy nor what it can do.
-        } else if standing > 1.0 && standing_us > never_idle_us(floor_us) {
-            self.costs.busy(time_us, statements, rows);
-        } else {
+        } else if !is_busy {
             self.costs.idle(time_us, statements, rows);
+        } else if looks_other && now_us >= self.confirmed_until_us && !self.is_single {
+            // A queue, or another way: that is seen first.
+            return self.begin_reprobe(now_us);
+        } else {
+            self.confirmed_until_us = self.confirmed_until_us.max(now_us + CONFIRMED_US);
+            self.costs.busy(time_us, statements, rows);
         }
         let row_min_us = self.costs.found().map_or(0.0, |(_, row_us)| row_us);
         self.floor.set_row_min(row_min_us);
