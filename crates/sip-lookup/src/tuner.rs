@@ -44,6 +44,8 @@
 
 mod decision;
 mod measure;
+#[cfg(test)]
+mod tests;
 
 pub use decision::{Decision, Reason, Sample};
 use measure::{Costs, Floor, Rate, never_idle_us};
