@@ -63,9 +63,7 @@ fn every_layout_does_what_all_stores_do() {
         wrong_password(&bed).await;
         for url in ["", "?pipelined=no"] {
             let db = UserDb::new(bed.options(Layout::Signet, url)).unwrap();
-            let bed = std::cell::RefCell::new(&mut bed);
-            let stop = || bed.borrow_mut().kill();
-            suite::killed(&db, stop, || bed.borrow_mut().resume()).await;
+            suite::killed(&db, &mut bed, MariaDb::kill, MariaDb::resume).await;
         }
     });
 }

@@ -58,9 +58,7 @@ fn every_layout_does_what_all_stores_do() {
         wrong_password(&bed).await;
         wrong_statement(&bed).await;
         let db = UserDb::new(bed.options(Layout::Signet, "")).unwrap();
-        let bed = std::cell::RefCell::new(&mut bed);
-        let stop = || bed.borrow_mut().kill();
-        suite::killed(&db, stop, || bed.borrow_mut().resume()).await;
+        suite::killed(&db, &mut bed, PostgreSql::kill, PostgreSql::resume).await;
     });
 }
 
@@ -230,7 +228,7 @@ fn changes_are_announced() {
         assert_eq!(changed(&db).await, Changed::User(user));
         bed.sql("NOTIFY signet_users");
         assert_eq!(changed(&db).await, Changed::Everything);
-        bed.kill();
+        bed.kill().await;
         assert_eq!(changed(&db).await, Changed::Everything);
         bed.resume();
         assert_eq!(changed(&db).await, Changed::Everything);

@@ -52,8 +52,10 @@ impl MariaDb {
     }
 
     /// Kills it.
-    pub fn kill(&mut self) {
-        self.server = None;
+    pub async fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end().await;
+        }
     }
 
     /// Starts it again, on the same port.

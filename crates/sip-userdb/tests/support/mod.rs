@@ -120,6 +120,15 @@ impl Server {
         }
     }
 
+    /// Ends it. Others of this thread go on meanwhile: a PostgreSQL that is told to end waits
+    /// a minute for whoever was about to log in.
+    pub async fn end(mut self) {
+        let _ = kill(self.pid(), self.signal);
+        while self.child.try_wait().unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     /// Its number.
     pub fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap())

@@ -61,8 +61,10 @@ impl PostgreSql {
     }
 
     /// Ends it at once, connections and all.
-    pub fn kill(&mut self) {
-        self.server = None;
+    pub async fn kill(&mut self) {
+        if let Some(server) = self.server.take() {
+            server.end().await;
+        }
     }
 
     /// Starts it again, on the same port.

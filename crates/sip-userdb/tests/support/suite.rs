@@ -289,7 +289,12 @@ pub async fn listed(db: &UserDb) {
 }
 
 /// A store that is killed in the middle of batches and comes back.
-pub async fn killed(db: &UserDb, stop: impl FnOnce(), start: impl FnOnce()) {
+pub async fn killed<B>(
+    db: &UserDb,
+    bed: &mut B,
+    stop: impl AsyncFnOnce(&mut B),
+    start: impl FnOnce(&mut B),
+) {
     assert_is(db, &until_it_answers(db, &name(3)).await, &name(3));
     let asked = (0..64).map(|batch| {
         let subjects = (0..100).map(|at| subject(&name(batch * 100 + at)));
@@ -298,7 +303,7 @@ pub async fn killed(db: &UserDb, stop: impl FnOnce(), start: impl FnOnce()) {
     let asked = futures_util::future::join_all(asked);
     let stopping = async {
         tokio::task::yield_now().await;
-        stop();
+        stop(bed).await;
     };
     let (answers, ()) = tokio::join!(asked, stopping);
     for (batch, answer) in answers.into_iter().enumerate() {
@@ -318,7 +323,7 @@ pub async fn killed(db: &UserDb, stop: impl FnOnce(), start: impl FnOnce()) {
         matches!(gone, Err(BatchFailure::Unreachable(_))),
         "{gone:?}"
     );
-    start();
+    start(bed);
     assert_is(db, &until_it_answers(db, &name(3)).await, &name(3));
     let rows = ask(db, vec![subject(&name(4))]).await.unwrap();
     assert_is(db, &rows[0], &name(4));
