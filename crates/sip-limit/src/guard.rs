@@ -19,7 +19,8 @@
 //! nobody can tell the difference. A flow over which the user authenticated lately is
 //! judged by its own failures alone; a user who was seen at that source is not affected
 //! by the failures of others there, or by failures in his name elsewhere. A nonce is
-//! good for [`NONCE_FAILURES_MAX`] failures. The answer to a failure is delayed, longer
+//! good for [`NONCE_FAILURES_MAX`] failures, and for none once a guess with it was not
+//! looked up. The answer to a failure is delayed, longer
 //! each time.
 //!
 //! A look-up under way counts as a failure until it ends, so that a burst of guesses
