@@ -76,6 +76,15 @@ impl UserDb {
         each!(self, client => client.traffic())
     }
 
+    /// Answers that did not prove to be the store's own, and were not believed.
+    pub fn ignored_answers(&self) -> u64 {
+        match &self.client {
+            Client::Radius(client) => client.ignored_answers(),
+            // Over a connection, who answers is who was connected to.
+            _ => 0,
+        }
+    }
+
     /// The domains that the store lists; `None` where its layout has none.
     pub async fn domains(&self) -> Result<Option<Vec<String>>, Error> {
         each!(self, client => client.domains().await)

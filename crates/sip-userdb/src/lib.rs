@@ -1,18 +1,16 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-mod absent;
 mod capabilities;
 mod client;
 mod error;
 mod fault;
+mod ha1s;
 mod http;
+mod lane;
 mod ldap;
 mod mysql;
-#[allow(
-    dead_code,
-    reason = "some protocols use one half of it and some the other"
-)]
+mod names;
 mod net;
 mod options;
 mod pool;

@@ -1,1 +1,351 @@
-pub(crate) use crate::absent::Client;
+//! RADIUS (RFC 2865), whose server verifies digests by itself (RFC 5090, or the draft before
+//! it).
+//!
+//! A server sees the digest and says yes or no; no secret of a user comes here. Every
+//! request has a Message-Authenticator and no answer is believed without one, for a
+//! Response Authenticator alone can be forged by who sits between (Blast-RADIUS,
+//! CVE-2024-3596). What does not verify is ignored and counted, and the request goes on
+//! waiting: who can send datagrams but lacks the secret can neither let in nor lock out.
+
+mod digest;
+mod packet;
+mod port;
+mod retry;
+
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::rc::Rc;
+use std::time::Duration;
+
+use sip_auth::{Algorithm, DigestRequest, Secrets, Subject};
+use sip_lookup::{BatchAnswer, BatchFailure, Rows};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, timeout};
+
+use self::digest::{Asked, Format};
+use self::packet::{Request, SharedSecret, Verdict};
+use self::port::{IDENTIFIERS, OpenPort, Seat, Tally};
+use self::retry::Retry;
+use crate::url::{Host, Url};
+use crate::{Capabilities, Changed, Error, Layout, Options, Tls};
+
+/// The most sockets, so that a wrong setting does not take all descriptors.
+const PORTS_MAX: usize = 64;
+
+/// Shorter secrets can be found by trying (RFC 2865 3: "at least 16 octets").
+const SECRET_LEN_MIN: usize = 16;
+
+/// How often the log says that answers do not verify, in seconds.
+const WARN_EVERY_S: u64 = 60;
+
+/// A RADIUS server.
+pub(crate) struct Client {
+    host: String,
+    port: u16,
+    secret: Rc<SharedSecret>,
+    nas_identifier: String,
+    format: Format,
+    retransmit_ms: u64,
+    connect_timeout: Duration,
+    capabilities: Capabilities,
+    ports: RefCell<Vec<Rc<OpenPort>>>,
+    /// Held by who opens a socket, so that one opens what many wait for.
+    opening: Mutex<()>,
+    /// As many as there are identifiers on all sockets together.
+    turns: Semaphore,
+    tally: Rc<Tally>,
+    warned: Cell<Option<Instant>>,
+}
+
+impl Client {
+    pub(crate) fn new(url: Url, options: Options) -> Result<Self, Error> {
+        let Host::Name(host) = url.host else {
+            return Err(Error::new(
+                "a RADIUS server is reached by UDP and not by a socket of this machine",
+                "name its host",
+            ));
+        };
+        if options.tls == Tls::Always {
+            return Err(Error::new(
+                "RADIUS over UDP has no TLS",
+                "leave tls away; where others can read the way, put it into IPsec or WireGuard",
+            ));
+        }
+        if options.layout != Layout::Signet {
+            return Err(Error::new(
+                "a RADIUS server knows by itself how users are kept",
+                "take away layout",
+            ));
+        }
+        if url.user.is_some() || !url.path.is_empty() {
+            return Err(Error::new(
+                "the URL of a RADIUS server has a user or a path",
+                "write it as radius://host:1812",
+            ));
+        }
+        let secret = options.password.ok_or_else(|| {
+            Error::new(
+                "the RADIUS server has no shared secret",
+                "give it by password_file or password_env",
+            )
+        })?;
+        if secret.expose().is_empty() {
+            return Err(Error::new(
+                "the shared secret of the RADIUS server is empty",
+                "take 16 random characters or more, the same at both ends",
+            ));
+        }
+        if secret.expose().len() < SECRET_LEN_MIN {
+            tracing::warn!(
+                "the shared secret of the RADIUS server {host} has fewer than {SECRET_LEN_MIN} \
+                 characters and can be found by trying: take a longer one"
+            );
+        }
+        let mut nas_identifier = "signet".to_owned();
+        let mut format = Format::default();
+        let mut retransmit_ms = 1_000;
+        for (name, value) in url.query {
+            match name.as_str() {
+                "nas_identifier" if (1..=packet::VALUE_MAX).contains(&value.len()) => {
+                    nas_identifier = value;
+                }
+                "digest" if value == "rfc5090" => format = Format::Rfc5090,
+                "digest" if value == "sterman" => format = Format::Sterman,
+                "retransmit_ms" if matches!(value.parse(), Ok(50_u64..=10_000)) => {
+                    retransmit_ms = value.parse().unwrap_or(retransmit_ms);
+                }
+                _ => {
+                    return Err(Error::new(
+                        format!("the URL of a RADIUS server says {name}={value}"),
+                        "it takes digest=rfc5090 or sterman, nas_identifier=TEXT and \
+                         retransmit_ms=50 to 10000",
+                    ));
+                }
+            }
+        }
+        let ports_max = options.connections_max.clamp(1, PORTS_MAX);
+        Ok(Self {
+            host,
+            port: url.port,
+            secret: Rc::new(SharedSecret::new(secret)?),
+            nas_identifier,
+            format,
+            retransmit_ms,
+            connect_timeout: Duration::from_millis(options.connect_timeout_ms),
+            capabilities: Capabilities {
+                algorithms: options.algorithms.unwrap_or_else(|| vec![Algorithm::Md5]),
+                verifies: true,
+                tells_unknown_users: false,
+                is_writable: false,
+                announces_changes: false,
+                batch_max: 1,
+            },
+            ports: RefCell::default(),
+            opening: Mutex::new(()),
+            turns: Semaphore::new(ports_max * IDENTIFIERS),
+            tally: Rc::default(),
+            warned: Cell::new(None),
+        })
+    }
+
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    pub(crate) async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+        match rows {
+            Rows::Verify(digest) => self.verify(digest).await.map(BatchAnswer::Verified),
+            Rows::Secrets(_) => Err(BatchFailure::Refused(
+                "a RADIUS server verifies digests and gives no secrets".to_owned(),
+            )),
+        }
+    }
+
+    pub(crate) fn traffic(&self) -> (u64, u64) {
+        self.tally.traffic.so_far()
+    }
+
+    pub(crate) fn ignored_answers(&self) -> u64 {
+        self.tally.ignored.get()
+    }
+
+    #[allow(clippy::unused_async, reason = "the shape that all have")]
+    pub(crate) async fn domains(&self) -> Result<Option<Vec<String>>, Error> {
+        Ok(None)
+    }
+
+    pub(crate) async fn changed(&self) -> Changed {
+        pending().await
+    }
+
+    #[allow(clippy::unused_async, reason = "the shape that all have")]
+    pub(crate) async fn put(&self, _subject: &Subject, _secrets: &Secrets) -> Result<(), Error> {
+        Err(read_only())
+    }
+
+    #[allow(clippy::unused_async, reason = "the shape that all have")]
+    pub(crate) async fn remove(&self, _subject: &Subject) -> Result<bool, Error> {
+        Err(read_only())
+    }
+
+    #[allow(clippy::unused_async, reason = "the shape that all have")]
+    pub(crate) async fn list(
+        &self,
+        _after: Option<&Subject>,
+        _max: usize,
+    ) -> Result<Vec<Subject>, Error> {
+        Err(read_only())
+    }
+
+    /// Whether the server says that a digest is right.
+    async fn verify(&self, digest: &DigestRequest) -> Result<bool, BatchFailure> {
+        let _turn = self
+            .turns
+            .acquire()
+            .await
+            .map_err(|error| BatchFailure::Unreachable(error.to_string()))?;
+        let mut authenticator = [0; 16];
+        getrandom::fill(&mut authenticator)
+            .map_err(|error| BatchFailure::Unreachable(format!("no random numbers: {error}")))?;
+        let mut seat = self.seat(authenticator).await?;
+        let asked = Asked::new(digest, self.format);
+        let mut request = Request::new(seat.identifier, &authenticator);
+        if !asked.write(&self.nas_identifier, &mut request) {
+            return invariant::broken!(
+                "what was measured before has its place in a packet",
+                Err(BatchFailure::Refused("the digest is too long".to_owned()))
+            );
+        }
+        let packet = request.finish(&self.secret);
+        let life = Duration::from_millis(retry::LIFE_MAX_MS);
+        let verdict = timeout(life, self.exchange(&mut seat, &packet))
+            .await
+            .unwrap_or(Err(BatchFailure::TimedOut))?;
+        match verdict {
+            Verdict::Accept => Ok(asked.is_whole),
+            Verdict::Reject => Ok(false),
+            Verdict::Challenge => Err(BatchFailure::Refused(
+                "the RADIUS server wants nonces of its own: let it accept those of its client \
+                 (RFC 5090 2.1.1)"
+                    .to_owned(),
+            )),
+            Verdict::Other(code) => Err(BatchFailure::Refused(format!(
+                "the RADIUS server answered with code {code}, which answers no Access-Request"
+            ))),
+        }
+    }
+
+    /// Sends a request until it is answered.
+    async fn exchange(&self, seat: &mut Seat, packet: &[u8]) -> Result<Verdict, BatchFailure> {
+        let unreachable = |why: String| {
+            BatchFailure::Unreachable(format!(
+                "the RADIUS server {}:{} cannot be reached: {why}",
+                self.host, self.port
+            ))
+        };
+        let mut retry = Retry::new(self.retransmit_ms);
+        loop {
+            seat.send(packet, &self.tally).await.map_err(unreachable)?;
+            let random = getrandom::u32().unwrap_or(0);
+            let answer = match retry.next(random) {
+                Some(pause_ms) => {
+                    let pause = Duration::from_millis(pause_ms);
+                    match timeout(pause, &mut seat.answer).await {
+                        Ok(answer) => answer,
+                        Err(_) => {
+                            self.warn_of_unbelieved();
+                            continue;
+                        }
+                    }
+                }
+                None => (&mut seat.answer).await,
+            };
+            return match answer {
+                Ok(answer) => answer.map_err(unreachable),
+                Err(_) => Err(unreachable("its socket was closed".to_owned())),
+            };
+        }
+    }
+
+    /// A free identifier on a good socket, a new one if need be.
+    async fn seat(&self, authenticator: [u8; 16]) -> Result<Seat, BatchFailure> {
+        if let Some(seat) = self.free_seat(authenticator) {
+            return Ok(seat);
+        }
+        let _opening = self.opening.lock().await;
+        if let Some(seat) = self.free_seat(authenticator) {
+            return Ok(seat);
+        }
+        let unreachable = |why: String| {
+            BatchFailure::Unreachable(format!(
+                "the RADIUS server {}:{} cannot be reached: {why}",
+                self.host, self.port
+            ))
+        };
+        let server = timeout(
+            self.connect_timeout,
+            tokio::net::lookup_host((self.host.as_str(), self.port)),
+        )
+        .await
+        .map_err(|_| unreachable("its name was not resolved in time".to_owned()))?
+        .map_err(|error| unreachable(error.to_string()))?
+        .next()
+        .ok_or_else(|| unreachable("its name has no address".to_owned()))?;
+        let open = OpenPort::open(server, Rc::clone(&self.secret), Rc::clone(&self.tally))
+            .await
+            .map_err(|error| unreachable(error.to_string()))?;
+        let open = Rc::new(open);
+        let seat = OpenPort::seat(&open, authenticator);
+        self.ports.borrow_mut().push(open);
+        seat.ok_or_else(|| {
+            invariant::broken!(
+                "nobody waits on a new socket",
+                unreachable("no identifier is free".to_owned())
+            )
+        })
+    }
+
+    /// A free identifier on a socket that is open. Sockets that are of no use are left to
+    /// who waits on them still.
+    fn free_seat(&self, authenticator: [u8; 16]) -> Option<Seat> {
+        let mut ports = self.ports.borrow_mut();
+        ports.retain(|open| open.is_good());
+        ports
+            .iter()
+            .find_map(|open| OpenPort::seat(open, authenticator))
+    }
+
+    /// Says, not too often, that answers come and do not verify.
+    fn warn_of_unbelieved(&self) {
+        let Some(why) = self.tally.unbelieved.take() else {
+            return;
+        };
+        let every = Duration::from_secs(WARN_EVERY_S);
+        if self.warned.get().is_some_and(|at| at.elapsed() < every) {
+            return;
+        }
+        self.warned.set(Some(Instant::now()));
+        let (host, port) = (&self.host, self.port);
+        let ignored = self.tally.ignored.get();
+        match why {
+            packet::Unbelieved::NoMessageAuthenticator => tracing::warn!(
+                "answers of the RADIUS server {host}:{port} have no Message-Authenticator and are \
+                 not believed ({ignored} ignored so far): update the server, or let it add one \
+                 to every answer"
+            ),
+            packet::Unbelieved::Malformed
+            | packet::Unbelieved::Authenticator
+            | packet::Unbelieved::MessageAuthenticator => tracing::warn!(
+                "answers from {host}:{port} do not prove to be the RADIUS server's ({why:?}; \
+                 {ignored} ignored so far): is the shared secret the same at both ends?"
+            ),
+        }
+    }
+}
+
+fn read_only() -> Error {
+    Error::new(
+        "users of a RADIUS server cannot be read or changed from here",
+        "change them where the server keeps them",
+    )
+}

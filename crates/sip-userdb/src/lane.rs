@@ -1,0 +1,344 @@
+//! Connections on which many questions are under way at once, for protocols that answer in
+//! order (Redis) or by number (LDAP).
+//!
+//! A lane is one connection and the task that has it. The task connects when it is asked
+//! first, and again when it is asked after an end, so whoever drops his question drops no
+//! connection that others wait on: his answer is read and thrown away.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sip_lookup::BatchFailure;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use zeroize::Zeroizing;
+
+use crate::net::Stream;
+
+/// Questions under way on one lane at most.
+const LANE_DEPTH: usize = 64;
+
+/// With so many under way on a lane another is opened, while there may be more.
+const LANE_BUSY: usize = 16;
+
+/// The most lanes: one does the work of most, since questions do not wait for answers.
+const LANES_MAX: usize = 16;
+
+/// The most bytes of answers that are not whole yet.
+const INPUT_MAX: usize = 8 << 20;
+
+/// Bytes that are written at once.
+const WRITE_AT_ONCE: usize = 64 << 10;
+
+/// The largest number of a question: LDAP's message ids end there (RFC 4511 4.1.1).
+const NUMBER_MAX: u32 = i32::MAX as u32;
+
+/// How a protocol begins.
+pub(crate) trait Protocol: 'static {
+    /// What is asked.
+    type Question: 'static;
+    /// What is said to it.
+    type Answer: 'static;
+    /// What one connection has to remember.
+    type Dialogue: Dialogue<Self::Question, Self::Answer>;
+
+    /// Connects and logs in.
+    async fn begin(&self) -> Result<(Stream, Self::Dialogue), BatchFailure>;
+
+    /// How long a question may be without its answer before the connection counts as dead.
+    fn patience(&self) -> Duration;
+}
+
+/// One connection's side of a protocol, without the connection.
+pub(crate) trait Dialogue<Q, A> {
+    /// Writes a question. Numbers differ among those under way.
+    fn write(&mut self, number: u32, question: &Q, out: &mut Vec<u8>);
+
+    /// Takes the first message of `input`; an error ends the connection, and is the answer to
+    /// all that wait.
+    fn read(&mut self, input: &[u8]) -> Result<Taken<A>, BatchFailure>;
+}
+
+/// What has been taken from the input.
+pub(crate) enum Taken<A> {
+    /// Nothing: a message is not whole.
+    Nothing,
+    /// So many bytes, which end no answer.
+    Part(usize),
+    /// So many bytes, the last of the answer to the question with that number.
+    Last(usize, u32, A),
+}
+
+/// The lanes to one store.
+pub(crate) struct Lanes<P: Protocol> {
+    protocol: Rc<P>,
+    lanes: RefCell<Vec<Lane<P>>>,
+    lanes_max: usize,
+    turns: Arc<Semaphore>,
+}
+
+struct Lane<P: Protocol> {
+    /// Without a bound of its own: each job has a turn, and turns are counted.
+    jobs: mpsc::UnboundedSender<Job<P>>,
+    under_way: Rc<()>,
+    task: JoinHandle<()>,
+}
+
+impl<P: Protocol> Drop for Lane<P> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+struct Job<P: Protocol> {
+    question: P::Question,
+    answer: oneshot::Sender<Result<P::Answer, BatchFailure>>,
+    /// Kept until the answer is read or cannot come, whether or not somebody waits for it.
+    _turn: OwnedSemaphorePermit,
+    _under_way: Rc<()>,
+}
+
+impl<P: Protocol> Lanes<P> {
+    /// As many lanes as may be, none of them open yet.
+    pub(crate) fn new(protocol: P, lanes_max: usize) -> Self {
+        let lanes_max = lanes_max.clamp(1, LANES_MAX);
+        Self {
+            protocol: Rc::new(protocol),
+            lanes: RefCell::default(),
+            lanes_max,
+            turns: Arc::new(Semaphore::new(lanes_max * LANE_DEPTH)),
+        }
+    }
+
+    /// Asks over the lane that has the least to do.
+    pub(crate) async fn ask(&self, question: P::Question) -> Result<P::Answer, BatchFailure> {
+        let closed = |_| BatchFailure::Unreachable("the connection was closed".to_owned());
+        let turn = Arc::clone(&self.turns)
+            .acquire_owned()
+            .await
+            .map_err(|error| BatchFailure::Unreachable(error.to_string()))?;
+        let (answer, receiver) = oneshot::channel();
+        self.send(|under_way| Job {
+            question,
+            answer,
+            _turn: turn,
+            _under_way: under_way,
+        });
+        receiver.await.unwrap_or_else(|error| Err(closed(error)))
+    }
+
+    fn send(&self, job: impl FnOnce(Rc<()>) -> Job<P>) {
+        let mut lanes = self.lanes.borrow_mut();
+        let load = |lane: &Lane<P>| Rc::strong_count(&lane.under_way);
+        let least = lanes.iter().map(load).min();
+        if least.is_none_or(|least| least > LANE_BUSY && lanes.len() < self.lanes_max) {
+            lanes.push(Lane::open(Rc::clone(&self.protocol)));
+        }
+        if let Some(lane) = lanes.iter().min_by_key(|lane| load(lane)) {
+            // The task lives as long as its lane; if it could not, the job is dropped and
+            // who waits is told so.
+            let _ = lane.jobs.send(job(Rc::clone(&lane.under_way)));
+        }
+    }
+}
+
+impl<P: Protocol> Lane<P> {
+    fn open(protocol: Rc<P>) -> Self {
+        let (jobs, receiver) = mpsc::unbounded_channel();
+        Self {
+            jobs,
+            under_way: Rc::new(()),
+            task: tokio::task::spawn_local(run(protocol, receiver)),
+        }
+    }
+}
+
+/// A lane: connects when there is something to ask.
+async fn run<P: Protocol>(protocol: Rc<P>, mut jobs: mpsc::UnboundedReceiver<Job<P>>) {
+    while let Some(first) = jobs.recv().await {
+        if first.answer.is_closed() {
+            continue;
+        }
+        match protocol.begin().await {
+            Ok((stream, dialogue)) => {
+                let connection = Connection {
+                    dialogue: RefCell::new(dialogue),
+                    waiting: RefCell::default(),
+                };
+                let why = connection
+                    .run(stream, first, &mut jobs, protocol.patience())
+                    .await;
+                for waiting in connection.waiting.into_inner() {
+                    let _ = waiting.job.answer.send(Err(why.clone()));
+                }
+            }
+            Err(why) => {
+                let _ = first.answer.send(Err(why.clone()));
+                while let Ok(job) = jobs.try_recv() {
+                    let _ = job.answer.send(Err(why.clone()));
+                }
+            }
+        }
+    }
+}
+
+/// One connection.
+struct Connection<P: Protocol> {
+    dialogue: RefCell<P::Dialogue>,
+    /// Those without their answers, in the order of their questions.
+    waiting: RefCell<VecDeque<Waiting<P>>>,
+}
+
+struct Waiting<P: Protocol> {
+    number: u32,
+    since: Instant,
+    job: Job<P>,
+}
+
+impl<P: Protocol> Connection<P> {
+    /// Writes and reads until one of them ends; says why.
+    async fn run(
+        &self,
+        stream: Stream,
+        first: Job<P>,
+        jobs: &mut mpsc::UnboundedReceiver<Job<P>>,
+        patience: Duration,
+    ) -> BatchFailure {
+        let (reader, writer) = tokio::io::split(stream);
+        tokio::select! {
+            why = self.write(writer, first, jobs) => why,
+            why = self.read(reader) => why,
+            why = self.watch(patience) => why,
+        }
+    }
+
+    async fn write(
+        &self,
+        mut writer: WriteHalf<Stream>,
+        first: Job<P>,
+        jobs: &mut mpsc::UnboundedReceiver<Job<P>>,
+    ) -> BatchFailure {
+        let mut buffer = Vec::new();
+        let mut last_number = 0;
+        let mut next = Some(first);
+        loop {
+            let Some(job) = next.take() else {
+                match jobs.recv().await {
+                    Some(job) => next = Some(job),
+                    None => return BatchFailure::Unreachable("the store was dropped".to_owned()),
+                }
+                continue;
+            };
+            last_number = last_number % NUMBER_MAX + 1;
+            self.put(last_number, job, &mut buffer);
+            if buffer.len() < WRITE_AT_ONCE
+                && let Ok(job) = jobs.try_recv()
+            {
+                next = Some(job);
+                continue;
+            }
+            let written = async {
+                writer.write_all(&buffer).await?;
+                writer.flush().await
+            };
+            if let Err(error) = written.await {
+                return BatchFailure::Unreachable(error.to_string());
+            }
+            buffer.clear();
+        }
+    }
+
+    /// Appends a question, unless nobody waits for its answer any more.
+    fn put(&self, number: u32, job: Job<P>, buffer: &mut Vec<u8>) {
+        if job.answer.is_closed() {
+            return;
+        }
+        self.dialogue
+            .borrow_mut()
+            .write(number, &job.question, buffer);
+        self.waiting.borrow_mut().push_back(Waiting {
+            number,
+            since: Instant::now(),
+            job,
+        });
+    }
+
+    async fn read(&self, mut reader: ReadHalf<Stream>) -> BatchFailure {
+        let gone = |why: &str| BatchFailure::Unreachable(why.to_owned());
+        // Rows are in it, so it is wiped.
+        let mut input = Zeroizing::new(Vec::with_capacity(16 << 10));
+        loop {
+            match reader.read_buf(&mut *input).await {
+                Ok(0) => return gone("the store closed the connection"),
+                Ok(_) => {}
+                Err(error) => return gone(&error.to_string()),
+            }
+            let mut taken = 0;
+            loop {
+                let rest = input.get(taken..).unwrap_or_default();
+                match self.take(rest) {
+                    Ok(0) => break,
+                    Ok(len) => taken += len,
+                    Err(why) => return why,
+                }
+            }
+            input.drain(..taken);
+            if input.len() > INPUT_MAX {
+                return BatchFailure::Refused(format!(
+                    "the store sent more than {INPUT_MAX} bytes in one answer"
+                ));
+            }
+            if input.capacity() - input.len() < 4 << 10 {
+                grow(&mut input);
+            }
+        }
+    }
+
+    /// Takes one message; how many bytes it had.
+    fn take(&self, input: &[u8]) -> Result<usize, BatchFailure> {
+        if input.is_empty() {
+            return Ok(0);
+        }
+        let taken = self.dialogue.borrow_mut().read(input)?;
+        let (len, number, answer) = match taken {
+            Taken::Nothing => return Ok(0),
+            Taken::Part(len) => return Ok(len),
+            Taken::Last(len, number, answer) => (len, number, answer),
+        };
+        let mut waiting = self.waiting.borrow_mut();
+        let at = waiting.iter().position(|waiting| waiting.number == number);
+        let Some(done) = at.and_then(|at| waiting.remove(at)) else {
+            return Err(BatchFailure::Refused(
+                "the store answered what it was not asked".to_owned(),
+            ));
+        };
+        // Who asked may have given up meanwhile.
+        let _ = done.job.answer.send(Ok(answer));
+        Ok(len)
+    }
+
+    /// Ends when the oldest question has waited for too long: a connection that has died
+    /// without a word is not asked again, and what will never be answered holds no turn.
+    async fn watch(&self, patience: Duration) -> BatchFailure {
+        loop {
+            let oldest = self.waiting.borrow().front().map(|first| first.since);
+            let waited = oldest.map_or(Duration::ZERO, |since| since.elapsed());
+            match patience.checked_sub(waited) {
+                Some(left) if !left.is_zero() => sleep(left).await,
+                _ => return BatchFailure::TimedOut,
+            }
+        }
+    }
+}
+
+/// Makes room for as much again; what was there before is wiped.
+fn grow(input: &mut Zeroizing<Vec<u8>>) {
+    let mut larger = Zeroizing::new(Vec::with_capacity(input.capacity() * 2));
+    larger.extend_from_slice(input);
+    *input = larger;
+}
