@@ -148,6 +148,23 @@ fn a_store_at_its_limit_is_kept_busy_and_not_drowned() {
 }
 
 #[test]
+fn a_longer_way_to_a_store_that_was_busy_just_now_is_not_taken_for_its_queue() {
+    let mut bench = Bench::new(Mode::Tuned, slow(5_000));
+    bench.run(4_000_000, 30_000.0);
+    bench.store.round_trip_us = 100_000;
+    bench.store.jitter_us = 1_000;
+    bench.run(8_000_000, 8_000.0);
+    let seen = bench.run(2_000_000, 8_000.0);
+    show("busy, then far away", &bench, &seen);
+    assert!(seen.answered_per_s() > 0.9 * 8_000.0);
+    assert!(
+        seen.percentile_us(99.0) < 111_000,
+        "p99 {}",
+        seen.percentile_us(99.0)
+    );
+}
+
+#[test]
 fn at_four_fifths_of_the_peak_the_target_holds() {
     let mut bench = Bench::new(Mode::Tuned, slow(30_000));
     bench.run(5_000_000, 30_000.0);
