@@ -129,7 +129,7 @@ impl<M: Maker + 'static> Pool<M> {
         loop {
             let best = shared.best();
             let is_short = best.as_ref().is_none_or(|link| link.load() >= shared.busy);
-            if is_short && shared.opening.get() == 0 && shared.may_open() {
+            if is_short && shared.may_open() {
                 self.open();
             }
             if let Some(link) = best {
@@ -180,7 +180,10 @@ impl<M: Maker> Shared<M> {
 
     fn may_open(&self) -> bool {
         let is_time = self.not_before.get().is_none_or(|at| at <= Instant::now());
-        is_time && self.links.borrow().len() + self.opening.get() < self.links_max
+        let (links, opening) = (self.links.borrow().len(), self.opening.get());
+        // As many again as there are: a store that is gone is tried once, and one that is
+        // there has all its connections after a few round trips.
+        is_time && opening < links.max(1) && links + opening < self.links_max
     }
 }
 
@@ -259,6 +262,21 @@ mod tests {
             assert!(Rc::ptr_eq(&first, &pool.link().await.unwrap()));
             tokio::time::sleep(Duration::from_millis(20)).await;
             assert_eq!(pool.maker().tries.get(), 2);
+        });
+    }
+
+    #[test]
+    fn they_double_under_load() {
+        run(async {
+            let pool = Pool::new(Fake::default(), 8, 1);
+            for expected in [1, 2, 4, 8, 8] {
+                let links: Vec<_> = (0..9).map(|_| pool.link()).collect();
+                for link in links {
+                    link.await.unwrap().load.set(1);
+                }
+                assert_eq!(pool.maker().tries.get().max(1), expected);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
         });
     }
 
