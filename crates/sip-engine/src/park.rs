@@ -67,6 +67,9 @@ struct Slot {
 pub(crate) struct Parks {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// What the next that is parked is told apart by, whatever its slot: slots come and go,
+    /// and an answer that is late finds nobody.
+    next_generation: u32,
     live: usize,
     lookups: usize,
     guesses: usize,
@@ -107,6 +110,8 @@ impl Parks {
         let Some(entry) = self.slots.get_mut(slot as usize) else {
             return broken!("a free slot is one of the table's", ParkId(0));
         };
+        entry.generation = self.next_generation;
+        self.next_generation = (self.next_generation + 1) & GENERATION_MASK;
         let id = ParkId(u64::from(slot) << GENERATION_BITS | u64::from(entry.generation));
         entry.timer = wheel.start(deadline_ms, Timer::Park(id));
         entry.parked = Some(parked);
@@ -123,7 +128,6 @@ impl Parks {
         }
         let parked = entry.parked.take()?;
         wheel.cancel(entry.timer);
-        entry.generation = (entry.generation + 1) & GENERATION_MASK;
         self.free.push(slot as u32);
         self.live -= 1;
         if is_lookup(&parked) {
@@ -142,6 +146,19 @@ impl Parks {
         }
         self.messages_bytes -= messages_bytes(&parked);
         Some(parked)
+    }
+
+    /// Gives memory back where a crowd has gone, half of it at a time.
+    pub(crate) fn trim(&mut self) {
+        while self.slots.last().is_some_and(|slot| slot.parked.is_none()) {
+            self.slots.pop();
+        }
+        let len = self.slots.len();
+        self.free.retain(|slot| (*slot as usize) < len);
+        if self.slots.capacity() > 2 * len {
+            self.slots.shrink_to(len.max(self.slots.capacity() / 2));
+            self.free.shrink_to(len.max(self.free.capacity() / 2));
+        }
     }
 
     /// What is parked there.
@@ -209,6 +226,37 @@ const fn is_lookup(parked: &Parked) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_comes_back_after_a_crowd_and_late_answers_find_nobody() {
+        let mut wheel = Wheel::new(0);
+        let mut parks = Parks::default();
+        let key = Key {
+            slot: 1,
+            generation: 2,
+        };
+        let mut ids = Vec::new();
+        for round in 0..3 {
+            let parked: Vec<ParkId> = (0..1_000)
+                .map(|_| parks.park(Parked::Resolve(key, round, None), 100, &mut wheel))
+                .collect();
+            assert!(parks.held_bytes() >= 1_000 * size_of::<Slot>());
+            // One of the first stays.
+            for id in parked.iter().skip(usize::from(round)) {
+                assert!(parks.take(*id, &mut wheel).is_some());
+            }
+            for _ in 0..20 {
+                parks.trim();
+            }
+            assert!(parks.held_bytes() < 20 * size_of::<Slot>());
+            assert!(ids.iter().all(|id| parks.get(*id).is_none()));
+            for id in parked.iter().take(usize::from(round)) {
+                assert!(parks.take(*id, &mut wheel).is_some());
+            }
+            ids.extend(parked);
+        }
+        assert_eq!(parks.len(), 0);
+    }
 
     #[test]
     fn what_was_taken_is_gone() {

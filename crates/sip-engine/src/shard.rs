@@ -201,6 +201,7 @@ impl Shard {
         self.pool.trim();
         self.txns.trim();
         self.contexts.trim();
+        self.parks.trim();
         self.wheel.trim();
     }
 

@@ -146,8 +146,14 @@ impl Audit {
             return;
         };
         let (status, method) = (self.scratch.status(), self.scratch.method());
-        if (status, method) == (200, Method::Register) {
-            self.acknowledge(now_ms, bytes);
+        match (status, method) {
+            (200, Method::Register) => self.acknowledge(now_ms, bytes),
+            // A change that the store took too long for counts when it comes: nobody knows
+            // of his contacts until he is told again.
+            (500, Method::Register) => {
+                self.acknowledged.remove(&Text::read(bytes).to().user);
+            }
+            _ => {}
         }
         let Ok(branch) = self.scratch.top_via().map(|via| via.branch.to_vec()) else {
             return;
