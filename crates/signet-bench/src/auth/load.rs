@@ -54,6 +54,26 @@ impl Bench<'_> {
         schedule_s: u64,
         callers: Callers<'_>,
     ) -> Result<Load, String> {
+        self.start_load(schedule, schedule_s, callers, &[])
+    }
+
+    /// The same with calls that come as those of many people do, and not evenly.
+    pub(super) fn call_poisson(
+        &self,
+        schedule: &str,
+        schedule_s: u64,
+        callers: Callers<'_>,
+    ) -> Result<Load, String> {
+        self.start_load(schedule, schedule_s, callers, &["--poisson"])
+    }
+
+    fn start_load(
+        &self,
+        schedule: &str,
+        schedule_s: u64,
+        callers: Callers<'_>,
+        more: &[&str],
+    ) -> Result<Load, String> {
         let json = self.folder.join("load.json");
         let log = self.folder.join("load.log");
         let _ = std::fs::remove_file(&json);
@@ -97,6 +117,7 @@ impl Bench<'_> {
                 words.extend(["--users".to_owned(), path.display().to_string()]);
             }
         }
+        words.extend(more.iter().map(|word| (*word).to_owned()));
         let signet = self.arguments.signet.display().to_string();
         let process = Process::start(&self.arguments.cores.load, &signet, &words, &log)?;
         Ok(Load {

@@ -1,33 +1,39 @@
-//! A model of capacity and delay beside what is measured, in settings that it was not
-//! fitted to.
+//! The tuner's model of capacity and delay ([`sip_lookup::Model`]) beside what is measured, in
+//! settings that it was not fitted to.
 //!
-//! A batch of b users takes the round trip R and s(b) = c0 + c1*b. With P in flight
-//! capacity is P*b / (R + s(b)), as long as no core is full; a full core gives 1 / (what a call
-//! takes of it). A batch that leaves every I finds its users waiting I/2 in the middle, so
-//! that a look-up adds R + I/2 + s(b).
+//! It is fitted to a store that is idle, which one batch in flight at a time leaves it, and
+//! to a busy one. The store shares its core with the load here: what a call takes of that
+//! core counts as the store's time for a row.
+
+use measure::Second;
+use sip_lookup::{Model, Setting};
 
 use super::database::{Database, Kind};
 use super::load::Callers;
 use super::record::{How, ModelRow, Relation};
 use super::server::Users;
-use super::tuner::steady;
+use super::tuner::warm_s;
 use super::{Bench, RTT_MS, USERS};
 
-/// Batches with one in flight: what the model is fitted to.
-const FITTED: [u32; 4] = [1, 8, 64, 256];
-/// In flight and batches: what it has to predict.
-const CAPACITIES: [(u32, u32); 8] = [
-    (2, 4),
-    (2, 32),
-    (4, 16),
-    (8, 8),
-    (8, 2),
-    (16, 4),
-    (3, 24),
-    (6, 12),
+/// Batches with one in flight: what the way to an idle store is fitted to.
+const IDLE: [u32; 4] = [1, 8, 64, 256];
+/// Batches with so many in flight: what the time of a busy one is fitted to.
+const BUSY: [u32; 3] = [1, 4, 64];
+const BUSY_IN_FLIGHT: u32 = 256;
+/// What it has to predict the capacity of.
+const CAPACITIES: [How; 9] = [
+    fixed(2, 4),
+    fixed(2, 32),
+    fixed(4, 16),
+    fixed(8, 8),
+    fixed(16, 4),
+    fixed(256, 16),
+    blocking(4, 1),
+    blocking(16, 8),
+    blocking(512, 2),
 ];
-/// Intervals in microseconds and calls a second.
-const DELAYS: [(u64, u64); 6] = [
+/// And of which the mean delay: intervals in microseconds and calls a second.
+const DELAYS: [(u64, u32); 6] = [
     (2_000, 400),
     (5_000, 400),
     (10_000, 400),
@@ -37,134 +43,148 @@ const DELAYS: [(u64, u64); 6] = [
 ];
 /// A batch and a number in flight that bound nothing.
 const MANY: u32 = 512;
+/// An interval that bounds nothing.
+const AT_ONCE_US: u64 = 200;
 /// The largest error.
 const ERROR_MAX: f64 = 0.15;
+/// Where the peak of a busy store is guessed.
+const GUESS_PER_S: f64 = 5_000.0;
 
-/// The model.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Model {
-    rtt_ms: f64,
-    /// A query's time, and a row's.
-    query_ms: f64,
-    row_ms: f64,
+const fn fixed(in_flight: u32, batch: u32) -> How {
+    How::Fixed {
+        interval_us: AT_ONCE_US,
+        batch,
+        in_flight,
+    }
 }
 
-impl Model {
-    /// Fits it to capacities with one batch in flight: R + s(b) = b / rate, a line in b
-    /// whose sum of squares of relative errors is least.
-    fn fit(points: &[(u32, f64)], rtt_ms: f64) -> Option<Self> {
-        let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
-        for &(batch, rate_per_s) in points {
-            let (b, took_ms) = (f64::from(batch), f64::from(batch) * 1_000.0 / rate_per_s);
-            let weight = 1.0 / (took_ms * took_ms);
-            n += weight;
-            x += weight * b;
-            y += weight * took_ms;
-            xx += weight * b * b;
-            xy += weight * b * took_ms;
-        }
-        let spread = n * xx - x * x;
-        let row_ms = (n * xy - x * y) / spread;
-        let query_ms = (y - row_ms * x) / n - rtt_ms;
-        (spread > 0.0 && row_ms.is_finite() && query_ms.is_finite()).then_some(Self {
-            rtt_ms,
-            query_ms,
-            row_ms,
-        })
-    }
+const fn blocking(processes: u32, batch: u32) -> How {
+    How::Blocking { processes, batch }
+}
 
-    /// The database's time and all else that is not the distance, for a batch.
-    fn batch_ms(&self, users: f64) -> f64 {
-        self.query_ms + self.row_ms * users
-    }
-
-    /// Authentications a second with so many batches in flight, waiting alone bounding.
-    fn capacity_per_s(&self, in_flight: u32, batch: u32) -> f64 {
-        let users = f64::from(batch);
-        f64::from(in_flight) * users * 1_000.0 / (self.rtt_ms + self.batch_ms(users))
-    }
-
-    /// What a look-up adds in the middle, a batch leaving at each interval.
-    fn delay_ms(&self, interval_us: u64, rate_per_s: u64) -> f64 {
-        let interval_ms = interval_us as f64 / 1_000.0;
-        let users = (rate_per_s as f64 * interval_ms / 1_000.0).max(1.0);
-        self.rtt_ms + interval_ms / 2.0 + self.batch_ms(users)
+/// What the model calls it; it does not know the tuner.
+fn setting(how: How) -> Option<Setting> {
+    match how {
+        How::Tuned => None,
+        How::Blocking { processes, batch } => Some(Setting::Blocking {
+            processes: processes as usize,
+            batch: batch as usize,
+        }),
+        How::Fixed {
+            interval_us,
+            batch,
+            in_flight,
+        } => Some(Setting::Paced {
+            interval_us,
+            batch_max: batch as usize,
+            in_flight_max: in_flight as usize,
+        }),
     }
 }
 
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     let database = bench.database(Kind::MariaDb, USERS)?;
-    let mut points = Vec::new();
-    for batch in FITTED {
-        let rate = capacity(bench, &database, (1, batch))?;
-        eprintln!("model: fitted to 1 in flight, batches of {batch}: {rate:.0}/s");
-        points.push((batch, rate));
-    }
-    let model = Model::fit(&points, RTT_MS as f64).ok_or("the model cannot be fitted")?;
+    let model = fit(bench, &database)?;
     bench.record.fit = [
-        ("rtt_ms", model.rtt_ms),
-        ("query_ms", model.query_ms),
-        ("row_ms", model.row_ms),
+        ("round_trip_us", model.round_trip_us),
+        ("query_us", model.query_us),
+        ("row_us", model.row_us),
+        ("workers", model.workers),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    let base = {
-        let server = bench.start_signet(&Users::Embedded)?;
-        let found = steady(bench, 400.0, 200);
-        drop(server);
-        found?.0.p50_ms
-    };
-    let (capacities, delays) = if bench.is_quick() {
-        (CAPACITIES.get(..1), DELAYS.get(..1))
-    } else {
-        (Some(&CAPACITIES[..]), Some(&DELAYS[..]))
-    };
-    for &(in_flight, batch) in capacities.unwrap_or_default() {
-        let measured = capacity(bench, &database, (in_flight, batch))?;
-        let what = format!("{in_flight} in flight, batches of {batch}");
-        let predicted = model.capacity_per_s(in_flight, batch);
-        bench.compare(what, "authentications/s", predicted, measured);
+    for &how in CAPACITIES.iter().take(bench.sized(CAPACITIES.len(), 1)) {
+        let Some(setting) = setting(how) else {
+            continue;
+        };
+        let predicted = model.predict(&setting, 1.0).capacity_per_s;
+        let measured = capacity(bench, &database, how, predicted)?;
+        bench.compare(how.name(), "authentications/s", predicted, measured);
     }
-    for &(interval_us, rate) in delays.unwrap_or_default() {
+    for &(interval_us, rate) in DELAYS.iter().take(bench.sized(DELAYS.len(), 1)) {
         let how = How::Fixed {
             interval_us,
             batch: MANY,
             in_flight: MANY,
         };
+        let Some(setting) = setting(how) else {
+            continue;
+        };
+        let base_ms = {
+            let server = bench.start_signet(&Users::Embedded)?;
+            let found = mean_ms(bench, rate);
+            drop(server);
+            found?
+        };
         let scene = bench.scene(&database, how.lookups())?;
-        let (found, _) = steady(bench, rate as f64, 500)?;
+        let found_ms = mean_ms(bench, rate)?;
         drop(scene);
         let what = format!("a batch every {interval_us} us at {rate}/s");
-        let predicted = model.delay_ms(interval_us, rate);
-        bench.compare(what, "ms added, median", predicted, found.p50_ms - base);
+        let predicted_ms = model.predict(&setting, f64::from(rate)).mean_delay_us / 1_000.0;
+        bench.compare(what, "ms added, mean", predicted_ms, found_ms - base_ms);
     }
     let errors = bench.record.model.iter().map(|row| row.error.abs());
-    let largest = errors.fold(None, |most: Option<f64>, error| {
-        Some(most.map_or(error, |most| most.max(error)))
-    });
     bench.record.bar(
         "model",
         "largest error of a prediction, as a share",
-        largest,
+        errors.max_by(f64::total_cmp),
         (Relation::LessThan, ERROR_MAX),
     );
     Ok(())
 }
 
-/// The peak with fixed values, of which the interval bounds nothing.
+fn fit(bench: &Bench<'_>, database: &Database) -> Result<Model, String> {
+    let mut idle = Vec::new();
+    for batch in IDLE {
+        let guess = f64::from(batch) * 1_000.0 / (RTT_MS as f64 + 1.0);
+        let rate = capacity(bench, database, fixed(1, batch), guess)?;
+        eprintln!("model: one in flight, batches of {batch}: {rate:.0}/s");
+        // The next one leaves when the answer is there.
+        idle.push((f64::from(batch), f64::from(batch) * 1e6 / rate));
+    }
+    let mut busy = Vec::new();
+    for batch in BUSY {
+        let rate = capacity(bench, database, fixed(BUSY_IN_FLIGHT, batch), GUESS_PER_S)?;
+        eprintln!("model: kept busy with batches of {batch}: {rate:.0}/s");
+        busy.push((f64::from(batch), rate));
+    }
+    Model::fit(&idle, &busy).ok_or_else(|| "the model cannot be fitted".to_owned())
+}
+
+/// The mean set-up delay of calls that come by themselves, once each caller has a nonce.
+fn mean_ms(bench: &Bench<'_>, rate: u32) -> Result<f64, String> {
+    const CALLERS: usize = 500;
+    let warm_s = warm_s(bench, f64::from(rate), CALLERS);
+    let seconds = warm_s + bench.sized(15, 3);
+    let schedule = format!("{rate}/s for {seconds}s");
+    let load = bench.call_poisson(&schedule, seconds, Callers::First(CALLERS))?;
+    let told = load.end()?;
+    mean(told.between(warm_s, seconds)).ok_or_else(|| "no call ended".to_owned())
+}
+
+/// The mean delay of all calls of these seconds, ms.
+fn mean<'a>(seconds: impl Iterator<Item = &'a Second>) -> Option<f64> {
+    let (mut calls, mut sum_us) = (0, 0.0);
+    for second in seconds {
+        calls += second.succeeded;
+        sum_us += second.mean_us * second.succeeded as f64;
+    }
+    (calls > 0).then(|| sum_us / calls as f64 / 1_000.0)
+}
+
+/// The peak of one setting.
 fn capacity(
     bench: &Bench<'_>,
     database: &Database,
-    (in_flight, batch): (u32, u32),
+    how: How,
+    guess_per_s: f64,
 ) -> Result<f64, String> {
-    let how = How::Fixed {
-        interval_us: 200,
-        batch,
-        in_flight,
-    };
-    let guess = f64::from(in_flight) * f64::from(batch) * 1_000.0 / (RTT_MS as f64 + 1.0);
     let scene = bench.scene(database, how.lookups())?;
-    let peak = bench.peak(&scene, guess.min(6_000.0), Callers::First(USERS))?;
+    let peak = bench.peak(
+        &scene,
+        guess_per_s.min(GUESS_PER_S * 2.0),
+        Callers::First(USERS),
+    )?;
     Ok(peak.rate_per_s)
 }
 
@@ -189,34 +209,48 @@ impl Bench<'_> {
 mod tests {
     use super::*;
 
-    const MODEL: Model = Model {
-        rtt_ms: 30.0,
-        query_ms: 0.5,
-        row_ms: 0.02,
-    };
+    #[test]
+    fn nothing_that_is_predicted_was_fitted() {
+        let fitted = IDLE.map(|batch| fixed(1, batch)).into_iter();
+        let fitted = fitted.chain(BUSY.map(|batch| fixed(BUSY_IN_FLIGHT, batch)));
+        assert!(fitted.into_iter().all(|how| !CAPACITIES.contains(&how)));
+        assert!(CAPACITIES.len() + DELAYS.len() >= 12);
+        assert!(CAPACITIES.iter().all(|how| setting(*how).is_some()));
+    }
 
     #[test]
     fn the_fit_finds_what_made_the_points() {
-        let points = FITTED.map(|batch| (batch, MODEL.capacity_per_s(1, batch)));
-        let found = Model::fit(&points, 30.0).unwrap();
-        assert!((found.query_ms - 0.5).abs() < 1e-6, "{found:?}");
-        assert!((found.row_ms - 0.02).abs() < 1e-6, "{found:?}");
-        assert_eq!(Model::fit(&points[..1], 30.0), None);
+        let model = Model {
+            round_trip_us: 30_000.0,
+            query_us: 60.0,
+            row_us: 50.0,
+            workers: 1.0,
+        };
+        let of = |how| model.predict(&setting(how).unwrap(), 1.0).capacity_per_s;
+        let idle = IDLE.map(|batch| {
+            (
+                f64::from(batch),
+                f64::from(batch) * 1e6 / of(fixed(1, batch)),
+            )
+        });
+        let busy = BUSY.map(|batch| (f64::from(batch), of(fixed(BUSY_IN_FLIGHT, batch))));
+        let found = Model::fit(&idle, &busy).unwrap();
+        assert!((found.row_us - 50.0).abs() < 5.0, "{found:?}");
+        let again = found
+            .predict(&setting(fixed(2, 32)).unwrap(), 1.0)
+            .capacity_per_s;
+        assert!((again / of(fixed(2, 32)) - 1.0).abs() < 0.02, "{found:?}");
     }
 
     #[test]
-    fn no_setting_that_is_predicted_was_fitted() {
-        assert!(CAPACITIES.iter().all(|(in_flight, _)| *in_flight != 1));
-        assert!(CAPACITIES.len() + DELAYS.len() >= 12);
-    }
-
-    #[test]
-    fn capacity_and_delay() {
-        assert!((MODEL.capacity_per_s(4, 1) - 4_000.0 / 30.52).abs() < 1e-9);
-        let delay_ms = MODEL.delay_ms(10_000, 400);
-        assert!(
-            (delay_ms - (30.0 + 5.0 + 0.5 + 0.08)).abs() < 1e-9,
-            "{delay_ms}"
-        );
+    fn the_mean_is_of_calls_and_not_of_seconds() {
+        let second = |succeeded, mean_us| Second {
+            succeeded,
+            mean_us,
+            ..Second::default()
+        };
+        let seconds = [second(1, 9_000.0), second(3, 1_000.0), second(0, 77.0)];
+        assert_eq!(mean(seconds.iter()), Some(3.0));
+        assert_eq!(mean([].iter()), None);
     }
 }

@@ -66,7 +66,7 @@ impl Lookups {
                 batch_max,
             } => format!("mode = \"blocking\"\nprocesses = {processes}\nbatch_max = {batch_max}\n"),
         };
-        format!("\n[users.lookups]\n{how}timeout_ms = {TIMEOUT_MS}\n")
+        format!("\n[users.lookups]\n{how}")
     }
 
     /// Connections to the database that it needs: one for each process that waits.
@@ -86,7 +86,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
          [[gateway_group]]\nname = \"called\"\n\
          gateways = [{{ uri = \"sip:127.0.0.1:{called};transport=udp\" }}]\n\
          [[route]]\nprefix = \"{NUMBER}\"\ngroup = \"called\"\n\
-         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\n\
+         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {TIMEOUT_MS}\n\
          [sources]\nrefusals_per_s = 0\n\
          [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
          [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",

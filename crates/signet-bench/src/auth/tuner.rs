@@ -150,13 +150,18 @@ fn added(
     Ok(row)
 }
 
+/// Seconds until each caller has a nonce, and some.
+pub(super) fn warm_s(bench: &Bench<'_>, rate: f64, callers: usize) -> u64 {
+    (callers as f64 / rate.max(1.0)).ceil() as u64 + bench.sized(4, 1)
+}
+
 /// Calls at one rate, until each caller has a nonce and for a while after that.
 pub(super) fn steady(
     bench: &Bench<'_>,
     rate: f64,
     callers: usize,
 ) -> Result<(Steady, Told), String> {
-    let warm_s = (callers as f64 / rate.max(1.0)).ceil() as u64 + bench.sized(4, 1);
+    let warm_s = warm_s(bench, rate, callers);
     let seconds = warm_s + bench.sized(15, 3);
     let schedule = format!("{rate:.0}/s for {seconds}s");
     let load = bench.call(&schedule, seconds, Callers::First(callers))?;
