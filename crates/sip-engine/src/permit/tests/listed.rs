@@ -31,12 +31,6 @@ fn peers_are_known_by_address_and_cannot_register() {
             false,
         ),
         (
-            peer("192.0.2.9", 255, false),
-            "192.0.2.9:1",
-            Transport::Udp,
-            true,
-        ),
-        (
             peer("0.0.0.0", 0, false),
             "203.0.113.200:1",
             Transport::Udp,
