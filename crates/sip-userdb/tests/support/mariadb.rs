@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal;
 use sip_auth::Algorithm;
@@ -15,10 +16,14 @@ use super::{Authority, Folder, Server, free_port, program, succeed};
 const FOLDERS: [&str; 2] = ["/usr/sbin", "/usr/libexec"];
 pub const PASSWORD: &str = "correct horse";
 
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A server with the suite's users: in `signet_users`, in Kamailio's `subscriber`, and in
 /// `odd`, which has no key.
 pub struct MariaDb {
     server: Option<Server>,
+    /// One at a time: installations side by side were seen to fail.
+    _turn: MutexGuard<'static, ()>,
     program: PathBuf,
     port: u16,
     pub authority: Authority,
@@ -30,6 +35,7 @@ impl MariaDb {
     pub fn start() -> Option<Self> {
         let program = super::program("mariadbd", &FOLDERS)?;
         let install = super::program("mariadb-install-db", &FOLDERS)?;
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = Folder::new("signet-mariadb");
         let authority = Authority::new(&folder, "mariadb");
         let mut command = Command::new(install);
@@ -41,6 +47,7 @@ impl MariaDb {
         succeed(&mut command, None);
         let mut bed = Self {
             server: None,
+            _turn: turn,
             program,
             port: free_port(),
             authority,
