@@ -17,7 +17,7 @@
 //! # What is true
 //! A row counts for its lifetime; a hit in the last part of it has the row asked for anew
 //! meanwhile, once. A row that was read before a change was announced does not come in
-//! after it ([`Ticket`]). While no replica can be asked, rows count for a while longer.
+//! after it. While no replica can be asked, rows count for a while longer.
 
 mod entries;
 #[cfg(test)]

@@ -55,7 +55,8 @@ pub struct PipelineConfig {
     pub questions_max: usize,
     /// Rows of a statement, whatever the tuner says: what the store takes.
     pub batch_max: usize,
-    /// Statements in flight at once, whatever the tuner says.
+    /// Statements in flight at once, whatever the tuner says: what the connections to a store
+    /// carry. What a client keeps back itself looks like a queue in the store.
     pub in_flight_max: usize,
     /// How long a statement may take.
     pub timeout_us: u64,

@@ -77,7 +77,7 @@ counters::counters! {
         pub in_flight_max: u64 = gauge("signet_lookups_in_flight_max"),
         /// Rows with which a batch leaves before its time, as set.
         pub batch_max: u64 = gauge("signet_lookups_batch_max"),
-        /// The shortest round trip of late, in microseconds.
+        /// The shortest round trip of late without its rows, in microseconds.
         pub round_trip_min_us: u64 = gauge("signet_lookups_round_trip_min_microseconds"),
     }
 }

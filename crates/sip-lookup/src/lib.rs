@@ -3,24 +3,24 @@
 //! # The parts
 //!
 //! - [`Pipeline`] joins questions into look-ups, look-ups into batches, and keeps batches
-//!   in flight; it says which promises hold of order, freshness and failure.
+//!   in flight; [`pipeline`] says what is promised of order, freshness and failure.
 //! - [`Tuner`] finds how often a batch leaves and how many are in flight, and says why;
-//!   [`Model`] is the arithmetic behind it.
+//!   [`model`] is the arithmetic behind it.
 //! - [`Cache`] answers those who have the password without a round trip, and nobody else
 //!   any sooner.
 //! - [`Asked`] keeps a thread from overtaking its own questions by way of the cache.
 #![forbid(unsafe_code)]
 
 mod asked;
-mod cache;
+pub mod cache;
 mod config;
 mod figures;
 mod keyed;
-mod model;
-mod pipeline;
+pub mod model;
+pub mod pipeline;
 mod question;
 mod replicas;
-mod tuner;
+pub mod tuner;
 
 pub use asked::Asked;
 pub use cache::{Cache, CacheConfig};

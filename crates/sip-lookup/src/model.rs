@@ -249,7 +249,7 @@ fn waiting_us(per_us: f64, service_us: f64, servers: f64, variance: f64) -> f64 
 }
 
 /// The line through points, by least squares: its height at 0 and its slope.
-pub(crate) fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let count = points.len() as f64;
     let mean = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));

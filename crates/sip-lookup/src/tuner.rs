@@ -22,9 +22,11 @@
 //!   believed at once; a longer one is suspected when a whole second shows nothing shorter,
 //!   and then looked for.
 //! - What a row adds is the slope along the shortest round trips of each size.
-//! - What is above both is waiting: by Little's law `q = rate * (round trip - shortest)`
-//!   statements wait. This is TCP Vegas' signal, `P (1 - R_min / R)`. Past a bound the
-//!   interval is stretched, because larger batches are less work ([`Reason::BackOff`]).
+//! - What is above both is waiting, or jitter: by Little's law `q = rate * (round trip -
+//!   shortest)` statements wait, which is TCP Vegas' signal `P (1 - R_min / R)`. Taken of
+//!   the shortest round trip in each tenth of a second it is a queue that stood all that
+//!   time. Then the interval is stretched, because larger batches are less work
+//!   ([`Reason::BackOff`]).
 //! - The statement's own cost is hidden in the round trip of an idle store, and plain while
 //!   the store is busy: answers then come as fast as they are made.
 //!
@@ -36,77 +38,29 @@
 //! A queue in the store that never empties would pass for the way itself. So where a longer
 //! way is suspected, and where the store has not been idle for some seconds, next to nothing is sent until what is
 //! in flight has come back and a few small statements have found the store idle: they show
-//! the way ([`Reason::Reprobe`]). It takes the queue's length and a round trip. What is
-//! believed of the store's speed fades while it is not busy.
+//! the way ([`Reason::Reprobe`]). It takes the queue's length and a round trip. Nothing is
+//! learned of the store's speed from a queue that was not told from a longer way so, and
+//! what is believed of it fades while it is not busy.
 
+mod decision;
 mod measure;
+#[cfg(test)]
+mod tests;
 
+pub use decision::{Decision, Reason, Sample};
 use measure::{Costs, Floor, Rate, never_idle_us};
 
 use crate::config::{PipelineConfig, Tuning};
 use crate::model::{Model, Setting};
 
-/// Why a setting is as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// Nothing is measured yet.
-    Start,
-    /// Statements cost next to nothing at this rate: every question leaves at once.
-    Idle,
-    /// The store verifies digests one by one: there are no batches.
-    Single,
-    /// The cost of statements weighed against the wait for company.
-    Cost,
-    /// The longest interval within the latency target.
-    Target,
-    /// The shortest interval within the bound of the store's load.
-    Load,
-    /// The shortest interval within the bound of statements in flight.
-    Slots,
-    /// Statements wait in the store.
-    BackOff,
-    /// Next to nothing in flight for a moment, to see the round trip without waiting.
-    Reprobe,
-    /// Set by the operator.
-    Fixed,
-}
-
-impl Reason {
-    /// How many there are.
-    pub const COUNT: usize = 10;
-    /// Their names for metrics, in their order.
-    pub const NAMES: [&'static str; Self::COUNT] = [
-        "start", "idle", "single", "cost", "target", "load", "slots", "back_off", "reprobe",
-        "fixed",
-    ];
-}
-
-/// A setting and its reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The time from one batch to the next.
-    pub interval_us: u64,
-    /// Statements in flight.
-    pub in_flight_max: usize,
-    /// Rows with which a batch leaves before its time.
-    pub batch_max: usize,
-    /// What decided it.
-    pub reason: Reason,
-}
-
-/// An answered statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// When it was sent.
-    pub sent_us: u64,
-    /// Its rows.
-    pub rows: usize,
-    /// Whether the store takes one digest a statement.
-    pub is_single: bool,
-}
-
-/// How often what was measured is judged.
+/// How often a decision is made, and the least time over which what was measured is judged.
 const PERIOD_US: u64 = 100_000;
+/// Statements answered in a period, so that jitter alone does not delay all of them; with
+/// fewer it takes longer.
+const STATEMENTS: f64 = 64.0;
+const PERIOD_MAX_US: u64 = 1_000_000;
+/// Statements in a period that say anything at all.
+const STATEMENTS_MIN: f64 = 8.0;
 /// What a microsecond of a question's delay is worth, in microseconds of the store's time.
 const DELAY_PRICE: f64 = 0.01;
 /// A statement's cost until it is known.
@@ -130,6 +84,10 @@ const REPROBE_US: u64 = 5_000_000;
 const REPROBE_FLIGHT: f64 = 2.0;
 const REPROBE_ROWS: f64 = 8.0;
 const REPROBE_ANSWERS: u32 = 4;
+/// How long it counts that the floor was looked for, after the store was last busy.
+const CONFIRMED_US: u64 = 10_000_000;
+/// A floor that is so much higher than before is that of another way.
+const SHIFTED: f64 = 1.25;
 const STRETCH_MAX: f64 = 64.0;
 
 /// What was measured since the last judgement.
@@ -141,8 +99,6 @@ struct Period {
     statements: f64,
     rows: f64,
     first_rows: f64,
-    singles: f64,
-    excess_us: f64,
     excess_min_us: f64,
 }
 
@@ -151,7 +107,9 @@ struct Period {
 struct Reprobe {
     since_us: u64,
     answers: u32,
+    /// The shortest, and its rows.
     least_us: f64,
+    rows: f64,
 }
 
 /// Measures and decides.
@@ -170,6 +128,9 @@ pub struct Tuner {
     /// When the store was last found idle.
     floor_seen_us: u64,
     reprobe: Option<Reprobe>,
+    /// Until when a queue is taken for one: its floor was looked for.
+    confirmed_until_us: u64,
+    decided_us: u64,
     /// Statements answered in a microsecond, under strain.
     answered_per_us: f64,
     decision: Decision,
@@ -191,6 +152,8 @@ impl Tuner {
             is_single: false,
             floor_seen_us: now_us,
             reprobe: None,
+            confirmed_until_us: 0,
+            decided_us: now_us,
             answered_per_us: 0.0,
             decision: Decision {
                 interval_us: 0,
@@ -232,6 +195,7 @@ impl Tuner {
         let took_us = now_us.saturating_sub(sample.sent_us) as f64;
         let before_us = self.smoothed_us.unwrap_or(took_us);
         self.smoothed_us = Some(before_us + (took_us - before_us) / 16.0);
+        self.is_single = sample.is_single;
         let learns = self.stretch <= 1.0;
         let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
         if seems_other && self.reprobe.is_none() && !self.is_single {
@@ -252,21 +216,21 @@ impl Tuner {
         period.last_us = now_us;
         period.statements += 1.0;
         period.rows += rows;
-        period.singles += f64::from(u8::from(sample.is_single));
-        period.excess_us += excess_us;
         period.excess_min_us = period.excess_min_us.min(excess_us);
     }
 
     /// Decides anew where it is time to; then the decision is one to count.
     pub fn poll_decision(&mut self, now_us: u64) -> Option<Decision> {
         let has_changed = self.rate.reckon(now_us);
-        let is_over = now_us.saturating_sub(self.period.began_us) >= PERIOD_US;
-        if is_over {
+        let passed_us = now_us.saturating_sub(self.period.began_us);
+        let is_told = self.period.statements >= STATEMENTS || passed_us >= PERIOD_MAX_US;
+        if passed_us >= PERIOD_US && is_told {
             self.judge(now_us);
         }
-        if !has_changed && !is_over {
+        if !has_changed && now_us.saturating_sub(self.decided_us) < PERIOD_US {
             return None;
         }
+        self.decided_us = now_us;
         self.decision = self.decide();
         Some(self.decision)
     }
@@ -329,13 +293,13 @@ impl Tuner {
             since_us: now_us,
             answers: 0,
             least_us: f64::INFINITY,
+            rows: 0.0,
         });
         self.decision = self.decide();
     }
 
     /// What was sent since has found the store idle.
     fn look_for_floor(&mut self, now_us: u64, took_us: f64, sample: &Sample) {
-        let own_us = took_us - self.floor.row_us() * sample.rows as f64;
         let Some(reprobe) = &mut self.reprobe else {
             return;
         };
@@ -343,19 +307,25 @@ impl Tuner {
             return;
         }
         reprobe.answers += 1;
-        reprobe.least_us = reprobe.least_us.min(own_us);
+        if took_us < reprobe.least_us {
+            (reprobe.least_us, reprobe.rows) = (took_us, sample.rows as f64);
+        }
         if reprobe.answers < REPROBE_ANSWERS {
             return;
         }
-        let least_us = reprobe.least_us;
+        let Reprobe { least_us, rows, .. } = *reprobe;
         self.reprobe = None;
         let before_us = self.floor.least_us().unwrap_or(least_us);
-        self.floor.set(now_us, least_us);
-        if least_us > before_us * 1.25 {
-            // What looked like waiting was the way.
+        if least_us > before_us * SHIFTED {
+            // What looked like waiting was the way, and nothing was learned from it.
             self.costs = Costs::default();
-            self.relax(now_us);
+            self.floor.set_row_min(0.0);
+            self.stretch = 1.0;
         }
+        let own_us = least_us - self.floor.row_us() * rows;
+        self.floor.set(now_us, own_us);
+        self.floor_seen_us = now_us;
+        self.confirmed_until_us = now_us + CONFIRMED_US;
         self.begin_period(now_us);
         self.decision = self.decide();
     }
@@ -376,34 +346,39 @@ impl Tuner {
     /// Learns from a period, and judges whether statements wait in the store.
     fn judge(&mut self, now_us: u64) {
         let period = self.period;
-        if period.statements == 0.0 {
-            // Nothing was heard; a setting for nothing is not stretched.
-            self.period.began_us = now_us;
-            return;
-        }
-        self.is_single = period.singles > period.statements / 2.0;
         let floor_us = self.floor.least_us().unwrap_or(0.0);
         let target_us = self.tuning.delay_target_us as f64;
         let time_us = period.last_us.saturating_sub(period.first_us) as f64;
         let (statements, rows) = (period.statements - 1.0, period.rows - period.first_rows);
-        if statements >= 8.0 && time_us >= PERIOD_US as f64 / 4.0 {
-            let is_busy = period.excess_min_us > never_idle_us(floor_us) && self.reprobe.is_none();
-            match is_busy {
-                true => self.costs.busy(time_us, statements, rows),
-                false => self.costs.idle(time_us, statements, rows),
-            }
+        if statements < STATEMENTS_MIN || time_us < PERIOD_US as f64 / 4.0 {
+            return self.begin_period(now_us);
         }
-        if let Some((_, row_us)) = self.costs.found() {
-            self.floor.raise_row(row_us);
+        let per_us = statements / time_us;
+        // Jitter is not a queue: that each one waited is. By Little's law so many did.
+        let standing_us = period.excess_min_us;
+        let standing = standing_us * per_us;
+        let is_busy = standing > 1.0 && standing_us > never_idle_us(floor_us);
+        let looks_other = standing_us > floor_us * (SHIFTED - 1.0) + 1_000.0;
+        if self.reprobe.is_some() {
+            // Neither is kept busy nor what it can do.
+        } else if !is_busy {
+            self.costs.idle(time_us, statements, rows);
+        } else if looks_other && now_us >= self.confirmed_until_us && !self.is_single {
+            // A queue, or another way: that is seen first.
+            return self.begin_reprobe(now_us);
+        } else {
+            self.confirmed_until_us = self.confirmed_until_us.max(now_us + CONFIRMED_US);
+            self.costs.busy(time_us, statements, rows);
         }
-        let excess_us = period.excess_us / period.statements;
-        let waiting = excess_us * statements / time_us.max(1.0);
-        if excess_us > target_us / 4.0 && waiting > 2.0 {
+        let row_min_us = self.costs.found().map_or(0.0, |(_, row_us)| row_us);
+        self.floor.set_row_min(row_min_us);
+        if standing_us > target_us / 8.0 && standing > 1.0 {
             self.stretch = (self.stretch * 1.25).min(STRETCH_MAX);
-        } else if excess_us < target_us / 8.0 {
+        } else if standing_us < target_us / 16.0 {
             self.stretch = (self.stretch * 0.9).max(1.0);
         }
-        self.answered_per_us = statements / time_us.max(1.0);
+        // Few are in flight at times, which must not make them fewer still.
+        self.answered_per_us = per_us.max(self.answered_per_us * 0.9);
         if self.is_strained()
             && !self.is_single
             && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US
@@ -479,13 +454,15 @@ impl Tuner {
                 (best, reason) = (least_us, Reason::Load);
             }
         }
-        let slots_us = (floor_us + own_us) / self.in_flight_max as f64;
-        if slots_us > best {
-            (best, reason) = (slots_us, Reason::Slots);
-        }
         if best > longest_us {
             let is_cost = reason == Reason::Cost;
             (best, reason) = (longest_us, if is_cost { Reason::Target } else { reason });
+        }
+        // Not to be had any sooner: batches that wait for one in flight to come back would all
+        // leave together.
+        let slots_us = (floor_us + own_us) / self.in_flight_max as f64;
+        if slots_us > best {
+            (best, reason) = (slots_us, Reason::Slots);
         }
         (best.max(1.0), reason)
     }

@@ -8,7 +8,7 @@
 
 mod support;
 
-use sip_lookup::{Mode, Reason};
+use sip_lookup::{Mode, PipelineConfig, Reason, Tuning};
 use support::{Bench, Seen, Store};
 
 /// Four workers, 150 us a statement and 15 us a row: 250,000 rows a second at the very most.
@@ -125,6 +125,7 @@ fn a_store_at_its_limit_is_kept_busy_and_not_drowned() {
     for round_trip_us in [5_000, 30_000, 100_000] {
         let mut bench = Bench::new(Mode::Tuned, slow(round_trip_us));
         bench.run(6_000_000, 30_000.0);
+        let before = bench.pipeline.figures();
         let seen = bench.run(6_000_000, 30_000.0);
         show(&format!("{round_trip_us} us, drowned"), &bench, &seen);
         // The best that fits the target: rows of 5 ms.
@@ -136,13 +137,31 @@ fn a_store_at_its_limit_is_kept_busy_and_not_drowned() {
         );
         // What is asked too much waits and is refused here: the store's own queue is short.
         let figures = bench.pipeline.figures();
-        let mean_us = figures.round_trip_us / figures.answered;
+        let mean_us =
+            (figures.round_trip_us - before.round_trip_us) / (figures.answered - before.answered);
         assert!(
             mean_us < round_trip_us * 3 / 2 + 20_000,
             "{mean_us} us in flight"
         );
         assert!(seen.refused > 0);
     }
+}
+
+#[test]
+fn a_longer_way_to_a_store_that_was_busy_just_now_is_not_taken_for_its_queue() {
+    let mut bench = Bench::new(Mode::Tuned, slow(5_000));
+    bench.run(4_000_000, 30_000.0);
+    bench.store.round_trip_us = 100_000;
+    bench.store.jitter_us = 1_000;
+    bench.run(8_000_000, 8_000.0);
+    let seen = bench.run(2_000_000, 8_000.0);
+    show("busy, then far away", &bench, &seen);
+    assert!(seen.answered_per_s() > 0.9 * 8_000.0);
+    assert!(
+        seen.percentile_us(99.0) < 111_000,
+        "p99 {}",
+        seen.percentile_us(99.0)
+    );
 }
 
 #[test]
@@ -171,4 +190,99 @@ fn a_store_that_becomes_faster_is_found_out() {
     let seen = bench.run(2_000_000, 30_000.0);
     show("ten times faster", &bench, &seen);
     assert!(seen.answered_per_s() > 0.9 * 30_000.0);
+}
+
+#[test]
+fn a_way_that_jitters_and_timers_of_a_millisecond_are_borne() {
+    for round_trip_us in [5_000, 30_000, 100_000] {
+        for per_s in [200.0, 5_000.0, 30_000.0] {
+            let mut bench = tuned(round_trip_us);
+            bench.store.jitter_us = round_trip_us / 5;
+            bench.tick_us = 1_000;
+            bench.run(5_000_000, per_s);
+            let seen = bench.run(3_000_000, per_s);
+            show(
+                &format!("{round_trip_us} us and a fifth, {per_s}/s"),
+                &bench,
+                &seen,
+            );
+            assert!(seen.answered_per_s() > 0.9 * per_s);
+            assert_eq!((seen.refused, seen.failed), (0, 0));
+            let bound_us = round_trip_us * 6 / 5 + 10_000;
+            assert!(
+                seen.percentile_us(99.0) < bound_us,
+                "p99 {}",
+                seen.percentile_us(99.0)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_store_that_stalls_now_and_then_is_not_taken_for_another() {
+    let mut bench = tuned(30_000);
+    for _ in 0..6 {
+        bench.run(1_500_000, 10_000.0);
+        bench.store.stall(bench.now_us + 300_000);
+    }
+    bench.run(1_500_000, 10_000.0);
+    let seen = bench.run(2_000_000, 10_000.0);
+    show("after stalls", &bench, &seen);
+    assert!(seen.answered_per_s() > 9_000.0);
+    assert!(seen.percentile_us(99.0) < 41_000);
+}
+
+#[test]
+fn few_connections_are_filled() {
+    let config = PipelineConfig {
+        in_flight_max: 4,
+        ..PipelineConfig::default()
+    };
+    let mut bench = Bench::with(config, store(30_000));
+    bench.run(3_000_000, 12_000.0);
+    let seen = bench.run(2_000_000, 12_000.0);
+    show("four in flight", &bench, &seen);
+    assert!(seen.answered_per_s() > 0.9 * 12_000.0);
+    assert!(seen.percentile_us(99.0) < 30_000 * 3 / 2);
+}
+
+#[test]
+fn each_bound_is_named_where_it_decides() {
+    let reason = |config: PipelineConfig, store: Store, per_s: f64| {
+        let mut bench = Bench::with(config, store);
+        bench.run(4_000_000, per_s);
+        bench.pipeline.decision().reason
+    };
+    let config = PipelineConfig {
+        in_flight_max: 1_024,
+        ..PipelineConfig::default()
+    };
+    assert_eq!(reason(config, store(30_000), 500.0), Reason::Idle);
+    assert_eq!(reason(config, store(30_000), 20_000.0), Reason::Cost);
+    let hurried = Tuning {
+        delay_target_us: 2_000,
+        ..Tuning::default()
+    };
+    let target = PipelineConfig {
+        tuning: hurried,
+        ..config
+    };
+    assert_eq!(reason(target, store(30_000), 5_000.0), Reason::Target);
+    let few = PipelineConfig {
+        in_flight_max: 16,
+        ..config
+    };
+    assert_eq!(reason(few, store(30_000), 20_000.0), Reason::Slots);
+    let fixed = PipelineConfig {
+        mode: Mode::Fixed {
+            interval_us: 1,
+            batch_max: 1,
+            in_flight_max: 1,
+        },
+        ..config
+    };
+    assert_eq!(reason(fixed, store(30_000), 10.0), Reason::Fixed);
+    let strained = reason(config, slow(30_000), 30_000.0);
+    let expected = [Reason::Load, Reason::BackOff, Reason::Reprobe];
+    assert!(expected.contains(&strained), "{strained:?}");
 }

@@ -253,3 +253,21 @@ fn new_bounds_hold_at_once() {
     fill(&cache, NOW_US, &subject(9), Some("1234"));
     assert_eq!(get(&cache, NOW_US, &subject(9)), None);
 }
+
+#[test]
+fn threads_share_it() {
+    let cache = Arc::new(cache());
+    let alice = subject("alice");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    fill(&cache, NOW_US, &alice, Some("1234"));
+                    assert!(get(&cache, NOW_US, &alice).is_some());
+                    cache.confirm(&alice);
+                }
+            });
+        }
+    });
+    assert_eq!(cache.figures().hits, 400);
+}

@@ -3,11 +3,15 @@
 use std::collections::VecDeque;
 
 use crate::figures::size_class;
-use crate::model::line;
 
 /// How long a shortest round trip is remembered, in parts.
 const PART_US: u64 = 500_000;
 const PARTS: usize = 20;
+/// What a row is expected to take, how far off that may be, and the noise of a shortest
+/// round trip as a part of it: so much must sizes differ to teach better.
+const ROW_US: f64 = 10.0;
+const ROW_SPREAD_US: f64 = 30.0;
+const NOISE: f64 = 0.02;
 /// Slopes that are remembered; the middle one counts.
 const SLOPES: usize = 7;
 const CLASSES: usize = 9;
@@ -55,7 +59,7 @@ impl Floor {
             at: 0,
             began_us: now_us,
             slopes: VecDeque::new(),
-            row_us: 10.0,
+            row_us: ROW_US,
             least_us: None,
         }
     }
@@ -70,8 +74,11 @@ impl Floor {
     }
 
     /// A row takes the store that long at least, so a round trip is longer by it.
-    pub(super) fn raise_row(&mut self, row_us: f64) {
-        self.row_us = self.row_us.max(row_us);
+    pub(super) fn set_row_min(&mut self, row_min_us: f64) {
+        let mut sorted: Vec<f64> = self.slopes.iter().copied().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let middle = sorted.get(sorted.len() / 2).copied().unwrap_or(ROW_US);
+        self.row_us = middle.max(row_min_us);
     }
 
     /// Takes a round trip. Whether the way to the store seems to have become another one:
@@ -134,7 +141,8 @@ impl Floor {
         let seems_other = answers >= ANSWERS_MIN
             && others_us.is_finite()
             && mine_us > others_us * SHIFT + SHIFT_US;
-        if learns {
+        // Where the store was never idle, larger statements waited longer too.
+        if learns && mine_us <= others_us + never_idle_us(others_us) && others_us.is_finite() {
             self.learn_row(&current);
         }
         self.at = (at + 1) % PARTS;
@@ -156,17 +164,29 @@ impl Floor {
     fn learn_row(&mut self, part: &[Class; CLASSES]) {
         let known = part.iter().filter(|class| class.answers >= ANSWERS_MIN);
         let points: Vec<(f64, f64)> = known.map(|class| (class.rows, class.least_us)).collect();
-        let Some((_, slope_us)) = line(&points) else {
+        let noise_us = self.least_us.unwrap_or(0.0) * NOISE;
+        let Some(slope_us) = slope(&points, ROW_US, (noise_us / ROW_SPREAD_US).powi(2)) else {
             return;
         };
         if self.slopes.len() >= SLOPES {
             self.slopes.pop_front();
         }
-        self.slopes.push_back(slope_us.clamp(0.0, 1_000.0));
-        let mut sorted: Vec<f64> = self.slopes.iter().copied().collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        self.row_us = sorted.get(sorted.len() / 2).copied().unwrap_or(self.row_us);
+        self.slopes.push_back(slope_us.max(0.0));
+        self.set_row_min(0.0);
     }
+}
+
+/// The slope along points, where `expected` has the weight of points so far apart (squared).
+fn slope(points: &[(f64, f64)], expected: f64, weight: f64) -> Option<f64> {
+    if points.len() < 2 {
+        return None;
+    }
+    let count = points.len() as f64;
+    let x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|p| (p.0 - x).powi(2)).sum();
+    let common: f64 = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum();
+    Some((common + expected * weight) / (spread + weight).max(1e-9))
 }
 
 /// What a statement and a row take of the store's time, learned while it is kept busy: then
@@ -200,7 +220,7 @@ impl Costs {
         add(&mut self.statements_time, statements * time_us);
         add(&mut self.rows_time, rows * time_us);
         let spread = self.statements_2 * self.rows_2 - self.both * self.both;
-        if spread > 0.02 * self.statements_2 * self.rows_2 {
+        if spread > 0.1 * self.statements_2 * self.rows_2 {
             let query_us =
                 (self.statements_time * self.rows_2 - self.rows_time * self.both) / spread;
             let row_us =
@@ -220,7 +240,7 @@ impl Costs {
     /// What was found is believed a little less each time, so that a store which has become
     /// faster is found out.
     pub(super) fn idle(&mut self, time_us: f64, statements: f64, rows: f64) {
-        const BELIEF: f64 = 0.999;
+        const BELIEF: f64 = 0.998;
         if let Some((query_us, row_us)) = &mut self.found {
             let used = (*query_us * statements + *row_us * rows) / time_us.max(1.0);
             let scale = BELIEF / used.max(1.0);

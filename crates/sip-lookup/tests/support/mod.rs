@@ -54,6 +54,13 @@ impl Store {
         *worker + self.half(random)
     }
 
+    /// It does nothing until then.
+    pub(crate) fn stall(&mut self, until_us: u64) {
+        for worker in &mut self.workers {
+            *worker = until_us.max(*worker);
+        }
+    }
+
     fn half(&self, random: &mut Rng) -> u64 {
         self.round_trip_us / 2 + random.u64(0..=self.jitter_us / 2)
     }
@@ -103,6 +110,8 @@ pub(crate) struct Bench {
     answers: BinaryHeap<Reverse<(u64, BatchId, usize)>>,
     next_arrival_us: f64,
     deadline_us: u64,
+    /// Timers fire at multiples of it.
+    pub(crate) tick_us: u64,
 }
 
 impl Bench {
@@ -113,6 +122,10 @@ impl Bench {
             tuning: Tuning::default(),
             ..PipelineConfig::default()
         };
+        Self::with(config, store)
+    }
+
+    pub(crate) fn with(config: PipelineConfig, store: Store) -> Self {
         Self {
             pipeline: Pipeline::new(0, [3; 16], config, None),
             store,
@@ -122,6 +135,7 @@ impl Bench {
             answers: BinaryHeap::new(),
             next_arrival_us: 0.0,
             deadline_us: 4_000_000,
+            tick_us: 1,
         }
     }
 
@@ -137,6 +151,9 @@ impl Bench {
             let arrival_us = self.next_arrival_us as u64;
             let answer_us = self.answers.peek().map_or(u64::MAX, |Reverse(next)| next.0);
             let deadline_us = self.pipeline.next_deadline_us().unwrap_or(u64::MAX);
+            let deadline_us = deadline_us
+                .checked_next_multiple_of(self.tick_us)
+                .unwrap_or(u64::MAX);
             let next_us = arrival_us.min(answer_us).min(deadline_us).max(self.now_us);
             if next_us >= until_us {
                 self.now_us = until_us;

@@ -18,7 +18,7 @@ impl World {
         assert!(versions[version as usize].1, "a secret that never was");
         if let Some((replaced_us, _)) = versions.get(version as usize + 1) {
             // It was read before that; statements take time.
-            let slack_us = 500_000 + self.config.timeout_us;
+            let slack_us = 500_000 + self.timeout_us;
             let age_us = self.now_us - replaced_us;
             assert!(
                 age_us <= self.lifetime_us + self.stale_us + slack_us,

@@ -102,6 +102,10 @@ pub(crate) struct World {
     pipeline: Pipeline<u64>,
     cache: Option<Arc<Cache>>,
     config: PipelineConfig,
+    /// The largest of each bound that any configuration has had.
+    questions_max: usize,
+    in_flight_max: usize,
+    timeout_us: u64,
     lifetime_us: u64,
     stale_us: u64,
     verifies: bool,
@@ -135,32 +139,46 @@ fn read(ha1: &Ha1) -> (usize, u32) {
     (digest[0] as usize, version)
 }
 
+/// Any bounds.
+fn config(random: &mut Rng) -> PipelineConfig {
+    let mode = match random.u8(0..8) {
+        0 => Mode::Blocking {
+            processes: random.usize(1..4),
+            batch: random.usize(1..6),
+        },
+        1..3 => Mode::Fixed {
+            interval_us: random.u64(0..5_000),
+            batch_max: random.usize(1..8),
+            in_flight_max: random.usize(1..6),
+        },
+        _ => Mode::Tuned,
+    };
+    PipelineConfig {
+        mode,
+        replicas: random.usize(1..4),
+        questions_max: random.usize(5..100),
+        batch_max: random.usize(1..9),
+        in_flight_max: random.usize(1..9),
+        timeout_us: random.u64(50_000..400_000),
+        failures_max: random.u32(1..5),
+        probe_interval_us: random.u64(20_000..300_000),
+        tuning: Tuning::default(),
+    }
+}
+
+/// Statements in flight, without those that find out whether replicas are back.
+fn in_flight_max(config: &PipelineConfig) -> usize {
+    match config.mode {
+        Mode::Tuned => config.in_flight_max,
+        Mode::Fixed { in_flight_max, .. } => in_flight_max,
+        Mode::Blocking { processes, .. } => processes,
+    }
+}
+
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Rng::with_seed(seed);
-        let mode = match random.u8(0..8) {
-            0 => Mode::Blocking {
-                processes: random.usize(1..4),
-                batch: random.usize(1..6),
-            },
-            1..3 => Mode::Fixed {
-                interval_us: random.u64(0..5_000),
-                batch_max: random.usize(1..8),
-                in_flight_max: random.usize(1..6),
-            },
-            _ => Mode::Tuned,
-        };
-        let config = PipelineConfig {
-            mode,
-            replicas: random.usize(1..4),
-            questions_max: random.usize(5..100),
-            batch_max: random.usize(1..9),
-            in_flight_max: random.usize(1..9),
-            timeout_us: random.u64(50_000..400_000),
-            failures_max: random.u32(1..5),
-            probe_interval_us: random.u64(20_000..300_000),
-            tuning: Tuning::default(),
-        };
+        let config = config(&mut random);
         let cache_config = CacheConfig {
             entries_max: random.usize(2..12),
             strangers_max: random.usize(1..6),
@@ -191,6 +209,9 @@ impl World {
             weather: vec![Weather::Fair; config.replicas],
             badness: random.u64(0..4),
             users: users.collect(),
+            questions_max: config.questions_max,
+            in_flight_max: in_flight_max(&config),
+            timeout_us: config.timeout_us,
             config,
             asks_left: QUESTIONS,
             next_tag: 0,
@@ -370,7 +391,7 @@ impl World {
                 self.report.refused += 1;
             }
         }
-        assert!(self.open.len() <= self.config.questions_max);
+        assert!(self.open.len() <= self.questions_max);
     }
 
     fn version(&self, user: usize) -> u32 {
@@ -407,8 +428,27 @@ impl World {
         self.after(pause_us, Event::Weather);
     }
 
+    /// The operator sets other bounds, of the same replicas; what joins goes on joining.
+    fn reload(&mut self) {
+        let joins = |config: &PipelineConfig| !matches!(config.mode, Mode::Blocking { .. });
+        let mut next = config(&mut self.random);
+        next.replicas = self.config.replicas;
+        next.probe_interval_us = self.config.probe_interval_us;
+        if joins(&next) != joins(&self.config) {
+            next.mode = self.config.mode;
+        }
+        self.questions_max = self.questions_max.max(next.questions_max);
+        self.in_flight_max = self.in_flight_max.max(in_flight_max(&next));
+        self.timeout_us = self.timeout_us.max(next.timeout_us);
+        self.config = next;
+        self.pipeline.reload(next);
+    }
+
     /// A user changes his password, comes or goes; it may be announced.
     fn change(&mut self) {
+        if self.random.u8(0..20) == 0 {
+            self.reload();
+        }
         let user = self.random.usize(0..POISON);
         let exists = self.random.u8(0..4) > 0;
         self.users[user].versions.push((self.now_us, exists));

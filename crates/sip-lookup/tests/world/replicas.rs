@@ -1,7 +1,7 @@
 //! What replicas do with statements.
 
 use sip_auth::{Algorithm, Secrets, Subject};
-use sip_lookup::{BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Mode, Row, Rows};
+use sip_lookup::{BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Row, Rows};
 
 use super::{BAD, Event, POISON, Said, Weather, World, ha1};
 
@@ -21,13 +21,8 @@ impl World {
                 );
             }
         }
-        let probes = self.config.timeout_us / self.config.probe_interval_us + 1;
-        let in_flight_max = match self.config.mode {
-            Mode::Tuned => self.config.in_flight_max,
-            Mode::Fixed { in_flight_max, .. } => in_flight_max,
-            Mode::Blocking { processes, .. } => processes,
-        };
-        let bound = in_flight_max as u64 + probes * self.config.replicas as u64;
+        let probes = self.timeout_us / self.config.probe_interval_us + 1;
+        let bound = self.in_flight_max as u64 + probes * self.config.replicas as u64;
         assert!(
             self.in_flight.len() as u64 <= bound,
             "{} in flight",

@@ -82,6 +82,24 @@ fn a_name_that_is_not_there_waits_for_a_statement_of_as_many_rows() {
 }
 
 #[test]
+fn a_row_pays_for_one_name_that_is_not_there() {
+    let (mut rig, cache) = rig(fixed(100_000, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(9_000_000);
+    teach(&mut rig, "nobody", Ok(None));
+    rig.pass(100_000);
+    teach(&mut rig, "none", Ok(None));
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.ask(1, "nobody");
+    rig.ask(2, "none");
+    rig.pass(100_000);
+    let id = rig.batch_of(&["alice", "none"]);
+    rig.rows(id, vec![row("alice"), Ok(None)]);
+    let unknown = Ok(Reply::Unknown);
+    assert_eq!(rig.answers(), [(2, unknown.clone()), (1, unknown)]);
+}
+
+#[test]
 fn a_name_that_may_have_come_meanwhile_is_asked_for() {
     let (mut rig, cache) = rig(fixed(100_000, 10, 10));
     teach(&mut rig, "alice", row("alice"));
