@@ -92,6 +92,9 @@ impl Bench<'_> {
             DOMAIN,
             "--rate",
             schedule,
+            // Nobody registers: the schedule begins when the load does.
+            "--setup-rate",
+            "1000000",
             "--drain-timeout",
             &format!("{DRAIN_S}s"),
             "--json",
