@@ -37,10 +37,16 @@ pub(crate) struct ToAsk {
     pub(crate) deadline_us: u64,
 }
 
-/// The workers' end.
+/// The workers' end. The thread ends when the last of these is gone.
 #[derive(Clone)]
 pub(crate) struct Lookups {
     sender: mpsc::Sender<ToAsk>,
+    shown: Shown,
+}
+
+/// What anybody may look at.
+#[derive(Clone)]
+pub(crate) struct Shown {
     cache: Option<Arc<Cache>>,
     figures: Arc<Mutex<LookupFigures>>,
     began: Instant,
@@ -56,17 +62,12 @@ impl Lookups {
         deliver: impl FnMut(&mut Vec<(Tag, Outcome)>) + Send + 'static,
     ) -> Result<(Self, JoinHandle<()>), Error> {
         let (sender, asked) = mpsc::channel(config.questions_max);
-        let lookups = Self {
-            sender,
+        let shown = Shown {
             cache,
             figures: Arc::default(),
             began: Instant::now(),
         };
-        let own = Lookups {
-            // Its own end would keep the thread from ending.
-            sender: mpsc::channel(1).0,
-            ..lookups.clone()
-        };
+        let own = shown.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -86,7 +87,7 @@ impl Lookups {
             let pipeline = Pipeline::new(now_us, hash_key, config, own.cache.clone());
             local.block_on(&runtime, run(own, stores, pipeline, asked, deliver));
         })?;
-        Ok((lookups, thread))
+        Ok((Self { sender, shown }, thread))
     }
 
     /// Leaves a question; false where too many wait already.
@@ -94,6 +95,13 @@ impl Lookups {
         self.sender.try_send(asked).is_ok()
     }
 
+    /// What anybody may look at.
+    pub(crate) fn shown(&self) -> &Shown {
+        &self.shown
+    }
+}
+
+impl Shown {
     /// What is remembered of users, where anything is.
     pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
         self.cache.as_ref()
@@ -119,7 +127,7 @@ struct Said {
 }
 
 async fn run(
-    own: Lookups,
+    own: Shown,
     stores: Vec<Options>,
     mut pipeline: Pipeline<Tag>,
     mut asked: mpsc::Receiver<ToAsk>,

@@ -15,7 +15,7 @@ use sip_net::{ListenerCounters, PeerCounters, clock};
 use sip_tls::{ClientTls, HandshakePool};
 
 use crate::Error;
-use crate::lookups::Lookups;
+use crate::lookups;
 use crate::server::TicketReporter;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
 use crate::worker::{Control, Phase, Snapshot};
@@ -30,7 +30,7 @@ pub(crate) struct Sources {
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     /// What asks stores of users on other machines.
-    pub(crate) lookups: Option<Lookups>,
+    pub(crate) lookups: Option<lookups::Shown>,
     /// What messages may hold, and do.
     pub(crate) budget: Arc<sip_engine::Budget>,
     pub(crate) started_unix_s: u64,

@@ -22,7 +22,7 @@ use sip_userdb::Capabilities;
 
 use crate::config::Users;
 use crate::data_dir::DataDir;
-use crate::lookups::{Lookups, ToAsk};
+use crate::lookups::{Lookups, Shown, ToAsk};
 use crate::{Error, random_bytes, userdb};
 
 /// Look-ups and changes that wait for the store, of all workers together;
@@ -185,13 +185,13 @@ impl Store {
 
     /// What is remembered of users, where anything is.
     pub(crate) fn cache(&self) -> Option<&Arc<Cache>> {
-        self.elsewhere().and_then(Lookups::cache)
+        self.elsewhere()?.cache()
     }
 
-    /// Who asks stores on other machines.
-    pub(crate) fn elsewhere(&self) -> Option<&Lookups> {
+    /// What is to be seen of who asks stores on other machines.
+    pub(crate) fn elsewhere(&self) -> Option<&Shown> {
         match &self.lookups {
-            Some(Credentials::Elsewhere(lookups)) => Some(lookups),
+            Some(Credentials::Elsewhere(lookups)) => Some(lookups.shown()),
             _ => None,
         }
     }
@@ -228,9 +228,12 @@ impl StoreClient {
         question: Question,
         until_ms: u64,
     ) -> AtOnce {
-        let now_us = lookups.now_us();
+        let now_us = lookups.shown().now_us();
         let subject = question.subject.clone();
-        let cache = lookups.cache().filter(|_| question.digest.is_none());
+        let cache = lookups
+            .shown()
+            .cache()
+            .filter(|_| question.digest.is_none());
         if let Some(cache) = cache
             && !question.is_second
             // What was asked first is answered first.
@@ -286,7 +289,7 @@ impl sip_worker::Store for StoreClient {
 
     fn proved(&mut self, subject: &Subject) {
         if let Credentials::Elsewhere(lookups) = &self.lookups
-            && let Some(cache) = lookups.cache()
+            && let Some(cache) = lookups.shown().cache()
         {
             cache.confirm(subject);
         }

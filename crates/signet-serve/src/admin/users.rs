@@ -33,7 +33,7 @@ enum Kept {
     /// In the data folder's own database.
     Here(RefCell<Database>),
     /// On another machine.
-    Elsewhere(Elsewhere),
+    Elsewhere(Box<Elsewhere>),
 }
 
 /// A user by name, and the realm under which he is kept.
@@ -53,7 +53,10 @@ impl Users {
         } = place.open()?;
         let kept = match userdb::options(&users)?.into_iter().next() {
             None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
-            Some(options) => Kept::Elsewhere(Elsewhere::open(options, socket::path(data.path()))?),
+            Some(options) => Kept::Elsewhere(Box::new(Elsewhere::open(
+                options,
+                socket::path(data.path()),
+            )?)),
         };
         Ok(Self {
             kept,
