@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../sip-userdb/tests/support/mod.rs"]
+mod sql;
+#[path = "../../sip-userdb/tests/stores/mod.rs"]
 mod stores;
 mod support;
 
@@ -9,8 +11,9 @@ use std::fs;
 use std::path::Path;
 
 use sip_userdb::Layout;
-use stores::mariadb::MariaDb;
-use stores::postgresql::PostgreSql;
+use sql::mariadb::MariaDb;
+use sql::postgresql::PostgreSql;
+use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
 use support::phone::Phone;
 use support::{Server, TestDir, free_port};
@@ -23,7 +26,7 @@ fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
     fs::write(&secret, format!("{password}\n")).unwrap();
     let port = free_port();
     let config = format!(
-        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\n\
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\", \"{REALM}\"]\n\
          [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
          [users]\nstores = [\"{url}\"]\npassword_file = \"store.password\"\n{users}"
     );
@@ -48,6 +51,42 @@ fn two_call_each_other(server: &Server) {
     assert!(mallory.try_register().starts_with("SIP/2.0 401 "));
     let mut nobody = Phone::udp(server.udp, "nobody", DOMAIN);
     assert!(nobody.try_register().starts_with("SIP/2.0 401 "));
+}
+
+/// The same of two users who are there already, in a store that nobody writes to by
+/// `signet user`.
+fn users_are_read_alone(folder: &Path, server: &Server) {
+    let phone = |number| {
+        let mut phone = Phone::udp(server.udp, &user(number), REALM);
+        phone.set_password(&password(number));
+        phone
+    };
+    let (mut caller, mut called) = (phone(0), phone(1));
+    caller.register();
+    called.register();
+    let mut call = caller.invite(&user(1));
+    let (answered, _) = called.answer();
+    caller.established(&mut call);
+    called.acknowledged(&answered);
+    caller.hang_up(&mut call);
+    called.ended(&answered);
+    caller.hung_up(&call);
+    caller.set_password("guessed");
+    assert!(caller.try_register().starts_with("SIP/2.0 401 "));
+    let config = folder.join("signet.toml");
+    let words = [
+        "user",
+        "add",
+        "carol",
+        "--generate",
+        "--config",
+        text(&config),
+    ];
+    let error = fail(&words, "");
+    assert!(
+        error.contains("by its own tools") || error.contains("cannot be written"),
+        "{error}"
+    );
 }
 
 /// `signet user` manages the users of a store, and the running server knows at once.
@@ -99,7 +138,7 @@ fn mariadb() {
     let server = serve(
         folder.path(),
         &bed.options(Layout::Signet, "").url,
-        stores::mariadb::PASSWORD,
+        sql::mariadb::PASSWORD,
         "",
     );
     users_are_managed(folder.path(), &server);
@@ -113,7 +152,7 @@ fn the_table_of_kamailio() {
     let server = serve(
         folder.path(),
         &bed.options(Layout::Signet, "").url,
-        stores::mariadb::PASSWORD,
+        sql::mariadb::PASSWORD,
         layout,
     );
     users_are_managed(folder.path(), &server);
@@ -128,8 +167,58 @@ fn postgresql() {
     let server = serve(
         folder.path(),
         &bed.options(Layout::Signet, "").url,
-        stores::postgresql::PASSWORD,
+        sql::postgresql::PASSWORD,
         "",
     );
+    users_are_managed(folder.path(), &server);
+}
+
+#[test]
+fn redis() {
+    if !stores::have("redis-server") {
+        return;
+    }
+    let bed = stores::redis::Server::start();
+    let folder = TestDir::new("users-redis");
+    let server = serve(folder.path(), &bed.url(), "secret", "");
+    users_are_managed(folder.path(), &server);
+}
+
+#[test]
+fn a_directory() {
+    if !stores::have("slapd") {
+        return;
+    }
+    let bed = stores::ldap::Server::start();
+    let folder = TestDir::new("users-ldap");
+    let server = serve(folder.path(), &bed.options().url, "secret", "");
+    users_are_read_alone(folder.path(), &server);
+}
+
+#[test]
+fn a_radius_server_that_verifies() {
+    if !stores::have("freeradius") {
+        return;
+    }
+    let bed = stores::radius::Server::start(true);
+    let folder = TestDir::new("users-radius");
+    let url = format!("radius://127.0.0.1:{}", bed.port);
+    let server = serve(folder.path(), &url, stores::radius::SECRET, "");
+    users_are_read_alone(folder.path(), &server);
+}
+
+#[test]
+fn an_endpoint() {
+    let bed = stores::http::Server::start();
+    let folder = TestDir::new("users-http");
+    let url = format!("http://127.0.0.1:{}/v1/users", bed.port);
+    let server = serve(folder.path(), &url, "a token", "");
+    users_are_read_alone(folder.path(), &server);
+}
+
+#[test]
+fn the_database_of_the_data_folder() {
+    let folder = TestDir::new("users-sqlite");
+    let server = serve(folder.path(), "sqlite:", "nobody's", "");
     users_are_managed(folder.path(), &server);
 }

@@ -1,6 +1,10 @@
 //! What the tests of stores share: programs, ports, folders, scripted servers.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
+pub mod http;
+pub mod ldap;
+pub mod radius;
+pub mod redis;
 pub mod script;
 pub mod suite;
 
