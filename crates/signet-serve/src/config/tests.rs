@@ -408,7 +408,6 @@ fn stores_of_users() {
         ),
         ("stores = [\"sqlite:\", \"redis://db\"]", "cannot stand in"),
         ("layout = \"query\"", "has no statement"),
-        ("password_file = \"f\"\npassword_env = \"E\"", "given twice"),
     ] {
         let error = error_of(&format!("{users}{text}\n"));
         assert!(error.contains(says), "{error}");

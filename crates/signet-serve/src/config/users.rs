@@ -19,7 +19,7 @@ pub struct Users {
     pub stores: Vec<StoreUrl>,
     /// A file with the stores' password.
     pub password_file: Option<PathBuf>,
-    /// The environment variable with it.
+    /// The environment variable with it; the file counts where there is one.
     pub password_env: Option<String>,
     /// When the connections to stores are encrypted.
     pub tls: StoreTls,
@@ -217,13 +217,6 @@ impl Users {
         }
         if self.stores.len() > 8 {
             faults.add("users.stores", "there are more than 8 stores", "drop some");
-        }
-        if self.password_file.is_some() && self.password_env.is_some() {
-            faults.add(
-                "users.password_env",
-                "the stores' password is given twice",
-                "give it by password_file or by password_env",
-            );
         }
         if self.layout == UserLayout::Query && self.query.is_none() {
             faults.add(

@@ -16,6 +16,11 @@ impl Config {
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {
             warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
         }
+        if self.users.password_file.is_some() && self.users.password_env.is_some() {
+            warnings.push(
+                "users.password_env: it is not read, because password_file is there".to_owned(),
+            );
+        }
         warnings
     }
 
