@@ -2,16 +2,18 @@
 //! connections to the stores, and between them and the workers the pipeline, which decides
 //! what is asked when.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use invariant::broken;
+use sip_auth::Subject;
 use sip_lookup::{
-    Batch, BatchAnswer, BatchFailure, BatchId, Cache, LookupFigures, Outcome, Pipeline,
-    PipelineConfig, Question, Replica,
+    BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Cache, LookupFigures, Outcome, Pipeline,
+    PipelineConfig, Question, Replica, Row, Rows,
 };
 use sip_userdb::{Changed, Options, UserDb};
 use tokio::sync::{Notify, mpsc};
@@ -23,6 +25,8 @@ use crate::userdb::store_error;
 
 /// How long after a failure a store is asked again what has changed.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
+/// The shortest time between two lines of log about one store.
+const COMPLAINT_EVERY: Duration = Duration::from_secs(10);
 /// Questions taken from the workers before the stores get their turn.
 const TAKEN_MAX: usize = 1_024;
 
@@ -119,6 +123,15 @@ impl Shown {
     }
 }
 
+/// A store, and what was said of it.
+struct Store {
+    url: String,
+    db: UserDb,
+    /// The last line in the log about it.
+    complained: Cell<Option<Instant>>,
+    is_failing: Cell<bool>,
+}
+
 /// What stores have said and the pipeline has not heard yet.
 #[derive(Default)]
 struct Said {
@@ -133,31 +146,32 @@ async fn run(
     mut asked: mpsc::Receiver<ToAsk>,
     mut deliver: impl FnMut(&mut Vec<(Tag, Outcome)>),
 ) {
-    let stores: Vec<Rc<UserDb>> = stores
+    let stores: Vec<Rc<Store>> = stores
         .into_iter()
-        .filter_map(|options| UserDb::new(options).ok().map(Rc::new))
+        .filter_map(|options| Store::new(options).map(Rc::new))
         .collect();
     if let Some(cache) = &own.cache {
         for store in stores
             .iter()
-            .filter(|store| store.capabilities().announces_changes)
+            .filter(|store| store.db.capabilities().announces_changes)
         {
             tokio::task::spawn_local(listen(store.clone(), cache.clone()));
         }
     }
     let said = Rc::new(Said::default());
-    let mut under_way: HashMap<BatchId, AbortHandle> = HashMap::new();
+    let mut under_way: HashMap<BatchId, (Replica, AbortHandle)> = HashMap::new();
     let mut answers = Vec::new();
     let mut taken = Vec::with_capacity(TAKEN_MAX);
     let mut is_open = true;
     let mut figures_due_us = 0;
-    while is_open || !under_way.is_empty() {
+    // When the last worker is gone, nobody waits for what is under way.
+    while is_open {
         let deadline = pipeline.next_deadline_us().map(|due_us| {
             let left_us = due_us.saturating_sub(own.now_us());
             tokio::time::sleep(Duration::from_micros(left_us))
         });
         tokio::select! {
-            count = asked.recv_many(&mut taken, TAKEN_MAX), if is_open => is_open = count > 0,
+            count = asked.recv_many(&mut taken, TAKEN_MAX) => is_open = count > 0,
             () = said.any.notified() => {}
             () = async { match deadline { Some(sleep) => sleep.await, None => std::future::pending().await } } => {}
         }
@@ -181,12 +195,15 @@ async fn run(
         }
         pipeline.handle_timeout(now_us);
         while let Some(batch) = pipeline.poll_batch(now_us) {
-            let id = batch.id;
-            under_way.insert(id, send(&stores, batch, said.clone()));
+            let (id, replica) = (batch.id, batch.replica);
+            under_way.insert(id, (replica, send(&stores, batch, said.clone())));
         }
         while let Some(id) = pipeline.poll_given_up() {
-            if let Some(question) = under_way.remove(&id) {
+            if let Some((Replica(nth), question)) = under_way.remove(&id) {
                 question.abort();
+                if let Some(store) = stores.get(nth) {
+                    store.fails(&BatchFailure::TimedOut);
+                }
             }
         }
         while let Some(answer) = pipeline.poll_answer() {
@@ -203,8 +220,69 @@ async fn run(
     }
 }
 
+impl Store {
+    fn new(options: Options) -> Option<Self> {
+        let url = options.url.clone();
+        let Ok(db) = UserDb::new(options) else {
+            return broken!("the same options were good before the thread began", None);
+        };
+        Some(Self {
+            url,
+            db,
+            complained: Cell::new(None),
+            is_failing: Cell::new(false),
+        })
+    }
+
+    /// Asks it, and tells the log when it begins to fail, now and then while it does, and
+    /// when it is back.
+    async fn ask(&self, rows: &Rows) -> Result<BatchAnswer, BatchFailure> {
+        let answer = self.db.ask(rows).await;
+        match &answer {
+            Err(failure) => self.fails(failure),
+            Ok(answer) => {
+                if self.is_failing.replace(false) {
+                    self.complained.set(None);
+                    tracing::info!(store = self.url, "the store of users answers again");
+                }
+                if let (Rows::Secrets(subjects), BatchAnswer::Rows(answers)) = (rows, answer) {
+                    self.tell_of_bad_rows(subjects, answers);
+                }
+            }
+        }
+        answer
+    }
+
+    fn fails(&self, failure: &BatchFailure) {
+        self.is_failing.set(true);
+        if self.may_complain() {
+            tracing::error!(store = self.url, "the store of users fails: {failure}");
+        }
+    }
+
+    fn tell_of_bad_rows(&self, subjects: &[Subject], answers: &[Row]) {
+        for (subject, answer) in subjects.iter().zip(answers) {
+            if let Err(BadRow(why)) = answer
+                && self.may_complain()
+            {
+                tracing::warn!(store = self.url, user = ?subject, "a user cannot be let in: {why}");
+            }
+        }
+    }
+
+    fn may_complain(&self) -> bool {
+        let now = Instant::now();
+        let told = self.complained.get();
+        let may = told.is_none_or(|told| now.duration_since(told) >= COMPLAINT_EVERY);
+        if may {
+            self.complained.set(Some(now));
+        }
+        may
+    }
+}
+
 /// Asks a store, beside whatever else is asked.
-fn send(stores: &[Rc<UserDb>], batch: Batch, said: Rc<Said>) -> AbortHandle {
+fn send(stores: &[Rc<Store>], batch: Batch, said: Rc<Said>) -> AbortHandle {
     let Replica(nth) = batch.replica;
     let store = stores.get(nth).cloned();
     let asking = tokio::task::spawn_local(async move {
@@ -219,9 +297,9 @@ fn send(stores: &[Rc<UserDb>], batch: Batch, said: Rc<Said>) -> AbortHandle {
 }
 
 /// Forgets what a store says has changed.
-async fn listen(store: Rc<UserDb>, cache: Arc<Cache>) {
+async fn listen(store: Rc<Store>, cache: Arc<Cache>) {
     loop {
-        match store.changed().await {
+        match store.db.changed().await {
             Changed::User(subject) => cache.invalidate(&subject),
             Changed::Everything => {
                 cache.invalidate_all();
