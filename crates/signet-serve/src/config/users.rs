@@ -192,7 +192,7 @@ impl Default for UserCache {
     fn default() -> Self {
         Self {
             entries_max: 100_000,
-            lifetime_s: 300,
+            lifetime_s: 60,
             unknown_lifetime_s: 10,
             outage_s: 3_600,
         }
