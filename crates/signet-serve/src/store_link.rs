@@ -16,9 +16,8 @@ use sip_store::{
     BindingStore, Database, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, queue,
     serve_lookups, serve_saves,
 };
-use sip_worker::{AtOnce, StoreAnswer};
-
 use sip_userdb::Capabilities;
+use sip_worker::{AtOnce, StoreAnswer};
 
 use crate::config::Users;
 use crate::data_dir::DataDir;
@@ -58,7 +57,11 @@ pub(crate) struct StoreClient {
     lookups: Credentials,
     saves: SyncSender<Save<Tag>>,
     inbox: Arc<Inbox>,
-    /// Whom this worker has asked for: later questions for them queue behind it.
+    under_way: UnderWay,
+}
+
+/// Whom a worker has asked other machines for: later questions for them queue behind it.
+struct UnderWay {
     asked: Asked,
     waiting: HashMap<ParkId, Subject>,
 }
@@ -166,8 +169,10 @@ impl Store {
             lookups,
             saves,
             inbox,
-            asked: Asked::new(hash_key()?),
-            waiting: HashMap::new(),
+            under_way: UnderWay {
+                asked: Asked::new(hash_key()?),
+                waiting: HashMap::new(),
+            },
         })
     }
 
@@ -219,45 +224,53 @@ impl Store {
     }
 }
 
-impl StoreClient {
+impl UnderWay {
     /// Asks stores on other machines, unless the user is remembered.
-    fn find_elsewhere(
-        &mut self,
-        lookups: &Lookups,
-        park: ParkId,
-        question: Question,
-        until_ms: u64,
-    ) -> AtOnce {
-        let now_us = lookups.shown().now_us();
-        let subject = question.subject.clone();
-        let cache = lookups
-            .shown()
-            .cache()
-            .filter(|_| question.digest.is_none());
+    fn find(&mut self, lookups: &Lookups, tag: Tag, question: Question, until_ms: u64) -> AtOnce {
+        let shown = lookups.shown();
+        let now_us = shown.now_us();
+        let cache = shown.cache().filter(|_| question.digest.is_none());
         if let Some(cache) = cache
             && !question.is_second
             // What was asked first is answered first.
-            && !self.asked.holds(&subject)
-            && let Some(reply) = cache.get(now_us, &subject, question.algorithm)
+            && !self.asked.holds(&question.subject)
+            && let Some(reply) = cache.get(now_us, &question.subject, question.algorithm)
         {
             return AtOnce::Known(reply);
         }
+        let subject = cache.map(|_| question.subject.clone());
         let left_ms = until_ms.saturating_sub(clock::now_ms());
         let to_ask = ToAsk {
-            tag: self.tag(park),
+            tag,
             question,
             deadline_us: now_us.saturating_add(left_ms.saturating_mul(1_000)),
         };
         if !lookups.ask(to_ask) {
             return AtOnce::Refused(NO_ANSWER);
         }
-        if cache.is_some() {
+        if let Some(subject) = subject {
             self.asked.begin(&subject);
-            self.waiting.insert(park, subject);
+            self.waiting.insert(tag.park, subject);
         }
         AtOnce::Pending
     }
 
+    /// Looks for answers to what was asked.
+    fn end(&mut self, answers: &[StoreAnswer]) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        for answer in answers {
+            if let StoreAnswer::Credential(park, _) = answer
+                && let Some(subject) = self.waiting.remove(park)
+            {
+                self.asked.end(&subject);
+            }
+        }
+    }
+}
+
+impl StoreClient {
     const fn tag(&self, park: ParkId) -> Tag {
         Tag {
             worker: self.worker,
@@ -268,10 +281,11 @@ impl StoreClient {
 
 impl sip_worker::Store for StoreClient {
     fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce {
+        let tag = self.tag(park);
         match &self.lookups {
             Credentials::Here(lookups) => {
                 let lookup = Lookup {
-                    tag: self.tag(park),
+                    tag,
                     key: question.subject.into_key(question.algorithm),
                     until_ms,
                 };
@@ -281,8 +295,7 @@ impl sip_worker::Store for StoreClient {
                 }
             }
             Credentials::Elsewhere(lookups) => {
-                let lookups = lookups.clone();
-                self.find_elsewhere(&lookups, park, question, until_ms)
+                self.under_way.find(lookups, tag, question, until_ms)
             }
         }
     }
@@ -306,16 +319,7 @@ impl sip_worker::Store for StoreClient {
 
     fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {
         std::mem::swap(into, &mut *lock(&self.inbox.answers));
-        if self.waiting.is_empty() {
-            return;
-        }
-        for answer in into.iter() {
-            if let StoreAnswer::Credential(park, _) = answer
-                && let Some(subject) = self.waiting.remove(park)
-            {
-                self.asked.end(&subject);
-            }
-        }
+        self.under_way.end(into);
     }
 }
 
