@@ -4,8 +4,10 @@
 mod command;
 mod counts;
 mod error;
+pub mod experiment;
 mod line;
 mod program;
+pub mod record;
 mod relay;
 mod settings;
 mod stream_line;

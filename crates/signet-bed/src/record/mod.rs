@@ -1,0 +1,173 @@
+//! What a run of an experiment found: the file from which pages and comparisons are made.
+//!
+//! JSON with `"format": "signet-bed"` and `"version": 1`. Within a version fields are only
+//! added, each with a default.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Case, Load};
+
+/// The name in every file.
+pub const FORMAT: &str = "signet-bed";
+/// The version that this crate writes and reads.
+pub const VERSION: u32 = 1;
+
+/// A run, whole or so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The experiment's file as it was, so that a page can be drawn without it.
+    pub experiment_toml: String,
+    /// `short` or `long`.
+    pub form: String,
+    /// The command line of the run; after a resumption, of the last part.
+    pub command: String,
+    /// What the order of cases was drawn from.
+    pub seed: u64,
+    /// When it began, seconds since 1970.
+    pub started_unix_s: u64,
+    /// When it ended; `None` while it is not whole.
+    pub ended_unix_s: Option<u64>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// Programs and their versions: `signet`, `kamailio`, `mariadb`, `rustc`.
+    pub versions: BTreeMap<String, String>,
+    /// What was measured, in the order of the experiment's cases.
+    pub results: Vec<CaseResult>,
+    /// What the machine did between measurements.
+    pub calibrations: Vec<Calibration>,
+}
+
+/// The machine of a run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// The processor's model.
+    pub cpu_model: String,
+    /// Its cores.
+    pub cores: u32,
+    /// The kernel's version.
+    pub kernel: String,
+    /// `loopback`, or `namespaces` where each had one of its own and veth between them.
+    pub network: String,
+    /// The core of `server`, `database`, `relay`, `load`.
+    pub pinned: BTreeMap<String, String>,
+}
+
+/// A case, a server and a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// The case.
+    pub case: Case,
+    /// The server: `signet`, `kamailio`, or the name that an address was given.
+    pub system: String,
+    /// The load.
+    pub load: Load,
+    /// Each time that it was measured.
+    pub repeats: Vec<Repeat>,
+    /// Why it was not measured, or not to its end, with the remedy.
+    #[serde(default)]
+    pub missed: Option<String>,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Repeat {
+    /// When it began, seconds since 1970.
+    pub at_unix_s: u64,
+    /// Figures by the names of [`figure`].
+    pub figures: BTreeMap<String, f64>,
+    /// Failures by cause.
+    pub causes: BTreeMap<String, u64>,
+    /// Why the load doubts itself; a repeat that is doubted is shown and does not count.
+    pub doubts: Vec<String>,
+    /// CPU time in microseconds for each call, by process and component, where it was taken
+    /// apart: `server/kernel`, `database/libc`.
+    pub profile: BTreeMap<String, f64>,
+    /// Index in [`Record::calibrations`] of the loop before it.
+    pub calibration_before: Option<usize>,
+    /// And after it.
+    pub calibration_after: Option<usize>,
+}
+
+/// Two fixed loops on the server's core, as the machine ran them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Calibration {
+    /// When, seconds since 1970.
+    pub at_unix_s: u64,
+    /// CPU time of pure work, in microseconds.
+    pub compute_us: f64,
+    /// CPU time of system calls.
+    pub kernel_us: f64,
+    /// Wall-clock time over CPU time of both: above 1 where neighbours took the core.
+    pub stolen: f64,
+}
+
+/// Names of figures.
+pub mod figure {
+    /// Calls or registrations that ended well, a second; of a peak, the peak.
+    pub const RATE_PER_S: &str = "rate_per_s";
+    /// CPU time of all of the server's threads for each of them, in microseconds.
+    pub const SERVER_CPU_US: &str = "server_cpu_us";
+    /// The same of the database.
+    pub const DATABASE_CPU_US: &str = "database_cpu_us";
+    /// Cores that the server took.
+    pub const SERVER_CORES: &str = "server_cores";
+    /// Cores that the database took.
+    pub const DATABASE_CORES: &str = "database_cores";
+    /// Cores that the load took.
+    pub const LOAD_CORES: &str = "load_cores";
+    /// The most memory of the server, shared pages in parts, in bytes.
+    pub const SERVER_MEMORY_BYTES: &str = "server_memory_bytes";
+    /// Registration request delay (RFC 6076 4.1), median, in milliseconds.
+    pub const RRD_P50_MS: &str = "rrd_p50_ms";
+    /// The same, mean.
+    pub const RRD_MEAN_MS: &str = "rrd_mean_ms";
+    /// The same, 99th percentile.
+    pub const RRD_P99_MS: &str = "rrd_p99_ms";
+    /// Session request delay (RFC 6076 4.3), median, in milliseconds.
+    pub const SRD_P50_MS: &str = "srd_p50_ms";
+    /// The same, mean.
+    pub const SRD_MEAN_MS: &str = "srd_mean_ms";
+    /// The same, 99th percentile.
+    pub const SRD_P99_MS: &str = "srd_p99_ms";
+    /// The share of arrivals that failed.
+    pub const FAILED_SHARE: &str = "failed_share";
+    /// Messages sent again by the load, for each arrival.
+    pub const RETRANSMISSIONS: &str = "retransmissions";
+    /// The most calls at once.
+    pub const CONCURRENT_MAX: &str = "concurrent_max";
+    /// Bits a second between server and database, both ways, headers included.
+    pub const DATABASE_BITS_PER_S: &str = "database_bits_per_s";
+
+    /// All of them.
+    pub const ALL: [&str; 17] = [
+        RATE_PER_S,
+        SERVER_CPU_US,
+        DATABASE_CPU_US,
+        SERVER_CORES,
+        DATABASE_CORES,
+        LOAD_CORES,
+        SERVER_MEMORY_BYTES,
+        RRD_P50_MS,
+        RRD_MEAN_MS,
+        RRD_P99_MS,
+        SRD_P50_MS,
+        SRD_MEAN_MS,
+        SRD_P99_MS,
+        FAILED_SHARE,
+        RETRANSMISSIONS,
+        CONCURRENT_MAX,
+        DATABASE_BITS_PER_S,
+    ];
+}
