@@ -19,7 +19,7 @@ use sip_store::{
 use sip_userdb::Capabilities;
 use sip_worker::{AtOnce, StoreAnswer};
 
-use crate::config::Users;
+use crate::config::{DigestAlgorithm, Users};
 use crate::data_dir::DataDir;
 use crate::lookups::{Lookups, Shown, ToAsk};
 use crate::{Error, random_bytes, userdb};
@@ -78,8 +78,13 @@ struct Inbox {
 }
 
 impl Store {
-    /// Opens the database and starts the threads.
-    pub(crate) fn start(data: &DataDir, users: &Users) -> Result<Self, Error> {
+    /// Opens the database and starts the threads. `offered` are the algorithms that users are
+    /// challenged with.
+    pub(crate) fn start(
+        data: &DataDir,
+        users: &Users,
+        offered: &[DigestAlgorithm],
+    ) -> Result<Self, Error> {
         let database = Database::open(&data.database())?;
         let mut bindings = database.bindings()?;
         let (saves, ordered) = queue::<Save<Tag>>(QUEUE_MAX);
@@ -89,7 +94,7 @@ impl Store {
             inboxes: inboxes.clone(),
             sorted: Vec::new(),
         };
-        let stores = userdb::options(users)?;
+        let stores = userdb::options(users, Some(offered))?;
         let capabilities = userdb::capabilities(&stores)?;
         let mut foreign_domains = Vec::new();
         let (lookups, reader) = match &capabilities {

@@ -8,14 +8,18 @@ use tokio::task::LocalSet;
 use zeroize::Zeroizing;
 
 use crate::Error;
-use crate::config::{LookupMode, Lookups, StoreTls, UserLayout, Users};
+use crate::config::{DigestAlgorithm, LookupMode, Lookups, StoreTls, UserLayout, Users};
 
 /// How long a connection to a store may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
 
 /// What is asked of each store on another machine, in their order; none where users are
-/// in the data folder's own database.
-pub(crate) fn options(users: &Users) -> Result<Vec<Options>, Error> {
+/// in the data folder's own database. Whoever only looks users up says which algorithms are
+/// `wanted`.
+pub(crate) fn options(
+    users: &Users,
+    wanted: Option<&[DigestAlgorithm]>,
+) -> Result<Vec<Options>, Error> {
     if users.remote().next().is_none() {
         return Ok(Vec::new());
     }
@@ -42,6 +46,7 @@ pub(crate) fn options(users: &Users) -> Result<Vec<Options>, Error> {
         tls_roots: users.tls_roots.clone(),
         layout: layout.clone(),
         algorithms: (!algorithms.is_empty()).then(|| algorithms.clone()),
+        wanted: wanted.map(|wanted| wanted.iter().map(|algorithm| algorithm.0).collect()),
         connections_max: users.connections_max,
         connect_timeout_ms: CONNECT_TIMEOUT_MS,
     });

@@ -181,7 +181,7 @@ impl<T> Pipeline<T> {
             self.figures.refused[2] += 1;
             return Err(self.away(now_us));
         }
-        let expected_us = self.expected_us();
+        let expected_us = self.expected_us(now_us);
         // An estimate on the edge would have all of them asked for and late.
         let likely_us = expected_us.saturating_add(expected_us / 4);
         if now_us >= deadline_us || now_us.saturating_add(likely_us) > deadline_us {
@@ -309,12 +309,20 @@ impl<T> Pipeline<T> {
 
     /// How long a question that comes now will take. Where nothing is under way the next
     /// one is always tried: whatever made the last ones slow may be over.
-    fn expected_us(&self) -> u64 {
+    fn expected_us(&self, now_us: u64) -> u64 {
         let queued = self.table.queued(false) + self.table.queued(true);
         if queued == 0 && self.in_flight == 0 {
             return 0;
         }
-        self.tuner.expected_us(queued, &self.setting()).unwrap_or(0)
+        let (setting, pause_us) = match Setting::of(self.config.mode) {
+            Some(setting) => (setting, 0),
+            None => (
+                Setting::from(&self.tuner.usual()),
+                self.tuner.pause_us(now_us),
+            ),
+        };
+        let expected_us = self.tuner.expected_us(queued, &setting).unwrap_or(0);
+        expected_us.saturating_add(pause_us)
     }
 
     /// No replica can be asked: told to wait for longer the longer that has lasted.

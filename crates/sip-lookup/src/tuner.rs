@@ -81,9 +81,11 @@ const START_ROWS: f64 = 64.0;
 /// How long the store has not been found idle until that is looked for.
 const REPROBE_US: u64 = 5_000_000;
 /// Statements in flight and their rows while it is, and how many of them show it.
-const REPROBE_FLIGHT: f64 = 2.0;
+const REPROBE_FLIGHT: f64 = 4.0;
 const REPROBE_ROWS: f64 = 8.0;
 const REPROBE_ANSWERS: u32 = 4;
+/// Round trips that it takes: what is in flight comes back, and then these do.
+const REPROBE_ROUND_TRIPS: f64 = 2.0;
 /// How long it counts that the floor was looked for, after the store was last busy.
 const CONFIRMED_US: u64 = 10_000_000;
 /// A floor that is so much higher than before is that of another way.
@@ -106,6 +108,8 @@ struct Period {
 #[derive(Clone, Copy, Debug)]
 struct Reprobe {
     since_us: u64,
+    /// What held before, and will hold again, more or less.
+    before: Decision,
     answers: u32,
     /// The shortest, and its rows.
     least_us: f64,
@@ -133,6 +137,8 @@ pub struct Tuner {
     decided_us: u64,
     /// Statements answered in a microsecond, under strain.
     answered_per_us: f64,
+    /// Rows answered in a microsecond, of late.
+    rows_per_us: f64,
     decision: Decision,
 }
 
@@ -155,6 +161,7 @@ impl Tuner {
             confirmed_until_us: 0,
             decided_us: now_us,
             answered_per_us: 0.0,
+            rows_per_us: 0.0,
             decision: Decision {
                 interval_us: 0,
                 in_flight_max: 1,
@@ -198,7 +205,9 @@ impl Tuner {
         self.is_single = sample.is_single;
         let learns = self.stretch <= 1.0;
         let seems_other = self.floor.note(now_us, took_us, sample.rows, learns);
-        if seems_other && self.reprobe.is_none() && !self.is_single {
+        // A queue that was told from a longer way just now is no news.
+        let is_confirmed = self.is_strained() && now_us < self.confirmed_until_us;
+        if seems_other && !is_confirmed && self.reprobe.is_none() && !self.is_single {
             self.begin_reprobe(now_us);
         }
         self.look_for_floor(now_us, took_us, sample);
@@ -238,6 +247,22 @@ impl Tuner {
     /// The decision that holds.
     pub fn decision(&self) -> Decision {
         self.decision
+    }
+
+    /// The decision that holds, or, while the floor is being looked for, the one that held
+    /// before: that pause is short, and says nothing of what the store can do.
+    pub fn usual(&self) -> Decision {
+        let reprobe = self.reprobe.as_ref();
+        reprobe.map_or(self.decision, |reprobe| reprobe.before)
+    }
+
+    /// How much longer next to nothing is sent, because the floor is being looked for.
+    pub fn pause_us(&self, now_us: u64) -> u64 {
+        let Some(reprobe) = &self.reprobe else {
+            return 0;
+        };
+        let all_us = REPROBE_ROUND_TRIPS * self.smoothed_us.unwrap_or(0.0);
+        (all_us as u64).saturating_sub(now_us.saturating_sub(reprobe.since_us))
     }
 
     /// Rows asked for in a second, of late.
@@ -281,6 +306,10 @@ impl Tuner {
         };
         let rows = rows.max(1) as f64;
         let mut per_us = flight.max(1) as f64 * rows / smoothed_us.max(1.0);
+        if self.reprobe.is_some() && self.rows_per_us > 0.0 {
+            // Whether it can do more than it did is not known.
+            per_us = per_us.min(self.rows_per_us);
+        }
         if let Some((query_us, row_us)) = self.costs.found() {
             per_us = per_us.min(rows / (query_us + row_us * rows).max(1e-3));
         }
@@ -291,6 +320,7 @@ impl Tuner {
     fn begin_reprobe(&mut self, now_us: u64) {
         self.reprobe = Some(Reprobe {
             since_us: now_us,
+            before: self.decision,
             answers: 0,
             least_us: f64::INFINITY,
             rows: 0.0,
@@ -379,6 +409,7 @@ impl Tuner {
         }
         // Few are in flight at times, which must not make them fewer still.
         self.answered_per_us = per_us.max(self.answered_per_us * 0.9);
+        self.rows_per_us = rows / time_us;
         if self.is_strained()
             && !self.is_single
             && now_us.saturating_sub(self.floor_seen_us) >= REPROBE_US

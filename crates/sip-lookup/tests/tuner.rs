@@ -100,6 +100,22 @@ fn a_change_of_the_round_trip_is_met() {
     }
 }
 
+/// While the new way is looked for next to nothing is sent, for two round trips: who comes
+/// then has time enough to wait, and is not to be refused by what is sent meanwhile.
+#[test]
+fn nobody_is_refused_because_the_round_trip_changed() {
+    for (before_us, after_us) in [(5_000, 30_000), (30_000, 100_000), (100_000, 5_000)] {
+        let mut bench = tuned(before_us);
+        bench.deadline_us = 1_000_000;
+        bench.run(3_000_000, 12_000.0);
+        bench.store.round_trip_us = after_us;
+        bench.store.jitter_us = after_us / 100;
+        let seen = bench.run(8_000_000, 12_000.0);
+        show(&format!("{before_us} to {after_us} us"), &bench, &seen);
+        assert_eq!((seen.refused, seen.failed), (0, 0));
+    }
+}
+
 #[test]
 fn a_step_of_the_load_is_met() {
     let mut bench = tuned(30_000);

@@ -20,6 +20,9 @@ pub struct Options {
     pub layout: Layout,
     /// The algorithms of the HA1s that are kept there, where the layout does not tell.
     pub algorithms: Option<Vec<Algorithm>>,
+    /// The algorithms that are wanted of those; all if left out. A statement of ours for SQL
+    /// asks for no others: three HA1s are two thirds of what a row takes on the way.
+    pub wanted: Option<Vec<Algorithm>>,
     /// The most connections at once.
     pub connections_max: usize,
     /// How long a connection may take to be made, log-in included.

@@ -149,6 +149,7 @@ mod tests {
             tls_roots: Some("/nowhere/roots.pem".into()),
             layout: crate::Layout::Signet,
             algorithms: None,
+            wanted: None,
             connections_max: 1,
             connect_timeout_ms: 1_000,
         }

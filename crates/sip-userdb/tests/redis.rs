@@ -305,6 +305,7 @@ fn scripted(script: impl Fn(Peer, usize) + Send + Sync + 'static) -> UserDb {
     UserDb::new(Options {
         connections_max: 1,
         algorithms: Some(vec![Algorithm::Md5]),
+        wanted: None,
         connect_timeout_ms: 500,
         ..options(&format!("redis://127.0.0.1:{port}"))
     })

@@ -66,6 +66,7 @@ fn options(url: &str) -> Options {
             user_with_domain: false,
         },
         algorithms: None,
+        wanted: None,
         connections_max: 1,
         connect_timeout_ms: 2_000,
     }

@@ -1,4 +1,5 @@
-//! The highest rate with fewer than one failure in a hundred, found by a ramp.
+//! The highest rate with fewer than one failure in a hundred and no queue that grows, found by
+//! a ramp.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +15,9 @@ use super::{Bench, ports};
 const FAILURES_MAX: f64 = 0.01;
 /// A second in which fewer of the calls that were due began is one of the generator's limit.
 const STARTED_MIN: f64 = 0.9;
+/// A second in which fewer ended than were due leaves a queue that grows: nobody is refused yet,
+/// but everybody waits.
+const ENDED_MIN: f64 = 0.9;
 /// Ramps until one has its peak in it.
 const RAMPS_MAX: usize = 5;
 /// The lowest rate that a ramp begins with.
@@ -61,7 +65,8 @@ fn highest(seconds: &[Second]) -> Option<Highest> {
         let ended = (second.succeeded + second.failed) as f64;
         let is_served = second.failed as f64 <= FAILURES_MAX * ended;
         let is_begun = second.started as f64 >= STARTED_MIN * second.due as f64;
-        is_served && is_begun
+        let is_in_time = ended >= ENDED_MIN * second.due as f64;
+        is_served && is_begun && is_in_time
     };
     let held: Vec<&Second> = seconds.iter().skip(1).take_while(is_held).collect();
     let is_bounded = held.len() + 1 < seconds.len();
@@ -120,7 +125,7 @@ impl Bench<'_> {
     ) -> Result<(Option<Peak>, bool), String> {
         let seconds = self.ramp_s();
         let schedule = format!("ramp {from:.0}..{to:.0}/s over {seconds}s");
-        let load = self.call(&schedule, seconds, callers)?;
+        let load = self.call_by_known(&schedule, seconds, callers, from)?;
         let ids = [
             Some(scene.server.id()),
             Some(scene.relay.process.id()),
@@ -135,7 +140,9 @@ impl Bench<'_> {
             return Ok((None, true));
         };
         let (from_s, to_s) = (found.at_s as f64, found.at_s as f64 + 2.3);
-        let taken = taken(&looks, from_s, to_s).unwrap_or_default();
+        let held = taken(&looks, from_s, to_s).unwrap_or_default();
+        // What is full shows when a little more is asked for.
+        let beyond = taken(&looks, from_s + 1.0, to_s + 1.0).unwrap_or(held);
         let rate = found.rate_per_s.max(1.0);
         let of = |pick: fn(&Second) -> u64| {
             let within = told.between(found.at_s, found.at_s + 2).map(pick);
@@ -145,13 +152,13 @@ impl Bench<'_> {
             rate_per_s: found.rate_per_s,
             setup_p50_ms: of(|second| second.p50_us),
             setup_p99_ms: of(|second| second.p99_us),
-            bytes_each: taken.bytes_per_s / rate,
-            wire_bytes_each: taken.wire_bytes_per_s / rate,
-            packets_each: taken.packets_per_s / rate,
-            round_trips_each: taken.round_trips_per_s / rate,
-            cores: taken.cores,
-            bound: self.bound_of(&taken),
-            relay_late_p99_us: taken.relay_late_p99_us,
+            bytes_each: held.bytes_per_s / rate,
+            wire_bytes_each: held.wire_bytes_per_s / rate,
+            packets_each: held.packets_per_s / rate,
+            round_trips_each: held.round_trips_per_s / rate,
+            cores: held.cores,
+            bound: self.bound_of(&beyond),
+            relay_late_p99_us: held.relay_late_p99_us,
             figures: figures(self.port(ports::METRICS)).unwrap_or_default(),
             causes: told.causes,
         };
@@ -205,6 +212,21 @@ mod tests {
         let seconds = [second(0, 5, 0), second(1, 10, 10), second(2, 20, 0)];
         assert_eq!(highest(&seconds), None);
         assert_eq!(highest(&[]), None);
+    }
+
+    #[test]
+    fn a_queue_that_grows_ends_the_ramp() {
+        let mut queued = second(3, 300, 0);
+        queued.due = 400;
+        queued.started = 400;
+        let seconds = [
+            second(0, 5, 0),
+            second(1, 200, 0),
+            second(2, 210, 0),
+            queued,
+        ];
+        let found = highest(&seconds).unwrap();
+        assert_eq!((found.rate_per_s, found.is_bounded), (205.0, true));
     }
 
     #[test]

@@ -164,7 +164,7 @@ pub(super) fn steady(
     let warm_s = warm_s(bench, rate, callers);
     let seconds = warm_s + bench.sized(15, 3);
     let schedule = format!("{rate:.0}/s for {seconds}s");
-    let load = bench.call(&schedule, seconds, Callers::First(callers))?;
+    let load = bench.call_by_known(&schedule, seconds, Callers::First(callers), rate)?;
     let told = load.end()?;
     let measured: Vec<Second> = told.between(warm_s, seconds).copied().collect();
     let steady = Steady::of(&measured).ok_or("no call ended")?;

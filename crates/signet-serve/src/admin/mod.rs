@@ -98,7 +98,7 @@ impl Instance {
 pub fn check(path: &Path) -> Result<(), Error> {
     let config = Config::from_file(path)?;
     Config::told_in_place(path, faults_of_files(&config))?;
-    let stores = userdb::options(&config.users)?;
+    let stores = userdb::options(&config.users, None)?;
     let capabilities = userdb::capabilities(&stores)?;
     if config.authentication.required {
         userdb::fit_auth(&mut plan::auth_config(&config), capabilities.as_ref())?;

@@ -51,7 +51,7 @@ impl Users {
             realm,
             users,
         } = place.open()?;
-        let kept = match userdb::options(&users)?.into_iter().next() {
+        let kept = match userdb::options(&users, None)?.into_iter().next() {
             None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
             Some(options) => Kept::Elsewhere(Box::new(Elsewhere::open(
                 options,

@@ -40,7 +40,7 @@ impl Server {
         let open_files = system::raise_open_files()?;
         let data = DataDir::open(&config.data)?;
         let lock = data.lock()?;
-        let mut store = Store::start(&data, &config.users)?;
+        let mut store = Store::start(&data, &config.users, &config.authentication.algorithms)?;
         let domains = domains(&config, &data, &mut store)?;
 
         let planned = plan::listeners(&config);

@@ -109,7 +109,7 @@ pub(crate) struct Bench {
     realm: Arc<str>,
     answers: BinaryHeap<Reverse<(u64, BatchId, usize)>>,
     next_arrival_us: f64,
-    deadline_us: u64,
+    pub(crate) deadline_us: u64,
     /// Timers fire at multiples of it.
     pub(crate) tick_us: u64,
 }

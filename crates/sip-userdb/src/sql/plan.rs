@@ -34,8 +34,14 @@ pub(super) struct Subscriber {
     pub(super) has_domain: bool,
 }
 
-const SIGNET: &str = "SELECT username, realm, ha1_md5, ha1_sha256, ha1_sha512_256 \
-     FROM signet_users WHERE ";
+/// The column of `signet_users` for an algorithm.
+const fn column(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Md5 => "ha1_md5",
+        Algorithm::Sha256 => "ha1_sha256",
+        Algorithm::Sha512_256 => "ha1_sha512_256",
+    }
+}
 
 impl Plan {
     /// Reads the layout. An error says what is wrong with it.
@@ -47,11 +53,20 @@ impl Plan {
         };
         let domain = switch(url, "domain")?;
         let (tables, text, algorithms) = match &options.layout {
-            Layout::Signet => (
-                Tables::Signet,
-                format!("{SIGNET} realm {realms} AND username {users}"),
-                Algorithm::ALL.to_vec(),
-            ),
+            Layout::Signet => {
+                let is_wanted = |algorithm: &Algorithm| {
+                    let wanted = options.wanted.as_ref();
+                    wanted.is_none_or(|wanted| wanted.contains(algorithm))
+                };
+                let algorithms: Vec<_> = Algorithm::ALL.into_iter().filter(is_wanted).collect();
+                let columns: Vec<_> = algorithms.iter().copied().map(column).collect();
+                let text = format!(
+                    "SELECT username, realm, {} FROM signet_users \
+                     WHERE realm {realms} AND username {users}",
+                    columns.join(", ")
+                );
+                (Tables::Signet, text, algorithms)
+            }
             Layout::Subscriber {
                 table,
                 user_with_domain,

@@ -43,6 +43,7 @@ pub fn options(url: &str) -> Options {
         tls_roots: None,
         layout: Layout::Signet,
         algorithms: None,
+        wanted: None,
         connections_max: 4,
         connect_timeout_ms: 10_000,
     }

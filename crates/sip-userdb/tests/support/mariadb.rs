@@ -180,6 +180,7 @@ impl MariaDb {
             tls_roots: None,
             layout,
             algorithms: None,
+            wanted: None,
             connections_max: 3,
             connect_timeout_ms: 10_000,
         }

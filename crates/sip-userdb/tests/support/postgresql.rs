@@ -197,6 +197,7 @@ impl PostgreSql {
             tls_roots: None,
             layout,
             algorithms: None,
+            wanted: None,
             connections_max: 3,
             connect_timeout_ms: 10_000,
         }

@@ -4,18 +4,22 @@ use std::sync::Arc;
 use super::*;
 use crate::Tls;
 
-fn plan(dialect: Dialect, url: &str, layout: Layout) -> Result<Plan, Error> {
-    let options = Options {
+fn options(url: &str, layout: Layout) -> Options {
+    Options {
         url: url.to_owned(),
         password: None,
         tls: Tls::Never,
         tls_roots: None,
         layout,
         algorithms: None,
+        wanted: None,
         connections_max: 1,
         connect_timeout_ms: 1_000,
-    };
-    Plan::new(dialect, &Url::parse(url).unwrap(), &options)
+    }
+}
+
+fn plan(dialect: Dialect, url: &str, layout: Layout) -> Result<Plan, Error> {
+    Plan::new(dialect, &Url::parse(url).unwrap(), &options(url, layout))
 }
 
 fn subscriber(user_with_domain: bool) -> Layout {
@@ -45,7 +49,24 @@ fn statements_by_layout_and_database() {
         "SELECT username, domain, ha1b AS ha1 FROM \"subscriber\" \
          WHERE username = ANY($1) AND domain = ANY($2)"
     );
-    assert!(sql(Dialect::Postgres, MYSQL, Layout::Signet).ends_with("AND username = ANY($2)"));
+    assert_eq!(
+        sql(Dialect::Postgres, MYSQL, Layout::Signet),
+        "SELECT username, realm, ha1_sha512_256, ha1_sha256, ha1_md5 FROM signet_users \
+         WHERE realm = ANY($1) AND username = ANY($2)"
+    );
+}
+
+#[test]
+fn no_more_is_asked_for_than_is_wanted() {
+    let mut options = options(MYSQL, Layout::Signet);
+    options.wanted = Some(vec![Algorithm::Md5]);
+    let plan = Plan::new(Dialect::Mysql, &Url::parse(MYSQL).unwrap(), &options).unwrap();
+    assert_eq!(
+        plan.select(1).sql,
+        "SELECT username, realm, ha1_md5 FROM signet_users \
+         WHERE realm IN (?) AND username IN (?)"
+    );
+    assert_eq!(plan.capabilities(false).algorithms, [Algorithm::Md5]);
 }
 
 #[test]
