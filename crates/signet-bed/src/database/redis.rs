@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{Place, run};
-use crate::auth::users;
+use crate::users;
 use crate::process::Process;
 
 /// What is set otherwise than by default.
