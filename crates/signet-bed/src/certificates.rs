@@ -51,15 +51,23 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes them in this folder.
+    /// Makes them in this folder, for 127.0.0.1.
     ///
     /// # Errors
     /// A file that cannot be written, or a missing `openssl`.
     pub fn make(folder: &Path) -> Result<Self, String> {
+        Self::make_for(folder, &[Ipv4Addr::LOCALHOST])
+    }
+
+    /// The same for these addresses.
+    ///
+    /// # Errors
+    /// As [`Certificates::make`].
+    pub fn make_for(folder: &Path, addresses: &[Ipv4Addr]) -> Result<Self, String> {
         let made = Self {
             folder: folder.to_owned(),
         };
-        made.issue()
+        made.issue(addresses)
             .map_err(|error| format!("cannot make certificates: {error}"))?;
         Ok(made)
     }
@@ -103,7 +111,7 @@ impl Certificates {
         Ok(key)
     }
 
-    fn issue(&self) -> Result<(), Box<dyn std::error::Error>> {
+    fn issue(&self, addresses: &[Ipv4Addr]) -> Result<(), Box<dyn std::error::Error>> {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -117,7 +125,10 @@ impl Certificates {
             params
                 .distinguished_name
                 .push(DnType::CommonName, "127.0.0.1");
-            params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+            params.subject_alt_names = addresses
+                .iter()
+                .map(|address| SanType::IpAddress(IpAddr::V4(*address)))
+                .collect();
             params.extended_key_usages = vec![
                 ExtendedKeyUsagePurpose::ServerAuth,
                 ExtendedKeyUsagePurpose::ClientAuth,

@@ -1,6 +1,7 @@
 //! A distance between a server and its database: `signet bed delay` in a process of its own.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
 use std::time::{Duration, Instant};
@@ -39,13 +40,13 @@ pub struct Passed {
 }
 
 impl Relay {
-    /// Puts so much between the ports `from` and `to` on 127.0.0.1.
+    /// Puts so much between `from` and the port `to` on 127.0.0.1.
     ///
     /// # Errors
     /// A relay that does not run, with what it said.
     pub fn start(
         signet: &Path,
-        (from, to): (u16, u16),
+        (from, to): (SocketAddr, u16),
         rtt_ms: u64,
         core: &str,
         folder: &Path,
@@ -56,7 +57,7 @@ impl Relay {
             "bed".to_owned(),
             "delay".to_owned(),
             "--listen".to_owned(),
-            format!("127.0.0.1:{from}"),
+            from.to_string(),
             "--to".to_owned(),
             format!("127.0.0.1:{to}"),
             "--rtt".to_owned(),
@@ -66,6 +67,8 @@ impl Relay {
             "--interval".to_owned(),
             format!("{INTERVAL_MS}ms"),
         ];
+        let is_open = (!from.ip().is_loopback()).then(|| "--open".to_owned());
+        let words: Vec<String> = words.into_iter().chain(is_open).collect();
         let log = folder.join("relay.log");
         let program = signet.display().to_string();
         let (process, input) = Process::start_with_input(core, &program, &words, &log)?;

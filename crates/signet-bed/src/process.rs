@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -92,6 +93,8 @@ impl Process {
             .stdin(input)
             .stdout(file)
             .stderr(copy)
+            // Ctrl-C is for whoever started it, who then ends it.
+            .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start {program}: {e}"))?;
         Ok(Self { child })

@@ -20,10 +20,14 @@ pub struct User {
     ha1s: Ha1Set,
 }
 
+/// Name and password of so many of them, the first with number 1.
+pub fn names(count: usize) -> impl Iterator<Item = (String, String)> {
+    (1..=count).map(|number| (format!("user{number:07}"), format!("pw{number:07}")))
+}
+
 /// So many of them, the first with number 1.
 pub fn users(count: usize) -> impl Iterator<Item = User> {
-    (1..=count).map(|number| {
-        let (name, password) = (format!("user{number:07}"), format!("pw{number:07}"));
+    names(count).map(|(name, password)| {
         let ha1s = Ha1Set::compute(name.as_bytes(), DOMAIN.as_bytes(), password.as_bytes());
         User { name, ha1s }
     })

@@ -1,10 +1,13 @@
 //! `signet bed`: the command line, turned into settings.
 
+mod run;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use run::RunOptions;
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
 
 /// How often a report file is written, where nothing else is said.
@@ -20,6 +23,16 @@ pub(crate) enum BedCommand {
     /// jitter 2ms, loss 1%, rate 100mbit, rate none, report, stop. It ends at the end of that
     /// input, at SIGTERM or SIGINT, and prints what passed as JSON; at SIGUSR1 too.
     Delay(DelayOptions),
+    /// Run an experiment: start servers and load, measure, keep a record
+    ///
+    /// What is measured is kept in record.json in the folder of the run after each
+    /// measurement: a run that was cut off goes on with --resume. It exits with 0 when all was
+    /// measured, 1 when the record gives a reason why some of it was not, 2 when it could not
+    /// begin or write, 130 when it was interrupted.
+    Run(Box<RunOptions>),
+    /// How fast the machine is: two fixed loops, printed as JSON
+    #[command(hide = true)]
+    Calibrate,
 }
 
 #[derive(Debug, Args)]
@@ -63,6 +76,13 @@ pub(crate) struct DelayOptions {
 }
 
 impl DelayOptions {
+    fn run(&self) -> Result<(), String> {
+        let output = Output {
+            report: self.report.clone(),
+        };
+        signet_bed::delay(&self.settings(), &output).map_err(|error| error.to_string())
+    }
+
     fn settings(&self) -> DelaySettings {
         DelaySettings {
             transport: if self.udp {
@@ -93,14 +113,15 @@ impl DelayOptions {
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &BedCommand) -> u8 {
-    let BedCommand::Delay(options) = command;
-    let output = Output {
-        report: options.report.clone(),
+    let (name, outcome) = match command {
+        BedCommand::Run(options) => return options.run(),
+        BedCommand::Delay(options) => ("delay", options.run()),
+        BedCommand::Calibrate => ("calibrate", signet_bed::calibrate::run()),
     };
-    match signet_bed::run(&options.settings(), &output) {
+    match outcome {
         Ok(()) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed delay: {error}");
+            let _ = writeln!(std::io::stderr(), "signet bed {name}: {error}");
             1
         }
     }
