@@ -1,11 +1,15 @@
 //! `signet bed`: the command line, turned into settings.
 
+mod experiments;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
+
+use experiments::{CheckOptions, ShowOptions};
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -20,6 +24,12 @@ pub(crate) enum BedCommand {
     /// jitter 2ms, loss 1%, rate 100mbit, rate none, report, stop. It ends at the end of that
     /// input, at SIGTERM or SIGINT, and prints what passed as JSON; at SIGUSR1 too.
     Delay(DelayOptions),
+    /// Name the experiments that this program brings, and how long they take
+    List,
+    /// Show an experiment: its cases, its length, and what its paper found
+    Show(ShowOptions),
+    /// Check an experiment's file
+    Check(CheckOptions),
 }
 
 #[derive(Debug, Args)]
@@ -93,17 +103,33 @@ impl DelayOptions {
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &BedCommand) -> u8 {
-    let BedCommand::Delay(options) = command;
-    let output = Output {
-        report: options.report.clone(),
+    let (verb, done) = match command {
+        BedCommand::Delay(options) => ("delay", delay(options)),
+        BedCommand::List => ("list", experiments::list()),
+        BedCommand::Show(options) => ("show", experiments::show(options)),
+        BedCommand::Check(options) => ("check", experiments::check(options)),
     };
-    match signet_bed::run(&options.settings(), &output) {
-        Ok(()) => 0,
+    // A reader who has gone, as `head` does, needs no more of it.
+    match done {
+        Ok(told) => {
+            let _ = std::io::stdout().write_all(told.as_bytes());
+            0
+        }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed delay: {error}");
+            let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
             1
         }
     }
+}
+
+/// It prints its report itself.
+fn delay(options: &DelayOptions) -> Result<String, String> {
+    let output = Output {
+        report: options.report.clone(),
+    };
+    signet_bed::run(&options.settings(), &output)
+        .map(|()| String::new())
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

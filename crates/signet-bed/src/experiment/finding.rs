@@ -18,6 +18,8 @@ pub struct Finding {
     /// The load.
     #[serde(default)]
     pub at: At,
+    /// The load of the cases below the line; [`Finding::at`] where nothing is said.
+    pub than_at: Option<At>,
     /// The cases above the line.
     pub of: Pick,
     /// What is taken away from each of them before.
@@ -78,6 +80,8 @@ pub struct Interval {
     pub low: f64,
     /// The highest.
     pub high: f64,
+    /// The fewest repeats that a figure in it has; one gives no interval.
+    pub repeats: usize,
 }
 
 /// The answer for one system.

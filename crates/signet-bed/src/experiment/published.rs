@@ -20,8 +20,9 @@ pub struct Published {
     pub figure: String,
     /// The number.
     pub value: f64,
-    /// What it is in; `ratio` with [`Published::than`]. Where the paper counts something
-    /// else than we do (cycles, percent of a CPU), its unit and not ours.
+    /// What it is in; `ratio` with [`Published::than`]. It belongs into the drawings of this
+    /// figure that have the same unit; a paper that counts something else than we do (cycles,
+    /// bytes of memory in all) keeps its own.
     pub unit: String,
     /// Where it stands: "section 4.1, figure 5".
     pub place: String,

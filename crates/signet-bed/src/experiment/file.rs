@@ -158,7 +158,7 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AxisValue {
-    /// The label: `tls-aes`. Letters, digits, `-` and `.`.
+    /// The label: `tls-aes`. Letters, digits and `-`.
     pub name: String,
     /// For readers: "TLS, AES-128-CBC".
     pub title: String,
