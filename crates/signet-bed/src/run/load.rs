@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use measure::{RunResult, Second};
 
-use super::remaining::{DRAIN_S, SETUP_PER_S};
 use super::stop::Stop;
 use crate::experiment::{
     Authentication, Connection, Flow, Resumption, Setting, Suite, Transport,
@@ -16,6 +15,10 @@ use crate::process::Process;
 use crate::system::{NUMBER, Stage, tail};
 use crate::users::{DOMAIN, NAME_PATTERN, PASSWORD_PATTERN};
 
+/// Seconds that the last calls have, beyond the time that they are held.
+const DRAIN_S: u64 = 3;
+/// Agents that come up a second.
+const SETUP_PER_S: u32 = crate::experiment::REGISTERED_PER_S as u32;
 /// How long the program may take beyond what it was asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -154,7 +157,8 @@ fn setup_s(setting: &Setting) -> u64 {
 fn answering(stage: &Stage<'_>, setting: &Setting) -> Option<Vec<String>> {
     (setting.flow == Flow::Calls && setting.transport == Transport::Tls).then(|| {
         let key = setting.key();
-        vec![
+        let refuses = setting.security.resumption == Resumption::None;
+        let mut words = vec![
             "load".to_owned(),
             "answer".to_owned(),
             "--listen".to_owned(),
@@ -164,7 +168,9 @@ fn answering(stage: &Stage<'_>, setting: &Setting) -> Option<Vec<String>> {
             "--key".to_owned(),
             stage.certificates.key(key),
             "--quiet".to_owned(),
-        ]
+        ];
+        words.extend(refuses.then(|| "--no-resume".to_owned()));
+        words
     })
 }
 

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 
 pub use file::{RecordFile, read};
 pub use order::{Repeats, Step, is_of, steps};
-pub use remaining::{Lengths, Remaining, reckoned_s, said};
-pub use task::{Choice, Task};
+pub use remaining::{Remaining, said};
+pub use task::{Choice, Lengths, Task};
 
 use crate::Error;
 use crate::system::Watched;

@@ -10,12 +10,13 @@ use measure::Second;
 
 use super::hold::{Rate, Stretch, drive, hold, plain};
 use super::load::When;
-use super::remaining::RAMP_S;
 use super::scene::Bed;
 use crate::experiment::Setting;
 use crate::record::{Repeat, figure};
 use crate::system::Driver;
 
+/// Seconds of a ramp.
+const RAMP_S: u64 = 10;
 /// A second in which fewer of the calls that were due began is one of the generator's limit.
 const STARTED_MIN: f64 = 0.9;
 /// A second in which fewer of the calls that were due ended has a queue that grows.

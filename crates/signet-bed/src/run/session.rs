@@ -8,7 +8,7 @@ use super::file::RecordFile;
 use super::hold::{Rate, Stretch, hold, must_have_ended};
 use super::order::{Step, steps};
 use super::peak::{Wanted, peak};
-use super::remaining::{Remaining, reckoned_s, said};
+use super::remaining::{Remaining, said};
 use super::scene::{Bed, Cores};
 use super::stop::Stop;
 use super::watch::unix_s;
@@ -111,12 +111,12 @@ impl<'a> Session<'a> {
             self.options.seed,
         );
         let left: Vec<Step> = order.into_iter().filter(|step| self.is_left(*step)).collect();
-        let reckoned = |session: &Self, step: &Step| {
-            session.place(*step).map_or(0.0, |(case, _, load)| {
-                reckoned_s(case, load, session.task.lengths)
-            })
+        let task = self.task;
+        let reckoned_s = |step: &Step| {
+            let loads = task.reckoned_s.get(step.case);
+            loads.and_then(|loads| loads.get(step.load)).copied().unwrap_or(0.0)
         };
-        let mut remaining = Remaining::new(left.iter().map(|step| reckoned(self, step)).sum());
+        let mut remaining = Remaining::new(left.iter().map(reckoned_s).sum());
         say(&format!(
             "{} {}: {} measurements, about {}",
             self.task.experiment,
@@ -130,12 +130,12 @@ impl<'a> Session<'a> {
         self.file.record.ended_unix_s = None;
         let mut before = self.calibrate()?;
         for (at, step) in left.iter().enumerate() {
-            let reckoned_s = reckoned(self, step);
+            let step_s = reckoned_s(step);
             if self.bed.stop.is_asked() {
                 return Ok(Ended::Interrupted);
             }
             if !self.is_left(*step) {
-                remaining.falls_away(reckoned_s);
+                remaining.falls_away(step_s);
                 continue;
             }
             let begun = Instant::now();
@@ -146,7 +146,7 @@ impl<'a> Session<'a> {
             let after = self.calibrate()?;
             let told = self.keep(*step, outcome, (before, after))?;
             before = after;
-            remaining.took(reckoned_s, begun.elapsed().as_secs_f64());
+            remaining.took(step_s, begun.elapsed().as_secs_f64());
             say(&format!(
                 "{}/{} {told}; {} to go",
                 at + 1,

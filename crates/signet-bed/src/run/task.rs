@@ -1,9 +1,17 @@
 //! What of an experiment is run.
 
 use super::order::{Repeats, is_of};
-use super::remaining::Lengths;
 use crate::Error;
 use crate::experiment::{Case, Experiment, Form};
+
+/// The lengths of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Seconds of load before the measuring.
+    pub warm_up_s: u32,
+    /// Seconds of measuring.
+    pub measure_s: u32,
+}
 
 /// What of an experiment is run.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +30,9 @@ pub struct Task {
     pub repeats: Repeats,
     /// For how long.
     pub lengths: Lengths,
+    /// How long each load of each case takes to be measured, as it is reckoned before
+    /// anything was, in seconds.
+    pub reckoned_s: Vec<Vec<f64>>,
     /// What a system cannot do: its name, the case, and why.
     pub not_for: Vec<(String, String, String)>,
 }
@@ -77,7 +88,13 @@ impl Task {
                 }
             }
         }
+        let reckoned_s = cases.iter().map(|case| {
+            let loads = case.loads.iter();
+            let each_s = loads.map(|load| experiment.visit_s(choice.form, case, load));
+            each_s.collect()
+        });
         Ok(Self {
+            reckoned_s: reckoned_s.collect(),
             experiment: experiment.name.clone(),
             toml,
             form: choice.form.name().to_owned(),
