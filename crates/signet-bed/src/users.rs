@@ -45,11 +45,7 @@ impl User {
 ///
 /// # Errors
 /// Names the file that cannot be written.
-pub fn write(
-    path: &Path,
-    count: usize,
-    line: impl Fn(&User) -> String,
-) -> Result<(), String> {
+pub fn write(path: &Path, count: usize, line: impl Fn(&User) -> String) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut file = BufWriter::new(File::create(path).map_err(failed)?);
     for user in users(count) {

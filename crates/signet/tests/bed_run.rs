@@ -76,9 +76,7 @@ impl Bed {
             self.out().display().to_string(),
             self.port.to_string(),
         );
-        let words = [
-            "bed", "run", &experiment, "--out", &out, "--port", &port,
-        ];
+        let words = ["bed", "run", &experiment, "--out", &out, "--port", &port];
         let log = self.folder.path().join("bed.log");
         Running::start(signet(), &[&words[..], more].concat(), &log)
     }
@@ -184,7 +182,10 @@ fn a_port_in_use_is_told_before_anything_starts() {
     let (code, said) = bed.run(&[]);
     assert_eq!(code, 2, "{said}");
     let port = (bed.port + 2).to_string();
-    assert!(said.contains(&port) && said.contains("the called side"), "{said}");
+    assert!(
+        said.contains(&port) && said.contains("the called side"),
+        "{said}"
+    );
     assert!(said.contains("--port"), "{said}");
     assert!(bed.record().is_none());
     drop(taken);
@@ -223,11 +224,21 @@ fn a_server_that_dies_is_missed_and_the_run_goes_on() {
         all.iter().any(|(_, line)| line.contains(" load call"))
     });
     let id = server().unwrap().to_string();
-    assert!(Command::new("kill").args(["-KILL", &id]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args(["-KILL", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(running.wait(PATIENCE), Some(1), "{}", bed.said());
     let record = bed.record().unwrap();
     assert_eq!(record.results.len(), 2);
-    let missed: Vec<_> = record.results.iter().filter(|r| r.missed.is_some()).collect();
+    let missed: Vec<_> = record
+        .results
+        .iter()
+        .filter(|r| r.missed.is_some())
+        .collect();
     let [missed] = missed.as_slice() else {
         panic!("{record:?}")
     };
@@ -263,6 +274,10 @@ fn an_interrupted_run_goes_on_to_the_same_set() {
     for (before, after) in cut.results.iter().zip(&whole.results) {
         assert_eq!(after.repeats.len(), 2, "{}", after.case.id);
         let kept = after.repeats.get(..before.repeats.len());
-        assert_eq!(kept, Some(before.repeats.as_slice()), "what was measured is kept");
+        assert_eq!(
+            kept,
+            Some(before.repeats.as_slice()),
+            "what was measured is kept"
+        );
     }
 }

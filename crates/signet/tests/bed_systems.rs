@@ -162,7 +162,15 @@ fn kamailio_takes_what_the_bed_writes_for_it() {
         assert!(output.status.success(), "{setting:?}: {told}");
         // What was not switched on would be passed over unread.
         let whole = std::fs::read_to_string(config).unwrap();
-        for placeholder in ["CHILDREN", "LISTEN\n", "NEXTHOP;", "TLSCONFIG\"", "SESSIONCACHE)", "DATABASEURL\"", "REALM\""] {
+        for placeholder in [
+            "CHILDREN",
+            "LISTEN\n",
+            "NEXTHOP;",
+            "TLSCONFIG\"",
+            "SESSIONCACHE)",
+            "DATABASEURL\"",
+            "REALM\"",
+        ] {
             let body = whole.split_once("debug=0").unwrap().1;
             assert!(!body.contains(placeholder), "{placeholder} in {body}");
         }

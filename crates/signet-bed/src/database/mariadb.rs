@@ -5,8 +5,8 @@ use std::path::Path;
 use sip_auth::Algorithm;
 
 use super::{PASSWORD, Place, is_root, run};
-use crate::users::{self, DOMAIN};
 use crate::process::Process;
+use crate::users::{self, DOMAIN};
 
 /// Signet's table.
 const SCHEMA: &str = include_str!("../../../../etc/userdb/mysql.sql");

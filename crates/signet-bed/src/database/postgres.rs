@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{Place, is_root, run};
-use crate::users;
 use crate::process::Process;
+use crate::users;
 
 /// Signet's table.
 const SCHEMA: &str = include_str!("../../../../etc/userdb/postgresql.sql");

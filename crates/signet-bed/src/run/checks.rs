@@ -17,8 +17,14 @@ const TOOLS: [(&str, &str); 3] = [
 ];
 /// Those that a case with MariaDB takes besides.
 const DATABASE_TOOLS: [(&str, &str); 3] = [
-    ("mariadbd", "apt-get install --no-install-recommends mariadb-server"),
-    ("mariadb", "apt-get install --no-install-recommends mariadb-server"),
+    (
+        "mariadbd",
+        "apt-get install --no-install-recommends mariadb-server",
+    ),
+    (
+        "mariadb",
+        "apt-get install --no-install-recommends mariadb-server",
+    ),
     (
         "mariadb-install-db",
         "apt-get install --no-install-recommends mariadb-server",
@@ -30,7 +36,11 @@ const DATABASE_TOOLS: [(&str, &str); 3] = [
 /// # Errors
 /// Names the first that is missing, and what has it.
 pub(super) fn tools(has_database: bool) -> Result<(), Error> {
-    let more = if has_database { &DATABASE_TOOLS[..] } else { &[] };
+    let more = if has_database {
+        &DATABASE_TOOLS[..]
+    } else {
+        &[]
+    };
     for (program, remedy) in TOOLS.iter().chain(more) {
         if !is_there(program) {
             return Err(Error::new(

@@ -263,7 +263,12 @@ mod tests {
         let folder = Folder::new("none");
         let path = folder.0.join("record.json");
         assert!(read(&path).unwrap_err().to_string().contains("cannot read"));
-        for text in ["", "{}", "[]", "{\"format\": \"signet-load\", \"version\": 1}"] {
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "{\"format\": \"signet-load\", \"version\": 1}",
+        ] {
             std::fs::write(&path, text).unwrap();
             let error = read(&path).unwrap_err().to_string();
             assert!(error.contains("no record of a run"), "{error}");

@@ -62,12 +62,14 @@ pub(super) fn must_have_ended(repeat: Repeat) -> Result<Repeat, String> {
     if repeat.figures.contains_key(figure::RATE_PER_S) {
         return Ok(repeat);
     }
-    Err(match repeat.causes.iter().max_by_key(|(_, count)| **count) {
-        Some((name, count)) => format!(
-            "nothing ended well; {count} failed by '{name}': look at the server's log, and try a lower rate"
-        ),
-        None => "nothing ended: make the measuring longer than calls are held".to_owned(),
-    })
+    Err(
+        match repeat.causes.iter().max_by_key(|(_, count)| **count) {
+            Some((name, count)) => format!(
+                "nothing ended well; {count} failed by '{name}': look at the server's log, and try a lower rate"
+            ),
+            None => "nothing ended: make the measuring longer than calls are held".to_owned(),
+        },
+    )
 }
 
 /// Starts a server, runs a schedule against it, and ends it.
@@ -115,7 +117,10 @@ pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<
     );
     if ended > 0.0 {
         put(figure::FAILED_SHARE, counts.failed as f64 / ended);
-        put(figure::RETRANSMISSIONS, counts.retransmissions as f64 / ended);
+        put(
+            figure::RETRANSMISSIONS,
+            counts.retransmissions as f64 / ended,
+        );
     }
     if counts.succeeded > 0 {
         put(figure::RATE_PER_S, counts.succeeded as f64 / length_s);
@@ -124,8 +129,16 @@ pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<
     let begun_s = told.begun_unix_s;
     let (from, to) = (begun_s + from_s as f64, begun_s + from_s as f64 + length_s);
     for (who, cores, each) in [
-        (Who::Server, figure::SERVER_CORES, Some(figure::SERVER_CPU_US)),
-        (Who::Database, figure::DATABASE_CORES, Some(figure::DATABASE_CPU_US)),
+        (
+            Who::Server,
+            figure::SERVER_CORES,
+            Some(figure::SERVER_CPU_US),
+        ),
+        (
+            Who::Database,
+            figure::DATABASE_CORES,
+            Some(figure::DATABASE_CPU_US),
+        ),
         (Who::Load, figure::LOAD_CORES, None),
     ] {
         let Some(mut cpu_ns) = looks.cpu_ns(who, from, to) else {
@@ -140,7 +153,10 @@ pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<
         }
     }
     if looks.server_memory_bytes > 0 {
-        put(figure::SERVER_MEMORY_BYTES, looks.server_memory_bytes as f64);
+        put(
+            figure::SERVER_MEMORY_BYTES,
+            looks.server_memory_bytes as f64,
+        );
     }
     if let Some(bits) = looks.database_bits(from, to).filter(|bits| *bits > 0.0) {
         put(figure::DATABASE_BITS_PER_S, bits / length_s);

@@ -8,9 +8,7 @@ use std::time::{Duration, Instant};
 use measure::{RunResult, Second};
 
 use super::stop::Stop;
-use crate::experiment::{
-    Authentication, Connection, Flow, Resumption, Setting, Suite, Transport,
-};
+use crate::experiment::{Authentication, Connection, Flow, Resumption, Setting, Suite, Transport};
 use crate::process::Process;
 use crate::system::{NUMBER, Stage, tail};
 use crate::users::{DOMAIN, NAME_PATTERN, PASSWORD_PATTERN};

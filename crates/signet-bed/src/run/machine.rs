@@ -46,12 +46,18 @@ pub(super) fn versions(
     if has_database && let Some(version) = first_line("mariadbd", "--version") {
         versions.insert("mariadb".to_owned(), version);
     }
-    versions.insert("signet-bed".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    versions.insert(
+        "signet-bed".to_owned(),
+        env!("CARGO_PKG_VERSION").to_owned(),
+    );
     Ok(versions)
 }
 
 fn first_line(program: &str, word: &str) -> Option<String> {
-    let output = std::process::Command::new(program).arg(word).output().ok()?;
+    let output = std::process::Command::new(program)
+        .arg(word)
+        .output()
+        .ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     Some(text.lines().next()?.trim().to_owned())
 }

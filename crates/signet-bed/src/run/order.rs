@@ -197,7 +197,9 @@ mod tests {
     fn systems_take_turns_at_each_load() {
         let cases = ["a", "b"].map(case);
         for pair in steps(&cases, 2, REPEATS, 3).chunks(2) {
-            let [a, b] = pair else { panic!("an odd number") };
+            let [a, b] = pair else {
+                panic!("an odd number")
+            };
             assert_eq!((a.case, a.load, a.round), (b.case, b.load, b.round));
             assert_ne!(a.system, b.system);
         }

@@ -109,12 +109,7 @@ fn bounded_by_the_load(repeat: &Repeat) -> Option<String> {
 }
 
 /// About where the peak is.
-fn about(
-    bed: &Bed,
-    driver: &dyn Driver,
-    setting: &Setting,
-    wanted: Wanted,
-) -> Result<f64, String> {
+fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> Result<f64, String> {
     let guess = wanted.guess_per_s;
     let (mut from, mut to) = (guess * 0.5, guess * 1.5);
     let mut last = None;
@@ -158,10 +153,7 @@ fn highest(seconds: &[Second], failures_max: f64, hold_ms: u64) -> Option<Highes
         is_served && is_begun && is_ended
     };
     let all = seconds.iter().enumerate().skip(1);
-    let held: Vec<&Second> = all
-        .take_while(is_held)
-        .map(|(_, second)| second)
-        .collect();
+    let held: Vec<&Second> = all.take_while(is_held).map(|(_, second)| second).collect();
     let is_bounded = held.len() + 1 < seconds.len();
     let rates = held.windows(2).filter_map(|pair| match pair {
         [a, b] => Some((a.succeeded + b.succeeded) as f64 / 2.0),

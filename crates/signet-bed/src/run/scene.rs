@@ -74,15 +74,13 @@ impl Bed {
         let has_database = setting.authentication == Authentication::Mariadb;
         let own = self.database.as_ref().filter(|_| has_database);
         let relay = match own {
-            Some(database) if self.has_relay(setting) && driver.is_started() => {
-                Some(Relay::start(
-                    &self.signet,
-                    (self.relay(), database.port),
-                    setting.database_rtt_ms,
-                    &self.cores.server,
-                    &self.folder,
-                )?)
-            }
+            Some(database) if self.has_relay(setting) && driver.is_started() => Some(Relay::start(
+                &self.signet,
+                (self.relay(), database.port),
+                setting.database_rtt_ms,
+                &self.cores.server,
+                &self.folder,
+            )?),
             _ => None,
         };
         let server = driver.start(&stage, setting)?;
@@ -139,7 +137,9 @@ impl Scene {
         if let Some(id) = self.database
             && !Path::new(&format!("/proc/{id}")).exists()
         {
-            return Err("the database has ended: look at its log, and begin the run again".to_owned());
+            return Err(
+                "the database has ended: look at its log, and begin the run again".to_owned(),
+            );
         }
         Ok(())
     }

@@ -110,11 +110,17 @@ impl<'a> Session<'a> {
             self.task.repeats,
             self.options.seed,
         );
-        let left: Vec<Step> = order.into_iter().filter(|step| self.is_left(*step)).collect();
+        let left: Vec<Step> = order
+            .into_iter()
+            .filter(|step| self.is_left(*step))
+            .collect();
         let task = self.task;
         let reckoned_s = |step: &Step| {
             let loads = task.reckoned_s.get(step.case);
-            loads.and_then(|loads| loads.get(step.load)).copied().unwrap_or(0.0)
+            loads
+                .and_then(|loads| loads.get(step.load))
+                .copied()
+                .unwrap_or(0.0)
         };
         let mut remaining = Remaining::new(left.iter().map(reckoned_s).sum());
         say(&format!(
@@ -173,15 +179,19 @@ impl<'a> Session<'a> {
     fn rule_out(&mut self) -> Result<(), Error> {
         for system in &self.drivers {
             for case in &self.task.cases {
-                let by_file = self.task.not_for.iter().find(|(name, id, _)| {
-                    name == system.name() && *id == case.id
-                });
+                let by_file = self
+                    .task
+                    .not_for
+                    .iter()
+                    .find(|(name, id, _)| name == system.name() && *id == case.id);
                 let why = match by_file {
                     Some((_, _, why)) => why.clone(),
-                    None => match system.configuration(&self.bed.stage(&case.setting), &case.setting) {
-                        Ok(_) => continue,
-                        Err(unable) => unable.to_string(),
-                    },
+                    None => {
+                        match system.configuration(&self.bed.stage(&case.setting), &case.setting) {
+                            Ok(_) => continue,
+                            Err(unable) => unable.to_string(),
+                        }
+                    }
                 };
                 say(&format!("{} {}: {why}", case.id, system.name()));
                 for load in &case.loads {
@@ -207,9 +217,9 @@ impl<'a> Session<'a> {
             let mut results = results.filter(|result| {
                 result.case.id == case.id && result.system == driver.name() && result.load == *load
             });
-            results.next().is_some_and(|result| {
-                result.missed.is_none() && step.is_left(result.repeats.len())
-            })
+            results
+                .next()
+                .is_some_and(|result| result.missed.is_none() && step.is_left(result.repeats.len()))
         })
     }
 
@@ -260,9 +270,8 @@ impl<'a> Session<'a> {
     /// Runs the loops that tell of the machine; its index in the record.
     fn calibrate(&mut self) -> Result<usize, Error> {
         let found = calibrate::measure_whole(&self.bed.cores.server, &CALIBRATE);
-        let (speed, stolen) = found.map_err(|error| {
-            Error::new(error, "run it by the program itself: signet bed run")
-        })?;
+        let (speed, stolen) = found
+            .map_err(|error| Error::new(error, "run it by the program itself: signet bed run"))?;
         self.file.record.calibrations.push(Calibration {
             at_unix_s: unix_s() as u64,
             compute_us: speed.compute_us,
@@ -314,7 +323,11 @@ fn check(
 ) -> Result<(Ports, BTreeMap<String, String>), Error> {
     let ports = Ports::from(options.port).ok_or_else(|| {
         Error::new(
-            format!("--port {} leaves no room for {}", options.port, Ports::COUNT),
+            format!(
+                "--port {} leaves no room for {}",
+                options.port,
+                Ports::COUNT
+            ),
             "choose a lower one",
         )
     })?;
@@ -342,7 +355,10 @@ fn drivers(task: &Task, options: &Options) -> Result<Vec<Box<dyn Driver>>, Error
         ));
     }
     if task.systems.is_empty() {
-        return Err(Error::new("no system is to be measured", "name one by --systems"));
+        return Err(Error::new(
+            "no system is to be measured",
+            "name one by --systems",
+        ));
     }
     let systems = task.systems.iter();
     systems.map(|name| driver(name, &options.signet)).collect()
@@ -400,8 +416,12 @@ fn in_a_line(repeat: &Repeat) -> String {
     let mut add = |name: &str, show: &dyn Fn(f64) -> String| parts.extend(of(name).map(show));
     add(figure::RATE_PER_S, &|rate| format!("{rate:.0}/s"));
     add(figure::SERVER_CPU_US, &|us| format!("{us:.1} us each"));
-    add(figure::SERVER_CORES, &|cores| format!("{:.0} % of a core", cores * 100.0));
-    add(figure::FAILED_SHARE, &|share| format!("{:.2} % failed", share * 100.0));
+    add(figure::SERVER_CORES, &|cores| {
+        format!("{:.0} % of a core", cores * 100.0)
+    });
+    add(figure::FAILED_SHARE, &|share| {
+        format!("{:.2} % failed", share * 100.0)
+    });
     if !repeat.doubts.is_empty() {
         parts.push(format!("doubted: {}", repeat.doubts.join(" ")));
     }

@@ -58,11 +58,12 @@ impl Watch {
                     at_s: unix_s(),
                     cpu_ns: watchers
                         .iter_mut()
-                        .map(|(_, watcher)| {
-                            watcher.as_mut().map_or(0, |w| w.sample_light().cpu_ns)
-                        })
+                        .map(|(_, watcher)| watcher.as_mut().map_or(0, |w| w.sample_light().cpu_ns))
                         .collect(),
-                    passed: glance.as_ref().and_then(|glance| glance()).unwrap_or_default(),
+                    passed: glance
+                        .as_ref()
+                        .and_then(|glance| glance())
+                        .unwrap_or_default(),
                 });
                 if !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
                     break;

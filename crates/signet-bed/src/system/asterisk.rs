@@ -67,10 +67,16 @@ fn files(stage: &Stage<'_>, setting: &Setting) -> Vec<File> {
         "[directories]\nastetcdir = {folder}\nastrundir = {folder}/asterisk-run\nastvarlibdir = {folder}/asterisk-var\n\
          astdbdir = {folder}/asterisk-var\nastspooldir = {folder}/asterisk-var\nastlogdir = {folder}/asterisk-var\n"
     );
-    let modules = ["app_dial", "chan_pjsip", "pbx_config", "codec_ulaw", "res_rtp_asterisk"]
-        .iter()
-        .map(|name| format!("load = {name}.so\n"))
-        .collect::<String>();
+    let modules = [
+        "app_dial",
+        "chan_pjsip",
+        "pbx_config",
+        "codec_ulaw",
+        "res_rtp_asterisk",
+    ]
+    .iter()
+    .map(|name| format!("load = {name}.so\n"))
+    .collect::<String>();
     let pjsip = format!(
         "[listen]\ntype = transport\nprotocol = {transport}\nbind = {}\n\n\
          [callers]\ntype = endpoint\ncontext = bed\ndisallow = all\nallow = ulaw\n\n\
@@ -84,7 +90,9 @@ fn files(stage: &Stage<'_>, setting: &Setting) -> Vec<File> {
         File::new("asterisk.conf", main),
         File::new(
             "modules.conf",
-            format!("[modules]\nautoload = no\n{modules}load = res_pjsip.so\nload = res_pjsip_session.so\nload = res_pjsip_endpoint_identifier_ip.so\nload = res_pjsip_sdp_rtp.so\nload = res_sorcery_config.so\nload = res_sorcery_memory.so\nload = res_timing_timerfd.so\n"),
+            format!(
+                "[modules]\nautoload = no\n{modules}load = res_pjsip.so\nload = res_pjsip_session.so\nload = res_pjsip_endpoint_identifier_ip.so\nload = res_pjsip_sdp_rtp.so\nload = res_sorcery_config.so\nload = res_sorcery_memory.so\nload = res_timing_timerfd.so\n"
+            ),
         ),
         File::new("pjsip.conf", pjsip),
         File::new(

@@ -124,7 +124,11 @@ fn able(setting: &Setting) -> Result<(), Unable> {
             "measure TLS_RSA_WITH_AES_128_CBC_SHA",
         ));
     }
-    if security.group.as_deref().is_some_and(|group| group.contains("MLKEM")) {
+    if security
+        .group
+        .as_deref()
+        .is_some_and(|group| group.contains("MLKEM"))
+    {
         return Err(Unable::new(
             "OpenSSL has ML-KEM from version 3.5 on, and Debian 12 an older one",
             "measure X25519 or P-256",
@@ -144,7 +148,11 @@ fn main(stage: &Stage<'_>, setting: &Setting) -> String {
         .replace("=CHILDREN", &format!("={children}"))
         .replace(
             "\nLISTEN\n",
-            &format!("\nlisten={}:{}\n", setting.transport.name(), stage.server(setting)),
+            &format!(
+                "\nlisten={}:{}\n",
+                setting.transport.name(),
+                stage.server(setting)
+            ),
         )
         .replace(
             "\"sip:NEXTHOP;transport=TRANSPORT\"",
@@ -179,7 +187,9 @@ fn tls(stage: &Stage<'_>, setting: &Setting) -> String {
     let (asks, suites) = (
         if security.mutual { "yes" } else { "no" },
         match security.suite {
-            Suite::Tls12 => "cipher_list = ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256\n",
+            Suite::Tls12 => {
+                "cipher_list = ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256\n"
+            }
             Suite::RsaAes => "cipher_list = AES128-SHA\n",
             Suite::Tls13 | Suite::RsaTripleDes => "",
         },

@@ -151,7 +151,9 @@ mod tests {
 
     #[test]
     fn a_system_that_is_unknown_is_told_with_those_that_are_known() {
-        let error = driver("kamalio", Path::new("signet")).unwrap_err().to_string();
+        let error = driver("kamalio", Path::new("signet"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("`kamalio`"), "{error}");
         assert!(error.contains("kamailio, opensips"), "{error}");
     }

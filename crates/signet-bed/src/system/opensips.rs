@@ -34,7 +34,10 @@ impl Driver for OpenSips {
                 "measure it with called_connection = \"one\"",
             ));
         }
-        Ok(vec![File::new("opensips.cfg", configuration(stage, setting))])
+        Ok(vec![File::new(
+            "opensips.cfg",
+            configuration(stage, setting),
+        )])
     }
 
     fn start(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Server, String> {
@@ -46,10 +49,7 @@ impl Driver for OpenSips {
         }
         let log = stage.path("opensips.log");
         let config = stage.path("opensips.cfg").display().to_string();
-        let words = [
-            "-f", &config, "-FE", "-m", MEMORY_MB.0, "-M", MEMORY_MB.1,
-        ]
-        .map(str::to_owned);
+        let words = ["-f", &config, "-FE", "-m", MEMORY_MB.0, "-M", MEMORY_MB.1].map(str::to_owned);
         let process = stage.start(PROGRAM, &words, &log)?;
         let server = Server::started(process, log, stage.server(setting));
         let mut server = server.wait(setting.transport, None)?;

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Driver, File, Server, Stage, Unable, version_of};
 use crate::database::PASSWORD;
-use crate::experiment::{
-    Authentication, Connection, Resumption, Role, Setting, Suite, Transport,
-};
+use crate::experiment::{Authentication, Connection, Resumption, Role, Setting, Suite, Transport};
 use crate::users::{self, DOMAIN};
 
 /// What the called side's number begins with.
@@ -254,9 +252,7 @@ fn algorithms(text: &mut String, setting: &Setting) {
 
 fn next_hop(text: &mut String, stage: &Stage<'_>, setting: &Setting) {
     let use_of_connection = match setting.called_connection {
-        Connection::PerCall if setting.transport != Transport::Udp => {
-            "connection = \"per-call\"\n"
-        }
+        Connection::PerCall if setting.transport != Transport::Udp => "connection = \"per-call\"\n",
         _ => "",
     };
     let _ = write!(

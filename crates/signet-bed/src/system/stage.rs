@@ -125,11 +125,7 @@ impl Stage<'_> {
 
     /// The next hop as a URI without its scheme: `127.0.0.1:17062;transport=udp`.
     pub fn next_hop(&self, setting: &Setting) -> String {
-        format!(
-            "{};transport={}",
-            self.called(),
-            setting.transport.name()
-        )
+        format!("{};transport={}", self.called(), setting.transport.name())
     }
 
     /// A file of the stage's folder.
@@ -226,7 +222,11 @@ impl Server {
     ///
     /// # Errors
     /// That it ended or does not listen, with the end of its log.
-    pub fn wait(mut self, transport: Transport, responds: Option<SocketAddr>) -> Result<Self, String> {
+    pub fn wait(
+        mut self,
+        transport: Transport,
+        responds: Option<SocketAddr>,
+    ) -> Result<Self, String> {
         let until = Instant::now() + READY;
         let address = responds.unwrap_or(self.address);
         let is_stream = responds.is_some() || transport != Transport::Udp;
@@ -268,7 +268,10 @@ pub(crate) fn tail(log: &Path) -> String {
     };
     let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
     let from = lines.len().saturating_sub(TAIL_LINES);
     match lines.get(from..) {
         Some([]) | None => format!("{} is empty", log.display()),

@@ -20,7 +20,12 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "FORM", default_value = "short")]
     form: Form,
     /// Systems under test: signet, kamailio, opensips, asterisk; those of the experiment if left out
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "to")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        conflicts_with = "to"
+    )]
     systems: Vec<String>,
     /// The cases whose names are of this pattern: 'local.*'
     #[arg(long, value_name = "GLOB")]
@@ -41,7 +46,12 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "PORT", default_value_t = 17_060)]
     port: u16,
     /// loopback, or namespaces: the server behind a pair of virtual interfaces, which takes root
-    #[arg(long, value_name = "NETWORK", default_value = "loopback", conflicts_with = "to")]
+    #[arg(
+        long,
+        value_name = "NETWORK",
+        default_value = "loopback",
+        conflicts_with = "to"
+    )]
     network: NetworkName,
     /// The build that is called signet, and that makes the load [default: this one]
     #[arg(long, value_name = "PATH")]
@@ -96,8 +106,9 @@ impl RunOptions {
     fn options(&self, name: &str) -> Result<Options, String> {
         let signet = match &self.signet {
             Some(signet) => signet.clone(),
-            None => std::env::current_exe()
-                .map_err(|error| format!("which program this is cannot be told ({error}): write --signet PATH"))?,
+            None => std::env::current_exe().map_err(|error| {
+                format!("which program this is cannot be told ({error}): write --signet PATH")
+            })?,
         };
         let command: Vec<String> = std::env::args().collect();
         Ok(Options {
