@@ -118,7 +118,10 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
     let (verb, done) = match command {
         BedCommand::Run(options) => return options.run(),
         BedCommand::Delay(options) => ("delay", delay(options)),
-        BedCommand::Calibrate => ("calibrate", signet_bed::calibrate::run().map(|()| String::new())),
+        BedCommand::Calibrate => (
+            "calibrate",
+            signet_bed::calibrate::run().map(|()| String::new()),
+        ),
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
         BedCommand::Check(options) => ("check", experiments::check(options)),
