@@ -219,6 +219,13 @@ fn each_case_is_held_against_the_one_that_it_agrees_with() {
     );
     near(answer.ratio.unwrap().median, 4.0);
     assert!(answer.sentence.contains("2 of 2 pairs"), "{}", answer.sentence);
+
+    // Where that one is missing no other stands in for it.
+    let answer = only(
+        &finding,
+        vec![cpu("chain.tcp", &[40.0]), cpu("outbound.tls", &[800.0])],
+    );
+    assert_eq!(answer.verdict, Verdict::NotMeasured);
 }
 
 #[test]

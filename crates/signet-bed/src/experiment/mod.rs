@@ -29,7 +29,6 @@ pub use case::{
 pub use check::SYSTEMS;
 pub use cross_check::{Checked, CheckedRow};
 pub use drawing::{Drawing, DrawingKind, RATE};
-pub use estimate::{DATABASE_S, PEAK_S, REGISTERED_PER_S, VISIT_S};
 pub use file::{
     Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan,
 };
