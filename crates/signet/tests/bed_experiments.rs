@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 
 use support::TestDir;
-use support::command::{fail, succeed, text};
+use support::command::{fail, run, succeed, text};
 
 #[test]
 fn experiments_are_there_without_any_file() {
@@ -21,8 +21,10 @@ fn experiments_are_there_without_any_file() {
     }
     let unknown = fail(&["bed", "show", "shen-2011"], "");
     assert!(unknown.contains("shen-2010"), "{unknown}");
-    let middle = fail(&["bed", "show", "shen-2010", "--form", "middle"], "");
-    assert!(middle.contains("write short or long"), "{middle}");
+    let middle = run(&["bed", "show", "shen-2010", "--form", "middle"], "");
+    assert_eq!(middle.status.code(), Some(2));
+    let told = String::from_utf8_lossy(&middle.stderr);
+    assert!(told.contains("write short or long"), "{told}");
 }
 
 #[test]
