@@ -41,9 +41,15 @@ fn a_mistake_is_told_with_its_line() {
     assert!(told.contains("short: 2 cases"), "{told}");
 
     let bad = good.replacen("warm_up_s", "warmup_s", 1);
-    let line = 1 + bad.lines().position(|line| line.contains("warmup_s")).unwrap();
+    let line = 1 + bad
+        .lines()
+        .position(|line| line.contains("warmup_s"))
+        .unwrap();
     fs::write(&file, bad).unwrap();
     let told = fail(&["bed", "check", text(&file)], "");
-    assert!(told.contains(&format!("mine.toml:{line}:1: unknown key `warmup_s`")), "{told}");
+    assert!(
+        told.contains(&format!("mine.toml:{line}:1: unknown key `warmup_s`")),
+        "{told}"
+    );
     assert!(told.contains("did you mean `warm_up_s`?"), "{told}");
 }

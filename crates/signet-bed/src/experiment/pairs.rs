@@ -95,7 +95,10 @@ fn partner<'a>(
         .collect();
     match near[..] {
         [one] => Ok(*one),
-        [] => Err(format!("no case of `{pick}` to hold {} against", told(from))),
+        [] => Err(format!(
+            "no case of `{pick}` to hold {} against",
+            told(from)
+        )),
         _ => Err(format!(
             "{} cases of `{pick}` to hold {} against",
             near.len(),
