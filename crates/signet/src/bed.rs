@@ -1,11 +1,17 @@
 //! `signet bed`: the command line, turned into settings.
 
+mod experiments;
+mod run;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
+
+use experiments::{CheckOptions, ShowOptions};
+use run::RunOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -20,6 +26,22 @@ pub(crate) enum BedCommand {
     /// jitter 2ms, loss 1%, rate 100mbit, rate none, report, stop. It ends at the end of that
     /// input, at SIGTERM or SIGINT, and prints what passed as JSON; at SIGUSR1 too.
     Delay(DelayOptions),
+    /// Name the experiments that this program brings, and how long they take
+    List,
+    /// Show an experiment: its cases, its length, and what its paper found
+    Show(ShowOptions),
+    /// Check an experiment's file
+    Check(CheckOptions),
+    /// Run an experiment: start servers and load, measure, keep a record
+    ///
+    /// What is measured is kept in record.json in the folder of the run after each
+    /// measurement: a run that was cut off goes on with --resume. It exits with 0 when all was
+    /// measured, 1 when the record gives a reason why some of it was not, 2 when it could not
+    /// begin or write, 130 when it was interrupted.
+    Run(Box<RunOptions>),
+    /// How fast the machine is: two fixed loops, printed as JSON
+    #[command(hide = true)]
+    Calibrate,
 }
 
 #[derive(Debug, Args)]
@@ -93,17 +115,38 @@ impl DelayOptions {
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &BedCommand) -> u8 {
-    let BedCommand::Delay(options) = command;
-    let output = Output {
-        report: options.report.clone(),
+    let (verb, done) = match command {
+        BedCommand::Run(options) => return options.run(),
+        BedCommand::Delay(options) => ("delay", delay(options)),
+        BedCommand::Calibrate => (
+            "calibrate",
+            signet_bed::calibrate::run().map(|()| String::new()),
+        ),
+        BedCommand::List => ("list", experiments::list()),
+        BedCommand::Show(options) => ("show", experiments::show(options)),
+        BedCommand::Check(options) => ("check", experiments::check(options)),
     };
-    match signet_bed::run(&options.settings(), &output) {
-        Ok(()) => 0,
+    // A reader who has gone, as `head` does, needs no more of it.
+    match done {
+        Ok(told) => {
+            let _ = std::io::stdout().write_all(told.as_bytes());
+            0
+        }
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed delay: {error}");
+            let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
             1
         }
     }
+}
+
+/// It prints its report itself.
+fn delay(options: &DelayOptions) -> Result<String, String> {
+    let output = Output {
+        report: options.report.clone(),
+    };
+    signet_bed::delay(&options.settings(), &output)
+        .map(|()| String::new())
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -1,8 +1,38 @@
 //! Experiments: what is to be measured, of which servers, and what is to be drawn and said.
+//!
+//! An [`Experiment`] is what a file says. Its cases for one of the two forms are what is run;
+//! a record of a run keeps the file's text, from which page and findings are made.
 
+mod answer;
+mod at;
 mod case;
+mod check;
+mod cross_check;
+mod drawing;
+mod estimate;
+mod expand;
+mod figures;
+mod file;
+mod finding;
+mod fragment;
+mod library;
+mod pairs;
+mod pick;
+mod published;
+mod settings;
 
+pub use at::At;
 pub use case::{
     Agents, Authentication, Case, Connection, Flow, Load, Resumption, Role, Security, Setting,
     Suite, Transport,
 };
+pub use check::SYSTEMS;
+pub use cross_check::{Checked, CheckedRow};
+pub use drawing::{Drawing, DrawingKind, RATE};
+pub use figures::{Words, in_words, number};
+pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
+pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
+pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
+pub use library::SHIPPED;
+pub use pick::{Pick, Places};
+pub use published::Published;

@@ -8,7 +8,6 @@
 //! for which certificates are read.
 
 mod check;
-mod diagnose;
 mod memory;
 mod mirror;
 mod neighbours;
@@ -161,8 +160,10 @@ impl Default for Config {
 impl Config {
     /// Reads and checks a file. Relative paths in it are taken from its folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            std::fs::read_to_string(path).map_err(|error| ConfigError::unreadable(path, &error))?;
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let if_missing = "name a file that is there, or start without --config";
+            ConfigError::unreadable(path, &error, if_missing)
+        })?;
         let mut config = Self::from_text(path, &text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for given in config.paths_mut() {
@@ -175,8 +176,8 @@ impl Config {
 
     /// Reads and checks a text; `path` is only for the errors.
     pub fn from_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self =
-            toml::from_str(text).map_err(|error| ConfigError::unparsable(path, text, &error))?;
+        let config: Self = toml::from_str(text)
+            .map_err(|error| ConfigError::unparsable(path, text, &error, "etc/signet.toml"))?;
         let faults = config.faults(true);
         if faults.is_empty() {
             Ok(config)

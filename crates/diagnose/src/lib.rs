@@ -1,4 +1,5 @@
-//! Errors of a configuration: where, what, and what to write instead.
+//! Errors of a file in TOML: where, what, and what to write instead.
+#![forbid(unsafe_code)]
 
 use std::fmt;
 use std::ops::Range;
@@ -17,8 +18,8 @@ pub struct Fault {
     pub remedy: String,
 }
 
-/// A configuration that cannot be used. Its text names file, line and column
-/// of each fault and what to write instead.
+/// A configuration, or another file, that cannot be used. Its text names file, line and
+/// column of each fault and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file, or `options` for the command line.
@@ -43,9 +44,10 @@ pub struct Problem {
 }
 
 impl ConfigError {
-    pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Self {
+    /// For a file that cannot be read; `if_missing` is the remedy where there is none.
+    pub fn unreadable(path: &Path, error: &std::io::Error, if_missing: &str) -> Self {
         let remedy = if error.kind() == std::io::ErrorKind::NotFound {
-            "name a file that is there, or start without --config".to_owned()
+            if_missing.to_owned()
         } else {
             "make the file readable for the user that runs this program".to_owned()
         };
@@ -61,12 +63,16 @@ impl ConfigError {
         )
     }
 
-    pub(crate) fn unparsable(path: &Path, text: &str, error: &toml::de::Error) -> Self {
-        let (what, remedy) = explain(error.message());
+    /// For a text that is no TOML, or has a key or a value that is unknown; `example` is where
+    /// all keys are shown.
+    pub fn unparsable(path: &Path, text: &str, error: &toml::de::Error, example: &str) -> Self {
+        let (what, remedy) = explain(error.message(), example);
         Self::single(path, Problem::new(text, error.span(), what, remedy))
     }
 
-    pub(crate) fn faulty(path: &Path, text: &str, faults: Vec<Fault>) -> Self {
+    /// For faults that were found by comparing parts; they are told in the order of the text,
+    /// which is empty for options of the command line.
+    pub fn faulty(path: &Path, text: &str, faults: Vec<Fault>) -> Self {
         let mut problems: Vec<Problem> = faults
             .into_iter()
             .map(|fault| {
@@ -159,7 +165,7 @@ impl std::error::Error for ConfigError {}
 
 /// Splits a message of the TOML reader into fault and remedy, with a
 /// suggestion for a misspelt word.
-fn explain(message: &str) -> (String, String) {
+fn explain(message: &str, example: &str) -> (String, String) {
     if let Some((what, remedy)) = message.split_once('\n') {
         return (what.to_owned(), remedy.trim_end().to_owned());
     }
@@ -175,7 +181,7 @@ fn explain(message: &str) -> (String, String) {
         let field = words.next().unwrap_or("");
         return (
             format!("the key `{field}` is missing"),
-            format!("add `{field} = …`; etc/signet.toml shows how"),
+            format!("add `{field} = …`; {example} shows how"),
         );
     } else {
         let remedy = if expected.is_empty() {
@@ -195,11 +201,16 @@ fn explain(message: &str) -> (String, String) {
 }
 
 /// The word among `known` that `given` is most likely a misspelling of.
-fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_ascii_lowercase().replace('-', "_");
     known
         .iter()
-        .map(|word| (distance(&given, word), *word))
+        .map(|word| {
+            (
+                distance(&given, &word.to_ascii_lowercase().replace('-', "_")),
+                *word,
+            )
+        })
         .filter(|(distance, word)| {
             *distance <= 1 + word.len() / 4 || word.starts_with(&given) && given.len() > 2
         })

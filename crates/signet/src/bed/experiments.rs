@@ -1,0 +1,205 @@
+//! `signet bed list`, `show` and `check`: experiments, read and told.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use signet_bed::experiment::{Case, Experiment, Form, Load, SHIPPED};
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowOptions {
+    /// An experiment that `signet bed list` names, or a file
+    #[arg(value_name = "NAME|FILE")]
+    experiment: String,
+    /// Which cases: short or long
+    #[arg(long, value_name = "FORM", default_value_t = Form::Short)]
+    form: Form,
+    /// A system under test; those of the experiment if left out
+    #[arg(long = "system", value_name = "NAME")]
+    systems: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// An experiment's file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+/// Every experiment that the program brings, a line each.
+pub(super) fn list() -> Result<String, String> {
+    let mut told = String::new();
+    for (name, _) in SHIPPED {
+        let (experiment, _) = Experiment::open(name).map_err(|error| error.to_string())?;
+        line(&mut told, format_args!("{name:<15} {}", experiment.title));
+        for form in [Form::Short, Form::Long] {
+            line(
+                &mut told,
+                format_args!(
+                    "{:<15}   {}",
+                    "",
+                    length(&experiment, form, &experiment.systems)
+                ),
+            );
+        }
+    }
+    Ok(told)
+}
+
+/// An experiment: its question, its lengths, its cases, and what its paper found.
+pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
+    let (experiment, _) =
+        Experiment::open(&options.experiment).map_err(|error| error.to_string())?;
+    let systems = if options.systems.is_empty() {
+        &experiment.systems
+    } else {
+        &options.systems
+    };
+    let mut told = String::new();
+    line(
+        &mut told,
+        format_args!("{}: {}", experiment.name, experiment.title),
+    );
+    line(&mut told, format_args!("{}", experiment.question));
+    if let Some(paper) = &experiment.paper {
+        line(
+            &mut told,
+            format_args!(
+                "After {}: {}. {}, {}.",
+                paper.authors.join(", "),
+                paper.title,
+                paper.venue,
+                paper.year
+            ),
+        );
+    }
+    line(&mut told, format_args!("\nSystems: {}", systems.join(", ")));
+    for form in [Form::Short, Form::Long] {
+        line(
+            &mut told,
+            format_args!("  {}", length(&experiment, form, systems)),
+        );
+    }
+    line(
+        &mut told,
+        format_args!("\nCases of the {} form:", options.form),
+    );
+    for case in experiment.cases(options.form) {
+        line(
+            &mut told,
+            format_args!("  {:<34} {}", case.id, loads(&case)),
+        );
+        for system in systems {
+            if let Some(why) = experiment.reason_against(system, &case) {
+                line(&mut told, format_args!("    not for {system}: {why}"));
+            }
+        }
+    }
+    line(&mut told, format_args!("\nFindings that it answers:"));
+    for finding in &experiment.findings {
+        line(
+            &mut told,
+            format_args!("  {} ({})", finding.statement, finding.place),
+        );
+    }
+    Ok(told)
+}
+
+/// Says that a file can be run, or what is wrong with it.
+pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
+    let file = options.file.to_string_lossy();
+    // A path, also where it is called like one of those that the program brings.
+    let path = if options.file.is_relative() {
+        format!("./{file}")
+    } else {
+        file.into_owned()
+    };
+    let (experiment, _) = Experiment::open(&path).map_err(|error| error.to_string())?;
+    let mut told = String::new();
+    for form in [Form::Short, Form::Long] {
+        line(
+            &mut told,
+            format_args!("{}", length(&experiment, form, &experiment.systems)),
+        );
+    }
+    Ok(told)
+}
+
+/// What a form measures, and for how long.
+fn length(experiment: &Experiment, form: Form, systems: &[String]) -> String {
+    let plan = experiment.plan(form);
+    format!(
+        "{form}: {} cases, {} repeats of {} s after {} s, about {}",
+        experiment.cases(form).len(),
+        plan.repeats,
+        plan.measure_s,
+        plan.warm_up_s,
+        minutes(experiment.estimate_s(form, systems)),
+    )
+}
+
+fn loads(case: &Case) -> String {
+    let told: Vec<String> = case
+        .loads
+        .iter()
+        .map(|load| match load {
+            Load::Peak { failures_max, .. } => {
+                format!("peak at {} % failures", failures_max * 100.0)
+            }
+            Load::Rate { per_s, profile } => {
+                format!("{per_s}/s{}", if *profile { ", profiled" } else { "" })
+            }
+        })
+        .collect();
+    told.join("; ")
+}
+
+fn minutes(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).ceil() as u64;
+    if minutes < 120 {
+        format!("{minutes} min")
+    } else {
+        format!("{} h {} min", minutes / 60, minutes % 60)
+    }
+}
+
+fn line(told: &mut String, what: std::fmt::Arguments<'_>) {
+    // Writing to a String does not fail.
+    let _ = writeln!(told, "{what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_experiment_is_listed_with_both_lengths() {
+        let told = list().unwrap();
+        for (name, _) in SHIPPED {
+            assert!(told.contains(name), "{told}");
+        }
+        assert_eq!(told.lines().count(), 3 * SHIPPED.len());
+    }
+
+    #[test]
+    fn an_experiment_shows_cases_and_findings() {
+        let options = ShowOptions {
+            experiment: "dacosta-2009".to_owned(),
+            form: Form::Short,
+            systems: vec!["kamailio".to_owned()],
+        };
+        let told = show(&options).unwrap();
+        assert!(told.contains("remote.4.1 "), "{told}");
+        assert!(told.contains("not for kamailio: "), "{told}");
+        assert!(
+            told.contains("Batches and parallelism together win."),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn hours_are_told_as_such() {
+        assert_eq!(minutes(61.0), "2 min");
+        assert_eq!(minutes(7_200.0), "2 h 0 min");
+    }
+}
