@@ -364,7 +364,7 @@ fn look_up_elsewhere(
     let cache = userdb::cache_config(users, capabilities)
         .map(|config| Ok::<_, Error>(Arc::new(Cache::new(hash_key()?, config))))
         .transpose()?;
-    let pipeline = userdb::pipeline_config(users, stores.len(), capabilities);
+    let pipeline = userdb::pipeline_config(users, stores.len(), capabilities)?;
     let (lookups, thread) = Lookups::start(stores, pipeline, cache, hash_key()?, move |answers| {
         post.deliver(
             answers

@@ -53,12 +53,13 @@ pub(crate) fn options(
     Ok(options.collect())
 }
 
-/// How look-ups are sent to these stores.
+/// How look-ups are sent to these stores; an error where more is asked for than their
+/// connections carry.
 pub(crate) fn pipeline_config(
     users: &Users,
     stores: usize,
     capabilities: &Capabilities,
-) -> PipelineConfig {
+) -> Result<PipelineConfig, Error> {
     let Lookups {
         mode,
         interval_us,
@@ -71,7 +72,15 @@ pub(crate) fn pipeline_config(
         load_max_percent,
     } = users.lookups;
     let batch_max = batch_max.min(capabilities.batch_max);
-    PipelineConfig {
+    // What the connections do not carry waits in the client, and what is measured there as
+    // a queue in the store is none.
+    let carried = capabilities.in_flight_max;
+    match mode {
+        LookupMode::Tuned => {}
+        LookupMode::Fixed => must_be_carried("in_flight_max", in_flight_max, users, carried)?,
+        LookupMode::Blocking => must_be_carried("processes", processes, users, carried)?,
+    }
+    Ok(PipelineConfig {
         mode: match mode {
             LookupMode::Tuned => Mode::Tuned,
             LookupMode::Fixed => Mode::Fixed {
@@ -87,14 +96,28 @@ pub(crate) fn pipeline_config(
         replicas: stores,
         questions_max: waiting_max,
         batch_max,
-        in_flight_max,
+        in_flight_max: in_flight_max.min(carried),
         timeout_us: timeout_ms.saturating_mul(1_000),
         tuning: Tuning {
             delay_target_us: latency_target_ms.saturating_mul(1_000),
             load_max: load_max_percent as f64 / 100.0,
         },
         ..PipelineConfig::default()
+    })
+}
+
+/// An error where a fixed number of batches in flight is more than connections carry.
+fn must_be_carried(name: &str, asked: usize, users: &Users, carried: usize) -> Result<(), Error> {
+    if asked <= carried {
+        return Ok(());
     }
+    let connections = users.connections_max;
+    Err(Error::new(
+        format!(
+            "users.lookups.{name}: {asked} batches cannot wait for their answers at a time; {connections} connections to this store carry {carried}"
+        ),
+        format!("write {name} = {carried}, or a larger users.connections_max"),
+    ))
 }
 
 /// What is remembered of users; `None` for nothing.
@@ -134,6 +157,7 @@ pub(crate) fn capabilities(options: &[Options]) -> Result<Option<Capabilities>, 
                 all.is_writable &= one.is_writable;
                 all.announces_changes &= one.announces_changes;
                 all.batch_max = all.batch_max.min(one.batch_max);
+                all.in_flight_max = all.in_flight_max.min(one.in_flight_max);
             }
         }
     }
@@ -238,4 +262,86 @@ fn password(users: &Users) -> Result<Option<Secret>, Error> {
         ));
     }
     Ok(Some(Secret::new(bare.to_vec())))
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_auth::Algorithm;
+
+    use super::*;
+
+    fn capabilities(in_flight_max: usize) -> Capabilities {
+        Capabilities {
+            algorithms: vec![Algorithm::Md5],
+            verifies: false,
+            tells_unknown_users: true,
+            is_writable: false,
+            announces_changes: false,
+            batch_max: 500,
+            in_flight_max,
+        }
+    }
+
+    fn users(mode: LookupMode) -> Users {
+        let lookups = Lookups {
+            mode,
+            in_flight_max: 64,
+            processes: 64,
+            ..Lookups::default()
+        };
+        Users {
+            lookups,
+            ..Users::default()
+        }
+    }
+
+    #[test]
+    fn no_more_is_in_flight_than_the_connections_carry() {
+        let tuned = pipeline_config(&users(LookupMode::Tuned), 1, &capabilities(8)).unwrap();
+        assert_eq!(tuned.in_flight_max, 8);
+        for mode in [LookupMode::Fixed, LookupMode::Blocking] {
+            let config = pipeline_config(&users(mode), 1, &capabilities(64)).unwrap();
+            assert_eq!(config.in_flight_max, 64);
+        }
+    }
+
+    #[test]
+    fn fixed_numbers_that_the_connections_do_not_carry_are_an_error() {
+        for (mode, name) in [
+            (LookupMode::Fixed, "in_flight_max"),
+            (LookupMode::Blocking, "processes"),
+        ] {
+            let error = pipeline_config(&users(mode), 1, &capabilities(8)).unwrap_err();
+            assert!(
+                error.what().contains(&format!("users.lookups.{name}: 64 ")),
+                "{error}"
+            );
+            assert!(
+                error.remedy().contains(&format!("write {name} = 8")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_several_stores_the_least_counts() {
+        let url = |query| Options {
+            url: format!("mysql://signet@db.example.com/sip{query}"),
+            password: None,
+            tls: Tls::Never,
+            tls_roots: None,
+            layout: Layout::Signet,
+            algorithms: None,
+            connections_max: 4,
+            connect_timeout_ms: CONNECT_TIMEOUT_MS,
+        };
+        let can = |options: &[Options]| capabilities_of(options).in_flight_max;
+        let both = [url(""), url("?pipelined=no")];
+        assert!(can(&both[..1]) > 4);
+        assert_eq!(can(&both), 4);
+    }
+
+    fn capabilities_of(options: &[Options]) -> Capabilities {
+        super::capabilities(options).unwrap().unwrap()
+    }
 }

@@ -17,4 +17,7 @@ pub struct Capabilities {
     pub announces_changes: bool,
     /// The most users in one statement.
     pub batch_max: usize,
+    /// Statements that its connections carry at once, all together. What is asked beyond
+    /// that waits in the client, where nobody sees it.
+    pub in_flight_max: usize,
 }

@@ -118,6 +118,7 @@ impl Client {
                 is_writable: false,
                 announces_changes: false,
                 batch_max: BATCH_MAX,
+                in_flight_max: connections_max,
             },
             turns: Semaphore::new(connections_max),
             idle: RefCell::default(),

@@ -74,6 +74,11 @@ pub(crate) enum Taken<A> {
     Last(usize, u32, A),
 }
 
+/// Questions that so many lanes carry at once.
+pub(crate) fn carried(lanes_max: usize) -> usize {
+    lanes_max.clamp(1, LANES_MAX) * LANE_DEPTH
+}
+
 /// The lanes to one store.
 pub(crate) struct Lanes<P: Protocol> {
     protocol: Rc<P>,
@@ -111,7 +116,7 @@ impl<P: Protocol> Lanes<P> {
             protocol: Rc::new(protocol),
             lanes: RefCell::default(),
             lanes_max,
-            turns: Arc::new(Semaphore::new(lanes_max * LANE_DEPTH)),
+            turns: Arc::new(Semaphore::new(carried(lanes_max))),
         }
     }
 

@@ -22,7 +22,7 @@ use self::message::{
     BIND_RESPONSE, EXTENDED_RESPONSE, Ended, Entry, Filter, SEARCH_DONE, SEARCH_ENTRY,
     SEARCH_REFERENCE, Search,
 };
-use crate::lane::{Dialogue, Lanes, Protocol, Taken};
+use crate::lane::{self, Dialogue, Lanes, Protocol, Taken};
 use crate::names::{self, ABSENT_USER};
 use crate::net::{Connector, Stream};
 use crate::url::Url;
@@ -129,6 +129,7 @@ impl Client {
                 is_writable: false,
                 announces_changes: false,
                 batch_max: BATCH_MAX,
+                in_flight_max: lane::carried(options.connections_max),
             },
             has_warned: Cell::new(false),
         })

@@ -62,9 +62,13 @@ impl Client {
             plan,
             is_pipelined,
         };
-        let busy = if is_pipelined { BUSY } else { 1 };
+        let (busy, carried) = match is_pipelined {
+            true => (BUSY, link::JOBS_MAX),
+            false => (1, 1),
+        };
+        let in_flight_max = options.connections_max.max(1).saturating_mul(carried);
         Ok(Self {
-            capabilities: maker.plan.capabilities(false),
+            capabilities: maker.plan.capabilities(false, in_flight_max),
             pool: Pool::new(maker, options.connections_max, busy),
             idle: RefCell::new(None),
         })

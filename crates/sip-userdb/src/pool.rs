@@ -11,10 +11,18 @@ use tokio::time::Instant;
 use crate::fault::Fault;
 use crate::net::Silence;
 
-/// How long nobody tries again after a connection could not be made: this at first, twice as
-/// long each time, at most [`BACKOFF_MAX`]. A store that returns is found within that.
+/// How long nobody tries again after a try to make a connection began that failed: this at
+/// first, twice as long each time. At most [`BACKOFF_MAX`] where the store is away, which is
+/// less than the time between two of the pipeline's probes: each of them is a try, and a
+/// store that returns is found by the next. A store that refuses us is there, and hears of
+/// us less often.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
-const BACKOFF_MAX: Duration = Duration::from_millis(400);
+const BACKOFF_MAX: Duration = Duration::from_millis(150);
+const BACKOFF_REFUSED_MAX: Duration = Duration::from_millis(400);
+
+/// A connection that takes longer to be made than this is not waited for before another is
+/// begun: a machine that is gone swallows what would find that it is back.
+const HANGS: Duration = Duration::from_millis(500);
 
 /// A connection that is silent for so long although it was asked is given up. Long before
 /// that, others are preferred to it.
@@ -87,6 +95,8 @@ struct Shared<M: Maker> {
     busy: usize,
     links: RefCell<Vec<Rc<M::Link>>>,
     opening: Cell<usize>,
+    /// When the last of those began.
+    opened: Cell<Option<Instant>>,
     /// How often a connection could not be made, and what came of the last try.
     failures: Cell<u64>,
     last_fault: RefCell<Option<Fault>>,
@@ -107,6 +117,7 @@ impl<M: Maker + 'static> Pool<M> {
                 busy,
                 links: RefCell::default(),
                 opening: Cell::new(0),
+                opened: Cell::new(None),
                 failures: Cell::new(0),
                 last_fault: RefCell::new(None),
                 backoff: Cell::new(BACKOFF_MIN),
@@ -149,6 +160,8 @@ impl<M: Maker + 'static> Pool<M> {
     fn open(&self) {
         let shared = Rc::clone(&self.shared);
         shared.opening.set(shared.opening.get() + 1);
+        let began = Instant::now();
+        shared.opened.set(Some(began));
         tokio::task::spawn_local(async move {
             let made = shared.maker.make().await;
             shared.opening.set(shared.opening.get() - 1);
@@ -159,9 +172,13 @@ impl<M: Maker + 'static> Pool<M> {
                     shared.not_before.set(None);
                 }
                 Err(fault) => {
-                    let backoff = shared.backoff.get();
-                    shared.not_before.set(Some(Instant::now() + backoff));
-                    shared.backoff.set((backoff * 2).min(BACKOFF_MAX));
+                    let most = match fault {
+                        Fault::Unreachable(_) => BACKOFF_MAX,
+                        Fault::Refused(_) => BACKOFF_REFUSED_MAX,
+                    };
+                    let backoff = shared.backoff.get().min(most);
+                    shared.not_before.set(Some(began + backoff));
+                    shared.backoff.set((backoff * 2).min(most));
                     shared.failures.set(shared.failures.get() + 1);
                     *shared.last_fault.borrow_mut() = Some(fault);
                 }
@@ -179,11 +196,13 @@ impl<M: Maker> Shared<M> {
     }
 
     fn may_open(&self) -> bool {
-        let is_time = self.not_before.get().is_none_or(|at| at <= Instant::now());
+        let now = Instant::now();
+        let is_time = self.not_before.get().is_none_or(|at| at <= now);
         let (links, opening) = (self.links.borrow().len(), self.opening.get());
+        let hangs = self.opened.get().is_some_and(|at| at + HANGS <= now);
         // As many again as there are: a store that is gone is tried once, and one that is
         // there has all its connections after a few round trips.
-        is_time && opening < links.max(1) && links + opening < self.links_max
+        is_time && (opening < links.max(1) || hangs) && links + opening < self.links_max
     }
 }
 
@@ -192,11 +211,16 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
     use super::*;
 
+    /// How often the pipeline tries a store that is away, as it is in service.
+    const PROBE_INTERVAL: Duration = Duration::from_millis(200);
+
     /// Makes connections that count, as long as it is told to.
     #[derive(Default)]
     struct Fake {
         tries: Cell<usize>,
         fails: Cell<bool>,
+        refuses: Cell<bool>,
+        hangs: Cell<bool>,
     }
 
     #[derive(Default)]
@@ -220,9 +244,15 @@ mod tests {
 
         async fn make(&self) -> Result<FakeLink, Fault> {
             self.tries.set(self.tries.get() + 1);
+            if self.hangs.get() {
+                return std::future::pending().await;
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
             if self.fails.get() {
                 return Err(Fault::Unreachable("gone".to_owned()));
+            }
+            if self.refuses.get() {
+                return Err(Fault::Refused("no".to_owned()));
             }
             Ok(FakeLink::default())
         }
@@ -290,9 +320,66 @@ mod tests {
             assert!(pool.link().await.is_err());
             assert_eq!(pool.maker().tries.get(), 1);
             pool.maker().fails.set(false);
+            // It began when the try did, ten milliseconds before.
             tokio::time::sleep(BACKOFF_MIN).await;
             assert!(pool.link().await.is_ok());
             assert_eq!(pool.maker().tries.get(), 2);
+        });
+    }
+
+    #[test]
+    fn whoever_asks_now_and_then_finds_a_store_that_is_back_by_the_first_try() {
+        run(async {
+            let pool = Pool::new(Fake::default(), 2, 3);
+            pool.maker().fails.set(true);
+            let mut probes = tokio::time::interval(PROBE_INTERVAL);
+            for asked in 1..=20 {
+                probes.tick().await;
+                assert!(pool.link().await.is_err());
+                assert_eq!(pool.maker().tries.get(), asked, "it was not tried");
+            }
+            pool.maker().fails.set(false);
+            probes.tick().await;
+            assert!(pool.link().await.is_ok());
+        });
+    }
+
+    #[test]
+    fn a_store_that_is_back_is_found_though_tries_hang() {
+        run(async {
+            let pool = Pool::new(Fake::default(), 4, 3);
+            pool.maker().hangs.set(true);
+            let mut probes = tokio::time::interval(PROBE_INTERVAL);
+            for _ in 0..4 {
+                probes.tick().await;
+                let found = tokio::time::timeout(PROBE_INTERVAL / 2, pool.link()).await;
+                assert!(found.is_err(), "nothing comes of it");
+            }
+            assert_eq!(pool.maker().tries.get(), 2, "another when the first hangs");
+            pool.maker().hangs.set(false);
+            for _ in 0..3 {
+                probes.tick().await;
+                let found = tokio::time::timeout(PROBE_INTERVAL / 2, pool.link()).await;
+                if found.is_ok() {
+                    return;
+                }
+            }
+            panic!("it is not found");
+        });
+    }
+
+    #[test]
+    fn a_store_that_refuses_us_is_tried_less_often() {
+        run(async {
+            let pool = Pool::new(Fake::default(), 2, 3);
+            pool.maker().refuses.set(true);
+            let mut probes = tokio::time::interval(PROBE_INTERVAL);
+            for _ in 0..20 {
+                probes.tick().await;
+                assert!(matches!(pool.link().await, Err(Fault::Refused(_))));
+            }
+            let tries = pool.maker().tries.get();
+            assert!((8..=12).contains(&tries), "{tries}");
         });
     }
 

@@ -30,6 +30,9 @@ use crate::{Capabilities, Changed, Error, Options, Secret};
 /// How many statements wait on each connection when another one is made.
 const BUSY: usize = 4;
 
+/// The most statements that should wait on one connection; its client has no bound.
+const WAITING_MAX: usize = 1_024;
+
 /// Users in PostgreSQL.
 pub(crate) struct Client {
     capabilities: Capabilities,
@@ -64,8 +67,9 @@ impl Client {
             config,
             plan,
         };
+        let in_flight_max = options.connections_max.max(1).saturating_mul(WAITING_MAX);
         Ok(Self {
-            capabilities: maker.plan.capabilities(true),
+            capabilities: maker.plan.capabilities(true, in_flight_max),
             pool: Pool::new(maker, options.connections_max, BUSY),
             idle: RefCell::new(None),
             listener: Listener::new(),

@@ -139,6 +139,7 @@ impl Client {
                 is_writable: false,
                 announces_changes: false,
                 batch_max: 1,
+                in_flight_max: ports_max * IDENTIFIERS,
             },
             ports: RefCell::default(),
             opening: Mutex::new(()),

@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use self::announce::Announcements;
 use self::resp::Reply;
-use crate::lane::{Dialogue, Lanes, Protocol, Taken};
+use crate::lane::{self, Dialogue, Lanes, Protocol, Taken};
 use crate::net::{Connector, Stream};
 use crate::url::Url;
 use crate::{Capabilities, Changed, Error, Layout, Options, Secret, ha1s, names};
@@ -122,6 +122,7 @@ impl Client {
                 is_writable: true,
                 announces_changes: true,
                 batch_max: BATCH_MAX,
+                in_flight_max: lane::carried(options.connections_max),
             },
             with_keyspace_events,
             announcements: Rc::default(),

@@ -100,6 +100,9 @@ pub fn check(path: &Path) -> Result<(), Error> {
     Config::told_in_place(path, faults_of_files(&config))?;
     let stores = userdb::options(&config.users, None)?;
     let capabilities = userdb::capabilities(&stores)?;
+    if let Some(can) = &capabilities {
+        userdb::pipeline_config(&config.users, stores.len(), can)?;
+    }
     if config.authentication.required {
         userdb::fit_auth(&mut plan::auth_config(&config), capabilities.as_ref())?;
     }

@@ -22,7 +22,7 @@ use crate::pool;
 use crate::sql::{BATCH_MAX, Group, Parameter, Plan, Select};
 
 /// The most statements that wait on one connection.
-const JOBS_MAX: usize = 1_024;
+pub(super) const JOBS_MAX: usize = 1_024;
 
 /// The most bytes that are written at once.
 const WRITE_MAX: usize = 256 << 10;

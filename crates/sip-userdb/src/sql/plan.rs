@@ -100,7 +100,11 @@ impl Plan {
     }
 
     /// What a database with these tables can do.
-    pub(crate) fn capabilities(&self, announces_changes: bool) -> Capabilities {
+    pub(crate) fn capabilities(
+        &self,
+        announces_changes: bool,
+        in_flight_max: usize,
+    ) -> Capabilities {
         Capabilities {
             algorithms: self.algorithms.clone(),
             verifies: false,
@@ -108,6 +112,7 @@ impl Plan {
             is_writable: self.tables != Tables::Query,
             announces_changes,
             batch_max: BATCH_MAX,
+            in_flight_max,
         }
     }
 

@@ -101,7 +101,7 @@ fn what_cannot_be_meant_is_refused() {
 fn a_statement_of_the_operators_own_cannot_be_written_through() {
     let layout = Layout::Query("SELECT username, ha1 FROM v WHERE username IN ({users})".into());
     let plan = plan(Dialect::Mysql, MYSQL, layout).unwrap();
-    let capabilities = plan.capabilities(false);
+    let capabilities = plan.capabilities(false, 8);
     assert!(!capabilities.is_writable);
     assert_eq!(capabilities.algorithms, [Algorithm::Md5]);
     assert!(plan.schema().is_err() && plan.domains().is_none());
