@@ -1,7 +1,7 @@
 //! Streams: where messages and frames end in them.
 
 use sip_msg::{Framed, Framer, Limits, Message, ParseErrorKind};
-use sip_net::ws::{Item, Reader, Taken, Upgraded, upgrade};
+use sip_net::ws::{Answered, Item, OpeningKey, Reader, Taken, Upgraded, upgrade};
 use sip_net::{WebSocketFault, WebSocketRules};
 
 /// The framer's outcome does not depend on how the stream was cut, and its
@@ -27,8 +27,8 @@ pub fn frame(data: &[u8]) {
 }
 
 /// The reader of frames keeps no more than the bound, and what it finds does not
-/// depend on how the stream was cut; nor does what becomes of an upgrade. The
-/// first byte says where to cut.
+/// depend on how the stream was cut; nor does what becomes of an upgrade, asked
+/// for there or here. The first byte says where to cut.
 pub fn websocket(data: &[u8]) {
     let Some((cut, stream)) = data.split_first() else {
         return;
@@ -36,6 +36,7 @@ pub fn websocket(data: &[u8]) {
     let cut = stream.len() * usize::from(*cut) / 255;
     assert_eq!(run_frames(stream, stream.len()), run_frames(stream, cut));
     assert_eq!(run_upgrade(stream, stream.len()), run_upgrade(stream, cut));
+    assert_eq!(run_answer(stream, stream.len()), run_answer(stream, cut));
 }
 
 fn run_frames(stream: &[u8], cut: usize) -> (Vec<(Item, Vec<u8>)>, Option<WebSocketFault>) {
@@ -69,6 +70,17 @@ fn run_upgrade(stream: &[u8], cut: usize) -> (Upgraded, Vec<u8>) {
         }
     }
     (upgraded, answer)
+}
+
+fn run_answer(stream: &[u8], cut: usize) -> Answered {
+    let (key, mut scanned) = (OpeningKey::new(*b"the sample nonce"), 0);
+    let mut answered = Answered::More;
+    for end in [cut, stream.len()] {
+        if answered == Answered::More {
+            answered = key.read_answer(&stream[..end], &mut scanned);
+        }
+    }
+    answered
 }
 
 #[derive(Debug, PartialEq)]

@@ -89,6 +89,7 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
         NetEvent::Accepted { .. }
         | NetEvent::Opened { .. }
         | NetEvent::HandshakeFailed { .. }
+        | NetEvent::UpgradeFailed { .. }
         | NetEvent::Unreachable { .. }
         | NetEvent::Data { .. } => return None,
     })

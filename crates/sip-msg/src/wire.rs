@@ -42,7 +42,7 @@ impl Transport {
         }
     }
 
-    /// Whether each message is one of a WebSocket's (RFC 7118). Such a
+    /// Whether each message is one of a WebSocket's (RFC 7118). To a server such a
     /// connection is opened by the other side alone.
     pub const fn is_websocket(self) -> bool {
         matches!(self, Self::Ws | Self::Wss)

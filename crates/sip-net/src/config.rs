@@ -10,7 +10,7 @@ use sip_tls::{ClientTls, HandshakePool, PeerTls, ServerTls};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Aliases;
-use crate::ws::WebSocketListener;
+use crate::ws::{WebSocketListener, WebSocketRequest};
 
 /// How a byte stream is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -103,7 +103,10 @@ pub struct NetConfig {
     pub limits: Limits,
     /// How to prove the names of TLS peers; without it no TLS connection is opened.
     pub client_tls: Option<Arc<ClientTls>>,
-    /// The same for connections to names that have settings of their own.
+    /// How to ask for a WebSocket; without it no WebSocket is opened. A server opens
+    /// none: a browser cannot be connected to.
+    pub client_websocket: Option<Arc<WebSocketRequest>>,
+    /// The same as `client_tls` for connections to names that have settings of their own.
     pub peers: Option<PeerTls>,
     /// Where TLS handshakes run; without it TLS connections are refused.
     pub handshakes: Option<HandshakePool>,
@@ -140,8 +143,8 @@ pub struct NetConfig {
     /// most; 0 for not at all. It begins with a fraction of that and doubles
     /// with each failure. [`crate::Net::open`] does not wait.
     pub reopen_backoff_max_ms: u64,
-    /// How long the request to make a WebSocket of a connection may take, from
-    /// when the connection, or its TLS, is up.
+    /// How long the request to make a WebSocket of a connection may take, or the
+    /// answer to ours, from when the connection, or its TLS, is up.
     pub upgrade_timeout_ms: u64,
     /// How long a WebSocket may be silent before it is pinged, and after that
     /// before it is given up; 0 for never.
@@ -173,6 +176,7 @@ impl Default for NetConfig {
         Self {
             limits: Limits::default(),
             client_tls: None,
+            client_websocket: None,
             peers: None,
             handshakes: None,
             connections_max: 100_000,

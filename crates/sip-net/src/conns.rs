@@ -290,9 +290,9 @@ fn peer_of(conn: &Conn) -> Option<Peer> {
     if flow.transport.is_secure() && opened.is_none() {
         return None;
     }
-    // A WebSocket is never opened from this side, so none can be looked for.
+    // A browser cannot be called: its connection is reached by its number alone.
     if opened.is_some_and(|opened| opened.client_tls.is_some() || opened.call.is_some())
-        || conn.ws.is_some()
+        || (conn.ws.is_some() && opened.is_none())
     {
         return None;
     }

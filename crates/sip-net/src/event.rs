@@ -6,6 +6,8 @@ use std::sync::Arc;
 use sip_msg::{ConnId, Flow, FrameError, ListenerId, VerifiedPeer};
 use sip_tls::HandshakeError;
 
+use crate::ws::UpgradeFault;
+
 /// Something that happened on a socket. Bytes are borrowed from the receive
 /// buffers: copy what is to be kept.
 #[derive(Debug)]
@@ -58,7 +60,8 @@ pub enum NetEvent<'a> {
         /// Its two ends.
         flow: Flow,
     },
-    /// A connection that this side opened is up; for TLS the peer proved its name.
+    /// A connection that this side opened is up; for TLS the peer proved its name,
+    /// for WebSocket it granted the upgrade.
     Opened {
         /// Its two ends.
         flow: Flow,
@@ -69,6 +72,13 @@ pub enum NetEvent<'a> {
         conn: ConnId,
         /// Why.
         error: HandshakeError,
+    },
+    /// A connection that this side opened became no WebSocket; its end follows.
+    UpgradeFailed {
+        /// Which one.
+        conn: ConnId,
+        /// Why.
+        fault: UpgradeFault,
     },
     /// A connection is gone. Comes once for each connection that was accepted
     /// or asked for, those whose opening failed included.
@@ -130,7 +140,8 @@ pub enum CloseReason {
     Tls,
     /// Too many connections, or too many handshakes.
     Refused,
-    /// The request to make a WebSocket of it was refused, or did not come in time.
+    /// The request to make a WebSocket of it was refused, or did not come in time;
+    /// where this side asked, the answer.
     Upgrade,
     /// The peer's certificate ended while the connection was up, or is not
     /// trusted any more.

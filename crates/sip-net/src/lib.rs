@@ -75,6 +75,6 @@ pub use sys::Shed;
 pub use udp::QUOTED_BYTES_MAX;
 pub use waker::Waker;
 pub use ws::{
-    Origin, Origins, UpgradeRefusal, WebSocketCounters, WebSocketFault, WebSocketListener,
-    WebSocketRules,
+    Origin, Origins, UpgradeFault, UpgradeRefusal, WebSocketCounters, WebSocketFault,
+    WebSocketListener, WebSocketRequest, WebSocketRules,
 };

@@ -138,6 +138,7 @@ impl Net {
                 wheel: Wheel::with_tick(now_ms, TICK_MS),
                 due: Vec::new(),
                 buffers: Default::default(),
+                masks: Default::default(),
                 scratch: vec![0; READ_BYTES],
                 turn_bytes: 0,
                 turn_cost: 0,
@@ -373,6 +374,7 @@ impl Net {
                 PendingEvent::HandshakeFailed(conn, error) => {
                     NetEvent::HandshakeFailed { conn, error }
                 }
+                PendingEvent::UpgradeFailed(conn, fault) => NetEvent::UpgradeFailed { conn, fault },
                 PendingEvent::Closed(conn, reason) => NetEvent::Closed { conn, reason },
                 PendingEvent::SendFailed(cookie, error) => NetEvent::SendFailed { cookie, error },
             });

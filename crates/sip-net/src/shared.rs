@@ -5,6 +5,7 @@ use wheel::Wheel;
 
 use crate::config::NetConfig;
 use crate::counters::{Counters, TransportCounters};
+use crate::ws::Masks;
 
 /// Bytes read at a time.
 pub(crate) const READ_BYTES: usize = 65_536;
@@ -18,6 +19,8 @@ pub(crate) struct Shared {
     /// Timers that fired, while they are being handled.
     pub(crate) due: Vec<Due>,
     pub(crate) buffers: Buffers,
+    /// For the frames of WebSockets that this side opened.
+    pub(crate) masks: Masks,
     /// Where streams are read into.
     pub(crate) scratch: Vec<u8>,
     /// Bytes read from streams in this turn.

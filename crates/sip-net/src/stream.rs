@@ -218,7 +218,7 @@ impl Conn {
     pub(crate) fn takes_messages(&self) -> bool {
         let takes = match self.stage {
             Stage::Connecting { closes, .. } | Stage::Handshaking { closes, .. } => !closes,
-            Stage::Upgrading { .. } => false,
+            Stage::Upgrading { closes, .. } => self.opened.is_some() && !closes,
             Stage::Open => true,
             Stage::Closing { ending, .. } => !matches!(ending, Ending::Writing | Ending::Lingering),
         };
@@ -322,17 +322,26 @@ impl Conn {
         let Some(socket) = &mut self.socket else {
             return Ok(());
         };
-        let queue = if self.session.is_some() {
+        let is_sealed = self.session.is_some();
+        let queue = if is_sealed {
             &mut self.unsent_wire
         } else {
             &mut self.unsent_plain
         };
-        while let Some(rest) = queue.get(self.written..)
+        let request_left = self.ws.as_ref().and_then(|ws| ws.request_left());
+        let end = match request_left.filter(|_| !is_sealed) {
+            Some(left) => self.written + left,
+            None => queue.len(),
+        };
+        while let Some(rest) = queue.get(self.written..end)
             && !rest.is_empty()
         {
             match socket.write(rest) {
                 Ok(0) => return Err(CloseReason::Broken),
                 Ok(len) => {
+                    if let Some(ws) = self.ws.as_mut().filter(|_| !is_sealed) {
+                        ws.wrote(len);
+                    }
                     self.written += len;
                     self.written_total += len as u64;
                     shared.queued_bytes -= len;
@@ -453,23 +462,34 @@ impl Conn {
         let Some(session) = &mut self.session else {
             return Ok(());
         };
-        if self.unsent_plain.is_empty() {
+        // RFC 6455 4.1: "Once the client's opening handshake has been sent, the client
+        // MUST wait for a response from the server before sending any further data."
+        let request_left = self.ws.as_ref().and_then(|ws| ws.request_left());
+        let len = request_left.unwrap_or(self.unsent_plain.len());
+        let Some(plain) = self
+            .unsent_plain
+            .get(..len)
+            .filter(|plain| !plain.is_empty())
+        else {
             return Ok(());
-        }
+        };
         if self.unsent_wire.capacity() == 0 {
             self.unsent_wire = shared.buffers.take();
         }
         let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
-        let result = session.send(
-            &self.unsent_plain,
-            &mut self.partial_record,
-            &mut self.unsent_wire,
-        );
+        let result = session.send(plain, &mut self.partial_record, &mut self.unsent_wire);
         shared.kept_bytes -= unread - self.partial_record.len();
         shared.queued_bytes += self.unsent_wire.len() - before;
         result.map_err(|_| CloseReason::Tls)?;
-        shared.queued_bytes -= self.unsent_plain.len();
-        shared.buffers.give_back(&mut self.unsent_plain);
+        shared.queued_bytes -= len;
+        if let Some(ws) = &mut self.ws {
+            ws.wrote(len);
+        }
+        if len == self.unsent_plain.len() {
+            shared.buffers.give_back(&mut self.unsent_plain);
+        } else {
+            self.unsent_plain.drain(..len);
+        }
         Ok(())
     }
 

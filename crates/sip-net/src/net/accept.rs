@@ -183,7 +183,7 @@ impl Net {
         let now_ms = self.shared.now_ms;
         let mut conn = Conn::new(flow, Stage::Open, listener.framing, now_ms);
         let websocket = listener.websocket.clone();
-        conn.ws = websocket.map(|of| Box::new(WebSocket::new(of, now_ms)));
+        conn.ws = websocket.map(|of| Box::new(WebSocket::of_server(of, now_ms)));
         let Some(id) = self.conns.insert(conn) else {
             counters.refused_total += 1;
             listener.counters.refused_total += 1;

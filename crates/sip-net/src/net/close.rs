@@ -33,6 +33,14 @@ impl Net {
         }
     }
 
+    /// What came on a connection has ended it: it is closed behind its last word. A
+    /// request of ours that was not granted has none, and what waited for the answer
+    /// is not sent.
+    pub(super) fn part(&mut self, id: ConnId) {
+        let has_word = self.conns.get(id).is_some_and(|conn| !conn.is_asking());
+        self.close(id, has_word);
+    }
+
     /// The call that [`sip_msg::Lane::Call`] gave this number has ended: its own
     /// connections are closed after what is queued on them was written.
     pub fn end_call(&mut self, call: u64) {

@@ -49,10 +49,15 @@ impl Net {
         };
         let index = usize::from(to.listener.0);
         let listener = self.listeners.get(index).ok_or(SendError::NoListener)?;
-        if !matches!(to.transport, Transport::Tcp | Transport::Tls) {
-            return Err(SendError::NoListener);
-        }
-        if to.transport == Transport::Tls
+        let request = match to.transport {
+            Transport::Udp => return Err(SendError::NoListener),
+            Transport::Tcp | Transport::Tls => None,
+            Transport::Ws | Transport::Wss => {
+                let request = self.shared.config.client_websocket.clone();
+                Some(request.ok_or(SendError::NoListener)?)
+            }
+        };
+        if to.transport.is_secure()
             && ((self.shared.config.client_tls.is_none() && tls.is_none())
                 || self.shared.config.handshakes.is_none())
         {
@@ -100,12 +105,15 @@ impl Net {
         self.shared.counters.opened_for_calls += u64::from(call.is_some());
         let id = self.conns.insert(conn).ok_or(SendError::Full)?;
         let registered = register(self.poll.registry(), &mut socket, id);
-        if let Some(conn) = self.conns.get_mut(id) {
+        let asked = self.conns.get_mut(id).map_or(Ok(()), |conn| {
             conn.socket = Some(socket);
             conn.arm(&mut self.shared);
-        }
+            request.map_or(Ok(()), |request| conn.ask(&request, &mut self.shared))
+        });
         self.shared.counters.connections += 1;
-        if registered.is_err() {
+        if let Err(reason) = asked {
+            self.drop_conn(id, reason);
+        } else if registered.is_err() {
             self.drop_conn(id, CloseReason::ConnectFailed);
         }
         Ok(id)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sip_msg::{ConnId, Flow, VerifiedPeer};
 use sip_tls::HandshakeError;
 
-use crate::{CloseReason, SendError};
+use crate::{CloseReason, SendError, UpgradeFault};
 
 /// An event that borrows nothing.
 pub(super) enum PendingEvent {
@@ -14,6 +14,7 @@ pub(super) enum PendingEvent {
     Accepted(Flow),
     Opened(Flow),
     HandshakeFailed(ConnId, HandshakeError),
+    UpgradeFailed(ConnId, UpgradeFault),
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
 }

@@ -4,12 +4,12 @@ use invariant::broken;
 use mio::Token;
 use sip_msg::ConnId;
 
-use super::pending_event::push_failure;
+use super::pending_event::{PendingEvent, push_failure};
 use super::ready::{Ready, WAKER, conn};
 use super::{Net, Port};
 use crate::shared::Due;
 use crate::stream::{Ending, Stage};
-use crate::{CloseReason, NetEvent};
+use crate::{CloseReason, NetEvent, UpgradeFault};
 
 /// Bytes read from streams in one turn; past it the other streams wait for the
 /// next, so that what comes of them is sent first.
@@ -118,6 +118,8 @@ impl Net {
         }
         ready.readable |= std::mem::take(&mut conn.is_unread);
         if ready.readable || ready.peer_ended || ready.error {
+            let peer = (conn.flow.transport, conn.flow.remote);
+            let was_asking = conn.is_asking();
             let result = if self.shared.turn_bytes < TURN_BYTES {
                 conn.read(&mut self.shared, on_event)
             } else {
@@ -126,6 +128,7 @@ impl Net {
             match result {
                 Ok(more) => {
                     let ending = conn.stage.ending();
+                    let is_upgraded = was_asking && conn.stage.is_open();
                     if more && !std::mem::replace(&mut conn.has_unfinished_read, true) {
                         self.unfinished_reads.push(ready.token);
                     }
@@ -140,7 +143,10 @@ impl Net {
                         self.forget(id);
                     }
                     if ending == Some(Ending::LastWord) {
-                        self.close(id, true);
+                        self.part(id);
+                    }
+                    if is_upgraded {
+                        self.backoff.opened(peer);
                     }
                     self.relieve_readers();
                 }
@@ -169,6 +175,11 @@ impl Net {
                             self.handshake_timed_out(id);
                         }
                         Some(CloseReason::Idle) if conn.stage.is_open() => self.close_idle(id),
+                        Some(CloseReason::Upgrade) if conn.is_asking() => {
+                            let failed = PendingEvent::UpgradeFailed(id, UpgradeFault::TimedOut);
+                            self.pending_events.push_back(failed);
+                            self.drop_conn(id, CloseReason::Upgrade);
+                        }
                         Some(reason) => self.drop_conn(id, reason),
                         None if conn.is_to_be_flushed() => conn.mark_to_flush(&mut self.to_flush),
                         None => {}

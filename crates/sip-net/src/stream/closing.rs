@@ -20,6 +20,11 @@ impl Conn {
                 *closes = true;
                 return Ok(());
             }
+            // What waits for the answer to our request is written when it has come.
+            Stage::Upgrading { closes, .. } if self.opened.is_some() => {
+                *closes = true;
+                return Ok(());
+            }
             Stage::Open | Stage::Upgrading { .. } => reason,
             Stage::Closing { reason, ending, .. } => match ending {
                 Ending::ReadStopped if self.usefulness.unanswered > 0 => {

@@ -10,7 +10,6 @@ use super::Conn;
 use crate::config::Framing;
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{READ_BYTES, Shared, traffic};
-use crate::ws::Reader;
 
 /// An unfinished message up to this long is read on in the shared buffer; a
 /// longer one in a buffer of its own, so that bytes which come singly do not
@@ -261,7 +260,7 @@ impl Conn {
         shared.kept_bytes -= self.partial_message.len() + self.partial_record.len();
         if let Some(ws) = &mut self.ws {
             shared.kept_bytes -= ws.reader.kept_bytes();
-            ws.reader = Reader::of_server();
+            ws.forget_parts();
         }
         shared.buffers.give_back(&mut self.partial_message);
         shared.buffers.give_back(&mut self.partial_record);

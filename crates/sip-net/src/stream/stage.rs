@@ -21,11 +21,13 @@ pub(crate) enum Stage {
         /// `None` while its next step is being taken.
         pending: Option<Box<Pending>>,
     },
-    /// The request to make a WebSocket of it is awaited.
+    /// The request to make a WebSocket of it is awaited, or the answer to ours.
     Upgrading {
         deadline_ms: u64,
-        /// Bytes of the request in which its end is not.
+        /// Bytes of the request or answer in which its end is not.
         scanned: usize,
+        /// Whether it is to be closed as soon as its messages were written.
+        closes: bool,
     },
     /// It carries messages.
     Open,
@@ -86,7 +88,9 @@ impl Stage {
     pub(crate) const fn closes_when_open(&self) -> bool {
         matches!(
             self,
-            Self::Connecting { closes: true, .. } | Self::Handshaking { closes: true, .. }
+            Self::Connecting { closes: true, .. }
+                | Self::Handshaking { closes: true, .. }
+                | Self::Upgrading { closes: true, .. }
         )
     }
 

@@ -5,8 +5,9 @@ use super::{Conn, Stage};
 use crate::event::{CloseReason, NetEvent};
 use crate::shared::{Shared, traffic};
 use crate::ws::{
-    Item, Opcode, Prefix, Taken, UpgradeRefusal, Upgraded, WebSocket, WebSocketFault,
-    message_opcode, upgrade, write_close, write_frame,
+    Answered, Item, Opcode, OpeningKey, Prefix, Taken, UpgradeFault, UpgradeRefusal, Upgraded,
+    WebSocket, WebSocketFault, WebSocketRequest, message_opcode, upgrade, write_close, write_frame,
+    write_message,
 };
 use invariant::broken;
 
@@ -17,6 +18,26 @@ const PONG: &[u8] = b"\r\n";
 const NORMAL: u16 = 1000;
 
 impl Conn {
+    /// The connection is being opened and is to become a WebSocket: the request comes
+    /// before all else that is queued on it.
+    pub(crate) fn ask(
+        &mut self,
+        request: &WebSocketRequest,
+        shared: &mut Shared,
+    ) -> Result<(), CloseReason> {
+        let key = OpeningKey::new(shared.masks.key());
+        let mut bytes = Vec::new();
+        request.write(&key, &mut bytes);
+        let ws = WebSocket::of_client(key, bytes.len(), shared.now_ms);
+        self.ws = Some(Box::new(ws));
+        self.queue(&bytes, 0, shared)
+    }
+
+    /// Whether this side asked for a WebSocket, which is not granted.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.ws.as_ref().is_some_and(|ws| ws.opening.is_some())
+    }
+
     /// The connection is up: its upgrade is awaited from now on.
     pub(crate) fn await_upgrade(&mut self, shared: &mut Shared) {
         self.stage = Stage::Upgrading {
@@ -24,6 +45,7 @@ impl Conn {
                 .now_ms
                 .saturating_add(shared.config.upgrade_timeout_ms),
             scanned: 0,
+            closes: self.opened.is_some() && self.stage.closes_when_open(),
         };
         self.arm(shared);
     }
@@ -36,12 +58,49 @@ impl Conn {
         shared: &mut Shared,
     ) -> Result<(), CloseReason> {
         self.usefulness.carried(bytes, shared.now_ms);
-        if self.ws.is_some() {
-            // RFC 7118 5.1: each SIP message is one WebSocket message.
+        if self.ws.is_none() {
+            return self.queue(bytes, cookie, shared);
+        }
+        // RFC 7118 5.1: each SIP message is one WebSocket message.
+        let Some(mask) = self.mask(shared) else {
             let prefix = Prefix::new(message_opcode(bytes), bytes.len());
             self.queue(prefix.bytes(), 0, shared)?;
-        }
-        self.queue(bytes, cookie, shared)
+            return self.queue(bytes, cookie, shared);
+        };
+        let mut frame = shared.buffers.take();
+        write_message(bytes, Some(mask), &mut frame);
+        let queued = self.queue(&frame, cookie, shared);
+        shared.buffers.give_back(&mut frame);
+        queued
+    }
+
+    /// The mask of the next frame: those of a client have one (RFC 6455 5.1).
+    fn mask(&self, shared: &mut Shared) -> Option<[u8; 4]> {
+        self.opened.is_some().then(|| shared.masks.next())
+    }
+
+    /// Queues a frame that is no message of the owner's.
+    fn queue_frame(
+        &mut self,
+        opcode: Opcode,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> Result<(), CloseReason> {
+        let mut frame = Vec::new();
+        write_frame(opcode, payload, self.mask(shared), &mut frame);
+        self.queue(&frame, 0, shared)
+    }
+
+    /// Queues a Close frame.
+    fn queue_code(
+        &mut self,
+        code: u16,
+        reason: &str,
+        shared: &mut Shared,
+    ) -> Result<(), CloseReason> {
+        let mut frame = Vec::new();
+        write_close(code, reason, self.mask(shared), &mut frame);
+        self.queue(&frame, 0, shared)
     }
 
     /// Takes what the peer sent; gives how many bytes of it are done with.
@@ -75,12 +134,16 @@ impl Conn {
     ) -> usize {
         let mut at = 0;
         if matches!(self.stage, Stage::Upgrading { .. }) {
-            match self.take_upgrade(ws, input, payload, shared) {
+            let upgraded = if self.opened.is_some() {
+                self.take_answer(ws, input, shared, on_event)
+            } else {
+                self.take_upgrade(ws, input, payload, shared, on_event)
+            };
+            match upgraded {
                 Ok(Some(len)) => at = len,
                 Ok(None) => return 0,
                 Err(()) => return input.len(),
             }
-            on_event(NetEvent::Accepted { flow: self.flow });
         }
         while self.stage.is_open()
             && let Some(rest) = input.get(at..)
@@ -116,12 +179,17 @@ impl Conn {
         input: &[u8],
         answer: &mut Vec<u8>,
         shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
     ) -> Result<Option<usize>, ()> {
         answer.clear();
-        let Stage::Upgrading { scanned, .. } = &mut self.stage else {
-            return broken!("an upgrade is read in its stage alone", Ok(Some(0)));
+        let (Stage::Upgrading { scanned, .. }, Some(listener)) = (&mut self.stage, &ws.listener)
+        else {
+            return broken!(
+                "a listener reads an upgrade in its stage alone",
+                Ok(Some(0))
+            );
         };
-        let (rules, local) = (ws.listener.rules(), self.flow.local.ip());
+        let (rules, local) = (listener.rules(), self.flow.local.ip());
         let is_secure = self.flow.transport.is_secure();
         let upgraded = upgrade(input, scanned, &rules, is_secure, local, answer);
         if self.queue(answer, 0, shared).is_err() {
@@ -133,12 +201,59 @@ impl Conn {
             Upgraded::Done { len } => {
                 shared.counters.websocket.upgraded += 1;
                 self.open(shared);
+                on_event(NetEvent::Accepted { flow: self.flow });
                 Ok(Some(len))
             }
             Upgraded::Refused(refusal) => {
                 count_refusal(shared, refusal);
                 // No frame may go where no WebSocket is.
                 ws.is_closed = true;
+                self.part(CloseReason::Upgrade, shared);
+                Err(())
+            }
+        }
+    }
+
+    /// The length of the answer to our request, once it is there and grants it.
+    fn take_answer(
+        &mut self,
+        ws: &mut WebSocket,
+        input: &[u8],
+        shared: &mut Shared,
+        on_event: &mut impl FnMut(NetEvent<'_>),
+    ) -> Result<Option<usize>, ()> {
+        let (
+            Stage::Upgrading {
+                scanned, closes, ..
+            },
+            Some(opening),
+        ) = (&mut self.stage, &ws.opening)
+        else {
+            return broken!("an answer is read in the stage of its request", Ok(Some(0)));
+        };
+        let closes = *closes;
+        let answered = if opening.request_left > 0 {
+            // It cannot know what it was asked.
+            Answered::Failed(UpgradeFault::Malformed)
+        } else {
+            opening.key.read_answer(input, scanned)
+        };
+        match answered {
+            Answered::More => Ok(None),
+            Answered::Done { len } => {
+                ws.opening = None;
+                shared.counters.websocket.upgraded += 1;
+                shared.counters.opened += 1;
+                self.open(shared);
+                on_event(NetEvent::Opened { flow: self.flow });
+                if closes {
+                    self.part(CloseReason::Asked, shared);
+                }
+                Ok(Some(len))
+            }
+            Answered::Failed(fault) => {
+                let conn = self.flow.conn;
+                on_event(NetEvent::UpgradeFailed { conn, fault });
                 self.part(CloseReason::Upgrade, shared);
                 Err(())
             }
@@ -162,9 +277,7 @@ impl Conn {
             // the transport defined in this specification."
             Item::Message if payload == PING => {
                 shared.counters.pings += 1;
-                let mut frame = Vec::new();
-                write_frame(Opcode::Text, PONG, None, &mut frame);
-                self.queue(&frame, 0, shared)?;
+                self.queue_frame(Opcode::Text, PONG, shared)?;
             }
             Item::Message if payload.iter().all(|byte| b"\r\n".contains(byte)) => {}
             Item::Message => {
@@ -180,22 +293,18 @@ impl Conn {
                 // RFC 6455 5.5.3: "A Pong frame sent in response to a Ping frame
                 // must have identical "Application data" as found in the message
                 // body of the Ping frame being replied to."
-                let mut frame = Vec::new();
-                write_frame(Opcode::Pong, payload, None, &mut frame);
-                self.queue(&frame, 0, shared)?;
+                self.queue_frame(Opcode::Pong, payload, shared)?;
             }
             Item::Close(code) => {
                 // RFC 6455 5.5.1: "If an endpoint receives a Close frame and did
                 // not previously send a Close frame, the endpoint MUST send a
                 // Close frame in response." and "it typically echos the status
                 // code it received."
-                let mut frame = Vec::new();
-                match code {
-                    Some(code) => write_close(code, "", None, &mut frame),
-                    None => write_frame(Opcode::Close, b"", None, &mut frame),
-                }
                 ws.is_closed = true;
-                self.queue(&frame, 0, shared)?;
+                match code {
+                    Some(code) => self.queue_code(code, "", shared)?,
+                    None => self.queue_frame(Opcode::Close, b"", shared)?,
+                }
                 self.part(CloseReason::Peer, shared);
             }
         }
@@ -207,10 +316,8 @@ impl Conn {
         if let Some(count) = shared.counters.websocket.faults.get_mut(fault as usize) {
             *count += 1;
         }
-        let mut frame = Vec::new();
-        write_close(fault.code(), fault.reason(), None, &mut frame);
         ws.is_closed = true;
-        match self.queue(&frame, 0, shared) {
+        match self.queue_code(fault.code(), fault.reason(), shared) {
             Ok(()) => self.part(CloseReason::Malformed, shared),
             Err(reason) => self.stop_reading(reason, shared.now_ms),
         }
@@ -226,9 +333,7 @@ impl Conn {
         {
             return Ok(());
         }
-        let mut frame = Vec::new();
-        write_close(NORMAL, "", None, &mut frame);
-        self.queue(&frame, 0, shared)
+        self.queue_code(NORMAL, "", shared)
     }
 
     /// The peer was silent: pings it, or gives it up where it was pinged before.
@@ -238,9 +343,7 @@ impl Conn {
             return Some(CloseReason::Idle);
         }
         shared.counters.websocket.pings_out += 1;
-        let mut frame = Vec::new();
-        write_frame(Opcode::Ping, b"", None, &mut frame);
-        let queued = self.queue(&frame, 0, shared);
+        let queued = self.queue_frame(Opcode::Ping, b"", shared);
         self.arm(shared);
         queued.err()
     }

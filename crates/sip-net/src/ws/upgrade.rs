@@ -14,7 +14,7 @@ mod tests;
 /// The longest request that is read.
 pub const HEAD_BYTES_MAX: usize = 8_192;
 /// The most header fields.
-const HEADERS_MAX: usize = 64;
+pub(super) const HEADERS_MAX: usize = 64;
 /// RFC 6455 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -150,30 +150,50 @@ pub fn upgrade(
     {
         return refuse(UpgradeRefusal::Malformed, answer);
     }
+    let len = match head(input, scanned) {
+        Head::More => return Upgraded::More,
+        Head::TooLarge => return refuse(UpgradeRefusal::TooLarge, answer),
+        Head::Whole(len) => len,
+    };
+    match read(
+        input.get(..len).unwrap_or_default(),
+        rules,
+        is_secure,
+        local,
+    ) {
+        Ok(accepted) => {
+            accepted.write(answer);
+            Upgraded::Done { len }
+        }
+        Err(refusal) => refuse(refusal, answer),
+    }
+}
+
+/// The head of a request or an answer at the front of what was read.
+pub(super) enum Head {
+    /// Its end is not there yet.
+    More,
+    /// It is longer than [`HEAD_BYTES_MAX`].
+    TooLarge,
+    /// It is there, in so many bytes, the empty line among them.
+    Whole(usize),
+}
+
+/// Finds the end of the head, in the bytes past those that were `scanned`.
+pub(super) fn head(input: &[u8], scanned: &mut usize) -> Head {
     let from = scanned.saturating_sub(3);
     let end = input
         .get(from..)
         .unwrap_or_default()
         .windows(4)
         .position(|window| window == b"\r\n\r\n");
-    let Some(end) = end else {
-        *scanned = input.len();
-        if input.len() > HEAD_BYTES_MAX {
-            return refuse(UpgradeRefusal::TooLarge, answer);
+    match end.map(|end| from + end + 4) {
+        Some(len) if len <= HEAD_BYTES_MAX => Head::Whole(len),
+        None if input.len() <= HEAD_BYTES_MAX => {
+            *scanned = input.len();
+            Head::More
         }
-        return Upgraded::More;
-    };
-    let len = from + end + 4;
-    if len > HEAD_BYTES_MAX {
-        return refuse(UpgradeRefusal::TooLarge, answer);
-    }
-    let head = input.get(..len).unwrap_or_default();
-    match read(head, rules, is_secure, local) {
-        Ok(accepted) => {
-            accepted.write(answer);
-            Upgraded::Done { len }
-        }
-        Err(refusal) => refuse(refusal, answer),
+        _ => Head::TooLarge,
     }
 }
 
@@ -262,7 +282,7 @@ fn read(
 /// "258EAFA5-E914-47DA-95CA-C5AB0DC85B11", taking the SHA-1 hash of this
 /// concatenated value to obtain a 20-byte value and base64-encoding [...] this
 /// 20-byte hash." It proves that a WebSocket server answers, and nothing else.
-fn accept_of(key: &[u8]) -> String {
+pub(super) fn accept_of(key: &[u8]) -> String {
     let mut context = digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY);
     context.update(key);
     context.update(GUID);
@@ -278,8 +298,8 @@ fn write_refusal(refusal: UpgradeRefusal, answer: &mut Vec<u8>) {
     answer.extend_from_slice(whole.as_bytes());
 }
 
-/// The header fields of a request.
-struct Fields<'h>(&'h [httparse::Header<'h>]);
+/// The header fields of a request or an answer.
+pub(super) struct Fields<'h>(pub(super) &'h [httparse::Header<'h>]);
 
 impl<'h> Fields<'h> {
     fn all(&self, name: &str) -> impl Iterator<Item = &'h [u8]> {
@@ -294,7 +314,7 @@ impl<'h> Fields<'h> {
     }
 
     /// The only field of that name; an error where there are several.
-    fn one(&self, name: &str) -> Result<Option<&'h [u8]>, UpgradeRefusal> {
+    pub(super) fn one(&self, name: &str) -> Result<Option<&'h [u8]>, UpgradeRefusal> {
         let mut all = self.all(name);
         let first = all.next();
         match all.next() {
@@ -303,13 +323,13 @@ impl<'h> Fields<'h> {
         }
     }
 
-    fn tokens(&self, name: &str) -> impl Iterator<Item = &'h [u8]> {
+    pub(super) fn tokens(&self, name: &str) -> impl Iterator<Item = &'h [u8]> {
         self.all(name)
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
     }
 
-    fn has_token(&self, name: &str, token: &str) -> bool {
+    pub(super) fn has_token(&self, name: &str, token: &str) -> bool {
         self.tokens(name)
             .any(|found| found.eq_ignore_ascii_case(token.as_bytes()))
     }

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 use sip_msg::{ConnId, Flow, ListenerId, Target, Transport, VerifiedPeer};
 use sip_net::clock::Clock;
-use sip_net::{CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, bind};
+use sip_net::{
+    CloseReason, ListenerConfig, Net, NetConfig, NetEvent, SendError, UpgradeFault, bind,
+};
 use sip_tls::{ClientTls, HandshakeConfig, HandshakeError, HandshakePool, PeerIdentity, ServerTls};
 
 /// What happened, with the bytes copied.
@@ -27,6 +29,7 @@ pub enum Seen {
     Accepted(Flow),
     Opened(Flow),
     HandshakeFailed(ConnId, HandshakeError),
+    UpgradeFailed(ConnId, UpgradeFault),
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
     Unreachable(SocketAddr, Vec<u8>),
@@ -266,6 +269,7 @@ fn copy(event: NetEvent<'_>) -> Seen {
         NetEvent::Accepted { flow } => Seen::Accepted(flow),
         NetEvent::Opened { flow } => Seen::Opened(flow),
         NetEvent::HandshakeFailed { conn, error } => Seen::HandshakeFailed(conn, error),
+        NetEvent::UpgradeFailed { conn, fault } => Seen::UpgradeFailed(conn, fault),
         NetEvent::Closed { conn, reason } => Seen::Closed(conn, reason),
         NetEvent::SendFailed { cookie, error } => Seen::SendFailed(cookie, error),
         NetEvent::Unreachable { remote, quoted, .. } => Seen::Unreachable(remote, quoted.to_vec()),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod bounds;
+mod client;
 #[path = "../common/mod.rs"]
 mod common;
 
@@ -379,7 +380,7 @@ fn either_side_closes_and_the_other_says_so_too() {
 }
 
 #[test]
-fn no_connection_is_opened_to_a_browser_nor_taken_for_another() {
+fn a_server_opens_no_connection_to_a_browser_nor_takes_one_for_another() {
     let mut server = server(NetConfig::default());
     let at = server.addr();
     let _client = beside(&mut server, || client(at));

@@ -80,7 +80,7 @@ impl Net {
                 conn.mark_to_flush(&mut self.to_flush);
             }
             if parts {
-                self.close(id, true);
+                self.part(id);
             }
         }
         Ok(())
