@@ -2,13 +2,16 @@
 #![forbid(unsafe_code)]
 
 mod command;
+pub mod compare;
 mod counts;
 mod error;
 pub mod experiment;
 mod line;
+pub mod page;
 mod program;
 pub mod record;
 mod relay;
+pub mod report;
 mod settings;
 mod stream_line;
 mod units;
