@@ -4,6 +4,7 @@
 pub mod calibrate;
 pub mod certificates;
 mod command;
+pub mod compare;
 mod counts;
 pub mod database;
 pub mod distance;
@@ -15,6 +16,8 @@ mod program;
 pub mod record;
 mod relay;
 pub mod run;
+pub mod page;
+pub mod report;
 mod settings;
 mod stream_line;
 mod summary;

@@ -2,6 +2,7 @@
 
 mod experiments;
 mod run;
+mod report;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use signet_bed::{Conditions, DelaySettings, Output, Transport};
 
 use experiments::{CheckOptions, ShowOptions};
 use run::RunOptions;
+use report::{CompareOptions, ReportOptions, TableOptions};
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -42,6 +44,14 @@ pub(crate) enum BedCommand {
     /// How fast the machine is: two fixed loops, printed as JSON
     #[command(hide = true)]
     Calibrate,
+    /// Draw the pages of records anew
+    Report(ReportOptions),
+    /// Compare two records of an experiment: which figures agree within their own intervals
+    ///
+    /// Exits with 0 where at least 19 of 20 figures agree, else with 1.
+    Compare(CompareOptions),
+    /// Draw one page over several records: Signet beside other servers in every case
+    Table(TableOptions),
 }
 
 #[derive(Debug, Args)]
@@ -125,6 +135,9 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
         BedCommand::Check(options) => ("check", experiments::check(options)),
+        BedCommand::Report(options) => ("report", report::report(options)),
+        BedCommand::Table(options) => ("table", report::table(options)),
+        BedCommand::Compare(options) => return report::compare(options),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {

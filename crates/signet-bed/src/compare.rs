@@ -1,0 +1,334 @@
+//! Two records of one experiment: which figures agree within their own intervals.
+//!
+//! The interval of a figure is that of the mean of its repeats, 95% (Student's t). Two figures
+//! agree where their medians are no further apart than both intervals allow together (the root
+//! of the sum of the squares of their halves), or than what says nothing of such a figure: 2%,
+//! which is as close as the search for a peak comes, or the figure's resolution. A figure
+//! that one of the records has from a single repeat has no interval, and is not judged.
+
+use std::fmt::Write as _;
+
+use measure::statistics::{deviation, student_t_95};
+
+use crate::experiment::Load;
+use crate::page::figures::{Kind, kind_of};
+use crate::record::{CaseResult, Record, figure};
+
+/// The share of figures that must agree: 19 of 20.
+pub const AGREE_MIN: f64 = 0.95;
+/// Differences below this share are none.
+const RESOLUTION_SHARE: f64 = 0.02;
+
+/// Two records, compared.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Comparison {
+    /// Why they may differ whatever the servers do: another machine, other versions.
+    pub warnings: Vec<String>,
+    /// Figure by figure, in the order of the first record.
+    pub rows: Vec<Row>,
+}
+
+/// A figure of a case, a server and a load in both records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// System, case and load.
+    pub what: String,
+    /// The figure, a name of [`figure`].
+    pub figure: &'static str,
+    /// In the first record.
+    pub a: Mean,
+    /// In the second.
+    pub b: Mean,
+    /// Whether they agree; `None` where one of them has no interval.
+    pub agrees: Option<bool>,
+}
+
+/// A median and half of the 95% interval around it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// Half of the repeats are below it.
+    pub median: f64,
+    /// `None` of a single repeat.
+    pub half: Option<f64>,
+}
+
+impl Mean {
+    fn of(result: &CaseResult, figure: &str) -> Option<Self> {
+        let counted = result
+            .repeats
+            .iter()
+            .filter(|repeat| repeat.doubts.is_empty());
+        let of = counted.filter_map(|repeat| repeat.figures.get(figure).copied());
+        let mut values: Vec<f64> = of.filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let (first, last) = (values.len().checked_sub(1)? / 2, values.len() / 2);
+        let median = f64::midpoint(*values.get(first)?, *values.get(last)?);
+        let half = (values.len() > 1).then(|| {
+            student_t_95(values.len() - 1) * deviation(&values) / (values.len() as f64).sqrt()
+        });
+        Some(Self { median, half })
+    }
+
+    fn agrees(self, other: Self, kind: Kind) -> Option<bool> {
+        let allowed = self.half?.hypot(other.half?);
+        let nothing = (RESOLUTION_SHARE * self.median.abs()).max(kind.resolution);
+        Some((self.median - other.median).abs() <= allowed.max(nothing))
+    }
+}
+
+/// Compares two records.
+///
+/// # Errors
+/// Where they are of different experiments, which have no figure in common.
+pub fn compare(a: &Record, b: &Record) -> Result<Comparison, String> {
+    if a.experiment != b.experiment {
+        return Err(format!(
+            "one is a record of {}, the other of {}: give two records of the same experiment",
+            a.experiment, b.experiment
+        ));
+    }
+    let mut comparison = Comparison {
+        warnings: warnings(a, b),
+        rows: Vec::new(),
+    };
+    for first in &a.results {
+        let is_same = |other: &&CaseResult| {
+            other.case.id == first.case.id
+                && other.system == first.system
+                && is_same_load(&other.load, &first.load)
+        };
+        let Some(second) = b.results.iter().find(is_same) else {
+            continue;
+        };
+        for kind in figure::ALL.iter().filter_map(|name| kind_of(name)) {
+            let both = (Mean::of(first, kind.name), Mean::of(second, kind.name));
+            let (Some(a), Some(b)) = both else { continue };
+            comparison.rows.push(Row {
+                what: format!("{} {} {}", first.system, first.case.id, load(&first.load)),
+                figure: kind.name,
+                a,
+                b,
+                agrees: a.agrees(b, kind),
+            });
+        }
+    }
+    Ok(comparison)
+}
+
+/// A search may begin elsewhere and find the same.
+fn is_same_load(a: &Load, b: &Load) -> bool {
+    match (a, b) {
+        (
+            Load::Peak {
+                failures_max: a, ..
+            },
+            Load::Peak {
+                failures_max: b, ..
+            },
+        ) => a == b,
+        (Load::Rate { per_s: a, .. }, Load::Rate { per_s: b, .. }) => a == b,
+        (Load::Peak { .. }, Load::Rate { .. }) | (Load::Rate { .. }, Load::Peak { .. }) => false,
+    }
+}
+
+fn load(load: &Load) -> String {
+    match load {
+        Load::Peak { .. } => "peak".to_owned(),
+        Load::Rate { per_s, .. } => format!("{per_s}/s"),
+    }
+}
+
+fn warnings(a: &Record, b: &Record) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (name, record) in [("the first", a), ("the second", b)] {
+        if record.ended_unix_s.is_none() {
+            warnings.push(format!("{name} has not ended"));
+        }
+    }
+    if a.machine != b.machine {
+        warnings.push(format!(
+            "the machines differ: {}, {} cores, Linux {}, {}; and {}, {} cores, Linux {}, {}",
+            a.machine.cpu_model,
+            a.machine.cores,
+            a.machine.kernel,
+            a.machine.network,
+            b.machine.cpu_model,
+            b.machine.cores,
+            b.machine.kernel,
+            b.machine.network
+        ));
+    }
+    if a.versions != b.versions {
+        warnings.push("the programs are of different versions".to_owned());
+    }
+    if a.form != b.form {
+        warnings.push(format!(
+            "one is the {} form, the other the {}",
+            a.form, b.form
+        ));
+    }
+    warnings
+}
+
+impl Comparison {
+    /// How many figures agree, and how many were judged.
+    pub fn agreeing(&self) -> (usize, usize) {
+        let judged = || self.rows.iter().filter_map(|row| row.agrees);
+        (judged().filter(|agrees| *agrees).count(), judged().count())
+    }
+
+    /// Whether 19 of 20 agree; not where none could be judged.
+    pub fn holds(&self) -> bool {
+        let (agreeing, judged) = self.agreeing();
+        judged > 0 && agreeing as f64 >= AGREE_MIN * judged as f64
+    }
+
+    /// As text: what differs, then how much agrees. `all` names what agrees too.
+    pub fn table(&self, all: bool) -> String {
+        let mut text = String::new();
+        for warning in &self.warnings {
+            let _ = writeln!(text, "! {warning}");
+        }
+        let is_shown = |row: &&Row| all || row.agrees == Some(false);
+        for row in self.rows.iter().filter(is_shown) {
+            let Some(kind) = kind_of(row.figure) else {
+                continue;
+            };
+            let verdict = match row.agrees {
+                Some(true) => "agrees",
+                Some(false) => "DIFFERS",
+                None => "measured once",
+            };
+            let _ = writeln!(
+                text,
+                "{:<14}{} {}: {} and {}",
+                verdict,
+                row.what,
+                kind.title,
+                row.a.told(kind),
+                row.b.told(kind)
+            );
+        }
+        let (agreeing, judged) = self.agreeing();
+        let alone = self.rows.len() - judged;
+        let _ = match judged {
+            0 => writeln!(text, "No figure could be judged."),
+            _ => writeln!(
+                text,
+                "{agreeing} of {judged} figures agree within their own intervals, {:.1}%; {:.0}% must.",
+                agreeing as f64 * 100.0 / judged as f64,
+                AGREE_MIN * 100.0
+            ),
+        };
+        if alone > 0 {
+            let _ = writeln!(
+                text,
+                "{alone} more were measured once and have no interval."
+            );
+        }
+        text
+    }
+}
+
+impl Mean {
+    fn told(self, kind: Kind) -> String {
+        match self.half {
+            Some(half) => format!("{} +- {}", kind.told(self.median), kind.bare(half)),
+            None => kind.told(self.median),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{Case, Setting};
+    use crate::record::Repeat;
+
+    fn record(values: &[f64]) -> Record {
+        let repeat = |value: &f64| Repeat {
+            figures: [(figure::SERVER_CPU_US.to_owned(), *value)].into(),
+            ..Repeat::default()
+        };
+        Record {
+            experiment: "shen-2010".to_owned(),
+            ended_unix_s: Some(1),
+            results: vec![CaseResult {
+                case: Case {
+                    id: "udp".to_owned(),
+                    labels: [].into(),
+                    setting: Setting::default(),
+                    loads: Vec::new(),
+                },
+                system: "signet".to_owned(),
+                load: Load::Rate {
+                    per_s: 1_000.0,
+                    profile: false,
+                },
+                repeats: values.iter().map(repeat).collect(),
+                missed: None,
+            }],
+            ..Record::default()
+        }
+    }
+
+    fn agrees(a: &[f64], b: &[f64]) -> Option<bool> {
+        compare(&record(a), &record(b)).unwrap().rows[0].agrees
+    }
+
+    #[test]
+    fn figures_agree_within_their_intervals() {
+        assert_eq!(agrees(&[47.0, 50.0, 53.0], &[52.0, 55.0, 58.0]), Some(true));
+        assert_eq!(
+            agrees(&[49.9, 50.0, 50.1], &[60.0, 60.1, 60.2]),
+            Some(false)
+        );
+        // Repeats that happen to be alike make no difference of half a percent.
+        assert_eq!(agrees(&[50.0, 50.0, 50.0], &[50.3, 50.3, 50.3]), Some(true));
+        assert_eq!(agrees(&[50.0], &[90.0, 91.0]), None);
+    }
+
+    #[test]
+    fn a_repeat_that_doubts_itself_is_left_out() {
+        let mut doubted = record(&[50.0, 50.1, 500.0]);
+        doubted.results[0].repeats[2].doubts.push("late".to_owned());
+        let comparison = compare(&record(&[50.0, 50.1]), &doubted).unwrap();
+        assert_eq!(comparison.agreeing(), (1, 1));
+        assert!(comparison.holds());
+    }
+
+    #[test]
+    fn what_differs_is_named_and_what_cannot_be_compared_refused() {
+        let comparison = compare(&record(&[49.9, 50.0]), &record(&[80.0, 80.1])).unwrap();
+        assert!(!comparison.holds());
+        let table = comparison.table(false);
+        assert!(
+            table.contains("DIFFERS       signet udp 1000/s CPU time of the server for each: 50.0 µs"),
+            "{table}"
+        );
+        assert!(table.contains("0 of 1 figures agree"), "{table}");
+        let other = Record {
+            experiment: "kulin-2012".to_owned(),
+            ..record(&[1.0])
+        };
+        assert!(
+            compare(&record(&[1.0]), &other)
+                .unwrap_err()
+                .contains("kulin-2012")
+        );
+        let none = compare(&record(&[]), &record(&[])).unwrap();
+        assert!(!none.holds() && none.table(true).contains("No figure"));
+    }
+
+    #[test]
+    fn other_machines_and_versions_are_told() {
+        let mut other = record(&[50.0]);
+        other.machine.cores = 8;
+        other
+            .versions
+            .insert("kamailio".to_owned(), "5.8".to_owned());
+        other.ended_unix_s = None;
+        other.form = "long".to_owned();
+        assert_eq!(compare(&record(&[50.0]), &other).unwrap().warnings.len(), 4);
+    }
+}

@@ -1,0 +1,73 @@
+//! What was not measured, or does not count, and why.
+
+use serde::Serialize;
+
+use super::found::{Found, counted, found};
+use super::names::{self, Names};
+use crate::experiment::{Experiment, Load};
+use crate::record::{Record, figure};
+
+/// Cases that have no figure, or not all repeats, for the same reason.
+#[derive(Debug, Serialize)]
+pub(super) struct Missed {
+    /// Systems, cases and loads.
+    what: Vec<String>,
+    /// What is missing.
+    how: String,
+    /// Why, and what would help.
+    why: Vec<String>,
+}
+
+/// All of them, in the order of the record.
+pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>) -> Vec<Missed> {
+    let mut all: Vec<Missed> = Vec::new();
+    let one_by_one = record.results.iter().filter_map(|result| {
+        let repeats = result.repeats.len();
+        let doubted = repeats - counted(result).count();
+        let main = match result.load {
+            Load::Peak { .. } => figure::RATE_PER_S,
+            Load::Rate { .. } => figure::SERVER_CPU_US,
+        };
+        let found = found(result, main, experiment.spread_max);
+        let mut why: Vec<String> = result.missed.iter().cloned().collect();
+        let how = match (&result.missed, doubted, &found) {
+            (Some(_), _, _) if repeats == 0 => "not measured".to_owned(),
+            (Some(_), _, _) => format!("{repeats} repeats, then no more"),
+            (None, 0, Found::NotSettled) => {
+                why.push(
+                    "the repeats are too far apart; a quieter machine or more repeats settle it"
+                        .to_owned(),
+                );
+                "not settled".to_owned()
+            }
+            (None, 0, _) => return None,
+            (None, doubted, _) => format!("{doubted} of {repeats} repeats do not count"),
+        };
+        for doubt in result.repeats.iter().flat_map(|repeat| &repeat.doubts) {
+            if !why.contains(doubt) {
+                why.push(doubt.clone());
+            }
+        }
+        let what = format!(
+            "{}, {}, {}",
+            names::system(&result.system),
+            names.case(result),
+            names::load(&result.load)
+        );
+        Some((what, how, why))
+    });
+    for (what, how, why) in one_by_one {
+        match all
+            .iter_mut()
+            .find(|known| known.how == how && known.why == why)
+        {
+            Some(known) => known.what.push(what),
+            None => all.push(Missed {
+                what: vec![what],
+                how,
+                why,
+            }),
+        }
+    }
+    all
+}

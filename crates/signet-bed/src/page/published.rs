@@ -1,0 +1,137 @@
+//! What the paper prints, beside what was measured here.
+
+use serde::Serialize;
+use signet_page::number;
+
+use super::figures::kind_of;
+use super::found::{found, geometric_mean};
+use super::names::{self, Names};
+use crate::experiment::{At, Experiment, Pick, Published};
+use crate::record::{CaseResult, Record};
+
+/// A number of the paper.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    /// What it is said of.
+    what: String,
+    /// The number with its unit.
+    paper: String,
+    /// Where it stands.
+    place: String,
+    /// What each system has here; a dash where there is no figure that counts.
+    ours: Vec<String>,
+}
+
+/// Every number that the file of the experiment gives.
+pub(super) fn published(experiment: &Experiment, record: &Record, names: &Names<'_>) -> Vec<Row> {
+    experiment
+        .published
+        .iter()
+        .map(|published| {
+            let of = |system: &&str| told(experiment, record, published, system);
+            Row {
+                what: what(published, names),
+                paper: paper(published),
+                place: published.place.clone(),
+                ours: names.systems().iter().map(of).collect(),
+            }
+        })
+        .collect()
+}
+
+fn what(published: &Published, names: &Names<'_>) -> String {
+    let kind = kind_of(&published.figure);
+    let title = kind.map_or(published.figure.as_str(), |kind| kind.title);
+    let at = match published.at {
+        At::Rates => String::new(),
+        At::Peak => " at the peak".to_owned(),
+        At::Rate(rate) => format!(" at {}/s", number::figure(rate)),
+    };
+    let of = names.pick(&published.of);
+    match &published.than {
+        Some(than) => format!("{title}{at}: {of}, over {}", names.pick(than)),
+        None => format!("{title}{at}: {of}"),
+    }
+}
+
+fn paper(published: &Published) -> String {
+    let value = number::figure(published.value);
+    match published.unit.as_str() {
+        "" | "ratio" => value,
+        "%" => format!("{value}%"),
+        unit => format!("{value} {}", super::figures::unit(unit)),
+    }
+}
+
+/// The medians of picked cases, with the case of each.
+fn medians<'a>(
+    experiment: &Experiment,
+    record: &'a Record,
+    published: &Published,
+    pick: &Pick,
+    system: &str,
+) -> Vec<(&'a CaseResult, f64)> {
+    record
+        .results
+        .iter()
+        .filter(|result| {
+            result.system == system
+                && pick.fits(&result.case.labels)
+                && published.at.fits(&result.load)
+        })
+        .filter_map(|result| {
+            let found = found(result, &published.figure, experiment.spread_max).settled()?;
+            Some((result, found.median))
+        })
+        .collect()
+}
+
+fn told(experiment: &Experiment, record: &Record, published: &Published, system: &str) -> String {
+    let of = medians(experiment, record, published, &published.of, system);
+    let Some(than) = &published.than else {
+        let low = of
+            .iter()
+            .map(|(_, value)| *value)
+            .fold(f64::INFINITY, f64::min);
+        let high = of
+            .iter()
+            .map(|(_, value)| *value)
+            .fold(f64::NEG_INFINITY, f64::max);
+        return match kind_of(&published.figure) {
+            Some(kind) if of.len() > 1 => format!("{} to {}", kind.bare(low), kind.told(high)),
+            Some(kind) if of.len() == 1 => kind.told(low),
+            _ => number::NONE.to_owned(),
+        };
+    };
+    let than_pick = than;
+    let than = medians(experiment, record, published, than_pick, system);
+    // Those that agree on every axis that neither names, or the one that there is.
+    let is_pair = |a: &CaseResult, b: &CaseResult| {
+        a.load == b.load
+            && a.case.labels.iter().all(|(axis, label)| {
+                published.of.names(axis)
+                    || than_pick.names(axis)
+                    || b.case.labels.get(axis) == Some(label)
+            })
+    };
+    let ratios: Vec<f64> = of
+        .iter()
+        .filter_map(|(result, value)| {
+            let (_, base) = match than.as_slice() {
+                [only] => only,
+                several => several.iter().find(|(other, _)| is_pair(result, other))?,
+            };
+            Some(value / base)
+        })
+        .collect();
+    geometric_mean(&ratios).map_or_else(|| number::NONE.to_owned(), number::figure)
+}
+
+/// The systems for the head of the table.
+pub(super) fn systems(names: &Names<'_>) -> Vec<String> {
+    names
+        .systems()
+        .iter()
+        .map(|system| names::system(system))
+        .collect()
+}

@@ -1,0 +1,179 @@
+//! A field of cells: a figure for each pair of places.
+
+use crate::number;
+use crate::svg::{Anchor, Area, SIZE, SIZE_SMALL, Svg, width_of, wrap};
+
+/// Cells in columns and rows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heat {
+    /// What is counted, with its unit.
+    pub unit: String,
+    /// What columns are.
+    pub columns_title: String,
+    /// Their names, from the left.
+    pub columns: Vec<String>,
+    /// What rows are.
+    pub rows_title: String,
+    /// Their names, from above.
+    pub rows: Vec<String>,
+    /// The cells, in any order; a place may have none.
+    pub cells: Vec<Cell>,
+}
+
+/// A cell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// Its column, from 0.
+    pub column: usize,
+    /// Its row, from 0.
+    pub row: usize,
+    /// Its figure; `None` shows [`Cell::missing`].
+    pub value: Option<f64>,
+    /// Why there is none, in a word.
+    pub missing: String,
+    /// Whether it is from a formula and not from a run.
+    pub is_computed: bool,
+}
+
+/// How many steps the heat has.
+const HEATS: f64 = 8.0;
+const CELL_HEIGHT: f64 = 36.0;
+const CELL_WIDTH_MAX: f64 = 72.0;
+
+/// What the figures of all cells have in common.
+struct Span {
+    /// The coldest and the hottest, in logarithms.
+    low: f64,
+    high: f64,
+    /// The highest that was measured.
+    best: f64,
+}
+
+impl Span {
+    fn of(cells: &[Cell]) -> Self {
+        let values = || {
+            let finite = |cell: &&Cell| cell.value.is_some_and(f64::is_finite);
+            cells.iter().filter(finite)
+        };
+        let logs = || {
+            values()
+                .filter_map(|cell| cell.value)
+                .filter(|value| *value > 0.0)
+                .map(f64::ln)
+        };
+        Self {
+            low: logs().fold(f64::INFINITY, f64::min),
+            high: logs().fold(f64::NEG_INFINITY, f64::max),
+            best: values()
+                .filter(|cell| !cell.is_computed)
+                .filter_map(|cell| cell.value)
+                .fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// From 0, the coldest, on a scale of orders of magnitude.
+    fn heat(&self, value: f64) -> usize {
+        if value <= 0.0 || self.high <= self.low {
+            return 0;
+        }
+        let share = (value.ln() - self.low) / (self.high - self.low);
+        (share.clamp(0.0, 1.0) * (HEATS - 1.0)).round() as usize
+    }
+}
+
+impl Heat {
+    pub(super) fn draw(&self, width: f64) -> (Svg, f64) {
+        let mut svg = Svg::new(width);
+        let names = self.rows.iter().map(|row| width_of(row, SIZE_SMALL));
+        let left = 20.0 + names.fold(0.0, f64::max).min(width * 0.25) + 6.0;
+        let columns = self.columns.len().max(1) as f64;
+        let cell_width = ((width - left) / columns).min(CELL_WIDTH_MAX);
+        let field = cell_width * columns;
+        let mut top = 4.0;
+        for line in wrap(&self.unit, SIZE_SMALL, width, 2) {
+            svg.text("faint", (0.0, top + 10.0), Anchor::Start, SIZE_SMALL, &line);
+            top += 15.0;
+        }
+        for line in wrap(&self.columns_title, SIZE, width - left, 1) {
+            svg.text(
+                "ink",
+                (left + field / 2.0, top + 13.0),
+                Anchor::Middle,
+                SIZE,
+                &line,
+            );
+            top += 18.0;
+        }
+        for (nth, name) in self.columns.iter().enumerate() {
+            let x = left + (nth as f64 + 0.5) * cell_width;
+            let size = fitting(name, cell_width - 2.0);
+            svg.text("faint", (x, top + 12.0), Anchor::Middle, size, name);
+        }
+        top += 18.0;
+        let height = self.rows.len().max(1) as f64 * CELL_HEIGHT;
+        svg.text_up("ink", (11.0, top + height / 2.0), height, &self.rows_title);
+        for (nth, name) in self.rows.iter().enumerate() {
+            let y = top + (nth as f64 + 0.5) * CELL_HEIGHT + 4.0;
+            let name = crate::svg::clip(name, SIZE_SMALL, left - 26.0);
+            svg.text("faint", (left - 6.0, y), Anchor::End, SIZE_SMALL, &name);
+        }
+        let span = Span::of(&self.cells);
+        for cell in &self.cells {
+            if cell.column < self.columns.len() && cell.row < self.rows.len() {
+                let area = Area {
+                    x: left + cell.column as f64 * cell_width + 1.0,
+                    y: top + cell.row as f64 * CELL_HEIGHT + 1.0,
+                    width: cell_width - 2.0,
+                    height: CELL_HEIGHT - 2.0,
+                    round: 3.0,
+                };
+                self.draw_cell(&mut svg, &span, cell, area);
+            }
+        }
+        (svg, top + height + 4.0)
+    }
+
+    fn draw_cell(&self, svg: &mut Svg, span: &Span, cell: &Cell, area: Area) {
+        let middle = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 4.0);
+        let column = self.columns.get(cell.column).map_or("", String::as_str);
+        let row = self.rows.get(cell.row).map_or("", String::as_str);
+        let place = format!("{column} {}, {row} {}", self.columns_title, self.rows_title);
+        let Some(value) = cell.value.filter(|value| value.is_finite()) else {
+            svg.rect("cell", area, &format!("{place}: {}", cell.missing));
+            // Where the words have no room, whoever points at the cell reads them.
+            let size = fitting(&cell.missing, area.width - 2.0);
+            let has_room = width_of(&cell.missing, size) <= area.width;
+            let text = if has_room {
+                cell.missing.as_str()
+            } else {
+                number::NONE
+            };
+            svg.text("faint", middle, Anchor::Middle, size, text);
+            return;
+        };
+        let hint = format!("{place}: {}", number::figure(value));
+        let text = number::short(value);
+        let size = fitting(&text, area.width - 2.0);
+        if cell.is_computed {
+            svg.rect("cell", area, &hint);
+            svg.text("faint", middle, Anchor::Middle, size, &text);
+            return;
+        }
+        let heat = span.heat(value);
+        let best = if value >= span.best { " best" } else { "" };
+        svg.rect(&format!("h{heat}{best}"), area, &hint);
+        svg.text(
+            &format!("on-h{heat} strong"),
+            middle,
+            Anchor::Middle,
+            size,
+            &text,
+        );
+    }
+}
+
+/// The size at which a text is no wider than this, but one that can be read.
+fn fitting(text: &str, width: f64) -> f64 {
+    let share = width / width_of(text, SIZE).max(1.0);
+    (SIZE * share).clamp(8.0, SIZE)
+}
