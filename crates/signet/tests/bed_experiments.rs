@@ -17,7 +17,7 @@ fn experiments_are_there_without_any_file() {
         assert!(shown.contains("Cases of the short form:"), "{shown}");
         assert!(shown.contains("Findings that it answers:"), "{shown}");
         let long = succeed(&["bed", "show", name, "--form", "long"], "");
-        assert!(long.lines().count() > shown.lines().count(), "{name}");
+        assert!(long.contains("Cases of the long form:"), "{long}");
     }
     let unknown = fail(&["bed", "show", "shen-2011"], "");
     assert!(unknown.contains("shen-2010"), "{unknown}");

@@ -129,11 +129,12 @@ pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
 fn length(experiment: &Experiment, form: Form, systems: &[String]) -> String {
     let plan = experiment.plan(form);
     format!(
-        "{form}: {} cases, {} repeats of {} s after {} s, about {}",
+        "{form}: {} cases; rates {} x {} s after {} s, peaks x {}; about {}",
         experiment.cases(form).len(),
         plan.repeats,
         plan.measure_s,
         plan.warm_up_s,
+        plan.peak_repeats,
         minutes(experiment.estimate_s(form, systems)),
     )
 }
