@@ -5,6 +5,7 @@ mod command;
 mod counts;
 mod error;
 mod line;
+pub mod profile;
 mod program;
 mod relay;
 mod settings;

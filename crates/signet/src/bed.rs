@@ -1,11 +1,15 @@
 //! `signet bed`: the command line, turned into settings.
 
+mod profile;
+
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
+
+use profile::ProfileOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -20,6 +24,11 @@ pub(crate) enum BedCommand {
     /// jitter 2ms, loss 1%, rate 100mbit, rate none, report, stop. It ends at the end of that
     /// input, at SIGTERM or SIGINT, and prints what passed as JSON; at SIGUSR1 too.
     Delay(DelayOptions),
+    /// Tell what processes spend their CPU time on, by component
+    ///
+    /// Samples them with perf where it may be used, sorts the samples by rules (--rules prints
+    /// them) and scales them to the CPU time that each process used. SIGINT ends it early.
+    Profile(Box<ProfileOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -93,14 +102,19 @@ impl DelayOptions {
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &BedCommand) -> u8 {
-    let BedCommand::Delay(options) = command;
-    let output = Output {
-        report: options.report.clone(),
+    let (verb, result) = match command {
+        BedCommand::Delay(options) => {
+            let output = Output {
+                report: options.report.clone(),
+            };
+            ("delay", signet_bed::run(&options.settings(), &output))
+        }
+        BedCommand::Profile(options) => ("profile", options.run()),
     };
-    match signet_bed::run(&options.settings(), &output) {
+    match result {
         Ok(()) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed delay: {error}");
+            let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
             1
         }
     }
