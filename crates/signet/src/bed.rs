@@ -3,6 +3,7 @@
 mod experiments;
 mod run;
 mod report;
+mod profile;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use signet_bed::{Conditions, DelaySettings, Output, Transport};
 use experiments::{CheckOptions, ShowOptions};
 use run::RunOptions;
 use report::{CompareOptions, ReportOptions, TableOptions};
+use profile::ProfileOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -52,6 +54,11 @@ pub(crate) enum BedCommand {
     Compare(CompareOptions),
     /// Draw one page over several records: Signet beside other servers in every case
     Table(TableOptions),
+    /// Tell what processes spend their CPU time on, by component
+    ///
+    /// Samples them with perf where it may be used, sorts the samples by rules (--rules prints
+    /// them) and scales them to the CPU time that each process used. SIGINT ends it early.
+    Profile(Box<ProfileOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -138,6 +145,13 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         BedCommand::Report(options) => ("report", report::report(options)),
         BedCommand::Table(options) => ("table", report::table(options)),
         BedCommand::Compare(options) => return report::compare(options),
+        BedCommand::Profile(options) => (
+            "profile",
+            options
+                .run()
+                .map(|()| String::new())
+                .map_err(|error| error.to_string()),
+        ),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {
