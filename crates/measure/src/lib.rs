@@ -30,4 +30,4 @@ pub use series::{Second, SecondPart, SecondRecorder, Series};
 pub use sip::{Causes, Failure, Ratios, RequestFigures, Setup, SipFigures};
 pub use terminal::{Live, Screen};
 pub use threshold::{Threshold, ThresholdError, ThresholdVerdict};
-pub use watch::{Sample, WatchError, Watcher};
+pub use watch::{ProcessSecond, Sample, WatchError, WatchedProcess, Watcher};
