@@ -97,9 +97,33 @@ pub fn normal_two_sided(z: f64) -> f64 {
 /// from the same distribution (Mann and Whitney, normal approximation with
 /// correction for ties and continuity). 1 when either is empty.
 pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
-    let (n_a, n_b) = (a.len() as f64, b.len() as f64);
-    if a.is_empty() || b.is_empty() {
+    let Some((u, ties)) = ranked(a, b) else {
         return 1.0;
+    };
+    let (n_a, n_b) = (a.len() as f64, b.len() as f64);
+    let n = n_a + n_b;
+    let variance = n_a * n_b / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
+    if variance <= 0.0 || variance.is_nan() {
+        return 1.0;
+    }
+    let distance = ((u - n_a * n_b / 2.0).abs() - 0.5).max(0.0);
+    normal_two_sided(distance / variance.sqrt())
+}
+
+/// The probability that a value of `a` is larger than one of `b`, equal ones counted half
+/// (Vargha and Delaney's A): a half where neither tends to be. A half when either is empty.
+pub fn superiority(a: &[f64], b: &[f64]) -> f64 {
+    match ranked(a, b) {
+        Some((u, _)) => u / (a.len() as f64 * b.len() as f64),
+        None => 0.5,
+    }
+}
+
+/// Mann and Whitney's U of `a`, and the sum over ties of their size cubed less their size.
+/// `None` when either is empty.
+fn ranked(a: &[f64], b: &[f64]) -> Option<(f64, f64)> {
+    if a.is_empty() || b.is_empty() {
+        return None;
     }
     let mut all: Vec<(f64, bool)> = a.iter().map(|&v| (v, true)).collect();
     all.extend(b.iter().map(|&v| (v, false)));
@@ -113,14 +137,43 @@ pub fn mann_whitney(a: &[f64], b: &[f64]) -> f64 {
         ties += size.powi(3) - size;
         before += equal.len();
     }
-    let u = rank_sum_a - n_a * (n_a + 1.0) / 2.0;
-    let n = n_a + n_b;
-    let variance = n_a * n_b / 12.0 * (n + 1.0 - ties / (n * (n - 1.0)));
-    if variance <= 0.0 || variance.is_nan() {
+    let n_a = a.len() as f64;
+    Some((rank_sum_a - n_a * (n_a + 1.0) / 2.0, ties))
+}
+
+/// The largest distance between the distributions of two samples, and the probability of
+/// one as large when they come from the same distribution (Kolmogorov and Smirnov; the limit
+/// for large samples, too high where there are ties). 0 and 1 when either is empty.
+pub fn kolmogorov_smirnov(a: &[f64], b: &[f64]) -> (f64, f64) {
+    if a.is_empty() || b.is_empty() {
+        return (0.0, 1.0);
+    }
+    let (n_a, n_b) = (a.len() as f64, b.len() as f64);
+    let mut all: Vec<(f64, bool)> = a.iter().map(|&v| (v, true)).collect();
+    all.extend(b.iter().map(|&v| (v, false)));
+    all.sort_by(|x, y| x.0.total_cmp(&y.0));
+    let (mut of_a, mut of_b, mut distance) = (0.0, 0.0, 0.0f64);
+    for equal in all.chunk_by(|x, y| x.0 == y.0) {
+        let count = equal.iter().filter(|(_, of_a)| *of_a).count() as f64;
+        of_a += count;
+        of_b += equal.len() as f64 - count;
+        distance = distance.max((of_a / n_a - of_b / n_b).abs());
+    }
+    let p = kolmogorov((n_a * n_b / (n_a + n_b)).sqrt() * distance);
+    (distance, p)
+}
+
+/// The probability that Kolmogorov's limit exceeds `x`.
+fn kolmogorov(x: f64) -> f64 {
+    // Below it the series converges slowly, and the probability is 1 to seven digits.
+    if x < 0.25 {
         return 1.0;
     }
-    let distance = ((u - n_a * n_b / 2.0).abs() - 0.5).max(0.0);
-    normal_two_sided(distance / variance.sqrt())
+    let term = |k: i32| {
+        let sign = if k % 2 == 0 { -1.0 } else { 1.0 };
+        sign * (-2.0 * f64::from(k * k) * x * x).exp()
+    };
+    (2.0 * (1..=20).map(term).sum::<f64>()).clamp(0.0, 1.0)
 }
 
 /// Means of consecutive blocks of `len` values; a rest shorter than `len` joins
@@ -171,6 +224,46 @@ pub fn bootstrap_means(
             sum / n as f64
         })
         .collect()
+}
+
+/// Quantiles of resamples of `sorted`, at each of `shares`, one after the other: what other
+/// samples of the same distribution might show.
+pub fn bootstrap_quantiles(
+    sorted: &[f64],
+    shares: &[f64],
+    resamples: usize,
+    random: &mut Random,
+) -> Vec<Vec<f64>> {
+    // How often each value was drawn stands for the resample, which so needs no sorting.
+    let mut drawn = vec![0usize; sorted.len()];
+    (0..resamples)
+        .map(|_| {
+            drawn.fill(0);
+            for _ in 0..sorted.len() {
+                if let Some(times) = drawn.get_mut(random.below(sorted.len())) {
+                    *times += 1;
+                }
+            }
+            shares
+                .iter()
+                .map(|share| drawn_quantile(sorted, &drawn, *share))
+                .collect()
+        })
+        .collect()
+}
+
+/// The same value as [`quantile`] of a sample in which each of `sorted` is as often as it was
+/// drawn.
+fn drawn_quantile(sorted: &[f64], drawn: &[usize], share: f64) -> f64 {
+    let at = (share * (sorted.len() as f64 - 1.0)).round().max(0.0) as usize;
+    let mut before = 0;
+    let found = sorted.iter().zip(drawn).find(|(_, times)| {
+        before += **times;
+        before > at
+    });
+    found
+        .or_else(|| sorted.iter().zip(drawn).next_back())
+        .map_or(0.0, |(value, _)| *value)
 }
 
 /// The value that a share of `sorted` does not exceed; 0 of nothing.

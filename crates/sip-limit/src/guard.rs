@@ -23,6 +23,10 @@
 //! looked up. The answer to a failure is delayed, longer
 //! each time.
 //!
+//! What a cache has of a user is compared with no more digests than that, on accounts of
+//! their own ([`Guard::may_compare`]): in this way a guess is made before the store has
+//! answered, and also where it never will.
+//!
 //! A look-up under way counts as a failure until it ends, so that a burst of guesses
 //! does not get past the bound; those beyond it wait ([`LookUp::Later`]).
 //!
@@ -36,6 +40,7 @@
 //! The tables have a fixed size ([`crate::debts`]). Their locks are taken only for
 //! refusals and for credentials.
 
+mod mismatches;
 #[cfg(test)]
 mod tests;
 

@@ -74,6 +74,77 @@ fn mann_whitney_tells_apart_and_not() {
 }
 
 #[test]
+fn superiority_is_a_half_where_neither_tends_to_be_larger() {
+    let a = [1.0, 2.0, 3.0, 4.0];
+    let b = [2.0, 3.0];
+    // Of eight pairs 3 > 2, 4 > 2, 4 > 3 are larger, and 2 = 2, 3 = 3 equal.
+    near(superiority(&a, &b), 0.5, 1e-12);
+    near(superiority(&[5.0, 6.0], &b), 1.0, 1e-12);
+    near(superiority(&[2.0, 1.0], &[2.0]), 0.25, 1e-12);
+    assert_eq!(superiority(&[], &a), 0.5);
+}
+
+#[test]
+fn kolmogorovs_limit_is_the_published_table() {
+    // Smirnov 1948, of the probability to stay below.
+    for (x, below) in [
+        (0.28, 0.000001),
+        (0.50, 0.036055),
+        (0.83, 0.503808),
+        (1.00, 0.730000),
+        (1.36, 0.950514),
+        (1.50, 0.977782),
+        (1.63, 0.990154),
+        (2.00, 0.999329),
+    ] {
+        near(1.0 - kolmogorov(x), below, 6e-6);
+    }
+    assert_eq!(kolmogorov(0.0), 1.0);
+    near(kolmogorov(3.0), 3.05e-8, 1e-10);
+}
+
+#[test]
+fn kolmogorov_and_smirnov_tell_apart_what_mann_and_whitney_do_not() {
+    let a: Vec<f64> = (1..=10).map(f64::from).collect();
+    let b: Vec<f64> = (6..=15).map(f64::from).collect();
+    // D = 0.5, sqrt(100 / 20) * 0.5 = 1.118.
+    let (distance, p) = kolmogorov_smirnov(&a, &b);
+    near(distance, 0.5, 1e-12);
+    near(p, 0.1641, 0.0001);
+    assert_eq!(kolmogorov_smirnov(&a, &b), kolmogorov_smirnov(&b, &a));
+    assert_eq!(kolmogorov_smirnov(&a, &a), (0.0, 1.0));
+    assert_eq!(kolmogorov_smirnov(&[3.0; 8], &[3.0; 9]), (0.0, 1.0));
+    assert_eq!(kolmogorov_smirnov(&[], &a), (0.0, 1.0));
+    // The same middle, and one is three times as wide.
+    let narrow: Vec<f64> = (-300..=300).map(f64::from).collect();
+    let wide: Vec<f64> = narrow.iter().map(|v| v * 3.0 + 0.5).collect();
+    assert!(mann_whitney(&narrow, &wide) > 0.5);
+    assert!(kolmogorov_smirnov(&narrow, &wide).1 < 1e-9);
+}
+
+#[test]
+fn quantiles_of_resamples_are_repeatable_and_as_wide_as_theory_says() {
+    let mut random = Random::new(3);
+    let mut values: Vec<f64> = (0..2_000).map(|_| random.normal()).collect();
+    values.sort_by(f64::total_cmp);
+    let shares = [0.5, 0.9];
+    let draw = || bootstrap_quantiles(&values, &shares, 1_000, &mut Random::new(1));
+    let drawn = draw();
+    assert_eq!(drawn, draw());
+    for (nth, share, theory) in [(0, 0.5, 0.0280), (1, 0.9, 0.0382)] {
+        let of: Vec<f64> = drawn.iter().map(|quantiles| quantiles[nth]).collect();
+        near(mean(&of), quantile(&values, share), 0.02);
+        // sqrt(p (1 - p) / n) over the density there.
+        near(deviation(&of), theory, 0.008);
+    }
+    assert_eq!(
+        bootstrap_quantiles(&[7.0], &[0.99], 2, &mut random),
+        [[7.0], [7.0]]
+    );
+    assert_eq!(bootstrap_quantiles(&[], &[0.5], 1, &mut random), [[0.0]]);
+}
+
+#[test]
 fn blocks_take_in_the_rest() {
     assert_eq!(block_means(&[1.0, 3.0, 5.0, 7.0, 9.0], 2), [2.0, 7.0]);
     assert_eq!(block_means(&[1.0, 3.0], 5), [2.0]);

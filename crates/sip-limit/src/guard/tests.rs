@@ -325,3 +325,59 @@ fn a_place_that_nobody_gave_back_is_free_after_a_while() {
     while guard.take_up(1_000, &attempt) != LookUp::Later {}
     assert!(matches!(guard.take_up(30_000, &attempt), LookUp::Now(_)));
 }
+
+#[test]
+fn what_a_cache_has_is_compared_with_a_few_guesses_and_those_who_are_known_go_on() {
+    let guard = guard();
+    let (home, elsewhere) = (at("192.0.2.1:40001"), at("198.51.100.1:5060"));
+    guard.succeeded(1_000, &home, &of(&guard, &home, b"bob", 1));
+    let guess = |guard: &Guard, origin: &Origin, user: &str, n: u64, now_ms: u64| {
+        let attempt = of(guard, origin, user.as_bytes(), n);
+        let may = guard.may_compare(now_ms, &attempt);
+        if may {
+            guard.mismatched(now_ms, &attempt);
+        }
+        may
+    };
+    let compared = (0..1_000).filter(|n| guess(&guard, &elsewhere, "bob", 100 + n, 1_000 + n));
+    assert_eq!(compared.count(), 5);
+    // One name after the other, from one place; one place after the other, at one name.
+    let compared = (0..1_000).filter(|n| {
+        let name = format!("user{n}");
+        guess(&guard, &elsewhere, &name, 2_000 + n, 2_000)
+    });
+    assert!((90..=100).contains(&compared.count()));
+    let compared = (0..200).filter(|n| {
+        let place = at(&format!("203.0.113.{n}:5060"));
+        guess(&guard, &place, "bob", 4_000 + n, 2_000)
+    });
+    assert!((14..=16).contains(&compared.count()));
+    // He who is known by his flow, and by his address.
+    let other = at("192.0.2.1:40002");
+    for origin in [&home, &other] {
+        assert!(guard.may_compare(3_000, &of(&guard, origin, b"bob", 9_000)));
+    }
+    // None of it is a failure: an attempt is taken up as before.
+    assert!(is_looked_up(
+        &guard,
+        3_000,
+        &of(&guard, &elsewhere, b"bob", 9_001)
+    ));
+    // One is forgotten in twenty seconds.
+    assert!(!guess(&guard, &elsewhere, "bob", 9_002, 10_000));
+    assert!(guess(&guard, &elsewhere, "bob", 9_003, 200_000));
+}
+
+#[test]
+fn who_guesses_at_what_a_cache_has_is_known_no_more() {
+    let guard = guard();
+    let home = at("192.0.2.1:40001");
+    guard.succeeded(1_000, &home, &of(&guard, &home, b"bob", 1));
+    let compared = (0..100).filter(|n| {
+        let attempt = of(&guard, &home, b"bob", 10 + n);
+        let may = guard.may_compare(2_000, &attempt);
+        guard.mismatched(2_000, &attempt);
+        may
+    });
+    assert_eq!(compared.count(), 5);
+}
