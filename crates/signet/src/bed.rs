@@ -1,9 +1,9 @@
 //! `signet bed`: the command line, turned into settings.
 
 mod experiments;
-mod run;
-mod report;
 mod profile;
+mod report;
+mod run;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
 
 use experiments::{CheckOptions, ShowOptions};
-use run::RunOptions;
-use report::{CompareOptions, ReportOptions, TableOptions};
 use profile::ProfileOptions;
+use report::{CompareOptions, ReportOptions, TableOptions};
+use run::RunOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
