@@ -318,6 +318,21 @@ fn findings_that_cannot_be_answered() {
 }
 
 #[test]
+fn components_are_asked_for_by_name_and_of_loads_that_are_profiled() {
+    let figure = line_of("place = \"here\"") + 1;
+    let from = "figure = \"server_cpu_us\"\nof";
+    told(
+        from,
+        "figure = \"server/public_key\"\nof",
+        figure,
+        "a case of it is not profiled",
+        "profile = true",
+    );
+    let unknown = error_after(from, "figure = \"server/rsa\"\nof");
+    assert!(unknown.contains("unknown figure `server/rsa`"), "{unknown}");
+}
+
+#[test]
 fn what_is_published_has_two_sides_or_is_no_ratio() {
     told(
         "unit = \"calls/s\"",

@@ -2,7 +2,7 @@
 
 use measure::statistics::quantile;
 
-use super::figures::{in_words, number};
+use super::figures::{in_words, number, value};
 use super::finding::{Answer, By, Finding, Interval, Verdict};
 use super::pairs::{Item, Sides};
 use crate::record::{CaseResult, Record};
@@ -258,7 +258,7 @@ pub(super) fn spread(result: &CaseResult, figure: &str) -> Result<Interval, Stri
         .repeats
         .iter()
         .filter(|repeat| repeat.doubts.is_empty())
-        .filter_map(|repeat| repeat.figures.get(figure).copied())
+        .filter_map(|repeat| value(repeat, figure))
         .filter(|value| value.is_finite())
         .collect();
     values.sort_by(f64::total_cmp);

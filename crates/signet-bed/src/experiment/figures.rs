@@ -1,6 +1,40 @@
 //! Figures in words.
 
-use crate::record::figure;
+use crate::record::{Repeat, figure};
+
+/// What CPU time is taken apart into, by the names that profiles have.
+pub const COMPONENTS: [&str; 10] = [
+    "kernel",
+    "sip_core",
+    "tls_protocol",
+    "public_key",
+    "symmetric",
+    "memory_allocation",
+    "libc",
+    "database_client",
+    "database",
+    "other",
+];
+/// The processes that are taken apart.
+const PROCESSES: [&str; 2] = ["server", "database"];
+
+/// Whether a figure is CPU time of components: `server/public_key+symmetric`.
+pub fn is_of_profile(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(process, components)| {
+        PROCESSES.contains(&process) && components.split('+').all(|one| COMPONENTS.contains(&one))
+    })
+}
+
+/// A figure of a repeat, or CPU time of components in microseconds for each call. A component
+/// that a profile does not name took none.
+pub fn value(repeat: &Repeat, name: &str) -> Option<f64> {
+    let Some((process, components)) = name.split_once('/') else {
+        return repeat.figures.get(name).copied();
+    };
+    let took = |one: &str| repeat.profile.get(&format!("{process}/{one}")).copied();
+    let sum = components.split('+').filter_map(took).sum();
+    (!repeat.profile.is_empty()).then_some(sum)
+}
 
 /// A figure in words.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,6 +71,7 @@ pub fn in_words(name: &str) -> Words {
         figure::RETRANSMISSIONS => words("messages sent again for each", "", 1.0),
         figure::CONCURRENT_MAX => words("calls at once", "calls", 1.0),
         figure::DATABASE_BITS_PER_S => words("bits between server and database", "kbit/s", 0.001),
+        name if is_of_profile(name) => words("CPU time of components for each", "us", 1.0),
         // Files are held to the names above before anything of them is told.
         _ => words("figure", "", 1.0),
     }
@@ -85,6 +120,23 @@ mod tests {
         assert_eq!(number(999.4), "999");
         assert_eq!(number(12_100.0), "12,100");
         assert_eq!(number(-1_234_567.0), "-1,234,567");
+    }
+
+    #[test]
+    fn components_are_added_and_one_that_is_not_named_took_none() {
+        let mut repeat = Repeat::default();
+        assert_eq!(value(&repeat, "server/public_key"), None);
+        repeat.profile.insert("server/public_key".to_owned(), 3.0);
+        repeat.profile.insert("server/symmetric".to_owned(), 4.0);
+        repeat.profile.insert("database/kernel".to_owned(), 5.0);
+        assert_eq!(value(&repeat, "server/public_key+symmetric"), Some(7.0));
+        assert_eq!(value(&repeat, "server/libc"), Some(0.0));
+        repeat.figures.insert(figure::RATE_PER_S.to_owned(), 6.0);
+        assert_eq!(value(&repeat, figure::RATE_PER_S), Some(6.0));
+        assert!(is_of_profile("database/kernel"));
+        assert!(!is_of_profile("server/rsa"));
+        assert!(!is_of_profile("load/kernel"));
+        assert!(!is_of_profile("server/"));
     }
 
     #[test]

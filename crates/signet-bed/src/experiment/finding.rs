@@ -13,7 +13,8 @@ pub struct Finding {
     pub statement: String,
     /// Where the paper says so.
     pub place: String,
-    /// What is compared, a name of [`crate::record::figure`].
+    /// What is compared, a name of [`crate::record::figure`], or components of the CPU time:
+    /// `server/public_key+symmetric`.
     pub figure: String,
     /// The load.
     #[serde(default)]

@@ -29,7 +29,7 @@ pub use case::{
 pub use check::SYSTEMS;
 pub use cross_check::{Checked, CheckedRow};
 pub use drawing::{Drawing, DrawingKind, RATE};
-pub use figures::{Words, in_words, number};
+pub use figures::{COMPONENTS, Words, in_words, is_of_profile, number, value};
 pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
 pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};

@@ -6,6 +6,7 @@ use super::Check;
 use crate::experiment::at::At;
 use crate::experiment::case::{Case, Load};
 use crate::experiment::drawing::{Drawing, DrawingKind, RATE};
+use crate::experiment::figures::is_of_profile;
 use crate::experiment::finding::{By, CrossCheck, Finding};
 use crate::experiment::pairs::Item;
 use crate::experiment::pick::Pick;
@@ -107,7 +108,11 @@ impl Check<'_> {
     }
 
     fn finding(&mut self, at: &str, finding: &Finding) {
-        self.figure(&format!("{at}.figure"), &finding.figure);
+        if is_of_profile(&finding.figure) {
+            self.profiled(at, finding);
+        } else {
+            self.figure(&format!("{at}.figure"), &finding.figure);
+        }
         let is_ratio = |value: f64| value.is_finite() && value > 0.0;
         if !is_ratio(finding.yes_at) || !is_ratio(finding.no_at) || finding.yes_at == finding.no_at
         {
@@ -163,6 +168,30 @@ impl Check<'_> {
                 at,
                 what,
                 "name cases of both forms, one for each that it is held against",
+            );
+        }
+    }
+
+    /// Components are told of loads that are profiled.
+    fn profiled(&mut self, at: &str, finding: &Finding) {
+        let is_profiled = |load: &Load| matches!(load, Load::Rate { profile: true, .. });
+        let is_plain = |pick: &Pick, meant: At, cases: &[Case]| {
+            let mut picked = cases.iter().filter(|case| pick.fits(&case.labels));
+            picked.any(|case| {
+                let mut loads = case.loads.iter().filter(|load| meant.fits(load));
+                loads.any(|load| !is_profiled(load))
+            })
+        };
+        let is_wrong = self.forms().into_iter().any(|(_, cases)| {
+            is_plain(&finding.of, finding.at, cases)
+                || is_plain(&finding.than, finding.at_below(), cases)
+        });
+        if is_wrong {
+            let remedy = "set `profile = true` on the loads of these cases";
+            self.fault(
+                format!("{at}.figure"),
+                "a case of it is not profiled",
+                remedy,
             );
         }
     }
