@@ -11,6 +11,7 @@ mod error;
 pub mod experiment;
 mod line;
 pub mod process;
+pub mod profile;
 mod program;
 pub mod record;
 mod relay;

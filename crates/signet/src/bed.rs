@@ -1,6 +1,7 @@
 //! `signet bed`: the command line, turned into settings.
 
 mod experiments;
+mod profile;
 mod run;
 
 use std::io::Write;
@@ -11,6 +12,7 @@ use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
 
 use experiments::{CheckOptions, ShowOptions};
+use profile::ProfileOptions;
 use run::RunOptions;
 
 /// How often a report file is written, where nothing else is said.
@@ -42,6 +44,11 @@ pub(crate) enum BedCommand {
     /// How fast the machine is: two fixed loops, printed as JSON
     #[command(hide = true)]
     Calibrate,
+    /// Tell what processes spend their CPU time on, by component
+    ///
+    /// Samples them with perf where it may be used, sorts the samples by rules (--rules prints
+    /// them) and scales them to the CPU time that each process used. SIGINT ends it early.
+    Profile(Box<ProfileOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -121,6 +128,10 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         BedCommand::Calibrate => (
             "calibrate",
             signet_bed::calibrate::run().map(|()| String::new()),
+        ),
+        BedCommand::Profile(options) => (
+            "profile",
+            options.run().map(|()| String::new()).map_err(|error| error.to_string()),
         ),
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
