@@ -139,12 +139,6 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
             "calibrate",
             signet_bed::calibrate::run().map(|()| String::new()),
         ),
-        BedCommand::List => ("list", experiments::list()),
-        BedCommand::Show(options) => ("show", experiments::show(options)),
-        BedCommand::Check(options) => ("check", experiments::check(options)),
-        BedCommand::Report(options) => ("report", report::report(options)),
-        BedCommand::Table(options) => ("table", report::table(options)),
-        BedCommand::Compare(options) => return report::compare(options),
         BedCommand::Profile(options) => (
             "profile",
             options
@@ -152,6 +146,12 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
                 .map(|()| String::new())
                 .map_err(|error| error.to_string()),
         ),
+        BedCommand::List => ("list", experiments::list()),
+        BedCommand::Show(options) => ("show", experiments::show(options)),
+        BedCommand::Check(options) => ("check", experiments::check(options)),
+        BedCommand::Report(options) => ("report", report::report(options)),
+        BedCommand::Table(options) => ("table", report::table(options)),
+        BedCommand::Compare(options) => return report::compare(options),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {

@@ -13,7 +13,7 @@ use signet_bed::experiment::{
 };
 use signet_bed::system::{Driver, Kamailio, Network, Ports, Signet, Stage, driver};
 use support::command::{run, text};
-use support::{TestDir, have, signet};
+use support::{TestDir, free_port, have, signet};
 
 /// Settings of the papers' experiments, and each value at least once.
 fn settings() -> Vec<Setting> {
@@ -177,6 +177,45 @@ fn kamailio_takes_what_the_bed_writes_for_it() {
     });
     // Users of its own, batches, 3DES, ML-KEM, and a connection per call to a next hop.
     assert_eq!((made, unable), (settings().len() - 13, 13));
+}
+
+/// What `kamailio -c` does not read is read at its start.
+#[test]
+fn both_start_with_each_way_of_tls() {
+    let folder = TestDir::new("bed-starts");
+    let certificates = Certificates::make(folder.path()).unwrap();
+    let network = Network::loopback();
+    let own = Signet::new("signet", Path::new(signet()));
+    let mut drivers: Vec<&dyn Driver> = vec![&own];
+    if have("kamailio") {
+        drivers.push(&Kamailio);
+    }
+    let stage = Stage {
+        signet: Path::new(signet()),
+        folder: folder.path(),
+        ports: Ports::from(free_port()).unwrap(),
+        core: "0",
+        certificates: &certificates,
+        network: &network,
+        database: None,
+    };
+    for driver in drivers {
+        for (suite, mutual) in [
+            (Suite::Tls13, true),
+            (Suite::Tls12, false),
+            (Suite::RsaAes, false),
+        ] {
+            let mut setting = Setting {
+                transport: Transport::Tls,
+                ..Setting::default()
+            };
+            (setting.security.suite, setting.security.mutual) = (suite, mutual);
+            if driver.configuration(&stage, &setting).is_ok() {
+                let mut server = driver.start(&stage, &setting).unwrap();
+                server.must_run().unwrap();
+            }
+        }
+    }
 }
 
 #[test]

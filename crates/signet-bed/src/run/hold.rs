@@ -40,7 +40,8 @@ pub(super) fn hold(
 ) -> Result<Repeat, String> {
     let at_unix_s = unix_s() as u64;
     let stretch = rate.stretch;
-    let seconds = stretch.warm_up_s + stretch.measure_s;
+    // The last second that is measured has one behind it, so that it is whole.
+    let seconds = stretch.warm_up_s + stretch.measure_s + 1;
     let when = When {
         schedule: format!("{}/s for {seconds}s", plain(rate.per_s)),
         seconds,

@@ -43,7 +43,6 @@ impl<'a> Session<'a> {
         let is_started = drivers.iter().any(|driver| driver.is_started());
         let users = users(&task.cases).filter(|_| is_started);
         let (ports, versions) = check(options, &drivers, users.is_some())?;
-        let folder = work_folder(&options.out)?;
         let defect = |error: String| Error::new(error, "see the folder of the run");
         let stop = Stop::by_signals().map_err(defect)?;
         let cores = Cores {
@@ -66,6 +65,7 @@ impl<'a> Session<'a> {
         } else {
             RecordFile::new(&path, record)?
         };
+        let folder = work_folder(&options.out)?;
         let addresses = [network.server, network.load];
         let certificates = Certificates::make_for(&folder, &addresses).map_err(defect)?;
         let databases = TemporaryFolder::new()?;

@@ -54,21 +54,12 @@ impl Watch {
         let thread = std::thread::spawn(move || {
             let mut looks = Vec::new();
             loop {
-                looks.push(Look {
-                    at_s: unix_s(),
-                    cpu_ns: watchers
-                        .iter_mut()
-                        .map(|(_, watcher)| watcher.as_mut().map_or(0, |w| w.sample_light().cpu_ns))
-                        .collect(),
-                    passed: glance
-                        .as_ref()
-                        .and_then(|glance| glance())
-                        .unwrap_or_default(),
-                });
+                looks.push(look(&mut watchers, glance.as_ref()));
                 if !matches!(ended.recv_timeout(EVERY), Err(RecvTimeoutError::Timeout)) {
                     break;
                 }
             }
+            looks.push(look(&mut watchers, glance.as_ref()));
             // Once, at its end: the kernel walks through all of a process's pages for it.
             let server = watchers.iter_mut().find(|(who, _)| *who == Who::Server);
             let sample = server.and_then(|(_, watcher)| Some(watcher.as_mut()?.sample()));
@@ -87,6 +78,21 @@ impl Watch {
             looks,
             server_memory_bytes,
         }
+    }
+}
+
+fn look(watchers: &mut [(Who, Option<Watcher>)], glance: Option<&Glance>) -> Look {
+    let so_far = |watcher: &mut Option<Watcher>| {
+        let watcher = watcher.as_mut();
+        watcher.map_or(0, |watcher| watcher.sample_light().cpu_ns)
+    };
+    Look {
+        at_s: unix_s(),
+        cpu_ns: watchers
+            .iter_mut()
+            .map(|(_, watcher)| so_far(watcher))
+            .collect(),
+        passed: glance.and_then(|glance| glance()).unwrap_or_default(),
     }
 }
 
@@ -181,7 +187,7 @@ mod tests {
     fn this_process_is_seen() {
         let watch = Watch::begin(&[(Who::Server, std::process::id())], None);
         let looks = watch.end();
-        assert!(!looks.looks.is_empty());
+        assert_eq!(looks.looks.len(), 2, "one at the beginning, one at the end");
         assert!(looks.server_memory_bytes > 100_000);
     }
 }

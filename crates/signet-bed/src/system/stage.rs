@@ -11,6 +11,8 @@ use crate::system::Network;
 
 /// How long a server may take until it answers.
 const READY: Duration = Duration::from_secs(30);
+/// How long a server that answers may take to do so.
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// The ports of a run on 127.0.0.1, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,28 +219,22 @@ impl Server {
         })
     }
 
-    /// Waits until it listens. `responds` is where it takes TCP connections besides, where
-    /// it does.
+    /// Waits until it listens, and until it says at `ready` over HTTP that it is, where it does.
     ///
     /// # Errors
     /// That it ended or does not listen, with the end of its log.
-    pub fn wait(
-        mut self,
-        transport: Transport,
-        responds: Option<SocketAddr>,
-    ) -> Result<Self, String> {
+    pub fn wait(mut self, transport: Transport, ready: Option<SocketAddr>) -> Result<Self, String> {
         let until = Instant::now() + READY;
-        let address = responds.unwrap_or(self.address);
-        let is_stream = responds.is_some() || transport != Transport::Udp;
+        let address = self.address;
         loop {
             self.must_run()?;
-            let is_up = if is_stream {
-                TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
-            } else {
+            let is_up = if transport == Transport::Udp {
                 // A port that is taken is one that somebody listens on.
                 UdpSocket::bind(address).is_err()
+            } else {
+                TcpStream::connect_timeout(&address, PROMPT).is_ok()
             };
-            if is_up {
+            if is_up && ready.is_none_or(is_ready) {
                 return Ok(self);
             }
             if Instant::now() > until {
@@ -248,6 +244,20 @@ impl Server {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Whether a server says so at `/ready`.
+fn is_ready(address: SocketAddr) -> bool {
+    use std::io::{Read, Write};
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, PROMPT)?;
+        stream.set_read_timeout(Some(PROMPT))?;
+        stream.write_all(b"GET /ready HTTP/1.1\r\nHost: bed\r\nConnection: close\r\n\r\n")?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(&head == b"HTTP/1.1 200")
+    };
+    ask().unwrap_or(false)
 }
 
 /// Lines of a log that are told.
