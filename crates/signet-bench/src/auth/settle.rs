@@ -128,7 +128,7 @@ fn rows(seconds: &[Second], changes: &[(String, u64)], phase_s: u64) -> Vec<Step
 /// were due. A second off by itself later on is the machine's, two in a row are not. `None`
 /// where the last two are.
 fn settled_s(phase: &[&Second]) -> Option<u64> {
-    let served = phase.iter().filter(|second| second.succeeded > 0);
+    let served = phase.iter().filter(|second| second.has_delays());
     let best_us = served.map(|second| second.p50_us).min()? as f64;
     let near_us = (best_us * (1.0 + NEAR)).max(best_us + 1_000.0);
     let is_near = |second: &&&Second| {
