@@ -94,6 +94,18 @@ impl Lookups {
         Ok((Self { sender, shown }, thread))
     }
 
+    /// One whose questions nobody takes but who has the other end.
+    #[cfg(test)]
+    pub(crate) fn unserved(cache: Arc<Cache>) -> (Self, mpsc::Receiver<ToAsk>) {
+        let (sender, asked) = mpsc::channel(16);
+        let shown = Shown {
+            cache: Some(cache),
+            figures: Arc::default(),
+            began: Instant::now(),
+        };
+        (Self { sender, shown }, asked)
+    }
+
     /// Leaves a question; false where too many wait already.
     pub(crate) fn ask(&self, asked: ToAsk) -> bool {
         self.sender.try_send(asked).is_ok()

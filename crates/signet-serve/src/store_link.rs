@@ -2,6 +2,9 @@
 //! answers come into each worker's inbox, a batch with one wake-up. Registrations are in
 //! the data folder's database; users are there, or in stores on other machines.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +12,7 @@ use std::thread::JoinHandle;
 
 use sip_auth::{Ha1, Reply, Subject};
 use sip_engine::{BindingChange, Location, ParkId, Settings};
-use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable};
+use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable, Why};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
 use sip_store::{
@@ -236,14 +239,16 @@ impl UnderWay {
         let now_us = shown.now_us();
         let cache = shown.cache().filter(|_| question.digest.is_none());
         if let Some(cache) = cache
-            && !question.is_second
+            && question.why == Why::Digest
             // What was asked first is answered first.
             && !self.asked.holds(&question.subject)
             && let Some(reply) = cache.get(now_us, &question.subject, question.algorithm)
         {
             return AtOnce::Known(reply);
         }
-        let subject = cache.map(|_| question.subject.clone());
+        // Who is called may go on meanwhile: what he sends changes nothing in the answer.
+        let is_his = question.why != Why::Existence;
+        let subject = cache.filter(|_| is_his).map(|_| question.subject.clone());
         let left_ms = until_ms.saturating_sub(clock::now_ms());
         let to_ask = ToAsk {
             tag,

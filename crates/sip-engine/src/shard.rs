@@ -277,9 +277,18 @@ impl Shard {
                 let reserved = std::mem::take(&mut pending.reserved);
                 let attempt = self.attempt(&job.sender.flow, &pending);
                 let cx = self.gate_context(now, &job.sender);
-                match crate::permit::gate_finish(&cx, pending, &job.request, answer) {
+                let is_cached = matches!(answer, Ok(Reply::Cached(_)));
+                let is_compared = !is_cached || self.may_compare(now, attempt.as_ref());
+                let gate = match is_compared {
+                    true => crate::permit::gate_finish(&cx, pending, &job.request, answer),
+                    false => Gate::Lookup(pending.past_cache()),
+                };
+                match gate {
                     // What it has reserved and when it ends are as they were.
                     Gate::Lookup(mut pending) => {
+                        if let Some(attempt) = attempt.filter(|_| is_compared) {
+                            self.shared.guard.mismatched(now.mono_ms, &attempt);
+                        }
                         pending.reserved = reserved;
                         self.ask_store(job, pending, out);
                     }

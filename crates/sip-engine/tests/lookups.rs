@@ -12,7 +12,7 @@ use sip_auth::{Attempt, AuthConfig, ClientAuth, Failure, Ha1, Reply, RequestPart
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, ParkId};
-use sip_lookup::{Outcome, Question, Unavailable};
+use sip_lookup::{Outcome, Question, Unavailable, Why};
 use sip_msg::{Flow, HeaderName, Transport};
 
 const TIMEOUT_MS: u64 = 4_000;
@@ -119,7 +119,7 @@ fn what_a_cache_has_lets_in_whose_digest_it_matches_at_once() {
         let text = sign(&mut bed, &phone(transport), "MESSAGE", "new");
         bed.receive(&phone(transport), &text);
         let Asked { park, question, .. } = asked(&mut bed);
-        assert!(!question.is_second && question.digest.is_none());
+        assert!(question.why == Why::Digest && question.digest.is_none());
         let cached = Reply::Cached(secret(&question, "new"));
         // Bob has no contact, so the next question is about him: alice is let in.
         assert!(answer(&mut bed, park, Ok(cached)).is_empty());
@@ -143,7 +143,7 @@ fn what_a_cache_has_tells_nobody_else_anything_and_the_store_is_asked_in_its_pla
             let sent = answer(&mut bed, first.park, Ok(cached));
             assert!(sent.is_empty(), "nobody is answered by a cache");
             let second = asked(&mut bed);
-            assert!(second.question.is_second);
+            assert_eq!(second.question.why, Why::DigestAgain);
             assert_eq!(second.question.subject, first.question.subject);
             assert_eq!(second.question.algorithm, first.question.algorithm);
             assert_eq!(second.until_ms, first.until_ms, "no longer for that");
@@ -256,12 +256,13 @@ fn guesses_at_who_is_in_a_cache_are_looked_up_no_more_often() {
                 continue;
             };
             let ha1 = secret(&question, "new");
-            let reply = match question.is_second {
+            let is_second = question.why == Why::DigestAgain;
+            let reply = match is_second {
                 true => Reply::Secret(ha1),
                 false => Reply::Cached(ha1),
             };
-            first += u64::from(!question.is_second);
-            second += u64::from(question.is_second);
+            first += u64::from(!is_second);
+            second += u64::from(is_second);
             answer(&mut bed, park, Ok(reply));
         }
         bed.wait(50);
@@ -270,6 +271,89 @@ fn guesses_at_who_is_in_a_cache_are_looked_up_no_more_often() {
     assert_eq!((first, second), (5, 5));
     bed.wait(600_000);
     assert_eq!(bed.shard.in_flight(), 0);
+}
+
+/// A guess at alice, whose secret a cache has: whether that was compared with it, and let
+/// him in. The store's word is for the caller to give.
+fn is_let_in_by_cache(bed: &mut Bed, flow: &Flow, method: &str, password: &str) -> (bool, String) {
+    let text = sign(bed, flow, method, password);
+    bed.receive(flow, &text);
+    let Asked { park, question, .. } = asked(bed);
+    assert_eq!(question.why, Why::Digest);
+    let cached = Reply::Cached(secret(&question, "new"));
+    answer(bed, park, Ok(cached));
+    let Some(effect) = bed.effects.pop() else {
+        panic!("neither let in nor asked again");
+    };
+    let is_in = match &effect {
+        Effect::FindCredential { question, .. } => question.why == Why::Existence,
+        _ => true,
+    };
+    bed.effects.push(effect);
+    (is_in, text)
+}
+
+#[test]
+fn while_the_store_is_away_guesses_at_who_is_in_a_cache_are_bounded_and_told_nothing() {
+    let mut bed = plain();
+    let attacker = phone(Transport::Udp);
+    for guess in 0..40 {
+        let password = format!("guess{guess}");
+        let (is_in, _) = is_let_in_by_cache(&mut bed, &attacker, "REGISTER", &password);
+        assert!(!is_in);
+        let second = asked(&mut bed);
+        let sent = only(answer(&mut bed, second.park, Err(NO_ANSWER)));
+        assert_eq!(sent.status(), 500, "as if nobody knew him");
+        bed.wait(50);
+    }
+    // Past the bound he is not let in although he is right, and the answer is the same.
+    let (is_in, _) = is_let_in_by_cache(&mut bed, &attacker, "REGISTER", "new");
+    assert!(!is_in);
+    let second = asked(&mut bed);
+    let sent = only(answer(&mut bed, second.park, Err(NO_ANSWER)));
+    assert_eq!(sent.status(), 500);
+    assert_eq!(
+        bed.shard
+            .counters()
+            .auth_failures_of(Failure::WrongPassword),
+        0
+    );
+    // Alice, at home.
+    let home = flow(Transport::Udp, "203.0.113.7:5060");
+    assert!(is_let_in_by_cache(&mut bed, &home, "MESSAGE", "new").0);
+    bed.effects.clear();
+    // And there, when it is forgotten.
+    bed.wait(30_000);
+    assert!(is_let_in_by_cache(&mut bed, &attacker, "MESSAGE", "new").0);
+}
+
+#[test]
+fn who_cancels_before_the_store_has_answered_has_guessed_all_the_same() {
+    let mut bed = plain();
+    let attacker = phone(Transport::Udp);
+    for guess in 0..40 {
+        let password = format!("guess{guess}");
+        let (is_in, invite) = is_let_in_by_cache(&mut bed, &attacker, "INVITE", &password);
+        assert!(!is_in);
+        bed.effects.clear();
+        let head = invite
+            .split("Proxy-Authorization")
+            .next()
+            .unwrap_or_default();
+        let cancel = head.replace("INVITE", "CANCEL") + "Content-Length: 0\r\n\r\n";
+        let sent = bed.receive(&attacker, &cancel);
+        assert!(
+            kinds(&sent).contains(&"487".to_owned()),
+            "{:?}",
+            kinds(&sent)
+        );
+        bed.wait(50);
+    }
+    let (is_in, _) = is_let_in_by_cache(&mut bed, &attacker, "INVITE", "new");
+    assert!(!is_in, "he is not told that he is right");
+    bed.effects.clear();
+    let home = flow(Transport::Udp, "203.0.113.7:5060");
+    assert!(is_let_in_by_cache(&mut bed, &home, "INVITE", "new").0);
 }
 
 #[test]
@@ -393,8 +477,9 @@ fn whether_a_user_exists_is_asked_by_the_digest_that_most_have() {
         answer(&mut bed, park, Ok(reply));
         let Asked { park, question, .. } = asked(&mut bed);
         assert_eq!(question.algorithm.as_str(), expected);
-        // A cache may say that he exists: who may call him is told that anyhow.
-        let reply = Reply::Cached(secret(&question, "any"));
+        // A cache would say it sooner where others have asked for him.
+        assert_eq!(question.why, Why::Existence);
+        let reply = Reply::Secret(secret(&question, "any"));
         assert_eq!(only(answer(&mut bed, park, Ok(reply))).status(), 480);
     }
 }

@@ -3,7 +3,7 @@
 //! # What a hit may tell
 //! [`Cache::get`] gives a secret and nothing else. Whoever sent a digest that matches it is
 //! answered on the spot. A digest that does not match is answered by a look-up
-//! ([`crate::Question::is_second`]), as is one for a name that is not held, and one for a
+//! ([`crate::Why::DigestAgain`]), as is one for a name that is not held, and one for a
 //! name that is known not to exist: all of them wait for a statement that left after they
 //! came. So the cache shows in how long an answer takes to nobody but who has the password.
 //! The argument is carried on in docs/decisions/0110.

@@ -30,6 +30,6 @@ pub use model::{Model, Prediction, Setting};
 pub use pipeline::Pipeline;
 pub use question::{
     BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica, Row, Rows,
-    Unavailable,
+    Unavailable, Why,
 };
 pub use tuner::{Decision, Reason, Sample, Tuner};

@@ -12,7 +12,9 @@
 //! before it, whose batches it has overtaken: it left after they were asked and is as good
 //! for them. What was before it in the chain comes out before it. So answers about one
 //! subject come in the order of the questions, although batches overtake each other and
-//! nobody waits for a slow one. (Refusals may come sooner: they change nothing.)
+//! nobody waits for a slow one. (Refusals may come sooner: they change nothing.) All that a
+//! statement answers is answered in the order of the questions: which of them shared a row,
+//! or needed none, is not to be seen in whose answer comes first.
 //!
 //! *Apart.* A row belongs to the subject that it was asked for by its place in the
 //! statement; an answer with more or fewer rows than that is thrown away whole. A row of
@@ -56,11 +58,11 @@ use crate::config::{Mode, PipelineConfig};
 use crate::figures::LookupFigures;
 use crate::keyed::Keyed;
 use crate::model::{Model, Setting};
-use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable};
+use crate::question::{Batch, BatchId, Outcome, Question, Replica, Rows, Unavailable, Why};
 use crate::replicas::{Health, Replicas};
 use crate::tuner::{Decision, Reason, Tuner};
 use suspects::Suspects;
-use table::{Answers, Asking, Table, Taken, What};
+use table::{Answered, Answers, Asking, Table, Taken, What};
 
 /// How often what the cache wants renewed is fetched.
 const TICK_US: u64 = 100_000;
@@ -165,13 +167,14 @@ impl<T> Pipeline<T> {
             subject,
             algorithm,
             digest,
-            is_second,
+            why,
         } = question;
         let is_alone =
             !self.suspects.is_empty() && self.suspects.holds(now_us, self.hash.hash_one(&subject));
-        if is_second && let Some(cache) = &self.cache {
-            cache.doubt(&subject, deadline_us);
-        }
+        let doubted = match why {
+            Why::DigestAgain => Some(subject.clone()),
+            Why::Digest | Why::Existence => None,
+        };
         let what = match digest {
             Some(digest) => What::Verify(digest),
             None => What::Secrets(subject),
@@ -208,6 +211,9 @@ impl<T> Pipeline<T> {
             Taken::Alone => self.tuner.handle_arrival(),
         }
         self.figures.questions += 1;
+        if let (Some(subject), Some(cache)) = (doubted, &self.cache) {
+            cache.doubt(&subject, deadline_us);
+        }
         Ok(())
     }
 
@@ -218,7 +224,8 @@ impl<T> Pipeline<T> {
 
     /// The next answer: to whom, and what.
     pub fn poll_answer(&mut self) -> Option<(T, Outcome)> {
-        self.answers.pop_front()
+        let Answered { tag, outcome, .. } = self.answers.pop_front()?;
+        Some((tag, outcome))
     }
 
     /// The next statement that is not waited for any longer. An answer to it counts for

@@ -12,9 +12,20 @@ pub struct Question {
     /// The digest itself, where the store verifies it. Such look-ups never join, and
     /// nothing of them is kept.
     pub digest: Option<Box<DigestRequest>>,
-    /// The store is to be asked although the cache knows: a digest did not match what it
-    /// said.
-    pub is_second: bool,
+    /// What it is for.
+    pub why: Why,
+}
+
+/// What a look-up is for, and so who may answer it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// To compare a digest with what a cache or the store has.
+    Digest,
+    /// The same once more: a digest did not match what a cache had, and the store is asked.
+    DigestAgain,
+    /// To say whether there is such a user. The store is asked: an answer that came sooner
+    /// would tell whoever calls a name that others have used it just now.
+    Existence,
 }
 
 /// Tells the batches of one pipeline apart.

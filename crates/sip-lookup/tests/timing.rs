@@ -1,5 +1,6 @@
 //! A refusal takes as long whatever is known of the name: held in the cache, there and not
-//! held, known not to be there, or new. On a clock without noise, among users' traffic.
+//! held, known not to be there, or new; and of two that come at once the first is of who asked
+//! first. On a clock without noise, among users' traffic.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 use sip_auth::{Algorithm, Ha1, Secrets, Subject};
 use sip_lookup::{
-    BatchAnswer, BatchId, Cache, CacheConfig, Mode, Pipeline, PipelineConfig, Question, Rows,
+    BatchAnswer, BatchId, Cache, CacheConfig, Mode, Pipeline, PipelineConfig, Question, Rows, Why,
 };
 use support::{Store, subject};
 
@@ -113,12 +114,12 @@ impl Scene {
         }
     }
 
-    fn ask(&mut self, tag: Option<(Sort, u64)>, subject: Subject, is_second: bool) {
+    fn ask(&mut self, tag: Option<(Sort, u64)>, subject: Subject, why: Why) {
         let question = Question {
             subject,
             algorithm: Algorithm::Md5,
             digest: None,
-            is_second,
+            why,
         };
         let deadline_us = self.now_us + 4_000_000;
         let taken = self
@@ -133,7 +134,7 @@ impl Scene {
         let found = self.cache.get(self.now_us, &subject, Algorithm::Md5);
         match found {
             Some(_) => self.cache.confirm(&subject),
-            None => self.ask(None, subject, false),
+            None => self.ask(None, subject, Why::Digest),
         }
     }
 
@@ -149,7 +150,11 @@ impl Scene {
         };
         let subject = subject(&self.realm, nth);
         let held = self.cache.get(self.now_us, &subject, Algorithm::Md5);
-        self.ask(Some((sort, self.now_us)), subject, held.is_some());
+        let why = match held {
+            Some(_) => Why::DigestAgain,
+            None => Why::Digest,
+        };
+        self.ask(Some((sort, self.now_us)), subject, why);
     }
 
     fn answer(&mut self) {
@@ -181,9 +186,12 @@ impl Scene {
             let answer_us = self.store.serve(self.now_us, names.len(), &mut self.random);
             self.answers.push(Reverse((answer_us, batch.id, names)));
         }
+        let mut before_us = 0;
         while let Some((tag, outcome)) = self.pipeline.poll_answer() {
             assert!(outcome.is_ok());
             if let Some((sort, asked_us)) = tag {
+                assert!(asked_us >= before_us, "{sort:?} is answered too late");
+                before_us = asked_us;
                 let delays = &mut self.delays_us[sort as usize];
                 if delays.len() < REFUSALS {
                     delays.push((self.now_us - asked_us) as f64);

@@ -12,7 +12,7 @@ use sip_auth::{Reply, Subject};
 use sip_engine::{BindingChange, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
-use sip_lookup::{Cache, Question as LookUp, Unavailable};
+use sip_lookup::{Cache, Question as LookUp, Unavailable, Why};
 use sip_msg::{ConnId, Outbox, Target, Transport};
 use sip_worker::{AtOnce, Direction, Environment, StoreAnswer};
 
@@ -209,7 +209,10 @@ impl Front {
     /// What the cache knows, or the note that the database is asked.
     fn know(&mut self, park: ParkId, question: &LookUp) -> Option<Reply> {
         let subject = &question.subject;
-        if !question.is_second && !self.under_way.holds(subject) {
+        if question.why == Why::Existence {
+            return None;
+        }
+        if question.why == Why::Digest && !self.under_way.holds(subject) {
             let known = self.cache.get(self.now_us, subject, question.algorithm);
             if known.is_some() {
                 self.hits += 1;

@@ -140,8 +140,8 @@ pub enum AtOnce {
 /// One worker's end of the store.
 pub trait Store {
     /// Asks for an HA1, or has a digest verified. Nobody waits for the answer after
-    /// `until_ms`, by the clock of [`sip_engine::Now::mono_ms`]. A question that
-    /// [`Question::is_second`] is answered by the store itself and by no cache.
+    /// `until_ms`, by the clock of [`sip_engine::Now::mono_ms`]. A cache answers questions of
+    /// [`sip_lookup::Why::Digest`] and no others.
     fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce;
     /// A user has proved himself, by what a look-up gave. Not told of unless
     /// [`sip_engine::settings::AuthSettings::tells_who_is_proved`].

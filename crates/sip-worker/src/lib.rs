@@ -408,7 +408,11 @@ impl<E: Environment> Worker<E> {
                 until_ms,
             } => match self.parts.store.find_credential(park, question, until_ms) {
                 AtOnce::Pending => {}
-                AtOnce::Known(reply) => shard.handle_credential(now, park, Ok(reply), out),
+                AtOnce::Known(reply) => {
+                    let begun = out.effects.len();
+                    shard.handle_credential(now, park, Ok(reply), out);
+                    self.carry_out_since(begun);
+                }
                 AtOnce::Refused(why) => {
                     self.figures.store_refused += 1;
                     shard.handle_credential(now, park, Err(why), out);
@@ -443,6 +447,16 @@ impl<E: Environment> Worker<E> {
             }
             Effect::LoginFailed(failed) => guard::log_failed(&failed),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
+        }
+    }
+
+    /// Carries out what came of an answer before what else is wanted. A question that is
+    /// asked again because a cache did not settle it keeps its place before those of later
+    /// requests: else the order of their answers would show who is in the cache.
+    fn carry_out_since(&mut self, begun: usize) {
+        while self.outputs.effects.len() > begun {
+            let effect = self.outputs.effects.remove(begun);
+            self.carry_out(effect);
         }
     }
 

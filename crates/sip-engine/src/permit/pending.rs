@@ -2,7 +2,7 @@
 
 use sip_auth::{Failure, Side, Subject};
 use sip_limit::Reserved;
-use sip_lookup::Question;
+use sip_lookup::{Question, Why};
 use sip_msg::Message;
 
 use super::identity::CertifiedUser;
@@ -14,7 +14,7 @@ use super::{Gate, GateContext};
 pub struct Pending {
     pub(super) credentials: Credentials,
     pub(super) side: Side,
-    /// Whether a cache was asked before and had what does not match.
+    /// Whether a cache was asked before, and what it had does not settle it.
     pub(super) is_second: bool,
     /// The places that the look-up takes.
     pub(crate) reserved: Reserved,
@@ -45,21 +45,30 @@ impl Pending {
 
     /// What to look up. A digest that the store verifies goes with the first question.
     pub fn question(&mut self) -> Question {
-        let is_second = self.is_second;
+        let why = match self.is_second {
+            true => Why::DigestAgain,
+            false => Why::Digest,
+        };
         match &mut self.credentials {
             Credentials::Digest(pending) => Question {
                 subject: Subject::from(pending.key()),
                 algorithm: pending.key().algorithm(),
                 digest: pending.take_digest(),
-                is_second,
+                why,
             },
             Credentials::Certificate(user) => Question {
                 subject: user.subject(),
                 algorithm: user.algorithm,
                 digest: None,
-                is_second,
+                why,
             },
         }
+    }
+
+    /// The same without a look at what a cache has: the store is asked next.
+    pub(crate) fn past_cache(mut self) -> Self {
+        self.is_second = true;
+        self
     }
 
     /// What the guard is to know of an attempt with a password: the user's name,

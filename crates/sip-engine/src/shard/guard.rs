@@ -177,6 +177,12 @@ impl Shard {
         Some(guard.attempt(&origin(flow), user, nonce, mark))
     }
 
+    /// Whether a digest may be compared with what a cache has.
+    pub(super) fn may_compare(&self, now: Now, attempt: Option<&Attempt>) -> bool {
+        let guard = &self.shared.guard;
+        attempt.is_none_or(|attempt| guard.may_compare(now.mono_ms, attempt))
+    }
+
     /// Continues once the credentials were checked: the answer to wrong ones is delayed,
     /// longer each time.
     pub(super) fn proved(

@@ -3,7 +3,7 @@
 use invariant::broken;
 use sip_auth::Subject;
 use sip_limit::Verdict;
-use sip_lookup::Question;
+use sip_lookup::{Question, Why};
 use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
@@ -464,7 +464,7 @@ impl Shard {
             subject: Subject::new(&self.aor, realm),
             algorithm: self.shared.authenticator.config().commonest(),
             digest: None,
-            is_second: false,
+            why: Why::Existence,
         };
         let until_ms = now.mono_ms + timeout_ms;
         let park = self.park_job(job.server, Parked::User(job), until_ms);

@@ -57,6 +57,7 @@ impl<T> Pipeline<T> {
                 is_single: flight.is_verify,
             },
         );
+        let begun = self.answers.len();
         match answer {
             BatchAnswer::Rows(rows) => {
                 for (&name, row) in flight.lookups.iter().zip(rows) {
@@ -69,6 +70,10 @@ impl<T> Pipeline<T> {
                     self.settle(now_us, name, |_| Reply::Verified(is_right));
                 }
             }
+        }
+        // Looked-up names come before those known not to exist: that is nobody's business.
+        if let Some(answered) = self.answers.make_contiguous().get_mut(begun..) {
+            answered.sort_by_key(|answer| answer.nth);
         }
     }
 

@@ -15,13 +15,23 @@ use crate::keyed::Keyed;
 use crate::question::Outcome;
 
 /// Answers on their way out.
-pub(super) type Answers<T> = VecDeque<(T, Outcome)>;
+pub(super) type Answers<T> = VecDeque<Answered<T>>;
+
+/// An answer on its way out.
+pub(super) struct Answered<T> {
+    /// The place of its question among all that came.
+    pub(super) nth: u64,
+    pub(super) tag: T,
+    pub(super) outcome: Outcome,
+}
+
 /// The look-ups of one subject that are not over, in the order in which they were made: at
 /// most the last has not been sent.
 type Chain = SmallVec<[Name; 2]>;
 
 struct Waiter<T> {
     tag: T,
+    nth: u64,
     algorithm: Algorithm,
     since_us: u64,
     deadline_us: u64,
@@ -97,6 +107,8 @@ pub(super) struct Table<T> {
     /// Look-ups in the first two.
     queued: [usize; 2],
     waiters_max: usize,
+    /// How many questions came.
+    asked: u64,
 }
 
 /// A question on its way in.
@@ -137,6 +149,7 @@ impl<T> Table<T> {
             refreshes: VecDeque::new(),
             queued: [0; 2],
             waiters_max: waiters_max.clamp(1, WAITERS_MAX),
+            asked: 0,
         }
     }
 
@@ -189,8 +202,11 @@ impl<T> Table<T> {
         else {
             return Taken::Full;
         };
+        let nth = self.asked;
+        self.asked += 1;
         let waiter = self.waiters.insert(Waiter {
             tag: asking.tag,
+            nth,
             algorithm: asking.algorithm,
             since_us: now_us,
             deadline_us: asking.deadline_us,

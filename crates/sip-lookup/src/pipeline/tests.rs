@@ -53,7 +53,7 @@ fn question(name: &str) -> Question {
         subject: subject(name),
         algorithm: Algorithm::Md5,
         digest: None,
-        is_second: false,
+        why: Why::Digest,
     }
 }
 

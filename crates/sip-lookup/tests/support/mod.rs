@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use sip_auth::{Algorithm, Subject};
-use sip_lookup::{BatchAnswer, BatchId, Mode, Pipeline, PipelineConfig, Question, Rows, Tuning};
+use sip_lookup::{
+    BatchAnswer, BatchId, Mode, Pipeline, PipelineConfig, Question, Rows, Tuning, Why,
+};
 
 /// A number from the environment.
 pub(crate) fn variable(name: &str) -> Option<u64> {
@@ -185,7 +187,7 @@ impl Bench {
             subject: subject(&self.realm, self.random.u64(0..1_000_000)),
             algorithm: Algorithm::Md5,
             digest: None,
-            is_second: false,
+            why: Why::Digest,
         };
         let now_us = self.now_us;
         let taken = self

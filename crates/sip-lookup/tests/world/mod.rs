@@ -13,7 +13,7 @@ use fastrand::Rng;
 use sip_auth::{Algorithm, DigestRequest, Ha1, Qop, Subject};
 use sip_lookup::{
     Asked, BatchAnswer, BatchFailure, BatchId, Cache, CacheConfig, Mode, Pipeline, PipelineConfig,
-    Question, Tuning,
+    Question, Tuning, Why,
 };
 
 pub(crate) use report::Report;
@@ -341,7 +341,7 @@ impl World {
             _ => Algorithm::Md5,
         };
         self.report.asked += 1;
-        let mut is_second = false;
+        let mut why = Why::Digest;
         if let Some(cache) = self.cache.clone()
             && !self.asked.holds(&subject)
             && let Some(reply) = cache.get(self.now_us, &subject, algorithm)
@@ -353,7 +353,7 @@ impl World {
                 self.report.hits += 1;
                 return;
             }
-            is_second = true;
+            why = Why::DigestAgain;
         }
         let verifies = self.verifies.then(|| self.random.bool());
         let deadline_us = self.now_us
@@ -365,7 +365,7 @@ impl World {
             subject: subject.clone(),
             algorithm,
             digest: verifies.map(|is_right| Box::new(digest(&subject, is_right))),
-            is_second,
+            why,
         };
         let tag = self.next_tag;
         self.next_tag += 1;

@@ -5,7 +5,7 @@ use sip_auth::{Algorithm, Subject};
 use slots::Name;
 use smallvec::SmallVec;
 
-use super::{Again, Answers, Chain, Expired, Lookup, Place, Table, What};
+use super::{Again, Answered, Answers, Chain, Expired, Lookup, Place, Table, What};
 use crate::question::{Outcome, Unavailable};
 
 impl<T> Table<T> {
@@ -138,7 +138,11 @@ impl<T> Table<T> {
                     retry_after_s: None,
                 }),
             };
-            answers.push_back((waiter.tag, outcome));
+            answers.push_back(Answered {
+                nth: waiter.nth,
+                tag: waiter.tag,
+                outcome,
+            });
             answered += 1;
         }
         answered
@@ -158,7 +162,11 @@ impl<T> Table<T> {
             let why = Unavailable {
                 retry_after_s: None,
             };
-            answers.push_back((waiter.tag, Err(why)));
+            answers.push_back(Answered {
+                nth: waiter.nth,
+                tag: waiter.tag,
+                outcome: Err(why),
+            });
             let Some(lookup) = self.lookups.get_mut(waiter.lookup) else {
                 broken!("a waiter waits for a look-up");
                 continue;

@@ -37,7 +37,7 @@ fn what_is_found_is_held_and_a_second_question_is_asked_all_the_same() {
     let known = Reply::Cached(ha1(Algorithm::Md5, "alice"));
     assert_eq!(get(&rig, &cache, "alice"), Some(known));
     let second = Question {
-        is_second: true,
+        why: Why::DigestAgain,
         ..question("alice")
     };
     rig.try_ask(1, second, PATIENT_US).unwrap();
@@ -50,6 +50,22 @@ fn what_is_found_is_held_and_a_second_question_is_asked_all_the_same() {
     rig.rows(id, vec![row("alice")]);
     assert_eq!(rig.answers(), [(1, secret("alice"))]);
     assert!(get(&rig, &cache, "alice").is_some());
+}
+
+#[test]
+fn a_question_that_is_not_taken_casts_no_doubt() {
+    let (mut rig, cache) = rig(PipelineConfig {
+        questions_max: 1,
+        ..fixed(0, 10, 10)
+    });
+    teach(&mut rig, "alice", row("alice"));
+    rig.ask(1, "bob");
+    let second = Question {
+        why: Why::DigestAgain,
+        ..question("alice")
+    };
+    assert!(rig.try_ask(2, second, PATIENT_US).is_err());
+    assert!(get(&rig, &cache, "alice").is_some(), "nobody is asked");
 }
 
 #[test]
@@ -70,8 +86,11 @@ fn a_name_that_is_not_there_waits_for_a_statement_of_as_many_rows() {
         "nobody hears sooner that there is no such name"
     );
     rig.rows(id, vec![row("bob"), row("alice")]);
-    let answers = rig.answers();
-    assert!(answers.contains(&(1, Ok(Reply::Unknown))) && answers.contains(&(2, secret("bob"))));
+    assert_eq!(
+        rig.answers(),
+        [(1, Ok(Reply::Unknown)), (2, secret("bob"))],
+        "nor any later than who was asked for after it"
+    );
     assert_eq!(rig.pipeline.figures().passengers, 1);
     // Nothing is to be renewed now: it is asked for.
     rig.ask(3, "nobody");
@@ -96,7 +115,39 @@ fn a_row_pays_for_one_name_that_is_not_there() {
     let id = rig.batch_of(&["alice", "none"]);
     rig.rows(id, vec![row("alice"), Ok(None)]);
     let unknown = Ok(Reply::Unknown);
-    assert_eq!(rig.answers(), [(2, unknown.clone()), (1, unknown)]);
+    assert_eq!(rig.answers(), [(1, unknown.clone()), (2, unknown)]);
+}
+
+#[test]
+fn a_statement_answers_in_the_order_of_the_questions_whatever_is_known_of_the_names() {
+    let (mut rig, cache) = rig(fixed(100_000, 20, 10));
+    teach(&mut rig, "alice", row("alice"));
+    rig.pass(8_500_000);
+    for name in ["nobody", "none"] {
+        rig.pass(100_000);
+        teach(&mut rig, name, Ok(None));
+    }
+    assert!(get(&rig, &cache, "alice").is_some(), "and is to be renewed");
+    rig.pass(10_000);
+    let names = [
+        "nobody", "bob", "none", "carol", "nobody", "dave", "bob", "none",
+    ];
+    for (tag, name) in (0..).zip(names) {
+        rig.ask(tag, name);
+    }
+    rig.pass(200_000);
+    let batch = rig.batch().expect("a batch leaves");
+    let asked = super::names(&batch);
+    assert!(asked.contains(&"alice".to_owned()) && asked.len() == 5);
+    assert_eq!(rig.pipeline.figures().passengers, 1);
+    let rows = asked.iter().map(|name| match name.as_str() {
+        "none" | "nobody" => Ok(None),
+        name => row(name),
+    });
+    let rows = rows.collect();
+    rig.rows(batch.id, rows);
+    let order: Vec<u32> = rig.answers().iter().map(|(tag, _)| *tag).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
