@@ -303,7 +303,9 @@ mod tests {
         assert!(!comparison.holds());
         let table = comparison.table(false);
         assert!(
-            table.contains("DIFFERS       signet udp 1000/s CPU time of the server for each: 50.0 µs"),
+            table.contains(
+                "DIFFERS       signet udp 1000/s CPU time of the server for each: 50.0 µs"
+            ),
             "{table}"
         );
         assert!(table.contains("0 of 1 figures agree"), "{table}");
