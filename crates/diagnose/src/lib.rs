@@ -205,7 +205,12 @@ pub fn nearest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_ascii_lowercase().replace('-', "_");
     known
         .iter()
-        .map(|word| (distance(&given, &word.to_ascii_lowercase().replace('-', "_")), *word))
+        .map(|word| {
+            (
+                distance(&given, &word.to_ascii_lowercase().replace('-', "_")),
+                *word,
+            )
+        })
         .filter(|(distance, word)| {
             *distance <= 1 + word.len() / 4 || word.starts_with(&given) && given.len() > 2
         })

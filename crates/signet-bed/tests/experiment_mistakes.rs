@@ -85,7 +85,10 @@ fn line_of(what: &str) -> usize {
 #[track_caller]
 fn told(from: &str, to: &str, line: usize, what: &str, remedy: &str) {
     let error = error_after(from, to);
-    assert!(error.contains(&format!("small.toml:{line}:")), "line {line}: {error}");
+    assert!(
+        error.contains(&format!("small.toml:{line}:")),
+        "line {line}: {error}"
+    );
     assert!(error.contains(what), "{what}: {error}");
     assert!(error.contains(remedy), "{remedy}: {error}");
 }
@@ -98,7 +101,13 @@ fn without_a_mistake_it_is_taken() {
 #[test]
 fn misspelt_keys_and_values() {
     let head = line_of("[short]");
-    told("[short]\nrepeats", "[short]\nrepaets", head + 1, "unknown key `repaets`", "`repeats`");
+    told(
+        "[short]\nrepeats",
+        "[short]\nrepaets",
+        head + 1,
+        "unknown key `repaets`",
+        "`repeats`",
+    );
     told(
         "set = { transport = \"udp\" }",
         "set = { trnsport = \"udp\" }",
@@ -178,7 +187,8 @@ fn picks_of_what_there_is_not() {
 #[test]
 fn combinations_that_cannot_be() {
     let tls = line_of("suite =");
-    let tls_set = "transport = \"tls\", caller_connection = \"per-call\", security = { suite = \"tls13\" }";
+    let tls_set =
+        "transport = \"tls\", caller_connection = \"per-call\", security = { suite = \"tls13\" }";
     for (set, what, remedy) in [
         (
             "transport = \"tls\", caller_connection = \"per-call\", security = { resumption = \"ids\" }",
@@ -256,8 +266,20 @@ fn combinations_that_cannot_be() {
 #[test]
 fn loads_that_cannot_be() {
     let load = line_of("rates_per_s");
-    told("rates_per_s = [10]", "rates_per_s = [0]", load, "out of bounds", "above 0");
-    told("rates_per_s = [10]", "profile = true", load - 1, "a peak or rates", "one of them");
+    told(
+        "rates_per_s = [10]",
+        "rates_per_s = [0]",
+        load,
+        "out of bounds",
+        "above 0",
+    );
+    told(
+        "rates_per_s = [10]",
+        "profile = true",
+        load - 1,
+        "a peak or rates",
+        "one of them",
+    );
     let twice = error_after("rates_per_s = [10]", "rates_per_s = [10, 10]");
     assert!(twice.contains("twice at one load"), "{twice}");
     told(
@@ -267,8 +289,14 @@ fn loads_that_cannot_be() {
         "is no share",
         "0.04 for 4 %",
     );
-    let unmeasured = error_after("rates_per_s = [10]", "rates_per_s = [10]\nforms = [\"long\"]");
-    assert!(unmeasured.contains("the short form measures no such case"), "{unmeasured}");
+    let unmeasured = error_after(
+        "rates_per_s = [10]",
+        "rates_per_s = [10]\nforms = [\"long\"]",
+    );
+    assert!(
+        unmeasured.contains("the short form measures no such case"),
+        "{unmeasured}"
+    );
 }
 
 #[test]

@@ -28,9 +28,9 @@ fn fitting<'a>(
     pick: &'a signet_bed::experiment::Pick,
     at: signet_bed::experiment::At,
 ) -> impl Iterator<Item = &'a Case> {
-    cases.iter().filter(move |case| {
-        pick.fits(&case.labels) && case.loads.iter().any(|load| at.fits(load))
-    })
+    cases
+        .iter()
+        .filter(move |case| pick.fits(&case.labels) && case.loads.iter().any(|load| at.fits(load)))
 }
 
 #[test]
@@ -57,7 +57,11 @@ fn short_forms_end_within_a_quarter_of_an_hour() {
         assert_eq!(experiment.systems, both, "{}", experiment.name);
         let short_s = experiment.estimate_s(Form::Short, &both);
         let long_s = experiment.estimate_s(Form::Long, &both);
-        println!("{}: {short_s:.0} s, {:.1} h", experiment.name, long_s / 3_600.0);
+        println!(
+            "{}: {short_s:.0} s, {:.1} h",
+            experiment.name,
+            long_s / 3_600.0
+        );
         assert!(short_s < SHORT_MAX_S, "{}: {short_s} s", experiment.name);
         assert!(long_s > short_s, "{}", experiment.name);
     }
@@ -112,7 +116,11 @@ fn every_published_value_and_every_finding_picks_a_case() {
 #[test]
 fn what_a_paper_measured_is_there() {
     let all = shipped();
-    let of = |name: &str| all.iter().find(|experiment| experiment.name == name).unwrap();
+    let of = |name: &str| {
+        all.iter()
+            .find(|experiment| experiment.name == name)
+            .unwrap()
+    };
     let long = |name: &str| of(name).cases(Form::Long);
 
     // Shen 2010, figures 5, 7, 9 and 11: 20 bars, UDP drawn in each and counted once.
@@ -156,7 +164,10 @@ fn what_a_paper_measured_is_there() {
     let kulin = long("kulin-2012");
     for name in ["udp", "tcp", "tls"] {
         let case = kulin.iter().find(|case| case.id == name).unwrap();
-        assert_eq!((case.setting.agents.callers, case.setting.agents.called), (1_000, 1_000));
+        assert_eq!(
+            (case.setting.agents.callers, case.setting.agents.called),
+            (1_000, 1_000)
+        );
         assert!(case.setting.hold_ms > 0);
     }
 }

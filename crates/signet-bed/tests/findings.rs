@@ -130,7 +130,10 @@ fn only(finding: &Finding, results: Vec<CaseResult>) -> Answer {
 }
 
 fn near(value: f64, wanted: f64) {
-    assert!((value - wanted).abs() < 1e-9 * wanted.abs(), "{value}, not {wanted}");
+    assert!(
+        (value - wanted).abs() < 1e-9 * wanted.abs(),
+        "{value}, not {wanted}"
+    );
 }
 
 #[test]
@@ -144,7 +147,13 @@ fn a_ratio_far_on_one_side_is_yes_or_no() {
     near(ratio.low, 80.0 / 41.0);
     near(ratio.high, 84.0 / 39.0);
     assert_eq!(ratio.repeats, 3);
-    for told in ["82.0 us", "40.0 us", "2.05 times", "1.95 to 2.15", "the paper has 2.00"] {
+    for told in [
+        "82.0 us",
+        "40.0 us",
+        "2.05 times",
+        "1.95 to 2.15",
+        "the paper has 2.00",
+    ] {
         assert!(yes.sentence.contains(told), "{told}: {}", yes.sentence);
     }
 
@@ -179,9 +188,16 @@ fn less_is_more_where_the_bounds_are_turned() {
         (38.0, Verdict::Differently),
         (44.0, Verdict::No),
     ] {
-        let answer = only(&finding, vec![cpu("chain.tcp", &[40.0]), cpu("chain.tls", &[tls_us])]);
+        let answer = only(
+            &finding,
+            vec![cpu("chain.tcp", &[40.0]), cpu("chain.tls", &[tls_us])],
+        );
         assert_eq!(answer.verdict, verdict, "{tls_us}");
-        assert!(answer.sentence.contains("measured once"), "{}", answer.sentence);
+        assert!(
+            answer.sentence.contains("measured once"),
+            "{}",
+            answer.sentence
+        );
     }
 }
 
@@ -193,7 +209,11 @@ fn what_was_not_measured_says_why() {
     let answer = only(&finding, vec![cpu("chain.tcp", &[40.0]), missed]);
     assert_eq!(answer.verdict, Verdict::NotMeasured);
     assert_eq!(answer.ratio, None);
-    assert!(answer.sentence.contains("port 5061 is in use"), "{}", answer.sentence);
+    assert!(
+        answer.sentence.contains("port 5061 is in use"),
+        "{}",
+        answer.sentence
+    );
 
     let mut doubted = cpu("chain.tls", &[80.0]);
     doubted.repeats[0].doubts.push("late".to_owned());
@@ -218,7 +238,18 @@ fn each_case_is_held_against_the_one_that_it_agrees_with() {
         ],
     );
     near(answer.ratio.unwrap().median, 4.0);
-    assert!(answer.sentence.contains("2 of 2 pairs"), "{}", answer.sentence);
+    assert!(
+        answer.sentence.contains("2 of 2 pairs"),
+        "{}",
+        answer.sentence
+    );
+
+    // Where that one is missing no other stands in for it.
+    let answer = only(
+        &finding,
+        vec![cpu("chain.tcp", &[40.0]), cpu("outbound.tls", &[800.0])],
+    );
+    assert_eq!(answer.verdict, Verdict::NotMeasured);
 }
 
 #[test]
@@ -281,7 +312,11 @@ no_at = 1.0
         ],
     );
     near(answer.ratio.unwrap().median, 1.5);
-    assert!(answer.sentence.contains("outbound.tcp"), "{}", answer.sentence);
+    assert!(
+        answer.sentence.contains("outbound.tcp"),
+        "{}",
+        answer.sentence
+    );
     assert!(answer.sentence.contains("chain.tls"), "{}", answer.sentence);
 }
 
@@ -352,7 +387,12 @@ fn every_shipped_finding_answers_a_record_without_figures() {
             let answers = finding.answer(&record);
             assert_eq!(answers.len(), 1, "{name}: {}", finding.statement);
             assert_eq!(answers[0].verdict, Verdict::NotMeasured);
-            assert!(answers[0].sentence.contains("no repeat counts") || answers[0].sentence.contains("was measured"), "{}", answers[0].sentence);
+            assert!(
+                answers[0].sentence.contains("no repeat counts")
+                    || answers[0].sentence.contains("was measured"),
+                "{}",
+                answers[0].sentence
+            );
         }
     }
 }

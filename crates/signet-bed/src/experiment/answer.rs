@@ -54,7 +54,13 @@ impl Finding {
 
     fn verdict(&self, ratio: &Interval) -> Verdict {
         // Turned so that yes is up.
-        let turned = |value: f64| if self.yes_at > self.no_at { value } else { -value };
+        let turned = |value: f64| {
+            if self.yes_at > self.no_at {
+                value
+            } else {
+                -value
+            }
+        };
         let (yes_at, no_at) = (turned(self.yes_at), turned(self.no_at));
         let median = turned(ratio.median);
         let (a, b) = (turned(ratio.low), turned(ratio.high));
@@ -90,7 +96,10 @@ impl Finding {
             return Ok((first, self.with_ratio(sentence, &first)));
         }
         let mean = |of: fn(&Interval) -> f64| {
-            let logs: f64 = ratios.iter().map(|ratio| of(ratio).max(f64::MIN_POSITIVE).ln()).sum();
+            let logs: f64 = ratios
+                .iter()
+                .map(|ratio| of(ratio).max(f64::MIN_POSITIVE).ln())
+                .sum();
             (logs / ratios.len() as f64).exp()
         };
         let ratio = Interval {
@@ -224,7 +233,10 @@ impl Finding {
             Some(published) => format!("; the paper has {}", number(published)),
             None => String::new(),
         };
-        format!("{sentence} {} times ({within}){paper}", number(ratio.median))
+        format!(
+            "{sentence} {} times ({within}){paper}",
+            number(ratio.median)
+        )
     }
 }
 

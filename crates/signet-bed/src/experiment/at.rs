@@ -25,8 +25,9 @@ impl At {
         match (self, load) {
             (Self::Rates, Load::Rate { .. }) | (Self::Peak, Load::Peak { .. }) => true,
             (Self::Rate(rate), Load::Rate { per_s, .. }) => rate == *per_s,
-            (Self::Rates | Self::Rate(_), Load::Peak { .. })
-            | (Self::Peak, Load::Rate { .. }) => false,
+            (Self::Rates | Self::Rate(_), Load::Peak { .. }) | (Self::Peak, Load::Rate { .. }) => {
+                false
+            }
         }
     }
 }

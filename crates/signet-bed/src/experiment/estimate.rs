@@ -1,16 +1,19 @@
 //! How long a run takes.
 
-use super::case::{Authentication, Case, Flow, Load};
+use super::case::{Case, Flow, Load};
 use super::file::{Experiment, Form};
 
-/// Starting a server and load, the loops between measurements, and stopping, in seconds.
-pub const VISIT_S: f64 = 1.5;
-/// What pointing a server at its users in a database adds.
-pub const DATABASE_S: f64 = 0.5;
-/// Registrations a second where agents register before they call.
-pub const REGISTERED_PER_S: f64 = 400.0;
-/// Seeking a peak.
-pub const PEAK_S: f64 = 40.0;
+/// Seconds that a server and the load take to start.
+const START_S: f64 = 2.0;
+/// Seconds that the last calls have, beyond the time that they are held.
+const DRAIN_S: f64 = 3.0;
+/// Agents that register a second, before they call.
+const REGISTERED_PER_S: f64 = 500.0;
+/// Seconds of a ramp, in which a peak is sought.
+const RAMP_S: f64 = 10.0;
+/// Ramps, and rates held, until a peak is found.
+const RAMPS: f64 = 1.4;
+const HELD: f64 = 1.6;
 
 impl Experiment {
     /// How long a run of these systems takes, in seconds, as reckoned from its cases. What a
@@ -35,10 +38,7 @@ impl Experiment {
     /// How long it takes to measure a load of a case once, in seconds.
     pub fn visit_s(&self, form: Form, case: &Case, load: &Load) -> f64 {
         let plan = self.plan(form);
-        let measured_s = match load {
-            Load::Peak { .. } => PEAK_S,
-            Load::Rate { .. } => f64::from(plan.warm_up_s) + f64::from(plan.measure_s),
-        };
+        let measured_s = f64::from(plan.warm_up_s) + f64::from(plan.measure_s);
         let agents = case.setting.agents;
         let registered_s = match case.setting.flow {
             Flow::CallsToRegistered => {
@@ -46,10 +46,11 @@ impl Experiment {
             }
             Flow::Calls | Flow::Registrations => 0.0,
         };
-        let database_s = match case.setting.authentication {
-            Authentication::Mariadb => DATABASE_S,
-            Authentication::None | Authentication::Own => 0.0,
-        };
-        VISIT_S + database_s + registered_s + measured_s
+        let hold_s = case.setting.hold_ms as f64 / 1_000.0;
+        let around_s = START_S + registered_s + hold_s + DRAIN_S;
+        match load {
+            Load::Rate { .. } => around_s + measured_s,
+            Load::Peak { .. } => RAMPS * (around_s + RAMP_S) + HELD * (around_s + measured_s),
+        }
     }
 }

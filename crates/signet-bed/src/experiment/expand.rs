@@ -60,7 +60,11 @@ impl Experiment {
         for axis in &self.axes {
             all = all
                 .iter()
-                .flat_map(|labels| axis.values.iter().map(move |value| with(labels, axis, value)))
+                .flat_map(|labels| {
+                    axis.values
+                        .iter()
+                        .map(move |value| with(labels, axis, value))
+                })
                 .collect();
         }
         all.retain(|labels| {

@@ -47,8 +47,8 @@ pub struct Finding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
-    /// Case by case: those that agree on every axis that neither pick names; with one case
-    /// below the line, each with that. The ratio is the geometric mean.
+    /// Case by case: those that agree on every axis that neither pick names. The ratio is the
+    /// geometric mean.
     #[default]
     Pairs,
     /// The highest of each set.

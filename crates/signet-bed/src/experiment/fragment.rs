@@ -2,9 +2,7 @@
 
 use serde::Deserialize;
 
-use super::case::{
-    Authentication, Connection, Flow, Resumption, Role, Setting, Suite, Transport,
-};
+use super::case::{Authentication, Connection, Flow, Resumption, Role, Setting, Suite, Transport};
 
 /// What is set; the rest stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -11,8 +11,8 @@ mod cross_check;
 mod drawing;
 mod estimate;
 mod expand;
-mod file;
 mod figures;
+mod file;
 mod finding;
 mod fragment;
 mod library;
@@ -29,11 +29,8 @@ pub use case::{
 pub use check::SYSTEMS;
 pub use cross_check::{Checked, CheckedRow};
 pub use drawing::{Drawing, DrawingKind, RATE};
-pub use estimate::{DATABASE_S, PEAK_S, REGISTERED_PER_S, VISIT_S};
-pub use file::{
-    Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan,
-};
 pub use figures::{Words, in_words, number};
+pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
 pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;

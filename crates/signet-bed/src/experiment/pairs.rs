@@ -73,8 +73,8 @@ impl Finding {
     }
 }
 
-/// The one that stands for `from` among those of a pick: the only one there is, or the only
-/// one that agrees on every axis that neither pick names.
+/// The one that stands for `from` among those of a pick: it agrees on every axis that neither
+/// pick names. That there is only one is not enough: in a record, others may be missing.
 fn partner<'a>(
     (from, from_pick): (&Item<'_>, &Pick),
     pick: &Pick,
@@ -82,24 +82,23 @@ fn partner<'a>(
     is_same_load: bool,
     items: &[Item<'a>],
 ) -> Result<Item<'a>, String> {
-    let picked: Vec<Item<'a>> = items
-        .iter()
-        .filter(|item| pick.fits(item.labels) && at.fits(item.load))
-        .filter(|item| !is_same_load || is_same(from.load, item.load))
-        .copied()
-        .collect();
-    if let [only] = picked[..] {
-        return Ok(only);
-    }
     let agrees = |item: &&Item<'a>| {
         from.labels.iter().all(|(axis, place)| {
             from_pick.names(axis) || pick.names(axis) || item.labels.get(axis) == Some(place)
         })
     };
-    let near: Vec<&Item<'a>> = picked.iter().filter(agrees).collect();
+    let near: Vec<&Item<'a>> = items
+        .iter()
+        .filter(|item| pick.fits(item.labels) && at.fits(item.load))
+        .filter(|item| !is_same_load || is_same(from.load, item.load))
+        .filter(agrees)
+        .collect();
     match near[..] {
         [one] => Ok(*one),
-        [] => Err(format!("no case of `{pick}` to hold {} against", told(from))),
+        [] => Err(format!(
+            "no case of `{pick}` to hold {} against",
+            told(from)
+        )),
         _ => Err(format!(
             "{} cases of `{pick}` to hold {} against",
             near.len(),

@@ -57,7 +57,11 @@ fn of_flow(setting: &Setting) -> Vec<Misfit> {
                 "set role = \"registrar\", or flow = \"calls\"",
             )
         };
-        found.push(misfit(if is_registrar { "role" } else { "flow" }, what, remedy));
+        found.push(misfit(
+            if is_registrar { "role" } else { "flow" },
+            what,
+            remedy,
+        ));
     }
     if setting.flow == Flow::Registrations && setting.hold_ms > 0 {
         found.push(misfit(
@@ -110,7 +114,10 @@ fn of_agents(setting: &Setting) -> Vec<Misfit> {
     if agents.users < part {
         found.push(misfit(
             "users",
-            format!("{} users are fewer than the {part} who take part", agents.users),
+            format!(
+                "{} users are fewer than the {part} who take part",
+                agents.users
+            ),
             format!("write at least {part}, or fewer callers and called"),
         ));
     }
@@ -202,8 +209,7 @@ fn of_resumption(setting: &Setting) -> Vec<Misfit> {
         ));
     }
     let is_kept = |side| side == Connection::One;
-    let is_all_kept =
-        is_kept(setting.caller_connection) && is_kept(setting.called_connection);
+    let is_all_kept = is_kept(setting.caller_connection) && is_kept(setting.called_connection);
     if security.resumption != Resumption::None && is_all_kept {
         found.push(misfit(
             "resumption",

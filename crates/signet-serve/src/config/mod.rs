@@ -161,9 +161,9 @@ impl Config {
     /// Reads and checks a file. Relative paths in it are taken from its folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-                let if_missing = "name a file that is there, or start without --config";
-                ConfigError::unreadable(path, &error, if_missing)
-            })?;
+            let if_missing = "name a file that is there, or start without --config";
+            ConfigError::unreadable(path, &error, if_missing)
+        })?;
         let mut config = Self::from_text(path, &text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for given in config.paths_mut() {

@@ -35,7 +35,11 @@ pub(super) fn list() -> Result<String, String> {
         for form in [Form::Short, Form::Long] {
             line(
                 &mut told,
-                format_args!("{:<15}   {}", "", length(&experiment, form, &experiment.systems)),
+                format_args!(
+                    "{:<15}   {}",
+                    "",
+                    length(&experiment, form, &experiment.systems)
+                ),
             );
         }
     }
@@ -52,7 +56,10 @@ pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
         &options.systems
     };
     let mut told = String::new();
-    line(&mut told, format_args!("{}: {}", experiment.name, experiment.title));
+    line(
+        &mut told,
+        format_args!("{}: {}", experiment.name, experiment.title),
+    );
     line(&mut told, format_args!("{}", experiment.question));
     if let Some(paper) = &experiment.paper {
         line(
@@ -68,11 +75,20 @@ pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
     }
     line(&mut told, format_args!("\nSystems: {}", systems.join(", ")));
     for form in [Form::Short, Form::Long] {
-        line(&mut told, format_args!("  {}", length(&experiment, form, systems)));
+        line(
+            &mut told,
+            format_args!("  {}", length(&experiment, form, systems)),
+        );
     }
-    line(&mut told, format_args!("\nCases of the {} form:", options.form));
+    line(
+        &mut told,
+        format_args!("\nCases of the {} form:", options.form),
+    );
     for case in experiment.cases(options.form) {
-        line(&mut told, format_args!("  {:<34} {}", case.id, loads(&case)));
+        line(
+            &mut told,
+            format_args!("  {:<34} {}", case.id, loads(&case)),
+        );
         for system in systems {
             if let Some(why) = experiment.reason_against(system, &case) {
                 line(&mut told, format_args!("    not for {system}: {why}"));
@@ -101,7 +117,10 @@ pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
     let (experiment, _) = Experiment::open(&path).map_err(|error| error.to_string())?;
     let mut told = String::new();
     for form in [Form::Short, Form::Long] {
-        line(&mut told, format_args!("{}", length(&experiment, form, &experiment.systems)));
+        line(
+            &mut told,
+            format_args!("{}", length(&experiment, form, &experiment.systems)),
+        );
     }
     Ok(told)
 }
@@ -110,11 +129,12 @@ pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
 fn length(experiment: &Experiment, form: Form, systems: &[String]) -> String {
     let plan = experiment.plan(form);
     format!(
-        "{form}: {} cases, {} repeats of {} s after {} s, about {}",
+        "{form}: {} cases; rates {} x {} s after {} s, peaks x {}; about {}",
         experiment.cases(form).len(),
         plan.repeats,
         plan.measure_s,
         plan.warm_up_s,
+        plan.peak_repeats,
         minutes(experiment.estimate_s(form, systems)),
     )
 }
@@ -124,7 +144,9 @@ fn loads(case: &Case) -> String {
         .loads
         .iter()
         .map(|load| match load {
-            Load::Peak { failures_max, .. } => format!("peak at {} % failures", failures_max * 100.0),
+            Load::Peak { failures_max, .. } => {
+                format!("peak at {} % failures", failures_max * 100.0)
+            }
             Load::Rate { per_s, profile } => {
                 format!("{per_s}/s{}", if *profile { ", profiled" } else { "" })
             }
@@ -170,7 +192,10 @@ mod tests {
         let told = show(&options).unwrap();
         assert!(told.contains("remote.4.1 "), "{told}");
         assert!(told.contains("not for kamailio: "), "{told}");
-        assert!(told.contains("Batches and parallelism together win."), "{told}");
+        assert!(
+            told.contains("Batches and parallelism together win."),
+            "{told}"
+        );
     }
 
     #[test]

@@ -39,20 +39,29 @@ impl Check<'_> {
                 "a profile shows the CPU time of a call by component",
                 "leave `figure` out where kind = \"stacked\"",
             ),
-            None => self.fault(at, "no figure is drawn", "name one: figure = \"rate_per_s\""),
+            None => self.fault(
+                at,
+                "no figure is drawn",
+                "name one: figure = \"rate_per_s\"",
+            ),
         }
         let axes = [("x", Some(&drawing.x)), ("series", drawing.series.as_ref())];
         for (key, name) in axes {
             let Some(name) = name else { continue };
             let is_axis = self.experiment.axes.iter().any(|axis| axis.name == *name);
-            if !is_axis && !(key == "x" && name == RATE) {
+            let is_rate = key == "x" && name == RATE;
+            if !is_axis && !is_rate {
                 let known = self.experiment.axes.iter().map(|axis| axis.name.as_str());
                 let known: Vec<&str> = known.chain((key == "x").then_some(RATE)).collect();
                 let remedy = match nearest(name, &known) {
                     Some(word) => format!("did you mean `{word}`?"),
                     None => format!("write one of: {}", known.join(", ")),
                 };
-                self.fault(format!("{at}.{key}"), format!("unknown axis `{name}`"), remedy);
+                self.fault(
+                    format!("{at}.{key}"),
+                    format!("unknown axis `{name}`"),
+                    remedy,
+                );
             }
         }
         if drawing.kind == DrawingKind::Heat && drawing.series.is_none() {
@@ -89,7 +98,11 @@ impl Check<'_> {
             );
         }
         if !published.value.is_finite() {
-            self.fault(format!("{at}.value"), "is no number", "write what the paper prints");
+            self.fault(
+                format!("{at}.value"),
+                "is no number",
+                "write what the paper prints",
+            );
         }
     }
 
@@ -146,7 +159,11 @@ impl Check<'_> {
             }
         }
         for (at, what) in wrong {
-            self.fault(at, what, "name cases of both forms, one for each that it is held against");
+            self.fault(
+                at,
+                what,
+                "name cases of both forms, one for each that it is held against",
+            );
         }
     }
 
@@ -163,7 +180,9 @@ impl Check<'_> {
                     && case.loads.iter().any(|load| At::Peak.fits(load))
             });
             if !is_there {
-                missing.push(format!("no case of the {form} form has this rate and a peak"));
+                missing.push(format!(
+                    "no case of the {form} form has this rate and a peak"
+                ));
             }
         }
         for what in missing {
@@ -183,9 +202,10 @@ impl Check<'_> {
 
     /// The long form measures it.
     fn measured(&mut self, at: &str, key: &str, pick: &Pick, load: At) {
-        let is_there = self.long.iter().any(|case| {
-            pick.fits(&case.labels) && case.loads.iter().any(|given| load.fits(given))
-        });
+        let is_there = self
+            .long
+            .iter()
+            .any(|case| pick.fits(&case.labels) && case.loads.iter().any(|given| load.fits(given)));
         if !is_there {
             self.fault(
                 format!("{at}.{key}"),

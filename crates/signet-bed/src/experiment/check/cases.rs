@@ -40,7 +40,11 @@ impl Check<'_> {
         for (nth, rule) in experiment.not_for.iter().enumerate() {
             if !combinations.iter().any(|labels| rule.pick.fits(labels)) {
                 let at = format!("not_for.{nth}.where");
-                self.fault(at, "picks no case", "name a case that there is, or leave it out");
+                self.fault(
+                    at,
+                    "picks no case",
+                    "name a case that there is, or leave it out",
+                );
             }
         }
         self.short = experiment.cases(Form::Short);
@@ -91,7 +95,11 @@ impl Check<'_> {
                 Form::Short => &self.short,
                 Form::Long => &self.long,
             };
-            let longest_ms = cases.iter().map(|case| case.setting.hold_ms).max().unwrap_or(0);
+            let longest_ms = cases
+                .iter()
+                .map(|case| case.setting.hold_ms)
+                .max()
+                .unwrap_or(0);
             let warm_up_s = self.experiment.plan(form).warm_up_s;
             if u64::from(warm_up_s) * 1_000 < longest_ms {
                 self.fault(
@@ -123,7 +131,8 @@ impl Check<'_> {
     }
 
     fn load(&mut self, at: &str, rule: &LoadRule) {
-        if rule.peak.is_some() == !rule.rates_per_s.is_empty() {
+        let has_rates = !rule.rates_per_s.is_empty();
+        if rule.peak.is_some() == has_rates {
             self.fault(
                 at,
                 "a load is a peak or rates",
@@ -192,7 +201,10 @@ impl Check<'_> {
         if peaks > 1 || rates.windows(2).any(|pair| pair.first() == pair.last()) {
             self.fault(
                 "load",
-                format!("the {form} form would measure `{}` twice at one load", case.id),
+                format!(
+                    "the {form} form would measure `{}` twice at one load",
+                    case.id
+                ),
                 "let `where` and `forms` of the loads pick each case once",
             );
         }
@@ -205,7 +217,10 @@ impl Check<'_> {
         if is_short_of {
             self.fault(
                 "load",
-                format!("`{}` has more than 64 calls at once for each caller", case.id),
+                format!(
+                    "`{}` has more than 64 calls at once for each caller",
+                    case.id
+                ),
                 "lower the rates or `hold_ms`, or add callers",
             );
         }

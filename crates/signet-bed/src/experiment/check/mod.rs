@@ -82,7 +82,11 @@ impl<'a> Check<'a> {
         }
         self.name("name", &experiment.name);
         if experiment.systems.is_empty() {
-            self.fault("systems", "no system is tested", "name one, such as \"signet\"");
+            self.fault(
+                "systems",
+                "no system is tested",
+                "name one, such as \"signet\"",
+            );
         }
         for (nth, system) in experiment.systems.iter().enumerate() {
             self.system(&format!("systems.{nth}"), system);

@@ -59,13 +59,21 @@ impl Check<'_> {
         for (axis, places) in &pick.0 {
             let at = format!("{at}.{axis}");
             let Some(known) = self.experiment.axes.iter().find(|a| a.name == *axis) else {
-                let axes: Vec<&str> =
-                    self.experiment.axes.iter().map(|a| a.name.as_str()).collect();
+                let axes: Vec<&str> = self
+                    .experiment
+                    .axes
+                    .iter()
+                    .map(|a| a.name.as_str())
+                    .collect();
                 self.fault(&at, format!("unknown axis `{axis}`"), meant(axis, &axes));
                 continue;
             };
             if places.0.is_empty() {
-                self.fault(&at, "picks nothing", "name a value of the axis, or leave it out");
+                self.fault(
+                    &at,
+                    "picks nothing",
+                    "name a value of the axis, or leave it out",
+                );
             }
             let values: Vec<&str> = known.values.iter().map(|v| v.name.as_str()).collect();
             for place in places.0.iter().filter(|place| known.value(place).is_none()) {
