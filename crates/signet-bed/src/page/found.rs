@@ -98,7 +98,9 @@ pub(super) fn median(sorted: &[f64]) -> f64 {
         sorted.get(middle),
         middle.checked_sub(1).and_then(|below| sorted.get(below)),
     ) {
-        (Some(upper), Some(lower)) if sorted.len().is_multiple_of(2) => f64::midpoint(*upper, *lower),
+        (Some(upper), Some(lower)) if sorted.len().is_multiple_of(2) => {
+            f64::midpoint(*upper, *lower)
+        }
         (Some(upper), _) => *upper,
         (None, _) => 0.0,
     }

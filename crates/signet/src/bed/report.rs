@@ -64,7 +64,11 @@ pub(crate) fn compare(options: &CompareOptions) -> u8 {
         Ok(comparison) => {
             // Nobody listens: nothing is lost.
             let _ = std::io::stdout().write_all(comparison.table(options.all).as_bytes());
-            if comparison.holds() { EXIT_FINE } else { EXIT_DIFFERS }
+            if comparison.holds() {
+                EXIT_FINE
+            } else {
+                EXIT_DIFFERS
+            }
         }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "signet bed compare: {error}");
