@@ -107,7 +107,7 @@ fn every_kind_of_drawing_is_drawn_with_the_papers_figures() {
     );
     assert!(drawn[1].contains("in doubt") && drawn[1].contains("not measured"));
     assert!(drawn[2].contains("Kamailio, UDP"));
-    assert!(drawn[4].contains("public-key cryptography"));
+    assert!(drawn[4].contains("public-key crypto"));
     assert!(drawn[5].contains("9.0k"));
     assert!(drawn[6].contains("3.1k"));
     assert!(

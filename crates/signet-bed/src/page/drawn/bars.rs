@@ -12,13 +12,13 @@ use crate::record::{CaseResult, figure};
 /// Components in the order of the way that a message takes; others follow by name.
 const COMPONENTS: [&str; 10] = [
     "kernel",
-    "sip",
-    "tls",
-    "public-key",
+    "sip_core",
+    "tls_protocol",
+    "public_key",
     "symmetric",
-    "memory",
+    "memory_allocation",
     "libc",
-    "database-client",
+    "database_client",
     "database",
     "other",
 ];
@@ -130,16 +130,15 @@ fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
 fn component_name(component: &str) -> String {
     let (process, part) = component.split_once('/').unwrap_or(("server", component));
     let part = match part {
-        "sip" => "SIP".to_owned(),
-        "tls" => "TLS".to_owned(),
-        "public-key" => "public-key cryptography".to_owned(),
-        "symmetric" => "symmetric cryptography".to_owned(),
-        "memory" => "memory allocation".to_owned(),
-        "database-client" => "database client".to_owned(),
-        other => other.replace('-', " "),
+        "sip_core" => "SIP core".to_owned(),
+        "tls_protocol" => "TLS protocol".to_owned(),
+        "public_key" => "public-key crypto".to_owned(),
+        "symmetric" => "symmetric crypto and hashes".to_owned(),
+        other => other.replace(['-', '_'], " "),
     };
     match process {
         "server" => part,
+        process if process == part => part,
         process => format!("{part} of the {process}"),
     }
 }
