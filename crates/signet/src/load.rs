@@ -41,6 +41,14 @@ pub(crate) enum LoadCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Print a result again, or draw its page
+    Report {
+        /// A file that --json wrote
+        result: PathBuf,
+        /// Where the page goes
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
     /// Compare two results and tell noise from change
     Compare {
         /// The earlier one
@@ -228,6 +236,9 @@ struct ResultArgs {
     /// Write the run second by second as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the result as a page with drawings, one file for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result only
     #[arg(long, short)]
     quiet: bool,
@@ -412,6 +423,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
         LoadCommand::Answer(options) => options.run(),
         LoadCommand::Peak(options) => options.run(),
         LoadCommand::Sipp { arguments } => Ok(signet_sipp::run(arguments)),
+        LoadCommand::Report { result, html } => Ok(app::report(&result, html.as_deref())),
         LoadCommand::Compare { a, b } => Ok(app::compare(&a, &b)),
     };
     outcome.unwrap_or_else(|error| {
@@ -520,6 +532,7 @@ impl ResultArgs {
         Output {
             json: self.json,
             csv: self.csv,
+            html: self.html,
             quiet: self.quiet,
             thresholds: self.fail_if,
             failures_max: self.failures_max,

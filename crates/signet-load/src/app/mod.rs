@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use measure::{CompareConfig, RunResult, Threshold, Watcher, compare as compare_results};
 
 use crate::crew::{Control, Failed, run};
+use crate::page;
 use crate::settings::Settings;
 pub use peak::{PeakSettings, peak};
 use picture::Picture;
@@ -40,6 +41,8 @@ pub struct Output {
     pub json: Option<PathBuf>,
     /// Where the series goes as CSV.
     pub csv: Option<PathBuf>,
+    /// Where the result goes as a page.
+    pub html: Option<PathBuf>,
     /// Whether only the result is printed.
     pub quiet: bool,
     /// Thresholds that decide over the exit code.
@@ -59,6 +62,7 @@ impl Default for Output {
             program_version: String::new(),
             json: None,
             csv: None,
+            html: None,
             quiet: false,
             thresholds: Vec::new(),
             failures_max: 0.0,
@@ -143,6 +147,22 @@ pub fn compare(a: &Path, b: &Path) -> u8 {
     }
 }
 
+/// Prints a result that is in a file, and writes its page; gives the exit code.
+pub fn report(file: &Path, html: Option<&Path>) -> u8 {
+    let result = match RunResult::read(file) {
+        Ok(result) => result,
+        Err(error) => return complain(EXIT_USAGE, &error.to_string()),
+    };
+    let output = Output {
+        html: html.map(Path::to_path_buf),
+        ..Output::default()
+    };
+    match write(&result, &output) {
+        Ok(()) => EXIT_FINE,
+        Err(error) => complain(EXIT_USAGE, &error),
+    }
+}
+
 /// Prints the table and writes the files.
 fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     say(&measure::terminal::table(result));
@@ -151,6 +171,9 @@ fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     }
     if let Some(path) = &output.csv {
         result.write_csv(path).map_err(|error| error.to_string())?;
+    }
+    if let Some(path) = &output.html {
+        page::write(result, path)?;
     }
     Ok(())
 }
@@ -248,5 +271,19 @@ mod tests {
         assert_eq!(code(&mut result(drops), &strict), EXIT_DOUBT);
         let interrupted = |result: &mut RunResult| result.interrupted = true;
         assert_eq!(code(&mut result(interrupted), &plain), EXIT_INTERRUPTED);
+    }
+
+    #[test]
+    fn a_result_in_a_file_becomes_a_page() {
+        let folder = std::env::temp_dir().join(format!("signet-load-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (json, html) = (folder.join("a.json"), folder.join("a.html"));
+        result(|_| {}).write(&json).unwrap();
+        assert_eq!(report(&json, Some(&html)), EXIT_FINE);
+        let page = std::fs::read_to_string(&html).unwrap();
+        assert!(page.trim_end().ends_with("</html>"));
+        assert_eq!(report(&html, None), EXIT_USAGE, "no result");
+        assert_eq!(report(&json, Some(&folder)), EXIT_USAGE, "no file");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }
