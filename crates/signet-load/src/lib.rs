@@ -17,6 +17,7 @@ mod clock;
 mod crew;
 mod local;
 mod mix;
+pub mod page;
 mod server;
 mod settings;
 mod span;

@@ -30,13 +30,17 @@ pub fn count(count: u64) -> String {
     grouped(&count.to_string())
 }
 
-/// A share of 1 in percent: `4.00%`.
+/// A share of 1 in percent: `4%`, `12.3%`.
 pub fn percent(share: f64) -> String {
-    if share.is_finite() {
-        format!("{}%", figure(share * 100.0))
-    } else {
-        NONE.to_owned()
+    if !share.is_finite() {
+        return NONE.to_owned();
     }
+    let text = figure(share * 100.0);
+    let text = match text.contains('.') && !text.contains('e') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => text.as_str(),
+    };
+    format!("{text}%")
 }
 
 /// Bytes in the unit that suits: `640 B`, `1.20 KiB`, `85.3 MiB`.
@@ -242,7 +246,15 @@ mod tests {
         assert_eq!(microseconds(2_100_000.0), "2.10 s");
         assert_eq!(microseconds(0.0), "0 µs");
         assert_eq!(bytes(89_478_485.0), "85.3 MiB");
-        assert_eq!(percent(0.04), "4.00%");
+        assert_eq!(
+            (percent(0.04), percent(0.123)),
+            ("4%".into(), "12.3%".into())
+        );
+        assert_eq!((percent(0.0), percent(1.0)), ("0%".into(), "100%".into()));
+        assert_eq!(
+            (percent(0.000_1), percent(f64::NAN)),
+            ("0.01%".into(), NONE.into())
+        );
         assert_eq!(count(1_000), "1,000");
         assert_eq!(
             (seconds(45), seconds(720), seconds(7_300)),

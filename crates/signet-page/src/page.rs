@@ -54,8 +54,8 @@ impl Pages {
             ("page.css", include_str!("page.css")),
             ("chart.css", chart::STYLE),
         ];
-        for (name, text) in own.iter().chain(templates) {
-            environment.add_template(*name, *text).map_err(PageError)?;
+        for &(name, text) in own.iter().chain(templates) {
+            environment.add_template(name, text).map_err(PageError)?;
         }
         Ok(Self { environment })
     }

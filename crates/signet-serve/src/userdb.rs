@@ -332,6 +332,7 @@ mod tests {
             tls_roots: None,
             layout: Layout::Signet,
             algorithms: None,
+            wanted: None,
             connections_max: 4,
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
         };

@@ -42,6 +42,14 @@ pub(crate) enum LoadCommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
+    /// Print a result again, or draw its page
+    Report {
+        /// A file that --json wrote
+        result: PathBuf,
+        /// Where the page goes
+        #[arg(long, value_name = "FILE")]
+        html: Option<PathBuf>,
+    },
     /// Compare two results and tell noise from change
     Compare {
         /// The earlier one
@@ -220,6 +228,38 @@ struct When {
     seed: u64,
 }
 
+<<<<<<< HEAD
+=======
+/// What becomes of the result.
+#[derive(Debug, Args)]
+struct ResultArgs {
+    /// Write the result as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the run second by second as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write the result as a page with drawings, one file for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the result only
+    #[arg(long, short)]
+    quiet: bool,
+    /// Exit with 1 when this is true: 'srd_p99 > 200ms', 'failed > 1%'; several times if you like
+    #[arg(long, value_name = "CONDITION", value_parser = threshold)]
+    fail_if: Vec<Threshold>,
+    /// How many arrivals may fail: 0, 4%
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    failures_max: f64,
+    /// Watch a process and its children: CPU time and memory; several times if you like
+    #[arg(long, value_name = "PID")]
+    watch_pid: Vec<u32>,
+    /// Do not first drive the same load straight to a called side here
+    #[arg(long)]
+    no_check_self: bool,
+}
+
+>>>>>>> bedpage
 #[derive(Debug, Args)]
 pub(crate) struct CallOptions {
     #[command(flatten)]
@@ -399,6 +439,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
         LoadCommand::Answer(options) => options.run(),
         LoadCommand::Peak(options) => options.run(),
         LoadCommand::Sipp { arguments } => Ok(signet_sipp::run(arguments)),
+        LoadCommand::Report { result, html } => Ok(app::report(&result, html.as_deref())),
         LoadCommand::Compare { a, b } => Ok(app::compare(&a, &b)),
     };
     outcome.unwrap_or_else(|error| {
@@ -505,3 +546,31 @@ impl PeakOptions {
         Ok(app::peak(settings, &options, &output))
     }
 }
+<<<<<<< HEAD
+=======
+
+impl ResultArgs {
+    fn output(self) -> Output {
+        Output {
+            json: self.json,
+            csv: self.csv,
+            html: self.html,
+            quiet: self.quiet,
+            thresholds: self.fail_if,
+            failures_max: self.failures_max,
+            watch_pids: self.watch_pid,
+            check_self: !self.no_check_self,
+            ..output()
+        }
+    }
+}
+
+fn output() -> Output {
+    let command: Vec<String> = std::env::args().collect();
+    Output {
+        command: masked(command).join(" "),
+        program_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Output::default()
+    }
+}
+>>>>>>> bedpage

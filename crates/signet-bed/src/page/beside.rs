@@ -207,7 +207,7 @@ pub(super) fn beside(experiment: &Experiment, record: &Record, names: &Names<'_>
                     .results
                     .iter()
                     .find(|result| result.system == system)?;
-                Some(found(result, kind.name, experiment.spread_max))
+                Some(found(experiment, result, kind.name))
             };
             let ours = found_of(OURS);
             let is_peak = matches!(together.first.load, Load::Peak { .. });

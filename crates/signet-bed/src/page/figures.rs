@@ -56,13 +56,19 @@ fn resolution(name: &str) -> f64 {
     }
 }
 
+/// Title and unit, where the title does not say what it counts.
+pub(crate) fn heading(title: &str, unit: &str) -> String {
+    if title.contains(unit) {
+        title.to_owned()
+    } else {
+        format!("{title}, {unit}")
+    }
+}
+
 impl Kind {
     /// Title and unit: "CPU of the server for each, µs".
     pub(crate) fn heading(&self) -> String {
-        match self.unit {
-            "" => self.title.to_owned(),
-            unit => format!("{}, {unit}", self.title),
-        }
+        heading(self.title, self.unit)
     }
 
     /// A figure in its unit, without it.

@@ -1,6 +1,6 @@
 //! What the repeats of a case say together.
 
-use crate::experiment::Interval;
+use crate::experiment::{Experiment, Interval};
 use crate::record::{CaseResult, Repeat};
 
 use super::figures::kind_of;
@@ -16,6 +16,8 @@ pub(super) enum Found {
     InDoubt,
     /// There is no repeat that has it.
     NotMeasured,
+    /// The system cannot do it.
+    Impossible,
 }
 
 impl Found {
@@ -23,7 +25,7 @@ impl Found {
     pub(super) fn settled(&self) -> Option<Interval> {
         match self {
             Self::Settled(interval) => Some(*interval),
-            Self::NotSettled | Self::InDoubt | Self::NotMeasured => None,
+            Self::NotSettled | Self::InDoubt | Self::NotMeasured | Self::Impossible => None,
         }
     }
 
@@ -34,6 +36,7 @@ impl Found {
             Self::NotSettled => "not settled",
             Self::InDoubt => "in doubt",
             Self::NotMeasured => "not measured",
+            Self::Impossible => "cannot",
         }
     }
 }
@@ -47,16 +50,24 @@ pub(super) fn counted(result: &CaseResult) -> impl Iterator<Item = &Repeat> {
 }
 
 /// What a result says of a figure. It is settled where its repeats are no further apart than
-/// `spread_max` of their median, or than what says nothing of such a figure; one repeat alone
-/// is settled, and its interval is empty.
-pub(super) fn found(result: &CaseResult, figure: &str, spread_max: f64) -> Found {
+/// [`Experiment::spread_max`] of their median, or than what says nothing of such a figure; one
+/// repeat alone is settled, and its interval is empty.
+pub(super) fn found(experiment: &Experiment, result: &CaseResult, figure: &str) -> Found {
     let resolution = kind_of(figure).map_or(0.0, |kind| kind.resolution);
     let of = |repeat: &Repeat| repeat.figures.get(figure).copied();
     let values: Vec<f64> = counted(result).filter_map(of).collect();
     if values.is_empty() && result.repeats.iter().any(|repeat| of(repeat).is_some()) {
         return Found::InDoubt;
     }
-    settle(values, spread_max, resolution)
+    let is_impossible = || {
+        let labels = &result.case.labels;
+        let mut rules = experiment.not_for.iter();
+        rules.any(|rule| rule.system == result.system && rule.pick.fits(labels))
+    };
+    if values.is_empty() && is_impossible() {
+        return Found::Impossible;
+    }
+    settle(values, experiment.spread_max, resolution)
 }
 
 /// The same of values.
@@ -87,7 +98,9 @@ pub(super) fn median(sorted: &[f64]) -> f64 {
         sorted.get(middle),
         middle.checked_sub(1).and_then(|below| sorted.get(below)),
     ) {
-        (Some(upper), Some(lower)) if sorted.len() % 2 == 0 => f64::midpoint(*upper, *lower),
+        (Some(upper), Some(lower)) if sorted.len().is_multiple_of(2) => {
+            f64::midpoint(*upper, *lower)
+        }
         (Some(upper), _) => *upper,
         (None, _) => 0.0,
     }

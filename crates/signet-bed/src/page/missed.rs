@@ -28,7 +28,7 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
             Load::Peak { .. } => figure::RATE_PER_S,
             Load::Rate { .. } => figure::SERVER_CPU_US,
         };
-        let found = found(result, main, experiment.spread_max);
+        let found = found(experiment, result, main);
         let mut why: Vec<String> = result.missed.iter().cloned().collect();
         let how = match (&result.missed, doubted, &found) {
             (Some(_), _, _) if repeats == 0 => "not measured".to_owned(),

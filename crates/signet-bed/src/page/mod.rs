@@ -152,8 +152,16 @@ fn answered(answer: Answer) -> Answered {
         verdict: answer.verdict,
         word,
         class,
-        sentence: answer.sentence,
+        sentence: capitalised(&answer.sentence),
     }
+}
+
+/// A sentence begins with a capital; the template ends it.
+fn capitalised(sentence: &str) -> String {
+    let mut letters = sentence.trim_end_matches('.').chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
 }
 
 fn findings(experiment: &Experiment, record: &Record) -> Vec<Found> {

@@ -67,6 +67,19 @@ impl<'a> Names<'a> {
             .map_or_else(|| label.to_owned(), |value| value.title.clone())
     }
 
+    /// The same where the axis is not named beside it: a number says of what it is.
+    pub(super) fn spelt(&self, axis: &str, label: &str) -> String {
+        self.said(axis, self.place(axis, label))
+    }
+
+    fn said(&self, axis: &str, places: String) -> String {
+        if places.starts_with(|c: char| c.is_ascii_digit()) {
+            format!("{}: {places}", self.axis(axis))
+        } else {
+            places
+        }
+    }
+
     /// Where a place stands on its axis.
     pub(super) fn position(&self, axis: &str, label: &str) -> usize {
         let axis = self.experiment.axes.iter().find(|known| known.name == axis);
@@ -78,15 +91,16 @@ impl<'a> Names<'a> {
     pub(super) fn places(&self, labels: &Labels, is_told: impl Fn(&str) -> bool) -> String {
         let mut told = Vec::new();
         let known = self.experiment.axes.iter().map(|axis| axis.name.as_str());
-        let unknown = labels.keys().map(String::as_str);
+        let is_known = |name: &&str| self.experiment.axes.iter().any(|axis| axis.name == *name);
+        let unknown = labels
+            .keys()
+            .map(String::as_str)
+            .filter(|name| !is_known(name));
         for axis in known.chain(unknown) {
             if let Some(label) = labels.get(axis)
                 && is_told(axis)
             {
-                let place = self.place(axis, label);
-                if !told.contains(&place) {
-                    told.push(place);
-                }
+                told.push(self.spelt(axis, label));
             }
         }
         told.join(", ")
@@ -111,12 +125,9 @@ impl<'a> Names<'a> {
             .0
             .iter()
             .map(|(axis, places)| {
-                let places: Vec<String> = places
-                    .0
-                    .iter()
-                    .map(|label| self.place(axis, label))
-                    .collect();
-                places.join(" or ")
+                let places = places.0.iter().map(|label| self.place(axis, label));
+                let places = places.collect::<Vec<_>>().join(" or ");
+                self.said(axis, places)
             })
             .collect();
         told.join(", ")

@@ -80,7 +80,7 @@ fn medians<'a>(
                 && published.at.fits(&result.load)
         })
         .filter_map(|result| {
-            let found = found(result, &published.figure, experiment.spread_max).settled()?;
+            let found = found(experiment, result, &published.figure).settled()?;
             Some((result, found.median))
         })
         .collect()

@@ -37,10 +37,10 @@ fn rate(case: &Case, system: &str, per_s: f64, us: f64) -> CaseResult {
         let us = near(us, nth);
         let parts = [
             ("kernel", 0.4),
-            ("sip", 0.3),
-            ("tls", 0.08),
-            ("public-key", 0.05),
-            ("memory", 0.07),
+            ("sip_core", 0.3),
+            ("tls_protocol", 0.08),
+            ("public_key", 0.05),
+            ("memory_allocation", 0.07),
             ("libc", 0.1),
         ];
         Repeat {
@@ -116,7 +116,7 @@ pub(crate) fn record() -> Record {
         at_unix_s: 1_800_000_000 + nth * 30,
         compute_us: 1_000.0 + (nth % 7) as f64 * 12.0,
         kernel_us: 1_400.0 + (nth % 5) as f64 * 40.0,
-        stolen: if nth % 9 == 0 { 1.3 } else { 1.0 },
+        stolen: if nth.is_multiple_of(9) { 1.3 } else { 1.0 },
     };
     Record {
         format: FORMAT.to_owned(),

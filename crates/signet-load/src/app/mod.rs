@@ -15,6 +15,7 @@ use measure::{
 };
 
 use crate::crew::{Control, Failed, run};
+use crate::page;
 use crate::settings::Settings;
 pub use peak::{PeakSettings, peak};
 use picture::Picture;
@@ -46,6 +47,8 @@ pub struct Output {
     pub json: Option<PathBuf>,
     /// Where the series goes as CSV.
     pub csv: Option<PathBuf>,
+    /// Where the result goes as a page.
+    pub html: Option<PathBuf>,
     /// Whether only the result is printed.
     pub quiet: bool,
     /// Thresholds that decide over the exit code.
@@ -61,6 +64,26 @@ pub struct Output {
     pub check_self: bool,
 }
 
+<<<<<<< HEAD
+=======
+impl Default for Output {
+    fn default() -> Self {
+        Self {
+            command: String::new(),
+            program_version: String::new(),
+            json: None,
+            csv: None,
+            html: None,
+            quiet: false,
+            thresholds: Vec::new(),
+            failures_max: 0.0,
+            watch_pids: Vec::new(),
+            check_self: false,
+        }
+    }
+}
+
+>>>>>>> bedpage
 /// Runs a load, or a called side, to its end; gives the exit code.
 pub fn drive(settings: Settings, output: &Output) -> u8 {
     let control = Control::new();
@@ -139,6 +162,22 @@ pub fn compare(a: &Path, b: &Path) -> u8 {
     }
 }
 
+/// Prints a result that is in a file, and writes its page; gives the exit code.
+pub fn report(file: &Path, html: Option<&Path>) -> u8 {
+    let result = match RunResult::read(file) {
+        Ok(result) => result,
+        Err(error) => return complain(EXIT_USAGE, &error.to_string()),
+    };
+    let output = Output {
+        html: html.map(Path::to_path_buf),
+        ..Output::default()
+    };
+    match write(&result, &output) {
+        Ok(()) => EXIT_FINE,
+        Err(error) => complain(EXIT_USAGE, &error),
+    }
+}
+
 /// Prints the table and writes the files.
 fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     say(&measure::terminal::table(result));
@@ -147,6 +186,9 @@ fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     }
     if let Some(path) = &output.csv {
         result.write_csv(path).map_err(|error| error.to_string())?;
+    }
+    if let Some(path) = &output.html {
+        page::write(result, path)?;
     }
     Ok(())
 }
@@ -260,5 +302,19 @@ mod tests {
         assert_eq!(code(&mut result(both(1)), &plain), EXIT_DOUBT);
         let interrupted = |result: &mut RunResult| result.interrupted = true;
         assert_eq!(code(&mut result(interrupted), &plain), EXIT_INTERRUPTED);
+    }
+
+    #[test]
+    fn a_result_in_a_file_becomes_a_page() {
+        let folder = std::env::temp_dir().join(format!("signet-load-page-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (json, html) = (folder.join("a.json"), folder.join("a.html"));
+        result(|_| {}).write(&json).unwrap();
+        assert_eq!(report(&json, Some(&html)), EXIT_FINE);
+        let page = std::fs::read_to_string(&html).unwrap();
+        assert!(page.trim_end().ends_with("</html>"));
+        assert_eq!(report(&html, None), EXIT_USAGE, "no result");
+        assert_eq!(report(&json, Some(&folder)), EXIT_USAGE, "no file");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

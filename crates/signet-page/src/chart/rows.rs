@@ -123,6 +123,7 @@ impl Rows {
             .sum();
         self.axis.draw_across(&mut svg, &scale, top, top + height);
         let base = scale.base();
+        svg.line("axis", (base, top), (base, top + height));
         let mut y = top;
         for group in &self.groups {
             y += GROUP_GAP / 2.0;
@@ -150,7 +151,6 @@ impl Rows {
             }
             y += GROUP_GAP / 2.0;
         }
-        svg.line("axis", (base, top), (base, top + height));
         (svg, top + height + 20.0)
     }
 
@@ -248,8 +248,11 @@ impl Rows {
     }
 }
 
+/// Bold letters are that much wider.
+const BOLD: f64 = 1.13;
+
 fn label_lines(group: &Group, width: f64) -> Vec<String> {
-    wrap(&group.label, SIZE, width, 2)
+    wrap(&group.label, SIZE, width / BOLD, 2)
 }
 
 fn bar(from: f64, to: f64, middle: f64, round: f64) -> Area {

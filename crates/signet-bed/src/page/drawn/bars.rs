@@ -2,23 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use signet_page::chart::{Axis, Chart, Content, Figure, Group, REFERENCE, Row, Rows};
+use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, REFERENCE, Row, Rows};
 
 use super::{Sheet, joined};
-use crate::page::found::{counted, median};
+use crate::page::found::{counted, found, median};
 use crate::page::names;
-use crate::record::CaseResult;
+use crate::record::{CaseResult, figure};
 
 /// Components in the order of the way that a message takes; others follow by name.
 const COMPONENTS: [&str; 10] = [
     "kernel",
-    "sip",
-    "tls",
-    "public-key",
+    "sip_core",
+    "tls_protocol",
+    "public_key",
     "symmetric",
-    "memory",
+    "memory_allocation",
     "libc",
-    "database-client",
+    "database_client",
     "database",
     "other",
 ];
@@ -37,9 +37,9 @@ fn together<'a>(sheet: &Sheet<'a>) -> Vec<Together<'a>> {
         .collect();
     let mut groups: BTreeMap<(usize, usize, usize, String), Together<'a>> = BTreeMap::new();
     for &result in &sheet.results {
-        let (x, x_name) = sheet.place(&sheet.drawing.x, result);
+        let (x, x_name) = sheet.spelt(&sheet.drawing.x, result);
         let (nth, series_name) =
-            series.map_or((0, String::new()), |axis| sheet.place(axis, result));
+            series.map_or((0, String::new()), |axis| sheet.spelt(axis, result));
         let rest = sheet.rest(result, &told);
         let label = joined(&joined(&x_name, &series_name), &rest);
         groups
@@ -130,16 +130,15 @@ fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
 fn component_name(component: &str) -> String {
     let (process, part) = component.split_once('/').unwrap_or(("server", component));
     let part = match part {
-        "sip" => "SIP".to_owned(),
-        "tls" => "TLS".to_owned(),
-        "public-key" => "public-key cryptography".to_owned(),
-        "symmetric" => "symmetric cryptography".to_owned(),
-        "memory" => "memory allocation".to_owned(),
-        "database-client" => "database client".to_owned(),
-        other => other.replace('-', " "),
+        "sip_core" => "SIP core".to_owned(),
+        "tls_protocol" => "TLS protocol".to_owned(),
+        "public_key" => "public-key crypto".to_owned(),
+        "symmetric" => "symmetric crypto and hashes".to_owned(),
+        other => other.replace(['-', '_'], " "),
     };
     match process {
         "server" => part,
+        process if process == part => part,
         process => format!("{part} of the {process}"),
     }
 }
@@ -153,6 +152,24 @@ fn component_order(component: &str) -> (bool, usize, &str) {
         place.unwrap_or(COMPONENTS.len()),
         component,
     )
+}
+
+/// The components of a case, where its CPU time as a whole counts.
+fn stack(sheet: &Sheet<'_>, result: &CaseResult, all: &[&str]) -> Content {
+    let whole = found(sheet.experiment, result, figure::SERVER_CPU_US);
+    let found = components(result);
+    if whole.settled().is_none() || found.is_empty() {
+        let instead = match whole.instead() {
+            "" => "not taken apart",
+            instead => instead,
+        };
+        return Content::Bar(Datum::Missing(instead.to_owned()));
+    }
+    let us = |component: &&str| found.get(component).copied().unwrap_or(0.0);
+    let parts = all
+        .iter()
+        .map(|component| us(component) * sheet.drawing.scale);
+    Content::Stack(parts.collect())
 }
 
 /// A bar of components for each case and system; `None` where none was taken apart.
@@ -172,15 +189,7 @@ pub(super) fn stacked(sheet: &Sheet<'_>) -> Option<Figure> {
         rows: together
             .results
             .iter()
-            .map(|result| {
-                let found = components(result);
-                let parts = all.iter().map(|component| {
-                    found
-                        .get(component)
-                        .map_or(0.0, |us| us * sheet.drawing.scale)
-                });
-                row(sheet, result, Content::Stack(parts.collect()))
-            })
+            .map(|result| row(sheet, result, stack(sheet, result, &all)))
             .collect(),
     });
     Some(Figure {

@@ -26,7 +26,7 @@ pub(super) fn lines(sheet: &Sheet<'_>) -> Figure {
         let Some(at) = x.at(sheet, result) else {
             continue;
         };
-        let (nth, name) = series.map_or((0, String::new()), |axis| sheet.place(axis, result));
+        let (nth, name) = series.map_or((0, String::new()), |axis| sheet.spelt(axis, result));
         let name = joined(&name, &sheet.rest(result, &told));
         let place = sheet
             .names

@@ -7,7 +7,7 @@ mod lines;
 use signet_page::chart::{Datum, Figure};
 use signet_page::number;
 
-use super::figures::{kind_of, unit};
+use super::figures::{heading, kind_of, unit};
 use super::found::{Found, found};
 use super::names::{Names, varied};
 use crate::experiment::{Drawing, DrawingKind, Experiment, Load, Published, RATE};
@@ -62,7 +62,7 @@ impl Sheet<'_> {
     }
 
     fn found(&self, result: &CaseResult) -> Found {
-        found(result, self.figure(), self.experiment.spread_max)
+        found(self.experiment, result, self.figure())
     }
 
     /// A figure in the drawing's unit, or why there is none.
@@ -77,16 +77,8 @@ impl Sheet<'_> {
                     Datum::exact(value)
                 }
             }
-            Found::NotMeasured if self.is_impossible(result) => Datum::Missing("cannot".to_owned()),
             other => Datum::Missing(other.instead().to_owned()),
         }
-    }
-
-    fn is_impossible(&self, result: &CaseResult) -> bool {
-        self.experiment
-            .not_for
-            .iter()
-            .any(|rule| rule.system == result.system && rule.pick.fits(&result.case.labels))
     }
 
     /// What the paper has of this case in the drawing's unit.
@@ -103,11 +95,10 @@ impl Sheet<'_> {
     /// What the value's axis says.
     fn value_title(&self) -> String {
         let title = kind_of(self.figure()).map(|kind| kind.title);
-        match (title, unit(&self.drawing.unit)) {
-            (Some(title), "") => title.to_owned(),
-            (Some(title), unit) => format!("{title}, {unit}"),
-            (None, unit) => format!("CPU for each by component, {unit}"),
-        }
+        heading(
+            title.unwrap_or("CPU time for each by component"),
+            unit(&self.drawing.unit),
+        )
     }
 
     /// What hollow marks are.
@@ -203,6 +194,15 @@ impl Sheet<'_> {
                 )
             },
         )
+    }
+
+    /// The same where the axis is not named beside it.
+    fn spelt(&self, axis: &str, result: &CaseResult) -> (usize, String) {
+        let (position, name) = self.place(axis, result);
+        match result.case.labels.get(axis) {
+            Some(label) => (position, self.names.spelt(axis, label)),
+            None => (position, name),
+        }
     }
 
     /// The ends of all that is drawn, in words.

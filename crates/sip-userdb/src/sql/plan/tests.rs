@@ -66,7 +66,7 @@ fn no_more_is_asked_for_than_is_wanted() {
         "SELECT username, realm, ha1_md5 FROM signet_users \
          WHERE realm IN (?) AND username IN (?)"
     );
-    assert_eq!(plan.capabilities(false).algorithms, [Algorithm::Md5]);
+    assert_eq!(plan.capabilities(false, 1).algorithms, [Algorithm::Md5]);
 }
 
 #[test]
