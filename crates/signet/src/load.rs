@@ -228,38 +228,6 @@ struct When {
     seed: u64,
 }
 
-<<<<<<< HEAD
-=======
-/// What becomes of the result.
-#[derive(Debug, Args)]
-struct ResultArgs {
-    /// Write the result as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the run second by second as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write the result as a page with drawings, one file for a browser
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print the result only
-    #[arg(long, short)]
-    quiet: bool,
-    /// Exit with 1 when this is true: 'srd_p99 > 200ms', 'failed > 1%'; several times if you like
-    #[arg(long, value_name = "CONDITION", value_parser = threshold)]
-    fail_if: Vec<Threshold>,
-    /// How many arrivals may fail: 0, 4%
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
-    failures_max: f64,
-    /// Watch a process and its children: CPU time and memory; several times if you like
-    #[arg(long, value_name = "PID")]
-    watch_pid: Vec<u32>,
-    /// Do not first drive the same load straight to a called side here
-    #[arg(long)]
-    no_check_self: bool,
-}
-
->>>>>>> bedpage
 #[derive(Debug, Args)]
 pub(crate) struct CallOptions {
     #[command(flatten)]
@@ -546,31 +514,3 @@ impl PeakOptions {
         Ok(app::peak(settings, &options, &output))
     }
 }
-<<<<<<< HEAD
-=======
-
-impl ResultArgs {
-    fn output(self) -> Output {
-        Output {
-            json: self.json,
-            csv: self.csv,
-            html: self.html,
-            quiet: self.quiet,
-            thresholds: self.fail_if,
-            failures_max: self.failures_max,
-            watch_pids: self.watch_pid,
-            check_self: !self.no_check_self,
-            ..output()
-        }
-    }
-}
-
-fn output() -> Output {
-    let command: Vec<String> = std::env::args().collect();
-    Output {
-        command: masked(command).join(" "),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Output::default()
-    }
-}
->>>>>>> bedpage

@@ -64,26 +64,6 @@ pub struct Output {
     pub check_self: bool,
 }
 
-<<<<<<< HEAD
-=======
-impl Default for Output {
-    fn default() -> Self {
-        Self {
-            command: String::new(),
-            program_version: String::new(),
-            json: None,
-            csv: None,
-            html: None,
-            quiet: false,
-            thresholds: Vec::new(),
-            failures_max: 0.0,
-            watch_pids: Vec::new(),
-            check_self: false,
-        }
-    }
-}
-
->>>>>>> bedpage
 /// Runs a load, or a called side, to its end; gives the exit code.
 pub fn drive(settings: Settings, output: &Output) -> u8 {
     let control = Control::new();

@@ -18,6 +18,9 @@ pub(super) struct ResultArgs {
     /// Write the run second by second as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the result as a page with drawings, one file for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the result only
     #[arg(long, short)]
     quiet: bool,
@@ -76,6 +79,7 @@ impl ResultArgs {
         Output {
             json: self.json,
             csv: self.csv,
+            html: self.html,
             quiet: self.quiet,
             thresholds: self.fail_if,
             failures_max: self.failures_max,
