@@ -106,12 +106,19 @@ impl Crew {
                 "there is nobody to call and nobody to answer".to_owned(),
             ));
         }
-        let is_tls_client = calls && settings.transport() == Some(Transport::Tls);
+        let is_tls_client = settings.transport().is_some_and(Transport::is_secure);
         let mut listens = settings.answering.listen.iter();
-        let is_tls_server = listens.any(|listen| listen.0 == Transport::Tls);
+        let is_tls_server = listens.any(|listen| listen.0.is_secure());
         let calls_itself = is_direct && is_tls_client;
-        let tls = Tls::new(&settings.tls, is_tls_client, is_tls_server, calls_itself)
-            .map_err(Failed::Usage)?;
+        let called = &settings.answering.tls;
+        let tls = Tls::new(
+            &settings.tls,
+            called,
+            is_tls_client,
+            is_tls_server,
+            calls_itself,
+        )
+        .map_err(Failed::Usage)?;
         let net_config = net_config(&settings, &tls, is_tls_client || is_tls_server)?;
         let shares = Shares::of(&settings, calls, answers);
         let crew_sockets = shares.bind(&settings, &tls)?;

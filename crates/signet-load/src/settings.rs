@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use measure::Schedule;
 use sip_msg::Transport;
+use sip_net::WebSocketRequest;
 
-use crate::{Local, Mix, Server, Span, TlsSettings, Users};
+use crate::tls::OWN_NAME;
+use crate::{CalledTls, Local, Mix, Server, Span, TlsSettings, Users};
 
 /// Whom calls, OPTIONS and MESSAGE are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,24 @@ pub enum Close {
     Abrupt,
 }
 
+/// How a WebSocket is asked for, where the transport is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// The path, here and at the server.
+    pub path: String,
+    /// The page that the calling side says it is, as browsers do.
+    pub origin: Option<String>,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        Self {
+            path: "/".to_owned(),
+            origin: None,
+        }
+    }
+}
+
 /// What the called side does.
 #[derive(Clone, Debug)]
 pub struct Answering {
@@ -57,6 +77,8 @@ pub struct Answering {
     pub reject: Option<u16>,
     /// Whether it takes REGISTER.
     pub is_registrar: bool,
+    /// How it speaks TLS.
+    pub tls: CalledTls,
 }
 
 impl Default for Answering {
@@ -66,6 +88,7 @@ impl Default for Answering {
             ring: Span::NONE,
             reject: None,
             is_registrar: false,
+            tls: CalledTls::default(),
         }
     }
 }
@@ -115,6 +138,8 @@ pub struct Settings {
     pub close: Close,
     /// TLS.
     pub tls: TlsSettings,
+    /// WebSocket.
+    pub websocket: WebSocketSettings,
     /// Whether a request bears credentials as soon as there is a nonce.
     pub credentials_first: bool,
     /// The timers of RFC 3261 17.
@@ -167,6 +192,7 @@ impl Settings {
             lifetime: Lifetime::One,
             close: Close::Clean,
             tls: TlsSettings::default(),
+            websocket: WebSocketSettings::default(),
             credentials_first: true,
             timers: sip_txn::Timers::default(),
             answer_timeout: Duration::from_secs(180),
@@ -188,6 +214,20 @@ impl Settings {
             .as_ref()
             .map(|server| server.transport)
             .or(self.direct)
+    }
+
+    /// The request that makes WebSockets of connections to the server; `None` over
+    /// other transports.
+    pub(crate) fn websocket_request(&self) -> Result<Option<WebSocketRequest>, String> {
+        if !self.transport().is_some_and(Transport::is_websocket) {
+            return Ok(None);
+        }
+        let authority = match &self.server {
+            Some(server) => server.authority(),
+            None => OWN_NAME.to_owned(),
+        };
+        let WebSocketSettings { path, origin } = &self.websocket;
+        WebSocketRequest::new(&authority, path, origin.as_deref()).map(Some)
     }
 
     /// Says what does not go together.
@@ -255,6 +295,7 @@ impl Settings {
                 ));
             }
         }
+        self.websocket_request()?;
         if self.lifetime == Lifetime::Calls(0) {
             return Err(
                 "a connection serves at least one call; write --connection per-call".to_owned(),

@@ -8,19 +8,17 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use measure::{Schedule, SearchConfig, Threshold};
 use signet_load::app::{self, Output, PeakSettings};
-use signet_load::{
-    Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span, TlsSettings,
-};
+use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span};
 use sip_msg::Transport;
-use sip_tls::{ClientResumption, TlsEngine};
+use sip_tls::ClientResumption;
 
 mod settings;
 mod values;
 
 use settings::settings;
 use values::{
-    TlsOffer, lifetime, masked, nanoseconds, offered, resume_by, resume_share, share, threshold,
-    time, tls_offer,
+    TlsOffer, called_resume_by, lifetime, masked, nanoseconds, resume_by, resume_share, share,
+    threshold, time, tls_offer,
 };
 
 /// What to load.
@@ -59,7 +57,7 @@ struct PathArgs {
     /// No server: straight to a called side in this process
     #[arg(long = "self", conflicts_with = "to")]
     straight: bool,
-    /// udp, tcp or tls
+    /// udp, tcp, tls, ws or wss
     #[arg(long, value_name = "T", value_parser = signet_load::transport)]
     transport: Option<Transport>,
     /// Whom to call; the user of --to if left out
@@ -81,7 +79,7 @@ struct PathArgs {
     /// UDP ports: shared by all agents of a thread, or own ones
     #[arg(long, value_name = "HOW", default_value = "shared")]
     ports: Ports,
-    /// TCP and TLS: one connection, per-call, per-N-calls, or per-agent
+    /// All but UDP: one connection, per-call, per-N-calls, or per-agent
     #[arg(long, value_name = "LIFETIME", default_value = "one", value_parser = lifetime)]
     connection: Lifetime,
     /// Break connections off with a reset instead of closing them
@@ -95,9 +93,24 @@ struct PathArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
     handshake_threads: u8,
     #[command(flatten)]
+    websocket: WebSocketOptions,
+    #[command(flatten)]
     tls: TlsOptions,
     #[command(flatten)]
+    called_tls: CalledTlsOptions,
+    #[command(flatten)]
     timing: Timing,
+}
+
+/// WebSocket.
+#[derive(Debug, Args)]
+struct WebSocketOptions {
+    /// The path of the server's WebSocket, and of the called side's here
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    ws_path: String,
+    /// The page that the calling side says it is, as browsers do: https://phone.example.com
+    #[arg(long, value_name = "ORIGIN")]
+    ws_origin: Option<String>,
 }
 
 /// TLS.
@@ -109,7 +122,8 @@ struct TlsOptions {
     /// Believe any certificate: for servers whose authority is not at hand
     #[arg(long, conflicts_with = "ca")]
     trust_anyone: bool,
-    /// Certificate chain: the client's, or the called side's
+    /// Certificate chain of the calling side; with a called side here that has none of its
+    /// own, that one's
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Its private key
@@ -139,6 +153,32 @@ struct TlsOptions {
     /// How they resume: any, tickets, ids
     #[arg(long, value_name = "HOW", default_value = "any", value_parser = resume_by)]
     resume_by: ClientResumption,
+}
+
+/// TLS of the called side, where it is not as that of the calling one.
+#[derive(Debug, Args)]
+struct CalledTlsOptions {
+    /// The called side's certificate chain
+    #[arg(long, value_name = "FILE", requires = "answer_key")]
+    answer_cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "answer_cert")]
+    answer_key: Option<PathBuf>,
+    /// The versions that it takes: 1.2, 1.3, or both; or legacy
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_offer)]
+    answer_tls: Vec<TlsOffer>,
+    /// The cipher suites that it takes, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    answer_suite: Vec<String>,
+    /// The key-exchange groups that it takes, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    answer_group: Vec<String>,
+    /// PEM file with the authority of the certificates that it asks for
+    #[arg(long, value_name = "FILE")]
+    answer_ca: Vec<PathBuf>,
+    /// How whoever calls it may resume: any, tickets, ids, none
+    #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
+    answer_resume_by: ClientResumption,
 }
 
 /// Timers and bounds.
@@ -290,7 +330,7 @@ pub(crate) struct RegisterOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnswerOptions {
-    /// Where: udp:ADDR:PORT, tcp:ADDR:PORT, tls:ADDR:PORT, several times if you like
+    /// Where: udp:ADDR:PORT, or tcp, tls, ws, wss in the place of udp; several times if you like
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT", value_parser = signet_load::listen_at, required = true)]
     listen: Vec<(Transport, SocketAddr)>,
     /// How long it rings: 0, 2s, uniform:1s..5s, exp:3s
@@ -308,12 +348,22 @@ pub(crate) struct AnswerOptions {
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// legacy: take the suites of RFC 3261 and nothing else, to measure with
-    #[arg(long, value_name = "legacy", value_parser = tls_offer)]
-    tls: Option<TlsOffer>,
-    /// Which of them
+    /// The versions that are taken: 1.2, 1.3, or both; or legacy, the suites of RFC 3261, to
+    /// measure with
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_offer)]
+    tls: Vec<TlsOffer>,
+    /// The cipher suites that are taken, the best first
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     suite: Vec<String>,
+    /// The key-exchange groups that are taken, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    group: Vec<String>,
+    /// PEM file with the authority of the certificates that are asked for
+    #[arg(long, value_name = "FILE")]
+    ca: Vec<PathBuf>,
+    /// How sessions may resume: any, tickets, ids, none
+    #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
+    resume_by: ClientResumption,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -450,24 +500,23 @@ impl RegisterOptions {
 
 impl AnswerOptions {
     fn run(self) -> Result<u8, String> {
-        let (versions, engine) = offered(self.tls.as_slice())?;
-        let tls = TlsSettings {
-            identity: self.cert.zip(self.key),
-            engine,
-            suites: self.suite,
-            ..TlsSettings::default()
+        let tls = CalledTlsOptions {
+            answer_cert: self.cert,
+            answer_key: self.key,
+            answer_tls: self.tls,
+            answer_suite: self.suite,
+            answer_group: self.group,
+            answer_ca: self.ca,
+            answer_resume_by: self.resume_by,
         };
-        if !versions.is_empty() || (!tls.suites.is_empty() && tls.engine() == TlsEngine::Modern) {
-            return Err("the called side takes every version and suite that is any good; write --tls legacy, with one of its suites if you like, or drop it".to_owned());
-        }
         let settings = Settings {
             answering: Answering {
                 listen: self.listen,
                 ring: self.ring,
                 reject: self.reject,
                 is_registrar: self.registrar,
+                tls: tls.settings()?,
             },
-            tls,
             threads: usize::from(self.threads),
             answer_for: self.duration,
             ..Settings::new(Mix::only(Flow::Call))

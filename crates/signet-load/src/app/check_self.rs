@@ -22,6 +22,7 @@ pub(crate) fn straight(settings: &Settings) -> Option<Settings> {
         hold: Span::NONE,
         answering: Answering {
             is_registrar: true,
+            tls: settings.answering.tls.clone(),
             ..Answering::default()
         },
         ..settings.clone()

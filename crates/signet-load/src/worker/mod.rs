@@ -31,8 +31,8 @@ use crate::mix::Dealer;
 use crate::settings::{Close, Lifetime};
 use crate::tls::Client;
 use jobs::Jobs;
-pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
+pub(crate) use record::{Recorder, add_to};
 pub(crate) use report::{Final, Report, Shared, Tick, WorkerPart, orders};
 use room::{CpuTime, calls_at_once};
 use seats::Seats;
@@ -113,6 +113,8 @@ pub(crate) struct Worker {
     dealer: Dealer,
     /// A load that is to be repeated needs the same choices, not good ones.
     dice: fastrand::Rng,
+    /// For names that no other load may have, whatever its seed.
+    names: fastrand::Rng,
     seats: Seats,
     /// The connection that all agents use, where they use one.
     shared_conn: ConnId,
@@ -183,6 +185,7 @@ impl Worker {
         Self {
             dealer: Dealer::new(&settings.mix),
             dice: fastrand::Rng::with_seed(settings.seed ^ (place.index as u64) << 32),
+            names: fastrand::Rng::new(),
             agents,
             agenda: Wheel::with_tick(now_ms, 1),
             outbox: Outbox::default(),

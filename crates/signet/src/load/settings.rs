@@ -3,11 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use measure::Schedule;
-use signet_load::{Called, Close, Lifetime, Local, Mix, Server, Settings, TlsSettings, Users};
+use signet_load::{
+    Called, CalledTls, Close, Lifetime, Local, Mix, Server, Settings, TlsSettings, Users,
+    WebSocketSettings,
+};
 use sip_msg::Transport;
 
 use super::values::{nanoseconds, offered};
-use super::{Pairs, PathArgs, Ports, When, Who};
+use super::{CalledTlsOptions, Pairs, PathArgs, Ports, When, Who};
 
 /// What all loads have in common.
 pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, String> {
@@ -72,6 +75,11 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         resume_share: path.tls.resume,
         resume_by: path.tls.resume_by,
     };
+    settings.answering.tls = path.called_tls.settings()?;
+    settings.websocket = WebSocketSettings {
+        path: path.websocket.ws_path,
+        origin: path.websocket.ws_origin,
+    };
     settings.timers.t1_ms = path.timing.t1_ms;
     settings.answer_timeout = path.timing.answer_timeout;
     settings.connect_timeout = path.timing.connect_timeout;
@@ -115,6 +123,21 @@ fn route_to(remote: SocketAddr) -> Option<IpAddr> {
     let socket = std::net::UdpSocket::bind(any).ok()?;
     socket.connect(remote).ok()?;
     socket.local_addr().ok().map(|local| local.ip())
+}
+
+impl CalledTlsOptions {
+    pub(super) fn settings(self) -> Result<CalledTls, String> {
+        let (versions, engine) = offered(&self.answer_tls)?;
+        Ok(CalledTls {
+            identity: self.answer_cert.zip(self.answer_key),
+            engine: (!self.answer_tls.is_empty()).then_some(engine),
+            versions,
+            suites: self.answer_suite,
+            groups: self.answer_group,
+            client_roots: self.answer_ca,
+            resume_by: self.answer_resume_by,
+        })
+    }
 }
 
 impl Who {
