@@ -52,7 +52,8 @@ pub struct Second {
 }
 
 /// One thread's part of one second.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SecondPart {
     /// Seconds since the start, from 0.
     pub at_s: u64,

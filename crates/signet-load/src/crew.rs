@@ -5,14 +5,14 @@ mod outcome;
 mod sockets;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use invariant::broken;
-use measure::Series;
+use measure::{SecondPart, Series};
 use sip_msg::{ListenerId, Transport};
 use sip_net::Net;
 
@@ -38,12 +38,43 @@ const DRAW: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     asked: Arc<AtomicU8>,
+    gate: Option<Gate>,
 }
+
+/// When a run that is prepared begins; `None` until somebody has said so.
+type Gate = Arc<Mutex<Option<Instant>>>;
 
 impl Control {
     /// Nothing is asked for.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and a run that is prepared waits for [`Self::begin_at`].
+    pub fn with_gate() -> Self {
+        Self {
+            gate: Some(Gate::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The run begins at this time, or at once where that has passed.
+    pub fn begin_at(&self, at: Instant) {
+        if let Some(gate) = &self.gate {
+            *gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        }
+    }
+
+    /// When the run is to begin that could begin now; `None` for not yet.
+    fn start_ns(&self, clock: Clock) -> Option<u64> {
+        let soon_ns = clock.now_ns() + START_AFTER_NS;
+        match &self.gate {
+            None => Some(soon_ns),
+            Some(gate) => {
+                let at = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+                at.map(|at| clock.at_ns(at).max(soon_ns))
+            }
+        }
     }
 
     /// Begin nothing more, let what is under way end, and tell. A second time:
@@ -61,7 +92,21 @@ impl Control {
         self.asked.load(Ordering::Relaxed) != orders::RUN
     }
 
-    fn asked(&self) -> u8 {
+    /// Whether it was asked to end at once.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.asked() >= orders::STOP
+    }
+
+    /// The same without a gate: for a run before the one that waits.
+    pub(crate) fn without_gate(&self) -> Self {
+        Self {
+            asked: Arc::clone(&self.asked),
+            gate: None,
+        }
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> u8 {
         self.asked.load(Ordering::Relaxed)
     }
 }
@@ -231,6 +276,7 @@ impl Crew {
         let mut failed = None;
         let mut own_cpu_begin = 0;
         let mut is_interrupted = false;
+        let mut parts = Vec::new();
         while done < all {
             match self.reports.recv_timeout(DRAW) {
                 Ok(Report::Ready { upkeep, worker }) => {
@@ -240,17 +286,13 @@ impl Crew {
                         None => broken!("a worker reports under its own number"),
                     }
                     if ready == all {
-                        own_cpu_begin = own_cpu_ns();
-                        let now_ns = self.shared.clock.now_ns();
-                        setup_ns = now_ns - begun_ns;
-                        self.shared
-                            .start_ns
-                            .store(now_ns + START_AFTER_NS, Ordering::Release);
+                        setup_ns = self.shared.clock.now_ns() - begun_ns;
                     }
                 }
-                Ok(Report::Tick(tick)) => {
-                    if let Some(part) = &tick.part {
-                        series.add(part);
+                Ok(Report::Tick(mut tick)) => {
+                    if let Some(part) = tick.part.take() {
+                        series.add(&part);
+                        parts.push(part);
                     }
                     match ticks.get_mut(tick.worker) {
                         Some(place) => *place = tick,
@@ -278,6 +320,14 @@ impl Crew {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            let is_prepared = ready == all;
+            if is_prepared
+                && self.shared.start_ns.load(Ordering::Relaxed) == u64::MAX
+                && let Some(start_ns) = control.start_ns(self.shared.clock)
+            {
+                own_cpu_begin = own_cpu_ns();
+                self.shared.start_ns.store(start_ns, Ordering::Release);
+            }
             if control.asked() > orders::RUN && failed.is_none() {
                 is_interrupted |= finals.iter().any(Option::is_none);
                 self.order(control.asked());
@@ -290,7 +340,8 @@ impl Crew {
             {
                 self.order(orders::DRAIN);
             }
-            self.draw(&ticks, &series, draw);
+            self.draw(&ticks, &series, is_prepared, &parts, draw);
+            parts.clear();
         }
         let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
         for thread in self.threads.drain(..) {
@@ -315,7 +366,14 @@ impl Crew {
         Ok(ran)
     }
 
-    fn draw(&self, ticks: &[Tick], series: &Series, draw: &mut dyn FnMut(&Progress<'_>)) {
+    fn draw(
+        &self,
+        ticks: &[Tick],
+        series: &Series,
+        is_prepared: bool,
+        parts: &[SecondPart],
+        draw: &mut dyn FnMut(&Progress<'_>),
+    ) {
         let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
         let elapsed_ns = self.shared.clock.now_ns().checked_sub(start_ns);
         let sum = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).sum();
@@ -343,6 +401,8 @@ impl Crew {
             kernel_drops: sum(|tick| tick.kernel_drops),
             late_p99_us: ticks.iter().map(|tick| tick.late_p99_us).max().unwrap_or(0),
             series,
+            is_prepared,
+            parts,
             answering: &self.answering,
         });
     }

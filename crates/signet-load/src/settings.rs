@@ -93,6 +93,21 @@ impl Default for Answering {
     }
 }
 
+/// Which part of a load this process drives, where several drive it together: every
+/// `of`-th arrival of the schedule, from number `index` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of the part, from 0.
+    pub index: u64,
+    /// How many parts there are.
+    pub of: u64,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+}
+
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -100,6 +115,8 @@ pub struct Settings {
     pub mix: Mix,
     /// When. `None` for a called side, which runs until it is interrupted.
     pub schedule: Option<Schedule>,
+    /// The part of the schedule that is driven here.
+    pub share: Share,
     /// Where it is sent. `None` for a called side, and where the load goes
     /// straight to this process's own called side.
     pub server: Option<Server>,
@@ -174,6 +191,7 @@ impl Settings {
         Self {
             mix,
             schedule: None,
+            share: Share::WHOLE,
             server: None,
             direct: None,
             called: Called::Uri(String::new()),
@@ -214,6 +232,12 @@ impl Settings {
             .as_ref()
             .map(|server| server.transport)
             .or(self.direct)
+    }
+
+    /// The highest rate of what is driven here.
+    pub fn rate_max_per_s(&self) -> f64 {
+        let whole = self.schedule.as_ref().map_or(0.0, Schedule::rate_max_per_s);
+        whole / self.share.of.max(1) as f64
     }
 
     /// The request that makes WebSockets of connections to the server; `None` over

@@ -52,6 +52,25 @@ impl std::str::FromStr for KeyKind {
     }
 }
 
+/// Certificates and a key as PEM texts.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TlsPems {
+    /// The roots that are trusted.
+    pub roots: Vec<String>,
+    /// Certificate chain and key of the calling side.
+    pub identity: Option<(String, String)>,
+}
+
+// A key is inside.
+impl std::fmt::Debug for TlsPems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsPems")
+            .field("roots", &self.roots.len())
+            .field("has_identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
 /// How the calling side speaks TLS, and the called side where [`CalledTls`] does not say.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
@@ -63,6 +82,8 @@ pub struct TlsSettings {
     /// Certificate chain and key of the called side, or of the calling one
     /// where the server asks for a certificate.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Roots and identity in the place of the files, where those are on another machine.
+    pub in_memory: Option<TlsPems>,
     /// Patterns of the files with each agent's own certificate chain and key.
     pub agent_identity: Option<(Pattern, Pattern)>,
     /// The key of a certificate that is made on the spot; where nothing is
@@ -89,6 +110,7 @@ impl Default for TlsSettings {
             roots: Vec::new(),
             trust_anyone: false,
             identity: None,
+            in_memory: None,
             agent_identity: None,
             key: None,
             engine: TlsEngine::default(),
@@ -290,8 +312,12 @@ impl Tls {
         }
         if is_client {
             let mut config = ClientTlsConfig::new();
+            let pems = settings.in_memory.clone().unwrap_or_default();
             if settings.trust_anyone {
                 config = config.trust_anyone_insecurely();
+            } else if !pems.roots.is_empty() {
+                let roots: Vec<&[u8]> = pems.roots.iter().map(String::as_bytes).collect();
+                config = config.roots_pem(&roots).map_err(wrong)?;
             } else if settings.roots.is_empty() {
                 return Err("which authority is the server's certificate from? write --ca FILE (for signet serve: signet-data/ca.pem)".to_owned());
             } else {
@@ -301,6 +327,10 @@ impl Tls {
             let is_callers = !is_server || called.identity.is_some();
             if let Some((chain, key)) = settings.identity.as_ref().filter(|_| is_callers) {
                 config = config.identity_pem_files(chain, key).map_err(wrong)?;
+            }
+            if let Some((chain, key)) = &pems.identity {
+                let identity = config.identity_pem(chain.as_bytes(), key.as_bytes());
+                config = identity.map_err(wrong)?;
             }
             tls.client = Some(Client::new(config, settings).map_err(wrong)?);
         }

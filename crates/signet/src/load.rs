@@ -12,9 +12,11 @@ use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Setti
 use sip_msg::Transport;
 use sip_tls::ClientResumption;
 
+mod fleet;
 mod settings;
 mod values;
 
+use fleet::{FleetArgs, WorkerArgs};
 use settings::settings;
 use values::{
     TlsOffer, called_resume_by, lifetime, masked, nanoseconds, resume_by, resume_share, share,
@@ -32,6 +34,8 @@ pub(crate) enum LoadCommand {
     Answer(Box<AnswerOptions>),
     /// Search the largest rate that is held
     Peak(Box<PeakOptions>),
+    /// Drive parts of loads for a controller on another machine
+    Worker(WorkerArgs),
     /// Run a scenario of SIPp's, with SIPp's options: -sf FILE, -sn uac, ...
     #[command(disable_help_flag = true)]
     Sipp {
@@ -303,6 +307,8 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
     #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
     result: ResultArgs,
 }
 
@@ -324,6 +330,8 @@ pub(crate) struct RegisterOptions {
     /// them anew; the counters storm_* of the result tell how they came back
     #[arg(long, value_name = "TIME", value_parser = time)]
     storm_at: Option<Duration>,
+    #[command(flatten)]
+    fleet: FleetArgs,
     #[command(flatten)]
     result: ResultArgs,
 }
@@ -461,6 +469,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
         LoadCommand::Register(options) => options.run(),
         LoadCommand::Answer(options) => options.run(),
         LoadCommand::Peak(options) => options.run(),
+        LoadCommand::Worker(options) => Ok(options.run()),
         LoadCommand::Sipp { arguments } => Ok(signet_sipp::run(arguments)),
         LoadCommand::Compare { a, b } => Ok(app::compare(&a, &b)),
     };
@@ -473,12 +482,13 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
 
 impl CallOptions {
     fn run(self) -> Result<u8, String> {
+        let local = self.path.local;
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
-        Ok(app::drive(settings, &self.result.output()))
+        Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
 
@@ -489,12 +499,13 @@ impl RegisterOptions {
             (_, true) => Flow::Deregister,
             _ => Flow::Register,
         };
+        let local = self.path.local;
         let mut settings = settings(Mix::only(flow), self.path, self.who)?;
         settings.register_first |= flow.needs_registration();
         settings.storm_at = self.storm_at;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
-        Ok(app::drive(settings, &self.result.output()))
+        Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
 

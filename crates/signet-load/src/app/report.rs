@@ -52,10 +52,7 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         kernel_drops: ran.kernel_drops,
         send_queue_drops: ran.queue_drops,
         self_peak_per_s: circumstances.self_peak_per_s,
-        rate_per_s: settings
-            .schedule
-            .as_ref()
-            .map_or(0.0, measure::Schedule::rate_max_per_s),
+        rate_per_s: settings.rate_max_per_s(),
         claims_limit: circumstances.claims_limit,
         interrupted: ran.is_interrupted && settings.schedule.is_some(),
     };

@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use measure::{Causes, Handshakes, Latency, Retransmissions, Series, SipFigures, ThreadUse};
+use measure::{
+    Causes, Handshakes, Latency, Retransmissions, SecondPart, Series, SipFigures, ThreadUse,
+};
 use sip_msg::Transport;
 
 use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to};
@@ -32,6 +34,10 @@ pub struct Progress<'a> {
     pub late_p99_us: u64,
     /// Second by second.
     pub series: &'a Series,
+    /// Whether nothing but the time of the beginning is waited for, or it has begun.
+    pub is_prepared: bool,
+    /// What has come to the series since this was told last, a thread's second each.
+    pub parts: &'a [SecondPart],
     /// Where the called side of this process listens.
     pub answering: &'a [(Transport, SocketAddr)],
 }

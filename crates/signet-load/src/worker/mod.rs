@@ -176,15 +176,24 @@ impl Worker {
         let mut agents = UserAgents::new(config, now_ms);
         agents.reserve(calls_at_once(settings, &place));
         let seats = Seats::new(setup::seat_count(settings, &place));
+        // Among the threads of all processes that drive this load.
+        let number_of_all = settings.share.index * place.of as u64 + place.index as u64;
         let pacer = settings
             .schedule
             .as_ref()
             // Who is only called begins nothing.
             .filter(|_| place.target.is_some())
-            .map(|schedule| Pacer::share(schedule, place.index as u64, place.of as u64));
+            .map(|schedule| {
+                let of = place.of as u64;
+                Pacer::share(
+                    schedule,
+                    number_of_all,
+                    of.saturating_mul(settings.share.of),
+                )
+            });
         Self {
             dealer: Dealer::new(&settings.mix),
-            dice: fastrand::Rng::with_seed(settings.seed ^ (place.index as u64) << 32),
+            dice: fastrand::Rng::with_seed(settings.seed ^ number_of_all << 32),
             names: fastrand::Rng::new(),
             agents,
             agenda: Wheel::with_tick(now_ms, 1),

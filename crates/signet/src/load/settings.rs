@@ -1,11 +1,8 @@
 //! What the command line says, as settings of a load.
 
-use std::net::{IpAddr, SocketAddr};
-
 use measure::Schedule;
 use signet_load::{
-    Called, CalledTls, Close, Lifetime, Local, Mix, Server, Settings, TlsSettings, Users,
-    WebSocketSettings,
+    Called, CalledTls, Close, Local, Mix, Server, Settings, TlsSettings, Users, WebSocketSettings,
 };
 use sip_msg::Transport;
 
@@ -66,6 +63,7 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         roots: path.tls.ca,
         trust_anyone: path.tls.trust_anyone,
         identity: path.tls.cert.zip(path.tls.key),
+        in_memory: None,
         agent_identity: path.tls.agent_cert.zip(path.tls.agent_key),
         key: path.tls.key_type,
         engine,
@@ -86,43 +84,8 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
     settings.handshake_timeout = path.timing.handshake_timeout;
     settings.drain_timeout = path.timing.drain_timeout;
     settings.udp_buffer_bytes = path.timing.udp_buffer;
-    settings.local = path.local.unwrap_or_else(|| local_for(&settings));
+    settings.local = path.local.unwrap_or_else(|| Local::towards(&settings));
     Ok(settings)
-}
-
-/// Where a load comes from that says nothing of it.
-fn local_for(settings: &Settings) -> Local {
-    let loopback = Local::one(IpAddr::from([127, 0, 0, 1]));
-    let Some(server) = settings.server.as_ref().map(|server| server.addr) else {
-        return many_connections(settings).unwrap_or(loopback);
-    };
-    match (server.ip().is_loopback(), server.is_ipv4()) {
-        (true, true) => many_connections(settings).unwrap_or(loopback),
-        (true, false) => Local::one(std::net::Ipv6Addr::LOCALHOST.into()),
-        (false, _) => Local::one(route_to(server).unwrap_or(server.ip())),
-    }
-}
-
-/// One address has 28,000 ports, and each is kept for a minute after its use:
-/// a connection per call needs more.
-fn many_connections(settings: &Settings) -> Option<Local> {
-    let is_stream = settings.transport() != Some(Transport::Udp);
-    (is_stream && settings.lifetime != Lifetime::One)
-        .then(|| "127.1.0.0/16".parse().ok())
-        .flatten()
-}
-
-/// The address that this machine has towards a server elsewhere.
-fn route_to(remote: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if remote.is_ipv4() {
-        ([0, 0, 0, 0], 0).into()
-    } else {
-        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-    };
-    // Connecting a datagram socket sends nothing.
-    let socket = std::net::UdpSocket::bind(any).ok()?;
-    socket.connect(remote).ok()?;
-    socket.local_addr().ok().map(|local| local.ip())
 }
 
 impl CalledTlsOptions {
