@@ -174,7 +174,7 @@ fn in_parts(mut stream: TcpStream, ends: &AtomicBool) {
 
 #[test]
 fn answers_in_parts_are_answers() {
-    let peer = tcp(|stream, ends| in_parts(stream, ends));
+    let peer = tcp(in_parts);
     for lifetime in [Lifetime::One, Lifetime::Calls(1), Lifetime::Calls(4)] {
         let mut settings = calls_to(peer.addr, Transport::Ws, CALLS);
         settings.timers.t1_ms = 500;
