@@ -65,8 +65,8 @@ fn main() {
         latency.record(1_000, 3_000, black_box(3_000 + delay));
     });
     let mut recorder = SecondRecorder::new();
-    measure("SecondRecorder::succeeded", || {
-        recorder.succeeded(1_000, black_box(1_000 + delay_ns()));
+    measure("SecondRecorder::answered", || {
+        recorder.answered(1_000, black_box(1_000 + delay_ns()));
     });
     let mut figures = SipFigures::new();
     measure("SipFigures, all of one call", || {

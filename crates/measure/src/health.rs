@@ -16,9 +16,15 @@ pub struct Health {
     pub behind_max_ns: u64,
     /// Arrivals that were due.
     pub due: u64,
-    /// Arrivals that were sent; fewer than `due` when a bound (calls under way,
-    /// ports, open files) held some back.
+    /// Those of them that the schedule ended before the generator had come to them: they
+    /// were never sent.
+    pub unsent: u64,
+    /// Arrivals that were sent; fewer than `due` less `unsent` when a bound (calls under
+    /// way, ports, open files) held some back.
     pub sent: u64,
+    /// The 99th percentile of the delay that was measured, from the send; `None` where
+    /// nothing was. Lateness is weighed against it.
+    pub delay_p99_us: Option<u64>,
     /// CPU time of the whole process during the run.
     pub own_cpu_ns: u64,
     /// Wall time of the run.
@@ -40,6 +46,8 @@ pub struct Health {
     pub claims_limit: bool,
     /// The run was stopped before its schedule ended.
     pub interrupted: bool,
+    /// The bounds past which these figures cast doubt.
+    pub bounds: Bounds,
 }
 
 /// One thread of the generator.
@@ -57,12 +65,12 @@ pub struct ThreadUse {
 }
 
 /// The bounds past which a figure casts doubt on a result.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Bounds {
-    /// How late the latest 1% of messages may leave, in microseconds. 1 ms: the delays
-    /// of a healthy server on a LAN are a few milliseconds, and lateness is part
-    /// of every delay from the intended time.
-    pub behind_p99_us: u64,
+    /// How late the latest 1% of messages may leave, in microseconds. `None` weighs it
+    /// against the delay that was measured: [`Health::late_max_us`].
+    pub late_max_us: Option<u64>,
     /// The longest lateness. 100 ms: a burst of a tenth of a second's arrivals at
     /// once is ten times the load that was asked for, and fills socket buffers
     /// that the asked load would not.
@@ -81,7 +89,7 @@ pub struct Bounds {
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            behind_p99_us: 1_000,
+            late_max_us: None,
             behind_max_ns: 100_000_000,
             thread_cpu_share: 0.9,
             self_peak_factor: 1.5,
@@ -89,6 +97,18 @@ impl Default for Bounds {
         }
     }
 }
+
+/// Lateness may be this part of the delay that was measured: it is in every delay from
+/// the intended time, and a tenth more or less is what two runs differ by anyway.
+const LATE_PART: u64 = 10;
+/// It is never held against less than half a millisecond, below which a thread that
+/// sleeps between arrivals is not woken reliably.
+const LATE_LEAST_US: u64 = 500;
+/// It may never be more than ten milliseconds: what is due meanwhile leaves in one burst,
+/// however long the server takes.
+const LATE_MOST_US: u64 = 10_000;
+/// Where no delay was measured: a healthy server's on a LAN is a few milliseconds.
+const LATE_UNWEIGHED_US: u64 = 1_000;
 
 /// One way in which the generator could have made the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -116,32 +136,43 @@ impl Doubt {
 }
 
 impl Health {
-    /// Every doubt by the default [`Bounds`]; a result with any is not valid.
+    /// Every doubt by its [`Bounds`]; a result with any is not valid.
     pub fn doubts(&self) -> Vec<Doubt> {
-        self.doubts_by(&Bounds::default())
-    }
-
-    /// Every doubt by other bounds.
-    pub fn doubts_by(&self, bounds: &Bounds) -> Vec<Doubt> {
         let doubts = [
-            self.behind(bounds),
-            self.stood_still(bounds),
-            self.held_back(bounds),
-            self.own_cpu(bounds),
+            self.behind(),
+            self.stood_still(),
+            self.not_in_time(),
+            self.held_back(),
+            self.own_cpu(),
             self.kernel_drops(),
             self.send_queue_drops(),
-            self.self_peak(bounds),
+            self.self_peak(),
             self.stopped(),
         ];
         doubts.into_iter().flatten().collect()
     }
 
-    fn behind(&self, bounds: &Bounds) -> Option<Doubt> {
-        let (figure, bound) = (self.behind_schedule.p99_us, bounds.behind_p99_us);
+    /// How late the latest 1% of messages may leave: as the bounds say; else a tenth of the
+    /// delay that was measured, but never less than half a millisecond nor more than
+    /// ten; a millisecond where no delay was measured. A millisecond beside a delay of
+    /// 400 is nothing, and beside one of 0.2 it is the figure itself.
+    pub fn late_max_us(&self) -> u64 {
+        let weighed = |delay_us: u64| (delay_us / LATE_PART).clamp(LATE_LEAST_US, LATE_MOST_US);
+        self.bounds
+            .late_max_us
+            .unwrap_or_else(|| self.delay_p99_us.map_or(LATE_UNWEIGHED_US, weighed))
+    }
+
+    fn behind(&self) -> Option<Doubt> {
+        let (figure, bound) = (self.behind_schedule.p99_us, self.late_max_us());
         let (p99_ms, bound_ms) = (figure as f64 / 1e3, bound as f64 / 1e3);
+        let beside = match (self.bounds.late_max_us, self.delay_p99_us) {
+            (None, Some(us)) => format!(" beside a delay of {:.1} ms", us as f64 / 1e3),
+            _ => String::new(),
+        };
         (figure > bound).then(|| {
             let sentence = format!(
-                "1% of messages left {p99_ms:.1} ms or more after their time (bound {bound_ms:.1} ms){}: \
+                "1% of messages left {p99_ms:.1} ms or more after their time (bound {bound_ms:.1} ms{beside}){}: \
                  lower the rate, add threads (--threads), or give the generator cores of its own.",
                 self.waiting()
             );
@@ -149,8 +180,8 @@ impl Health {
         })
     }
 
-    fn stood_still(&self, bounds: &Bounds) -> Option<Doubt> {
-        let (figure, bound) = (self.behind_max_ns, bounds.behind_max_ns);
+    fn stood_still(&self) -> Option<Doubt> {
+        let (figure, bound) = (self.behind_max_ns, self.bounds.behind_max_ns);
         let (longest_ms, bound_ms) = (figure as f64 / 1e6, bound as f64 / 1e6);
         (figure > bound).then(|| {
             let sentence = format!(
@@ -162,22 +193,37 @@ impl Health {
         })
     }
 
-    fn held_back(&self, bounds: &Bounds) -> Option<Doubt> {
-        let (sent, least) = (self.sent as f64, self.due as f64 * bounds.sent_share);
+    fn not_in_time(&self) -> Option<Doubt> {
+        let begun = self.due.saturating_sub(self.unsent) as f64;
+        let least = self.due as f64 * self.bounds.sent_share;
+        (begun < least && !self.interrupted).then(|| {
+            let sentence = format!(
+                "{} of {} arrivals were not sent when the schedule ended, because the generator \
+                 was behind it, so the load was lighter than it says: lower the rate, add threads \
+                 (--threads), or give the generator cores of its own.",
+                self.unsent, self.due
+            );
+            Doubt::new("not sent in time", begun, least, sentence)
+        })
+    }
+
+    fn held_back(&self) -> Option<Doubt> {
+        let begun = self.due.saturating_sub(self.unsent);
+        let (sent, least) = (self.sent as f64, begun as f64 * self.bounds.sent_share);
         (sent < least && !self.interrupted).then(|| {
             let sentence = format!(
                 "{} of {} arrivals were not sent, because a bound of the generator held them \
                  back, so the load was lighter than it says: raise the bound on calls under \
                  way, ports or open files, or lower the rate.",
-                self.due - self.sent,
+                begun.saturating_sub(self.sent),
                 self.due
             );
             Doubt::new("held back", sent, least, sentence)
         })
     }
 
-    fn own_cpu(&self, bounds: &Bounds) -> Option<Doubt> {
-        let bound = bounds.thread_cpu_share;
+    fn own_cpu(&self) -> Option<Doubt> {
+        let bound = self.bounds.thread_cpu_share;
         let (name, share) = self.busiest_thread().filter(|(_, share)| *share > bound)?;
         let sentence = format!(
             "Thread {name} of the generator took {:.0}% of a core (bound {:.0}%): \
@@ -212,8 +258,8 @@ impl Health {
         })
     }
 
-    fn self_peak(&self, bounds: &Bounds) -> Option<Doubt> {
-        let needed_per_s = self.rate_per_s * bounds.self_peak_factor;
+    fn self_peak(&self) -> Option<Doubt> {
+        let needed_per_s = self.rate_per_s * self.bounds.self_peak_factor;
         let (peak, sentence) = match self.self_peak_per_s {
             Some(peak) if peak < needed_per_s || peak.is_nan() => (
                 peak,
@@ -221,7 +267,7 @@ impl Health {
                     "With no server between, the generator itself reaches {peak:.0}/s; to drive \
                      {:.0}/s it should reach {:.1} times that, {needed_per_s:.0}/s: add threads and \
                      cores, or lower the rate.",
-                    self.rate_per_s, bounds.self_peak_factor
+                    self.rate_per_s, self.bounds.self_peak_factor
                 ),
             ),
             None if self.claims_limit => (

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod answered;
 pub mod compare;
 pub mod health;
 pub mod latency;
@@ -16,6 +17,7 @@ pub mod terminal;
 pub mod threshold;
 pub mod watch;
 
+pub use answered::Answered;
 pub use compare::{CompareConfig, Comparison, Verdict, compare};
 pub use health::{Bounds, Doubt, Health, ThreadUse};
 pub use latency::{Latency, LatencySummary, Quantiles};
@@ -28,6 +30,6 @@ pub use search::{
 };
 pub use series::{Second, SecondPart, SecondRecorder, Series};
 pub use sip::{Causes, Failure, Ratios, RequestFigures, Setup, SipFigures};
-pub use terminal::{Live, Screen};
+pub use terminal::{Live, LiveCalled, Screen};
 pub use threshold::{Threshold, ThresholdError, ThresholdVerdict};
-pub use watch::{Sample, WatchError, Watcher};
+pub use watch::{ProcessSecond, Sample, WatchError, WatchedProcess, Watcher};

@@ -24,6 +24,9 @@ pub const DURATION_MAX_NS: u64 = 100 * 24 * 3_600 * 1_000_000_000;
 /// Most phases of a schedule.
 pub const PHASES_MAX: usize = 1_000;
 
+/// Arrivals of a Poisson process that are counted one by one when they are given up.
+const WALK_MAX: u64 = 1_000_000;
+
 /// How arrivals are spaced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arrivals {
@@ -290,6 +293,43 @@ impl Pacer {
         let due_ns = self.next_ns.filter(|&due_ns| due_ns <= elapsed_ns)?;
         self.take();
         Some(due_ns)
+    }
+
+    /// Gives up all that was not taken, and says how many arrivals of this share those
+    /// were. It is exact, but for a Poisson process with more than a million of them,
+    /// whose others are reckoned by their mean.
+    pub fn give_up(&mut self) -> u64 {
+        let mut left = 0;
+        if self.arrivals == Arrivals::Poisson {
+            while self.next_ns.is_some() && left < WALK_MAX {
+                left += 1;
+                self.skip(self.of);
+                self.next_ns = self.find();
+            }
+        }
+        if self.next_ns.take().is_some() {
+            left += self.left();
+        }
+        left
+    }
+
+    /// Arrivals of this share from the next one on, where there is a next one.
+    fn left(&self) -> u64 {
+        let phases = self.phases.iter().skip(self.phase);
+        let end_count = phases.fold(self.phase_start_count, |sum, phase| {
+            whole(sum + phase.count())
+        });
+        let in_phases = match self.arrivals {
+            Arrivals::Constant => {
+                let end = end_count.ceil() as u64;
+                end.saturating_sub(self.passed).div_ceil(self.of)
+            }
+            Arrivals::Poisson => {
+                1 + ((end_count - self.operational).max(0.0) / self.of as f64) as u64
+            }
+        };
+        let in_limit = self.limit.saturating_sub(self.passed).div_ceil(self.of);
+        in_phases.min(in_limit)
     }
 
     /// Arrivals taken so far.

@@ -14,13 +14,14 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::answered::Answered;
 use crate::health::{Doubt, Health};
 use crate::latency::Latency;
 use crate::retransmissions::Retransmissions;
 use crate::series::Second;
 use crate::sip::{Causes, Ratios, SipFigures};
 use crate::threshold::ThresholdVerdict;
-use crate::watch::Sample;
+use crate::watch::{Sample, WatchedProcess};
 
 /// The name in every file.
 pub const FORMAT: &str = "signet-load";
@@ -69,8 +70,13 @@ pub struct RunResult {
     pub retransmissions: Retransmissions,
     /// The generator's own limits.
     pub health: Health,
-    /// Processes watched.
+    /// The processes watched, all together in one entry; none without any.
     pub watched: Vec<Watched>,
+    /// The same processes, each for itself and second by second.
+    pub processes: Vec<WatchedProcess>,
+    /// What the called side in this process answered, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Answered>,
     /// Other counters, by name.
     pub counters: BTreeMap<String, u64>,
     /// The run second by second.
@@ -154,17 +160,17 @@ impl Handshakes {
     }
 }
 
-/// A watched process and its descendants.
+/// The watched processes and their descendants, all together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Watched {
-    /// Its id.
+    /// The id of the first that was named.
     pub pid: u32,
-    /// Its name.
+    /// The names of their programs.
     pub name: String,
-    /// CPU time it took during the run.
+    /// CPU time they took during the run.
     pub cpu_ns: u64,
-    /// The most memory that it held, in bytes.
+    /// The most memory that they held, in bytes.
     pub peak: Sample,
 }
 
@@ -250,6 +256,8 @@ impl Default for RunResult {
             retransmissions: Retransmissions::default(),
             health: Health::default(),
             watched: Vec::new(),
+            processes: Vec::new(),
+            answered: None,
             counters: BTreeMap::new(),
             series: Vec::new(),
         }
@@ -270,6 +278,7 @@ impl RunResult {
         self.health.interrupted |= self.interrupted;
         self.interrupted = self.health.interrupted;
         self.ratios = self.figures.ratios();
+        self.health.delay_p99_us = self.figures.delay_p99_us();
         self.doubts = self.health.doubts();
         self.thresholds = thresholds.iter().map(|t| t.evaluate(self)).collect();
         self.valid = self.doubts.is_empty() && !self.thresholds.iter().any(|t| t.failed());
@@ -364,15 +373,27 @@ impl RunResult {
         write_whole(path, self.to_json()?.as_bytes())
     }
 
-    /// The series as CSV with a header line (RFC 4180). Unknown figures are empty.
+    /// The series as CSV with a header line (RFC 4180), and for each watched process its
+    /// CPU time and memory. Unknown figures are empty, and so are the delays of a
+    /// second without one.
     pub fn series_csv(&self) -> String {
         let mut text = String::from(
-            "at_s,due,started,succeeded,failed,in_flight,retransmissions,mean_us,p50_us,p99_us,max_us,watched_cpu_ns,own_cpu_ns\r\n",
+            "at_s,due,started,succeeded,failed,in_flight,retransmissions,mean_us,p50_us,p99_us,max_us,watched_cpu_ns,own_cpu_ns",
         );
+        for process in &self.processes {
+            let name = &process.name;
+            text.push_str(&format!(",{name}_cpu_ns,{name}_memory_bytes"));
+        }
+        text.push_str("\r\n");
         let optional = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
         for s in &self.series {
+            let delays = if s.has_delays() {
+                format!("{:.1},{},{},{}", s.mean_us, s.p50_us, s.p99_us, s.max_us)
+            } else {
+                ",,,".to_owned()
+            };
             text.push_str(&format!(
-                "{},{},{},{},{},{},{},{:.1},{},{},{},{},{}\r\n",
+                "{},{},{},{},{},{},{},{delays},{},{}",
                 s.at_s,
                 s.due,
                 s.started,
@@ -380,13 +401,18 @@ impl RunResult {
                 s.failed,
                 s.in_flight,
                 s.retransmissions,
-                s.mean_us,
-                s.p50_us,
-                s.p99_us,
-                s.max_us,
                 optional(s.watched_cpu_ns),
                 optional(s.own_cpu_ns)
             ));
+            for process in &self.processes {
+                let second = process.second(s.at_s);
+                text.push_str(&format!(
+                    ",{},{}",
+                    optional(second.map(|second| second.cpu_ns)),
+                    optional(second.map(|second| second.memory_bytes))
+                ));
+            }
+            text.push_str("\r\n");
         }
         text
     }

@@ -3,8 +3,9 @@
 //!
 //! Each thread has a [`SecondRecorder`] and hands over its finished seconds as
 //! [`SecondPart`]s; a [`Series`] adds the parts of all threads together. A call
-//! counts as started in the second of its send and as ended in the second of
-//! its end, so that a stall shows where it was.
+//! counts as started in the second of its send, its delay in the second in which
+//! it was known, and the call as ended well or not in the second of its end, so
+//! that a stall shows where it was.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ pub const OPEN_S: u64 = 60;
 pub struct Second {
     /// Seconds since the start of the run, from 0.
     pub at_s: u64,
-    /// Arrivals that were due in this second.
+    /// Arrivals that came to their turn in this second, as they were due; and with the last
+    /// of them those that never did, because the schedule had ended.
     pub due: u64,
     /// Attempts started.
     pub started: u64,
@@ -37,18 +39,38 @@ pub struct Second {
     pub in_flight: u64,
     /// Messages sent again.
     pub retransmissions: u64,
-    /// Mean delay from the intended time, of what ended well.
+    /// Mean delay from the intended time, of what was answered well in this second. Of the
+    /// four delays none is 0 but in a second without any, in which they are not written.
+    #[serde(skip_serializing_if = "is_no_mean")]
     pub mean_us: f64,
     /// Half were at most this long, from the intended time.
+    #[serde(skip_serializing_if = "is_no_delay")]
     pub p50_us: u64,
     /// 99%, from the intended time.
+    #[serde(skip_serializing_if = "is_no_delay")]
     pub p99_us: u64,
     /// The longest.
+    #[serde(skip_serializing_if = "is_no_delay")]
     pub max_us: u64,
     /// CPU time of the watched processes in this second.
     pub watched_cpu_ns: Option<u64>,
     /// CPU time of the generator itself in this second.
     pub own_cpu_ns: Option<u64>,
+}
+
+impl Second {
+    /// Whether any delay was measured in it: they are recorded as a microsecond or more.
+    pub fn has_delays(&self) -> bool {
+        self.p50_us > 0
+    }
+}
+
+fn is_no_mean(mean_us: &f64) -> bool {
+    *mean_us == 0.0
+}
+
+fn is_no_delay(us: &u64) -> bool {
+    *us == 0
 }
 
 /// One thread's part of one second.
@@ -101,14 +123,23 @@ impl SecondRecorder {
         self.part.due += 1;
     }
 
+    /// So many arrivals were due and are given up.
+    pub fn given_up(&mut self, arrivals: u64) {
+        self.part.due += arrivals;
+    }
+
     /// An attempt was started.
     pub fn started(&mut self) {
         self.part.started += 1;
     }
 
-    /// An attempt ended well. The delay is from its intended time.
-    pub fn succeeded(&mut self, intended_ns: u64, done_ns: u64) {
+    /// An attempt ended well.
+    pub fn succeeded(&mut self) {
         self.part.succeeded += 1;
+    }
+
+    /// The delay of an attempt that was answered well, from its intended time.
+    pub fn answered(&mut self, intended_ns: u64, done_ns: u64) {
         let us = (done_ns.saturating_sub(intended_ns).saturating_add(500)) / 1_000;
         self.delays.saturating_record(us.max(1));
     }
@@ -262,16 +293,16 @@ impl Series {
     }
 
     /// Percentiles over all seconds so far, from the intended time, in two
-    /// digits: for the picture while the run goes on.
-    pub fn overall(&self) -> Quantiles {
+    /// digits: for the picture while the run goes on. `None` before the first delay.
+    pub fn overall(&self) -> Option<Quantiles> {
         let delays: Vec<(u64, u64)> = self.overall.iter().map(|(&us, &n)| (us, n)).collect();
         let total: u64 = delays.iter().map(|&(_, count)| count).sum();
         if total == 0 {
-            return Quantiles::default();
+            return None;
         }
         let sum: f64 = delays.iter().map(|&(us, n)| us as f64 * n as f64).sum();
         let at = |share| at_share(&delays, total, share);
-        Quantiles {
+        Some(Quantiles {
             mean_us: sum / total as f64,
             min_us: delays.first().map_or(0, |&(us, _)| us),
             p50_us: at(0.50),
@@ -280,7 +311,7 @@ impl Series {
             p99_us: at(0.99),
             p999_us: at(0.999),
             max_us: delays.last().map_or(0, |&(us, _)| us),
-        }
+        })
     }
 }
 

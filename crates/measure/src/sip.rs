@@ -258,17 +258,35 @@ impl SipFigures {
             + self.requests.values().map(|r| r.ok + r.failed).sum::<u64>()
     }
 
-    /// Registrations, set-ups and other requests that succeeded.
+    /// Attempts that ended well: registrations and other requests that succeeded, and calls
+    /// that were set up and whose BYE did not fail.
     pub fn succeeded(&self) -> u64 {
-        self.registers_ok + self.invites_ok + self.requests.values().map(|r| r.ok).sum::<u64>()
+        self.registers_ok
+            + self.invites_ok.saturating_sub(self.byes_failed)
+            + self.requests.values().map(|r| r.ok).sum::<u64>()
     }
 
-    /// Registrations, set-ups, BYEs and other requests that failed.
+    /// Attempts that failed: registrations, set-ups, calls by their BYE, and other requests.
+    /// With those that ended well and those that were redirected they are all that
+    /// [`SipFigures::ended`].
     pub fn failed(&self) -> u64 {
         self.registers_failed
             + self.invites_failed
             + self.byes_failed
             + self.requests.values().map(|r| r.failed).sum::<u64>()
+    }
+
+    /// The 99th percentile of the delay of what succeeded, from the send: of a
+    /// registration, of a set-up, or of another request, whichever is the shortest,
+    /// since the generator's own lateness weighs the most beside that one.
+    pub fn delay_p99_us(&self) -> Option<u64> {
+        let others = self.requests.values().map(|request| &request.delay);
+        [&self.rrd, &self.srd]
+            .into_iter()
+            .chain(others)
+            .filter(|delay| delay.count() > 0)
+            .map(|delay| delay.actual_us(99.0))
+            .min()
     }
 
     /// The ratios of RFC 6076, in percent.

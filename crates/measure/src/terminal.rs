@@ -1,12 +1,14 @@
 //! What the operator sees: a live picture, plain lines where there is no
 //! terminal, and the table at the end. All are functions from figures to text.
 
+mod called;
 mod table;
 
 use crate::health::Health;
 use crate::latency::Quantiles;
 use crate::series::Second;
 
+pub use called::{LiveCalled, called_line, called_picture};
 pub use table::table;
 
 /// Columns of the picture.
@@ -33,8 +35,8 @@ pub struct Live {
     pub failed: u64,
     /// Attempts under way.
     pub in_flight: u64,
-    /// Delay from the intended time.
-    pub delay: Quantiles,
+    /// Delay from the intended time, of all that was answered; `None` before the first.
+    pub delay: Option<Quantiles>,
     /// Name and count, most frequent first.
     pub causes: Vec<(String, u64)>,
     /// Messages sent again.
@@ -58,12 +60,11 @@ impl Screen {
     /// The text that draws the picture in place of the last one: the cursor goes
     /// up to its first line, each line is cleared before it is written, and what
     /// is left of a longer picture is cleared too.
-    pub fn draw(&mut self, live: &Live) -> String {
+    pub fn draw(&mut self, picture: &str) -> String {
         let mut text = String::new();
         if self.lines > 0 {
             text.push_str(&format!("\x1b[{}F", self.lines));
         }
-        let picture = picture(live);
         for line in picture.lines() {
             text.push_str("\x1b[2K");
             text.push_str(line);
@@ -80,14 +81,16 @@ const CAUSES: usize = 6;
 /// Seconds that the graph shows.
 const GRAPH: usize = 60;
 
-/// The picture, at most [`COLUMNS`] by [`LINES`], without control sequences.
+/// The picture, at most [`COLUMNS`] by [`LINES`], without control sequences. What is not
+/// known yet is a dash.
 pub fn picture(live: &Live) -> String {
-    let last = live.recent.last().copied().unwrap_or_default();
+    let last = live.recent.last();
     let mut lines = vec![live.title.clone(), progress(live), String::new()];
     lines.push(format!(
-        "rate        {:>10}/s   asked for {}/s",
-        figure(last.succeeded as f64),
-        figure(live.target_per_s)
+        "rate        {:>10}/s   asked for {}/s   ended well {}/s",
+        known(last, |s| figure(s.started as f64)),
+        figure(live.target_per_s),
+        known(last, |s| figure(s.succeeded as f64))
     ));
     lines.push(format!(
         "            {}",
@@ -102,19 +105,22 @@ pub fn picture(live: &Live) -> String {
         "{:<12}{:>10}{:>10}{:>10}{:>10}{:>10}",
         "delay", "p50", "p90", "p99", "p99.9", "max"
     ));
-    let q = &live.delay;
-    let cells = [q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.max_us];
+    let all = live
+        .delay
+        .map(|q| [q.p50_us, q.p90_us, q.p99_us, q.p999_us, q.max_us]);
+    let cells = all.map_or([None; 5], |delays| delays.map(Some));
     lines.push(format!(
         "  whole run {}",
-        cells.map(|us| format!("{:>10}", delay(us))).concat()
+        cells.map(|us| format!("{:>10}", known(us, delay))).concat()
     ));
+    let last = last.filter(|second| second.has_delays());
     lines.push(format!(
         "  last s    {:>10}{:>10}{:>10}{:>10}{:>10}",
-        delay(last.p50_us),
+        known(last, |s| delay(s.p50_us)),
         "",
-        delay(last.p99_us),
+        known(last, |s| delay(s.p99_us)),
         "",
-        delay(last.max_us)
+        known(last, |s| delay(s.max_us))
     ));
     lines.push(format!(
         "  p99       {}",
@@ -152,18 +158,20 @@ pub fn picture(live: &Live) -> String {
         .collect()
 }
 
-/// One line a second for logs, without control sequences.
+/// One line a second for logs, without control sequences. What is not known yet is a dash.
 pub fn line(live: &Live) -> String {
-    let last = live.recent.last().copied().unwrap_or_default();
+    let last = live.recent.last();
+    let measured = last.filter(|second| second.has_delays());
     let mut text = format!(
-        "{:>5} s  {:>8}/s of {:>8}/s  in flight {:>6}  failed {:>6}  p50 {:>8}  p99 {:>8}",
+        "{:>5} s  {:>8}/s of {:>8}/s  ended well {:>8}/s  in flight {:>6}  failed {:>6}  p50 {:>8}  p99 {:>8}",
         live.elapsed_ns / 1_000_000_000,
-        figure(last.succeeded as f64),
+        known(last, |s| figure(s.started as f64)),
         figure(live.target_per_s),
+        known(last, |s| figure(s.succeeded as f64)),
         live.in_flight,
         live.failed,
-        delay(last.p50_us),
-        delay(last.p99_us),
+        known(measured, |s| delay(s.p50_us)),
+        known(measured, |s| delay(s.p99_us)),
     );
     if let Some((name, count)) = live.causes.first() {
         text.push_str(&format!("  ({name}: {count})"));
@@ -192,16 +200,26 @@ fn progress(live: &Live) -> String {
 }
 
 fn health_line(health: &Health) -> String {
-    let cpu = health.busiest_thread().map_or_else(
-        || "-".to_owned(),
-        |(_, share)| format!("{:.0}%", share * 100.0),
-    );
+    let cpu = health.busiest_thread();
+    let late = lateness(health);
     format!(
-        "generator   behind p99 {}, max {}; busiest thread {cpu}; drops {}",
-        delay(health.behind_schedule.p99_us),
-        delay(health.behind_max_ns / 1_000),
+        "generator   behind p99 {}, max {}; busiest thread {}; drops {}",
+        known(late, |(p99_us, _)| delay(p99_us)),
+        known(late, |(_, max_us)| delay(max_us)),
+        known(cpu, |(_, share)| format!("{:.0}%", share * 100.0)),
         health.kernel_drops + health.send_queue_drops
     )
+}
+
+/// How late messages left, the 99th percentile and the longest; nobody knows before the
+/// first has left.
+fn lateness(health: &Health) -> Option<(u64, u64)> {
+    (health.sent > 0).then_some((health.behind_schedule.p99_us, health.behind_max_ns / 1_000))
+}
+
+/// A figure, or a dash where there is none: a 0 would be one.
+fn known<T>(figure: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    figure.map_or_else(|| "-".to_owned(), show)
 }
 
 /// A bar for each of the last seconds, as high as its share of the largest.

@@ -5,12 +5,15 @@
 //! stays in the sum. Where `/proc/PID/stat`, which counts ended threads too but
 //! only in ticks, says more, it is believed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::series::SECONDS_MAX;
 
 /// What processes have used, together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +38,31 @@ impl Sample {
         self.cpu_ns.saturating_sub(earlier.cpu_ns)
     }
 
+    /// What several families of processes have used together. Shared pages are known
+    /// where every family that is alive tells of them.
+    #[must_use]
+    pub fn sum(families: &[Self]) -> Self {
+        let mut all = Self::default();
+        for family in families {
+            all.cpu_ns += family.cpu_ns;
+            all.rss_bytes += family.rss_bytes;
+            all.threads += family.threads;
+            all.processes += family.processes;
+        }
+        let alive = families.iter().filter(|family| family.processes > 0);
+        all.pss_bytes = alive
+            .map(|family| family.pss_bytes)
+            .sum::<Option<u64>>()
+            .filter(|_| all.processes > 0);
+        all
+    }
+
+    /// Memory with shared pages divided among their users, where that is known, else
+    /// all that is resident.
+    pub fn memory_bytes(&self) -> u64 {
+        self.pss_bytes.unwrap_or(self.rss_bytes)
+    }
+
     /// Threads, memory and processes at their larger, CPU time at its later.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
@@ -45,6 +73,55 @@ impl Sample {
             threads: self.threads.max(other.threads),
             processes: self.processes.max(other.processes),
         }
+    }
+}
+
+/// A process that was named to be watched, with its descendants but for those that
+/// were named themselves: so nothing is in two of them, and together they are all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchedProcess {
+    /// What it is called in the result.
+    pub name: String,
+    /// Its id.
+    pub pid: u32,
+    /// The name of its program, as the system has it.
+    pub program: String,
+    /// CPU time it took during the run.
+    pub cpu_ns: u64,
+    /// The most that it held.
+    pub peak: Sample,
+    /// Second by second.
+    pub seconds: Vec<ProcessSecond>,
+}
+
+/// One second of a watched process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessSecond {
+    /// Seconds since the start of the run, from 0.
+    pub at_s: u64,
+    /// CPU time it took in this second.
+    pub cpu_ns: u64,
+    /// Memory at the end of it: see [`Sample::memory_bytes`].
+    pub memory_bytes: u64,
+}
+
+impl WatchedProcess {
+    /// Adds a second; past [`SECONDS_MAX`] it is left out.
+    pub fn push(&mut self, second: ProcessSecond) {
+        if self.seconds.len() < SECONDS_MAX {
+            self.seconds.push(second);
+        }
+    }
+
+    /// The second that began so long after the start, if it was seen.
+    pub fn second(&self, at_s: u64) -> Option<&ProcessSecond> {
+        let at = self
+            .seconds
+            .binary_search_by_key(&at_s, |second| second.at_s)
+            .ok()?;
+        self.seconds.get(at)
     }
 }
 
@@ -69,7 +146,7 @@ impl fmt::Display for WatchError {
 
 impl std::error::Error for WatchError {}
 
-/// Watches processes and all their descendants.
+/// Watches processes and all their descendants, each for itself and all together.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     proc_dir: PathBuf,
@@ -81,6 +158,8 @@ pub struct Watcher {
 /// What a process was last known to have used.
 #[derive(Clone, Debug, Default)]
 struct Seen {
+    /// Which of the named processes it belongs to.
+    family: usize,
     /// CPU time of each task, alive or ended.
     tasks_ns: BTreeMap<u64, u64>,
     /// CPU time of the whole process by `stat`.
@@ -91,6 +170,14 @@ impl Seen {
     fn cpu_ns(&self) -> u64 {
         self.tasks_ns.values().sum::<u64>().max(self.stat_ns)
     }
+}
+
+/// What a walk found of one family.
+#[derive(Default)]
+struct Reading {
+    sample: Sample,
+    is_pss_unknown: bool,
+    pss_bytes: u64,
 }
 
 /// The fields of `/proc/PID/stat` that matter here.
@@ -131,8 +218,8 @@ impl Watcher {
         &self.roots
     }
 
-    /// Reads all figures. A process that ended counts with what it had used
-    /// when it was last seen. Takes a walk through `/proc` (about a
+    /// Reads all figures, of all together. A process that ended counts with what it
+    /// had used when it was last seen. Takes a walk through `/proc` (about a
     /// millisecond): call it once a second at most, and not on a thread that
     /// moves messages.
     ///
@@ -141,22 +228,30 @@ impl Watcher {
     /// that takes tens of milliseconds. There, [`Watcher::sample_light`] each
     /// second and this at the end disturb less.
     pub fn sample(&mut self) -> Sample {
-        self.read(true)
+        Sample::sum(&self.read(true))
     }
 
     /// Reads all figures but `pss_bytes`.
     pub fn sample_light(&mut self) -> Sample {
-        self.read(false)
+        Sample::sum(&self.read(false))
     }
 
-    fn read(&mut self, with_pss: bool) -> Sample {
-        let mut sample = Sample::default();
-        let mut pss_known = with_pss;
-        let mut pss_bytes = 0;
-        for (pid, stat) in self.family() {
+    /// As [`Watcher::sample`], in the same one walk, but each named process for
+    /// itself, in their order. A descendant belongs to the nearest of its ancestors
+    /// that was named, so that [`Sample::sum`] of these counts nothing twice.
+    pub fn sample_each(&mut self) -> Vec<Sample> {
+        self.read(true)
+    }
+
+    fn read(&mut self, with_pss: bool) -> Vec<Sample> {
+        let mut readings: BTreeMap<usize, Reading> = BTreeMap::new();
+        for (pid, stat, family) in self.families() {
+            let reading = readings.entry(family).or_default();
+            let sample = &mut reading.sample;
             sample.processes += 1;
             let dir = self.proc_dir.join(pid.to_string());
             let seen = self.seen.entry((pid, stat.start_ticks)).or_default();
+            seen.family = family;
             seen.stat_ns = seen.stat_ns.max(stat.cpu_ticks.saturating_mul(TICK_NS));
             for (task, cpu_ns) in tasks(&dir) {
                 sample.threads += 1;
@@ -166,18 +261,29 @@ impl Watcher {
             sample.rss_bytes += kib(&dir.join("status"), "VmRSS:").unwrap_or(0) * 1_024;
             if with_pss {
                 let pss_kib = kib(&dir.join("smaps_rollup"), "Pss:");
-                pss_known &= pss_kib.is_some();
-                pss_bytes += pss_kib.unwrap_or(0) * 1_024;
+                reading.is_pss_unknown |= pss_kib.is_none();
+                reading.pss_bytes += pss_kib.unwrap_or(0) * 1_024;
             }
         }
-        sample.cpu_ns = self.seen.values().map(Seen::cpu_ns).sum();
-        sample.pss_bytes = (pss_known && sample.processes > 0).then_some(pss_bytes);
-        sample
+        for seen in self.seen.values() {
+            readings.entry(seen.family).or_default().sample.cpu_ns += seen.cpu_ns();
+        }
+        (0..self.roots.len())
+            .map(|family| {
+                let reading = readings.remove(&family).unwrap_or_default();
+                let is_known = with_pss && !reading.is_pss_unknown && reading.sample.processes > 0;
+                Sample {
+                    pss_bytes: is_known.then_some(reading.pss_bytes),
+                    ..reading.sample
+                }
+            })
+            .collect()
     }
 
-    /// The named processes that are alive, and all their descendants. One that
-    /// was seen as a descendant stays in the family when its parent ends.
-    fn family(&self) -> Vec<(u32, Stat)> {
+    /// The named processes that are alive, and all their descendants, each with the
+    /// number of the one that it belongs to. One that was seen as a descendant
+    /// stays in its family when its parent ends.
+    fn families(&self) -> Vec<(u32, Stat, usize)> {
         let mut all = BTreeMap::new();
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let entries = fs::read_dir(&self.proc_dir).into_iter().flatten().flatten();
@@ -192,25 +298,30 @@ impl Watcher {
                 all.insert(pid, stat);
             }
         }
+        let named = self.roots.iter().copied().zip(0..);
         let known = self
             .seen
-            .keys()
-            .filter(|(pid, start)| all.get(pid).is_some_and(|stat| stat.start_ticks == *start));
-        let mut queue: Vec<u32> = self
-            .roots
             .iter()
-            .copied()
-            .chain(known.map(|&(pid, _)| pid))
-            .collect();
-        let mut family = BTreeSet::new();
-        while let Some(pid) = queue.pop() {
-            if all.contains_key(&pid) && family.insert(pid) {
-                queue.extend(children.get(&pid).into_iter().flatten());
+            .filter(|((pid, start), _)| all.get(pid).is_some_and(|stat| stat.start_ticks == *start))
+            .map(|(&(pid, _), seen)| (pid, seen.family));
+        let mut families: BTreeMap<u32, usize> = BTreeMap::new();
+        for (pid, family) in named.chain(known) {
+            if all.contains_key(&pid) {
+                families.entry(pid).or_insert(family);
             }
         }
-        family
+        let mut queue: Vec<(u32, usize)> = families.iter().map(|(&pid, &of)| (pid, of)).collect();
+        while let Some((pid, family)) = queue.pop() {
+            for &child in children.get(&pid).into_iter().flatten() {
+                if let Entry::Vacant(place) = families.entry(child) {
+                    place.insert(family);
+                    queue.push((child, family));
+                }
+            }
+        }
+        families
             .into_iter()
-            .filter_map(|pid| all.remove(&pid).map(|stat| (pid, stat)))
+            .filter_map(|(pid, family)| all.remove(&pid).map(|stat| (pid, stat, family)))
             .collect()
     }
 }

@@ -95,7 +95,8 @@ fn recording_allocates_nothing() {
             handshakes.done(i % 2 == 0, 0, i, done_ns);
             recorder.due();
             recorder.started();
-            recorder.succeeded(0, done_ns);
+            recorder.answered(0, done_ns);
+            recorder.succeeded();
             recorder.failed();
             causes.add(failures[i as usize % 4]);
             even.take();

@@ -5,20 +5,21 @@ mod outcome;
 mod sockets;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use invariant::broken;
-use measure::{SecondPart, Series};
+use measure::{Answered, SecondPart, Series};
 use sip_msg::{ListenerId, Transport};
 use sip_net::Net;
 
 use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::Settings;
 use crate::tls::{Client, Tls};
+use outcome::add_answers;
 pub use outcome::{Failed, Leaked, Progress, Ran};
 use sockets::{Shares, net_config, target};
 
@@ -34,10 +35,11 @@ const START_AFTER_NS: u64 = 50 * NS_PER_MS;
 /// How often the caller is asked to draw.
 const DRAW: Duration = Duration::from_millis(200);
 
-/// Asks a run to end, from any thread.
+/// Asks a run to end, or how it stands, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     asked: Arc<AtomicU8>,
+    is_report_due: Arc<AtomicBool>,
     gate: Option<Gate>,
 }
 
@@ -92,6 +94,15 @@ impl Control {
         self.asked.load(Ordering::Relaxed) != orders::RUN
     }
 
+    /// Asks how the run stands: the next [`Progress`] says that somebody did.
+    pub fn ask(&self) {
+        self.is_report_due.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take_report(&self) -> bool {
+        self.is_report_due.swap(false, Ordering::Relaxed)
+    }
+
     /// Whether it was asked to end at once.
     pub(crate) fn is_to_stop(&self) -> bool {
         self.asked() >= orders::STOP
@@ -100,8 +111,8 @@ impl Control {
     /// The same without a gate: for a run before the one that waits.
     pub(crate) fn without_gate(&self) -> Self {
         Self {
-            asked: Arc::clone(&self.asked),
             gate: None,
+            ..self.clone()
         }
     }
 
@@ -109,6 +120,13 @@ impl Control {
     pub(crate) fn asked(&self) -> u8 {
         self.asked.load(Ordering::Relaxed)
     }
+}
+
+/// What is told of a run besides how its threads stand.
+struct Now<'a> {
+    is_prepared: bool,
+    is_asked: bool,
+    parts: &'a [SecondPart],
 }
 
 /// Runs, and calls `draw` a few times a second.
@@ -295,7 +313,7 @@ impl Crew {
                         parts.push(part);
                     }
                     match ticks.get_mut(tick.worker) {
-                        Some(place) => *place = tick,
+                        Some(place) => *place = *tick,
                         None => broken!("a worker reports under its own number"),
                     }
                 }
@@ -340,7 +358,12 @@ impl Crew {
             {
                 self.order(orders::DRAIN);
             }
-            self.draw(&ticks, &series, is_prepared, &parts, draw);
+            let now = Now {
+                is_prepared,
+                is_asked: control.take_report(),
+                parts: &parts,
+            };
+            self.draw(&ticks, &series, now, draw);
             parts.clear();
         }
         let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
@@ -370,17 +393,23 @@ impl Crew {
         &self,
         ticks: &[Tick],
         series: &Series,
-        is_prepared: bool,
-        parts: &[SecondPart],
+        now: Now<'_>,
         draw: &mut dyn FnMut(&Progress<'_>),
     ) {
         let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
         let elapsed_ns = self.shared.clock.now_ns().checked_sub(start_ns);
         let sum = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).sum();
-        let mut called = CalledCounts::default();
+        let most = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).max().unwrap_or(0);
+        let (mut called, mut answered) = (CalledCounts::default(), Answered::default());
         let mut causes: Vec<(String, u64)> = Vec::new();
         for tick in ticks {
             called.merge(&tick.called);
+            add_answers(
+                &mut answered,
+                &tick.called,
+                &tick.called_causes,
+                &tick.answers,
+            );
             for (name, count) in &tick.causes {
                 match causes.iter_mut().find(|cause| cause.0 == *name) {
                     Some(cause) => cause.1 += count,
@@ -398,11 +427,16 @@ impl Crew {
             in_flight: sum(|tick| tick.in_flight),
             causes,
             called,
+            answered,
+            retransmissions: sum(|tick| tick.retransmissions),
             kernel_drops: sum(|tick| tick.kernel_drops),
-            late_p99_us: ticks.iter().map(|tick| tick.late_p99_us).max().unwrap_or(0),
+            queue_drops: sum(|tick| tick.queue_drops),
+            late_p99_us: most(|tick| tick.late_p99_us),
+            late_max_us: most(|tick| tick.late_max_us),
+            is_asked: now.is_asked,
             series,
-            is_prepared,
-            parts,
+            is_prepared: now.is_prepared,
+            parts: now.parts,
             answering: &self.answering,
         });
     }

@@ -88,6 +88,8 @@ fn calls_over_every_transport_and_lifetime() {
                 ),
                 (CALLS, CALLS, CALLS)
             );
+            let answered = |method| ran.answered.responses(method, 200);
+            assert_eq!((answered("INVITE"), answered("BYE")), (CALLS, CALLS));
             let opened = ran
                 .counters
                 .iter()
@@ -232,5 +234,7 @@ fn refusals_are_failures_with_their_status() {
         (ran.figures.invites_declined, ran.figures.srd_failed.count()),
         (CALLS, CALLS)
     );
+    assert_eq!(ran.answered.responses("INVITE", 486), CALLS);
+    assert_eq!(ran.answered.calls, CALLS);
     assert_eq!(ran.leaked, Leaked::default());
 }

@@ -133,6 +133,10 @@ fn a_bye_that_nobody_answers_is_a_failure_of_its_own() {
         (ran.figures.invites_ok, ran.figures.byes_failed),
         (CALLS, CALLS)
     );
+    // Set up they were, but none has ended well: neither in all nor in any second.
+    let well: u64 = ran.series.seconds().iter().map(|s| s.succeeded).sum();
+    assert_eq!((ran.figures.succeeded(), well), (0, 0));
+    assert_eq!(ran.figures.failed(), CALLS);
     assert_eq!(ran.leaked, Leaked::default());
 }
 

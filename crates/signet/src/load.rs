@@ -6,21 +6,23 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use measure::{Schedule, SearchConfig, Threshold};
-use signet_load::app::{self, Output, PeakSettings};
+use measure::{Schedule, SearchConfig};
+use signet_load::app::{self, Output, PeakSettings, WatchTarget};
 use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span};
 use sip_msg::Transport;
 use sip_tls::ClientResumption;
 
 mod fleet;
+mod result;
 mod settings;
 mod values;
 
 use fleet::{FleetArgs, WorkerArgs};
+use result::{DoubtArgs, ResultArgs, output};
 use settings::settings;
 use values::{
-    TlsOffer, called_resume_by, lifetime, masked, nanoseconds, resume_by, resume_share, share,
-    threshold, time, tls_offer,
+    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, time,
+    tls_offer,
 };
 
 /// What to load.
@@ -249,7 +251,7 @@ struct When {
     /// Arrivals a second, or phases: 'ramp 100..2000/s over 60s', 'steps 100,200/s each 10s'
     #[arg(long, value_name = "RATE", default_value = "10")]
     rate: String,
-    /// How long
+    /// How long; what could not be sent by then is counted and not sent
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     duration: Duration,
     /// End after so many
@@ -261,32 +263,6 @@ struct When {
     /// Repeat every choice that is drawn
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-}
-
-/// What becomes of the result.
-#[derive(Debug, Args)]
-struct ResultArgs {
-    /// Write the result as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the run second by second as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Print the result only
-    #[arg(long, short)]
-    quiet: bool,
-    /// Exit with 1 when this is true: 'srd_p99 > 200ms', 'failed > 1%'; several times if you like
-    #[arg(long, value_name = "CONDITION", value_parser = threshold)]
-    fail_if: Vec<Threshold>,
-    /// How many arrivals may fail: 0, 4%
-    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
-    failures_max: f64,
-    /// Watch a process and its children: CPU time and memory; several times if you like
-    #[arg(long, value_name = "PID")]
-    watch_pid: Vec<u32>,
-    /// Do not first drive the same load straight to a called side here
-    #[arg(long)]
-    no_check_self: bool,
 }
 
 #[derive(Debug, Args)]
@@ -437,6 +413,15 @@ pub(crate) struct PeakOptions {
     /// RFC 7502's algorithm after it, with so many attempts a try
     #[arg(long, value_name = "ATTEMPTS", num_args = 0..=1, default_missing_value = "50000")]
     rfc7502: Option<u64>,
+    /// Repeat every choice that is drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Watch a process and its children in each try, 4711 or server=4711: CPU time and memory,
+    /// each for itself; several times if you like
+    #[arg(long, value_name = "[NAME=]PID")]
+    watch_pid: Vec<WatchTarget>,
+    #[command(flatten)]
+    doubts: DoubtArgs,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -546,6 +531,7 @@ impl PeakOptions {
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
+        settings.seed = self.seed;
         // What it is replaced by for each try.
         settings.schedule = Some(Schedule::constant(self.start, 1_000_000_000));
         let options = PeakSettings {
@@ -569,32 +555,10 @@ impl PeakOptions {
             json: self.json,
             quiet: self.quiet,
             check_self: !self.no_check_self,
+            bounds: self.doubts.bounds(),
+            watch: self.watch_pid,
             ..output()
         };
         Ok(app::peak(settings, &options, &output))
-    }
-}
-
-impl ResultArgs {
-    fn output(self) -> Output {
-        Output {
-            json: self.json,
-            csv: self.csv,
-            quiet: self.quiet,
-            thresholds: self.fail_if,
-            failures_max: self.failures_max,
-            watch_pids: self.watch_pid,
-            check_self: !self.no_check_self,
-            ..output()
-        }
-    }
-}
-
-fn output() -> Output {
-    let command: Vec<String> = std::env::args().collect();
-    Output {
-        command: masked(command).join(" "),
-        program_version: env!("CARGO_PKG_VERSION").to_owned(),
-        ..Output::default()
     }
 }

@@ -240,6 +240,7 @@ impl UserAgents {
         // "noting that the To tag of the response to the CANCEL and the To tag in the response to the original
         // request SHOULD be the same."
         let tag = call.map_or_else(|| self.loose_tag(), |call| call.1);
+        self.answers.count(request.method(), 200);
         reply(
             &mut self.transactions,
             now_ms,
@@ -283,6 +284,7 @@ impl UserAgents {
         // RFC 3261 20: "If one is placed in a request by mistake, it MUST be ignored by the UAS
         // receiving the request." A Contact, for one.
         call.peer_hung_up = true;
+        self.answers.count(request.method(), 200);
         reply(
             &mut self.transactions,
             now_ms,
@@ -420,6 +422,9 @@ impl UserAgents {
         };
         // RFC 3261 13.3.1.1: "Each of these MUST indicate the same dialog ID."
         let tag = call.tag.text();
+        if !is_repeated {
+            self.answers.count(invite.method(), status);
+        }
         reply(
             &mut self.transactions,
             now_ms,

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod answers;
 mod call;
 mod callee;
 mod caller;
@@ -30,6 +31,7 @@ mod tag;
 mod texts;
 mod user_agents;
 
+pub use answers::Answers;
 pub use config::{AgentConfig, Config, Credentials};
 pub use event::{AgentKey, CallKey, Cause, Event, RequestKey};
 pub use user_agents::{Counters, Live, UserAgents};

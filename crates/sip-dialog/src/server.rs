@@ -48,6 +48,7 @@ impl UserAgents {
             Incoming::Full => {
                 self.counters.full += 1;
                 if let Ok(via) = request.top_via() {
+                    self.answers.count(request.method(), 503);
                     let target = response_target(flow, &via, false);
                     let tag = self.loose_tag();
                     let start = out.bytes.len();
@@ -197,6 +198,7 @@ impl UserAgents {
         write_more: impl FnOnce(&mut MessageWriter<'_>),
     ) {
         let tag = self.loose_tag();
+        self.answers.count(request.method(), status);
         let transactions = &mut self.transactions;
         reply(
             transactions,
@@ -325,6 +327,7 @@ impl UserAgents {
             // Internal Error) response to the second INVITE and MUST include a Retry-After header field with
             // a randomly chosen value of between 0 and 10 seconds."
             let seconds = self.random.next() % 11;
+            self.answers.count(request.method(), 500);
             reply(
                 &mut self.transactions,
                 now_ms,
@@ -345,6 +348,7 @@ impl UserAgents {
         // an accepted one does: "If the request is rejected, none of the state changes are performed."
         // RFC 3261 14.2: "If the new session description is not acceptable, the UAS can reject it by
         // returning a 488 (Not Acceptable Here) response for the re-INVITE."
+        self.answers.count(request.method(), 488);
         reply(
             &mut self.transactions,
             now_ms,

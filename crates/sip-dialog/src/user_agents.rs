@@ -1,6 +1,7 @@
 //! Many user agents over one transaction layer.
 
 use crate::agent::{Agent, NOBODY};
+use crate::answers::Answers;
 use crate::call::{Call, State};
 use crate::config::{AgentConfig, Config};
 use crate::directory::Directory;
@@ -87,6 +88,7 @@ pub struct UserAgents {
     pub(crate) pool: Pool,
     pub(crate) events: VecDeque<Event>,
     pub(crate) counters: Counters,
+    pub(crate) answers: Answers,
     pub(crate) scratch: Vec<u8>,
     /// The agent of each listener that takes requests for no other agent.
     pub(crate) catch_all: Vec<(ListenerId, Key)>,
@@ -110,6 +112,7 @@ impl UserAgents {
             pool: Pool::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            answers: Answers::default(),
             scratch: Vec::new(),
             catch_all: Vec::new(),
             kept: VecDeque::new(),
@@ -292,6 +295,11 @@ impl UserAgents {
     /// Counts since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The final responses given since the start.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// The transactions' counts since the start.

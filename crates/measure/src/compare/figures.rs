@@ -34,13 +34,13 @@ const BY_SECOND: &[(&str, &str, Wish, bool, OfSecond)] = &[
         share(s.failed, s.succeeded + s.failed)
     }),
     ("delay mean", "us", Wish::Less, false, |s| {
-        (s.succeeded > 0).then_some(s.mean_us)
+        s.has_delays().then_some(s.mean_us)
     }),
     ("delay p50", "us", Wish::Less, false, |s| {
-        (s.succeeded > 0).then_some(s.p50_us as f64)
+        s.has_delays().then_some(s.p50_us as f64)
     }),
     ("delay p99", "us", Wish::Less, false, |s| {
-        (s.succeeded > 0).then_some(s.p99_us as f64)
+        s.has_delays().then_some(s.p99_us as f64)
     }),
     ("retransmissions", "%", Wish::Less, true, |s| {
         share(s.retransmissions, s.started)
@@ -274,7 +274,7 @@ pub(super) fn warnings(a: &RunResult, b: &RunResult, noise: &Noise<'_>) -> Vec<S
 fn drift(seconds: &[Second]) -> Option<f64> {
     let medians: Vec<f64> = seconds
         .iter()
-        .filter(|s| s.succeeded > 0)
+        .filter(|s| s.has_delays())
         .map(|s| s.p50_us as f64)
         .collect();
     let (first, second) = medians.split_at(medians.len() / 2);

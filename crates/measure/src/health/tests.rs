@@ -63,6 +63,11 @@ fn each_limit_raises_its_doubt_and_not_before() {
             |h| h.behind_max_ns = 100_000_000,
             |h| h.behind_max_ns = 100_000_001,
         ),
+        (
+            "not sent in time",
+            |h| (h.unsent, h.sent) = (60, 59_940),
+            |h| (h.unsent, h.sent) = (61, 59_939),
+        ),
         ("held back", |h| h.sent = 59_940, |h| h.sent = 59_939),
         (
             "own cpu",
@@ -159,10 +164,101 @@ fn a_self_peak_not_checked_is_told_as_such() {
 }
 
 #[test]
-fn other_bounds_can_be_set() {
-    let bounds = Bounds {
-        behind_p99_us: 100,
-        ..Bounds::default()
+fn lateness_is_weighed_against_the_delay_measured() {
+    // Delay, lateness, whether it is a doubt: all in microseconds.
+    for (delay_us, late_us, is_doubt) in [
+        (Some(400_000), 1_000, false),
+        (Some(200), 1_000, true),
+        (Some(200), 500, false),
+        (Some(200), 501, true),
+        (Some(20_000), 2_000, false),
+        (Some(20_000), 2_001, true),
+        (Some(400_000), 10_000, false),
+        (Some(400_000), 10_001, true),
+        (None, 1_000, false),
+        (None, 1_001, true),
+    ] {
+        let found = doubts(|h| {
+            h.delay_p99_us = delay_us;
+            h.behind_schedule.p99_us = late_us;
+        });
+        assert_eq!(
+            found == ["behind schedule"],
+            is_doubt,
+            "late by {late_us} us beside {delay_us:?}: {found:?}"
+        );
+    }
+    let health = Health {
+        delay_p99_us: Some(20_000),
+        behind_schedule: Quantiles {
+            p99_us: 3_000,
+            ..Quantiles::default()
+        },
+        ..healthy()
     };
-    assert_eq!(healthy().doubts_by(&bounds).len(), 1);
+    let sentence = health.doubts().remove(0).sentence;
+    assert!(
+        sentence
+            .contains("3.0 ms or more after their time (bound 2.0 ms beside a delay of 20.0 ms)"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn other_bounds_can_be_set() {
+    let with = |bounds: Bounds| {
+        let health = Health {
+            bounds,
+            delay_p99_us: Some(400_000),
+            unsent: 30,
+            due: 60_030,
+            ..healthy()
+        };
+        let doubts = health.doubts();
+        doubts
+            .into_iter()
+            .map(|doubt| doubt.name)
+            .collect::<Vec<_>>()
+    };
+    let plain = Bounds::default();
+    assert!(with(plain).is_empty());
+    for (bounds, name) in [
+        (
+            Bounds {
+                late_max_us: Some(399),
+                ..plain
+            },
+            "behind schedule",
+        ),
+        (
+            Bounds {
+                behind_max_ns: 19_999_999,
+                ..plain
+            },
+            "behind schedule, longest",
+        ),
+        (
+            Bounds {
+                thread_cpu_share: 0.5,
+                ..plain
+            },
+            "own cpu",
+        ),
+        (
+            Bounds {
+                sent_share: 1.0,
+                ..plain
+            },
+            "not sent in time",
+        ),
+    ] {
+        assert_eq!(with(bounds), [name]);
+    }
+    // A bound that was given is not weighed.
+    let late = doubts(|h| {
+        h.bounds.late_max_us = Some(5_000);
+        h.delay_p99_us = Some(100);
+        h.behind_schedule.p99_us = 5_000;
+    });
+    assert!(late.is_empty(), "{late:?}");
 }

@@ -353,3 +353,48 @@ proptest! {
         let _ = Schedule::parse(&words.join(" "));
     }
 }
+
+/// What is taken and what is given up are together the schedule, wherever it is cut.
+#[test]
+fn what_is_given_up_is_counted() {
+    let ramp = Schedule::parse("ramp 100..2000/s over 3s; pause 1s; 333.3/s for 1.7s").unwrap();
+    for schedule in [
+        ramp.clone(),
+        ramp.clone().limit(1_234),
+        ramp.clone().poisson(7),
+        ramp.poisson(7).limit(1_234),
+    ] {
+        for of in [1, 3] {
+            for cut_ns in [0, 1_000_000_000, 3_500_000_000, 6_000_000_000] {
+                for index in 0..of {
+                    let walk = |until_ns: u64| {
+                        let mut pacer = Pacer::share(&schedule, index, of);
+                        while pacer.take_due(until_ns).is_some() {}
+                        pacer
+                    };
+                    let all = walk(u64::MAX).taken();
+                    let mut cut = walk(cut_ns);
+                    let taken = cut.taken();
+                    assert_eq!(
+                        taken + cut.give_up(),
+                        all,
+                        "{schedule:?}, share {index} of {of}, at {cut_ns}"
+                    );
+                    assert_eq!((cut.next_due_ns(), cut.give_up()), (None, 0));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_given_up_of_millions_is_counted_without_walking_them() {
+    // A hundred days: nobody could walk these in a test.
+    let endless = Schedule::constant(1_000_000.0, DURATION_MAX_NS);
+    let mut pacer = Pacer::new(&endless);
+    pacer.take();
+    assert_eq!(pacer.give_up(), 100 * 24 * 3_600 * 1_000_000 - 1);
+    let mut pacer = Pacer::share(&endless.poisson(3), 1, 2);
+    let expected = 100.0 * 24.0 * 3_600.0 * 500_000.0;
+    assert!((pacer.give_up() as f64 / expected - 1.0).abs() < 1e-4);
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ProcessSecond;
 use crate::sip::{Failure, Setup};
 use crate::threshold::Threshold;
 
@@ -56,11 +57,27 @@ fn full() -> RunResult {
             ..Sample::default()
         },
     });
+    result.processes.push(WatchedProcess {
+        name: "server".to_owned(),
+        pid: 7,
+        program: "kamailio".to_owned(),
+        cpu_ns: 5,
+        seconds: vec![ProcessSecond {
+            at_s: 0,
+            cpu_ns: 4,
+            memory_bytes: 3,
+        }],
+        ..WatchedProcess::default()
+    });
+    let mut answered = Answered::default();
+    answered.add("INVITE", 200, 20);
+    result.answered = Some(answered);
     result.counters.insert("calls_refused".to_owned(), 3);
     result.series = vec![Second {
         at_s: 0,
         succeeded: 20,
         mean_us: 1.5,
+        p50_us: 1,
         watched_cpu_ns: Some(9),
         ..Second::default()
     }];
@@ -103,7 +120,8 @@ fn json_is_laid_out_for_people() {
     assert!(line("    {\"at_s\": 0, ").ends_with("},"), "{text}");
     let histogram = line("      \"intended_buckets\": [[3001,1]]");
     assert_eq!(histogram, "      \"intended_buckets\": [[3001,1]],");
-    assert_eq!(text.matches("{\"at_s\"").count(), 2);
+    // Two of the run, and one of the watched process.
+    assert_eq!(text.matches("{\"at_s\"").count(), 3);
     // And it means what compact JSON means, empty lists and objects too.
     result.watched.clear();
     result.counters.clear();
@@ -251,6 +269,26 @@ fn csv_has_a_line_for_every_second() {
         ),
         ("20", "1.5", "9", "")
     );
+    assert_eq!((of("server_cpu_ns"), of("server_memory_bytes")), ("4", "3"));
+}
+
+#[test]
+fn a_second_without_a_delay_has_none_of_0() {
+    let mut result = full();
+    result.series = vec![Second {
+        at_s: 7,
+        started: 3,
+        ..Second::default()
+    }];
+    let csv = result.series_csv();
+    assert!(csv.ends_with("7,0,3,0,0,0,0,,,,,,,,\r\n"), "{csv}");
+    let json = result.to_json().unwrap();
+    assert!(json.contains("{\"at_s\": 7, \"due\": 0"), "{json}");
+    let series = json.split("\"series\"").nth(1).unwrap();
+    for name in ["mean_us", "p50_us", "p99_us", "max_us"] {
+        assert!(!series.contains(name), "{name} in {series}");
+    }
+    assert_eq!(RunResult::from_json(&json).unwrap(), result);
 }
 
 #[test]

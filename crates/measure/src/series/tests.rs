@@ -8,7 +8,8 @@ fn a_second_is_handed_over_once_and_whole() {
     for ms in 1..=100 {
         recorder.due();
         recorder.started();
-        recorder.succeeded(0, ms * MS);
+        recorder.answered(0, ms * MS);
+        recorder.succeeded();
     }
     recorder.failed();
     recorder.retransmitted();
@@ -39,10 +40,13 @@ fn a_second_is_handed_over_once_and_whole() {
 fn threads_are_added_up_before_percentiles_are_taken() {
     let (mut fast, mut slow) = (SecondRecorder::new(), SecondRecorder::new());
     for _ in 0..98 {
-        fast.succeeded(0, MS);
+        fast.answered(0, MS);
+        fast.succeeded();
     }
-    slow.succeeded(0, 50 * MS);
-    slow.succeeded(0, 90 * MS);
+    for ms in [50, 90] {
+        slow.answered(0, ms * MS);
+        slow.succeeded();
+    }
     slow.failed();
     let mut series = Series::new();
     series.add(&slow.finish(3));
@@ -131,15 +135,15 @@ fn old_seconds_are_settled_and_keep_their_percentiles() {
         (30, 3_000, 1)
     );
     assert_eq!(
-        series.overall().max_us,
-        9_000,
+        series.overall().map(|all| all.max_us),
+        Some(9_000),
         "overall nothing is left out"
     );
 }
 
 #[test]
 fn all_seconds_together() {
-    assert_eq!(Series::new().overall(), Quantiles::default());
+    assert_eq!(Series::new().overall(), None);
     let mut series = Series::new();
     for at_s in 0..1_000 {
         series.add(&SecondPart {
@@ -148,7 +152,7 @@ fn all_seconds_together() {
             ..SecondPart::default()
         });
     }
-    let all = series.overall();
+    let all = series.overall().unwrap();
     assert_eq!(
         (all.min_us, all.p50_us, all.p90_us),
         (1_000, 500_000, 900_000)
@@ -158,4 +162,20 @@ fn all_seconds_together() {
         (990_000, 999_000, 1_000_000)
     );
     assert_eq!(all.mean_us, 500_500.0);
+}
+
+#[test]
+fn a_call_answered_in_one_second_may_end_in_another() {
+    let mut recorder = SecondRecorder::new();
+    recorder.answered(0, 0);
+    let first = recorder.turn(1_000 * MS, 1).unwrap();
+    recorder.succeeded();
+    let second = recorder.finish(0);
+    let mut series = Series::new();
+    series.add(&first);
+    series.add(&second);
+    let seconds = series.seconds();
+    let delays: Vec<bool> = seconds.iter().map(Second::has_delays).collect();
+    let ended: Vec<u64> = seconds.iter().map(|second| second.succeeded).collect();
+    assert_eq!((delays, ended), (vec![true, false], vec![0, 1]));
 }

@@ -40,7 +40,7 @@ fn the_ratios_are_those_of_the_rfc() {
     figures.bye_sent();
     figures.bye_failed(0, 0, 0, 32_000 * MS);
     assert_eq!(figures.ratios().scr_percent, Some(25.0));
-    assert_eq!((figures.succeeded(), figures.failed()), (4, 6 + 1));
+    assert_eq!((figures.succeeded(), figures.failed()), (3, 6 + 1));
 }
 
 #[test]
@@ -167,6 +167,32 @@ fn sessions_last_from_the_200_to_the_bye() {
     assert_eq!(figures.sdt_failed.summary().actual.p50_us / 100_000, 330);
     assert_eq!(figures.sdd_failed.summary().actual.p50_us / 100_000, 320);
     assert_eq!((figures.sdt.count(), figures.sdd.count()), (1, 1));
+}
+
+/// A call whose BYE nobody answers was set up and has failed: it is told once.
+#[test]
+fn a_call_whose_bye_failed_has_not_ended_well() {
+    let mut figures = answered(&[200, 200, 302, 486]);
+    figures.bye_sent();
+    figures.bye_ok(0, MS, MS, 2 * MS);
+    figures.bye_sent();
+    figures.bye_failed(0, MS, MS, 33 * MS);
+    assert_eq!(
+        (figures.succeeded(), figures.failed(), figures.ended()),
+        (1, 2, 4)
+    );
+}
+
+#[test]
+fn lateness_weighs_the_most_beside_the_shortest_delay() {
+    let mut figures = SipFigures::new();
+    assert_eq!(figures.delay_p99_us(), None);
+    figures.srd.record(0, 0, 40 * MS);
+    // From the send: how late it was sent is not the server's.
+    figures.rrd.record(0, 90 * MS, 100 * MS);
+    assert_eq!(figures.delay_p99_us().map(|us| us / 1_000), Some(10));
+    figures.request("OPTIONS").delay.record(0, 0, 2 * MS);
+    assert_eq!(figures.delay_p99_us().map(|us| us / 1_000), Some(2));
 }
 
 #[test]

@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
-use super::{COLUMNS, clip, delay, wrap};
+use super::{COLUMNS, clip, delay, known, lateness, wrap};
+use crate::answered::Answered;
 use crate::latency::Latency;
 use crate::result::RunResult;
+use crate::threshold::ThresholdVerdict;
+use crate::watch::Sample;
 
 /// The result as text of at most 80 columns. What makes it invalid comes last,
 /// where the operator looks.
@@ -19,13 +22,33 @@ fn write_all(text: &mut String, result: &RunResult) -> std::fmt::Result {
     let f = &result.figures;
     let seconds = result.duration_ns as f64 / 1e9;
     writeln!(text, "{}", clip(&result.command, COLUMNS))?;
-    writeln!(
-        text,
-        "{seconds:.1} s, {} ended well ({:.1}/s), {} failed",
-        f.succeeded(),
-        result.rate_per_s(),
-        f.failed()
-    )?;
+    // Who was only called began nothing that could have ended.
+    let was_only_called = result.answered.is_some() && f.ended() == 0 && result.health.due == 0;
+    if was_only_called {
+        writeln!(text, "{seconds:.1} s")?;
+    } else {
+        let redirected = match f.invites_redirected {
+            0 => String::new(),
+            n => format!(", {n} redirected"),
+        };
+        writeln!(
+            text,
+            "{seconds:.1} s, {} ended well ({:.1}/s), {} failed{redirected}",
+            f.succeeded(),
+            result.rate_per_s(),
+            f.failed()
+        )?;
+    }
+    if result.health.unsent > 0 {
+        writeln!(
+            text,
+            "{} of {} arrivals were not sent: the schedule ended first",
+            result.health.unsent, result.health.due
+        )?;
+    }
+    for line in result.answered.iter().flat_map(Answered::lines) {
+        writeln!(text, "{}", clip(&line, COLUMNS))?;
+    }
     delays(text, result)?;
     ratios(text, result)?;
     causes(text, result)?;
@@ -49,19 +72,7 @@ fn write_all(text: &mut String, result: &RunResult) -> std::fmt::Result {
             h.full, h.resumed, h.failed, h.resumption_refused
         )?;
     }
-    for watched in &result.watched {
-        let calls = f.succeeded().max(1) as f64;
-        let line = format!(
-            "process {} {}: {:.1}% of a core, {:.1} us of CPU each, {:.1} MiB, {} threads",
-            watched.pid,
-            watched.name,
-            watched.cpu_ns as f64 * 100.0 / result.duration_ns.max(1) as f64,
-            watched.cpu_ns as f64 / 1e3 / calls,
-            watched.peak.pss_bytes.unwrap_or(watched.peak.rss_bytes) as f64 / (1 << 20) as f64,
-            watched.peak.threads
-        );
-        text.push_str(&wrap(&line, COLUMNS, "  "));
-    }
+    watched(text, result);
     health(text, result)?;
     for verdict in &result.thresholds {
         text.push_str(&wrap(&verdict.to_string(), COLUMNS, "        "));
@@ -75,10 +86,44 @@ fn write_all(text: &mut String, result: &RunResult) -> std::fmt::Result {
     }
     if !result.doubts.is_empty() {
         text.push_str("NOT VALID: the generator itself could have made this result.\n");
-    } else if !result.valid {
+    }
+    // Crossed it was, whoever made it so.
+    if result.thresholds.iter().any(ThresholdVerdict::failed) {
         text.push_str("FAILED: a threshold was crossed.\n");
     }
     Ok(())
+}
+
+/// A line for each watched process, and one for all together where they are several.
+fn watched(text: &mut String, result: &RunResult) {
+    let calls = result.figures.succeeded();
+    let mut line = |who: &str, cpu_ns: u64, peak: &Sample| {
+        let each = if calls > 0 {
+            format!(", {:.1} us of CPU each", cpu_ns as f64 / 1e3 / calls as f64)
+        } else {
+            String::new()
+        };
+        let line = format!(
+            "{who}: {:.1}% of a core{each}, {:.1} MiB, {} threads",
+            cpu_ns as f64 * 100.0 / result.duration_ns.max(1) as f64,
+            peak.memory_bytes() as f64 / (1 << 20) as f64,
+            peak.threads
+        );
+        text.push_str(&wrap(&line, COLUMNS, "  "));
+    };
+    for process in &result.processes {
+        let who = format!("process {} {}", process.pid, process.name);
+        line(&who, process.cpu_ns, &process.peak);
+    }
+    for watched in &result.watched {
+        let who = match result.processes.len() {
+            // An older file has them together only.
+            0 => format!("process {} {}", watched.pid, watched.name),
+            1 => continue,
+            several => format!("all {several} processes"),
+        };
+        line(&who, watched.cpu_ns, &watched.peak);
+    }
 }
 
 fn delays(text: &mut String, result: &RunResult) -> std::fmt::Result {
@@ -163,6 +208,7 @@ fn causes(text: &mut String, result: &RunResult) -> std::fmt::Result {
 
 fn health(text: &mut String, result: &RunResult) -> std::fmt::Result {
     let health = &result.health;
+    let late = lateness(health);
     let busiest = health.busiest_thread().map_or_else(
         || "unknown".to_owned(),
         |(_, share)| format!("{:.0}% of a core", share * 100.0),
@@ -170,8 +216,8 @@ fn health(text: &mut String, result: &RunResult) -> std::fmt::Result {
     let line = format!(
         "generator: behind p99 {}, max {}; busiest thread {busiest}; drops {} kernel, {} send \
          queue; self-peak {}",
-        delay(health.behind_schedule.p99_us),
-        delay(health.behind_max_ns / 1_000),
+        known(late, |(p99_us, _)| delay(p99_us)),
+        known(late, |(_, max_us)| delay(max_us)),
         health.kernel_drops,
         health.send_queue_drops,
         health.self_peak_note()

@@ -1,7 +1,9 @@
 use super::*;
+use crate::answered::Answered;
 use crate::result::{RunResult, Watched};
 use crate::sip::{Failure, Setup};
 use crate::threshold::Threshold;
+use crate::watch::WatchedProcess;
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000_000;
@@ -15,7 +17,8 @@ fn live() -> Live {
         recent: (0..12)
             .map(|at_s| Second {
                 at_s,
-                succeeded: 160 * (at_s + 1),
+                started: 160 * (at_s + 1),
+                succeeded: 150 * (at_s + 1),
                 p50_us: 900,
                 p99_us: 12_500,
                 max_us: 2_000_000,
@@ -25,17 +28,20 @@ fn live() -> Live {
         succeeded: 23_000,
         failed: 12,
         in_flight: 41,
-        delay: Quantiles {
+        delay: Some(Quantiles {
             p50_us: 950,
             p90_us: 2_000,
             p99_us: 12_000,
             p999_us: 1_900_000,
             max_us: 2_001_000,
             ..Quantiles::default()
-        },
+        }),
         causes: vec![("timeout".to_owned(), 7), ("status 503".to_owned(), 5)],
         retransmissions: 3,
-        health: Health::default(),
+        health: Health {
+            sent: 23_053,
+            ..Health::default()
+        },
     }
 }
 
@@ -45,7 +51,7 @@ fn the_picture_shows_what_matters() {
     for part in [
         "call to sip:192.0.2.1:5060 over tls",
         "[================                        ] 12 of 30 s",
-        "1920/s   asked for 2000/s",
+        "1920/s   asked for 2000/s   ended well 1800/s",
         "in flight           41     succeeded 23000   failed 12   sent again 3",
         "  whole run     950 us   2000 us   12.0 ms    1.90 s    2.00 s",
         "           7  timeout",
@@ -59,6 +65,46 @@ fn the_picture_shows_what_matters() {
     let mut doubtful = live();
     doubtful.health.kernel_drops = 9;
     assert!(super::picture(&doubtful).contains("IN DOUBT    kernel drops"));
+}
+
+/// Before the first second has ended, and in one in which nothing was answered.
+#[test]
+fn what_is_not_known_is_no_zero() {
+    let mut first = Live {
+        target_per_s: 2_000.0,
+        ..Live::default()
+    };
+    let picture_of = |live: &Live| {
+        let picture = picture(live);
+        let line = line(live);
+        assert!(
+            !picture.contains("0 us") && !line.contains("0 us"),
+            "{picture}{line}"
+        );
+        (picture, line)
+    };
+    let (picture, line) = picture_of(&first);
+    for part in [
+        "rate                 -/s   asked for 2000/s   ended well -/s",
+        "  whole run          -         -         -         -         -",
+        "  last s             -                   -                   -",
+        "generator   behind p99 -, max -; busiest thread -; drops 0",
+    ] {
+        assert!(picture.contains(part), "{part:?} in\n{picture}");
+    }
+    assert!(
+        line.starts_with("    0 s         -/s of     2000/s  ended well        -/s"),
+        "{line}"
+    );
+    assert!(line.ends_with("p50        -  p99        -"), "{line}");
+    // What is known to be nothing is told as that.
+    first.recent = vec![Second::default()];
+    let (picture, line) = picture_of(&first);
+    assert!(
+        picture.contains("0/s   asked for 2000/s   ended well 0/s"),
+        "{picture}"
+    );
+    assert!(line.ends_with("p50        -  p99        -"), "{line}");
 }
 
 #[test]
@@ -81,12 +127,12 @@ fn many_causes_are_summed_up() {
 #[test]
 fn drawing_again_goes_back_to_the_first_line() {
     let mut screen = Screen::new();
-    let first = screen.draw(&live());
+    let first = screen.draw(&picture(&live()));
     assert!(!first.contains("F\x1b"), "nothing to go back over");
     let lines = picture(&live()).lines().count();
     let mut shorter = live();
     shorter.causes.clear();
-    let second = screen.draw(&shorter);
+    let second = screen.draw(&picture(&shorter));
     assert!(
         second.starts_with(&format!("\x1b[{lines}F\x1b[2K")),
         "{second:?}"
@@ -95,7 +141,7 @@ fn drawing_again_goes_back_to_the_first_line() {
         second.ends_with("\x1b[J"),
         "what the longer picture left is cleared"
     );
-    let third = screen.draw(&live());
+    let third = screen.draw(&picture(&live()));
     assert!(
         third.starts_with(&format!("\x1b[{}F", lines - 2)),
         "{third:?}"
@@ -106,7 +152,9 @@ fn drawing_again_goes_back_to_the_first_line() {
 fn plain_lines_have_no_control_sequences() {
     let text = line(&live());
     assert!(
-        text.starts_with("   12 s      1920/s of     2000/s  in flight     41  failed     12"),
+        text.starts_with(
+            "   12 s      1920/s of     2000/s  ended well     1800/s  in flight     41  failed     12"
+        ),
         "{text}"
     );
     assert!(text.ends_with("(timeout: 7)"), "{text}");
@@ -243,6 +291,81 @@ fn what_makes_it_invalid_comes_last() {
         text.contains("! kernel drops: The kernel dropped 3 datagrams"),
         "{text}"
     );
+    // A doubt hides no threshold.
+    doubtful.conclude(&[Threshold::parse("failed > 0").unwrap()]);
+    let text = table(&doubtful);
+    assert!(
+        text.contains("NOT VALID") && text.ends_with("FAILED: a threshold was crossed.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn each_watched_process_has_its_line_and_several_a_sum() {
+    let process = |name: &str, pid: u32, cpu_ns: u64| WatchedProcess {
+        name: name.to_owned(),
+        pid,
+        cpu_ns,
+        ..WatchedProcess::default()
+    };
+    let mut result = result();
+    result.processes = vec![process("server", 4_711, S)];
+    let text = table(&result);
+    assert!(
+        text.contains("process 4711 server: 10.0% of a core, 1000.0 us of CPU each"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("kamailio") && !text.contains("processes:"),
+        "{text}"
+    );
+    result.processes.push(process("database", 4_712, 2 * S));
+    result.watched[0].cpu_ns = 3 * S;
+    let text = table(&result);
+    for part in [
+        "process 4711 server: 10.0% of a core",
+        "process 4712 database: 20.0% of a core",
+        "all 2 processes: 30.0% of a core",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_called_side_alone_is_told_by_what_it_answered() {
+    let mut answered = Answered::default();
+    (answered.calls, answered.established) = (7, 7);
+    answered.add("INVITE", 200, 7);
+    let mut only_called = RunResult {
+        duration_ns: 2 * S,
+        answered: Some(answered),
+        ..RunResult::default()
+    };
+    only_called.conclude(&[]);
+    let text = table(&only_called);
+    for part in [
+        "\n2.0 s\n",
+        "called side: 7 calls came, 7 acknowledged",
+        "           7  INVITE answered 200",
+        "behind p99 -, max -",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    assert!(!text.contains("ended well"), "{text}");
+    // Beside a caller it is told as well, and so is what was not sent.
+    let mut both = RunResult {
+        answered: only_called.answered.clone(),
+        ..result()
+    };
+    (both.health.due, both.health.unsent) = (1_010, 9);
+    let text = table(&both);
+    for part in [
+        "1000 ended well",
+        "9 of 1010 arrivals were not sent",
+        "called side: 7 calls",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
 }
 
 proptest! {
@@ -253,11 +376,12 @@ proptest! {
             elapsed_ns: n,
             duration_ns: n / 2,
             target_per_s: rate,
-            recent: vec![Second { succeeded: n, p99_us: n, max_us: n, ..Second::default() }; seconds],
+            recent: vec![Second { started: n, succeeded: n, p50_us: n, p99_us: n, max_us: n, ..Second::default() }; seconds],
             succeeded: n,
             failed: n,
             in_flight: n,
-            delay: Quantiles { p50_us: n, p999_us: n, ..Quantiles::default() },
+            delay: Some(Quantiles { p50_us: n, p999_us: n, ..Quantiles::default() }),
+            retransmissions: n,
             causes: vec![(name.clone(), n / 32); causes],
             ..Live::default()
         };

@@ -156,6 +156,12 @@ const PLAIN: &[OfPlain] = &[
         Some(r.figures.succeeded() as f64)
     }),
     (
+        "unsent",
+        Kind::Count,
+        "arrivals not sent when the schedule ended",
+        |r| Some(r.health.unsent as f64),
+    ),
+    (
         "timeout",
         Kind::Count,
         "attempts without an answer in time",

@@ -72,6 +72,61 @@ fn all_tasks_of_all_descendants_count() {
 }
 
 #[test]
+fn named_processes_are_kept_apart_and_nothing_counts_twice() {
+    let proc = Proc::new("apart");
+    proc.process(10, 1, 5, 0, &[(10, 100)]);
+    proc.process(20, 10, 6, 0, &[(20, 1_000)]);
+    proc.process(30, 20, 7, 0, &[(30, 5_000)]);
+    proc.process(40, 1, 8, 0, &[(40, 90_000)]);
+    // The second descends from the first, and takes its own child with it.
+    let mut watcher = proc.watch(&[10, 20, 40]);
+    let each = watcher.sample_each();
+    let cpu_ns: Vec<u64> = each.iter().map(|sample| sample.cpu_ns).collect();
+    let alive: Vec<u64> = each.iter().map(|sample| sample.processes).collect();
+    assert_eq!((cpu_ns, alive), (vec![100, 6_000, 90_000], vec![1, 2, 1]));
+    assert_eq!(Sample::sum(&each), watcher.sample());
+    // One ends, and its child stays where it was, though its parent is another now.
+    proc.end(20);
+    proc.process(30, 10, 7, 0, &[(30, 5_500)]);
+    let each = watcher.sample_each();
+    let cpu_ns: Vec<u64> = each.iter().map(|sample| sample.cpu_ns).collect();
+    assert_eq!(cpu_ns, [100, 6_500, 90_000]);
+    assert_eq!((each[1].processes, each[1].rss_bytes), (1, 100 * 1_024));
+}
+
+#[test]
+fn a_sum_knows_shared_pages_where_all_that_live_do() {
+    let of = |processes, pss_bytes| Sample {
+        rss_bytes: 100,
+        processes,
+        pss_bytes,
+        ..Sample::default()
+    };
+    let known = Sample::sum(&[of(1, Some(7)), of(0, None), of(2, Some(5))]);
+    assert_eq!((known.pss_bytes, known.memory_bytes()), (Some(12), 12));
+    let unknown = Sample::sum(&[of(1, Some(7)), of(1, None)]);
+    assert_eq!((unknown.pss_bytes, unknown.memory_bytes()), (None, 200));
+    assert_eq!(Sample::sum(&[]), Sample::default());
+}
+
+#[test]
+fn seconds_are_found_by_their_time_and_bounded() {
+    let mut process = WatchedProcess::default();
+    for at_s in [0, 1, 3] {
+        process.push(ProcessSecond {
+            at_s,
+            cpu_ns: at_s * 10,
+            memory_bytes: 1,
+        });
+    }
+    assert_eq!(process.second(3).map(|second| second.cpu_ns), Some(30));
+    assert_eq!(process.second(2), None);
+    process.seconds = vec![ProcessSecond::default(); SECONDS_MAX];
+    process.push(ProcessSecond::default());
+    assert_eq!(process.seconds.len(), SECONDS_MAX);
+}
+
+#[test]
 fn shared_pages_are_known_only_where_all_processes_tell() {
     let proc = Proc::new("memory");
     proc.process(10, 1, 5, 0, &[]);

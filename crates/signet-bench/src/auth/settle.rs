@@ -124,7 +124,7 @@ fn rows(seconds: &[Second], changes: &[(String, u64)], phase_s: u64) -> Vec<Step
 /// within a tenth of the least (or a millisecond, which is nothing to a caller), and as many
 /// calls served as were due. `None` where the last second is not.
 fn settled_s(phase: &[&Second]) -> Option<u64> {
-    let served = phase.iter().filter(|second| second.succeeded > 0);
+    let served = phase.iter().filter(|second| second.has_delays());
     let best_us = served.map(|second| second.p50_us).min()? as f64;
     let near_us = (best_us * (1.0 + NEAR)).max(best_us + 1_000.0);
     let is_near = |second: &&&Second| {

@@ -1,6 +1,6 @@
 //! Before a figure counts: what the generator reaches with no server between.
 
-use measure::{Health, Schedule};
+use measure::{Bounds, Health, Schedule};
 
 use super::say;
 use crate::crew::{Control, Failed, Ran, run};
@@ -36,6 +36,7 @@ pub(crate) fn check_self(
     settings: &Settings,
     control: &Control,
     quiet: bool,
+    bounds: Bounds,
 ) -> Result<Option<f64>, Failed> {
     let (Some(straight), true) = (straight(settings), settings.schedule.is_some()) else {
         return Ok(None);
@@ -52,7 +53,7 @@ pub(crate) fn check_self(
         if control.is_interrupted() {
             return Ok(None);
         }
-        reached_per_s = if is_held(&ran) {
+        reached_per_s = if is_held(&ran, bounds) {
             tried_per_s
         } else {
             ran.figures.succeeded() as f64 * 1e9 / ran.duration_ns.max(1) as f64
@@ -70,7 +71,7 @@ pub(crate) fn check_self(
 }
 
 /// Whether the generator kept up with its own schedule, and nothing was lost.
-pub(crate) fn is_held(ran: &Ran) -> bool {
+pub(crate) fn is_held(ran: &Ran, bounds: Bounds) -> bool {
     let lateness = ran.lateness.summary().actual;
     let health = Health {
         behind_schedule: lateness,
@@ -78,8 +79,10 @@ pub(crate) fn is_held(ran: &Ran) -> bool {
         wall_ns: ran.duration_ns,
         kernel_drops: ran.kernel_drops,
         send_queue_drops: ran.queue_drops,
-        due: ran.started,
+        due: ran.started + ran.unsent,
+        unsent: ran.unsent,
         sent: ran.started,
+        bounds,
         ..Health::default()
     };
     ran.failed == 0 && ran.retransmissions.sent() == 0 && health.doubts().is_empty()

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use measure::{RunResult, Watcher};
+use measure::RunResult;
 use serde_json::Value;
 
 use super::picture::Picture;
 use super::report::describe;
+use super::watching::Watching;
 use super::{EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Output, complain, finish, signals, unix_ms};
 use crate::crew::{Control, Failed};
 use crate::settings::Settings;
@@ -32,10 +33,15 @@ fn try_drive(
     control: &Control,
 ) -> Result<RunResult, Failed> {
     let count = fleet.workers.len();
-    let jobs = cut::cut(settings, fleet.local, output.check_self, count).map_err(Failed::Usage)?;
-    let watcher = Watcher::new(&output.watch_pids).map_err(|e| Failed::Usage(e.to_string()))?;
+    let how = cut::How {
+        local: fleet.local,
+        checks_self: output.check_self,
+        bounds: output.bounds,
+    };
+    let jobs = cut::cut(settings, how, count).map_err(Failed::Usage)?;
+    let watching = Watching::new(&output.watch).map_err(Failed::Usage)?;
     let started_unix_ms = unix_ms();
-    let mut picture = Picture::new(settings, output.quiet, watcher);
+    let mut picture = Picture::new(settings, output.quiet, output.bounds, watching);
     let gathered = gather(
         jobs,
         fleet,
@@ -43,8 +49,8 @@ fn try_drive(
         control,
         &mut |progress| picture.draw(progress),
     );
-    let (cpu_by_second, watched) = (picture.cpu_by_second(), picture.watched());
-    picture.end();
+    let mut watching = picture.end();
+    let (watched, processes) = watching.end();
     let Gathered { parts, series } = gathered?;
     if let Some(folder) = &fleet.results {
         write_parts(folder, &parts).map_err(Failed::Usage)?;
@@ -59,7 +65,9 @@ fn try_drive(
         settings.insert("workers".to_owned(), merge::describe(&parts));
     }
     result.watched = watched;
-    for (at_s, watched_ns, _) in cpu_by_second {
+    result.processes = processes;
+    result.health.bounds = output.bounds;
+    for (at_s, watched_ns, _) in watching.cpu_by_second() {
         // Its own is the controller's, which drives nothing.
         if let Some(second) = result.series.iter_mut().find(|second| second.at_s == at_s) {
             second.watched_cpu_ns = watched_ns;

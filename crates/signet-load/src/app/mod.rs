@@ -6,11 +6,14 @@ mod peak;
 mod picture;
 mod report;
 mod signals;
+mod watching;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use measure::{CompareConfig, RunResult, Threshold, Watcher, compare as compare_results};
+use measure::{
+    Bounds, CompareConfig, RunResult, Threshold, ThresholdVerdict, compare as compare_results,
+};
 
 use crate::crew::{Control, Failed, Progress, run};
 use crate::settings::Settings;
@@ -19,20 +22,23 @@ pub use peak::{PeakSettings, peak};
 use picture::Picture;
 use report::Circumstances;
 pub use report::{describe, result_of};
+pub use watching::WatchTarget;
+use watching::Watching;
 
 /// All is well.
 pub const EXIT_FINE: u8 = 0;
-/// A threshold was crossed, or more failed than may.
+/// A threshold was crossed, or more failed than may. It wins over a doubt where it was
+/// asked for: who set a threshold is told that it was crossed, by whomever.
 pub const EXIT_FAILED: u8 = 1;
 /// The command line, a file or an address is wrong.
 pub const EXIT_USAGE: u8 = 2;
-/// The generator could have made the result itself.
+/// The generator could have made the result itself, and no threshold was crossed.
 pub const EXIT_DOUBT: u8 = 3;
 /// The run was interrupted; what there is was written.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// What is to be done with a result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Output {
     /// The command line, for the record.
     pub command: String,
@@ -46,28 +52,15 @@ pub struct Output {
     pub quiet: bool,
     /// Thresholds that decide over the exit code.
     pub thresholds: Vec<Threshold>,
-    /// The share of arrivals that may fail, from 0 to 1.
-    pub failures_max: f64,
+    /// The share of arrivals that may fail, from 0 to 1; `None` for none, of which a
+    /// generator that doubts itself is not so sure.
+    pub failures_max: Option<f64>,
+    /// The bounds past which the generator doubts itself.
+    pub bounds: Bounds,
     /// Processes whose CPU time and memory are watched.
-    pub watch_pids: Vec<u32>,
+    pub watch: Vec<WatchTarget>,
     /// Whether the same load is first driven straight to a called side here.
     pub check_self: bool,
-}
-
-impl Default for Output {
-    fn default() -> Self {
-        Self {
-            command: String::new(),
-            program_version: String::new(),
-            json: None,
-            csv: None,
-            quiet: false,
-            thresholds: Vec::new(),
-            failures_max: 0.0,
-            watch_pids: Vec::new(),
-            check_self: false,
-        }
-    }
 }
 
 /// Runs a load, or a called side, to its end; gives the exit code.
@@ -117,31 +110,39 @@ pub(crate) fn try_drive_with(
         eprintln!("a fault of this program, please report this line: {broken}");
     });
     settings.check().map_err(Failed::Usage)?;
-    let watcher = Watcher::new(&output.watch_pids).map_err(|e| Failed::Usage(e.to_string()))?;
+    let watching = Watching::new(&output.watch).map_err(Failed::Usage)?;
     let self_peak_per_s =
         if output.check_self && settings.schedule.is_some() && settings.direct.is_none() {
-            check_self::check_self(&settings, &control.without_gate(), output.quiet)?
+            check_self::check_self(
+                &settings,
+                &control.without_gate(),
+                output.quiet,
+                output.bounds,
+            )?
         } else {
             None
         };
     let started_unix_ms = unix_ms();
-    let mut picture = Picture::new(&settings, output.quiet, watcher);
+    let mut picture = Picture::new(&settings, output.quiet, output.bounds, watching);
     let described = settings.clone();
     let ran = run(settings, control, &mut |progress| {
         picture.draw(progress);
         tell(progress);
     })?;
+    let mut watching = picture.end();
+    let (watched, processes) = watching.end();
     let circumstances = Circumstances {
         command: output.command.clone(),
         program_version: output.program_version.clone(),
         started_unix_ms,
         self_peak_per_s,
         claims_limit: false,
-        cpu_by_second: picture.cpu_by_second(),
-        own_memory_bytes: picture.own_memory_bytes(),
-        watched: picture.watched(),
+        cpu_by_second: watching.cpu_by_second(),
+        own_memory_bytes: watching.own_memory_bytes(),
+        watched,
+        processes,
+        bounds: output.bounds,
     };
-    picture.end();
     let mut result = result_of(ran, &described, circumstances);
     result.conclude(&output.thresholds);
     Ok(result)
@@ -175,29 +176,34 @@ fn write(result: &RunResult, output: &Output) -> Result<(), String> {
     Ok(())
 }
 
-/// What the exit code is, and why.
+/// What the exit code is, and why. A threshold that was set is told before a doubt, and
+/// the doubt beside it; that something failed where nothing was said of failures is
+/// told after it, since it may have been the generator.
 fn verdict(result: &RunResult, output: &Output) -> u8 {
     if result.interrupted {
         return EXIT_INTERRUPTED;
     }
-    if !result.doubts.is_empty() {
-        return complain(
+    let attempts = result.figures.ended().max(1);
+    let failed = result.causes.total();
+    let failures_max = output.failures_max.unwrap_or(0.0);
+    let has_failed = failed as f64 > failures_max * attempts as f64;
+    let is_in_doubt = !result.doubts.is_empty();
+    if is_in_doubt {
+        let _ = complain(
             EXIT_DOUBT,
             "the figures above may be this generator's own, not the server's",
         );
     }
-    if result.thresholds.iter().any(|threshold| threshold.failed()) {
+    if result.thresholds.iter().any(ThresholdVerdict::failed) {
         return complain(EXIT_FAILED, "a threshold was crossed");
     }
-    let attempts = result.figures.ended().max(1);
-    let failed = result.causes.total();
-    if failed as f64 > output.failures_max * attempts as f64 {
+    if has_failed && (output.failures_max.is_some() || !is_in_doubt) {
         return complain(
             EXIT_FAILED,
             &format!("{failed} of {attempts} failed; --failures-max says how many may"),
         );
     }
-    EXIT_FINE
+    if is_in_doubt { EXIT_DOUBT } else { EXIT_FINE }
 }
 
 pub(crate) fn say(text: &str) {
@@ -251,14 +257,14 @@ mod tests {
         };
         assert_eq!(code(&mut result(fail(1)), &plain), EXIT_FAILED);
         let some = Output {
-            failures_max: 0.04,
+            failures_max: Some(0.04),
             ..Output::default()
         };
         assert_eq!(code(&mut result(fail(4)), &some), EXIT_FINE);
         assert_eq!(code(&mut result(fail(5)), &some), EXIT_FAILED);
         let strict = Output {
             thresholds: vec![Threshold::parse("ser < 99").unwrap()],
-            failures_max: 1.0,
+            failures_max: Some(1.0),
             ..Output::default()
         };
         assert_eq!(code(&mut result(|_| {}), &strict), EXIT_FINE);
@@ -266,6 +272,17 @@ mod tests {
         // A figure that may be the generator's own is nobody's failure.
         let drops = |result: &mut RunResult| result.health.kernel_drops = 1;
         assert_eq!(code(&mut result(drops), &strict), EXIT_DOUBT);
+        // But a threshold that was set and crossed is not hidden by that.
+        let both = |count: u64| {
+            move |result: &mut RunResult| {
+                fail(count)(result);
+                drops(result);
+            }
+        };
+        assert_eq!(code(&mut result(both(5)), &strict), EXIT_FAILED);
+        assert_eq!(code(&mut result(both(5)), &some), EXIT_FAILED);
+        assert_eq!(code(&mut result(both(4)), &some), EXIT_DOUBT);
+        assert_eq!(code(&mut result(both(1)), &plain), EXIT_DOUBT);
         let interrupted = |result: &mut RunResult| result.interrupted = true;
         assert_eq!(code(&mut result(interrupted), &plain), EXIT_INTERRUPTED);
     }

@@ -1,19 +1,21 @@
 //! The largest rate that a server holds, or the generator without one.
 
-use std::time::Duration;
+mod tries;
 
-use measure::search::{Rfc7502Config, Rfc7502Peak, Rfc7502Report};
-use measure::{Doubt, Host, Outcome, Peak, PeakSearch, Rfc7502, Schedule, SearchConfig, Step};
+use measure::search::{Rfc7502Peak, Rfc7502Report};
+use measure::{Doubt, Host, Peak, SearchConfig};
 use serde_json::json;
 
 use super::check_self::straight;
-use super::report::{Circumstances, describe, result_of};
+use super::report::describe;
+use super::watching::Watching;
 use super::{
     EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain, say,
     signals, unix_ms,
 };
-use crate::crew::{Control, Failed, run};
+use crate::crew::{Control, Failed};
 use crate::settings::Settings;
+use tries::{Taken, Tries, processes, watched_at_peak};
 
 /// How a peak is looked for.
 #[derive(Clone, Debug)]
@@ -24,12 +26,6 @@ pub struct PeakSettings {
     pub delay_percent: f64,
     /// RFC 7502's algorithm after it, with so many attempts a try.
     pub rfc7502: Option<u64>,
-}
-
-/// What is reported of one search.
-struct Searched {
-    peak: Peak,
-    suite: String,
 }
 
 /// Searches, prints, writes; gives the exit code.
@@ -46,6 +42,19 @@ pub fn peak(settings: Settings, options: &PeakSettings, output: &Output) -> u8 {
     }
 }
 
+/// What a search came to.
+struct Found {
+    started_unix_ms: u64,
+    peak: Peak,
+    /// What the watched processes took in its tries.
+    taken: Vec<Vec<Taken>>,
+    own_peak_per_s: Option<f64>,
+    rfc7502: Option<Rfc7502Peak>,
+    rfc7502_taken: Vec<Vec<Taken>>,
+    report: Option<Rfc7502Report>,
+    doubts: Vec<Doubt>,
+}
+
 fn try_peak(
     settings: &Settings,
     options: &PeakSettings,
@@ -53,88 +62,43 @@ fn try_peak(
     control: &Control,
 ) -> Result<u8, Failed> {
     settings.check().map_err(Failed::Usage)?;
+    // Before the first packet: a process that is not there is told now.
+    Watching::new(&output.watch).map_err(Failed::Usage)?;
     let started_unix_ms = unix_ms();
-    let mut own = None;
-    if output.check_self
-        && settings.direct.is_none()
-        && let Some(straight) = straight(settings)
-    {
-        say("first the generator alone, straight to itself");
-        let search = SearchConfig {
-            repeats: 1,
-            delay_max_ns: u64::MAX,
-            failures_max: 0.0,
-            precision: 0.1,
-            try_ns: 2_000_000_000,
-            rest_ns: 500_000_000,
-            ..options.search.clone()
-        };
-        own = Some(search_peak(&straight, &search, options.delay_percent, output, control)?.peak);
-        say("then the server");
-    }
-    let searched = search_peak(
-        settings,
-        &options.search,
-        options.delay_percent,
-        output,
-        control,
-    )?;
-    let peak = searched.peak;
+    let own_peak_per_s = own_peak_per_s(settings, options, output, control)?;
+    let mut tries = Tries::new(settings, options.delay_percent, output, control);
+    let peak = tries.search_peak(&options.search)?;
+    let taken = std::mem::take(&mut tries.taken);
     let rfc7502 = match options.rfc7502 {
-        Some(attempts) if !control.is_interrupted() => Some(search_rfc7502(
-            settings, options, attempts, &peak, output, control,
-        )?),
+        Some(attempts) if !control.is_interrupted() => Some(tries.search_rfc7502(attempts, &peak)?),
         _ => None,
     };
-    let own_peak_per_s = own.as_ref().map(|own| own.peak_cps);
-    let doubts = doubts(
-        &peak,
+    let found = Found {
+        started_unix_ms,
+        doubts: doubts(
+            &peak,
+            own_peak_per_s,
+            settings.direct.is_some(),
+            control.is_interrupted(),
+            output.bounds,
+        ),
+        report: rfc7502
+            .as_ref()
+            .map(|found| report(settings, options, found, &tries.suite)),
+        peak,
+        taken,
         own_peak_per_s,
-        settings.direct.is_some(),
-        control.is_interrupted(),
-    );
-    say(&format!(
-        "peak {:.0}/s, 95% interval {:.0} to {:.0}, {:?}, {} tries",
-        peak.peak_cps,
-        peak.low,
-        peak.high,
-        peak.ending,
-        peak.tries.len()
-    ));
-    let report = rfc7502
-        .as_ref()
-        .map(|found| report(settings, options, found, &searched.suite));
-    if let Some(report) = &report {
-        say(&report.to_string());
-    }
-    for doubt in &doubts {
-        say(&format!("doubt: {}", doubt.sentence));
-    }
+        rfc7502,
+        rfc7502_taken: tries.taken,
+    };
+    found.say();
     if let Some(path) = &output.json {
-        let value = json!({
-            "format": "signet-load-peak",
-            "version": 1,
-            "command": output.command,
-            "program_version": output.program_version,
-            "started_unix_ms": started_unix_ms,
-            "host": Host::this(),
-            "settings": describe(settings),
-            "search": options.search,
-            "peak_cps": peak.peak_cps,
-            "low": peak.low,
-            "high": peak.high,
-            "peak": peak,
-            "self_peak_cps": own_peak_per_s,
-            "rfc7502": rfc7502,
-            "rfc7502_report": report,
-            "doubts": doubts,
-            "valid": doubts.is_empty(),
-        });
+        let value = found.value(settings, options, output);
         write_json(path, &value).map_err(Failed::Usage)?;
     }
     Ok(if control.is_interrupted() {
         EXIT_INTERRUPTED
-    } else if !doubts.is_empty() {
+    } else if !found.doubts.is_empty() {
         complain(
             EXIT_DOUBT,
             "the figure above may be this generator's own, not the server's",
@@ -144,176 +108,93 @@ fn try_peak(
     })
 }
 
-fn search_peak(
-    settings: &Settings,
-    config: &SearchConfig,
-    delay_percent: f64,
-    output: &Output,
-    control: &Control,
-) -> Result<Searched, Failed> {
-    let mut search = PeakSearch::new(config.clone());
-    let mut suite = String::new();
-    loop {
-        match search.next() {
-            Step::Rest { duration_ns } => rest(duration_ns, control),
-            Step::Try {
-                rate_per_s,
-                attempts,
-            } => {
-                let outcome = attempt(
-                    settings,
-                    rate_per_s,
-                    attempts,
-                    delay_percent,
-                    output,
-                    control,
-                    &mut suite,
-                )?;
-                search.give(outcome);
-            }
-            Step::Done(peak) => return Ok(Searched { peak, suite }),
-        }
-    }
-}
-
-fn search_rfc7502(
+/// The generator's own peak, straight to itself, where it is asked for.
+fn own_peak_per_s(
     settings: &Settings,
     options: &PeakSettings,
-    attempts: u64,
-    peak: &Peak,
     output: &Output,
     control: &Control,
-) -> Result<Rfc7502Peak, Failed> {
-    say(&format!("now RFC 7502, {attempts} attempts a try"));
-    let config = Rfc7502Config {
-        attempts,
-        ..Rfc7502Config::default()
+) -> Result<Option<f64>, Failed> {
+    let Some(straight) =
+        straight(settings).filter(|_| output.check_self && settings.direct.is_none())
+    else {
+        return Ok(None);
     };
-    let mut search = Rfc7502::seeded(config, peak);
-    let mut suite = String::new();
-    loop {
-        match search.next() {
-            Step::Rest { duration_ns } => rest(duration_ns, control),
-            Step::Try {
-                rate_per_s,
-                attempts,
-            } => {
-                let outcome = attempt(
-                    settings,
-                    rate_per_s,
-                    attempts,
-                    options.delay_percent,
-                    output,
-                    control,
-                    &mut suite,
-                )?;
-                search.give(outcome);
-            }
-            Step::Done(found) => return Ok(found),
+    say("first the generator alone, straight to itself");
+    let search = SearchConfig {
+        repeats: 1,
+        delay_max_ns: u64::MAX,
+        failures_max: 0.0,
+        precision: 0.1,
+        try_ns: 2_000_000_000,
+        rest_ns: 500_000_000,
+        ..options.search.clone()
+    };
+    // Whom it is to watch has nothing to do meanwhile.
+    let alone = Output {
+        watch: Vec::new(),
+        ..output.clone()
+    };
+    let mut tries = Tries::new(&straight, options.delay_percent, &alone, control);
+    let peak = tries.search_peak(&search)?;
+    say("then the server");
+    Ok(Some(peak.peak_cps))
+}
+
+impl Found {
+    fn say(&self) {
+        let peak = &self.peak;
+        say(&format!(
+            "peak {:.0}/s, 95% interval {:.0} to {:.0}, {:?}, {} tries",
+            peak.peak_cps,
+            peak.low,
+            peak.high,
+            peak.ending,
+            peak.tries.len()
+        ));
+        for line in watched_at_peak(&peak.tries, &self.taken) {
+            say(&line);
+        }
+        if let Some(report) = &self.report {
+            say(&report.to_string());
+        }
+        for doubt in &self.doubts {
+            say(&format!("doubt: {}", doubt.sentence));
         }
     }
-}
 
-/// One try: a run of its own.
-fn attempt(
-    settings: &Settings,
-    rate_per_s: f64,
-    attempts: u64,
-    delay_percent: f64,
-    output: &Output,
-    control: &Control,
-    suite: &mut String,
-) -> Result<Outcome, Failed> {
-    let duration_ns = (attempts as f64 / rate_per_s * 1e9) as u64 + 1_000_000_000;
-    let tried = Settings {
-        schedule: Some(Schedule::constant(rate_per_s, duration_ns).limit(attempts)),
-        ..settings.clone()
-    };
-    let ran = run(tried.clone(), control, &mut |_| {})?;
-    if let Some(name) = ran
-        .counters
-        .iter()
-        .find(|counter| counter.0.starts_with("TLS_"))
-    {
-        *suite = name.0.to_owned();
-    }
-    let delay = if ran.figures.srd.count() > 0 {
-        &ran.figures.srd
-    } else {
-        &ran.figures.rrd
-    };
-    let mut delay_ns = (delay.count() > 0).then(|| delay.intended_us(delay_percent) * 1_000);
-    for request in ran
-        .figures
-        .requests
-        .values()
-        .filter(|request| request.delay.count() > 0)
-    {
-        delay_ns = delay_ns.max(Some(request.delay.intended_us(delay_percent) * 1_000));
-    }
-    let (started, failed) = (ran.started, ran.failed);
-    // A retransmission on the way to itself is a message that was lost here.
-    let lost_here = settings.direct.is_some() && ran.retransmissions.sent() > 0;
-    let mut result = result_of(ran, &tried, Circumstances::default());
-    result.conclude(&[]);
-    // A generator that is being searched for its own limit may reach it.
-    let doubtful = settings.direct.is_none()
-        && result
-            .doubts
-            .iter()
-            .any(|doubt| doubt.name != "interrupted");
-    let own_limit =
-        settings.direct.is_some() && result.doubts.iter().any(|doubt| doubt.name != "own cpu");
-    let failures = if (lost_here || own_limit) && failed == 0 {
-        started
-    } else {
-        failed
-    };
-    let outcome = Outcome {
-        attempts: started,
-        failures,
-        delay_ns,
-        doubtful,
-        interrupted: control.is_interrupted(),
-    };
-    if !output.quiet {
-        let causes: Vec<String> = result
-            .causes
-            .ranked()
-            .iter()
-            .take(3)
-            .map(|(why, n)| format!("{why} {n}"))
-            .collect();
-        let doubts: Vec<&str> = result
-            .doubts
-            .iter()
-            .map(|doubt| doubt.name.as_str())
-            .collect();
-        say(&format!(
-            "{rate_per_s:8.0}/s  {started} begun, {failed} failed, {} sent again, delay {:.1} ms{}{}",
-            result.retransmissions.sent(),
-            delay_ns.unwrap_or(0) as f64 / 1e6,
-            if causes.is_empty() {
-                String::new()
-            } else {
-                format!(" ({})", causes.join(", "))
-            },
-            if doubts.is_empty() {
-                String::new()
-            } else {
-                format!(" [{}]", doubts.join(", "))
-            },
-        ));
-    }
-    Ok(outcome)
-}
-
-fn rest(duration_ns: u64, control: &Control) {
-    let mut left = Duration::from_nanos(duration_ns);
-    let step = Duration::from_millis(100);
-    while !left.is_zero() && !control.is_interrupted() {
-        std::thread::sleep(left.min(step));
-        left = left.saturating_sub(step);
+    fn value(
+        &self,
+        settings: &Settings,
+        options: &PeakSettings,
+        output: &Output,
+    ) -> serde_json::Value {
+        let rfc7502_processes = self
+            .rfc7502
+            .as_ref()
+            .map(|found| processes(&found.tries, &self.rfc7502_taken));
+        json!({
+            "format": "signet-load-peak",
+            "version": 1,
+            "command": output.command,
+            "program_version": output.program_version,
+            "started_unix_ms": self.started_unix_ms,
+            "host": Host::this(),
+            "settings": describe(settings),
+            "search": options.search,
+            "bounds": output.bounds,
+            "peak_cps": self.peak.peak_cps,
+            "low": self.peak.low,
+            "high": self.peak.high,
+            "peak": self.peak,
+            "processes": processes(&self.peak.tries, &self.taken),
+            "self_peak_cps": self.own_peak_per_s,
+            "rfc7502": self.rfc7502,
+            "rfc7502_processes": rfc7502_processes,
+            "rfc7502_report": self.report,
+            "doubts": self.doubts,
+            "valid": self.doubts.is_empty(),
+        })
     }
 }
 
@@ -323,12 +204,14 @@ fn doubts(
     own_peak_per_s: Option<f64>,
     is_direct: bool,
     is_interrupted: bool,
+    bounds: measure::Bounds,
 ) -> Vec<Doubt> {
     let health = measure::Health {
         self_peak_per_s: own_peak_per_s,
         rate_per_s: peak.peak_cps,
         claims_limit: !is_direct,
         interrupted: is_interrupted,
+        bounds,
         ..measure::Health::default()
     };
     let mut doubts = health.doubts();

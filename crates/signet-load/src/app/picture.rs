@@ -1,39 +1,53 @@
-//! What is seen while a load runs: a picture at a terminal, a line a second
-//! elsewhere.
+//! What is seen while a load runs: a picture at a terminal, a line a second elsewhere;
+//! of a called side alone a line now and then, and all that it answered when asked.
 
 use std::io::{IsTerminal as _, Write as _};
 
-use measure::{Health, Live, Quantiles, Sample, Screen, Watched, Watcher, terminal, watch};
+use measure::{Bounds, Health, Live, LiveCalled, Quantiles, Screen, terminal};
 
 use super::say;
+use super::watching::Watching;
 use crate::crew::Progress;
 use crate::settings::Settings;
 
 /// Seconds that are drawn.
 const RECENT: u64 = 60;
+/// Seconds from one line of a called side to the next, where there is no terminal: it
+/// may stand for days, and says nothing where nothing came.
+const CALLED_LINE_S: u64 = 10;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Draws, and reads the watched processes once a second.
+/// Draws, and has the watched processes read once a second.
 pub(crate) struct Picture {
     title: String,
     duration_ns: u64,
     schedule: Option<measure::Schedule>,
+    bounds: Bounds,
     screen: Option<Screen>,
     quiet: bool,
-    drawn_s: Option<u64>,
     told_ready: u64,
     told_answering: bool,
-    watcher: Watcher,
-    own: Watcher,
-    begin: Option<(Sample, Sample)>,
-    last: (Sample, Sample),
-    peak: Sample,
-    own_peak: Sample,
-    seconds: Vec<(u64, u64, u64)>,
+    watching: Watching,
+    called: CalledRate,
+}
+
+/// How many calls came in the last second to a called side, and what its last line told.
+#[derive(Default)]
+struct CalledRate {
+    /// When it was last reckoned, and the calls by then.
+    mark: Option<(u64, u64)>,
+    per_s: Option<f64>,
+    told_s: u64,
+    told: (u64, u64),
 }
 
 impl Picture {
-    pub(crate) fn new(settings: &Settings, quiet: bool, watcher: Watcher) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        quiet: bool,
+        bounds: Bounds,
+        watching: Watching,
+    ) -> Self {
         let to = match (&settings.server, settings.direct) {
             (Some(server), _) => format!("{} to {server}", settings.mix),
             (None, Some(transport)) => format!(
@@ -44,8 +58,6 @@ impl Picture {
             (None, None) => "answer".to_owned(),
         };
         let is_terminal = std::io::stdout().is_terminal();
-        // This process exists.
-        let own = Watcher::new(&[std::process::id()]).unwrap_or_else(|_| watcher.clone());
         Self {
             title: to,
             duration_ns: settings
@@ -53,78 +65,103 @@ impl Picture {
                 .as_ref()
                 .map_or(0, measure::Schedule::duration_ns),
             schedule: settings.schedule.clone(),
+            bounds,
             screen: (is_terminal && !quiet).then(Screen::new),
             quiet,
-            drawn_s: None,
             told_ready: 0,
             told_answering: false,
-            watcher,
-            own,
-            begin: None,
-            last: (Sample::default(), Sample::default()),
-            peak: Sample::default(),
-            own_peak: Sample::default(),
-            seconds: Vec::new(),
+            watching,
+            called: CalledRate::default(),
         }
     }
 
     pub(crate) fn draw(&mut self, progress: &Progress<'_>) {
         if !self.told_answering && !progress.answering.is_empty() && !self.quiet {
             self.told_answering = true;
-            let places: Vec<String> = progress
-                .answering
-                .iter()
-                .map(|(transport, addr)| format!("{}:{addr}", transport.uri_name()))
-                .collect();
-            say(&format!("answering on {}", places.join(", ")));
+            say(&format!("answering on {}", places(progress)));
         }
         let Some(elapsed_ns) = progress.elapsed_ns else {
             self.draw_setup(progress);
             return;
         };
-        let second = elapsed_ns / NS_PER_S;
-        let is_new = self.drawn_s != Some(second);
-        if is_new {
-            self.sample(second);
-            self.drawn_s = Some(second);
+        let is_new = self.watching.see(elapsed_ns);
+        if self.schedule.is_none() {
+            self.draw_called(progress, elapsed_ns, is_new);
+            return;
         }
-        if self.quiet || self.screen.is_none() && !is_new {
+        let is_line_due = is_new && self.screen.is_none() && !self.quiet;
+        if !is_line_due && self.screen.is_none() && !progress.is_asked {
             return;
         }
         let live = self.live(progress, elapsed_ns);
-        match &mut self.screen {
-            Some(screen) => {
-                let text = screen.draw(&live);
-                let mut out = std::io::stdout().lock();
-                let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            }
-            None => say(&terminal::line(&live)),
+        if is_line_due || progress.is_asked {
+            self.tell(&terminal::line(&live));
+        }
+        self.show(|| terminal::picture(&live));
+    }
+
+    /// Draws at a terminal.
+    fn show(&mut self, picture: impl FnOnce() -> String) {
+        if let Some(screen) = &mut self.screen {
+            let text = screen.draw(&picture());
+            let mut out = std::io::stdout().lock();
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    }
+
+    /// Prints lines that stay; at a terminal the next picture stands below them.
+    fn tell(&mut self, lines: &str) {
+        say(lines);
+        if let Some(screen) = &mut self.screen {
+            *screen = Screen::new();
         }
     }
 
     fn draw_setup(&mut self, progress: &Progress<'_>) {
         let (ready, all) = progress.ready;
         let step = (all / 10).max(1);
-        if !self.quiet && all > 0 && ready >= self.told_ready + step {
+        let is_due = !self.quiet && ready >= self.told_ready + step;
+        if all > 0 && (is_due || progress.is_asked) {
             self.told_ready = ready;
             say(&format!("{ready} of {all} agents ready"));
         }
     }
 
-    fn sample(&mut self, second: u64) {
-        let now = (self.watcher.sample(), self.own.sample());
-        match self.begin {
-            None => self.begin = Some(now),
-            Some(_) => {
-                let watched_ns = now.0.cpu_since_ns(&self.last.0);
-                let own_ns = now.1.cpu_since_ns(&self.last.1);
-                self.seconds
-                    .push((second.saturating_sub(1), watched_ns, own_ns));
-            }
+    fn draw_called(&mut self, progress: &Progress<'_>, elapsed_ns: u64, is_new: bool) {
+        let called = &progress.called;
+        if is_new
+            && let Some((since_ns, calls)) = self.called.mark.replace((elapsed_ns, called.incoming))
+        {
+            let seconds = elapsed_ns.saturating_sub(since_ns).max(1) as f64 / 1e9;
+            let came = called.incoming.saturating_sub(calls);
+            self.called.per_s = Some(came as f64 / seconds);
         }
-        self.peak = self.peak.max(&now.0);
-        self.own_peak = self.own_peak.max(&now.1);
-        self.last = now;
+        let live = LiveCalled {
+            title: format!("{} on {}", self.title, places(progress)),
+            elapsed_ns,
+            calls_per_s: self.called.per_s,
+            calls: called.incoming,
+            established: called.established,
+            ended: called.ended,
+            failed: called.failed,
+            requests: called.received,
+            retransmissions: progress.retransmissions,
+            kernel_drops: progress.kernel_drops,
+        };
+        let second = elapsed_ns / NS_PER_S;
+        let came = (called.incoming, called.received);
+        let is_due = !self.quiet
+            && self.screen.is_none()
+            && second >= self.called.told_s + CALLED_LINE_S
+            && came != self.called.told;
+        if is_due || progress.is_asked {
+            (self.called.told_s, self.called.told) = (second, came);
+            self.tell(&terminal::called_line(&live));
+        }
+        if progress.is_asked {
+            self.tell(&progress.answered.lines().join("\n"));
+        }
+        self.show(|| terminal::called_picture(&live));
     }
 
     fn live(&self, progress: &Progress<'_>, elapsed_ns: u64) -> Live {
@@ -135,7 +172,7 @@ impl Picture {
                 .filter_map(|s| progress.series.second(s))
                 .collect()
         });
-        let latest = recent.last().copied().unwrap_or_default();
+        let delay = progress.series.overall();
         Live {
             title: self.title.clone(),
             elapsed_ns,
@@ -147,68 +184,44 @@ impl Picture {
             succeeded: progress.ended.saturating_sub(progress.failed),
             failed: progress.failed,
             in_flight: progress.in_flight,
-            delay: Quantiles {
-                mean_us: latest.mean_us,
-                p50_us: latest.p50_us,
-                p99_us: latest.p99_us,
-                max_us: latest.max_us,
-                ..Quantiles::default()
-            },
+            delay,
             recent,
             causes: progress.causes.clone(),
-            retransmissions: 0,
+            retransmissions: progress.retransmissions,
             health: Health {
                 behind_schedule: Quantiles {
                     p99_us: progress.late_p99_us,
                     ..Quantiles::default()
                 },
+                behind_max_ns: progress.late_max_us * 1_000,
                 due: progress.started,
                 sent: progress.started,
+                // From the send, as nearly as it is known before the end.
+                delay_p99_us: delay.map(|delay| delay.p99_us.saturating_sub(progress.late_p99_us)),
                 kernel_drops: progress.kernel_drops,
+                send_queue_drops: progress.queue_drops,
                 wall_ns: elapsed_ns,
+                bounds: self.bounds,
                 ..Health::default()
             },
         }
     }
 
-    /// CPU time of each second: of the watched processes if there are any, and
-    /// of this one.
-    pub(crate) fn cpu_by_second(&self) -> Vec<(u64, Option<u64>, Option<u64>)> {
-        let is_watching = !self.watcher.pids().is_empty();
-        self.seconds
-            .iter()
-            .map(|&(at_s, watched, own)| (at_s, is_watching.then_some(watched), Some(own)))
-            .collect()
-    }
-
-    /// What the watched processes took, all together.
-    pub(crate) fn watched(&mut self) -> Vec<Watched> {
-        let pids = self.watcher.pids().to_vec();
-        let (Some(first), Some((begin, _))) = (pids.first(), self.begin) else {
-            return Vec::new();
-        };
-        let now = self.watcher.sample();
-        let names: Vec<String> = pids
-            .iter()
-            .filter_map(|pid| watch::process_name(*pid))
-            .collect();
-        vec![Watched {
-            pid: *first,
-            name: names.join("+"),
-            cpu_ns: now.cpu_since_ns(&begin),
-            peak: self.peak.max(&now),
-        }]
-    }
-
-    /// The most memory that this process held.
-    pub(crate) fn own_memory_bytes(&self) -> u64 {
-        self.own_peak.rss_bytes
-    }
-
-    /// The picture stays; what follows stands below it.
-    pub(crate) fn end(&mut self) {
+    /// The picture stays; what follows stands below it. Gives what was watched.
+    pub(crate) fn end(mut self) -> Watching {
         if self.screen.take().is_some() {
             say("\n");
         }
+        self.watching
     }
+}
+
+/// Where the called side of this process listens.
+fn places(progress: &Progress<'_>) -> String {
+    let places: Vec<String> = progress
+        .answering
+        .iter()
+        .map(|(transport, addr)| format!("{}:{addr}", transport.uri_name()))
+        .collect();
+    places.join(", ")
 }

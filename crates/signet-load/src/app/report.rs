@@ -1,6 +1,6 @@
 //! From what a run found out to its result.
 
-use measure::{Health, Host, RunResult, Watched};
+use measure::{Answered, Bounds, Health, Host, RunResult, Watched, WatchedProcess};
 use serde_json::{Value, json};
 use sip_tls::TlsVersion;
 
@@ -24,8 +24,12 @@ pub struct Circumstances {
     pub cpu_by_second: Vec<(u64, Option<u64>, Option<u64>)>,
     /// The most memory that this process held.
     pub own_memory_bytes: u64,
-    /// The watched processes.
+    /// The watched processes, all together.
     pub watched: Vec<Watched>,
+    /// The same, each for itself.
+    pub processes: Vec<WatchedProcess>,
+    /// The bounds of doubt.
+    pub bounds: Bounds,
 }
 
 /// Puts the result together; [`RunResult::conclude`] is still to be called.
@@ -43,7 +47,8 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
     let health = Health {
         behind_schedule: lateness,
         behind_max_ns: lateness.max_us * 1_000,
-        due: ran.started,
+        due: ran.started + ran.unsent,
+        unsent: ran.unsent,
         sent: ran.started.saturating_sub(held_back),
         own_cpu_ns: ran.own_cpu_ns,
         wall_ns: ran.duration_ns,
@@ -55,7 +60,10 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         rate_per_s: settings.rate_max_per_s(),
         claims_limit: circumstances.claims_limit,
         interrupted: ran.is_interrupted && settings.schedule.is_some(),
+        bounds: circumstances.bounds,
+        ..Health::default()
     };
+    let was_called = !ran.answering.is_empty() || ran.answered != Answered::default();
     let mut result = RunResult {
         command: circumstances.command,
         program_version: circumstances.program_version,
@@ -70,11 +78,14 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         retransmissions: ran.retransmissions,
         health,
         watched: circumstances.watched,
+        processes: circumstances.processes,
+        answered: was_called.then_some(ran.answered),
         series: ran.series.seconds(),
         ..RunResult::default()
     };
     let counters = [
         ("started", ran.started),
+        ("unsent", ran.unsent),
         ("ended", ran.ended),
         ("agents_ready", ran.upkeep.ready),
         ("agents_failed", ran.upkeep.failed),

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use measure::{
-    Causes, Handshakes, Latency, Retransmissions, SecondPart, Series, SipFigures, ThreadUse,
+    Answered, Causes, Handshakes, Latency, Retransmissions, SecondPart, Series, SipFigures,
+    ThreadUse,
 };
-use sip_msg::Transport;
+use sip_dialog::Answers;
+use sip_msg::{Method, Transport};
 
 use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to};
 
@@ -28,10 +30,20 @@ pub struct Progress<'a> {
     pub causes: Vec<(String, u64)>,
     /// The called side.
     pub called: CalledCounts,
+    /// What it answered.
+    pub answered: Answered,
+    /// Messages sent again.
+    pub retransmissions: u64,
     /// Datagrams that the kernel dropped.
     pub kernel_drops: u64,
+    /// Messages dropped because a queue was full.
+    pub queue_drops: u64,
     /// The worst worker's 99th percentile of how late arrivals began.
     pub late_p99_us: u64,
+    /// The latest arrival of all.
+    pub late_max_us: u64,
+    /// Somebody asked how it stands since it was last told.
+    pub is_asked: bool,
     /// Second by second.
     pub series: &'a Series,
     /// Whether nothing but the time of the beginning is waited for, or it has begun.
@@ -57,6 +69,8 @@ pub struct Ran {
     pub lateness: Latency,
     /// The called side of this process.
     pub called: CalledCounts,
+    /// What it answered; nothing where this process has none.
+    pub answered: Answered,
     /// The agents.
     pub upkeep: Upkeep,
     /// The storm, where one was asked for.
@@ -67,6 +81,8 @@ pub struct Ran {
     pub retransmissions: Retransmissions,
     /// Arrivals begun.
     pub started: u64,
+    /// Arrivals that were due and not sent when the schedule ended.
+    pub unsent: u64,
     /// Arrivals that ended, well or not.
     pub ended: u64,
     /// Those that did not end well.
@@ -142,11 +158,13 @@ impl Ran {
             connects: Latency::new(),
             lateness: Latency::new(),
             called: CalledCounts::default(),
+            answered: Answered::default(),
             upkeep: Upkeep::default(),
             storm: None,
             series,
             retransmissions: Retransmissions::default(),
             started: 0,
+            unsent: 0,
             ended: 0,
             failed: 0,
             duration_ns: 0,
@@ -169,12 +187,14 @@ impl Ran {
             figures,
             causes,
             called,
+            called_causes,
             upkeep,
             storm,
             lateness,
             handshakes,
             connects,
             started,
+            unsent,
             ended,
             failed,
             rubbish,
@@ -186,6 +206,7 @@ impl Ran {
         self.figures.merge(&figures);
         self.causes.merge(&causes);
         self.called.merge(&called);
+        add_answers(&mut self.answered, &called, &called_causes, &end.answers);
         self.upkeep.merge(&upkeep);
         if let Some(all) = &mut self.storm {
             all.merge(&storm);
@@ -195,6 +216,7 @@ impl Ran {
         self.handshakes.failed += end.handshakes_failed;
         self.connects.merge(&connects);
         self.started += started;
+        self.unsent += unsent;
         self.ended += ended;
         self.failed += failed;
         self.rubbish += rubbish + end.agents.malformed;
@@ -263,5 +285,26 @@ impl Ran {
 
     pub(super) fn count(&mut self, name: &'static str, count: u64) {
         add_to(&mut self.counters, name, count);
+    }
+}
+
+/// Adds what one worker's called side answered.
+pub(super) fn add_answers(
+    all: &mut Answered,
+    called: &CalledCounts,
+    causes: &Causes,
+    answers: &Answers,
+) {
+    all.calls += called.incoming;
+    all.established += called.established;
+    all.ended += called.ended;
+    all.failed += called.failed;
+    all.causes.merge(causes);
+    for (method, status, count) in answers.iter() {
+        let name = match method {
+            Method::Other => "others",
+            known => known.token(),
+        };
+        all.add(name, status, count);
     }
 }

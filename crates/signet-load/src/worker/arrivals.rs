@@ -1,5 +1,6 @@
-//! Arrivals: each begins at its time, or fails with a cause. None is put off
-//! and none is left out: the load is open.
+//! Arrivals: each begins at its time, or fails with a cause. None is put off and none is
+//! left out while the schedule lasts: the load is open. What did not come to its turn
+//! until then is never sent, and counted: the schedule says how long the run is.
 
 use invariant::broken;
 use sip_msg::{ConnId, Target};
@@ -15,8 +16,10 @@ use crate::mix::Flow;
 use crate::settings::{Called, Close, Lifetime};
 
 impl Worker {
-    /// Begins what is due.
+    /// Begins what is due. After the end of the schedule that is what fits into this
+    /// turn, since something is always due a moment before; the rest is given up.
     pub(super) fn begin_arrivals(&mut self) {
+        let is_over = self.clock.now_ns() >= self.start_ns.saturating_add(self.schedule_ns);
         for _ in 0..ARRIVALS_MAX {
             let now_ns = self.clock.now_ns();
             let Some(elapsed_ns) = now_ns.checked_sub(self.start_ns) else {
@@ -27,7 +30,7 @@ impl Worker {
                 .as_mut()
                 .and_then(|pacer| pacer.take_due(elapsed_ns))
             else {
-                return;
+                break;
             };
             let intended_ns = self.start_ns + due_ns;
             let flow = self.dealer.next();
@@ -35,6 +38,11 @@ impl Worker {
             if let Err(failure) = self.begin(flow, intended_ns, now_ns) {
                 self.record.failed(flow, failure);
             }
+        }
+        if is_over && let Some(pacer) = &mut self.pacer {
+            let left = pacer.give_up();
+            self.record.unsent += left;
+            self.record.second.given_up(left);
         }
     }
 

@@ -144,12 +144,6 @@ impl Worker {
     /// Does what is due in the transactions, and says of what is sent again
     /// whose fault that is.
     fn handle_timers(&mut self, now_ms: u64) {
-        let sent_again = |agents: &UserAgents| {
-            let transactions = agents.transaction_counters();
-            transactions.request_retransmitted
-                + transactions.response_retransmitted
-                + agents.counters().answers_retransmitted
-        };
         let before = sent_again(&self.agents);
         let due_ms = self.agents.next_deadline_ms().unwrap_or(u64::MAX);
         self.agents.handle_timers(now_ms, &mut self.outbox);
@@ -162,4 +156,12 @@ impl Worker {
             self.record.second.retransmitted();
         }
     }
+}
+
+/// Messages that these agents sent again.
+pub(super) fn sent_again(agents: &UserAgents) -> u64 {
+    let transactions = agents.transaction_counters();
+    transactions.request_retransmitted
+        + transactions.response_retransmitted
+        + agents.counters().answers_retransmitted
 }

@@ -88,7 +88,7 @@ impl Worker {
         self.record.figures.invite_answered(200, &times);
         self.record
             .second
-            .succeeded(times.intended_ns, first_status_ns.unwrap_or(at_ns));
+            .answered(times.intended_ns, first_status_ns.unwrap_or(at_ns));
         if hold_ms == 0 || self.order() != super::orders::RUN {
             self.hang_up(call, at_ns);
         } else {
@@ -120,9 +120,10 @@ impl Worker {
             return;
         };
         if !slot.is_caller {
-            let is_good = cause == Cause::PeerHungUp;
-            self.record.called.ended += u64::from(is_good);
-            self.record.called.failed += u64::from(!is_good);
+            match cause {
+                Cause::PeerHungUp => self.record.called.ended += 1,
+                cause => self.record.called_failed(Self::failure(cause, why)),
+            }
             return;
         }
         if slot.answered_ns == 0 {
@@ -147,7 +148,7 @@ impl Worker {
                     slot.bye_sent_ns,
                     at_ns,
                 );
-                self.record.ended += 1;
+                self.record.succeed();
             }
             Cause::PeerHungUp => {
                 // Ended by the other side: a session that was completed.
@@ -156,7 +157,7 @@ impl Worker {
                     .figures
                     .sdt
                     .record(slot.answered_ns, slot.answered_ns, at_ns);
-                self.record.ended += 1;
+                self.record.succeed();
             }
             cause => {
                 let sent_ns = if slot.bye_sent_ns > 0 {
@@ -181,7 +182,7 @@ impl Worker {
             return;
         };
         if !slot.is_caller {
-            self.record.called.failed += 1;
+            self.record.called_failed(Self::failure(cause, why));
             return;
         }
         let failure = Self::failure(cause, why);
@@ -238,7 +239,8 @@ impl Worker {
                 if flow.is_register() {
                     self.storm_registered(slot.seat, at_ns);
                 }
-                self.record.succeed(slot.intended_ns, at_ns);
+                self.record.second.answered(slot.intended_ns, at_ns);
+                self.record.succeed();
             }
             Err(failure) => self.record.failed(flow, failure),
         }
@@ -414,6 +416,7 @@ impl Worker {
         for slot in calls {
             self.jobs.take_call(slot.key);
             if !slot.is_caller {
+                self.record.called_failed(UNFINISHED);
                 continue;
             }
             if slot.answered_ns == 0 {

@@ -30,6 +30,7 @@ use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::mix::Dealer;
 use crate::settings::{Close, Lifetime};
 use crate::tls::Client;
+use exchange::sent_again;
 use jobs::Jobs;
 pub use record::{CalledCounts, Upkeep};
 pub(crate) use record::{Recorder, add_to};
@@ -110,6 +111,8 @@ pub(crate) struct Worker {
     agents: UserAgents,
     outbox: Outbox,
     pacer: Option<Pacer>,
+    /// How long the schedule lasts.
+    schedule_ns: u64,
     dealer: Dealer,
     /// A load that is to be repeated needs the same choices, not good ones.
     dice: fastrand::Rng,
@@ -191,6 +194,10 @@ impl Worker {
                     of.saturating_mul(settings.share.of),
                 )
             });
+        let schedule_ns = settings
+            .schedule
+            .as_ref()
+            .map_or(u64::MAX, measure::Schedule::duration_ns);
         Self {
             dealer: Dealer::new(&settings.mix),
             dice: fastrand::Rng::with_seed(settings.seed ^ number_of_all << 32),
@@ -199,6 +206,7 @@ impl Worker {
             agenda: Wheel::with_tick(now_ms, 1),
             outbox: Outbox::default(),
             pacer,
+            schedule_ns,
             seats,
             shared_conn: ConnId::NONE,
             shared_conn_local: None,
@@ -415,10 +423,11 @@ impl Worker {
             None
         };
         let tick = self.tick(part);
-        let _ = self.reports.try_send(Report::Tick(tick));
+        let _ = self.reports.try_send(Report::Tick(Box::new(tick)));
     }
 
     fn tick(&self, part: Option<SecondPart>) -> Tick {
+        let sockets = self.net.counters();
         Tick {
             worker: self.place.number,
             started: self.record.started,
@@ -429,20 +438,26 @@ impl Worker {
             part,
             causes: self.record.causes.ranked(),
             called: self.record.called,
-            kernel_drops: self.net.counters().udp_kernel_drops,
+            called_causes: self.record.called_causes.clone(),
+            answers: self.agents.answers().clone(),
+            retransmissions: sent_again(&self.agents),
+            kernel_drops: sockets.udp_kernel_drops,
+            queue_drops: sockets.udp_queue_drops,
             late_p99_us: self.record.lateness.actual_us(99.0),
+            late_max_us: self.record.lateness.actual_us(100.0),
         }
     }
 
     fn conclude(mut self) -> Final {
         let part = self.record.second.finish(self.jobs.in_flight);
         let tick = self.tick(Some(part));
-        let _ = self.reports.send(Report::Tick(tick));
+        let _ = self.reports.send(Report::Tick(Box::new(tick)));
         let [begin, end] = self.cpu;
         Final {
             worker: self.place.number,
             sockets: self.net.counters(),
             agents: *self.agents.counters(),
+            answers: self.agents.answers().clone(),
             transactions: *self.agents.transaction_counters(),
             live: self.agents.live(),
             connections: self.net.connection_count(),

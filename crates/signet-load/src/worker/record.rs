@@ -80,6 +80,8 @@ pub(crate) struct Recorder {
     pub(crate) figures: SipFigures,
     pub(crate) causes: Causes,
     pub(crate) called: CalledCounts,
+    /// Why calls that came ended otherwise than by the other side's BYE.
+    pub(crate) called_causes: Causes,
     pub(crate) upkeep: Upkeep,
     pub(crate) storm: StormCounts,
     /// From the time that an arrival was due to the time that it began.
@@ -95,6 +97,8 @@ pub(crate) struct Recorder {
     pub(crate) second: SecondRecorder,
     /// Arrivals begun.
     pub(crate) started: u64,
+    /// Arrivals that the schedule ended before they came to their turn.
+    pub(crate) unsent: u64,
     /// Arrivals that came to an end, well or not.
     pub(crate) ended: u64,
     /// Those that did not end well.
@@ -111,6 +115,7 @@ impl Recorder {
             figures: SipFigures::new(),
             causes: Causes::new(),
             called: CalledCounts::default(),
+            called_causes: Causes::new(),
             upkeep: Upkeep::default(),
             storm: StormCounts::default(),
             lateness: Latency::new(),
@@ -120,6 +125,7 @@ impl Recorder {
             called_tls: Vec::new(),
             second: SecondRecorder::new(),
             started: 0,
+            unsent: 0,
             ended: 0,
             failed: 0,
             rubbish: 0,
@@ -169,8 +175,14 @@ impl Recorder {
     }
 
     /// An arrival ended well.
-    pub(crate) fn succeed(&mut self, intended_ns: u64, done_ns: u64) {
+    pub(crate) fn succeed(&mut self) {
         self.ended += 1;
-        self.second.succeeded(intended_ns, done_ns);
+        self.second.succeeded();
+    }
+
+    /// A call that came ended otherwise than by the other side's BYE.
+    pub(crate) fn called_failed(&mut self, failure: Failure) {
+        self.called.failed += 1;
+        self.called_causes.add(failure);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64};
 
-use measure::SecondPart;
-use sip_dialog::Live;
+use measure::{Causes, SecondPart};
+use sip_dialog::{Answers, Live};
 use sip_msg::{ListenerId, Target};
 use sip_net::Counters;
 
@@ -54,7 +54,7 @@ pub(crate) enum Report {
     /// It is ready, or as ready as it will be.
     Ready { worker: usize, upkeep: Upkeep },
     /// How it stands.
-    Tick(Tick),
+    Tick(Box<Tick>),
     /// It is over.
     Done(Box<Final>),
     /// It cannot go on.
@@ -73,8 +73,13 @@ pub(crate) struct Tick {
     pub(crate) part: Option<SecondPart>,
     pub(crate) causes: Vec<(String, u64)>,
     pub(crate) called: CalledCounts,
+    pub(crate) called_causes: Causes,
+    pub(crate) answers: Answers,
+    pub(crate) retransmissions: u64,
     pub(crate) kernel_drops: u64,
+    pub(crate) queue_drops: u64,
     pub(crate) late_p99_us: u64,
+    pub(crate) late_max_us: u64,
 }
 
 /// Everything that a worker found out.
@@ -83,6 +88,8 @@ pub(crate) struct Final {
     pub(crate) record: Recorder,
     pub(crate) sockets: Counters,
     pub(crate) agents: sip_dialog::Counters,
+    /// The final responses given.
+    pub(crate) answers: Answers,
     pub(crate) transactions: sip_txn::Counters,
     /// What was still alive when all had ended.
     pub(crate) live: Live,

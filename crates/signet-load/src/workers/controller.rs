@@ -119,7 +119,7 @@ pub(crate) fn gather(
             gathering.take(number, news);
         }
         gathering.go_on(control)?;
-        gathering.draw(draw);
+        gathering.draw(control.take_report(), draw);
     }
     gathering.conclude()
 }
@@ -184,9 +184,10 @@ impl Gathering {
         }
     }
 
-    fn draw(&self, draw: &mut dyn FnMut(&Progress<'_>)) {
+    fn draw(&self, is_asked: bool, draw: &mut dyn FnMut(&Progress<'_>)) {
         let all = || self.posts.iter().map(|post| &post.standing);
         let sum = |figure: fn(&Standing) -> u64| all().map(figure).sum();
+        let most = |figure: fn(&Standing) -> u64| all().map(figure).max().unwrap_or(0);
         let mut causes: Vec<(String, u64)> = Vec::new();
         for (name, count) in all().flat_map(|standing| &standing.causes) {
             match causes.iter_mut().find(|cause| cause.0 == *name) {
@@ -209,8 +210,13 @@ impl Gathering {
             in_flight: sum(|standing| standing.in_flight),
             causes,
             called: CalledCounts::default(),
+            answered: Default::default(),
+            retransmissions: sum(|standing| standing.retransmissions),
             kernel_drops: sum(|standing| standing.kernel_drops),
-            late_p99_us: all().map(|one| one.late_p99_us).max().unwrap_or(0),
+            queue_drops: sum(|standing| standing.queue_drops),
+            late_p99_us: most(|standing| standing.late_p99_us),
+            late_max_us: most(|standing| standing.late_max_us),
+            is_asked,
             series: &self.series,
             is_prepared: self.start.is_some(),
             parts: &[],

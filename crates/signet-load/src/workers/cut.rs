@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use measure::{Arrivals, Phase, Schedule};
+use measure::{Arrivals, Bounds, Phase, Schedule};
 use serde::{Deserialize, Serialize};
 use sip_msg::Transport;
 use sip_tls::{ClientResumption, TlsEngine, TlsVersion};
@@ -64,6 +64,19 @@ pub(crate) struct Job {
     seed: u64,
     /// Whether the worker first looks what it reaches without a server.
     pub(super) checks_self: bool,
+    /// The bounds of doubt.
+    pub(super) bounds: Bounds,
+}
+
+/// How parts are driven, besides what the settings say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Where the load comes from, where that was said.
+    pub(crate) local: Option<Local>,
+    /// Whether each worker first looks what it reaches without a server.
+    pub(crate) checks_self: bool,
+    /// The bounds of doubt.
+    pub(crate) bounds: Bounds,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -127,17 +140,11 @@ pub(super) struct Rules {
     pub(super) rate_max_per_s: Option<f64>,
 }
 
-/// The parts of a load for so many workers. `local` is where it is to come from, where
-/// that was said.
+/// The parts of a load for so many workers.
 ///
 /// # Errors
 /// What cannot be driven by workers, with the remedy; a file that cannot be read.
-pub(crate) fn cut(
-    settings: &Settings,
-    local: Option<Local>,
-    checks_self: bool,
-    workers: usize,
-) -> Result<Vec<Job>, String> {
+pub(crate) fn cut(settings: &Settings, how: How, workers: usize) -> Result<Vec<Job>, String> {
     settings.check()?;
     if !(1..=WORKERS_MAX).contains(&workers) {
         return Err(format!("{workers} workers; name 1 to {WORKERS_MAX}"));
@@ -151,17 +158,12 @@ pub(crate) fn cut(
         ));
     }
     (0..workers)
-        .map(|index| Job::of(settings, local, checks_self, (index, workers)))
+        .map(|index| Job::of(settings, how, (index, workers)))
         .collect()
 }
 
 impl Job {
-    fn of(
-        settings: &Settings,
-        local: Option<Local>,
-        checks_self: bool,
-        (index, of): (usize, usize),
-    ) -> Result<Self, String> {
+    fn of(settings: &Settings, how: How, (index, of): (usize, usize)) -> Result<Self, String> {
         let (Some(server), Some(schedule)) = (&settings.server, &settings.schedule) else {
             return Err("workers load a server; write --to and leave out --self".to_owned());
         };
@@ -191,7 +193,7 @@ impl Job {
             follow_routes: settings.follow_routes,
             hold: settings.hold.to_string(),
             threads: settings.threads,
-            local: local.map(|local| local.to_string()),
+            local: how.local.map(|local| local.to_string()),
             own_ports: settings.own_ports,
             lifetime: match settings.lifetime {
                 Lifetime::One => LifetimeForm::One,
@@ -212,7 +214,8 @@ impl Job {
             udp_buffer_bytes: settings.udp_buffer_bytes,
             storm_at_ms: settings.storm_at.map(ms),
             seed: settings.seed,
-            checks_self,
+            checks_self: how.checks_self,
+            bounds: how.bounds,
         })
     }
 
@@ -470,7 +473,7 @@ mod tests {
                 schedule = schedule.limit(limit);
             }
             whole.schedule = Some(schedule);
-            let jobs = cut(&whole, None, false, workers).unwrap();
+            let jobs = cut(&whole, How::default(), workers).unwrap();
             let parts: Vec<Settings> = jobs
                 .into_iter()
                 .map(|job| job.settings(&Rules::default()).unwrap())
@@ -498,7 +501,12 @@ mod tests {
         whole.tls.resume_share = 0.25;
         whole.tls.resume_by = ClientResumption::SessionIds;
         whole.seed = 99;
-        let job = cut(&whole, "::1".parse().ok(), true, 1).unwrap().remove(0);
+        let how = How {
+            local: "::1".parse().ok(),
+            checks_self: true,
+            ..How::default()
+        };
+        let job = cut(&whole, how, 1).unwrap().remove(0);
         let json = serde_json::to_string(&job).unwrap();
         let read: Job = serde_json::from_str(&json).unwrap();
         assert_eq!(read, job);
@@ -520,7 +528,7 @@ mod tests {
     #[test]
     fn a_worker_loads_nobody_that_it_was_not_told() {
         let whole = load("sip:127.0.0.1:5060");
-        let job = || cut(&whole, None, false, 2).unwrap().remove(0);
+        let job = || cut(&whole, How::default(), 2).unwrap().remove(0);
         let rules = |allowed: &str| Rules {
             allowed: Some(allowed.split(' ').map(|one| one.parse().unwrap()).collect()),
             rate_max_per_s: None,
@@ -546,7 +554,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let whole = load("sip:127.0.0.1:5060");
-        let good = cut(&whole, None, false, 1).unwrap().remove(0);
+        let good = cut(&whole, How::default(), 1).unwrap().remove(0);
         type Change = fn(&mut Job);
         let changes: [Change; 7] = [
             |job| job.of = 0,
@@ -594,7 +602,7 @@ mod tests {
         for (change, workers, why) in cases {
             let mut settings = load("sip:127.0.0.1:5060");
             change(&mut settings);
-            let error = cut(&settings, None, false, workers).unwrap_err();
+            let error = cut(&settings, How::default(), workers).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
     }

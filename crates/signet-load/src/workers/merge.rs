@@ -56,6 +56,7 @@ fn add_health(whole: &mut Health, name: &str, part: &Health) {
     whole.behind_schedule = later(&whole.behind_schedule, &part.behind_schedule);
     whole.behind_max_ns = whole.behind_max_ns.max(part.behind_max_ns);
     whole.due += part.due;
+    whole.unsent += part.unsent;
     whole.sent += part.sent;
     whole.own_cpu_ns += part.own_cpu_ns;
     whole.wall_ns = whole.wall_ns.max(part.wall_ns);

@@ -69,8 +69,11 @@ pub(super) struct Standing {
     pub(super) failed: u64,
     pub(super) in_flight: u64,
     pub(super) causes: Vec<(String, u64)>,
+    pub(super) retransmissions: u64,
     pub(super) kernel_drops: u64,
+    pub(super) queue_drops: u64,
     pub(super) late_p99_us: u64,
+    pub(super) late_max_us: u64,
 }
 
 impl Standing {
@@ -83,8 +86,11 @@ impl Standing {
             failed: progress.failed,
             in_flight: progress.in_flight,
             causes: progress.causes.clone(),
+            retransmissions: progress.retransmissions,
             kernel_drops: progress.kernel_drops,
+            queue_drops: progress.queue_drops,
             late_p99_us: progress.late_p99_us,
+            late_max_us: progress.late_max_us,
         }
     }
 }

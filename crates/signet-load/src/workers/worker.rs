@@ -260,7 +260,7 @@ impl Post<'_> {
     }
 
     fn begin(&self, job: Job) -> Result<Run, String> {
-        let checks_self = job.checks_self;
+        let (checks_self, bounds) = (job.checks_self, job.bounds);
         let settings = job.settings(&self.office.rules)?;
         let taken = Taken::take(&self.office.is_taken)
             .ok_or("this worker drives a load of another controller")?;
@@ -268,6 +268,7 @@ impl Post<'_> {
             program_version: self.office.program_version.clone(),
             quiet: true,
             check_self: checks_self,
+            bounds,
             ..Output::default()
         };
         Run::start(settings, output, taken)
