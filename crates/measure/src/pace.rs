@@ -198,6 +198,16 @@ impl Schedule {
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
+
+    /// The seed of Poisson arrivals.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// After how many arrivals it ends, where that was said.
+    pub fn arrivals_max(&self) -> Option<u64> {
+        self.limit
+    }
 }
 
 /// Sums of decimal rates miss whole numbers by a few bits; without this a

@@ -74,7 +74,8 @@ fn is_no_delay(us: &u64) -> bool {
 }
 
 /// One thread's part of one second.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SecondPart {
     /// Seconds since the start, from 0.
     pub at_s: u64,

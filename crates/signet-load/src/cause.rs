@@ -2,7 +2,7 @@
 
 use measure::Failure;
 use sip_dialog::Cause;
-use sip_net::{CloseReason, SendError};
+use sip_net::{CloseReason, SendError, UpgradeFault};
 use sip_tls::{CertificateFault, HandshakeError, HandshakeFailure};
 
 /// No agent was free to do it.
@@ -12,11 +12,11 @@ pub(crate) const NO_ROOM: Failure = Failure::Other("no room");
 /// The run ended first.
 pub(crate) const UNFINISHED: Failure = Failure::Other("unfinished");
 
-/// Why a socket gave a message up. `handshake` is why the last handshake failed.
-pub(crate) const fn of_send(error: SendError, handshake: &'static str) -> &'static str {
+/// Why a socket gave a message up. `step` is why the last handshake or upgrade failed.
+pub(crate) const fn of_send(error: SendError, step: &'static str) -> &'static str {
     match error {
         SendError::Gone => "closed",
-        SendError::Closed(reason) => of_close(reason, handshake),
+        SendError::Closed(reason) => of_close(reason, step),
         SendError::Full => "queue full",
         SendError::NoLocalPort => "no local port",
         SendError::Lost => "lost",
@@ -27,7 +27,7 @@ pub(crate) const fn of_send(error: SendError, handshake: &'static str) -> &'stat
 }
 
 /// Why a connection is gone.
-pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'static str {
+pub(crate) const fn of_close(reason: CloseReason, step: &'static str) -> &'static str {
     match reason {
         CloseReason::Peer => "closed",
         CloseReason::Broken => "reset",
@@ -38,12 +38,31 @@ pub(crate) const fn of_close(reason: CloseReason, handshake: &'static str) -> &'
         CloseReason::Malformed => "rubbish",
         CloseReason::ConnectFailed => "connect refused",
         CloseReason::ConnectTimeout => "connect timeout",
-        CloseReason::Handshake => handshake,
+        CloseReason::Handshake | CloseReason::Upgrade => step,
         CloseReason::Tls => "tls record",
         CloseReason::Refused => "too many handshakes",
-        CloseReason::Upgrade => "the connection became no WebSocket",
         CloseReason::Certificate => "the certificate ended",
         CloseReason::Evicted => "made room",
+    }
+}
+
+/// Why a connection became no WebSocket.
+pub(crate) const fn of_upgrade(fault: UpgradeFault) -> &'static str {
+    match fault {
+        UpgradeFault::Malformed => "upgrade: no http",
+        UpgradeFault::TooLarge => "upgrade: answer too long",
+        UpgradeFault::Refused(400) => "upgrade: status 400",
+        UpgradeFault::Refused(401) => "upgrade: status 401",
+        UpgradeFault::Refused(403) => "upgrade: status 403",
+        UpgradeFault::Refused(404) => "upgrade: status 404",
+        UpgradeFault::Refused(426) => "upgrade: status 426",
+        UpgradeFault::Refused(503) => "upgrade: status 503",
+        UpgradeFault::Refused(_) => "upgrade: refused",
+        UpgradeFault::NoUpgrade => "upgrade: none in the answer",
+        UpgradeFault::Accept => "upgrade: answer to another key",
+        UpgradeFault::Protocol => "upgrade: no subprotocol sip",
+        UpgradeFault::Extension => "upgrade: unknown extension",
+        UpgradeFault::TimedOut => "upgrade: timed out",
     }
 }
 

@@ -16,7 +16,13 @@ impl Clock {
     }
 
     pub(crate) fn now_ns(self) -> u64 {
-        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        self.at_ns(Instant::now())
+    }
+
+    /// The same at another time; 0 before the beginning.
+    pub(crate) fn at_ns(self, at: Instant) -> u64 {
+        let since = at.saturating_duration_since(self.since);
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 

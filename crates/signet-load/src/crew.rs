@@ -5,14 +5,14 @@ mod outcome;
 mod sockets;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use invariant::broken;
-use measure::{Answered, Series};
+use measure::{Answered, SecondPart, Series};
 use sip_msg::{ListenerId, Transport};
 use sip_net::Net;
 
@@ -40,12 +40,43 @@ const DRAW: Duration = Duration::from_millis(200);
 pub struct Control {
     asked: Arc<AtomicU8>,
     is_report_due: Arc<AtomicBool>,
+    gate: Option<Gate>,
 }
+
+/// When a run that is prepared begins; `None` until somebody has said so.
+type Gate = Arc<Mutex<Option<Instant>>>;
 
 impl Control {
     /// Nothing is asked for.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and a run that is prepared waits for [`Self::begin_at`].
+    pub fn with_gate() -> Self {
+        Self {
+            gate: Some(Gate::default()),
+            ..Self::default()
+        }
+    }
+
+    /// The run begins at this time, or at once where that has passed.
+    pub fn begin_at(&self, at: Instant) {
+        if let Some(gate) = &self.gate {
+            *gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+        }
+    }
+
+    /// When the run is to begin that could begin now; `None` for not yet.
+    fn start_ns(&self, clock: Clock) -> Option<u64> {
+        let soon_ns = clock.now_ns() + START_AFTER_NS;
+        match &self.gate {
+            None => Some(soon_ns),
+            Some(gate) => {
+                let at = *gate.lock().unwrap_or_else(PoisonError::into_inner);
+                at.map(|at| clock.at_ns(at).max(soon_ns))
+            }
+        }
     }
 
     /// Begin nothing more, let what is under way end, and tell. A second time:
@@ -68,13 +99,34 @@ impl Control {
         self.is_report_due.store(true, Ordering::Relaxed);
     }
 
-    fn take_report(&self) -> bool {
+    pub(crate) fn take_report(&self) -> bool {
         self.is_report_due.swap(false, Ordering::Relaxed)
     }
 
-    fn asked(&self) -> u8 {
+    /// Whether it was asked to end at once.
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.asked() >= orders::STOP
+    }
+
+    /// The same without a gate: for a run before the one that waits.
+    pub(crate) fn without_gate(&self) -> Self {
+        Self {
+            gate: None,
+            ..self.clone()
+        }
+    }
+
+    /// How often it was asked.
+    pub(crate) fn asked(&self) -> u8 {
         self.asked.load(Ordering::Relaxed)
     }
+}
+
+/// What is told of a run besides how its threads stand.
+struct Now<'a> {
+    is_prepared: bool,
+    is_asked: bool,
+    parts: &'a [SecondPart],
 }
 
 /// Runs, and calls `draw` a few times a second.
@@ -117,12 +169,19 @@ impl Crew {
                 "there is nobody to call and nobody to answer".to_owned(),
             ));
         }
-        let is_tls_client = calls && settings.transport() == Some(Transport::Tls);
+        let is_tls_client = settings.transport().is_some_and(Transport::is_secure);
         let mut listens = settings.answering.listen.iter();
-        let is_tls_server = listens.any(|listen| listen.0 == Transport::Tls);
+        let is_tls_server = listens.any(|listen| listen.0.is_secure());
         let calls_itself = is_direct && is_tls_client;
-        let tls = Tls::new(&settings.tls, is_tls_client, is_tls_server, calls_itself)
-            .map_err(Failed::Usage)?;
+        let called = &settings.answering.tls;
+        let tls = Tls::new(
+            &settings.tls,
+            called,
+            is_tls_client,
+            is_tls_server,
+            calls_itself,
+        )
+        .map_err(Failed::Usage)?;
         let net_config = net_config(&settings, &tls, is_tls_client || is_tls_server)?;
         let shares = Shares::of(&settings, calls, answers);
         let crew_sockets = shares.bind(&settings, &tls)?;
@@ -235,6 +294,7 @@ impl Crew {
         let mut failed = None;
         let mut own_cpu_begin = 0;
         let mut is_interrupted = false;
+        let mut parts = Vec::new();
         while done < all {
             match self.reports.recv_timeout(DRAW) {
                 Ok(Report::Ready { upkeep, worker }) => {
@@ -244,17 +304,13 @@ impl Crew {
                         None => broken!("a worker reports under its own number"),
                     }
                     if ready == all {
-                        own_cpu_begin = own_cpu_ns();
-                        let now_ns = self.shared.clock.now_ns();
-                        setup_ns = now_ns - begun_ns;
-                        self.shared
-                            .start_ns
-                            .store(now_ns + START_AFTER_NS, Ordering::Release);
+                        setup_ns = self.shared.clock.now_ns() - begun_ns;
                     }
                 }
-                Ok(Report::Tick(tick)) => {
-                    if let Some(part) = &tick.part {
-                        series.add(part);
+                Ok(Report::Tick(mut tick)) => {
+                    if let Some(part) = tick.part.take() {
+                        series.add(&part);
+                        parts.push(part);
                     }
                     match ticks.get_mut(tick.worker) {
                         Some(place) => *place = *tick,
@@ -282,6 +338,14 @@ impl Crew {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
+            let is_prepared = ready == all;
+            if is_prepared
+                && self.shared.start_ns.load(Ordering::Relaxed) == u64::MAX
+                && let Some(start_ns) = control.start_ns(self.shared.clock)
+            {
+                own_cpu_begin = own_cpu_ns();
+                self.shared.start_ns.store(start_ns, Ordering::Release);
+            }
             if control.asked() > orders::RUN && failed.is_none() {
                 is_interrupted |= finals.iter().any(Option::is_none);
                 self.order(control.asked());
@@ -294,7 +358,13 @@ impl Crew {
             {
                 self.order(orders::DRAIN);
             }
-            self.draw(&ticks, &series, control.take_report(), draw);
+            let now = Now {
+                is_prepared,
+                is_asked: control.take_report(),
+                parts: &parts,
+            };
+            self.draw(&ticks, &series, now, draw);
+            parts.clear();
         }
         let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
         for thread in self.threads.drain(..) {
@@ -323,7 +393,7 @@ impl Crew {
         &self,
         ticks: &[Tick],
         series: &Series,
-        is_asked: bool,
+        now: Now<'_>,
         draw: &mut dyn FnMut(&Progress<'_>),
     ) {
         let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
@@ -363,8 +433,10 @@ impl Crew {
             queue_drops: sum(|tick| tick.queue_drops),
             late_p99_us: most(|tick| tick.late_p99_us),
             late_max_us: most(|tick| tick.late_max_us),
-            is_asked,
+            is_asked: now.is_asked,
             series,
+            is_prepared: now.is_prepared,
+            parts: now.parts,
             answering: &self.answering,
         });
     }

@@ -8,7 +8,7 @@
 //! A run is a few threads ([`worker`]), each with its own sockets, agents,
 //! share of the schedule and figures, and the caller's thread, which prepares,
 //! draws and writes. They share two atomic words: when to begin and whether to
-//! end.
+//! end. Several processes drive one load by [`workers`].
 #![forbid(unsafe_code)]
 
 pub mod app;
@@ -24,13 +24,14 @@ mod span;
 mod tls;
 mod users;
 mod worker;
+pub mod workers;
 
 pub use crew::{Control, Failed, Leaked, Progress, Ran, run};
 pub use local::Local;
 pub use mix::{Flow, Mix};
 pub use server::{Server, listen_at, transport};
-pub use settings::{Answering, Called, Close, Lifetime, Settings};
+pub use settings::{Answering, Called, Close, Lifetime, Settings, Share, WebSocketSettings};
 pub use span::{Span, duration, show};
-pub use tls::{KeyKind, TlsSettings};
+pub use tls::{CalledTls, KeyKind, TlsPems, TlsSettings};
 pub use users::{Pattern, Users};
 pub use worker::{CalledCounts, StormCounts, Upkeep};

@@ -2,8 +2,12 @@
 //! so that neither ports nor a server's bound per source run out.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
+
+use sip_msg::Transport;
+
+use crate::settings::{Lifetime, Settings};
 
 /// An address, or a range of IPv4 addresses in the notation `127.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +23,19 @@ impl Local {
         Self {
             first: ip,
             prefix: 32,
+        }
+    }
+
+    /// Where a load comes from that says nothing of it: towards this machine its own
+    /// addresses, else the address that leads to the server.
+    pub fn towards(settings: &Settings) -> Self {
+        let loopback =
+            || many_connections(settings).unwrap_or(Self::one(Ipv4Addr::LOCALHOST.into()));
+        match settings.server.as_ref().map(|server| server.addr) {
+            None => loopback(),
+            Some(server) if server.ip().is_loopback() && server.is_ipv4() => loopback(),
+            Some(server) if server.ip().is_loopback() => Self::one(Ipv6Addr::LOCALHOST.into()),
+            Some(server) => Self::one(route_to(server).unwrap_or(server.ip())),
         }
     }
 
@@ -50,6 +67,28 @@ impl Local {
     pub fn is_loopback(self) -> bool {
         self.first.is_loopback() && (self.first.is_ipv6() || self.prefix >= 8)
     }
+}
+
+/// One address has 28,000 ports, and each is kept for a minute after its use:
+/// a connection per call needs more.
+fn many_connections(settings: &Settings) -> Option<Local> {
+    let is_stream = settings.transport() != Some(Transport::Udp);
+    (is_stream && settings.lifetime != Lifetime::One)
+        .then(|| "127.1.0.0/16".parse().ok())
+        .flatten()
+}
+
+/// The address that this machine has towards a server elsewhere.
+fn route_to(remote: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr = if remote.is_ipv4() {
+        (Ipv4Addr::UNSPECIFIED, 0).into()
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
+    // Connecting a datagram socket sends nothing.
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(remote).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
 }
 
 impl FromStr for Local {

@@ -38,21 +38,20 @@ impl Server {
             Some(Some(known)) => Some(known),
             Some(None) => {
                 return Err(format!(
-                    "'{text}' names a transport that is not known; write udp, tcp or tls"
+                    "'{text}' names a transport that is not known; write {TRANSPORTS}"
                 ));
             }
         };
-        let by_scheme = text
+        let is_sips = text
             .get(..5)
-            .is_some_and(|s| s.eq_ignore_ascii_case("sips:"))
-            .then_some(Transport::Tls);
-        let transport = transport.or(in_uri).or(by_scheme).unwrap_or(Transport::Udp);
-        if !matches!(transport, Transport::Udp | Transport::Tcp | Transport::Tls) {
-            return Err(format!(
-                "a load over {} is not possible; write udp, tcp or tls",
-                transport.uri_name()
-            ));
-        }
+            .is_some_and(|s| s.eq_ignore_ascii_case("sips:"));
+        let in_uri = match in_uri {
+            // RFC 7118 5.2.2 has this parameter for both.
+            Some(Transport::Ws) if is_sips => Some(Transport::Wss),
+            None if is_sips => Some(Transport::Tls),
+            other => other,
+        };
+        let transport = transport.or(in_uri).unwrap_or(Transport::Udp);
         let host = String::from_utf8_lossy(uri.host_port.host).into_owned();
         let port = uri.host_port.port.unwrap_or(transport.default_port());
         let addr = match uri.host_port.ip() {
@@ -73,6 +72,16 @@ impl Server {
         })
     }
 
+    /// What stands in the Host field of a request to it.
+    pub(crate) fn authority(&self) -> String {
+        let port = self.addr.port();
+        if port == self.transport.default_port() {
+            self.host.clone()
+        } else {
+            format!("{}:{port}", self.host)
+        }
+    }
+
     /// The name that its certificate must bear: the host, unless that is an address.
     pub(crate) fn tls_name(&self) -> Option<&str> {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
@@ -86,18 +95,20 @@ impl fmt::Display for Server {
     }
 }
 
+/// The transports, for those who wrote another.
+const TRANSPORTS: &str = "udp, tcp, tls, ws or wss";
+
 /// A transport's name on the command line.
 pub fn transport(text: &str) -> Result<Transport, String> {
     Transport::from_token(text.as_bytes())
-        .filter(|t| matches!(t, Transport::Udp | Transport::Tcp | Transport::Tls))
-        .ok_or_else(|| format!("there is no transport '{text}' here; write udp, tcp or tls"))
+        .ok_or_else(|| format!("there is no transport '{text}' here; write {TRANSPORTS}"))
 }
 
-/// Reads `udp:ADDR:PORT`, `tcp:ADDR:PORT` or `tls:ADDR:PORT`.
+/// Reads `udp:ADDR:PORT`, or another transport in the place of `udp`.
 pub fn listen_at(text: &str) -> Result<(Transport, SocketAddr), String> {
     let help = || {
         format!(
-            "'{text}' is no place to listen; write udp:127.0.0.1:5070, tcp:ADDR:PORT or tls:ADDR:PORT"
+            "'{text}' is no place to listen; write udp:127.0.0.1:5070; for udp there may stand {TRANSPORTS}"
         )
     };
     let (name, addr) = text.split_once(':').ok_or_else(help)?;
@@ -124,6 +135,9 @@ mod tests {
                 5060,
             ),
             ("sips:127.0.0.1", None, Transport::Tls, 5061),
+            ("sip:127.0.0.1;transport=ws", None, Transport::Ws, 80),
+            ("sips:127.0.0.1;transport=ws", None, Transport::Wss, 443),
+            ("sip:127.0.0.1", Some(Transport::Wss), Transport::Wss, 443),
         ] {
             let server = Server::parse(text, given).unwrap();
             assert_eq!(
@@ -143,12 +157,17 @@ mod tests {
         );
         for (bad, why) in [
             ("127.0.0.1:5060", "write sip:HOST:PORT"),
-            ("sip:127.0.0.1;transport=sctp", "write udp, tcp or tls"),
-            ("sip:127.0.0.1;transport=ws", "write udp, tcp or tls"),
+            (
+                "sip:127.0.0.1;transport=sctp",
+                "write udp, tcp, tls, ws or wss",
+            ),
         ] {
             let error = Server::parse(bad, None).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
-        assert!(listen_at("tcp:127.0.0.1:0").is_ok() && listen_at("127.0.0.1:0").is_err());
+        let authority = |text| Server::parse(text, None).unwrap().authority();
+        assert_eq!(authority("sip:127.0.0.1;transport=ws"), "127.0.0.1");
+        assert_eq!(authority("sip:[::1]:8080;transport=ws"), "[::1]:8080");
+        assert!(listen_at("wss:127.0.0.1:0").is_ok() && listen_at("127.0.0.1:0").is_err());
     }
 }

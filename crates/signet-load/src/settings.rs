@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use measure::Schedule;
 use sip_msg::Transport;
+use sip_net::WebSocketRequest;
 
-use crate::{Local, Mix, Server, Span, TlsSettings, Users};
+use crate::tls::OWN_NAME;
+use crate::{CalledTls, Local, Mix, Server, Span, TlsSettings, Users};
 
 /// Whom calls, OPTIONS and MESSAGE are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,24 @@ pub enum Close {
     Abrupt,
 }
 
+/// How a WebSocket is asked for, where the transport is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebSocketSettings {
+    /// The path, here and at the server.
+    pub path: String,
+    /// The page that the calling side says it is, as browsers do.
+    pub origin: Option<String>,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        Self {
+            path: "/".to_owned(),
+            origin: None,
+        }
+    }
+}
+
 /// What the called side does.
 #[derive(Clone, Debug)]
 pub struct Answering {
@@ -57,6 +77,8 @@ pub struct Answering {
     pub reject: Option<u16>,
     /// Whether it takes REGISTER.
     pub is_registrar: bool,
+    /// How it speaks TLS.
+    pub tls: CalledTls,
 }
 
 impl Default for Answering {
@@ -66,8 +88,24 @@ impl Default for Answering {
             ring: Span::NONE,
             reject: None,
             is_registrar: false,
+            tls: CalledTls::default(),
         }
     }
+}
+
+/// Which part of a load this process drives, where several drive it together: every
+/// `of`-th arrival of the schedule, from number `index` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The number of the part, from 0.
+    pub index: u64,
+    /// How many parts there are.
+    pub of: u64,
+}
+
+impl Share {
+    /// All of it.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
 }
 
 /// A run.
@@ -77,6 +115,8 @@ pub struct Settings {
     pub mix: Mix,
     /// When. `None` for a called side, which runs until it is interrupted.
     pub schedule: Option<Schedule>,
+    /// The part of the schedule that is driven here.
+    pub share: Share,
     /// Where it is sent. `None` for a called side, and where the load goes
     /// straight to this process's own called side.
     pub server: Option<Server>,
@@ -115,6 +155,8 @@ pub struct Settings {
     pub close: Close,
     /// TLS.
     pub tls: TlsSettings,
+    /// WebSocket.
+    pub websocket: WebSocketSettings,
     /// Whether a request bears credentials as soon as there is a nonce.
     pub credentials_first: bool,
     /// The timers of RFC 3261 17.
@@ -149,6 +191,7 @@ impl Settings {
         Self {
             mix,
             schedule: None,
+            share: Share::WHOLE,
             server: None,
             direct: None,
             called: Called::Uri(String::new()),
@@ -167,6 +210,7 @@ impl Settings {
             lifetime: Lifetime::One,
             close: Close::Clean,
             tls: TlsSettings::default(),
+            websocket: WebSocketSettings::default(),
             credentials_first: true,
             timers: sip_txn::Timers::default(),
             answer_timeout: Duration::from_secs(180),
@@ -188,6 +232,26 @@ impl Settings {
             .as_ref()
             .map(|server| server.transport)
             .or(self.direct)
+    }
+
+    /// The highest rate of what is driven here.
+    pub fn rate_max_per_s(&self) -> f64 {
+        let whole = self.schedule.as_ref().map_or(0.0, Schedule::rate_max_per_s);
+        whole / self.share.of.max(1) as f64
+    }
+
+    /// The request that makes WebSockets of connections to the server; `None` over
+    /// other transports.
+    pub(crate) fn websocket_request(&self) -> Result<Option<WebSocketRequest>, String> {
+        if !self.transport().is_some_and(Transport::is_websocket) {
+            return Ok(None);
+        }
+        let authority = match &self.server {
+            Some(server) => server.authority(),
+            None => OWN_NAME.to_owned(),
+        };
+        let WebSocketSettings { path, origin } = &self.websocket;
+        WebSocketRequest::new(&authority, path, origin.as_deref()).map(Some)
     }
 
     /// Says what does not go together.
@@ -255,6 +319,7 @@ impl Settings {
                 ));
             }
         }
+        self.websocket_request()?;
         if self.lifetime == Lifetime::Calls(0) {
             return Err(
                 "a connection serves at least one call; write --connection per-call".to_owned(),

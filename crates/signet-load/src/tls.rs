@@ -9,8 +9,8 @@ use rcgen::{
     SanType, SignatureAlgorithm,
 };
 use sip_tls::{
-    ClientResumption, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig, TlsEngine, TlsError,
-    TlsVersion,
+    ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, ServerTls, ServerTlsConfig,
+    TlsEngine, TlsError, TlsVersion,
 };
 
 use crate::users::Pattern;
@@ -52,7 +52,26 @@ impl std::str::FromStr for KeyKind {
     }
 }
 
-/// How TLS is spoken.
+/// Certificates and a key as PEM texts.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct TlsPems {
+    /// The roots that are trusted.
+    pub roots: Vec<String>,
+    /// Certificate chain and key of the calling side.
+    pub identity: Option<(String, String)>,
+}
+
+// A key is inside.
+impl std::fmt::Debug for TlsPems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsPems")
+            .field("roots", &self.roots.len())
+            .field("has_identity", &self.identity.is_some())
+            .finish()
+    }
+}
+
+/// How the calling side speaks TLS, and the called side where [`CalledTls`] does not say.
 #[derive(Clone, Debug)]
 pub struct TlsSettings {
     /// PEM files with the roots that are trusted.
@@ -63,6 +82,8 @@ pub struct TlsSettings {
     /// Certificate chain and key of the called side, or of the calling one
     /// where the server asks for a certificate.
     pub identity: Option<(PathBuf, PathBuf)>,
+    /// Roots and identity in the place of the files, where those are on another machine.
+    pub in_memory: Option<TlsPems>,
     /// Patterns of the files with each agent's own certificate chain and key.
     pub agent_identity: Option<(Pattern, Pattern)>,
     /// The key of a certificate that is made on the spot; where nothing is
@@ -81,8 +102,6 @@ pub struct TlsSettings {
     pub resume_share: f64,
     /// How they resume.
     pub resume_by: ClientResumption,
-    /// Whether the called side gives its clients nothing to resume a session by.
-    pub refuses_resumption: bool,
 }
 
 impl Default for TlsSettings {
@@ -91,6 +110,7 @@ impl Default for TlsSettings {
             roots: Vec::new(),
             trust_anyone: false,
             identity: None,
+            in_memory: None,
             agent_identity: None,
             key: None,
             engine: TlsEngine::default(),
@@ -99,7 +119,6 @@ impl Default for TlsSettings {
             groups: Vec::new(),
             resume_share: 0.0,
             resume_by: ClientResumption::Any,
-            refuses_resumption: false,
         }
     }
 }
@@ -116,24 +135,77 @@ impl TlsSettings {
         }
     }
 
-    fn key_kind(&self) -> KeyKind {
-        self.key.unwrap_or(match self.engine() {
-            TlsEngine::Modern => KeyKind::default(),
-            TlsEngine::Legacy => KeyKind::Rsa2048,
+    /// The kind of key that is made for both sides.
+    fn key_kind(&self, called: &CalledTls) -> KeyKind {
+        let is_legacy = [self.engine(), called.engine(self)].contains(&TlsEngine::Legacy);
+        self.key.unwrap_or(if is_legacy {
+            KeyKind::Rsa2048
+        } else {
+            KeyKind::default()
         })
     }
+}
 
-    /// What the called side takes. The legacy engine alone is told which suites:
-    /// what the other takes is what is best.
-    fn called_side(&self) -> ServerTlsConfig {
-        let mut config = ServerTlsConfig::new().engine(self.engine());
-        if self.refuses_resumption {
-            config = config.no_tickets().no_session_ids();
+/// How the called side speaks TLS. What is not said here is as at the calling side,
+/// but for versions, suites and groups: of these it takes all that are any good.
+#[derive(Clone, Debug, Default)]
+pub struct CalledTls {
+    /// Certificate chain and key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// Which library speaks; a suite that only one has asks for that one.
+    pub engine: Option<TlsEngine>,
+    /// Versions taken.
+    pub versions: Vec<TlsVersion>,
+    /// Cipher suites taken, the best first.
+    pub suites: Vec<String>,
+    /// Key-exchange groups taken, the best first.
+    pub groups: Vec<String>,
+    /// PEM files with the authorities of callers' certificates; where there are none
+    /// nobody is asked for one.
+    pub client_roots: Vec<PathBuf>,
+    /// How callers may resume.
+    pub resume_by: ClientResumption,
+}
+
+impl CalledTls {
+    /// The engine of the called side beside this calling one.
+    pub fn engine(&self, calling: &TlsSettings) -> TlsEngine {
+        match self.suites.first() {
+            Some(suite) => TlsEngine::of_suite(suite),
+            None => self.engine.unwrap_or(calling.engine()),
         }
-        if self.engine() == TlsEngine::Legacy && !self.suites.is_empty() {
-            return config.suites(&self.suites);
+    }
+
+    /// What the called side takes. Of the calling side's suites only the legacy engine
+    /// is told: what the other takes is what is best.
+    fn config(&self, calling: &TlsSettings) -> Result<ServerTlsConfig, TlsError> {
+        let engine = self.engine(calling);
+        let mut config = ServerTlsConfig::new().engine(engine);
+        let of_calling = [engine, calling.engine()] == [TlsEngine::Legacy; 2];
+        let suites = match &self.suites {
+            own if !own.is_empty() || !of_calling => own,
+            _ => &calling.suites,
+        };
+        if !suites.is_empty() {
+            config = config.suites(suites);
         }
-        config
+        if !self.versions.is_empty() {
+            config = config.versions(&self.versions);
+        }
+        if !self.groups.is_empty() {
+            config = config.groups(&self.groups);
+        }
+        if !self.client_roots.is_empty() {
+            config = config
+                .roots_pem_files(&self.client_roots)?
+                .client_auth(ClientAuth::Required);
+        }
+        Ok(match self.resume_by {
+            ClientResumption::Any => config,
+            ClientResumption::Tickets => config.no_session_ids(),
+            ClientResumption::SessionIds => config.no_tickets(),
+            ClientResumption::Off => config.no_session_ids().no_tickets(),
+        })
     }
 }
 
@@ -211,6 +283,7 @@ impl Tls {
     /// For a run that speaks TLS as a client, or as a server, or to itself.
     pub(crate) fn new(
         settings: &TlsSettings,
+        called: &CalledTls,
         is_client: bool,
         is_server: bool,
         is_direct: bool,
@@ -218,43 +291,56 @@ impl Tls {
         let mut tls = Self::default();
         let wrong = |error: TlsError| error.to_string();
         if is_direct {
-            let made = Made::new(settings.key_kind())
+            let made = Made::new(settings.key_kind(called))
                 .map_err(|error| format!("cannot make a certificate: {error}"))?;
             let roots = [made.root.as_bytes()];
-            let config = ClientTlsConfig::new().roots_pem(&roots).map_err(wrong)?;
+            let mut config = ClientTlsConfig::new().roots_pem(&roots).map_err(wrong)?;
+            if let Some((chain, key)) = &settings.identity {
+                config = config.identity_pem_files(chain, key).map_err(wrong)?;
+            }
             let settings = TlsSettings {
                 agent_identity: None,
                 ..settings.clone()
             };
             tls.client = Some(Client::new(config, &settings).map_err(wrong)?);
-            let server = settings
-                .called_side()
-                .pair_pem(made.chain.as_bytes(), made.key.as_bytes())
+            let server = called
+                .config(&settings)
+                .and_then(|config| config.pair_pem(made.chain.as_bytes(), made.key.as_bytes()))
                 .and_then(ServerTlsConfig::build);
             tls.server = Some(Arc::new(server.map_err(wrong)?));
             return Ok(tls);
         }
         if is_client {
             let mut config = ClientTlsConfig::new();
+            let pems = settings.in_memory.clone().unwrap_or_default();
             if settings.trust_anyone {
                 config = config.trust_anyone_insecurely();
+            } else if !pems.roots.is_empty() {
+                let roots: Vec<&[u8]> = pems.roots.iter().map(String::as_bytes).collect();
+                config = config.roots_pem(&roots).map_err(wrong)?;
             } else if settings.roots.is_empty() {
                 return Err("which authority is the server's certificate from? write --ca FILE (for signet serve: signet-data/ca.pem)".to_owned());
             } else {
                 config = config.roots_pem_files(&settings.roots).map_err(wrong)?;
             }
-            if let Some((chain, key)) = settings.identity.as_ref().filter(|_| !is_server) {
+            // With a called side here that has none of its own, it is that one's.
+            let is_callers = !is_server || called.identity.is_some();
+            if let Some((chain, key)) = settings.identity.as_ref().filter(|_| is_callers) {
                 config = config.identity_pem_files(chain, key).map_err(wrong)?;
+            }
+            if let Some((chain, key)) = &pems.identity {
+                let identity = config.identity_pem(chain.as_bytes(), key.as_bytes());
+                config = identity.map_err(wrong)?;
             }
             tls.client = Some(Client::new(config, settings).map_err(wrong)?);
         }
         if is_server {
-            let Some((chain, key)) = &settings.identity else {
-                return Err("a called side with TLS needs a certificate; write --cert FILE --key FILE (signet ca issue NAME makes them)".to_owned());
+            let Some((chain, key)) = called.identity.as_ref().or(settings.identity.as_ref()) else {
+                return Err("a called side with TLS needs a certificate; write --cert FILE --key FILE, or beside a calling side --answer-cert FILE --answer-key FILE (signet ca issue NAME makes them)".to_owned());
             };
-            let server = settings
-                .called_side()
-                .pair_pem_files(chain, key)
+            let server = called
+                .config(settings)
+                .and_then(|config| config.pair_pem_files(chain, key))
                 .and_then(ServerTlsConfig::build);
             tls.server = Some(Arc::new(server.map_err(wrong)?));
         }
@@ -316,10 +402,40 @@ mod tests {
                 key: Some(key),
                 ..TlsSettings::default()
             };
-            let tls = Tls::new(&settings, true, true, true).unwrap();
+            let called = CalledTls::default();
+            let tls = Tls::new(&settings, &called, true, true, true).unwrap();
             assert!(tls.client.is_some() && tls.server.is_some());
         }
-        let missing = Tls::new(&TlsSettings::default(), true, false, false).map(|_| ());
+        let (calling, called) = (TlsSettings::default(), CalledTls::default());
+        let missing = Tls::new(&calling, &called, true, false, false).map(|_| ());
         assert!(missing.unwrap_err().contains("--ca FILE"));
+        let missing = Tls::new(&calling, &called, false, true, false).map(|_| ());
+        assert!(missing.unwrap_err().contains("--answer-cert FILE"));
+    }
+
+    #[test]
+    fn the_called_side_has_an_engine_of_its_own_where_it_says_so() {
+        use TlsEngine::{Legacy, Modern};
+        let legacy = "TLS_RSA_WITH_AES_128_CBC_SHA";
+        let modern = "TLS13_AES_128_GCM_SHA256";
+        for (calling, engine, suite, expected) in [
+            (Modern, None, None, Modern),
+            (Legacy, None, None, Legacy),
+            (Legacy, Some(Modern), None, Modern),
+            (Modern, Some(Legacy), None, Legacy),
+            (Modern, None, Some(legacy), Legacy),
+            (Legacy, None, Some(modern), Modern),
+        ] {
+            let settings = TlsSettings {
+                engine: calling,
+                ..TlsSettings::default()
+            };
+            let called = CalledTls {
+                engine,
+                suites: suite.into_iter().map(str::to_owned).collect(),
+                ..CalledTls::default()
+            };
+            assert_eq!(called.engine(&settings), expected, "{called:?}");
+        }
     }
 }

@@ -1,7 +1,11 @@
 //! The users that a load plays: none, made from a pattern, or from a file.
 
-use std::fmt::Write as _;
+mod form;
+
+use std::fmt::{self, Write as _};
 use std::path::Path;
+
+pub(crate) use form::UsersForm;
 
 /// Users and their passwords.
 #[derive(Clone, Default)]
@@ -16,6 +20,8 @@ enum Kind {
     Pattern {
         user: Pattern,
         password: Option<Pattern>,
+        /// How many users of the pattern come before the first.
+        skipped: usize,
         count: usize,
     },
     /// All strings behind each other: 100,000 users are not 200,000 allocations.
@@ -105,6 +111,7 @@ impl Users {
             kind: Kind::Pattern {
                 user,
                 password,
+                skipped: 0,
                 count,
             },
         })
@@ -212,7 +219,7 @@ impl Users {
     pub(crate) fn write_user(&self, place: usize, out: &mut String) {
         match &self.kind {
             Kind::Nobody => {}
-            Kind::Pattern { user, .. } => user.write(place + 1, out),
+            Kind::Pattern { user, skipped, .. } => user.write(skipped + place + 1, out),
             Kind::List { text, ends, .. } => {
                 let start = place
                     .checked_sub(1)
@@ -228,11 +235,11 @@ impl Users {
     pub(crate) fn password(&self, place: usize) -> Option<String> {
         match &self.kind {
             Kind::Nobody => None,
-            Kind::Pattern { password, .. } => password.as_ref().map(|password| {
-                let mut text = String::new();
-                password.write(place + 1, &mut text);
-                text
-            }),
+            Kind::Pattern {
+                password, skipped, ..
+            } => password
+                .as_ref()
+                .map(|password| password.of(skipped + place + 1)),
             Kind::List {
                 text,
                 ends,
@@ -249,6 +256,18 @@ impl Users {
     }
 }
 
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.before)?;
+        match self.digits {
+            None => {}
+            Some(0) => f.write_str("{n}")?,
+            Some(digits) => write!(f, "{{n:0{digits}}}")?,
+        }
+        f.write_str(&self.after)
+    }
+}
+
 /// Whether it may stand before the @ of a SIP URI as it is.
 fn check_user(user: &str) -> Result<(), String> {
     match user.find(|c: char| !c.is_ascii_alphanumeric() && !"-_.!~*'()&=+$,;?/%".contains(c)) {
@@ -261,8 +280,8 @@ fn check_user(user: &str) -> Result<(), String> {
 }
 
 // Passwords are inside.
-impl std::fmt::Debug for Users {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Users({})", self.count())
     }
 }

@@ -55,7 +55,13 @@ fn a_uri_that_nobody_could_call_is_refused() {
 
 #[test]
 fn calls_over_every_transport_and_lifetime() {
-    for transport in [Transport::Udp, Transport::Tcp, Transport::Tls] {
+    for transport in [
+        Transport::Udp,
+        Transport::Tcp,
+        Transport::Tls,
+        Transport::Ws,
+        Transport::Wss,
+    ] {
         for lifetime in [Lifetime::One, Lifetime::Calls(1), Lifetime::Calls(5)] {
             let mut settings = settings(Mix::only(Flow::Call), transport);
             settings.lifetime = lifetime;
@@ -101,7 +107,7 @@ fn calls_over_every_transport_and_lifetime() {
             let per_call = matches!(lifetime, Lifetime::Calls(_));
             assert_eq!(
                 handshakes,
-                if transport == Transport::Tls && per_call {
+                if transport.is_secure() && per_call {
                     opened
                 } else {
                     0
@@ -138,6 +144,9 @@ fn a_mix_of_everything_on_agents_of_their_own() {
         (Transport::Udp, Lifetime::One, false),
         (Transport::Tcp, Lifetime::Agent, false),
         (Transport::Tls, Lifetime::Agent, false),
+        (Transport::Ws, Lifetime::Agent, false),
+        (Transport::Wss, Lifetime::Agent, false),
+        (Transport::Ws, Lifetime::One, false),
     ] {
         let mix: Mix = "call=4,reregister=2,options=1,message=1".parse().unwrap();
         let mut settings = settings(mix, transport);
@@ -173,7 +182,7 @@ fn a_mix_of_everything_on_agents_of_their_own() {
 
 #[test]
 fn many_connections_come_up_while_registrations_are_answered() {
-    for transport in [Transport::Tcp, Transport::Tls] {
+    for transport in [Transport::Tcp, Transport::Tls, Transport::Ws] {
         let mut settings = settings(Mix::only(Flow::Call), transport);
         settings.users = Users::from_pattern("user{n}", None, 300).unwrap();
         settings.register_first = true;

@@ -8,20 +8,21 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use measure::{Schedule, SearchConfig};
 use signet_load::app::{self, Output, PeakSettings, WatchTarget};
-use signet_load::{
-    Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span, TlsSettings,
-};
+use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span};
 use sip_msg::Transport;
-use sip_tls::{ClientResumption, TlsEngine};
+use sip_tls::ClientResumption;
 
+mod fleet;
 mod result;
 mod settings;
 mod values;
 
+use fleet::{FleetArgs, WorkerArgs};
 use result::{DoubtArgs, ResultArgs, output};
 use settings::settings;
 use values::{
-    TlsOffer, lifetime, nanoseconds, offered, resume_by, resume_share, share, time, tls_offer,
+    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, time,
+    tls_offer,
 };
 
 /// What to load.
@@ -35,6 +36,8 @@ pub(crate) enum LoadCommand {
     Answer(Box<AnswerOptions>),
     /// Search the largest rate that is held
     Peak(Box<PeakOptions>),
+    /// Drive parts of loads for a controller on another machine
+    Worker(WorkerArgs),
     /// Run a scenario of SIPp's, with SIPp's options: -sf FILE, -sn uac, ...
     #[command(disable_help_flag = true)]
     Sipp {
@@ -68,7 +71,7 @@ struct PathArgs {
     /// No server: straight to a called side in this process
     #[arg(long = "self", conflicts_with = "to")]
     straight: bool,
-    /// udp, tcp or tls
+    /// udp, tcp, tls, ws or wss
     #[arg(long, value_name = "T", value_parser = signet_load::transport)]
     transport: Option<Transport>,
     /// Whom to call; the user of --to if left out
@@ -90,7 +93,7 @@ struct PathArgs {
     /// UDP ports: shared by all agents of a thread, or own ones
     #[arg(long, value_name = "HOW", default_value = "shared")]
     ports: Ports,
-    /// TCP and TLS: one connection, per-call, per-N-calls, or per-agent
+    /// All but UDP: one connection, per-call, per-N-calls, or per-agent
     #[arg(long, value_name = "LIFETIME", default_value = "one", value_parser = lifetime)]
     connection: Lifetime,
     /// Break connections off with a reset instead of closing them
@@ -104,9 +107,24 @@ struct PathArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
     handshake_threads: u8,
     #[command(flatten)]
+    websocket: WebSocketOptions,
+    #[command(flatten)]
     tls: TlsOptions,
     #[command(flatten)]
+    called_tls: CalledTlsOptions,
+    #[command(flatten)]
     timing: Timing,
+}
+
+/// WebSocket.
+#[derive(Debug, Args)]
+struct WebSocketOptions {
+    /// The path of the server's WebSocket, and of the called side's here
+    #[arg(long, value_name = "PATH", default_value = "/")]
+    ws_path: String,
+    /// The page that the calling side says it is, as browsers do: https://phone.example.com
+    #[arg(long, value_name = "ORIGIN")]
+    ws_origin: Option<String>,
 }
 
 /// TLS.
@@ -118,7 +136,8 @@ struct TlsOptions {
     /// Believe any certificate: for servers whose authority is not at hand
     #[arg(long, conflicts_with = "ca")]
     trust_anyone: bool,
-    /// Certificate chain: the client's, or the called side's
+    /// Certificate chain of the calling side; with a called side here that has none of its
+    /// own, that one's
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
     /// Its private key
@@ -148,6 +167,32 @@ struct TlsOptions {
     /// How they resume: any, tickets, ids
     #[arg(long, value_name = "HOW", default_value = "any", value_parser = resume_by)]
     resume_by: ClientResumption,
+}
+
+/// TLS of the called side, where it is not as that of the calling one.
+#[derive(Debug, Args)]
+struct CalledTlsOptions {
+    /// The called side's certificate chain
+    #[arg(long, value_name = "FILE", requires = "answer_key")]
+    answer_cert: Option<PathBuf>,
+    /// Its private key
+    #[arg(long, value_name = "FILE", requires = "answer_cert")]
+    answer_key: Option<PathBuf>,
+    /// The versions that it takes: 1.2, 1.3, or both; or legacy
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_offer)]
+    answer_tls: Vec<TlsOffer>,
+    /// The cipher suites that it takes, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    answer_suite: Vec<String>,
+    /// The key-exchange groups that it takes, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    answer_group: Vec<String>,
+    /// PEM file with the authority of the certificates that it asks for
+    #[arg(long, value_name = "FILE")]
+    answer_ca: Vec<PathBuf>,
+    /// How whoever calls it may resume: any, tickets, ids, none
+    #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
+    answer_resume_by: ClientResumption,
 }
 
 /// Timers and bounds.
@@ -246,6 +291,8 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
     #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
     result: ResultArgs,
 }
 
@@ -268,12 +315,14 @@ pub(crate) struct RegisterOptions {
     #[arg(long, value_name = "TIME", value_parser = time)]
     storm_at: Option<Duration>,
     #[command(flatten)]
+    fleet: FleetArgs,
+    #[command(flatten)]
     result: ResultArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AnswerOptions {
-    /// Where: udp:ADDR:PORT, tcp:ADDR:PORT, tls:ADDR:PORT, several times if you like
+    /// Where: udp:ADDR:PORT, or tcp, tls, ws, wss in the place of udp; several times if you like
     #[arg(long, value_name = "TRANSPORT:ADDR:PORT", value_parser = signet_load::listen_at, required = true)]
     listen: Vec<(Transport, SocketAddr)>,
     /// How long it rings: 0, 2s, uniform:1s..5s, exp:3s
@@ -291,15 +340,22 @@ pub(crate) struct AnswerOptions {
     /// Its private key
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// legacy: take the suites of RFC 3261 and nothing else, to measure with
-    #[arg(long, value_name = "legacy", value_parser = tls_offer)]
-    tls: Option<TlsOffer>,
-    /// Which of them
+    /// The versions that are taken: 1.2, 1.3, or both; or legacy, the suites of RFC 3261, to
+    /// measure with
+    #[arg(long, value_name = "VERSION", value_delimiter = ',', value_parser = tls_offer)]
+    tls: Vec<TlsOffer>,
+    /// The cipher suites that are taken, the best first
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     suite: Vec<String>,
-    /// Give clients nothing to resume a session by: each of their handshakes is a full one
-    #[arg(long)]
-    no_resume: bool,
+    /// The key-exchange groups that are taken, the best first
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    group: Vec<String>,
+    /// PEM file with the authority of the certificates that are asked for
+    #[arg(long, value_name = "FILE")]
+    ca: Vec<PathBuf>,
+    /// How sessions may resume: any, tickets, ids, none
+    #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
+    resume_by: ClientResumption,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -406,6 +462,7 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
         LoadCommand::Register(options) => options.run(),
         LoadCommand::Answer(options) => options.run(),
         LoadCommand::Peak(options) => options.run(),
+        LoadCommand::Worker(options) => Ok(options.run()),
         LoadCommand::Sipp { arguments } => Ok(signet_sipp::run(arguments)),
         LoadCommand::Report { result, html } => Ok(app::report(&result, html.as_deref())),
         LoadCommand::Compare { a, b } => Ok(app::compare(&a, &b)),
@@ -419,12 +476,13 @@ pub(crate) fn run(command: LoadCommand) -> u8 {
 
 impl CallOptions {
     fn run(self) -> Result<u8, String> {
+        let local = self.path.local;
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
-        Ok(app::drive(settings, &self.result.output()))
+        Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
 
@@ -435,36 +493,35 @@ impl RegisterOptions {
             (_, true) => Flow::Deregister,
             _ => Flow::Register,
         };
+        let local = self.path.local;
         let mut settings = settings(Mix::only(flow), self.path, self.who)?;
         settings.register_first |= flow.needs_registration();
         settings.storm_at = self.storm_at;
         settings.schedule = Some(self.when.schedule()?);
         settings.seed = self.when.seed;
-        Ok(app::drive(settings, &self.result.output()))
+        Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
 
 impl AnswerOptions {
     fn run(self) -> Result<u8, String> {
-        let (versions, engine) = offered(self.tls.as_slice())?;
-        let tls = TlsSettings {
-            identity: self.cert.zip(self.key),
-            engine,
-            suites: self.suite,
-            refuses_resumption: self.no_resume,
-            ..TlsSettings::default()
+        let tls = CalledTlsOptions {
+            answer_cert: self.cert,
+            answer_key: self.key,
+            answer_tls: self.tls,
+            answer_suite: self.suite,
+            answer_group: self.group,
+            answer_ca: self.ca,
+            answer_resume_by: self.resume_by,
         };
-        if !versions.is_empty() || (!tls.suites.is_empty() && tls.engine() == TlsEngine::Modern) {
-            return Err("the called side takes every version and suite that is any good; write --tls legacy, with one of its suites if you like, or drop it".to_owned());
-        }
         let settings = Settings {
             answering: Answering {
                 listen: self.listen,
                 ring: self.ring,
                 reject: self.reject,
                 is_registrar: self.registrar,
+                tls: tls.settings()?,
             },
-            tls,
             threads: usize::from(self.threads),
             answer_for: self.duration,
             ..Settings::new(Mix::only(Flow::Call))

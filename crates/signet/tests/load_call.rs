@@ -438,7 +438,7 @@ fn mistakes_are_refused_before_the_first_packet() {
         ),
         (
             &["call", "--to", "sip:127.0.0.1", "--transport", "sctp"],
-            "write udp, tcp or tls",
+            "write udp, tcp, tls, ws or wss",
         ),
         (
             &["call", "--to", "sip:127.0.0.1", "--watch-pid", "4294967294"],
@@ -447,6 +447,26 @@ fn mistakes_are_refused_before_the_first_packet() {
         (&["register", "--to", "sip:127.0.0.1"], "--agents N"),
         (&["answer"], "--listen"),
         (&["answer", "--listen", "tls:127.0.0.1:0"], "--cert FILE"),
+        (
+            &[
+                "call",
+                "--to",
+                "sip:127.0.0.1;transport=ws",
+                "--ws-path",
+                "sip",
+            ],
+            "begins with a slash",
+        ),
+        (
+            &[
+                "call",
+                "--to",
+                "sip:127.0.0.1",
+                "--answer-tls",
+                "legacy,1.3",
+            ],
+            "write legacy alone",
+        ),
         (&["compare", "a", "b"], "a:"),
     ];
     for (arguments, why) in cases {

@@ -167,7 +167,9 @@ fn answering(stage: &Stage<'_>, setting: &Setting) -> Option<Vec<String>> {
             stage.certificates.key(key),
             "--quiet".to_owned(),
         ];
-        words.extend(refuses.then(|| "--no-resume".to_owned()));
+        if refuses {
+            words.extend(["--resume-by", "none"].map(str::to_owned));
+        }
         words
     })
 }

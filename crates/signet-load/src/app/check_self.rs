@@ -4,7 +4,7 @@ use measure::{Bounds, Health, Schedule};
 
 use super::say;
 use crate::crew::{Control, Failed, Ran, run};
-use crate::settings::{Answering, Called, Settings};
+use crate::settings::{Answering, Called, Settings, Share};
 use crate::span::Span;
 
 /// How long each try lasts.
@@ -18,10 +18,12 @@ pub(crate) fn straight(settings: &Settings) -> Option<Settings> {
     Some(Settings {
         direct: Some(settings.transport()?),
         server: None,
+        share: Share::WHOLE,
         called: Called::Uri("sip:answer@load.test".to_owned()),
         hold: Span::NONE,
         answering: Answering {
             is_registrar: true,
+            tls: settings.answering.tls.clone(),
             ..Answering::default()
         },
         ..settings.clone()
@@ -36,10 +38,10 @@ pub(crate) fn check_self(
     quiet: bool,
     bounds: Bounds,
 ) -> Result<Option<f64>, Failed> {
-    let (Some(straight), Some(schedule)) = (straight(settings), &settings.schedule) else {
+    let (Some(straight), true) = (straight(settings), settings.schedule.is_some()) else {
         return Ok(None);
     };
-    let rate_per_s = schedule.rate_max_per_s();
+    let rate_per_s = settings.rate_max_per_s();
     let mut reached_per_s = 0.0;
     for factor in FACTORS {
         let tried_per_s = rate_per_s * factor;

@@ -1,6 +1,7 @@
 //! The commands: a run with its picture, its files and its exit code.
 
 mod check_self;
+mod fleet;
 mod peak;
 mod picture;
 mod report;
@@ -14,9 +15,10 @@ use measure::{
     Bounds, CompareConfig, RunResult, Threshold, ThresholdVerdict, compare as compare_results,
 };
 
-use crate::crew::{Control, Failed, run};
+use crate::crew::{Control, Failed, Progress, run};
 use crate::page;
 use crate::settings::Settings;
+pub use fleet::{drive_workers, worker};
 pub use peak::{PeakSettings, peak};
 use picture::Picture;
 use report::Circumstances;
@@ -70,7 +72,12 @@ pub fn drive(settings: Settings, output: &Output) -> u8 {
     if let Err(error) = signals::watch(&control) {
         return complain(EXIT_USAGE, &error);
     }
-    match try_drive(settings, output, &control) {
+    finish(try_drive(settings, output, &control), output, &control)
+}
+
+/// Prints and writes what came of a run; gives the exit code.
+fn finish(driven: Result<RunResult, Failed>, output: &Output, control: &Control) -> u8 {
+    match driven {
         Ok(result) => {
             if let Err(error) = write(&result, output) {
                 return complain(EXIT_USAGE, &error);
@@ -92,6 +99,16 @@ pub fn try_drive(
     output: &Output,
     control: &Control,
 ) -> Result<RunResult, Failed> {
+    try_drive_with(settings, output, control, &mut |_| {})
+}
+
+/// The same, and `tell` is called whenever it is drawn.
+pub(crate) fn try_drive_with(
+    settings: Settings,
+    output: &Output,
+    control: &Control,
+    tell: &mut dyn FnMut(&Progress<'_>),
+) -> Result<RunResult, Failed> {
     invariant::report_by(|broken| {
         eprintln!("a fault of this program, please report this line: {broken}");
     });
@@ -99,14 +116,22 @@ pub fn try_drive(
     let watching = Watching::new(&output.watch).map_err(Failed::Usage)?;
     let self_peak_per_s =
         if output.check_self && settings.schedule.is_some() && settings.direct.is_none() {
-            check_self::check_self(&settings, control, output.quiet, output.bounds)?
+            check_self::check_self(
+                &settings,
+                &control.without_gate(),
+                output.quiet,
+                output.bounds,
+            )?
         } else {
             None
         };
     let started_unix_ms = unix_ms();
     let mut picture = Picture::new(&settings, output.quiet, output.bounds, watching);
     let described = settings.clone();
-    let ran = run(settings, control, &mut |progress| picture.draw(progress))?;
+    let ran = run(settings, control, &mut |progress| {
+        picture.draw(progress);
+        tell(progress);
+    })?;
     let mut watching = picture.end();
     let (watched, processes) = watching.end();
     let circumstances = Circumstances {

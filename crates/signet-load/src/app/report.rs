@@ -2,6 +2,7 @@
 
 use measure::{Answered, Bounds, Health, Host, RunResult, Watched, WatchedProcess};
 use serde_json::{Value, json};
+use sip_tls::TlsVersion;
 
 use crate::crew::Ran;
 use crate::settings::{Called, Close, Lifetime, Settings};
@@ -56,10 +57,7 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
         kernel_drops: ran.kernel_drops,
         send_queue_drops: ran.queue_drops,
         self_peak_per_s: circumstances.self_peak_per_s,
-        rate_per_s: settings
-            .schedule
-            .as_ref()
-            .map_or(0.0, measure::Schedule::rate_max_per_s),
+        rate_per_s: settings.rate_max_per_s(),
         claims_limit: circumstances.claims_limit,
         interrupted: ran.is_interrupted && settings.schedule.is_some(),
         bounds: circumstances.bounds,
@@ -108,6 +106,9 @@ pub fn result_of(mut ran: Ran, settings: &Settings, circumstances: Circumstances
     for (name, count) in counters.into_iter().chain(ran.counters) {
         result.counters.insert(name.to_owned(), count);
     }
+    for (name, count) in ran.called_tls {
+        result.counters.insert(format!("called: {name}"), count);
+    }
     for (name, count) in ran.storm.iter().flat_map(|storm| storm.named()) {
         result.counters.insert(name.to_owned(), count);
     }
@@ -131,7 +132,10 @@ pub fn describe(settings: &Settings) -> Value {
         Called::Random => "random".to_owned(),
     };
     let tls = &settings.tls;
-    let versions: Vec<&str> = tls.versions.iter().map(|version| version.name()).collect();
+    let names = |versions: &[TlsVersion]| -> Vec<&str> {
+        versions.iter().map(|version| version.name()).collect()
+    };
+    let called_tls = &settings.answering.tls;
     json!({
         "mix": settings.mix.to_string(),
         "server": settings.server.as_ref().map(ToString::to_string),
@@ -152,18 +156,27 @@ pub fn describe(settings: &Settings) -> Value {
         "local": settings.local.to_string(),
         "ports": if settings.own_ports { "own" } else { "shared" },
         "connection": lifetime,
+        "websocket_path": settings.transport().filter(|t| t.is_websocket()).map(|_| &settings.websocket.path),
         "close": match settings.close { Close::Clean => "clean", Close::Abrupt => "abrupt" },
         "credentials_first": settings.credentials_first,
         "t1_ms": settings.timers.t1_ms,
         "seed": settings.seed,
         "tls": {
             "engine": format!("{:?}", tls.engine()).to_lowercase(),
-            "versions": versions,
+            "versions": names(&tls.versions),
             "suites": tls.suites,
             "groups": tls.groups,
             "resume_share": tls.resume_share,
             "resume_by": format!("{:?}", tls.resume_by).to_lowercase(),
             "own_certificates": tls.agent_identity.is_some(),
+        },
+        "called_tls": {
+            "engine": format!("{:?}", called_tls.engine(tls)).to_lowercase(),
+            "versions": names(&called_tls.versions),
+            "suites": called_tls.suites,
+            "groups": called_tls.groups,
+            "asks_for_certificates": !called_tls.client_roots.is_empty(),
+            "resume_by": format!("{:?}", called_tls.resume_by).to_lowercase(),
         },
     })
 }

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use measure::{
-    Answered, Causes, Handshakes, Latency, Retransmissions, Series, SipFigures, ThreadUse,
+    Answered, Causes, Handshakes, Latency, Retransmissions, SecondPart, Series, SipFigures,
+    ThreadUse,
 };
 use sip_dialog::Answers;
 use sip_msg::{Method, Transport};
 
-use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep};
+use crate::worker::{CalledCounts, Final, Recorder, StormCounts, Upkeep, add_to};
 
 /// How a run stands.
 #[derive(Clone, Debug)]
@@ -45,6 +46,10 @@ pub struct Progress<'a> {
     pub is_asked: bool,
     /// Second by second.
     pub series: &'a Series,
+    /// Whether nothing but the time of the beginning is waited for, or it has begun.
+    pub is_prepared: bool,
+    /// What has come to the series since this was told last, a thread's second each.
+    pub parts: &'a [SecondPart],
     /// Where the called side of this process listens.
     pub answering: &'a [(Transport, SocketAddr)],
 }
@@ -102,6 +107,8 @@ pub struct Ran {
     pub is_interrupted: bool,
     /// Other counts, by name.
     pub counters: Vec<(&'static str, u64)>,
+    /// What the called side of this process negotiated by TLS, and how often.
+    pub called_tls: Vec<(&'static str, u64)>,
     /// Where the called side of this process listened.
     pub answering: Vec<(Transport, SocketAddr)>,
 }
@@ -170,6 +177,7 @@ impl Ran {
             leaked: Leaked::default(),
             is_interrupted,
             counters: Vec::new(),
+            called_tls: Vec::new(),
             answering,
         }
     }
@@ -191,6 +199,7 @@ impl Ran {
             failed,
             rubbish,
             negotiated,
+            called_tls,
             ours_late,
             ..
         } = end.record;
@@ -213,6 +222,9 @@ impl Ran {
         self.rubbish += rubbish + end.agents.malformed;
         for (name, count) in negotiated {
             self.count(name, count);
+        }
+        for (name, count) in called_tls {
+            add_to(&mut self.called_tls, name, count);
         }
         self.duration_ns = self.duration_ns.max(end.end_ns);
         self.threads.push(ThreadUse {
@@ -255,17 +267,14 @@ impl Ran {
             ("handshakes_out_resumed", end.sockets.handshakes_out_resumed),
             ("datagrams_unsendable", end.sockets.udp_unsendable),
             ("polls", end.sockets.polls),
-            (
-                "messages_in",
-                end.sockets.udp.messages_in
-                    + end.sockets.tcp.messages_in
-                    + end.sockets.tls.messages_in,
-            ),
+            ("messages_in", end.sockets.messages_in()),
             (
                 "messages_out",
                 end.sockets.udp.messages_out
                     + end.sockets.tcp.messages_out
-                    + end.sockets.tls.messages_out,
+                    + end.sockets.tls.messages_out
+                    + end.sockets.ws.messages_out
+                    + end.sockets.wss.messages_out,
             ),
             ("responses", end.agents.responses),
             ("events_dropped", end.agents.events_dropped),
@@ -275,10 +284,7 @@ impl Ran {
     }
 
     pub(super) fn count(&mut self, name: &'static str, count: u64) {
-        match self.counters.iter_mut().find(|counter| counter.0 == name) {
-            Some(counter) => counter.1 += count,
-            None => self.counters.push((name, count)),
-        }
+        add_to(&mut self.counters, name, count);
     }
 }
 

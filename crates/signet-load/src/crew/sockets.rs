@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sip_msg::{ConnId, ListenerId, Target, Transport};
-use sip_net::{BindError, ListenerConfig, NetConfig, WorkerSockets, bind};
+use sip_net::{
+    BindError, ListenerConfig, NetConfig, Origins, WebSocketListener, WebSocketRules,
+    WorkerSockets, bind,
+};
 use sip_tls::{HandshakeConfig, HandshakePool};
 
 use super::Failed;
@@ -52,11 +55,21 @@ impl Shares {
     pub(super) fn bind(&self, settings: &Settings, tls: &Tls) -> Result<Vec<CrewSockets>, Failed> {
         let cannot =
             |error: BindError| Failed::Run(format!("{error}; write another address or port"));
-        let listener = |(transport, addr): &(Transport, SocketAddr)| match &tls.server {
-            Some(server) if *transport == Transport::Tls => {
-                ListenerConfig::tls(*addr, Arc::clone(server))
+        let rules = WebSocketRules {
+            path: settings.websocket.path.clone(),
+            origins: Origins::Any,
+            ..WebSocketRules::default()
+        };
+        let websocket = Arc::new(WebSocketListener::new(rules));
+        let listener = |(transport, addr): &(Transport, SocketAddr)| {
+            let server = tls.server.clone().filter(|_| transport.is_secure());
+            match server {
+                tls if transport.is_websocket() => {
+                    ListenerConfig::websocket(*addr, tls, Arc::clone(&websocket))
+                }
+                Some(server) => ListenerConfig::tls(*addr, server),
+                None => ListenerConfig::new(*transport, *addr),
             }
-            _ => ListenerConfig::new(*transport, *addr),
         };
         let called: Vec<ListenerConfig> = settings.answering.listen.iter().map(listener).collect();
         let mut all = Vec::new();
@@ -99,6 +112,11 @@ pub(super) fn net_config(
     let pool = has_tls.then(|| HandshakePool::start(pool)).transpose();
     Ok(NetConfig {
         client_tls: tls.client.as_ref().map(|client| Arc::clone(&client.full)),
+        client_websocket: settings
+            .websocket_request()
+            .map_err(Failed::Usage)?
+            .map(Arc::new),
+        upgrade_timeout_ms: ms(settings.handshake_timeout),
         handshakes: pool
             .map_err(|e| Failed::Run(format!("cannot start the handshakes' threads: {e}")))?,
         connections_max: 1_000_000,

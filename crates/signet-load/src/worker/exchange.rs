@@ -7,7 +7,7 @@ use sip_msg::Limits;
 use sip_net::NetEvent;
 
 use super::{Input, NAP_NS, Unsent, Worker};
-use crate::cause::{of_close, of_handshake, of_send};
+use crate::cause::{of_close, of_handshake, of_send, of_upgrade};
 use crate::clock::{NS_PER_MS, to_ms};
 
 impl Worker {
@@ -61,8 +61,8 @@ impl Worker {
         let (agents, outbox, inputs) = (&mut self.agents, &mut self.outbox, &mut self.inputs);
         let record = &mut self.record;
         let mut is_idle = true;
-        let mut handshake = "handshake";
-        let mut unreadable = Vec::new();
+        let mut step = "handshake";
+        let (mut unreadable, mut accepted) = (Vec::new(), Vec::new());
         let result = self.net.poll(Some(timeout), |event| {
             let at_ns = clock.now_ns();
             is_idle = false;
@@ -78,16 +78,20 @@ impl Worker {
                     }
                 }
                 NetEvent::Opened { flow } => inputs.push(Input::Opened { at_ns, flow }),
+                NetEvent::Accepted { flow } if flow.transport.is_secure() => {
+                    accepted.push(flow.conn);
+                }
                 // Before what failed for it, and before its end, are told.
-                NetEvent::HandshakeFailed { error, .. } => handshake = of_handshake(&error),
+                NetEvent::HandshakeFailed { error, .. } => step = of_handshake(&error),
+                NetEvent::UpgradeFailed { fault, .. } => step = of_upgrade(fault),
                 NetEvent::Closed { conn, reason } => {
-                    let named = of_close(reason, handshake);
+                    let named = of_close(reason, step);
                     why = Some(named);
                     inputs.push(Input::Closed { conn, why: named });
                     agents.handle_closed(now_ms, conn, outbox);
                 }
                 NetEvent::SendFailed { cookie, error } => {
-                    why = Some(of_send(error, handshake));
+                    why = Some(of_send(error, step));
                     agents.handle_send_failed(now_ms, cookie, outbox);
                 }
                 // Nothing more can be read there: it is closed at once, so that
@@ -105,6 +109,11 @@ impl Worker {
         result.map_err(|error| format!("the network failed: {error}"))?;
         for conn in unreadable {
             self.net.close(conn, false);
+        }
+        for conn in accepted {
+            if let Some(info) = self.net.tls_info(conn) {
+                self.record.note_called_tls(info);
+            }
         }
         let now_ns = self.clock.now_ns();
         self.is_idle = is_idle;

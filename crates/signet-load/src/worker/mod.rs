@@ -32,8 +32,8 @@ use crate::settings::{Close, Lifetime};
 use crate::tls::Client;
 use exchange::sent_again;
 use jobs::Jobs;
-pub(crate) use record::Recorder;
 pub use record::{CalledCounts, Upkeep};
+pub(crate) use record::{Recorder, add_to};
 pub(crate) use report::{Final, Report, Shared, Tick, WorkerPart, orders};
 use room::{CpuTime, calls_at_once};
 use seats::Seats;
@@ -116,6 +116,8 @@ pub(crate) struct Worker {
     dealer: Dealer,
     /// A load that is to be repeated needs the same choices, not good ones.
     dice: fastrand::Rng,
+    /// For names that no other load may have, whatever its seed.
+    names: fastrand::Rng,
     seats: Seats,
     /// The connection that all agents use, where they use one.
     shared_conn: ConnId,
@@ -177,19 +179,29 @@ impl Worker {
         let mut agents = UserAgents::new(config, now_ms);
         agents.reserve(calls_at_once(settings, &place));
         let seats = Seats::new(setup::seat_count(settings, &place));
+        // Among the threads of all processes that drive this load.
+        let number_of_all = settings.share.index * place.of as u64 + place.index as u64;
         let pacer = settings
             .schedule
             .as_ref()
             // Who is only called begins nothing.
             .filter(|_| place.target.is_some())
-            .map(|schedule| Pacer::share(schedule, place.index as u64, place.of as u64));
+            .map(|schedule| {
+                let of = place.of as u64;
+                Pacer::share(
+                    schedule,
+                    number_of_all,
+                    of.saturating_mul(settings.share.of),
+                )
+            });
         let schedule_ns = settings
             .schedule
             .as_ref()
             .map_or(u64::MAX, measure::Schedule::duration_ns);
         Self {
             dealer: Dealer::new(&settings.mix),
-            dice: fastrand::Rng::with_seed(settings.seed ^ (place.index as u64) << 32),
+            dice: fastrand::Rng::with_seed(settings.seed ^ number_of_all << 32),
+            names: fastrand::Rng::new(),
             agents,
             agenda: Wheel::with_tick(now_ms, 1),
             outbox: Outbox::default(),

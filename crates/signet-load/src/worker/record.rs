@@ -59,6 +59,22 @@ impl Upkeep {
     }
 }
 
+fn note(counts: &mut Vec<(&'static str, u64)>, info: &TlsInfo) {
+    let resumed = info.resumed.map(|how| how.name());
+    let names = [Some(info.suite_name()), info.group_name(), resumed];
+    for name in names.into_iter().flatten() {
+        add_to(counts, name, 1);
+    }
+}
+
+/// Adds to the count of this name.
+pub(crate) fn add_to(counts: &mut Vec<(&'static str, u64)>, name: &'static str, count: u64) {
+    match counts.iter_mut().find(|entry| entry.0 == name) {
+        Some(entry) => entry.1 += count,
+        None => counts.push((name, count)),
+    }
+}
+
 /// One worker's figures.
 pub(crate) struct Recorder {
     pub(crate) figures: SipFigures,
@@ -76,6 +92,8 @@ pub(crate) struct Recorder {
     pub(crate) connects: Latency,
     /// What was negotiated, and how often.
     pub(crate) negotiated: Vec<(&'static str, u64)>,
+    /// The same of connections that the called side accepted.
+    pub(crate) called_tls: Vec<(&'static str, u64)>,
     pub(crate) second: SecondRecorder,
     /// Arrivals begun.
     pub(crate) started: u64,
@@ -104,6 +122,7 @@ impl Recorder {
             handshakes: Handshakes::new(),
             connects: Latency::new(),
             negotiated: Vec::new(),
+            called_tls: Vec::new(),
             second: SecondRecorder::new(),
             started: 0,
             unsent: 0,
@@ -114,18 +133,14 @@ impl Recorder {
         }
     }
 
-    /// What a handshake came to.
+    /// What a handshake of the calling side came to.
     pub(crate) fn note_tls(&mut self, info: &TlsInfo) {
-        let resumed = info.resumed.map(|how| how.name());
-        for name in [Some(info.suite_name()), info.group_name(), resumed]
-            .into_iter()
-            .flatten()
-        {
-            match self.negotiated.iter_mut().find(|entry| entry.0 == name) {
-                Some(entry) => entry.1 += 1,
-                None => self.negotiated.push((name, 1)),
-            }
-        }
+        note(&mut self.negotiated, info);
+    }
+
+    /// What a handshake of the called side came to.
+    pub(crate) fn note_called_tls(&mut self, info: &TlsInfo) {
+        note(&mut self.called_tls, info);
     }
 
     /// An arrival was due and began, or could not.

@@ -8,9 +8,9 @@ use crate::settings::Settings;
 pub(super) fn calls_at_once(settings: &Settings, place: &WorkerPart) -> usize {
     /// More is never taken at once, however high the rate.
     const MAX: f64 = 1_000_000.0;
-    let rate_per_s = match (&settings.schedule, &place.target) {
-        (Some(schedule), Some(_)) => schedule.rate_max_per_s() / place.of as f64,
-        _ => 0.0,
+    let rate_per_s = match &place.target {
+        Some(_) => settings.rate_max_per_s() / place.of as f64,
+        None => 0.0,
     };
     let held_s = settings.hold.mean().as_secs_f64() + settings.answering.ring.mean().as_secs_f64();
     let sides = if place.answering.is_some() { 2.0 } else { 1.0 };

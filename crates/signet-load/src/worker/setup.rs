@@ -214,13 +214,20 @@ impl Worker {
         };
         let scheme_param = match proxy.transport {
             Transport::Udp => String::new(),
-            other => format!(";transport={}", other.uri_name()),
+            other => format!(";transport={}", other.uri_param()),
+        };
+        // RFC 7118 B.1: a browser does not know where it is, and says so with a name
+        // that leads nowhere.
+        let place = if proxy.transport.is_websocket() {
+            format!("{:012x}.invalid", self.names.u64(..1 << 48))
+        } else {
+            local.to_string()
         };
         let config = AgentConfig {
             aor: format!("sip:{user}@{}", settings.domain),
-            contact: format!("sip:{user}@{local}{scheme_param}"),
+            contact: format!("sip:{user}@{place}{scheme_param}"),
             contact_params: String::new(),
-            sent_by: local.to_string(),
+            sent_by: place,
             registrar: format!("sip:{}", settings.domain),
             credentials: settings.users.password(global).map(|password| Credentials {
                 realm: settings.realm.clone(),
@@ -392,7 +399,7 @@ impl Worker {
         let local = self.net.local_addr(listener)?;
         Some(AgentConfig {
             aor: format!("sip:answer@{local}"),
-            contact: format!("sip:answer@{local};transport={}", transport.uri_name()),
+            contact: format!("sip:answer@{local};transport={}", transport.uri_param()),
             contact_params: String::new(),
             sent_by: local.to_string(),
             registrar: format!("sip:{local}"),

@@ -1,13 +1,13 @@
 //! What the command line says, as settings of a load.
 
-use std::net::{IpAddr, SocketAddr};
-
 use measure::Schedule;
-use signet_load::{Called, Close, Lifetime, Local, Mix, Server, Settings, TlsSettings, Users};
+use signet_load::{
+    Called, CalledTls, Close, Local, Mix, Server, Settings, TlsSettings, Users, WebSocketSettings,
+};
 use sip_msg::Transport;
 
 use super::values::{nanoseconds, offered};
-use super::{Pairs, PathArgs, Ports, When, Who};
+use super::{CalledTlsOptions, Pairs, PathArgs, Ports, When, Who};
 
 /// What all loads have in common.
 pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, String> {
@@ -63,6 +63,7 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         roots: path.tls.ca,
         trust_anyone: path.tls.trust_anyone,
         identity: path.tls.cert.zip(path.tls.key),
+        in_memory: None,
         agent_identity: path.tls.agent_cert.zip(path.tls.agent_key),
         key: path.tls.key_type,
         engine,
@@ -73,49 +74,34 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         resume_by: path.tls.resume_by,
         ..TlsSettings::default()
     };
+    settings.answering.tls = path.called_tls.settings()?;
+    settings.websocket = WebSocketSettings {
+        path: path.websocket.ws_path,
+        origin: path.websocket.ws_origin,
+    };
     settings.timers.t1_ms = path.timing.t1_ms;
     settings.answer_timeout = path.timing.answer_timeout;
     settings.connect_timeout = path.timing.connect_timeout;
     settings.handshake_timeout = path.timing.handshake_timeout;
     settings.drain_timeout = path.timing.drain_timeout;
     settings.udp_buffer_bytes = path.timing.udp_buffer;
-    settings.local = path.local.unwrap_or_else(|| local_for(&settings));
+    settings.local = path.local.unwrap_or_else(|| Local::towards(&settings));
     Ok(settings)
 }
 
-/// Where a load comes from that says nothing of it.
-fn local_for(settings: &Settings) -> Local {
-    let loopback = Local::one(IpAddr::from([127, 0, 0, 1]));
-    let Some(server) = settings.server.as_ref().map(|server| server.addr) else {
-        return many_connections(settings).unwrap_or(loopback);
-    };
-    match (server.ip().is_loopback(), server.is_ipv4()) {
-        (true, true) => many_connections(settings).unwrap_or(loopback),
-        (true, false) => Local::one(std::net::Ipv6Addr::LOCALHOST.into()),
-        (false, _) => Local::one(route_to(server).unwrap_or(server.ip())),
+impl CalledTlsOptions {
+    pub(super) fn settings(self) -> Result<CalledTls, String> {
+        let (versions, engine) = offered(&self.answer_tls)?;
+        Ok(CalledTls {
+            identity: self.answer_cert.zip(self.answer_key),
+            engine: (!self.answer_tls.is_empty()).then_some(engine),
+            versions,
+            suites: self.answer_suite,
+            groups: self.answer_group,
+            client_roots: self.answer_ca,
+            resume_by: self.answer_resume_by,
+        })
     }
-}
-
-/// One address has 28,000 ports, and each is kept for a minute after its use:
-/// a connection per call needs more.
-fn many_connections(settings: &Settings) -> Option<Local> {
-    let is_stream = settings.transport() != Some(Transport::Udp);
-    (is_stream && settings.lifetime != Lifetime::One)
-        .then(|| "127.1.0.0/16".parse().ok())
-        .flatten()
-}
-
-/// The address that this machine has towards a server elsewhere.
-fn route_to(remote: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = if remote.is_ipv4() {
-        ([0, 0, 0, 0], 0).into()
-    } else {
-        (std::net::Ipv6Addr::UNSPECIFIED, 0).into()
-    };
-    // Connecting a datagram socket sends nothing.
-    let socket = std::net::UdpSocket::bind(any).ok()?;
-    socket.connect(remote).ok()?;
-    socket.local_addr().ok().map(|local| local.ip())
 }
 
 impl Who {

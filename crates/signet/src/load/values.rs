@@ -64,6 +64,14 @@ pub(super) fn resume_by(text: &str) -> Result<ClientResumption, String> {
     }
 }
 
+/// How callers may resume with the called side.
+pub(super) fn called_resume_by(text: &str) -> Result<ClientResumption, String> {
+    match text {
+        "none" => Ok(ClientResumption::Off),
+        other => resume_by(other).map_err(|error| format!("{error}; or none")),
+    }
+}
+
 pub(super) fn lifetime(text: &str) -> Result<Lifetime, String> {
     match text {
         "one" => Ok(Lifetime::One),

@@ -1,0 +1,116 @@
+//! The commands of a load by several generators: the controller's and the worker's.
+
+use std::path::Path;
+
+use measure::RunResult;
+use serde_json::Value;
+
+use super::picture::Picture;
+use super::report::describe;
+use super::watching::Watching;
+use super::{EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Output, complain, finish, signals, unix_ms};
+use crate::crew::{Control, Failed};
+use crate::settings::Settings;
+use crate::workers::{Fleet, Gathered, Part, WorkerOptions, cut, gather, merge, serve};
+
+/// Runs a load by workers to its end; gives the exit code.
+pub fn drive_workers(settings: &Settings, fleet: &Fleet, output: &Output) -> u8 {
+    let control = Control::new();
+    if let Err(error) = signals::watch(&control) {
+        return complain(EXIT_USAGE, &error);
+    }
+    finish(
+        try_drive(settings, fleet, output, &control),
+        output,
+        &control,
+    )
+}
+
+fn try_drive(
+    settings: &Settings,
+    fleet: &Fleet,
+    output: &Output,
+    control: &Control,
+) -> Result<RunResult, Failed> {
+    let count = fleet.workers.len();
+    let how = cut::How {
+        local: fleet.local,
+        checks_self: output.check_self,
+        bounds: output.bounds,
+    };
+    let jobs = cut::cut(settings, how, count).map_err(Failed::Usage)?;
+    let watching = Watching::new(&output.watch).map_err(Failed::Usage)?;
+    let started_unix_ms = unix_ms();
+    let mut picture = Picture::new(settings, output.quiet, output.bounds, watching);
+    let gathered = gather(
+        jobs,
+        fleet,
+        &output.program_version,
+        control,
+        &mut |progress| picture.draw(progress),
+    );
+    let mut watching = picture.end();
+    let (watched, processes) = watching.end();
+    let Gathered { parts, series } = gathered?;
+    if let Some(folder) = &fleet.results {
+        write_parts(folder, &parts).map_err(Failed::Usage)?;
+    }
+    let mut result = merge::merge(&parts, series);
+    result.command.clone_from(&output.command);
+    result.program_version.clone_from(&output.program_version);
+    result.started_unix_ms = started_unix_ms;
+    result.host = measure::Host::this();
+    result.settings = describe(settings);
+    if let Value::Object(settings) = &mut result.settings {
+        settings.insert("workers".to_owned(), merge::describe(&parts));
+    }
+    result.watched = watched;
+    result.processes = processes;
+    result.health.bounds = output.bounds;
+    for (at_s, watched_ns, _) in watching.cpu_by_second() {
+        // Its own is the controller's, which drives nothing.
+        if let Some(second) = result.series.iter_mut().find(|second| second.at_s == at_s) {
+            second.watched_cpu_ns = watched_ns;
+        }
+    }
+    result.conclude(&output.thresholds);
+    let of_workers = merge::doubts(&parts);
+    // What a worker says of itself it says with its name.
+    let is_told = |name: &str| of_workers.iter().any(|doubt| doubt.name.ends_with(name));
+    result.doubts.retain(|doubt| !is_told(&doubt.name));
+    result.doubts.extend(of_workers);
+    result.valid &= result.doubts.is_empty();
+    Ok(result)
+}
+
+/// Writes each worker's own result, under its name.
+fn write_parts(folder: &Path, parts: &[Part]) -> Result<(), String> {
+    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for part in parts {
+        if let Ok(result) = &part.end {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+            let name: String = (part.name.chars())
+                .map(|c| if is_plain(c) { c } else { '_' })
+                .collect();
+            let path = folder.join(format!("{name}.json"));
+            result.write(&path).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Works for controllers until it is interrupted; gives the exit code.
+pub fn worker(options: &WorkerOptions) -> u8 {
+    let control = Control::new();
+    if let Err(error) = signals::watch(&control) {
+        return complain(EXIT_USAGE, &error);
+    }
+    // Its standard output may be a controller's.
+    let tell = |text: &str| {
+        complain(EXIT_FINE, text);
+    };
+    match serve(options, &control, &tell) {
+        Ok(()) => EXIT_FINE,
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}

@@ -1,0 +1,609 @@
+//! A load, cut into parts that are sent.
+//!
+//! The parts are together the load and nothing twice: every worker has the whole
+//! schedule and takes each so many-th arrival of it; the agents are dealt out in ranges.
+//! A job names no file: what the controller's files say stands in it. So a worker reads
+//! nothing of its own machine, and writes nothing.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use measure::{Arrivals, Bounds, Phase, Schedule};
+use serde::{Deserialize, Serialize};
+use sip_msg::Transport;
+use sip_tls::{ClientResumption, TlsEngine, TlsVersion};
+
+use super::Allowed;
+use crate::settings::{Called, Close, Lifetime, Settings, Share, WebSocketSettings};
+use crate::users::{Users, UsersForm};
+use crate::{Local, Server, TlsPems, TlsSettings};
+
+/// The most workers of one load.
+pub(super) const WORKERS_MAX: usize = 256;
+
+/// One worker's part of a load.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Job {
+    index: u64,
+    of: u64,
+    mix: String,
+    schedule: ScheduleForm,
+    transport: String,
+    addr: String,
+    host: String,
+    called: CalledForm,
+    domain: String,
+    realm: String,
+    users: UsersForm,
+    register_first: bool,
+    setup_rate_per_s: f64,
+    expires_s: u32,
+    follow_routes: bool,
+    hold: String,
+    threads: usize,
+    /// Where the load comes from; the worker chooses where nothing is said.
+    local: Option<String>,
+    own_ports: bool,
+    lifetime: LifetimeForm,
+    is_abrupt: bool,
+    tls: TlsForm,
+    ws_path: String,
+    ws_origin: Option<String>,
+    credentials_first: bool,
+    t1_ms: u64,
+    answer_timeout_ms: u64,
+    connect_timeout_ms: u64,
+    handshake_threads: usize,
+    handshake_timeout_ms: u64,
+    drain_timeout_ms: Option<u64>,
+    udp_buffer_bytes: usize,
+    storm_at_ms: Option<u64>,
+    seed: u64,
+    /// Whether the worker first looks what it reaches without a server.
+    pub(super) checks_self: bool,
+    /// The bounds of doubt.
+    pub(super) bounds: Bounds,
+}
+
+/// How parts are driven, besides what the settings say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
+    /// Where the load comes from, where that was said.
+    pub(crate) local: Option<Local>,
+    /// Whether each worker first looks what it reaches without a server.
+    pub(crate) checks_self: bool,
+    /// The bounds of doubt.
+    pub(crate) bounds: Bounds,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct ScheduleForm {
+    /// How long, and from which rate to which.
+    phases: Vec<(u64, f64, f64)>,
+    is_poisson: bool,
+    seed: u64,
+    arrivals_max: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum CalledForm {
+    Uri(String),
+    Ring,
+    Random,
+}
+
+impl Default for CalledForm {
+    fn default() -> Self {
+        Self::Uri(String::new())
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LifetimeForm {
+    #[default]
+    One,
+    Calls(u32),
+    Agent,
+}
+
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+struct TlsForm {
+    roots: Vec<String>,
+    trust_anyone: bool,
+    identity: Option<(String, String)>,
+    is_legacy: bool,
+    versions: Vec<String>,
+    suites: Vec<String>,
+    groups: Vec<String>,
+    resume_share: f64,
+    resume_by: String,
+}
+
+// A key is inside.
+impl fmt::Debug for TlsForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsForm").finish_non_exhaustive()
+    }
+}
+
+/// What a worker takes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rules {
+    /// Whom it may load; `None` for anybody, where it was started by who asks.
+    pub(super) allowed: Option<Vec<Allowed>>,
+    /// The highest rate.
+    pub(super) rate_max_per_s: Option<f64>,
+}
+
+/// The parts of a load for so many workers.
+///
+/// # Errors
+/// What cannot be driven by workers, with the remedy; a file that cannot be read.
+pub(crate) fn cut(settings: &Settings, how: How, workers: usize) -> Result<Vec<Job>, String> {
+    settings.check()?;
+    if !(1..=WORKERS_MAX).contains(&workers) {
+        return Err(format!("{workers} workers; name 1 to {WORKERS_MAX}"));
+    }
+    let agents = settings.users.count();
+    let least = if settings.called.is_pairs() { 2 } else { 1 };
+    if agents > 0 && agents < least * workers {
+        return Err(format!(
+            "{agents} agents are too few for {workers} workers; write --agents {} or more",
+            least * workers
+        ));
+    }
+    (0..workers)
+        .map(|index| Job::of(settings, how, (index, workers)))
+        .collect()
+}
+
+impl Job {
+    fn of(settings: &Settings, how: How, (index, of): (usize, usize)) -> Result<Self, String> {
+        let (Some(server), Some(schedule)) = (&settings.server, &settings.schedule) else {
+            return Err("workers load a server; write --to and leave out --self".to_owned());
+        };
+        if !settings.answering.listen.is_empty() {
+            return Err("the called side does not run on workers; leave out --answer-here and start signet load answer where the server looks for it".to_owned());
+        }
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Ok(Self {
+            index: index as u64,
+            of: of as u64,
+            mix: settings.mix.to_string(),
+            schedule: ScheduleForm::of(schedule),
+            transport: server.transport.uri_name().to_owned(),
+            addr: server.addr.to_string(),
+            host: server.host.clone(),
+            called: match &settings.called {
+                Called::Uri(uri) => CalledForm::Uri(uri.clone()),
+                Called::Ring => CalledForm::Ring,
+                Called::Random => CalledForm::Random,
+            },
+            domain: settings.domain.clone(),
+            realm: settings.realm.clone(),
+            users: settings.users.part(index, of).form(),
+            register_first: settings.register_first,
+            setup_rate_per_s: settings.setup_rate_per_s / of as f64,
+            expires_s: settings.expires_s,
+            follow_routes: settings.follow_routes,
+            hold: settings.hold.to_string(),
+            threads: settings.threads,
+            local: how.local.map(|local| local.to_string()),
+            own_ports: settings.own_ports,
+            lifetime: match settings.lifetime {
+                Lifetime::One => LifetimeForm::One,
+                Lifetime::Calls(calls) => LifetimeForm::Calls(calls),
+                Lifetime::Agent => LifetimeForm::Agent,
+            },
+            is_abrupt: settings.close == Close::Abrupt,
+            tls: TlsForm::of(&settings.tls)?,
+            ws_path: settings.websocket.path.clone(),
+            ws_origin: settings.websocket.origin.clone(),
+            credentials_first: settings.credentials_first,
+            t1_ms: settings.timers.t1_ms,
+            answer_timeout_ms: ms(settings.answer_timeout),
+            connect_timeout_ms: ms(settings.connect_timeout),
+            handshake_threads: settings.handshake_threads,
+            handshake_timeout_ms: ms(settings.handshake_timeout),
+            drain_timeout_ms: settings.drain_timeout.map(ms),
+            udp_buffer_bytes: settings.udp_buffer_bytes,
+            storm_at_ms: settings.storm_at.map(ms),
+            seed: settings.seed,
+            checks_self: how.checks_self,
+            bounds: how.bounds,
+        })
+    }
+
+    /// The settings of the run that it asks for.
+    ///
+    /// # Errors
+    /// What the rules forbid, or what makes no sense.
+    pub(super) fn settings(self, rules: &Rules) -> Result<Settings, String> {
+        let addr = self.target(rules)?;
+        let schedule = self.schedule.schedule();
+        let whole_per_s = schedule.rate_max_per_s();
+        if self.of == 0 || self.index >= self.of || self.of > WORKERS_MAX as u64 {
+            return Err(format!("part {} of {} is none", self.index, self.of));
+        }
+        let rate_per_s = whole_per_s / self.of as f64;
+        if let Some(max) = rules.rate_max_per_s.filter(|max| rate_per_s > *max) {
+            return Err(format!(
+                "{rate_per_s:.0}/s are more than this worker takes, {max:.0}/s; see its --rate-max"
+            ));
+        }
+        let transport = Transport::from_token(self.transport.as_bytes())
+            .ok_or_else(|| format!("there is no transport '{}'", self.transport))?;
+        let called = match self.called {
+            CalledForm::Uri(uri) => Called::Uri(uri),
+            CalledForm::Ring => Called::Ring,
+            CalledForm::Random => Called::Random,
+        };
+        let ms = Duration::from_millis;
+        let mut settings = Settings {
+            schedule: Some(schedule),
+            share: Share {
+                index: self.index,
+                of: self.of,
+            },
+            server: Some(Server {
+                transport,
+                addr,
+                host: self.host,
+                user: None,
+            }),
+            called,
+            domain: self.domain,
+            realm: self.realm,
+            users: Users::from_form(self.users)?,
+            register_first: self.register_first,
+            setup_rate_per_s: self.setup_rate_per_s,
+            expires_s: self.expires_s,
+            follow_routes: self.follow_routes,
+            hold: self.hold.parse()?,
+            threads: self.threads,
+            own_ports: self.own_ports,
+            lifetime: match self.lifetime {
+                LifetimeForm::One => Lifetime::One,
+                LifetimeForm::Calls(calls) => Lifetime::Calls(calls),
+                LifetimeForm::Agent => Lifetime::Agent,
+            },
+            close: if self.is_abrupt {
+                Close::Abrupt
+            } else {
+                Close::Clean
+            },
+            tls: self.tls.settings()?,
+            websocket: WebSocketSettings {
+                path: self.ws_path,
+                origin: self.ws_origin,
+            },
+            credentials_first: self.credentials_first,
+            answer_timeout: ms(self.answer_timeout_ms),
+            connect_timeout: ms(self.connect_timeout_ms),
+            handshake_threads: self.handshake_threads.min(64),
+            handshake_timeout: ms(self.handshake_timeout_ms),
+            drain_timeout: self.drain_timeout_ms.map(ms),
+            udp_buffer_bytes: self.udp_buffer_bytes,
+            storm_at: self.storm_at_ms.map(ms),
+            seed: self.seed,
+            ..Settings::new(self.mix.parse()?)
+        };
+        settings.timers.t1_ms = self.t1_ms.clamp(1, 60_000);
+        settings.local = match self.local {
+            Some(local) => local.parse()?,
+            None => Local::towards(&settings),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Whom it loads, if that is allowed.
+    fn target(&self, rules: &Rules) -> Result<SocketAddr, String> {
+        let addr: SocketAddr =
+            (self.addr.parse()).map_err(|_| format!("'{}' is no address to load", self.addr))?;
+        let Some(allowed) = &rules.allowed else {
+            return Ok(addr);
+        };
+        if !allowed.iter().any(|allowed| allowed.has(addr)) {
+            let all: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            return Err(format!(
+                "this worker may not load {addr}; it may load {}, and its --allow says whom else",
+                all.join(", ")
+            ));
+        }
+        if self.follow_routes {
+            // Then who is loaded would be decided by what the server answers.
+            return Err(
+                "this worker sends to the server alone; leave out --follow-routes".to_owned(),
+            );
+        }
+        Ok(addr)
+    }
+}
+
+impl ScheduleForm {
+    fn of(schedule: &Schedule) -> Self {
+        let phases = schedule.as_phases().iter();
+        Self {
+            phases: phases
+                .map(|phase| (phase.duration_ns, phase.from_per_s, phase.to_per_s))
+                .collect(),
+            is_poisson: schedule.arrivals() == Arrivals::Poisson,
+            seed: schedule.seed(),
+            arrivals_max: schedule.arrivals_max(),
+        }
+    }
+
+    fn schedule(&self) -> Schedule {
+        let phase = |&(duration_ns, from_per_s, to_per_s)| Phase {
+            duration_ns,
+            from_per_s,
+            to_per_s,
+        };
+        let mut schedule = Schedule::phases(self.phases.iter().map(phase));
+        if self.is_poisson {
+            schedule = schedule.poisson(self.seed);
+        }
+        match self.arrivals_max {
+            Some(most) => schedule.limit(most),
+            None => schedule,
+        }
+    }
+}
+
+impl TlsForm {
+    fn of(settings: &TlsSettings) -> Result<Self, String> {
+        if settings.agent_identity.is_some() {
+            return Err("certificates of the agents' own are not sent to workers; leave out --agent-cert, or load without --workers".to_owned());
+        }
+        let identity = match &settings.identity {
+            Some((chain, key)) => Some((read(chain)?, read(key)?)),
+            None => None,
+        };
+        Ok(Self {
+            roots: settings
+                .roots
+                .iter()
+                .map(|path| read(path))
+                .collect::<Result<_, _>>()?,
+            trust_anyone: settings.trust_anyone,
+            identity,
+            is_legacy: settings.engine == TlsEngine::Legacy,
+            versions: (settings.versions.iter())
+                .map(|version| version.name().to_owned())
+                .collect(),
+            suites: settings.suites.clone(),
+            groups: settings.groups.clone(),
+            resume_share: settings.resume_share,
+            resume_by: match settings.resume_by {
+                ClientResumption::Any => "any",
+                ClientResumption::Tickets => "tickets",
+                ClientResumption::SessionIds => "ids",
+                ClientResumption::Off => "none",
+            }
+            .to_owned(),
+        })
+    }
+
+    fn settings(self) -> Result<TlsSettings, String> {
+        let versions = self.versions.iter().map(|name| TlsVersion::by_name(name));
+        let versions: Result<_, _> = versions.collect();
+        Ok(TlsSettings {
+            in_memory: Some(TlsPems {
+                roots: self.roots,
+                identity: self.identity,
+            }),
+            trust_anyone: self.trust_anyone,
+            engine: if self.is_legacy {
+                TlsEngine::Legacy
+            } else {
+                TlsEngine::Modern
+            },
+            versions: versions.map_err(|error| error.to_string())?,
+            suites: self.suites,
+            groups: self.groups,
+            resume_share: self.resume_share,
+            resume_by: match self.resume_by.as_str() {
+                "tickets" => ClientResumption::Tickets,
+                "ids" => ClientResumption::SessionIds,
+                "none" => ClientResumption::Off,
+                _ => ClientResumption::Any,
+            },
+            ..TlsSettings::default()
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mix;
+    use measure::Pacer;
+
+    fn load(to: &str) -> Settings {
+        let mut settings = Settings::new("call=2,options=1".parse::<Mix>().unwrap());
+        settings.server = Some(Server::parse(to, None).unwrap());
+        settings.called = Called::Uri("sip:bob@example.test".to_owned());
+        settings.schedule = Some(Schedule::constant(301.0, 2_000_000_000));
+        settings.users = Users::from_pattern("u{n}", Some("p{n}"), 7).unwrap();
+        settings.hold = "uniform:1s..2s".parse().unwrap();
+        settings
+    }
+
+    fn taken(settings: &Settings) -> Vec<u64> {
+        let share = settings.share;
+        let schedule = settings.schedule.as_ref().unwrap();
+        let mut all = Vec::new();
+        for thread in 0..settings.threads as u64 {
+            let index = share.index * settings.threads as u64 + thread;
+            let of = share.of * settings.threads as u64;
+            let mut pacer = Pacer::share(schedule, index, of);
+            while let Some(due_ns) = pacer.next_due_ns() {
+                all.push(due_ns);
+                pacer.take();
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn the_parts_are_together_the_load() {
+        for (threads, workers, poisson, limit) in [
+            (1, 2, false, None),
+            (3, 2, true, None),
+            (2, 5, false, Some(100)),
+            (1, 1, true, None),
+        ] {
+            let mut whole = load("sip:127.0.0.1:5060");
+            whole.threads = threads;
+            let mut schedule = whole.schedule.take().unwrap();
+            if poisson {
+                schedule = schedule.poisson(9);
+            }
+            if let Some(limit) = limit {
+                schedule = schedule.limit(limit);
+            }
+            whole.schedule = Some(schedule);
+            let jobs = cut(&whole, How::default(), workers).unwrap();
+            let parts: Vec<Settings> = jobs
+                .into_iter()
+                .map(|job| job.settings(&Rules::default()).unwrap())
+                .collect();
+            let mut arrivals: Vec<u64> = parts.iter().flat_map(taken).collect();
+            arrivals.sort_unstable();
+            let mut expected = taken(&whole);
+            expected.sort_unstable();
+            assert_eq!(arrivals, expected);
+            let agents: usize = parts.iter().map(|part| part.users.count()).sum();
+            assert_eq!(agents, whole.users.count());
+            let rate_per_s: f64 = parts.iter().map(Settings::rate_max_per_s).sum();
+            assert!((rate_per_s - 301.0).abs() < 1e-6, "{rate_per_s}");
+        }
+    }
+
+    #[test]
+    fn what_arrives_is_what_was_sent() {
+        let mut whole = load("sip:[::1]:5061;transport=tls");
+        whole.lifetime = Lifetime::Calls(3);
+        whole.close = Close::Abrupt;
+        whole.drain_timeout = Some(Duration::from_secs(5));
+        whole.tls.trust_anyone = true;
+        whole.tls.versions = vec![TlsVersion::V12];
+        whole.tls.resume_share = 0.25;
+        whole.tls.resume_by = ClientResumption::SessionIds;
+        whole.seed = 99;
+        let how = How {
+            local: "::1".parse().ok(),
+            checks_self: true,
+            ..How::default()
+        };
+        let job = cut(&whole, how, 1).unwrap().remove(0);
+        let json = serde_json::to_string(&job).unwrap();
+        let read: Job = serde_json::from_str(&json).unwrap();
+        assert_eq!(read, job);
+        assert!(!format!("{read:?}").contains("p{n}"), "{read:?}");
+        let got = read.settings(&Rules::default()).unwrap();
+        assert_eq!(got.mix, whole.mix);
+        assert_eq!(got.server, whole.server);
+        assert_eq!((got.schedule, got.hold), (whole.schedule, whole.hold));
+        assert_eq!((got.lifetime, got.close), (whole.lifetime, whole.close));
+        assert_eq!(
+            (got.seed, got.drain_timeout),
+            (whole.seed, whole.drain_timeout)
+        );
+        assert_eq!(got.tls.versions, whole.tls.versions);
+        assert_eq!(got.tls.resume_by, whole.tls.resume_by);
+        assert_eq!(got.local, "::1".parse().unwrap());
+    }
+
+    #[test]
+    fn a_worker_loads_nobody_that_it_was_not_told() {
+        let whole = load("sip:127.0.0.1:5060");
+        let job = || cut(&whole, How::default(), 2).unwrap().remove(0);
+        let rules = |allowed: &str| Rules {
+            allowed: Some(allowed.split(' ').map(|one| one.parse().unwrap()).collect()),
+            rate_max_per_s: None,
+        };
+        assert!(job().settings(&rules("192.0.2.1 127.0.0.1")).is_ok());
+        let error = job().settings(&rules("127.0.0.1:5061")).unwrap_err();
+        assert!(error.contains("may not load 127.0.0.1:5060"), "{error}");
+        assert!(error.contains("it may load 127.0.0.1:5061"), "{error}");
+        let mut job = job();
+        job.follow_routes = true;
+        let error = job.clone().settings(&rules("127.0.0.1")).unwrap_err();
+        assert!(error.contains("--follow-routes"), "{error}");
+        assert!(job.clone().settings(&Rules::default()).is_ok());
+        job.follow_routes = false;
+        let slow = Rules {
+            rate_max_per_s: Some(150.0),
+            ..rules("127.0.0.1")
+        };
+        let error = job.settings(&slow).unwrap_err();
+        assert!(error.contains("--rate-max"), "{error}");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let whole = load("sip:127.0.0.1:5060");
+        let good = cut(&whole, How::default(), 1).unwrap().remove(0);
+        type Change = fn(&mut Job);
+        let changes: [Change; 7] = [
+            |job| job.of = 0,
+            |job| job.index = 5,
+            |job| job.addr = "example.com".to_owned(),
+            |job| job.transport = "sctp".to_owned(),
+            |job| job.mix = "rm".to_owned(),
+            |job| job.threads = 1_000,
+            |job| job.ws_path = "x".to_owned(),
+        ];
+        for (place, change) in changes.into_iter().enumerate() {
+            let mut job = good.clone();
+            change(&mut job);
+            // The path counts where there is a WebSocket.
+            let is_refused = job.settings(&Rules::default()).is_err();
+            assert_eq!(is_refused, place != 6, "{place}");
+        }
+        let unknown = serde_json::to_string(&good)
+            .unwrap()
+            .replacen('{', "{\"shell\":1,", 1);
+        assert!(serde_json::from_str::<Job>(&unknown).is_err());
+    }
+
+    #[test]
+    fn what_workers_cannot_do_is_said_with_its_remedy() {
+        type Change = fn(&mut Settings);
+        let cases: [(Change, usize, &str); 5] = [
+            (|_| {}, 0, "name 1 to"),
+            (|_| {}, 8, "--agents 8"),
+            (
+                |s| {
+                    s.called = Called::Ring;
+                    s.register_first = true;
+                },
+                4,
+                "--agents 8",
+            ),
+            (|s| s.schedule = None, 2, "--to"),
+            (
+                |s| s.answering.listen = vec![(Transport::Udp, "127.0.0.1:0".parse().unwrap())],
+                2,
+                "signet load answer",
+            ),
+        ];
+        for (change, workers, why) in cases {
+            let mut settings = load("sip:127.0.0.1:5060");
+            change(&mut settings);
+            let error = cut(&settings, How::default(), workers).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
