@@ -15,6 +15,9 @@ const RECENT: u64 = 60;
 /// Seconds from one line of a called side to the next, where there is no terminal: it
 /// may stand for days, and says nothing where nothing came.
 const CALLED_LINE_S: u64 = 10;
+/// So long after the end of a second all threads have handed it over: its line is told once,
+/// and whole.
+const HANDED_OVER_NS: u64 = 400_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Draws, and has the watched processes read once a second.
@@ -27,6 +30,7 @@ pub(crate) struct Picture {
     quiet: bool,
     told_ready: u64,
     told_answering: bool,
+    told_second: Option<u64>,
     watching: Watching,
     called: CalledRate,
 }
@@ -70,6 +74,7 @@ impl Picture {
             quiet,
             told_ready: 0,
             told_answering: false,
+            told_second: None,
             watching,
             called: CalledRate::default(),
         }
@@ -89,7 +94,7 @@ impl Picture {
             self.draw_called(progress, elapsed_ns, is_new);
             return;
         }
-        let is_line_due = is_new && self.screen.is_none() && !self.quiet;
+        let is_line_due = self.is_line_due(progress, elapsed_ns);
         if !is_line_due && self.screen.is_none() && !progress.is_asked {
             return;
         }
@@ -98,6 +103,20 @@ impl Picture {
             self.tell(&terminal::line(&live));
         }
         self.show(|| terminal::picture(&live));
+    }
+
+    /// Whether a second has ended whose line was not told.
+    fn is_line_due(&mut self, progress: &Progress<'_>, elapsed_ns: u64) -> bool {
+        let settled_ns = elapsed_ns.checked_sub(NS_PER_S + HANDED_OVER_NS);
+        let second = settled_ns.map(|ns| ns / NS_PER_S);
+        let is_due = self.screen.is_none()
+            && !self.quiet
+            && second > self.told_second
+            && progress.series.last_s() >= second;
+        if is_due {
+            self.told_second = second;
+        }
+        is_due
     }
 
     /// Draws at a terminal.
@@ -173,6 +192,8 @@ impl Picture {
                 .collect()
         });
         let delay = progress.series.overall();
+        // What was asked for in the second that is shown beside it.
+        let shown_ns = last_s.map_or(elapsed_ns, |last| last * NS_PER_S + NS_PER_S / 2);
         Live {
             title: self.title.clone(),
             elapsed_ns,
@@ -180,7 +201,7 @@ impl Picture {
             target_per_s: self
                 .schedule
                 .as_ref()
-                .map_or(0.0, |schedule| schedule.rate_at(elapsed_ns)),
+                .map_or(0.0, |schedule| schedule.rate_at(shown_ns)),
             succeeded: progress.ended.saturating_sub(progress.failed),
             failed: progress.failed,
             in_flight: progress.in_flight,
@@ -224,4 +245,60 @@ fn places(progress: &Progress<'_>) -> String {
         .map(|(transport, addr)| format!("{}:{addr}", transport.uri_name()))
         .collect();
     places.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix::{Flow, Mix};
+    use measure::{Answered, Schedule, SecondPart, Series};
+
+    /// Each second has its line, once, when all of it is known, beside what was asked
+    /// for in that second.
+    #[test]
+    fn a_line_is_told_once_for_each_second_that_has_ended() {
+        let settings = Settings {
+            schedule: Some(Schedule::parse("steps 10,30/s each 1s").unwrap()),
+            ..Settings::new(Mix::only(Flow::Call))
+        };
+        let watching = Watching::new(&[]).unwrap();
+        let mut picture = Picture::new(&settings, false, Bounds::default(), watching);
+        // Whoever runs the test may sit at a terminal.
+        picture.screen = None;
+        let mut series = Series::new();
+        let mut told = Vec::new();
+        for elapsed_ms in (0u64..3_500).step_by(100) {
+            if elapsed_ms >= 1_200 && elapsed_ms % 1_000 == 200 {
+                series.add(&SecondPart {
+                    at_s: elapsed_ms / 1_000 - 1,
+                    started: 7,
+                    ..SecondPart::default()
+                });
+            }
+            let progress = Progress {
+                elapsed_ns: Some(elapsed_ms * 1_000_000),
+                ready: (0, 0),
+                started: 0,
+                ended: 0,
+                failed: 0,
+                in_flight: 0,
+                causes: Vec::new(),
+                called: crate::CalledCounts::default(),
+                answered: Answered::default(),
+                retransmissions: 0,
+                kernel_drops: 0,
+                queue_drops: 0,
+                late_p99_us: 0,
+                late_max_us: 0,
+                is_asked: false,
+                series: &series,
+                answering: &[],
+            };
+            if picture.is_line_due(&progress, elapsed_ms * 1_000_000) {
+                let asked_per_s = picture.live(&progress, elapsed_ms * 1_000_000).target_per_s;
+                told.push((elapsed_ms, asked_per_s));
+            }
+        }
+        assert_eq!(told, [(1_400, 10.0), (2_400, 30.0), (3_400, 0.0)]);
+    }
 }
