@@ -136,7 +136,7 @@ fn foot(text: &mut String, profile: &Profile) {
 #[must_use]
 pub fn symbols(profile: &Profile, count: usize) -> String {
     let mut text = String::new();
-    for process in &profile.processes {
+    for process in profile.processes.iter().filter(|_| count > 0) {
         let _ = writeln!(text, "\n{} ({})", process.name, process.system);
         for symbol in process.symbols.iter().take(count) {
             let _ = writeln!(
@@ -275,6 +275,7 @@ doubt: it rained
 
     #[test]
     fn symbols_are_told_with_what_they_count_as() {
+        assert_eq!(symbols(&profile(), 0), "");
         let text = symbols(&profile(), 1);
         assert!(
             text.contains(" 10.00 %  SIP core                     parse_msg (kamailio)"),
