@@ -131,7 +131,10 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         ),
         BedCommand::Profile(options) => (
             "profile",
-            options.run().map(|()| String::new()).map_err(|error| error.to_string()),
+            options
+                .run()
+                .map(|()| String::new())
+                .map_err(|error| error.to_string()),
         ),
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
