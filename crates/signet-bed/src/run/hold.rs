@@ -1,8 +1,11 @@
 //! A rate that is held, and what it took.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use super::load::{Load, Told, When};
+use super::profiled::{APART_S, LOOK_S, Profiling};
+use super::say;
 use super::scene::Bed;
 use super::watch::{Looks, Who, unix_s};
 use crate::experiment::Setting;
@@ -17,12 +20,21 @@ pub(super) struct Stretch {
 }
 
 /// A rate and its stretch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rate {
     pub(super) per_s: f64,
     pub(super) stretch: Stretch,
     /// Of what the load draws.
     pub(super) seed: u64,
+    /// Whether CPU time is taken apart after that.
+    pub(super) apart: Option<Apart>,
+}
+
+/// How CPU time is taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// Where stacks are drawn, where they are wanted.
+    pub(super) flame: Option<PathBuf>,
 }
 
 /// How late the load may be before its figures are doubted. CPU time and counts do not suffer
@@ -41,20 +53,39 @@ pub(super) fn hold(
     let at_unix_s = unix_s() as u64;
     let stretch = rate.stretch;
     // The last second that is measured has one behind it, so that it is whole.
-    let seconds = stretch.warm_up_s + stretch.measure_s + 1;
+    let measured_s = stretch.warm_up_s + stretch.measure_s + 1;
+    let apart = rate
+        .apart
+        .as_ref()
+        .map(|apart| (apart, measured_s + APART_S));
+    let seconds = measured_s + apart.map_or(0, |_| 2 * APART_S + LOOK_S);
     let when = When {
         schedule: format!("{}/s for {seconds}s", plain(rate.per_s)),
         seconds,
         seed: rate.seed,
     };
-    let (told, looks) = drive(bed, driver, setting, &when)?;
-    Ok(Repeat {
+    let (told, looks, profiling) = drive(bed, driver, setting, &when, apart)?;
+    let mut repeat = Repeat {
         at_unix_s,
         figures: figures(&told, &looks, stretch),
         causes: told.causes(),
         doubts: doubts(&told),
         ..Repeat::default()
-    })
+    };
+    let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();
+    if let (Some(profiling), Some(calls_per_s)) = (profiling, calls_per_s) {
+        // A figure does not suffer where its parts are not known.
+        match profiling.end(calls_per_s) {
+            Ok((parts, doubts)) => {
+                repeat.profile = parts;
+                for doubt in doubts {
+                    say(&format!("profile: {doubt}"));
+                }
+            }
+            Err(why) => say(&format!("not taken apart: {why}")),
+        }
+    }
+    Ok(repeat)
 }
 
 /// # Errors
@@ -73,20 +104,28 @@ pub(super) fn must_have_ended(repeat: Repeat) -> Result<Repeat, String> {
     )
 }
 
-/// Starts a server, runs a schedule against it, and ends it.
+/// Starts a server, runs a schedule against it, and ends it. CPU time is taken apart so many
+/// seconds after the load began, where it is to be.
 pub(super) fn drive(
     bed: &Bed,
     driver: &dyn Driver,
     setting: &Setting,
     when: &When,
-) -> Result<(Told, Looks), String> {
+    apart: Option<(&Apart, u64)>,
+) -> Result<(Told, Looks, Option<Profiling>), String> {
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
     let load = Load::start(&stage, setting, scene.server.address, when, &bed.cores.load)?;
     let watch = scene.watch(load.ids());
-    let told = load.end(&bed.stop, || scene.must_run());
+    let mut profiling = apart.map(|(apart, in_s)| scene.profile(driver, apart, in_s));
+    let told = load.end(&bed.stop, || {
+        if let Some(profiling) = &mut profiling {
+            profiling.look();
+        }
+        scene.must_run()
+    });
     let looks = watch.end();
-    Ok((told?, looks))
+    Ok((told?, looks, profiling))
 }
 
 /// A rate as the command line takes it.

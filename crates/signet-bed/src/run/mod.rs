@@ -10,6 +10,7 @@ mod load;
 mod machine;
 mod order;
 mod peak;
+mod profiled;
 mod remaining;
 mod scene;
 mod session;
@@ -50,6 +51,8 @@ pub struct Options {
     pub to: Option<(String, SocketAddr)>,
     /// Processes of that server.
     pub watched: Vec<Watched>,
+    /// Whether stacks are drawn where CPU time is taken apart, in `flame/`.
+    pub has_flame: bool,
     /// Whether the server has a namespace of the network of its own, which takes root.
     pub has_namespaces: bool,
     /// The command line, for the record.

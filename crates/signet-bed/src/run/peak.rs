@@ -68,6 +68,7 @@ pub(super) fn peak(
             per_s,
             stretch: wanted.stretch,
             seed: wanted.seed,
+            apart: None,
         };
         let mut repeat = hold(bed, driver, setting, rate)?;
         if is_held(&repeat, per_s, wanted.failures_max) {
@@ -121,7 +122,7 @@ fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> R
             seconds: RAMP_S,
             seed: wanted.seed,
         };
-        let (told, _) = drive(bed, driver, setting, &when)?;
+        let (told, _, _) = drive(bed, driver, setting, &when, None)?;
         let seconds: Vec<Second> = told.between(0, RAMP_S).copied().collect();
         match highest(&seconds, wanted.failures_max, setting.hold_ms) {
             Some(found) if found.is_bounded => return Ok(found.rate_per_s),

@@ -4,6 +4,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use super::hold::Apart;
+use super::profiled::Profiling;
 use super::stop::Stop;
 use super::watch::{Watch, Who};
 use crate::certificates::Certificates;
@@ -125,6 +127,17 @@ impl Scene {
             glance
         });
         Watch::begin(&there, glance)
+    }
+
+    /// Takes the CPU time of server and database apart, so many seconds from now.
+    pub(super) fn profile(&self, driver: &dyn Driver, apart: &Apart, in_s: u64) -> Profiling {
+        // What is given by its address is known by the name of its program.
+        let system = driver.is_started().then(|| driver.name());
+        let server = self.server.watched.map(|id| ("server", system, id));
+        let database = self.database.map(|id| ("database", None, id));
+        let processes: Vec<(&str, Option<&str>, u32)> =
+            server.into_iter().chain(database).collect();
+        Profiling::new(&processes, in_s, apart.flame.clone())
     }
 
     /// # Errors

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::file::RecordFile;
-use super::hold::{Rate, Stretch, hold, must_have_ended};
+use super::hold::{Apart, Rate, Stretch, hold, must_have_ended};
 use super::order::{Step, steps};
 use super::peak::{Wanted, peak};
 use super::remaining::{Remaining, said};
@@ -232,11 +232,12 @@ impl<'a> Session<'a> {
         // The same for all systems in a round: they meet the same load.
         let seed = self.options.seed.wrapping_add(u64::from(step.round)) & u64::from(u32::MAX);
         match load {
-            Load::Rate { per_s, .. } => {
+            Load::Rate { per_s, profile } => {
                 let rate = Rate {
                     per_s: *per_s,
                     stretch,
                     seed,
+                    apart: profile.then(|| self.apart(case, driver, *per_s)),
                 };
                 hold(&self.bed, driver, &case.setting, rate).and_then(must_have_ended)
             }
@@ -252,6 +253,20 @@ impl<'a> Session<'a> {
                 };
                 peak(&self.bed, driver, &case.setting, wanted)
             }
+        }
+    }
+
+    /// How CPU time is taken apart; stacks are drawn where that is wanted.
+    fn apart(&self, case: &Case, driver: &dyn Driver, per_s: f64) -> Apart {
+        let name = format!(
+            "{}.{}.{}.svg",
+            case.id,
+            driver.name(),
+            super::hold::plain(per_s)
+        );
+        let flame = self.options.out.join("flame").join(name);
+        Apart {
+            flame: self.options.has_flame.then_some(flame),
         }
     }
 

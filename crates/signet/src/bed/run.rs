@@ -45,6 +45,9 @@ pub(crate) struct RunOptions {
     /// The first of six ports on 127.0.0.1
     #[arg(long, value_name = "PORT", default_value_t = 17_060)]
     port: u16,
+    /// Draw the stacks where CPU time is taken apart, in the folder flame
+    #[arg(long)]
+    flame: bool,
     /// loopback, or namespaces: the server behind a pair of virtual interfaces, which takes root
     #[arg(
         long,
@@ -122,6 +125,7 @@ impl RunOptions {
             port: self.port,
             to: self.to.map(|to| (self.name.clone(), to)),
             watched: self.watch.clone(),
+            has_flame: self.flame,
             has_namespaces: self.network == NetworkName::Namespaces,
             command: command.join(" "),
         })
