@@ -9,6 +9,8 @@ use measure::Host;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Value};
 use serde::Serialize;
+use signet_page::Pages;
+use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, Row as Bar, Rows};
 
 /// The form of `result.json`; it changes when a reader would have to.
 const RESULT_VERSION: u32 = 2;
@@ -67,9 +69,9 @@ impl Report {
     pub(super) fn write(&self, dir: &Path) -> Result<PathBuf, String> {
         let record = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
         write(&dir.join("result.json"), &format!("{record}\n"))?;
-        write(&dir.join("picture.svg"), &self.drawn("picture.svg")?)?;
+        write(&dir.join("picture.svg"), &self.picture()?)?;
         let page = dir.join("report.html");
-        write(&page, &self.drawn("report.html")?)?;
+        write(&page, &self.page()?)?;
         Ok(page)
     }
 
@@ -103,17 +105,53 @@ impl Report {
                set-up is from the\ntime at which the first INVITE was due to the 200."
     }
 
-    /// One of the templates, filled in.
-    fn drawn(&self, name: &str) -> Result<String, String> {
+    /// The page, for wide screens and for phones.
+    fn page(&self) -> Result<String, String> {
+        let values = serde_json::json!({ "report": self, "chart": self.costs().html() });
+        Pages::new(&[("report.html", include_str!("report.html"))])
+            .and_then(|pages| pages.render("report.html", values))
+            .map_err(|error| error.to_string())
+    }
+
+    /// A bar for each row, those of a case together.
+    fn costs(&self) -> Figure {
+        let mut groups: Vec<Group> = Vec::new();
+        for row in &self.results {
+            let bar = Bar {
+                name: row.authentication().to_owned(),
+                colour: usize::from(row.is_authenticated),
+                content: Content::Bar(Datum::exact(row.server_cpu_us_per_call)),
+            };
+            match groups.last_mut().filter(|group| group.label == row.case) {
+                Some(group) => group.rows.push(bar),
+                None => groups.push(Group {
+                    label: row.case.clone(),
+                    rows: vec![bar],
+                }),
+            }
+        }
+        Figure {
+            title: "What a call costs the server".to_owned(),
+            description:
+                "Server CPU for a call over each transport, with and without authentication."
+                    .to_owned(),
+            chart: Chart::Rows(Rows {
+                axis: Axis::linear("CPU for a call, µs"),
+                groups,
+                ..Rows::default()
+            }),
+        }
+    }
+
+    /// The picture, filled in.
+    fn picture(&self) -> Result<String, String> {
+        let name = "picture.svg";
         let failed = |error: minijinja::Error| format!("the template {name}: {error:#}");
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        for (name, text) in [
-            ("picture.svg", include_str!("picture.svg")),
-            ("report.html", include_str!("report.html")),
-        ] {
-            environment.add_template(name, text).map_err(failed)?;
-        }
+        environment
+            .add_template(name, include_str!("picture.svg"))
+            .map_err(failed)?;
         let costs = self.results.iter().map(|row| row.server_cpu_us_per_call);
         let most = costs.fold(f64::MIN_POSITIVE, f64::max);
         let failures: u64 = self.results.iter().map(|row| row.failures).sum();
@@ -153,14 +191,14 @@ mod tests {
 
     #[test]
     fn the_page_is_whole_and_escapes_what_it_is_given() {
-        let page = report().drawn("report.html").unwrap();
+        let page = report().page().unwrap();
         assert!(page.trim_end().ends_with("</html>"));
         assert!(page.contains("signet &lt;0&gt;"), "{page}");
         assert!(page.contains("170") && page.contains("4.50"), "{page}");
         assert_eq!(
             page.matches("<rect").count(),
-            4 + 2,
-            "a bar a case, and the key"
+            4 + 4,
+            "a bar a row, for wide and for narrow pages"
         );
         for outside in ["http://", "https://", "src="] {
             assert!(
@@ -174,7 +212,7 @@ mod tests {
 
     #[test]
     fn the_picture_stands_alone_and_says_where_it_is_from() {
-        let picture = report().drawn("picture.svg").unwrap();
+        let picture = report().picture().unwrap();
         assert!(picture.starts_with("<svg xmlns="), "{picture}");
         assert!(picture.trim_end().ends_with("</svg>"));
         assert!(picture.contains("signet &lt;0&gt;"), "{picture}");
@@ -193,6 +231,6 @@ mod tests {
     #[test]
     fn no_figures_make_no_page_fail() {
         let report = Report::new(Vec::new(), String::new());
-        assert!(report.drawn("report.html").unwrap().contains("</html>"));
+        assert!(report.page().unwrap().contains("</html>"));
     }
 }

@@ -12,13 +12,13 @@ use crate::record::{CaseResult, figure};
 /// Components in the order of the way that a message takes; others follow by name.
 const COMPONENTS: [&str; 10] = [
     "kernel",
-    "sip_core",
-    "tls_protocol",
-    "public_key",
+    "sip",
+    "tls",
+    "public-key",
     "symmetric",
-    "memory_allocation",
+    "memory",
     "libc",
-    "database_client",
+    "database-client",
     "database",
     "other",
 ];
@@ -130,11 +130,12 @@ fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
 fn component_name(component: &str) -> String {
     let (process, part) = component.split_once('/').unwrap_or(("server", component));
     let part = match part {
-        "sip_core" => "SIP core".to_owned(),
-        "tls_protocol" => "TLS protocol".to_owned(),
-        "public_key" => "public-key crypto".to_owned(),
+        "sip" => "SIP core".to_owned(),
+        "tls" => "TLS protocol".to_owned(),
+        "public-key" => "public-key crypto".to_owned(),
         "symmetric" => "symmetric crypto and hashes".to_owned(),
-        other => other.replace(['-', '_'], " "),
+        "memory" => "memory allocation".to_owned(),
+        other => other.replace('-', " "),
     };
     match process {
         "server" => part,
