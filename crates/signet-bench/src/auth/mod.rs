@@ -6,6 +6,7 @@ mod database;
 mod grid;
 mod load;
 mod model;
+mod outage;
 mod page;
 mod paper;
 mod peak;
@@ -73,6 +74,8 @@ enum CaseName {
     Tuner,
     /// Changes of the round trip and of the load.
     Steps,
+    /// The database killed and started again, over and over.
+    Outage,
     /// PostgreSQL and Redis, and a million users.
     Stores,
     /// CPU that authentication adds to a call.
@@ -82,10 +85,11 @@ enum CaseName {
 }
 
 impl CaseName {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Grid,
         Self::Tuner,
         Self::Steps,
+        Self::Outage,
         Self::Stores,
         Self::Cost,
         Self::Model,
@@ -96,6 +100,7 @@ impl CaseName {
             Self::Grid => "grid",
             Self::Tuner => "tuner",
             Self::Steps => "steps",
+            Self::Outage => "outage",
             Self::Stores => "stores",
             Self::Cost => "cost",
             Self::Model => "model",
@@ -207,6 +212,7 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
             CaseName::Grid => grid::measure(&mut bench),
             CaseName::Tuner => tuner::measure(&mut bench),
             CaseName::Steps => settle::measure(&mut bench),
+            CaseName::Outage => outage::measure(&mut bench),
             CaseName::Stores => stores::measure(&mut bench),
             CaseName::Cost => cost::measure(&mut bench),
             CaseName::Model => model::measure(&mut bench),
