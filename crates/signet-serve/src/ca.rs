@@ -118,7 +118,7 @@ impl Ca {
         };
         let pem = read(&pem_path)?;
         let key = read(&key_path)?;
-        refuse_readable_by_others(&key_path)?;
+        refuse_readable_by_others("the key", &key_path)?;
         let spoilt = |path: &Path, error: &rcgen::Error| {
             Error::new(
                 format!("{} cannot be used: {error}", path.display()),
@@ -215,7 +215,7 @@ impl Ca {
         };
         let wanted: BTreeSet<String> = names.iter().map(|name| canonical_name(name)).collect();
         if issued.key.exists() && self.still_good(&issued.certificate, &wanted) {
-            refuse_readable_by_others(&issued.key)?;
+            refuse_readable_by_others("the key", &issued.key)?;
             return Ok(issued);
         }
         self.issue(names, &data.file("server"))

@@ -204,8 +204,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Er
     written.map_err(fail)
 }
 
-/// A key that others can read is no secret.
-pub(crate) fn refuse_readable_by_others(path: &Path) -> Result<(), Error> {
+/// A key or password that others can read is no secret. `what` it is stands before its name.
+pub(crate) fn refuse_readable_by_others(what: &str, path: &Path) -> Result<(), Error> {
     let meta = path
         .metadata()
         .map_err(|error| Error::file("read", path, &error))?;
@@ -214,7 +214,7 @@ pub(crate) fn refuse_readable_by_others(path: &Path) -> Result<(), Error> {
     }
     Err(Error::new(
         format!(
-            "the key {} can be read by others (mode {:03o})",
+            "{what} {} can be read by others (mode {:03o})",
             path.display(),
             meta.mode() & 0o777
         ),
@@ -226,7 +226,7 @@ pub(crate) fn refuse_readable_by_others(path: &Path) -> Result<(), Error> {
 /// something else.
 pub(crate) fn read_secret(path: &Path, remedy: &str) -> Result<Zeroizing<[u8; 32]>, Error> {
     let mut file = File::open(path).map_err(|error| Error::file("read", path, &error))?;
-    refuse_readable_by_others(path)?;
+    refuse_readable_by_others("the key", path)?;
     let mut text = Zeroizing::new(String::new());
     let mut secret = Zeroizing::new([0; 32]);
     if file.read_to_string(&mut text).is_ok() && from_hex(text.trim(), &mut *secret) {

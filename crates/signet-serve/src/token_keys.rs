@@ -115,7 +115,7 @@ fn read(data: &DataDir) -> Result<Vec<TokenKey>, Error> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    refuse_readable_by_others(&path)?;
+    refuse_readable_by_others("the key", &path)?;
     let text = std::fs::read_to_string(&path)
         .map(Zeroizing::new)
         .map_err(|error| Error::file("read", &path, &error))?;

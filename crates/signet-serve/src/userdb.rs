@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::Error;
 use crate::config::{DigestAlgorithm, LookupMode, Lookups, StoreTls, UserLayout, Users};
+use crate::data_dir::refuse_readable_by_others;
 
 /// How long a connection to a store may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
@@ -238,10 +239,11 @@ pub(crate) fn store_error(error: &sip_userdb::Error) -> Error {
 
 fn password(users: &Users) -> Result<Option<Secret>, Error> {
     let text = if let Some(path) = &users.password_file {
-        Zeroizing::new(
-            std::fs::read(path)
-                .map_err(|error| Error::file("read the stores' password from", path, &error))?,
-        )
+        let text = std::fs::read(path)
+            .map_err(|error| Error::file("read the stores' password from", path, &error))?;
+        let text = Zeroizing::new(text);
+        refuse_readable_by_others("the stores' password in", path)?;
+        text
     } else if let Some(name) = &users.password_env {
         let value = std::env::var_os(name).ok_or_else(|| {
             Error::new(
@@ -266,6 +268,8 @@ fn password(users: &Users) -> Result<Option<Secret>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use sip_auth::Algorithm;
 
     use super::*;
@@ -344,5 +348,28 @@ mod tests {
 
     fn capabilities_of(options: &[Options]) -> Capabilities {
         super::capabilities(options).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_password_that_others_can_read_is_refused() {
+        let name = format!("signet-store-password-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "correct horse\n").unwrap();
+        let users = Users {
+            password_file: Some(path.clone()),
+            ..Users::default()
+        };
+        let with_mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            password(&users)
+        };
+        for mode in [0o640, 0o604] {
+            let error = with_mode(mode).unwrap_err();
+            assert!(error.what().contains("can be read by others"), "{error}");
+            assert!(error.remedy().starts_with("type: chmod 600 "), "{error}");
+        }
+        let secret = with_mode(0o600).unwrap().unwrap();
+        assert_eq!(secret.expose(), b"correct horse");
+        std::fs::remove_file(&path).unwrap();
     }
 }

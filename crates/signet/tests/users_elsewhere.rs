@@ -8,14 +8,16 @@ mod stores;
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use sip_userdb::Layout;
 use sql::mariadb::MariaDb;
 use sql::postgresql::PostgreSql;
 use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
-use support::phone::Phone;
+use support::phone::{Phone, field};
 use support::{Server, TestDir, free_port};
 
 const DOMAIN: &str = "example.com";
@@ -24,6 +26,7 @@ const DOMAIN: &str = "example.com";
 fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
     let secret = folder.join("store.password");
     fs::write(&secret, format!("{password}\n")).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let port = free_port();
     let config = format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\", \"{REALM}\"]\n\
@@ -33,19 +36,24 @@ fn serve(folder: &Path, url: &str, password: &str, users: &str) -> Server {
     Server::start_with_config(folder, &config, ([127, 0, 0, 1], port).into())
 }
 
+/// A call from its first INVITE to the answer to its BYE.
+fn call_through(caller: &mut Phone, called: &mut Phone, name: &str) {
+    let mut call = caller.invite(name);
+    let (answered, _) = called.answer();
+    caller.established(&mut call);
+    called.acknowledged(&answered);
+    caller.hang_up(&mut call);
+    called.ended(&answered);
+    caller.hung_up(&call);
+}
+
 /// Two users register and call each other; who gives another password does not.
 fn two_call_each_other(server: &Server) {
     let mut alice = Phone::udp(server.udp, "alice", DOMAIN);
     let mut bob = Phone::udp(server.udp, "bob", DOMAIN);
     alice.register();
     bob.register();
-    let mut call = alice.invite("bob");
-    let (answered, _) = bob.answer();
-    alice.established(&mut call);
-    bob.acknowledged(&answered);
-    alice.hang_up(&mut call);
-    bob.ended(&answered);
-    alice.hung_up(&call);
+    call_through(&mut alice, &mut bob, "bob");
     let mut mallory = Phone::udp(server.udp, "alice", DOMAIN);
     mallory.set_password("guessed");
     assert!(mallory.try_register().starts_with("SIP/2.0 401 "));
@@ -64,13 +72,7 @@ fn users_are_read_alone(folder: &Path, server: &Server) {
     let (mut caller, mut called) = (phone(0), phone(1));
     caller.register();
     called.register();
-    let mut call = caller.invite(&user(1));
-    let (answered, _) = called.answer();
-    caller.established(&mut call);
-    called.acknowledged(&answered);
-    caller.hang_up(&mut call);
-    called.ended(&answered);
-    caller.hung_up(&call);
+    call_through(&mut caller, &mut called, &user(1));
     caller.set_password("guessed");
     assert!(caller.try_register().starts_with("SIP/2.0 401 "));
     let config = folder.join("signet.toml");
@@ -221,4 +223,90 @@ fn the_database_of_the_data_folder() {
     let folder = TestDir::new("users-sqlite");
     let server = serve(folder.path(), "sqlite:", "nobody's", "");
     users_are_managed(folder.path(), &server);
+}
+
+/// How long a database may take until it is asked again, on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An answer that says when to try again.
+fn assert_later(answer: &str, status: u16) {
+    assert!(
+        answer.starts_with(&format!("SIP/2.0 {status} ")),
+        "{answer}"
+    );
+    let seconds = field(answer, "Retry-After").parse::<u32>();
+    assert!(seconds.is_ok_and(|seconds| seconds > 0), "{answer}");
+}
+
+/// Somebody calls a user who is not there: what he is told. 480 says that he was let in.
+fn told(caller: &mut Phone) -> String {
+    let call = caller.invite("dave");
+    caller.refused(&call)
+}
+
+#[test]
+fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
+    let Some(mut bed) = MariaDb::start() else {
+        return;
+    };
+    // What is committed is to survive: whoever is not in the database any more is rightly
+    // told that he is nobody.
+    bed.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1");
+    let folder = TestDir::new("users-killed");
+    let url = bed.options(Layout::Signet, "").url;
+    let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, "");
+    let config = folder.path().join("signet.toml");
+    for name in ["alice", "bob", "carol", "dave"] {
+        let words = ["user", "add", name, "--password-stdin", "--config"];
+        succeed(
+            &[&words[..], &[text(&config)]].concat(),
+            &format!("{name}-secret\n"),
+        );
+    }
+    let phone = |name: &str, password: &str| {
+        let mut phone = Phone::udp(server.udp, name, DOMAIN);
+        phone.set_password(password);
+        phone
+    };
+    let mut alice = phone("alice", "alice-secret");
+    let mut bob = phone("bob", "bob-secret");
+    let mut carol = phone("carol", "carol-secret");
+    let mut guessers = ["alice", "carol", "nobody"].map(|name| phone(name, "guessed"));
+    alice.register();
+    bob.register();
+    call_through(&mut alice, &mut bob, "bob");
+
+    sql::run(bed.kill());
+    for _ in 0..3 {
+        // She is remembered, and so goes on.
+        call_through(&mut alice, &mut bob, "bob");
+        alice.register();
+        // Others cannot be let in, and are not told that they are wrong. A REGISTER gets 500,
+        // as it does where bindings cannot be stored (RFC 3261 10.3).
+        assert_later(&told(&mut carol), 503);
+        assert_later(&carol.try_register(), 500);
+        for guesser in &mut guessers {
+            assert_later(&told(guesser), 503);
+            assert_later(&guesser.try_register(), 500);
+        }
+    }
+
+    bed.resume();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let answer = told(&mut carol);
+        if answer.starts_with("SIP/2.0 480 ") {
+            break;
+        }
+        assert_later(&answer, 503);
+        assert!(Instant::now() < until, "the database is not asked again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    carol.register();
+    call_through(&mut alice, &mut bob, "bob");
+    call_through(&mut carol, &mut bob, "bob");
+    for guesser in &mut guessers {
+        assert!(told(guesser).starts_with("SIP/2.0 407 "));
+        assert!(guesser.try_register().starts_with("SIP/2.0 401 "));
+    }
 }

@@ -30,22 +30,23 @@ CREATE TABLE subscriber (
 ";
 
 pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> {
-    let data = place.path("data");
-    let as_root: &[&str] = if is_root() { &["--user=root"] } else { &[] };
+    let data = data(place);
     let mut words = vec!["--no-defaults", "--skip-test-db"];
-    let (data_word, method) = (
-        format!("--datadir={data}"),
-        "--auth-root-authentication-method=normal",
-    );
-    words.extend([data_word.as_str(), method]);
-    words.extend(as_root);
+    words.extend([data.as_str(), "--auth-root-authentication-method=normal"]);
+    words.extend(as_root());
     run("mariadb-install-db", &words, None)?;
+    let mut process = start_again(place)?;
+    place.wait(&mut process)?;
+    fill(place, &place.path("socket"), count)?;
+    Ok(process)
+}
 
-    let socket = place.path("socket");
+/// Starts it with what it had, and does not wait until it is ready.
+pub(super) fn start_again(place: &Place<'_>) -> Result<Process, String> {
     let mut words: Vec<String> = [
         "--no-defaults".to_owned(),
-        data_word,
-        format!("--socket={socket}"),
+        data(place),
+        format!("--socket={}", place.path("socket")),
         format!("--port={}", place.port),
         format!("--pid-file={}", place.path("pid")),
     ]
@@ -62,13 +63,19 @@ pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> 
             "--secure-file-priv=",
         ]
         .iter()
-        .chain(as_root)
+        .chain(as_root())
         .map(|word| (*word).to_owned()),
     );
-    let mut process = Process::start(place.core, "mariadbd", &words, &place.log())?;
-    place.wait(&mut process)?;
-    fill(place, &socket, count)?;
-    Ok(process)
+    Process::start(place.core, "mariadbd", &words, &place.log())
+}
+
+fn data(place: &Place<'_>) -> String {
+    format!("--datadir={}", place.path("data"))
+}
+
+/// It refuses to be root unless it is told so.
+fn as_root() -> &'static [&'static str] {
+    if is_root() { &["--user=root"] } else { &[] }
 }
 
 fn fill(place: &Place<'_>, socket: &str, count: usize) -> Result<(), String> {

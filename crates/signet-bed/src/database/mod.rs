@@ -66,6 +66,8 @@ pub struct Database {
     pub process: Process,
     /// Where it listens on 127.0.0.1.
     pub port: u16,
+    folder: PathBuf,
+    core: String,
 }
 
 impl Database {
@@ -104,7 +106,34 @@ impl Database {
             kind,
             process,
             port,
+            folder: place.folder,
+            core: core.to_owned(),
         })
+    }
+
+    /// Kills it: it has no time to say anything to anybody.
+    pub(super) fn kill(&mut self) -> Result<(), String> {
+        self.process.signal("KILL");
+        match self.process.wait(Duration::from_secs(10)) {
+            Some(_) => Ok(()),
+            None => Err(format!("{} cannot be killed", self.kind.name())),
+        }
+    }
+
+    /// Starts it again with the users that it had, and does not wait until it is ready.
+    pub(super) fn start_again(&mut self) -> Result<(), String> {
+        let place = Place {
+            folder: self.folder.clone(),
+            port: self.port,
+            core: &self.core,
+        };
+        self.process = match self.kind {
+            Kind::MariaDb => mariadb::start_again(&place)?,
+            Kind::Postgres | Kind::Redis => {
+                return Err(format!("{} is not killed here", self.kind.name()));
+            }
+        };
+        Ok(())
     }
 }
 
@@ -219,6 +248,33 @@ mod tests {
         if is_there("mariadbd") {
             starts_and_ends(Kind::MariaDb);
         }
+    }
+
+    #[test]
+    fn mariadb_comes_back_with_its_users_after_it_was_killed() {
+        if !is_there("mariadbd") {
+            return;
+        }
+        let folder = std::env::temp_dir().join(format!("signet-killed-{}", std::process::id()));
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let mut database = Database::start(Kind::MariaDb, &folder, port, "0", 321).unwrap();
+        database.kill().unwrap();
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
+        database.start_again().unwrap();
+        let place = Place {
+            folder: database.folder.clone(),
+            port,
+            core: "0",
+        };
+        place.wait(&mut database.process).unwrap();
+        let socket = format!("--socket={}", place.path("socket"));
+        let ask = "SELECT COUNT(*) FROM signet.signet_users";
+        let words = ["--no-defaults", &socket, "--user=root", "-N", "-e", ask];
+        assert_eq!(run("mariadb", &words, None).unwrap().trim(), "321");
+        drop(database);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who
             port: database,
             lookups: Lookups::Tuned,
             cached,
+            is_killed: false,
         })
     };
     let mut all = vec![

@@ -49,6 +49,8 @@ pub(super) struct Load {
 pub(super) struct Told {
     /// Second by second.
     pub(super) seconds: Vec<Second>,
+    /// INVITEs that were answered 200.
+    pub(super) answered: u64,
     pub(super) completed: u64,
     pub(super) failed: u64,
     pub(super) causes: BTreeMap<String, u64>,
@@ -64,7 +66,8 @@ impl Bench<'_> {
         schedule_s: u64,
         callers: Callers<'_>,
     ) -> Result<Load, String> {
-        self.start_load((schedule, 0, schedule_s), callers, &[])
+        let more = self.answer_here(&[]);
+        self.start_load("load", (schedule, 0, schedule_s), callers, &more)
     }
 
     /// The same, which begins at `from_per_s`, after each caller has logged in once where
@@ -81,7 +84,9 @@ impl Bench<'_> {
             return self.call(schedule, schedule_s, callers);
         }
         let schedule = format!("{KNOWN_PER_S}/s for {KNOWN_S}s; {schedule}");
-        let mut load = self.start_load((&schedule, KNOWN_S, schedule_s), callers, &[])?;
+        let more = self.answer_here(&[]);
+        let when = (schedule.as_str(), KNOWN_S, schedule_s);
+        let mut load = self.start_load("load", when, callers, &more)?;
         load.wait_until(0)?;
         Ok(load)
     }
@@ -93,17 +98,53 @@ impl Bench<'_> {
         schedule_s: u64,
         callers: Callers<'_>,
     ) -> Result<Load, String> {
-        self.start_load((schedule, 0, schedule_s), callers, &["--poisson"])
+        let more = self.answer_here(&["--poisson"]);
+        self.start_load("load", (schedule, 0, schedule_s), callers, &more)
+    }
+
+    /// Begins calls beside those of others, under a name of their own. Whom they call is
+    /// there already ([`Self::answer`]).
+    pub(super) fn call_beside(
+        &self,
+        name: &str,
+        schedule: &str,
+        schedule_s: u64,
+        callers: Callers<'_>,
+    ) -> Result<Load, String> {
+        self.start_load(name, (schedule, 0, schedule_s), callers, &[])
+    }
+
+    /// The called side as a process of its own, for several loads.
+    pub(super) fn answer(&self) -> Result<Process, String> {
+        let words = [
+            "load",
+            "answer",
+            "--listen",
+            &format!("udp:127.0.0.1:{}", self.port(ports::CALLED)),
+            "--quiet",
+        ]
+        .map(str::to_owned);
+        let signet = self.arguments.signet.display().to_string();
+        let log = self.folder.join("called.log");
+        Process::start(&self.arguments.cores.load, &signet, &words, &log)
+    }
+
+    /// What has a load be the called side too.
+    fn answer_here(&self, more: &[&str]) -> Vec<String> {
+        let here = format!("udp:127.0.0.1:{}", self.port(ports::CALLED));
+        let more = more.iter().map(|word| (*word).to_owned());
+        more.chain(["--answer-here".to_owned(), here]).collect()
     }
 
     fn start_load(
         &self,
+        name: &str,
         (schedule, known_s, schedule_s): (&str, u64, u64),
         callers: Callers<'_>,
-        more: &[&str],
+        more: &[String],
     ) -> Result<Load, String> {
-        let json = self.folder.join("load.json");
-        let log = self.folder.join("load.log");
+        let json = self.folder.join(name).with_extension("json");
+        let log = self.folder.join(name).with_extension("log");
         let _ = std::fs::remove_file(&json);
         let mut words: Vec<String> = [
             "load",
@@ -114,8 +155,6 @@ impl Bench<'_> {
             "udp",
             "--called",
             &format!("sip:{NUMBER}@{DOMAIN}"),
-            "--answer-here",
-            &format!("udp:127.0.0.1:{}", self.port(ports::CALLED)),
             "--domain",
             DOMAIN,
             "--rate",
@@ -148,7 +187,7 @@ impl Bench<'_> {
                 words.extend(["--users".to_owned(), path.display().to_string()]);
             }
         }
-        words.extend(more.iter().map(|word| (*word).to_owned()));
+        words.extend_from_slice(more);
         let signet = self.arguments.signet.display().to_string();
         let process = Process::start(&self.arguments.cores.load, &signet, &words, &log)?;
         Ok(Load {
@@ -209,6 +248,7 @@ impl Told {
                     ..*second
                 })
                 .collect(),
+            answered: result.figures.invites_ok,
             completed: result.figures.completed,
             failed: result.causes.total(),
             causes: causes

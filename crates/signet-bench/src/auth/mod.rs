@@ -5,6 +5,7 @@ mod cost;
 mod grid;
 mod load;
 mod model;
+mod outage;
 mod page;
 mod paper;
 mod peak;
@@ -70,6 +71,8 @@ enum CaseName {
     Tuner,
     /// Changes of the round trip and of the load.
     Steps,
+    /// The database killed and started again, over and over.
+    Outage,
     /// PostgreSQL and Redis, and a million users.
     Stores,
     /// CPU that authentication adds to a call.
@@ -79,10 +82,11 @@ enum CaseName {
 }
 
 impl CaseName {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Grid,
         Self::Tuner,
         Self::Steps,
+        Self::Outage,
         Self::Stores,
         Self::Cost,
         Self::Model,
@@ -93,6 +97,7 @@ impl CaseName {
             Self::Grid => "grid",
             Self::Tuner => "tuner",
             Self::Steps => "steps",
+            Self::Outage => "outage",
             Self::Stores => "stores",
             Self::Cost => "cost",
             Self::Model => "model",
@@ -204,6 +209,7 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
             CaseName::Grid => grid::measure(&mut bench),
             CaseName::Tuner => tuner::measure(&mut bench),
             CaseName::Steps => settle::measure(&mut bench),
+            CaseName::Outage => outage::measure(&mut bench),
             CaseName::Stores => stores::measure(&mut bench),
             CaseName::Cost => cost::measure(&mut bench),
             CaseName::Model => model::measure(&mut bench),

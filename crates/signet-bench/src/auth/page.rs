@@ -245,7 +245,9 @@ fn draw(record: &Record) -> Result<String, String> {
 mod tests {
     use super::*;
     use crate::auth::peak::Peak;
-    use crate::auth::record::{Bar, CostRow, DelayRow, ModelRow, StepRow};
+    use crate::auth::record::{
+        Bar, CallersRow, CostRow, DelayRow, ModelRow, Outage, OutageRow, StepRow,
+    };
 
     fn row(case: &str, how: How, repeat: usize, rate_per_s: f64) -> PeakRow {
         PeakRow {
@@ -301,6 +303,30 @@ mod tests {
                 succeeded: vec![90, 100],
                 failed: 1,
             }],
+            outage: Some(Outage {
+                callers: vec![CallersRow {
+                    who: "other <users>".to_owned(),
+                    rate_per_s: 300.0,
+                    served: 30_123,
+                    causes: [("status 503".to_owned(), 4_321)].into(),
+                    remarks: Vec::new(),
+                }],
+                times: vec![
+                    OutageRow {
+                        killed_s: 8.0,
+                        away_s: 4.125,
+                        told_later: 87,
+                        recovered_s: Some(0.234),
+                    },
+                    OutageRow {
+                        killed_s: 18.0,
+                        away_s: 4.0,
+                        told_later: 0,
+                        recovered_s: None,
+                    },
+                ],
+                figures: [("signet_lookups_breaks_total".to_owned(), 12.0)].into(),
+            }),
             costs: vec![CostRow {
                 server: "signet MariaDB".to_owned(),
                 cpu_us_per_call: 55.5,
@@ -343,6 +369,12 @@ mod tests {
             "31.20",
             "11.1",
             "core 1: database",
+            "other &lt;users&gt;",
+            "30123",
+            "status 503: 4321",
+            "234 ms",
+            "not before the next kill",
+            "signet_lookups_breaks_total 12",
         ] {
             assert!(page.contains(shown), "{shown}");
         }

@@ -117,6 +117,41 @@ pub(super) struct StepRow {
     pub(super) failed: u64,
 }
 
+/// Callers while the database was killed again and again, and what they were told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct CallersRow {
+    pub(super) who: String,
+    pub(super) rate_per_s: f64,
+    /// Calls that were answered 200.
+    pub(super) served: u64,
+    /// Why others failed, by cause.
+    pub(super) causes: BTreeMap<String, u64>,
+    pub(super) remarks: Vec<String>,
+}
+
+/// One kill of the database.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct OutageRow {
+    /// When it was killed, in seconds since the beginning.
+    pub(super) killed_s: f64,
+    /// How long it took until it greeted again.
+    pub(super) away_s: f64,
+    /// Calls of the probe that were told 503 with Retry-After.
+    pub(super) told_later: u64,
+    /// From the greeting until all calls were served; `None` where they were not.
+    pub(super) recovered_s: Option<f64>,
+}
+
+/// A database that was killed again and again.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Outage {
+    pub(super) callers: Vec<CallersRow>,
+    pub(super) times: Vec<OutageRow>,
+    /// The server's own figures at the end.
+    pub(super) figures: BTreeMap<String, f64>,
+}
+
 /// What a call cost a server.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CostRow {
@@ -191,6 +226,7 @@ pub(super) struct Record {
     pub(super) peaks: Vec<PeakRow>,
     pub(super) delays: Vec<DelayRow>,
     pub(super) steps: Vec<StepRow>,
+    pub(super) outage: Option<Outage>,
     pub(super) costs: Vec<CostRow>,
     pub(super) model: Vec<ModelRow>,
     /// What the model was fitted to.

@@ -68,6 +68,7 @@ impl Bench<'_> {
             port: from,
             lookups,
             cached: 0,
+            is_killed: false,
         })?;
         Ok(Scene {
             server,

@@ -16,6 +16,9 @@ pub(super) const NUMBER: &str = "+1";
 /// How long a request waits for a look-up: the paper's queue has to be worked off before a
 /// caller sends again, after 500 ms.
 const TIMEOUT_MS: u64 = 500;
+/// How long users are remembered whose database is killed: for many of them that ends while
+/// it is away. Who calls in the last fifth of it is looked up anew.
+pub(super) const LIFETIME_S: usize = 10;
 
 /// Where a server has its users.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +34,9 @@ pub(super) enum Users {
         lookups: Lookups,
         /// Users that the cache has room for; 0 for no cache.
         cached: usize,
+        /// Whether it is going to be killed: guesses are not bounded then, but each looked up,
+        /// and users are remembered for [`LIFETIME_S`] only.
+        is_killed: bool,
     },
 }
 
@@ -80,6 +86,12 @@ impl Lookups {
 
 /// The configuration, with `data` and the password's file in `folder`.
 fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users: &Users) -> String {
+    let guesses = match users {
+        Users::Database {
+            is_killed: true, ..
+        } => "failures_max = 0\nfailure_delay_max_ms = 0\n",
+        _ => "",
+    };
     let mut text = format!(
         "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\n\
          [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
@@ -87,7 +99,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
          gateways = [{{ uri = \"sip:127.0.0.1:{called};transport=udp\" }}]\n\
          [[route]]\nprefix = \"{NUMBER}\"\ngroup = \"called\"\n\
          [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {TIMEOUT_MS}\n\
-         [sources]\nrefusals_per_s = 0\n\
+         {guesses}[sources]\nrefusals_per_s = 0\n\
          [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
          [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
         folder.join("signet-data").display().to_string(),
@@ -98,6 +110,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         port,
         lookups,
         cached,
+        is_killed,
     } = users
     {
         let _ = write!(text, "\n[users]\nstores = [{:?}]\n", kind.url(*port));
@@ -108,6 +121,9 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         let _ = writeln!(text, "connections_max = {}", lookups.connections());
         text += &lookups.toml();
         let _ = write!(text, "\n[users.cache]\nentries_max = {cached}\n");
+        if *is_killed {
+            let _ = writeln!(text, "lifetime_s = {LIFETIME_S}");
+        }
     }
     text
 }
@@ -221,6 +237,7 @@ mod tests {
             port: 13_306,
             lookups,
             cached: 0,
+            is_killed: false,
         };
         assert!(with(&Users::Nobody).contains("required = false"));
         assert!(!with(&Users::Embedded).contains("[users]"));
@@ -240,7 +257,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(with(&database(Lookups::Tuned)).contains("connections_max = 8"));
+        let tuned = with(&database(Lookups::Tuned));
+        assert!(tuned.contains("connections_max = 8"));
+        assert!(!tuned.contains("failures_max"), "guesses are bounded");
     }
 
     #[test]

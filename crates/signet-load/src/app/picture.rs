@@ -291,7 +291,9 @@ mod tests {
                 late_p99_us: 0,
                 late_max_us: 0,
                 is_asked: false,
+                is_prepared: true,
                 series: &series,
+                parts: &[],
                 answering: &[],
             };
             if picture.is_line_due(&progress, elapsed_ms * 1_000_000) {

@@ -365,7 +365,7 @@ fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
     for file in [cert, key] {
         std::fs::File::open(file).map_err(|error| Error::file("read", file, &error))?;
     }
-    refuse_readable_by_others(key)
+    refuse_readable_by_others("the key", key)
 }
 
 fn shown_certificates(

@@ -183,7 +183,7 @@ impl Phone {
             call_id,
             from,
             to: String::new(),
-            target: String::new(),
+            target: uri,
             routes: Vec::new(),
             cseq,
         }
@@ -209,6 +209,25 @@ impl Phone {
             dialog.routes = fields(&answer, "Record-Route");
             dialog.routes.reverse();
         }
+        answer
+    }
+
+    /// Waits for the answer to an INVITE that nobody accepts, and acknowledges it; the answer.
+    pub fn refused(&mut self, dialog: &Dialog) -> String {
+        let answer = self.response(dialog.cseq, "INVITE");
+        assert!(!answer.starts_with("SIP/2.0 2"), "{answer}");
+        // RFC 3261 17.1.1.3: one Via, "equal to the top Via header field of the original request".
+        let ack = format!(
+            "ACK {} SIP/2.0\r\nVia: {}\r\nMax-Forwards: 70\r\nFrom: {}\r\nTo: {}\r\nCall-ID: {}\r\n\
+             CSeq: {} ACK\r\nContent-Length: 0\r\n\r\n",
+            dialog.target,
+            field(&answer, "Via"),
+            dialog.from,
+            field(&answer, "To"),
+            dialog.call_id,
+            dialog.cseq,
+        );
+        self.link.send(&ack);
         answer
     }
 
