@@ -50,6 +50,7 @@ const NAP_NS: u64 = 60_000;
 const CALLED_DRAIN: Duration = Duration::from_secs(2);
 /// How often the main thread is told.
 const TELL_NS: u64 = 200 * NS_PER_MS;
+const NS_PER_S: u64 = 1_000 * NS_PER_MS;
 /// How long connections may take to close at the end.
 const CLOSING_NS: u64 = 2_000 * NS_PER_MS;
 
@@ -408,15 +409,18 @@ impl Worker {
         until_ns.saturating_sub(now_ns)
     }
 
-    /// Tells the main thread how it stands, a few times a second. It must not
+    /// Tells the main thread how it stands, a few times a second and whenever a second of
+    /// the run has ended, so that what follows counts in the next. It must not
     /// wait for it: what does not fit is told the next time.
     fn tell(&mut self, now_ns: u64) {
-        if now_ns.saturating_sub(self.told_ns) < TELL_NS {
+        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
+        let is_running = matches!(self.stage, Stage::Running | Stage::Draining);
+        let told_s = self.told_ns.saturating_sub(self.start_ns) / NS_PER_S;
+        let has_ended = is_running && elapsed_ns / NS_PER_S > told_s;
+        if !has_ended && now_ns.saturating_sub(self.told_ns) < TELL_NS {
             return;
         }
         self.told_ns = now_ns;
-        let elapsed_ns = now_ns.saturating_sub(self.start_ns);
-        let is_running = matches!(self.stage, Stage::Running | Stage::Draining);
         let part = if is_running {
             self.record.second.turn(elapsed_ns, self.jobs.in_flight)
         } else {
