@@ -209,6 +209,18 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// Time of all cores that the machine's host gave to others since it was started; 0 where
+/// there is no host.
+pub(crate) fn stolen_ns() -> u64 {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    stolen_ticks(&text).unwrap_or(0).saturating_mul(TICK_NS)
+}
+
+fn stolen_ticks(text: &str) -> Option<u64> {
+    let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    all.split_ascii_whitespace().nth(7)?.parse().ok()
+}
+
 /// The name of the file that a process runs, without its folder.
 pub(crate) fn program(pid: u32) -> Option<String> {
     let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
@@ -281,6 +293,14 @@ mod tests {
         assert_eq!(parse_stat(text), Some(expected));
         assert_eq!(parse_stat("12 (a"), None);
         assert_eq!(parse_stat("12 (a) S x"), None);
+    }
+
+    #[test]
+    fn time_that_the_host_took_is_the_eighth_figure() {
+        let text = "cpu  1 2 3 4 5 6 7 88 0 0\ncpu0 1 2 3 4 5 6 7 9 0 0\n";
+        assert_eq!(stolen_ticks(text), Some(88));
+        assert_eq!(stolen_ticks("cpu  1 2\n"), None);
+        assert_eq!(stolen_ticks(""), None);
     }
 
     #[test]

@@ -125,6 +125,7 @@ pub struct Running {
     frequency_hz: u32,
     recording: Result<Recording, Error>,
     before: Vec<Family>,
+    stolen_before_ns: u64,
     begun: Instant,
 }
 
@@ -223,6 +224,7 @@ impl Profiler {
                 frequency_hz,
                 recording,
                 before: Family::read(&roots, true),
+                stolen_before_ns: cpu::stolen_ns(),
                 begun: Instant::now(),
             }),
         }
@@ -258,6 +260,7 @@ impl Running {
         let roots: Vec<u32> = self.targets.iter().map(|target| target.pid).collect();
         let after = Family::read(&roots, true);
         let window_ns = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let stolen_ns = cpu::stolen_ns().saturating_sub(self.stolen_before_ns);
         let Self {
             targets,
             options,
@@ -271,6 +274,7 @@ impl Running {
             before: &before,
             after: &after,
             window_ns,
+            stolen_ns,
         };
         match recording.and_then(|recording| window.sampled(recording, &options)) {
             Ok((processes, doubts, stacks)) => Ok(Ended {
@@ -302,6 +306,8 @@ struct Window<'a> {
     before: &'a [Family],
     after: &'a [Family],
     window_ns: u64,
+    /// Time of all cores that the machine's host gave to others.
+    stolen_ns: u64,
 }
 
 type Sampled = (Vec<ProcessProfile>, Vec<String>, Option<Stacks>);
@@ -359,7 +365,8 @@ impl Window<'_> {
         windows.map(|(before, after)| after.used_ns(before))
     }
 
-    fn profile(&self, processes: Vec<ProcessProfile>, doubts: Vec<String>) -> Profile {
+    fn profile(&self, processes: Vec<ProcessProfile>, mut doubts: Vec<String>) -> Profile {
+        doubts.extend(result::stolen_doubt(self.stolen_ns, self.window_ns));
         Profile {
             format: PROFILE_FORMAT.to_owned(),
             version: PROFILE_VERSION,

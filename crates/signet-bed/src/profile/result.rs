@@ -21,6 +21,9 @@ const CPU_MIN_NS: u64 = 100_000_000;
 /// Above this share, samples of processes that are in no list are told.
 const STRAYS_MAX: f64 = 0.01;
 
+/// More of a core than this taken by the machine's host is told.
+const STOLEN_MAX: f64 = 0.01;
+
 /// Where a profile comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,6 +203,18 @@ pub(crate) fn stray_doubt(strays_ns: u64, sampled_ns: u64) -> Option<String> {
     })
 }
 
+/// What the machine's host took: samples go by the clock on the wall and count it, the
+/// kernel's time for a process does not.
+pub(crate) fn stolen_doubt(stolen_ns: u64, window_ns: u64) -> Option<String> {
+    let share = ratio(stolen_ns, window_ns);
+    (share > STOLEN_MAX).then(|| {
+        format!(
+            "the host of this machine took {:.1} % of a core meanwhile, which samples count and the CPU time does not",
+            share * 100.0
+        )
+    })
+}
+
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 {
         0.0
@@ -302,6 +317,8 @@ mod tests {
         assert_eq!(process(1_000_000_000, 0, 0).doubts().len(), 1);
         assert_eq!(stray_doubt(1, 1_000), None);
         assert!(stray_doubt(20, 980).is_some());
+        assert_eq!(stolen_doubt(1, 1_000), None);
+        assert!(stolen_doubt(20, 1_000).is_some());
     }
 
     #[test]
