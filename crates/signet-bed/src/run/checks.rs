@@ -98,7 +98,7 @@ pub(super) fn folder(path: &Path) -> Result<(), Error> {
         )
     })?;
     let free = nix::sys::statvfs::statvfs(path)
-        .map(|stat| (stat.blocks_available() as u64).saturating_mul(stat.fragment_size() as u64));
+        .map(|stat| stat.blocks_available().saturating_mul(stat.fragment_size()));
     match free {
         Ok(free) if free < FREE_BYTES_MIN => Err(Error::new(
             format!(
