@@ -112,7 +112,7 @@ impl Database {
     }
 
     /// Kills it: it has no time to say anything to anybody.
-    pub(super) fn kill(&mut self) -> Result<(), String> {
+    pub fn kill(&mut self) -> Result<(), String> {
         self.process.signal("KILL");
         match self.process.wait(Duration::from_secs(10)) {
             Some(_) => Ok(()),
@@ -121,7 +121,7 @@ impl Database {
     }
 
     /// Starts it again with the users that it had, and does not wait until it is ready.
-    pub(super) fn start_again(&mut self) -> Result<(), String> {
+    pub fn start_again(&mut self) -> Result<(), String> {
         let place = Place {
             folder: self.folder.clone(),
             port: self.port,
