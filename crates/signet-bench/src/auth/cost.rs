@@ -43,6 +43,7 @@ fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who
             port: database,
             lookups: Lookups::Tuned,
             cached,
+            is_guessed_at: false,
         })
     };
     let mut all = vec![

@@ -15,6 +15,7 @@ mod scene;
 mod server;
 mod settle;
 mod stores;
+mod timing;
 mod tuner;
 mod users;
 
@@ -79,16 +80,19 @@ enum CaseName {
     Cost,
     /// Predicted capacity and delay beside measured.
     Model,
+    /// Whether a refusal's time tells who exists, or whom the cache has.
+    Timing,
 }
 
 impl CaseName {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Grid,
         Self::Tuner,
         Self::Steps,
         Self::Stores,
         Self::Cost,
         Self::Model,
+        Self::Timing,
     ];
 
     const fn name(self) -> &'static str {
@@ -99,6 +103,7 @@ impl CaseName {
             Self::Stores => "stores",
             Self::Cost => "cost",
             Self::Model => "model",
+            Self::Timing => "timing",
         }
     }
 }
@@ -210,6 +215,7 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
             CaseName::Stores => stores::measure(&mut bench),
             CaseName::Cost => cost::measure(&mut bench),
             CaseName::Model => model::measure(&mut bench),
+            CaseName::Timing => timing::measure(&mut bench),
         };
         if let Err(error) = outcome {
             eprintln!("{}: {error}", case.name());

@@ -17,6 +17,9 @@ pub(super) const NUMBER: &str = "+1";
 /// caller sends again, after 500 ms.
 const TIMEOUT_MS: u64 = 500;
 
+/// The same where passwords are guessed, as it is by default.
+const PATIENT_MS: u64 = 4_000;
+
 /// Where a server has its users.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Users {
@@ -31,6 +34,9 @@ pub(super) enum Users {
         lookups: Lookups,
         /// Users that the cache has room for; 0 for no cache.
         cached: usize,
+        /// Whether passwords are tried as fast as anybody likes, and what is known of a name
+        /// stays in the cache or is renewed while that lasts.
+        is_guessed_at: bool,
     },
 }
 
@@ -80,13 +86,27 @@ impl Lookups {
 
 /// The configuration, with `data` and the password's file in `folder`.
 fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users: &Users) -> String {
+    let is_guessed_at = matches!(
+        users,
+        Users::Database {
+            is_guessed_at: true,
+            ..
+        }
+    );
+    let (timeout_ms, guesses) = match is_guessed_at {
+        true => (
+            PATIENT_MS,
+            "failures_max = 0\nfailure_delay_max_ms = 0\nnonce_lifetime_s = 3600\n",
+        ),
+        false => (TIMEOUT_MS, ""),
+    };
     let mut text = format!(
         "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\n\
          [[listen]]\non = \"udp:127.0.0.1:{port}\"\n\
          [[gateway_group]]\nname = \"called\"\n\
          gateways = [{{ uri = \"sip:127.0.0.1:{called};transport=udp\" }}]\n\
          [[route]]\nprefix = \"{NUMBER}\"\ngroup = \"called\"\n\
-         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {TIMEOUT_MS}\n\
+         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {timeout_ms}\n{guesses}\
          [sources]\nrefusals_per_s = 0\n\
          [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
          [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
@@ -98,6 +118,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         port,
         lookups,
         cached,
+        is_guessed_at,
     } = users
     {
         let _ = write!(text, "\n[users]\nstores = [{:?}]\n", kind.url(*port));
@@ -108,6 +129,11 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         let _ = writeln!(text, "connections_max = {}", lookups.connections());
         text += &lookups.toml();
         let _ = write!(text, "\n[users.cache]\nentries_max = {cached}\n");
+        if *is_guessed_at {
+            text += "lifetime_s = 10\nunknown_lifetime_s = 3600\n";
+            // Whatever else the machine does, guesses are refused because they are wrong.
+            text += "\n[bounds]\nqueue_ms_max = 0\n";
+        }
     }
     text
 }
@@ -221,6 +247,7 @@ mod tests {
             port: 13_306,
             lookups,
             cached: 0,
+            is_guessed_at: false,
         };
         assert!(with(&Users::Nobody).contains("required = false"));
         assert!(!with(&Users::Embedded).contains("[users]"));
@@ -240,7 +267,24 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(with(&database(Lookups::Tuned)).contains("connections_max = 8"));
+        let text = with(&database(Lookups::Tuned));
+        assert!(text.contains("connections_max = 8") && !text.contains("failures_max"));
+        let text = with(&Users::Database {
+            kind: Kind::MariaDb,
+            port: 13_306,
+            lookups: Lookups::Tuned,
+            cached: 100,
+            is_guessed_at: true,
+        });
+        for line in [
+            "failures_max = 0",
+            "lookup_timeout_ms = 4000",
+            "entries_max = 100",
+            "unknown_lifetime_s = 3600",
+            "queue_ms_max = 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
     }
 
     #[test]
