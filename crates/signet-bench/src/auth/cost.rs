@@ -44,6 +44,7 @@ fn contenders(database: u16, before: Option<&PathBuf>) -> Vec<(&'static str, Who
             lookups: Lookups::Tuned,
             cached,
             is_killed: false,
+            is_guessed_at: false,
         })
     };
     let mut all = vec![

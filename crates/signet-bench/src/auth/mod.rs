@@ -14,6 +14,7 @@ mod scene;
 mod server;
 mod settle;
 mod stores;
+mod timing;
 mod tuner;
 
 use std::path::{Path, PathBuf};
@@ -79,6 +80,8 @@ enum CaseName {
     Cost,
     /// Predicted capacity and delay beside measured.
     Model,
+    /// Whether a refusal's time tells who exists, or whom the cache has.
+    Timing,
 }
 
 impl CaseName {
@@ -90,6 +93,7 @@ impl CaseName {
         Self::Stores,
         Self::Cost,
         Self::Model,
+        Self::Timing,
     ];
 
     const fn name(self) -> &'static str {
@@ -101,6 +105,7 @@ impl CaseName {
             Self::Stores => "stores",
             Self::Cost => "cost",
             Self::Model => "model",
+            Self::Timing => "timing",
         }
     }
 }
@@ -213,6 +218,7 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
             CaseName::Stores => stores::measure(&mut bench),
             CaseName::Cost => cost::measure(&mut bench),
             CaseName::Model => model::measure(&mut bench),
+            CaseName::Timing => timing::measure(&mut bench),
         };
         if let Err(error) = outcome {
             eprintln!("{}: {error}", case.name());

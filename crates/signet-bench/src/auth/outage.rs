@@ -121,6 +121,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
         lookups: How::Tuned.lookups(),
         cached: ROOM,
         is_killed: true,
+        is_guessed_at: false,
     })?;
     let called = crate::calls::listening(bench.answer()?);
     let begun = Instant::now();

@@ -246,7 +246,8 @@ mod tests {
     use super::*;
     use crate::auth::peak::Peak;
     use crate::auth::record::{
-        Bar, CallersRow, CostRow, DelayRow, ModelRow, Outage, OutageRow, StepRow,
+        Bar, CallersRow, CostRow, DelayRow, ModelRow, Outage, OutageRow, StepRow, TimingPair,
+        TimingRow,
     };
 
     fn row(case: &str, how: How, repeat: usize, rate_per_s: f64) -> PeakRow {
@@ -342,6 +343,24 @@ mod tests {
                 measured: 9.0,
                 error: 0.111,
             }],
+            timing: vec![TimingRow {
+                name: "a user <held>".to_owned(),
+                requests: 20_000,
+                refused: 19_999,
+                quantiles_ms: [30.123, 31.0, 32.0],
+                out_of_order: 0.0123,
+            }],
+            timing_pairs: vec![TimingPair {
+                a: "a user <held>".to_owned(),
+                b: "nobody".to_owned(),
+                is_control: true,
+                distance: 0.0077,
+                p_distance: 0.5912,
+                p_rank: 0.4,
+                p_order: 1.0,
+                superiority: 0.5012,
+                differences_us: [[1.0, -4.0, 6.0]; 3],
+            }],
             bars: vec![Bar {
                 case: "tuner".to_owned(),
                 what: "of the best pair".to_owned(),
@@ -375,6 +394,12 @@ mod tests {
             "234 ms",
             "not before the next kill",
             "signet_lookups_breaks_total 12",
+            "a user &lt;held&gt;",
+            "30.123",
+            "0.5912",
+            "50.12%",
+            "1 (-4 to 6)",
+            "(control)",
         ] {
             assert!(page.contains(shown), "{shown}");
         }

@@ -175,6 +175,39 @@ pub(super) struct ModelRow {
     pub(super) error: f64,
 }
 
+/// Refusals of one sort of names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TimingRow {
+    pub(super) name: String,
+    pub(super) requests: usize,
+    /// Of these, how many were answered as is due.
+    pub(super) refused: usize,
+    /// How long half, nine tenths and 99 of 100 of the answers took at most.
+    pub(super) quantiles_ms: [f64; 3],
+    /// The share of those sent together with another that were answered in the other order.
+    pub(super) out_of_order: f64,
+}
+
+/// Two sorts of names held against each other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TimingPair {
+    pub(super) a: String,
+    pub(super) b: String,
+    /// Whether they are to differ.
+    pub(super) is_control: bool,
+    /// The largest distance of their distributions, and its p (Kolmogorov and Smirnov).
+    pub(super) distance: f64,
+    pub(super) p_distance: f64,
+    /// The p of their ranks (Mann and Whitney), by time and by the order of answers.
+    pub(super) p_rank: f64,
+    pub(super) p_order: f64,
+    /// The probability that `a` takes longer than `b`.
+    pub(super) superiority: f64,
+    /// By how much `a` takes longer at the quantiles of a [`TimingRow`], in microseconds, with
+    /// the ends of an interval that has it in 99 of 100.
+    pub(super) differences_us: [[f64; 3]; 3],
+}
+
 /// An aim, and whether it was reached.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Bar {
@@ -231,6 +264,8 @@ pub(super) struct Record {
     pub(super) model: Vec<ModelRow>,
     /// What the model was fitted to.
     pub(super) fit: BTreeMap<String, f64>,
+    pub(super) timing: Vec<TimingRow>,
+    pub(super) timing_pairs: Vec<TimingPair>,
 }
 
 impl Record {
@@ -363,6 +398,36 @@ impl Record {
             case: case.to_owned(),
             error: error.to_owned(),
         });
+    }
+
+    /// Prints what refusals showed of names.
+    pub(super) fn print_timing(&self) {
+        for row in &self.timing {
+            let [p50, p90, p99] = row.quantiles_ms;
+            eprintln!(
+                "{:<28} {} of {}: {p50:.3}, {p90:.3}, {p99:.3} ms; {:.2}% out of order",
+                row.name,
+                row.refused,
+                row.requests,
+                row.out_of_order * 100.0
+            );
+        }
+        for pair in &self.timing_pairs {
+            let differences = pair.differences_us.map(|[difference, low, high]| {
+                format!("{difference:+.0} us ({low:+.0} to {high:+.0})")
+            });
+            eprintln!(
+                "{} and {}: D {:.4} p {:.2e}, ranks p {:.2e}, order p {:.2e}, longer in {:.2}%; {}",
+                pair.a,
+                pair.b,
+                pair.distance,
+                pair.p_distance,
+                pair.p_rank,
+                pair.p_order,
+                pair.superiority * 100.0,
+                differences.join(", ")
+            );
+        }
     }
 
     /// Prints the aims, and what has none.

@@ -41,6 +41,9 @@ impl Cores {
     }
 }
 
+/// The cache's room where passwords are guessed: a quarter of it is for names that do not exist.
+const CACHED_OF_GUESSES: usize = 400_000;
+
 /// Server, relay and database.
 pub(super) struct Scene<'a> {
     pub(super) server: Process,
@@ -55,6 +58,33 @@ impl Bench<'_> {
         database: &'a Database,
         lookups: Lookups,
     ) -> Result<Scene<'a>, String> {
+        self.scene_with(database, |port| Users::Database {
+            kind: database.kind,
+            port,
+            lookups,
+            cached: 0,
+            is_killed: false,
+            is_guessed_at: false,
+        })
+    }
+
+    /// The same with a cache that has room for all names, and no bounds on guesses.
+    pub(super) fn scene_of_guesses<'a>(&self, database: &'a Database) -> Result<Scene<'a>, String> {
+        self.scene_with(database, |port| Users::Database {
+            kind: database.kind,
+            port,
+            lookups: Lookups::Tuned,
+            cached: CACHED_OF_GUESSES,
+            is_killed: false,
+            is_guessed_at: true,
+        })
+    }
+
+    fn scene_with<'a>(
+        &self,
+        database: &'a Database,
+        users: impl FnOnce(u16) -> Users,
+    ) -> Result<Scene<'a>, String> {
         let from = self.port(ports::RELAY);
         let relay = Relay::start(
             &self.arguments.signet,
@@ -63,13 +93,7 @@ impl Bench<'_> {
             &self.arguments.cores.relay,
             &self.folder,
         )?;
-        let server = self.start_signet(&Users::Database {
-            kind: database.kind,
-            port: from,
-            lookups,
-            cached: 0,
-            is_killed: false,
-        })?;
+        let server = self.start_signet(&users(from))?;
         Ok(Scene {
             server,
             relay,

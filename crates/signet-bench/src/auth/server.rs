@@ -20,6 +20,9 @@ const TIMEOUT_MS: u64 = 500;
 /// it is away. Who calls in the last fifth of it is looked up anew.
 pub(super) const LIFETIME_S: usize = 10;
 
+/// The same where passwords are guessed, as it is by default.
+const PATIENT_MS: u64 = 4_000;
+
 /// Where a server has its users.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Users {
@@ -37,6 +40,9 @@ pub(super) enum Users {
         /// Whether it is going to be killed: guesses are not bounded then, but each looked up,
         /// and users are remembered for [`LIFETIME_S`] only.
         is_killed: bool,
+        /// Whether passwords are tried as fast as anybody likes, and what is known of a name
+        /// stays in the cache or is renewed while that lasts.
+        is_guessed_at: bool,
     },
 }
 
@@ -86,11 +92,18 @@ impl Lookups {
 
 /// The configuration, with `data` and the password's file in `folder`.
 fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users: &Users) -> String {
-    let guesses = match users {
+    let (timeout_ms, guesses) = match users {
+        Users::Database {
+            is_guessed_at: true,
+            ..
+        } => (
+            PATIENT_MS,
+            "failures_max = 0\nfailure_delay_max_ms = 0\nnonce_lifetime_s = 3600\n",
+        ),
         Users::Database {
             is_killed: true, ..
-        } => "failures_max = 0\nfailure_delay_max_ms = 0\n",
-        _ => "",
+        } => (TIMEOUT_MS, "failures_max = 0\nfailure_delay_max_ms = 0\n"),
+        _ => (TIMEOUT_MS, ""),
     };
     let mut text = format!(
         "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"{DOMAIN}\"]\n\
@@ -98,8 +111,8 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
          [[gateway_group]]\nname = \"called\"\n\
          gateways = [{{ uri = \"sip:127.0.0.1:{called};transport=udp\" }}]\n\
          [[route]]\nprefix = \"{NUMBER}\"\ngroup = \"called\"\n\
-         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {TIMEOUT_MS}\n\
-         {guesses}[sources]\nrefusals_per_s = 0\n\
+         [authentication]\nrequired = {}\nalgorithms = [\"MD5\"]\nlookup_timeout_ms = {timeout_ms}\n{guesses}\
+         [sources]\nrefusals_per_s = 0\n\
          [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
          [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
         folder.join("signet-data").display().to_string(),
@@ -111,6 +124,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         lookups,
         cached,
         is_killed,
+        is_guessed_at,
     } = users
     {
         let _ = write!(text, "\n[users]\nstores = [{:?}]\n", kind.url(*port));
@@ -123,6 +137,11 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
         let _ = write!(text, "\n[users.cache]\nentries_max = {cached}\n");
         if *is_killed {
             let _ = writeln!(text, "lifetime_s = {LIFETIME_S}");
+        }
+        if *is_guessed_at {
+            text += "lifetime_s = 10\nunknown_lifetime_s = 3600\n";
+            // Whatever else the machine does, guesses are refused because they are wrong.
+            text += "\n[bounds]\nqueue_ms_max = 0\n";
         }
     }
     text
@@ -238,6 +257,7 @@ mod tests {
             lookups,
             cached: 0,
             is_killed: false,
+            is_guessed_at: false,
         };
         assert!(with(&Users::Nobody).contains("required = false"));
         assert!(!with(&Users::Embedded).contains("[users]"));
@@ -260,6 +280,23 @@ mod tests {
         let tuned = with(&database(Lookups::Tuned));
         assert!(tuned.contains("connections_max = 8"));
         assert!(!tuned.contains("failures_max"), "guesses are bounded");
+        let text = with(&Users::Database {
+            kind: Kind::MariaDb,
+            port: 13_306,
+            lookups: Lookups::Tuned,
+            cached: 100,
+            is_killed: false,
+            is_guessed_at: true,
+        });
+        for line in [
+            "failures_max = 0",
+            "lookup_timeout_ms = 4000",
+            "entries_max = 100",
+            "unknown_lifetime_s = 3600",
+            "queue_ms_max = 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
     }
 
     #[test]
