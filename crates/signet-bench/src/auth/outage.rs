@@ -243,23 +243,27 @@ fn kill_and_restart(
     begun: Instant,
 ) -> Result<Vec<Gap>, String> {
     let address = SocketAddr::from(([127, 0, 0, 1], database.port));
-    let mut gaps = Vec::new();
+    let mut gaps: Vec<Gap> = Vec::new();
+    let until_s = plan.seconds() as f64 - STAY_S;
     for nth in 0..plan.kills {
         let due_s = (plan.warm_s + nth * plan.period_s) as f64;
+        // Where the machine is slow to start it, a turn is passed over.
+        if gaps.last().is_some_and(|gap| gap.back_s + STAY_S > due_s) {
+            eprintln!("MariaDB was back too late to be killed at {due_s:.0} s");
+            continue;
+        }
         sleep_until(begun, due_s);
         let killed_s = begun.elapsed().as_secs_f64();
         database.kill()?;
         sleep_until(begun, due_s + plan.away_s as f64);
         database.start_again()?;
-        let until_s = due_s + plan.period_s as f64 - STAY_S;
         while !greets(address) {
             if !database.process.is_running() {
                 return Err("MariaDB did not start again".to_owned());
             }
             if begun.elapsed().as_secs_f64() > until_s {
                 return Err(format!(
-                    "MariaDB takes longer to start than {:.1} s, and so is not back between two kills",
-                    until_s - due_s - plan.away_s as f64
+                    "MariaDB was killed at {killed_s:.0} s and is not back before the end"
                 ));
             }
             std::thread::sleep(LOOK_EVERY);
