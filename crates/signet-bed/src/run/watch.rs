@@ -88,7 +88,10 @@ fn look(watchers: &mut [(Who, Option<Watcher>)], glance: Option<&Glance>) -> Loo
     };
     Look {
         at_s: unix_s(),
-        cpu_ns: watchers.iter_mut().map(|(_, watcher)| so_far(watcher)).collect(),
+        cpu_ns: watchers
+            .iter_mut()
+            .map(|(_, watcher)| so_far(watcher))
+            .collect(),
         passed: glance.and_then(|glance| glance()).unwrap_or_default(),
     }
 }

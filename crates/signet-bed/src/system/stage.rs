@@ -223,11 +223,7 @@ impl Server {
     ///
     /// # Errors
     /// That it ended or does not listen, with the end of its log.
-    pub fn wait(
-        mut self,
-        transport: Transport,
-        ready: Option<SocketAddr>,
-    ) -> Result<Self, String> {
+    pub fn wait(mut self, transport: Transport, ready: Option<SocketAddr>) -> Result<Self, String> {
         let until = Instant::now() + READY;
         let address = self.address;
         loop {
