@@ -85,7 +85,7 @@ enum CaseName {
 }
 
 impl CaseName {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Grid,
         Self::Tuner,
         Self::Steps,

@@ -110,7 +110,10 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     let mut database = bench.database(Kind::MariaDb, USERS + PROBED)?;
     let relay = Relay::start(
         &bench.arguments.signet,
-        (bench.port(ports::RELAY), database.port),
+        (
+            SocketAddr::from(([127, 0, 0, 1], bench.port(ports::RELAY))),
+            database.port,
+        ),
         RTT_MS,
         &bench.arguments.cores.relay,
         &bench.folder,

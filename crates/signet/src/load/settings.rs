@@ -72,7 +72,6 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         groups: path.tls.group,
         resume_share: path.tls.resume,
         resume_by: path.tls.resume_by,
-        ..TlsSettings::default()
     };
     settings.answering.tls = path.called_tls.settings()?;
     settings.websocket = WebSocketSettings {
