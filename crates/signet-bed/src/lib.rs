@@ -1,29 +1,40 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
+pub mod certificates;
 mod command;
 pub mod compare;
 mod counts;
+pub mod database;
+pub mod distance;
 mod error;
 pub mod experiment;
 mod line;
 pub mod page;
+pub mod process;
+pub mod profile;
 mod program;
 pub mod record;
 mod relay;
 pub mod report;
+pub mod run;
 mod settings;
 mod stream_line;
+mod summary;
+pub mod system;
 mod units;
+pub mod users;
 mod way;
 
 pub use command::{Change, Command};
 pub use counts::{Connections, Late, REPORT_FORMAT, REPORT_VERSION, Report, Traffic};
 pub use error::Error;
 pub use line::Line;
-pub use program::{Output, run};
+pub use program::{Output, delay};
 pub use relay::{Handle, Occasion, Relay};
 pub use settings::{DelaySettings, Transport};
 pub use stream_line::{Piece, StreamLine, Taken};
+pub use summary::Summary;
 pub use units::{bit_rate, duration, share};
 pub use way::{Conditions, MSS_BYTES, PACKET_OVERHEAD_BYTES, RTO_MIN_NS, Way};

@@ -31,7 +31,7 @@ pub struct Output {
 ///
 /// # Errors
 /// What [`Relay::bind`] and [`Relay::run`] say, and a file that cannot be written.
-pub fn run(settings: &DelaySettings, output: &Output) -> Result<(), Error> {
+pub fn delay(settings: &DelaySettings, output: &Output) -> Result<(), Error> {
     let relay = Relay::bind(settings)?;
     if let Some(path) = &output.report {
         // Better now than after an hour.

@@ -12,7 +12,6 @@ mod demo;
 mod floor;
 mod load;
 mod own;
-mod process;
 mod register;
 mod report;
 mod rule;
@@ -22,6 +21,8 @@ mod tls;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+
+use signet_bed::process;
 
 use cases::{Case, Sizes, Work};
 use clap::{Parser, Subcommand};

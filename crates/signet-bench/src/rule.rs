@@ -3,6 +3,8 @@
 
 use crate::report::Measurement;
 
+pub(crate) use signet_bed::Summary;
+
 /// Repeats of each server below which nothing is recorded.
 pub(crate) const REPEATS_MIN: usize = 5;
 /// The largest spread, (max - min) / median, of a recorded figure.
@@ -13,38 +15,6 @@ pub(crate) const MOVED_MAX: f64 = 0.10;
 pub(crate) const FAILED_MAX: f64 = 0.01;
 /// The smallest share of the rate that must have come about.
 pub(crate) const HELD_MIN: f64 = 0.95;
-
-/// The middle and the ends of some values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Summary {
-    pub(crate) median: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
-    pub(crate) count: usize,
-}
-
-impl Summary {
-    /// `None` of no values.
-    pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_by(f64::total_cmp);
-        let upper = *values.get(values.len() / 2)?;
-        let median = match values.len() % 2 {
-            0 => f64::midpoint(upper, *values.get(values.len() / 2 - 1)?),
-            _ => upper,
-        };
-        Some(Self {
-            median,
-            low: *values.first()?,
-            high: *values.last()?,
-            count: values.len(),
-        })
-    }
-
-    /// (max - min) / median.
-    pub(crate) fn spread(self) -> f64 {
-        (self.high - self.low) / self.median
-    }
-}
 
 /// Whether the machine kept its speed during this repeat.
 pub(crate) fn is_steady(measurement: &Measurement) -> bool {
@@ -198,13 +168,6 @@ mod tests {
 
     fn set(server: &str, values: &[f64]) -> Vec<Measurement> {
         values.iter().map(|value| repeat(server, *value)).collect()
-    }
-
-    #[test]
-    fn the_middle_and_the_spread() {
-        assert_eq!(Summary::of(vec![]), None);
-        let summary = Summary::of(vec![3.0, 1.0, 2.0, 4.0]).unwrap();
-        assert_eq!((summary.median, summary.spread()), (2.5, 1.2));
     }
 
     #[test]

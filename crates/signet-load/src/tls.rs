@@ -81,6 +81,8 @@ pub struct TlsSettings {
     pub resume_share: f64,
     /// How they resume.
     pub resume_by: ClientResumption,
+    /// Whether the called side gives its clients nothing to resume a session by.
+    pub refuses_resumption: bool,
 }
 
 impl Default for TlsSettings {
@@ -97,6 +99,7 @@ impl Default for TlsSettings {
             groups: Vec::new(),
             resume_share: 0.0,
             resume_by: ClientResumption::Any,
+            refuses_resumption: false,
         }
     }
 }
@@ -123,7 +126,10 @@ impl TlsSettings {
     /// What the called side takes. The legacy engine alone is told which suites:
     /// what the other takes is what is best.
     fn called_side(&self) -> ServerTlsConfig {
-        let config = ServerTlsConfig::new().engine(self.engine());
+        let mut config = ServerTlsConfig::new().engine(self.engine());
+        if self.refuses_resumption {
+            config = config.no_tickets().no_session_ids();
+        }
         if self.engine() == TlsEngine::Legacy && !self.suites.is_empty() {
             return config.suites(&self.suites);
         }

@@ -1,7 +1,9 @@
 //! `signet bed`: the command line, turned into settings.
 
 mod experiments;
+mod profile;
 mod report;
+mod run;
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -11,7 +13,9 @@ use clap::{Args, Subcommand};
 use signet_bed::{Conditions, DelaySettings, Output, Transport};
 
 use experiments::{CheckOptions, ShowOptions};
+use profile::ProfileOptions;
 use report::{CompareOptions, ReportOptions, TableOptions};
+use run::RunOptions;
 
 /// How often a report file is written, where nothing else is said.
 const INTERVAL_NS: u64 = 1_000_000_000;
@@ -40,6 +44,21 @@ pub(crate) enum BedCommand {
     Compare(CompareOptions),
     /// Draw one page over several records: Signet beside other servers in every case
     Table(TableOptions),
+    /// Run an experiment: start servers and load, measure, keep a record
+    ///
+    /// What is measured is kept in record.json in the folder of the run after each
+    /// measurement: a run that was cut off goes on with --resume. It exits with 0 when all was
+    /// measured, 1 when the record gives a reason why some of it was not, 2 when it could not
+    /// begin or write, 130 when it was interrupted.
+    Run(Box<RunOptions>),
+    /// How fast the machine is: two fixed loops, printed as JSON
+    #[command(hide = true)]
+    Calibrate,
+    /// Tell what processes spend their CPU time on, by component
+    ///
+    /// Samples them with perf where it may be used, sorts the samples by rules (--rules prints
+    /// them) and scales them to the CPU time that each process used. SIGINT ends it early.
+    Profile(Box<ProfileOptions>),
 }
 
 #[derive(Debug, Args)]
@@ -114,7 +133,19 @@ impl DelayOptions {
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &BedCommand) -> u8 {
     let (verb, done) = match command {
+        BedCommand::Run(options) => return options.run(),
         BedCommand::Delay(options) => ("delay", delay(options)),
+        BedCommand::Calibrate => (
+            "calibrate",
+            signet_bed::calibrate::run().map(|()| String::new()),
+        ),
+        BedCommand::Profile(options) => (
+            "profile",
+            options
+                .run()
+                .map(|()| String::new())
+                .map_err(|error| error.to_string()),
+        ),
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
         BedCommand::Check(options) => ("check", experiments::check(options)),
@@ -140,7 +171,7 @@ fn delay(options: &DelayOptions) -> Result<String, String> {
     let output = Output {
         report: options.report.clone(),
     };
-    signet_bed::run(&options.settings(), &output)
+    signet_bed::delay(&options.settings(), &output)
         .map(|()| String::new())
         .map_err(|error| error.to_string())
 }

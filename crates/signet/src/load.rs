@@ -325,6 +325,9 @@ pub(crate) struct AnswerOptions {
     /// Which of them
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     suite: Vec<String>,
+    /// Give clients nothing to resume a session by: each of their handshakes is a full one
+    #[arg(long)]
+    no_resume: bool,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -467,6 +470,7 @@ impl AnswerOptions {
             identity: self.cert.zip(self.key),
             engine,
             suites: self.suite,
+            refuses_resumption: self.no_resume,
             ..TlsSettings::default()
         };
         if !versions.is_empty() || (!tls.suites.is_empty() && tls.engine() == TlsEngine::Modern) {

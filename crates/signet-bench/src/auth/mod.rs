@@ -2,7 +2,6 @@
 //! grid of processes and batches, the tuner beside it, and what a look-up costs at home.
 
 mod cost;
-mod database;
 mod grid;
 mod load;
 mod model;
@@ -10,17 +9,17 @@ mod page;
 mod paper;
 mod peak;
 mod record;
-mod relay;
 mod scene;
 mod server;
 mod settle;
 mod stores;
 mod tuner;
-mod users;
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use signet_bed::users::DOMAIN;
+use signet_bed::{database, distance as relay, users};
 
 use record::Record;
 use scene::Cores;
@@ -31,8 +30,6 @@ const RTT_MS: u64 = 30;
 const USERS: usize = 10_000;
 /// Those of the case of scale.
 const USERS_MANY: usize = 1_000_000;
-/// The domain and realm of all of them.
-const DOMAIN: &str = "bench.test";
 
 #[derive(clap::Args)]
 pub(crate) struct AuthArguments {

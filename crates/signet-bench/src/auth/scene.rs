@@ -1,5 +1,6 @@
 //! Who is on the stage in a measurement, on which core, and what each of them takes of it.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -57,7 +58,7 @@ impl Bench<'_> {
         let from = self.port(ports::RELAY);
         let relay = Relay::start(
             &self.arguments.signet,
-            (from, database.port),
+            (SocketAddr::from(([127, 0, 0, 1], from)), database.port),
             RTT_MS,
             &self.arguments.cores.relay,
             &self.folder,

@@ -1,7 +1,6 @@
 //! What TLS costs: `make bench-tls`. Each case writes raw figures and holds
 //! them against the bars of the project's aims.
 
-mod certificates;
 mod idle;
 mod load;
 mod one;
@@ -15,8 +14,8 @@ mod ticking;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use signet_bed::certificates::{Certificates, Kind};
 
-use certificates::{Certificates, Kind};
 use load::Load;
 pub(crate) use raw::{RawArguments, run_raw};
 use record::Record;

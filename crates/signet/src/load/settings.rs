@@ -71,6 +71,7 @@ pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, S
         groups: path.tls.group,
         resume_share: path.tls.resume,
         resume_by: path.tls.resume_by,
+        ..TlsSettings::default()
     };
     settings.timers.t1_ms = path.timing.t1_ms;
     settings.answer_timeout = path.timing.answer_timeout;

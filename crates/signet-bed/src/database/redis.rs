@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{Place, run};
-use crate::auth::users;
 use crate::process::Process;
+use crate::users;
 
 /// What is set otherwise than by default.
 pub(super) const SETTINGS: &str = "nothing is saved";

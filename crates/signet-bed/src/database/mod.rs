@@ -1,4 +1,4 @@
-//! Databases, each started for this bench with a folder and a port of its own, and filled.
+//! Databases, each started for a measurement with a folder and a port of its own, and filled.
 
 mod mariadb;
 mod postgres;
@@ -14,19 +14,23 @@ use crate::process::Process;
 /// How long one may take to start.
 const READY: Duration = Duration::from_secs(60);
 /// What it asks of whoever connects. It listens on a loopback address for as long as the
-/// bench runs.
-pub(super) const PASSWORD: &str = "bench-only";
+/// measurement takes.
+pub const PASSWORD: &str = "bench-only";
 
 /// Which database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// MariaDB.
     MariaDb,
+    /// PostgreSQL.
     Postgres,
+    /// Redis.
     Redis,
 }
 
 impl Kind {
-    pub(super) const fn name(self) -> &'static str {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::MariaDb => "MariaDB",
             Self::Postgres => "PostgreSQL",
@@ -35,7 +39,7 @@ impl Kind {
     }
 
     /// What Signet calls it behind the relay.
-    pub(super) fn url(self, port: u16) -> String {
+    pub fn url(self, port: u16) -> String {
         match self {
             Self::MariaDb => format!("mysql://signet@127.0.0.1:{port}/signet"),
             Self::Postgres => format!("postgresql://signet@127.0.0.1:{port}/signet"),
@@ -44,7 +48,7 @@ impl Kind {
     }
 
     /// What was set otherwise than by default.
-    pub(super) fn settings(self) -> &'static str {
+    pub fn settings(self) -> &'static str {
         match self {
             Self::MariaDb => mariadb::SETTINGS,
             Self::Postgres => postgres::SETTINGS,
@@ -54,15 +58,22 @@ impl Kind {
 }
 
 /// A database that runs, with users in it.
-pub(super) struct Database {
-    pub(super) kind: Kind,
-    pub(super) process: Process,
-    pub(super) port: u16,
+#[derive(Debug)]
+pub struct Database {
+    /// Which.
+    pub kind: Kind,
+    /// The server's process.
+    pub process: Process,
+    /// Where it listens on 127.0.0.1.
+    pub port: u16,
 }
 
 impl Database {
     /// Starts one in `folder` and fills it with so many users.
-    pub(super) fn start(
+    ///
+    /// # Errors
+    /// A program that is missing or does not start, with what it said.
+    pub fn start(
         kind: Kind,
         folder: &Path,
         port: u16,
@@ -153,7 +164,7 @@ fn run(program: &str, arguments: &[&str], input: Option<&Path>) -> Result<String
         .args(arguments)
         .stdin(stdin)
         .output()
-        .map_err(|e| format!("cannot start {program}: {e}; `make tools-bench-auth` installs it"))?;
+        .map_err(|e| format!("cannot start {program}: {e}; `apt install mariadb-server postgresql redis-server` has them"))?;
     if output.status.success() {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
@@ -166,14 +177,6 @@ fn run(program: &str, arguments: &[&str], input: Option<&Path>) -> Result<String
 /// Whether this is root, whom some databases refuse to run for.
 fn is_root() -> bool {
     run("id", &["-u"], None).is_ok_and(|id| id.trim() == "0")
-}
-
-/// One of the project's schemas.
-fn schema(name: &str) -> Result<String, String> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../etc/userdb")
-        .join(name);
-    std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
 #[cfg(test)]

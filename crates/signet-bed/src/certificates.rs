@@ -1,4 +1,4 @@
-//! The certificates of a bench: one authority and one certificate of each kind
+//! The certificates of an experiment: one authority and one certificate of each kind
 //! of key, for 127.0.0.1.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,7 +11,7 @@ use rcgen::{
 
 /// A kind of key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// RSA with 2,048 bits.
     Rsa2048,
     /// ECDSA on P-256.
@@ -21,9 +21,11 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Rsa2048, Self::P256, Self::Ed25519];
+    /// Each of them.
+    pub const ALL: [Self; 3] = [Self::Rsa2048, Self::P256, Self::Ed25519];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// As files are named after it.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Rsa2048 => "rsa2048",
             Self::P256 => "p256",
@@ -43,33 +45,45 @@ impl Kind {
 }
 
 /// Where the files are.
-pub(super) struct Certificates {
+#[derive(Debug)]
+pub struct Certificates {
     folder: PathBuf,
 }
 
 impl Certificates {
-    /// Makes them in this folder.
-    pub(super) fn make(folder: &Path) -> Result<Self, String> {
+    /// Makes them in this folder, for 127.0.0.1.
+    ///
+    /// # Errors
+    /// A file that cannot be written, or a missing `openssl`.
+    pub fn make(folder: &Path) -> Result<Self, String> {
+        Self::make_for(folder, &[Ipv4Addr::LOCALHOST])
+    }
+
+    /// The same for these addresses.
+    ///
+    /// # Errors
+    /// As [`Certificates::make`].
+    pub fn make_for(folder: &Path, addresses: &[Ipv4Addr]) -> Result<Self, String> {
         let made = Self {
             folder: folder.to_owned(),
         };
-        made.issue()
+        made.issue(addresses)
             .map_err(|error| format!("cannot make certificates: {error}"))?;
         Ok(made)
     }
 
     /// The authority's certificate.
-    pub(super) fn root(&self) -> String {
+    pub fn root(&self) -> String {
         self.file("root.pem")
     }
 
     /// The certificate with this kind of key.
-    pub(super) fn chain(&self, kind: Kind) -> String {
+    pub fn chain(&self, kind: Kind) -> String {
         self.file(&format!("{}.pem", kind.name()))
     }
 
     /// Its key.
-    pub(super) fn key(&self, kind: Kind) -> String {
+    pub fn key(&self, kind: Kind) -> String {
         self.file(&format!("{}.key", kind.name()))
     }
 
@@ -97,7 +111,7 @@ impl Certificates {
         Ok(key)
     }
 
-    fn issue(&self) -> Result<(), Box<dyn std::error::Error>> {
+    fn issue(&self, addresses: &[Ipv4Addr]) -> Result<(), Box<dyn std::error::Error>> {
         let mut params = CertificateParams::default();
         params
             .distinguished_name
@@ -111,7 +125,10 @@ impl Certificates {
             params
                 .distinguished_name
                 .push(DnType::CommonName, "127.0.0.1");
-            params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
+            params.subject_alt_names = addresses
+                .iter()
+                .map(|address| SanType::IpAddress(IpAddr::V4(*address)))
+                .collect();
             params.extended_key_usages = vec![
                 ExtendedKeyUsagePurpose::ServerAuth,
                 ExtendedKeyUsagePurpose::ClientAuth,

@@ -2,16 +2,18 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where servers run, and where the load does: a core each, where there are two.
-pub(crate) const SERVER_CORE: &str = "0";
-pub(crate) const LOAD_CORE: &str = "1";
+pub const SERVER_CORE: &str = "0";
+/// The load's.
+pub const LOAD_CORE: &str = "1";
 
 /// The same on a machine that may have but one.
-pub(crate) fn load_core() -> &'static str {
+pub fn load_core() -> &'static str {
     match std::thread::available_parallelism() {
         Ok(cores) if cores.get() > 1 => LOAD_CORE,
         _ => SERVER_CORE,
@@ -19,14 +21,19 @@ pub(crate) fn load_core() -> &'static str {
 }
 
 /// A child that ends with this value.
-pub(crate) struct Process {
+#[derive(Debug)]
+pub struct Process {
     child: Child,
 }
 
 impl Process {
     /// Starts `program` on one core, its output to `log`. It ends with whatever started
     /// it: a bench that is broken off leaves no server on the ports of the next.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    /// A log that cannot be written, and a program that cannot be started, `setpriv` and
+    /// `taskset` among them.
+    pub fn start(
         core: &str,
         program: &str,
         arguments: &[String],
@@ -36,7 +43,10 @@ impl Process {
     }
 
     /// The same as a user of this machine, for programs that refuse to run as root.
-    pub(crate) fn start_as(
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_as(
         user: Option<&str>,
         core: &str,
         program: &str,
@@ -47,7 +57,10 @@ impl Process {
     }
 
     /// The same with a standard input to write to.
-    pub(crate) fn start_with_input(
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_with_input(
         core: &str,
         program: &str,
         arguments: &[String],
@@ -80,13 +93,18 @@ impl Process {
             .stdin(input)
             .stdout(file)
             .stderr(copy)
+            // Ctrl-C is for whoever started it, who then ends it.
+            .process_group(0)
             .spawn()
             .map_err(|e| format!("cannot start {program}: {e}"))?;
         Ok(Self { child })
     }
 
     /// The same with a lower claim on the core than its neighbours there.
-    pub(crate) fn start_nice(
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_nice(
         core: &str,
         program: &str,
         arguments: &[String],
@@ -98,23 +116,23 @@ impl Process {
     }
 
     /// The process's id.
-    pub(crate) fn id(&self) -> u32 {
+    pub fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// CPU time of the process and all its descendants, in nanoseconds.
-    pub(crate) fn cpu_ns(&self) -> u64 {
+    pub fn cpu_ns(&self) -> u64 {
         cpu_ns(self.id())
     }
 
     /// Its memory and that of its descendants, in bytes: shared pages count in
     /// parts, so that each counts once (`Pss` in `smaps_rollup`).
-    pub(crate) fn memory_bytes(&self) -> u64 {
+    pub fn memory_bytes(&self) -> u64 {
         family(self.id()).into_iter().map(pss_bytes).sum()
     }
 
     /// Begins to take its CPU time.
-    pub(crate) fn stretch(&self) -> Stretch<'_> {
+    pub fn stretch(&self) -> Stretch<'_> {
         Stretch {
             process: self,
             begun: Instant::now(),
@@ -123,7 +141,7 @@ impl Process {
     }
 
     /// Its CPU time in each of so many seconds, in microseconds a second.
-    pub(crate) fn cpu_us_per_s(&self, seconds: usize) -> Vec<f64> {
+    pub fn cpu_us_per_s(&self, seconds: usize) -> Vec<f64> {
         (0..seconds)
             .map(|_| {
                 let stretch = self.stretch();
@@ -135,30 +153,31 @@ impl Process {
     }
 
     /// Open files of the one of them that has the most.
-    pub(crate) fn open_files(&self) -> usize {
+    pub fn open_files(&self) -> usize {
         let count = |id| fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
         family(self.id()).into_iter().map(count).max().unwrap_or(0)
     }
 
     /// Asks it to end in order, as from the keyboard.
-    pub(crate) fn interrupt(&self) {
+    pub fn interrupt(&self) {
         self.signal("INT");
     }
 
     /// Sends it a signal of that name.
-    pub(crate) fn signal(&self, name: &str) {
+    pub fn signal(&self, name: &str) {
         let _ = Command::new("kill")
             .args(["-s", name, &self.id().to_string()])
             .status();
     }
 
     /// Whether it still runs.
-    pub(crate) fn is_running(&mut self) -> bool {
+    pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// An error where it has ended.
-    pub(crate) fn must_run(&mut self, name: &str) -> Result<(), String> {
+    /// # Errors
+    /// That it has ended.
+    pub fn must_run(&mut self, name: &str) -> Result<(), String> {
         if self.is_running() {
             Ok(())
         } else {
@@ -167,7 +186,7 @@ impl Process {
     }
 
     /// Waits for the end, at most so long; `None` when it did not come.
-    pub(crate) fn wait(&mut self, limit: Duration) -> Option<i32> {
+    pub fn wait(&mut self, limit: Duration) -> Option<i32> {
         let until = Instant::now() + limit;
         while Instant::now() < until {
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -180,7 +199,8 @@ impl Process {
 }
 
 /// A stretch of a process's time.
-pub(crate) struct Stretch<'a> {
+#[derive(Debug)]
+pub struct Stretch<'a> {
     process: &'a Process,
     begun: Instant,
     before_ns: u64,
@@ -188,7 +208,7 @@ pub(crate) struct Stretch<'a> {
 
 impl Stretch<'_> {
     /// CPU time in nanoseconds and time on the clock in seconds since it began.
-    pub(crate) fn end(self) -> (u64, f64) {
+    pub fn end(self) -> (u64, f64) {
         let spent_ns = self.process.cpu_ns().saturating_sub(self.before_ns);
         (spent_ns, self.begun.elapsed().as_secs_f64())
     }
@@ -212,7 +232,7 @@ impl Drop for Process {
 }
 
 /// CPU time of a process and all its descendants, in nanoseconds.
-pub(crate) fn cpu_ns(id: u32) -> u64 {
+pub fn cpu_ns(id: u32) -> u64 {
     family(id).into_iter().map(threads_cpu_ns).sum()
 }
 

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use sip_auth::Algorithm;
 
-use super::{PASSWORD, Place, is_root, run, schema};
-use crate::auth::{DOMAIN, users};
+use super::{PASSWORD, Place, is_root, run};
 use crate::process::Process;
+use crate::users::{self, DOMAIN};
 
+/// Signet's table.
+const SCHEMA: &str = include_str!("../../../../etc/userdb/mysql.sql");
 /// What is set otherwise than by default.
 pub(super) const SETTINGS: &str = "innodb_buffer_pool_size 1 GiB, max_connections 2000, \
      thread_cache_size 1024, skip_name_resolve, no binary log, innodb_flush_log_at_trx_commit 2";
@@ -83,7 +85,7 @@ fn fill(place: &Place<'_>, socket: &str, count: usize) -> Result<(), String> {
          ANALYZE TABLE signet_users, subscriber;\n\
          CREATE USER 'signet'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';\n\
          GRANT SELECT ON signet.* TO 'signet'@'127.0.0.1';\n",
-        schema("mysql.sql")?
+        SCHEMA
     );
     std::fs::write(&sql, text).map_err(|e| format!("{sql}: {e}"))?;
     let socket = format!("--socket={socket}");

@@ -6,23 +6,28 @@ use std::path::Path;
 
 use sip_auth::{Algorithm, Ha1Set};
 
-use super::DOMAIN;
-
+/// The domain and realm of all of them.
+pub const DOMAIN: &str = "bench.test";
 /// Their names, as the load counts them.
-pub(super) const NAME_PATTERN: &str = "user{n:07}";
+pub const NAME_PATTERN: &str = "user{n:07}";
 /// Their passwords.
-pub(super) const PASSWORD_PATTERN: &str = "pw{n:07}";
+pub const PASSWORD_PATTERN: &str = "pw{n:07}";
 
 /// A subscriber.
-pub(super) struct User {
-    pub(super) name: String,
+pub struct User {
+    /// The user part of the address.
+    pub name: String,
     ha1s: Ha1Set,
 }
 
+/// Name and password of so many of them, the first with number 1.
+pub fn names(count: usize) -> impl Iterator<Item = (String, String)> {
+    (1..=count).map(|number| (format!("user{number:07}"), format!("pw{number:07}")))
+}
+
 /// So many of them, the first with number 1.
-pub(super) fn users(count: usize) -> impl Iterator<Item = User> {
-    (1..=count).map(|number| {
-        let (name, password) = (format!("user{number:07}"), format!("pw{number:07}"));
+pub fn users(count: usize) -> impl Iterator<Item = User> {
+    names(count).map(|(name, password)| {
         let ha1s = Ha1Set::compute(name.as_bytes(), DOMAIN.as_bytes(), password.as_bytes());
         User { name, ha1s }
     })
@@ -30,18 +35,17 @@ pub(super) fn users(count: usize) -> impl Iterator<Item = User> {
 
 impl User {
     /// The HA1 in hexadecimal digits.
-    pub(super) fn ha1(&self, algorithm: Algorithm) -> String {
+    pub fn ha1(&self, algorithm: Algorithm) -> String {
         let bytes = self.ha1s.get(algorithm).expose();
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 /// Writes a line for each of so many users.
-pub(super) fn write(
-    path: &Path,
-    count: usize,
-    line: impl Fn(&User) -> String,
-) -> Result<(), String> {
+///
+/// # Errors
+/// Names the file that cannot be written.
+pub fn write(path: &Path, count: usize, line: impl Fn(&User) -> String) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut file = BufWriter::new(File::create(path).map_err(failed)?);
     for user in users(count) {
@@ -51,7 +55,7 @@ pub(super) fn write(
 }
 
 /// Realm, name and the three HA1s between tabs: the columns of `signet_users`.
-pub(super) fn tabbed(user: &User, prefix: &str) -> String {
+pub fn tabbed(user: &User, prefix: &str) -> String {
     format!(
         "{DOMAIN}\t{}\t{prefix}{}\t{prefix}{}\t{prefix}{}\n",
         user.name,
@@ -62,7 +66,7 @@ pub(super) fn tabbed(user: &User, prefix: &str) -> String {
 }
 
 /// A command of Redis's protocol, RESP.
-pub(super) fn resp(words: &[&str]) -> String {
+pub fn resp(words: &[&str]) -> String {
     let mut text = format!("*{}\r\n", words.len());
     for word in words {
         text += &format!("${}\r\n{word}\r\n", word.len());
@@ -71,7 +75,7 @@ pub(super) fn resp(words: &[&str]) -> String {
 }
 
 /// What Redis is told of a user.
-pub(super) fn redis(user: &User) -> String {
+pub fn redis(user: &User) -> String {
     let value = format!(
         "{{\"MD5\":\"{}\",\"SHA-256\":\"{}\",\"SHA-512-256\":\"{}\"}}",
         user.ha1(Algorithm::Md5),

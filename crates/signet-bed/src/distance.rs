@@ -1,6 +1,7 @@
-//! The distance: `signet bed delay`.
+//! A distance between a server and its database: `signet bed delay` in a process of its own.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ChildStdin;
 use std::time::{Duration, Instant};
@@ -13,31 +14,39 @@ use crate::process::Process;
 const INTERVAL_MS: u64 = 100;
 
 /// A relay that runs.
-pub(super) struct Relay {
-    pub(super) process: Process,
+#[derive(Debug)]
+pub struct Relay {
+    /// Its process.
+    pub process: Process,
     input: ChildStdin,
     report: PathBuf,
 }
 
 /// What passed so far, both directions together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Passed {
-    pub(super) at_ns: u64,
+pub struct Passed {
+    /// When, by the relay's clock.
+    pub at_ns: u64,
     /// Payload.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// With headers.
-    pub(super) wire_bytes: u64,
-    pub(super) packets: u64,
-    pub(super) round_trips: u64,
+    pub wire_bytes: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Round trips that somebody waited for.
+    pub round_trips: u64,
     /// How late one in a hundred left, over the whole run of the relay.
-    pub(super) late_p99_us: f64,
+    pub late_p99_us: f64,
 }
 
 impl Relay {
-    /// Puts so much between `from` and `to`.
-    pub(super) fn start(
+    /// Puts so much between `from` and the port `to` on 127.0.0.1.
+    ///
+    /// # Errors
+    /// A relay that does not run, with what it said.
+    pub fn start(
         signet: &Path,
-        (from, to): (u16, u16),
+        (from, to): (SocketAddr, u16),
         rtt_ms: u64,
         core: &str,
         folder: &Path,
@@ -48,7 +57,7 @@ impl Relay {
             "bed".to_owned(),
             "delay".to_owned(),
             "--listen".to_owned(),
-            format!("127.0.0.1:{from}"),
+            from.to_string(),
             "--to".to_owned(),
             format!("127.0.0.1:{to}"),
             "--rtt".to_owned(),
@@ -58,6 +67,8 @@ impl Relay {
             "--interval".to_owned(),
             format!("{INTERVAL_MS}ms"),
         ];
+        let is_open = (!from.ip().is_loopback()).then(|| "--open".to_owned());
+        let words: Vec<String> = words.into_iter().chain(is_open).collect();
         let log = folder.join("relay.log");
         let program = signet.display().to_string();
         let (process, input) = Process::start_with_input(core, &program, &words, &log)?;
@@ -78,7 +89,10 @@ impl Relay {
     }
 
     /// Changes the round trip of what is sent from now on.
-    pub(super) fn set_rtt(&mut self, rtt_ms: u64) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// That the relay is gone.
+    pub fn set_rtt(&mut self, rtt_ms: u64) -> Result<(), String> {
         writeln!(self.input, "rtt {rtt_ms}ms").map_err(|e| format!("the relay is gone: {e}"))
     }
 
@@ -88,7 +102,7 @@ impl Relay {
     }
 
     /// The same for another thread.
-    pub(super) fn glance(&self) -> impl Fn() -> Option<Passed> + Send + 'static {
+    pub fn glance(&self) -> impl Fn() -> Option<Passed> + Send + 'static {
         let report = self.report.clone();
         move || passed(&report)
     }

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use super::{Place, is_root, run, schema};
-use crate::auth::users;
+use super::{Place, is_root, run};
 use crate::process::Process;
+use crate::users;
 
+/// Signet's table.
+const SCHEMA: &str = include_str!("../../../../etc/userdb/postgresql.sql");
 /// What is set otherwise than by default.
 pub(super) const SETTINGS: &str =
     "shared_buffers 512 MB, max_connections 1000, fsync off, no password on loopback";
@@ -67,7 +69,7 @@ pub(super) fn start(place: &Place<'_>, count: usize) -> Result<Process, String> 
 
 /// Where Debian keeps the programs of the newest version that is there.
 fn programs() -> Result<String, String> {
-    let missing = || "it is not installed; `make tools-bench-auth` installs it".to_owned();
+    let missing = || "it is not installed; `apt install postgresql` has it".to_owned();
     let entries = std::fs::read_dir("/usr/lib/postgresql").map_err(|_| missing())?;
     let mut versions: Vec<u32> = entries
         .flatten()
@@ -117,7 +119,7 @@ fn fill(place: &Place<'_>, programs: &str, count: usize) -> Result<(), String> {
         "{}\nALTER TABLE signet_users DISABLE TRIGGER USER;\n\
          \\copy signet_users (realm, username, ha1_md5, ha1_sha256, ha1_sha512_256) from '{rows}'\n\
          ALTER TABLE signet_users ENABLE TRIGGER USER;\nVACUUM ANALYZE signet_users;\n",
-        schema("postgresql.sql")?
+        SCHEMA
     );
     std::fs::write(&sql, text).map_err(|e| format!("{sql}: {e}"))?;
     psql("signet", &["-f", &sql], None)?;

@@ -1,0 +1,310 @@
+//! The record's file: written after each measurement, whole or not at all.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::experiment::{Case, Load};
+use crate::record::{CaseResult, FORMAT, Record, VERSION};
+
+/// Larger files are refused unread.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// A record and where it is kept.
+#[derive(Debug)]
+pub struct RecordFile {
+    path: PathBuf,
+    /// What is known so far.
+    pub record: Record,
+}
+
+impl RecordFile {
+    /// A new one, written at once: better now than after an hour.
+    ///
+    /// # Errors
+    /// That there is one already, or that it cannot be written.
+    pub fn new(path: &Path, record: Record) -> Result<Self, Error> {
+        if path.exists() {
+            return Err(Error::new(
+                format!("{} is there already", path.display()),
+                "go on with it by --resume, or choose another --out",
+            ));
+        }
+        let file = Self {
+            path: path.to_owned(),
+            record,
+        };
+        file.write()?;
+        Ok(file)
+    }
+
+    /// The one of a run that was cut off.
+    ///
+    /// `fresh` is what the run would begin with; results, calibrations and the beginning
+    /// are those of the file.
+    ///
+    /// # Errors
+    /// That it is of another experiment, form or seed, that it is whole, or that it cannot
+    /// be read.
+    pub fn resume(path: &Path, fresh: Record) -> Result<Self, Error> {
+        let mut found = read(path)?;
+        let differs = |what: &str, of_file: &str, of_run: &str| {
+            Error::new(
+                format!(
+                    "{} is of the {what} `{of_file}`, and this run of `{of_run}`",
+                    path.display()
+                ),
+                format!("resume it with the same {what}, or begin anew with another --out"),
+            )
+        };
+        if found.experiment != fresh.experiment {
+            return Err(differs("experiment", &found.experiment, &fresh.experiment));
+        }
+        if found.experiment_toml != fresh.experiment_toml {
+            return Err(Error::new(
+                format!(
+                    "the file of experiment {} has changed since {} was begun",
+                    fresh.experiment,
+                    path.display()
+                ),
+                "put the file back, or begin anew with another --out",
+            ));
+        }
+        if found.form != fresh.form {
+            return Err(differs("form", &found.form, &fresh.form));
+        }
+        if found.seed != fresh.seed {
+            let (of_file, of_run) = (found.seed.to_string(), fresh.seed.to_string());
+            return Err(differs("seed", &of_file, &of_run));
+        }
+        let places = |record: &Record| {
+            let place = |result: &CaseResult| (result.case.clone(), result.system.clone());
+            record.results.iter().map(place).collect::<Vec<_>>()
+        };
+        if places(&found) != places(&fresh) {
+            return Err(Error::new(
+                format!("{} has other cases or systems", path.display()),
+                "resume it with the same --cases and --systems, or begin anew with another --out",
+            ));
+        }
+        found.command = fresh.command;
+        found.machine = fresh.machine;
+        found.versions = fresh.versions;
+        // What was in the way may be gone.
+        for result in &mut found.results {
+            result.missed = None;
+        }
+        let file = Self {
+            path: path.to_owned(),
+            record: found,
+        };
+        file.write()?;
+        Ok(file)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The result of a case, a system and a load.
+    pub fn result(&mut self, case: &Case, system: &str, load: &Load) -> Option<&mut CaseResult> {
+        self.record.results.iter_mut().find(|result| {
+            result.case.id == case.id && result.system == system && result.load == *load
+        })
+    }
+
+    /// Puts it in the place of the one before, so that a reader, or a machine that fails,
+    /// finds one of the two.
+    ///
+    /// # Errors
+    /// Names the file; what was there before is there still.
+    pub fn write(&self) -> Result<(), Error> {
+        let failed = |error: std::io::Error| {
+            Error::new(
+                format!("cannot write {}: {error}", self.path.display()),
+                "make room there, and go on with --resume; what was measured before is kept",
+            )
+        };
+        let text = serde_json::to_string_pretty(&self.record)
+            .map_err(|error| Error::new(format!("no record: {error}"), "this is a defect"))?;
+        let mut beside = self.path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let written = std::fs::File::create(&beside).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.write_all(b"\n")?;
+            file.sync_all()
+        });
+        let written = written.and_then(|()| std::fs::rename(&beside, &self.path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(&beside);
+        }
+        written.map_err(failed)
+    }
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// That the file is not there, or is no record of this version.
+pub fn read(path: &Path) -> Result<Record, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(
+            format!("cannot read {}: {error}", path.display()),
+            "give the folder of a run",
+        )
+    };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > BYTES_MAX {
+        return Err(Error::new(
+            format!("{} has {bytes} bytes, more than any record", path.display()),
+            "give the folder of a run",
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let wrong = |why: String| {
+        Error::new(
+            format!("{} is no record of a run: {why}", path.display()),
+            "begin anew with another --out",
+        )
+    };
+    let record: Record = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    if record.format != FORMAT || record.version != VERSION {
+        return Err(wrong(format!(
+            "it has format {:?}, version {}, and this program writes {FORMAT:?}, version {VERSION}",
+            record.format, record.version
+        )));
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Repeat;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("signet-bed-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn fresh() -> Record {
+        Record {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            experiment: "tiny".to_owned(),
+            experiment_toml: "name = \"tiny\"\n".to_owned(),
+            form: "short".to_owned(),
+            seed: 7,
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn a_record_that_is_there_is_not_written_over() {
+        let folder = Folder::new("there");
+        let path = folder.0.join("record.json");
+        let mut file = RecordFile::new(&path, fresh()).unwrap();
+        assert_eq!(read(&path).unwrap(), file.record);
+        file.record.started_unix_s = 5;
+        file.write().unwrap();
+        assert_eq!(read(&path).unwrap().started_unix_s, 5);
+        assert!(!folder.0.join("record.json.new").exists());
+        let error = RecordFile::new(&path, fresh()).unwrap_err().to_string();
+        assert!(error.contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_what_was_there() {
+        let folder = Folder::new("full");
+        let path = folder.0.join("record.json");
+        let mut file = RecordFile::new(&path, fresh()).unwrap();
+        // Nothing can be written where a folder stands in the way.
+        std::fs::create_dir(folder.0.join("record.json.new")).unwrap();
+        file.record.started_unix_s = 5;
+        let error = file.write().unwrap_err().to_string();
+        assert!(error.contains("--resume"), "{error}");
+        assert_eq!(read(&path).unwrap().started_unix_s, 0);
+    }
+
+    #[test]
+    fn another_experiment_form_or_seed_is_refused() {
+        let folder = Folder::new("other");
+        let path = folder.0.join("record.json");
+        RecordFile::new(&path, fresh()).unwrap();
+        assert!(RecordFile::resume(&path, fresh()).is_ok());
+        let with = |change: fn(&mut Record)| {
+            let mut other = fresh();
+            change(&mut other);
+            RecordFile::resume(&path, other).unwrap_err().to_string()
+        };
+        assert!(with(|other| other.seed = 8).contains("seed `7`"));
+        assert!(with(|other| other.form = "long".to_owned()).contains("form `short`"));
+        assert!(with(|other| other.experiment = "big".to_owned()).contains("experiment `tiny`"));
+        assert!(with(|other| other.experiment_toml.push('#')).contains("has changed"));
+    }
+
+    #[test]
+    fn what_is_no_record_is_told() {
+        let folder = Folder::new("none");
+        let path = folder.0.join("record.json");
+        assert!(read(&path).unwrap_err().to_string().contains("cannot read"));
+        for text in [
+            "",
+            "{}",
+            "[]",
+            "{\"format\": \"signet-load\", \"version\": 1}",
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains("no record of a run"), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_was_missed_is_tried_again() {
+        use crate::experiment::{Case, Load, Setting};
+        let folder = Folder::new("missed");
+        let path = folder.0.join("record.json");
+        let load = Load::Rate {
+            per_s: 5.0,
+            profile: false,
+        };
+        let case = Case {
+            id: "a".to_owned(),
+            labels: std::collections::BTreeMap::new(),
+            setting: Setting::default(),
+            loads: vec![load.clone()],
+        };
+        let mut begun = fresh();
+        begun.results.push(CaseResult {
+            case: case.clone(),
+            system: "signet".to_owned(),
+            load: load.clone(),
+            repeats: Vec::new(),
+            missed: None,
+        });
+        let mut file = RecordFile::new(&path, begun.clone()).unwrap();
+        let result = file.result(&case, "signet", &load).unwrap();
+        result.missed = Some("it fell".to_owned());
+        result.repeats.push(Repeat::default());
+        file.write().unwrap();
+        let mut again = RecordFile::resume(&path, begun).unwrap();
+        let result = again.result(&case, "signet", &load).unwrap();
+        assert_eq!((result.repeats.len(), &result.missed), (1, &None));
+    }
+}

@@ -1,0 +1,338 @@
+//! A rate that is held, and what it took.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::load::{Load, Told, When};
+use super::profiled::{APART_S, LOOK_S, Profiling};
+use super::say;
+use super::scene::Bed;
+use super::watch::{Looks, Who, unix_s};
+use crate::experiment::Setting;
+use crate::record::{Repeat, figure};
+use crate::system::Driver;
+
+/// Where a stretch of a load begins and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    pub(super) warm_up_s: u64,
+    pub(super) measure_s: u64,
+}
+
+/// A rate and its stretch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Rate {
+    pub(super) per_s: f64,
+    pub(super) stretch: Stretch,
+    /// Of what the load draws.
+    pub(super) seed: u64,
+    /// Whether CPU time is taken apart after that.
+    pub(super) apart: Option<Apart>,
+}
+
+/// How CPU time is taken apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Apart {
+    /// Where stacks are drawn, where they are wanted.
+    pub(super) flame: Option<PathBuf>,
+}
+
+/// How late the load may be before its figures are doubted. CPU time and counts do not suffer
+/// from lateness of milliseconds; delays do, and hold it themselves, since they are taken
+/// from the time at which each call was due.
+const LATE_MS_MAX: f64 = 5.0;
+
+/// Starts a server, loads it, and ends it. Where nothing ended well there is no rate among the
+/// figures.
+pub(super) fn hold(
+    bed: &Bed,
+    driver: &dyn Driver,
+    setting: &Setting,
+    rate: Rate,
+) -> Result<Repeat, String> {
+    let at_unix_s = unix_s() as u64;
+    let stretch = rate.stretch;
+    // The last second that is measured has one behind it, so that it is whole.
+    let measured_s = stretch.warm_up_s + stretch.measure_s + 1;
+    let apart = rate
+        .apart
+        .as_ref()
+        .map(|apart| (apart, measured_s + APART_S));
+    let seconds = measured_s + apart.map_or(0, |_| 2 * APART_S + LOOK_S);
+    let when = When {
+        schedule: format!("{}/s for {seconds}s", plain(rate.per_s)),
+        seconds,
+        seed: rate.seed,
+    };
+    let (told, looks, profiling) = drive(bed, driver, setting, &when, apart)?;
+    let mut repeat = Repeat {
+        at_unix_s,
+        figures: figures(&told, &looks, stretch),
+        causes: told.causes(),
+        doubts: doubts(&told),
+        ..Repeat::default()
+    };
+    let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();
+    if let (Some(profiling), Some(calls_per_s)) = (profiling, calls_per_s) {
+        // A figure does not suffer where its parts are not known.
+        match profiling.end(calls_per_s) {
+            Ok((parts, doubts)) => {
+                repeat.profile = parts;
+                for doubt in doubts {
+                    say(&format!("profile: {doubt}"));
+                }
+            }
+            Err(why) => say(&format!("not taken apart: {why}")),
+        }
+    }
+    Ok(repeat)
+}
+
+/// # Errors
+/// That nothing ended well, with the most frequent cause.
+pub(super) fn must_have_ended(repeat: Repeat) -> Result<Repeat, String> {
+    if repeat.figures.contains_key(figure::RATE_PER_S) {
+        return Ok(repeat);
+    }
+    Err(
+        match repeat.causes.iter().max_by_key(|(_, count)| **count) {
+            Some((name, count)) => format!(
+                "nothing ended well; {count} failed by '{name}': look at the server's log, and try a lower rate"
+            ),
+            None => "nothing ended: make the measuring longer than calls are held".to_owned(),
+        },
+    )
+}
+
+/// Starts a server, runs a schedule against it, and ends it. CPU time is taken apart so many
+/// seconds after the load began, where it is to be.
+pub(super) fn drive(
+    bed: &Bed,
+    driver: &dyn Driver,
+    setting: &Setting,
+    when: &When,
+    apart: Option<(&Apart, u64)>,
+) -> Result<(Told, Looks, Option<Profiling>), String> {
+    let mut scene = bed.scene(driver, setting)?;
+    let stage = bed.stage(setting);
+    let load = Load::start(&stage, setting, scene.server.address, when, &bed.cores.load)?;
+    let watch = scene.watch(load.ids());
+    let mut profiling = apart.map(|(apart, in_s)| scene.profile(driver, apart, in_s));
+    let told = load.end(&bed.stop, || {
+        if let Some(profiling) = &mut profiling {
+            profiling.look();
+        }
+        scene.must_run()
+    });
+    let looks = watch.end();
+    Ok((told?, looks, profiling))
+}
+
+/// A rate as the command line takes it.
+pub(super) fn plain(rate_per_s: f64) -> String {
+    let text = format!("{rate_per_s:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The figures of a stretch.
+pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<String, f64> {
+    let (from_s, to_s) = (stretch.warm_up_s, stretch.warm_up_s + stretch.measure_s);
+    let mut counts = Counts::default();
+    for second in told.between(from_s, to_s) {
+        counts.seconds += 1;
+        counts.succeeded += second.succeeded;
+        counts.failed += second.failed;
+        counts.retransmissions += second.retransmissions;
+        counts.in_flight_max = counts.in_flight_max.max(second.in_flight);
+    }
+    let mut figures = BTreeMap::new();
+    let mut put = |name: &str, value: f64| {
+        if value.is_finite() {
+            figures.insert(name.to_owned(), value);
+        }
+    };
+    let (ended, length_s) = (
+        (counts.succeeded + counts.failed) as f64,
+        counts.seconds as f64,
+    );
+    if ended > 0.0 {
+        put(figure::FAILED_SHARE, counts.failed as f64 / ended);
+        put(
+            figure::RETRANSMISSIONS,
+            counts.retransmissions as f64 / ended,
+        );
+    }
+    if counts.succeeded > 0 {
+        put(figure::RATE_PER_S, counts.succeeded as f64 / length_s);
+        put(figure::CONCURRENT_MAX, counts.in_flight_max as f64);
+    }
+    let begun_s = told.begun_unix_s;
+    let (from, to) = (begun_s + from_s as f64, begun_s + from_s as f64 + length_s);
+    for (who, cores, each) in [
+        (
+            Who::Server,
+            figure::SERVER_CORES,
+            Some(figure::SERVER_CPU_US),
+        ),
+        (
+            Who::Database,
+            figure::DATABASE_CORES,
+            Some(figure::DATABASE_CPU_US),
+        ),
+        (Who::Load, figure::LOAD_CORES, None),
+    ] {
+        let Some(mut cpu_ns) = looks.cpu_ns(who, from, to) else {
+            continue;
+        };
+        if who == Who::Load {
+            cpu_ns += looks.cpu_ns(Who::Called, from, to).unwrap_or(0.0);
+        }
+        put(cores, cpu_ns / 1e9 / length_s);
+        if let Some(each) = each.filter(|_| counts.succeeded > 0) {
+            put(each, cpu_ns / 1e3 / counts.succeeded as f64);
+        }
+    }
+    if looks.server_memory_bytes > 0 {
+        put(
+            figure::SERVER_MEMORY_BYTES,
+            looks.server_memory_bytes as f64,
+        );
+    }
+    if let Some(bits) = looks.database_bits(from, to).filter(|bits| *bits > 0.0) {
+        put(figure::DATABASE_BITS_PER_S, bits / length_s);
+    }
+    delays(told, &mut put);
+    figures
+}
+
+#[derive(Default)]
+struct Counts {
+    seconds: u64,
+    succeeded: u64,
+    failed: u64,
+    retransmissions: u64,
+    in_flight_max: u64,
+}
+
+/// The delays of RFC 6076, of the whole load, from the time at which each was due.
+fn delays(told: &Told, put: &mut impl FnMut(&str, f64)) {
+    let of = &told.result.figures;
+    for (latency, [p50, mean, p99]) in [
+        (
+            &of.rrd,
+            [figure::RRD_P50_MS, figure::RRD_MEAN_MS, figure::RRD_P99_MS],
+        ),
+        (
+            &of.srd,
+            [figure::SRD_P50_MS, figure::SRD_MEAN_MS, figure::SRD_P99_MS],
+        ),
+    ] {
+        if latency.count() == 0 {
+            continue;
+        }
+        let found = latency.summary().intended;
+        put(p50, found.p50_us as f64 / 1e3);
+        put(mean, found.mean_us / 1e3);
+        put(p99, found.p99_us as f64 / 1e3);
+    }
+}
+
+/// What the load holds against itself, but lateness that moves no figure here.
+pub(super) fn doubts(told: &Told) -> Vec<String> {
+    let doubts = told.result.doubts.iter();
+    doubts
+        .filter(|doubt| doubt.name != "behind schedule" || doubt.figure > LATE_MS_MAX)
+        .map(|doubt| doubt.sentence.clone())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use measure::{Doubt, RunResult, Second};
+
+    use super::*;
+
+    fn second(at_s: u64, succeeded: u64, failed: u64) -> Second {
+        Second {
+            at_s,
+            succeeded,
+            failed,
+            in_flight: at_s,
+            retransmissions: 1,
+            ..Second::default()
+        }
+    }
+
+    fn told() -> Told {
+        let mut result = RunResult {
+            series: (0..6).map(|at_s| second(at_s, 100 * at_s, at_s)).collect(),
+            ..RunResult::default()
+        };
+        result.figures.srd.record(0, 0, 2_000_000);
+        Told {
+            result,
+            begun_unix_s: 1_000.0,
+        }
+    }
+
+    #[test]
+    fn figures_are_of_the_stretch_alone() {
+        let stretch = Stretch {
+            warm_up_s: 2,
+            measure_s: 3,
+        };
+        let found = figures(&told(), &Looks::default(), stretch);
+        assert_eq!(found.get(figure::RATE_PER_S), Some(&300.0));
+        assert_eq!(found.get(figure::FAILED_SHARE), Some(&(9.0 / 909.0)));
+        assert_eq!(found.get(figure::RETRANSMISSIONS), Some(&(3.0 / 909.0)));
+        assert_eq!(found.get(figure::CONCURRENT_MAX), Some(&4.0));
+        assert_eq!(found.get(figure::SRD_P50_MS), Some(&2.0));
+        for missing in [
+            figure::SERVER_CPU_US,
+            figure::SERVER_CORES,
+            figure::SERVER_MEMORY_BYTES,
+            figure::RRD_P50_MS,
+            figure::DATABASE_BITS_PER_S,
+        ] {
+            assert!(!found.contains_key(missing), "{missing}");
+        }
+        for name in found.keys() {
+            assert!(figure::ALL.contains(&name.as_str()), "{name}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_ended_there_is_no_rate() {
+        let stretch = Stretch {
+            warm_up_s: 7,
+            measure_s: 3,
+        };
+        let found = figures(&told(), &Looks::default(), stretch);
+        assert!(!found.contains_key(figure::RATE_PER_S), "{found:?}");
+        assert!(!found.contains_key(figure::FAILED_SHARE), "{found:?}");
+    }
+
+    #[test]
+    fn lateness_of_milliseconds_is_no_doubt_here() {
+        let mut told = told();
+        let mut doubt = |name: &str, figure: f64| {
+            told.result.doubts.push(Doubt {
+                name: name.to_owned(),
+                figure,
+                bound: 1.0,
+                sentence: format!("{name} {figure}"),
+            });
+        };
+        doubt("behind schedule", 4.0);
+        doubt("behind schedule", 6.0);
+        doubt("own cpu", 0.95);
+        assert_eq!(doubts(&told), ["behind schedule 6", "own cpu 0.95"]);
+    }
+
+    #[test]
+    fn rates_are_written_plainly() {
+        for (rate, expected) in [(2_000.0, "2000"), (0.25, "0.25"), (33.333, "33.33")] {
+            assert_eq!(plain(rate), expected);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What of an experiment is run.
+
+use super::order::{Repeats, is_of};
+use crate::Error;
+use crate::experiment::{Case, Experiment, Form};
+
+/// The lengths of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Seconds of load before the measuring.
+    pub warm_up_s: u32,
+    /// Seconds of measuring.
+    pub measure_s: u32,
+}
+
+/// What of an experiment is run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Its file.
+    pub toml: String,
+    /// `short` or `long`.
+    pub form: String,
+    /// What is measured.
+    pub cases: Vec<Case>,
+    /// Of which systems, where no address is given.
+    pub systems: Vec<String>,
+    /// How often.
+    pub repeats: Repeats,
+    /// For how long.
+    pub lengths: Lengths,
+    /// How long each load of each case takes to be measured, as it is reckoned before
+    /// anything was, in seconds.
+    pub reckoned_s: Vec<Vec<f64>>,
+    /// What a system cannot do: its name, the case, and why.
+    pub not_for: Vec<(String, String, String)>,
+}
+
+/// What is chosen of what an experiment has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Its length.
+    pub form: Form,
+    /// The pattern of the cases' names; all if left out.
+    pub cases: Option<String>,
+    /// Systems; the experiment's if there is none.
+    pub systems: Vec<String>,
+    /// How often each load is measured; as the form says if left out.
+    pub repeats: Option<u32>,
+}
+
+impl Task {
+    /// What is chosen of an experiment whose file has the text `toml`.
+    ///
+    /// # Errors
+    /// That no case has such a name.
+    pub fn of(experiment: &Experiment, toml: String, choice: &Choice) -> Result<Self, Error> {
+        let all = experiment.cases(choice.form);
+        let names: Vec<String> = all.iter().take(4).map(|case| case.id.clone()).collect();
+        let is_chosen = |case: &Case| {
+            let pattern = choice.cases.as_deref();
+            pattern.is_none_or(|pattern| is_of(pattern, &case.id)) && !case.loads.is_empty()
+        };
+        let cases: Vec<Case> = all.into_iter().filter(is_chosen).collect();
+        if cases.is_empty() {
+            return Err(Error::new(
+                format!(
+                    "no case of the {} form of {} is called {}",
+                    choice.form,
+                    experiment.name,
+                    choice.cases.as_deref().unwrap_or("anything")
+                ),
+                format!("they are called {} and the like", names.join(", ")),
+            ));
+        }
+        let plan = experiment.plan(choice.form);
+        let systems = if choice.systems.is_empty() {
+            experiment.systems.clone()
+        } else {
+            choice.systems.clone()
+        };
+        let mut not_for = Vec::new();
+        for system in &systems {
+            for case in &cases {
+                if let Some(why) = experiment.reason_against(system, case) {
+                    not_for.push((system.clone(), case.id.clone(), why.to_owned()));
+                }
+            }
+        }
+        let reckoned_s = cases.iter().map(|case| {
+            let loads = case.loads.iter();
+            let each_s = loads.map(|load| experiment.visit_s(choice.form, case, load));
+            each_s.collect()
+        });
+        Ok(Self {
+            reckoned_s: reckoned_s.collect(),
+            experiment: experiment.name.clone(),
+            toml,
+            form: choice.form.name().to_owned(),
+            repeats: Repeats {
+                rates: choice.repeats.unwrap_or(plan.repeats),
+                peaks: choice.repeats.unwrap_or(plan.peak_repeats),
+            },
+            lengths: Lengths {
+                warm_up_s: plan.warm_up_s,
+                measure_s: plan.measure_s,
+            },
+            cases,
+            systems,
+            not_for,
+        })
+    }
+}

@@ -1,0 +1,339 @@
+//! Where servers under test stand: folder, ports, cores, and what is around them.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::certificates::{Certificates, Kind};
+use crate::experiment::{Setting, Suite, Transport};
+use crate::process::Process;
+use crate::system::Network;
+
+/// How long a server may take until it answers.
+const READY: Duration = Duration::from_secs(30);
+/// How long a server that answers may take to do so.
+const PROMPT: Duration = Duration::from_secs(1);
+
+/// The ports of a run on 127.0.0.1, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    base: u16,
+}
+
+impl Ports {
+    /// How many there are.
+    pub const COUNT: u16 = 6;
+
+    /// From this one on; `None` where there are not so many above it.
+    pub fn from(base: u16) -> Option<Self> {
+        (base > 0 && base.checked_add(Self::COUNT).is_some()).then_some(Self { base })
+    }
+
+    /// The server's, for UDP and TCP.
+    pub fn plain(self) -> u16 {
+        self.base
+    }
+
+    /// The server's, for TLS.
+    pub fn secure(self) -> u16 {
+        self.base + 1
+    }
+
+    /// The called side's, over any transport.
+    pub fn called(self) -> u16 {
+        self.base + 2
+    }
+
+    /// The server's figures, where it has them.
+    pub fn metrics(self) -> u16 {
+        self.base + 3
+    }
+
+    /// The distance to the database.
+    pub fn relay(self) -> u16 {
+        self.base + 4
+    }
+
+    /// The database.
+    pub fn database(self) -> u16 {
+        self.base + 5
+    }
+
+    /// Each of them and what it is for.
+    pub fn all(self) -> [(u16, &'static str); Self::COUNT as usize] {
+        [
+            (self.plain(), "the server"),
+            (self.secure(), "the server's TLS"),
+            (self.called(), "the called side"),
+            (self.metrics(), "the server's figures"),
+            (self.relay(), "the distance to the database"),
+            (self.database(), "the database"),
+        ]
+    }
+}
+
+/// What a driver has at hand.
+#[derive(Debug)]
+pub struct Stage<'a> {
+    /// The program of the load.
+    pub signet: &'a Path,
+    /// The folder for configurations, data and logs.
+    pub folder: &'a Path,
+    /// The ports.
+    pub ports: Ports,
+    /// The server's core.
+    pub core: &'a str,
+    /// Certificates of all kinds.
+    pub certificates: &'a Certificates,
+    /// Where server and load are.
+    pub network: &'a Network,
+    /// Where the server finds MariaDB, at its distance.
+    pub database: Option<SocketAddr>,
+}
+
+impl Stage<'_> {
+    /// Where the server listens for a setting's transport.
+    pub fn server(&self, setting: &Setting) -> SocketAddr {
+        let port = match setting.transport {
+            Transport::Udp | Transport::Tcp => self.ports.plain(),
+            Transport::Tls => self.ports.secure(),
+        };
+        SocketAddr::from((self.network.server, port))
+    }
+
+    /// Where it tells its figures, where it has any.
+    pub fn metrics(&self) -> SocketAddr {
+        SocketAddr::from((self.network.server, self.ports.metrics()))
+    }
+
+    /// Where the called side listens.
+    pub fn called(&self) -> SocketAddr {
+        SocketAddr::from((self.network.load, self.ports.called()))
+    }
+
+    /// Where the server finds MariaDB; the place that it would have where there is none.
+    pub fn database(&self) -> SocketAddr {
+        let own = SocketAddr::from((self.network.load, self.ports.database()));
+        self.database.unwrap_or(own)
+    }
+
+    /// Starts a server on its core.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start(&self, program: &str, words: &[String], log: &Path) -> Result<Process, String> {
+        self.network.start(self.core, program, words, log)
+    }
+
+    /// The next hop as a URI without its scheme: `127.0.0.1:17062;transport=udp`.
+    pub fn next_hop(&self, setting: &Setting) -> String {
+        format!("{};transport={}", self.called(), setting.transport.name())
+    }
+
+    /// A file of the stage's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+impl Transport {
+    /// As it is written in URIs and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Tcp => "tcp",
+            Self::Tls => "tls",
+        }
+    }
+}
+
+impl Setting {
+    /// The kind of key that its certificates have. The suites of RFC 3261 take RSA alone.
+    pub fn key(&self) -> Kind {
+        match (self.security.key.as_deref(), self.security.suite) {
+            (Some("rsa2048"), _) | (None, Suite::RsaAes | Suite::RsaTripleDes) => Kind::Rsa2048,
+            _ => Kind::P256,
+        }
+    }
+
+    /// Whether it has the suites of RFC 3261 26.2.1, which serve for measurements alone.
+    pub fn is_legacy(&self) -> bool {
+        self.transport == Transport::Tls
+            && matches!(self.security.suite, Suite::RsaAes | Suite::RsaTripleDes)
+    }
+
+    /// The key-exchange group by the name that Signet and its load have for it.
+    pub fn group(&self) -> Option<&str> {
+        self.security.group.as_deref().map(|name| match name {
+            "x25519" => "X25519",
+            "secp256r1" => "P-256",
+            "secp384r1" => "P-384",
+            other => other,
+        })
+    }
+
+    /// Workers, threads or processes that the server has: one where nothing is said.
+    pub fn workers(&self) -> u32 {
+        self.workers.unwrap_or(1).max(1)
+    }
+}
+
+/// A server that runs.
+#[derive(Debug)]
+pub struct Server {
+    /// It, where the bed started it.
+    pub process: Option<Process>,
+    /// The process whose CPU time and memory count, where it is on this machine.
+    pub watched: Option<u32>,
+    /// Where it says what is wrong with it.
+    pub log: Option<PathBuf>,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// One that was just started.
+    pub fn started(process: Process, log: PathBuf, address: SocketAddr) -> Self {
+        Self {
+            watched: Some(process.id()),
+            process: Some(process),
+            log: Some(log),
+            address,
+        }
+    }
+
+    /// # Errors
+    /// That it is gone, with the end of its log.
+    pub fn must_run(&mut self) -> Result<(), String> {
+        let is_running = match (&mut self.process, self.watched) {
+            (Some(process), _) => process.is_running(),
+            (None, Some(id)) => Path::new(&format!("/proc/{id}")).exists(),
+            (None, None) => true,
+        };
+        if is_running {
+            return Ok(());
+        }
+        Err(match &self.log {
+            Some(log) => format!("the server has ended: {}", tail(log)),
+            None => "the server has ended: start it again".to_owned(),
+        })
+    }
+
+    /// Waits until it listens, and until it says at `ready` over HTTP that it is, where it does.
+    ///
+    /// # Errors
+    /// That it ended or does not listen, with the end of its log.
+    pub fn wait(
+        mut self,
+        transport: Transport,
+        ready: Option<SocketAddr>,
+    ) -> Result<Self, String> {
+        let until = Instant::now() + READY;
+        let address = self.address;
+        loop {
+            self.must_run()?;
+            let is_up = if transport == Transport::Udp {
+                // A port that is taken is one that somebody listens on.
+                UdpSocket::bind(address).is_err()
+            } else {
+                TcpStream::connect_timeout(&address, PROMPT).is_ok()
+            };
+            if is_up && ready.is_none_or(is_ready) {
+                return Ok(self);
+            }
+            if Instant::now() > until {
+                let log = self.log.as_deref().map(tail).unwrap_or_default();
+                return Err(format!("the server does not listen on {address}: {log}"));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether a server says so at `/ready`.
+fn is_ready(address: SocketAddr) -> bool {
+    use std::io::{Read, Write};
+    let ask = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, PROMPT)?;
+        stream.set_read_timeout(Some(PROMPT))?;
+        stream.write_all(b"GET /ready HTTP/1.1\r\nHost: bed\r\nConnection: close\r\n\r\n")?;
+        let mut head = [0; 12];
+        stream.read_exact(&mut head)?;
+        Ok(&head == b"HTTP/1.1 200")
+    };
+    ask().unwrap_or(false)
+}
+
+/// Lines of a log that are told.
+const TAIL_LINES: usize = 5;
+/// Bytes of its end that are read.
+const TAIL_BYTES: u64 = 4_096;
+
+/// The end of a log in one line.
+pub(crate) fn tail(log: &Path) -> String {
+    use std::io::{Read, Seek, SeekFrom};
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = std::fs::File::open(log)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines.len().saturating_sub(TAIL_LINES);
+    match lines.get(from..) {
+        Some([]) | None => format!("{} is empty", log.display()),
+        Some(last) => last.join(" | "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_has_one_use() {
+        let ports = Ports::from(17_060).unwrap();
+        let mut all: Vec<u16> = ports.all().iter().map(|(port, _)| *port).collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), usize::from(Ports::COUNT));
+        assert_eq!(Ports::from(65_530), None);
+        assert_eq!(Ports::from(0), None);
+        assert!(Ports::from(65_529).is_some());
+    }
+
+    #[test]
+    fn the_end_of_a_log_is_a_line() {
+        let path = std::env::temp_dir().join(format!("signet-bed-tail-{}", std::process::id()));
+        let text: String = (0..2_000).map(|n| format!("line {n}\n\n")).collect();
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(
+            tail(&path),
+            "line 1995 | line 1996 | line 1997 | line 1998 | line 1999"
+        );
+        std::fs::write(&path, "").unwrap();
+        assert!(tail(&path).ends_with("is empty"));
+        std::fs::remove_file(&path).unwrap();
+        assert!(tail(&path).ends_with("is empty"));
+    }
+
+    #[test]
+    fn the_suites_of_rfc_3261_have_rsa_keys() {
+        let mut setting = Setting {
+            transport: Transport::Tls,
+            ..Setting::default()
+        };
+        assert_eq!((setting.key(), setting.is_legacy()), (Kind::P256, false));
+        setting.security.suite = Suite::RsaAes;
+        assert_eq!((setting.key(), setting.is_legacy()), (Kind::Rsa2048, true));
+        setting.transport = Transport::Udp;
+        assert!(!setting.is_legacy());
+    }
+}
