@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use signet_bed::Error;
 use signet_bed::experiment::{Experiment, Form};
+use signet_bed::report;
 use signet_bed::run::{self, Choice, Ended, Options, Task};
 use signet_bed::system::Watched;
 
@@ -103,7 +104,11 @@ impl RunOptions {
         };
         let task = Task::of(&experiment, toml, &choice).map_err(said)?;
         let options = self.options(&experiment.name)?;
-        run::run(&task, &options).map_err(said)
+        let ended = run::run(&task, &options).map_err(said)?;
+        for page in report::report(&options.out.join(run::RECORD))? {
+            let _ = writeln!(std::io::stdout(), "the page is {}", page.display());
+        }
+        Ok(ended)
     }
 
     fn options(&self, name: &str) -> Result<Options, String> {
