@@ -37,10 +37,10 @@ fn rate(case: &Case, system: &str, per_s: f64, us: f64) -> CaseResult {
         let us = near(us, nth);
         let parts = [
             ("kernel", 0.4),
-            ("sip", 0.3),
-            ("tls", 0.08),
-            ("public-key", 0.05),
-            ("memory", 0.07),
+            ("sip_core", 0.3),
+            ("tls_protocol", 0.08),
+            ("public_key", 0.05),
+            ("memory_allocation", 0.07),
             ("libc", 0.1),
         ];
         Repeat {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::profile::{Component, Ended, Options, Profiler, Running, Target, Walk};
+use crate::profile::{Ended, Options, Profiler, Running, Target, Walk};
 
 /// Seconds between what is measured and what is taken apart: the load's first second comes a
 /// moment after its start.
@@ -109,7 +109,7 @@ impl Profiling {
         for process in &profile.processes {
             for (component, cpu_ns) in &process.components {
                 if let Some(us) = profile.us_per_call(*cpu_ns).filter(|_| *cpu_ns > 0) {
-                    parts.insert(format!("{}/{}", process.name, key(*component)), us);
+                    parts.insert(format!("{}/{}", process.name, component.key()), us);
                 }
             }
         }
@@ -123,20 +123,4 @@ fn draw(path: &Path, svg: &str) -> Result<(), String> {
         std::fs::create_dir_all(folder).map_err(named)?;
     }
     std::fs::write(path, svg).map_err(named)
-}
-
-/// A component as records and pages have it.
-const fn key(component: Component) -> &'static str {
-    match component {
-        Component::Kernel => "kernel",
-        Component::SipCore => "sip",
-        Component::TlsProtocol => "tls",
-        Component::PublicKey => "public-key",
-        Component::Symmetric => "symmetric",
-        Component::MemoryAllocation => "memory",
-        Component::Libc => "libc",
-        Component::DatabaseClient => "database-client",
-        Component::Database => "database",
-        Component::Other => "other",
-    }
 }

@@ -7,21 +7,8 @@ use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, REFERENCE, 
 use super::{Sheet, joined};
 use crate::page::found::{counted, found, median};
 use crate::page::names;
+use crate::profile::Component;
 use crate::record::{CaseResult, figure};
-
-/// Components in the order of the way that a message takes; others follow by name.
-const COMPONENTS: [&str; 10] = [
-    "kernel",
-    "sip",
-    "tls",
-    "public-key",
-    "symmetric",
-    "memory",
-    "libc",
-    "database-client",
-    "database",
-    "other",
-];
 
 /// Results with the same place on every axis, one for each system.
 struct Together<'a> {
@@ -129,14 +116,8 @@ fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
 /// A component for readers: `database/libc` is "libc of the database".
 fn component_name(component: &str) -> String {
     let (process, part) = component.split_once('/').unwrap_or(("server", component));
-    let part = match part {
-        "sip" => "SIP core".to_owned(),
-        "tls" => "TLS protocol".to_owned(),
-        "public-key" => "public-key crypto".to_owned(),
-        "symmetric" => "symmetric crypto and hashes".to_owned(),
-        "memory" => "memory allocation".to_owned(),
-        other => other.replace('-', " "),
-    };
+    let known = Component::ALL.iter().find(|known| known.key() == part);
+    let part = known.map_or(part, |known| known.name()).to_owned();
     match process {
         "server" => part,
         process if process == part => part,
@@ -144,13 +125,13 @@ fn component_name(component: &str) -> String {
     }
 }
 
-/// Those of the server first, in the order of [`COMPONENTS`].
+/// Those of the server first, in the order of [`Component::ALL`].
 fn component_order(component: &str) -> (bool, usize, &str) {
     let (process, part) = component.split_once('/').unwrap_or(("server", component));
-    let place = COMPONENTS.iter().position(|known| *known == part);
+    let place = Component::ALL.iter().position(|known| known.key() == part);
     (
         process != "server",
-        place.unwrap_or(COMPONENTS.len()),
+        place.unwrap_or(Component::ALL.len()),
         component,
     )
 }
