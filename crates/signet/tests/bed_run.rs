@@ -8,10 +8,11 @@ use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use signet_bed::record::{Record, figure};
-use support::{Running, TestDir, free_port, have, signet};
+use support::{Running, TestDir, have, signet};
 
 /// How long a run of the tiny experiment may take.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -34,10 +35,13 @@ fn tiny(folder: &Path, repeats: u32) -> PathBuf {
     path
 }
 
-/// Six free ports.
+/// Six free ports that no other test of this file takes.
 fn free_ports() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = u16::try_from(std::process::id() % 160).unwrap() * 60;
     for _ in 0..1_000 {
-        let first = free_port();
+        let step = NEXT.fetch_add(6, Ordering::Relaxed);
+        let first = 10_000 + (own + step) % 9_600;
         let is_free = |port: u16| {
             TcpListener::bind(("127.0.0.1", port)).is_ok()
                 && UdpSocket::bind(("127.0.0.1", port)).is_ok()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::load::{Load, Told, When};
-use super::profiled::{APART_S, LOOK_S, Profiling};
+use super::profiled::{APART_S, LONGER_S, Profiling};
 use super::say;
 use super::scene::Bed;
 use super::watch::{Looks, Who, unix_s};
@@ -58,7 +58,7 @@ pub(super) fn hold(
         .apart
         .as_ref()
         .map(|apart| (apart, measured_s + APART_S));
-    let seconds = measured_s + apart.map_or(0, |_| 2 * APART_S + LOOK_S);
+    let seconds = measured_s + apart.map_or(0, |_| LONGER_S);
     let when = When {
         schedule: format!("{}/s for {seconds}s", plain(rate.per_s)),
         seconds,

@@ -17,6 +17,8 @@ use crate::users::{DOMAIN, NAME_PATTERN, PASSWORD_PATTERN};
 const DRAIN_S: u64 = 3;
 /// Agents that come up a second.
 const SETUP_PER_S: u32 = 500;
+/// More of them than there are.
+const AT_ONCE_PER_S: u32 = 1_000_000;
 /// How long the program may take beyond what it was asked for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -246,7 +248,15 @@ fn agents(words: &mut Words, setting: &Setting) {
     let agents = registering(setting).max(setting.agents.callers).max(1);
     words.with("--agents", agents.to_string());
     words.with("--user", NAME_PATTERN);
-    words.with("--setup-rate", SETUP_PER_S.to_string());
+    let come_up_first =
+        registering(setting) > 0 || setting.caller_connection == Connection::PerAgent;
+    // Where nobody has anything to do before, the schedule begins when the load does.
+    let setup_per_s = if come_up_first {
+        SETUP_PER_S
+    } else {
+        AT_ONCE_PER_S
+    };
+    words.with("--setup-rate", setup_per_s.to_string());
     if is_asked {
         words.with("--password", PASSWORD_PATTERN);
         // With a database at a distance it is look-ups that are measured, and each request

@@ -10,7 +10,11 @@ use crate::profile::{Ended, Options, Profiler, Running, Target, Walk};
 /// moment after its start.
 pub(super) const APART_S: u64 = 1;
 /// Seconds that a profile looks.
-pub(super) const LOOK_S: u64 = 6;
+const LOOK_S: u64 = 6;
+/// Seconds that `perf` has to begin and to end.
+const BEGIN_S: u64 = 3;
+/// How much longer the load goes on where CPU time is taken apart.
+pub(super) const LONGER_S: u64 = APART_S + BEGIN_S + LOOK_S + BEGIN_S;
 
 /// A profile that is due, under way, or there.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub(super) struct Profiling {
 enum State {
     Due,
     // Both are large, and one is there at a time.
-    UnderWay(Box<Running>),
+    UnderWay(Box<Running>, Instant),
     There(Box<Ended>),
     Failed(String),
 }
@@ -71,11 +75,11 @@ impl Profiling {
                     ..Options::default()
                 };
                 match Profiler::start(&self.targets, options) {
-                    Ok(running) => State::UnderWay(Box::new(running)),
+                    Ok(running) => State::UnderWay(Box::new(running), Instant::now()),
                     Err(error) => State::Failed(error.to_string()),
                 }
             }
-            State::UnderWay(running) if now >= self.begins + Duration::from_secs(LOOK_S) => {
+            State::UnderWay(running, begun) if now >= begun + Duration::from_secs(LOOK_S) => {
                 match running.end() {
                     Ok(ended) => State::There(Box::new(ended)),
                     Err(error) => State::Failed(error.to_string()),
@@ -97,8 +101,11 @@ impl Profiling {
         let ended = match self.state {
             State::There(ended) => ended,
             State::Failed(why) => return Err(why),
-            State::Due | State::UnderWay(_) => {
-                return Err("the load ended before it was taken apart".to_owned());
+            State::Due | State::UnderWay(..) => {
+                return Err(
+                    "the load ended before: this machine is too busy for perf, so run it alone"
+                        .to_owned(),
+                );
             }
         };
         let profile = ended.profile.with_calls_per_s(calls_per_s);
