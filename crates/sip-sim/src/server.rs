@@ -31,8 +31,8 @@ pub(crate) use settings::{CARRIERS, DOMAIN, GATEWAY, NEIGHBOUR, SERVER, carrier,
 /// When the virtual clocks begin, in milliseconds since 1970.
 const UNIX_START_MS: u64 = 1_800_000_000_000;
 /// What a worker that has nothing under way may hold more than a new one: tables that
-/// have grown.
-const IDLE_BYTES: usize = 128 << 10;
+/// have grown, and the room for what one turn sends, of which a trim leaves 256 KiB.
+const IDLE_BYTES: usize = (128 + 256) << 10;
 
 /// An address-of-record and a contact's identity: what names a row of the database.
 type Row = (Arc<[u8]>, Arc<[u8]>);
