@@ -3,53 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
 use crate::compare::{Comparison, compare};
 use crate::experiment::Experiment;
 use crate::page;
-use crate::record::{FORMAT, Record, VERSION};
-
-/// Larger files are refused unread.
-const FILE_BYTES_MAX: u64 = 1 << 30;
-
-/// Only what says whether the rest can be read.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Head {
-    format: String,
-    version: u64,
-}
+use crate::record::{self, Record};
 
 /// Reads a record.
-///
-/// # Errors
-/// Names the file, and says what it is in the place of a record.
-pub fn read(path: &Path) -> Result<Record, String> {
-    let name = path.display();
-    let text = text_of(path)?;
-    let head: Head = serde_json::from_str(&text)
-        .map_err(|error| format!("{name}: no record of an experiment: {error}"))?;
-    if head.format != FORMAT || head.version != u64::from(VERSION) {
-        return Err(format!(
-            "{name}: its format is \"{}\" and its version {}; this program reads \"{FORMAT}\", {VERSION}: \
-             give a file that `signet bed run` of the same program wrote",
-            head.format, head.version
-        ));
-    }
-    serde_json::from_str(&text).map_err(|error| format!("{name}: {error}"))
-}
-
-fn text_of(path: &Path) -> Result<String, String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > FILE_BYTES_MAX {
-        return Err(format!(
-            "{}: {bytes} bytes, more than any record",
-            path.display()
-        ));
-    }
-    fs::read_to_string(path).map_err(failed)
+fn read(path: &Path) -> Result<Record, String> {
+    record::read(path).map_err(|error| error.to_string())
 }
 
 /// A record, and the experiment as it was when it was made.
@@ -109,10 +70,7 @@ fn records_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
         if !is_json || !path.is_file() {
             continue;
         }
-        let head = text_of(&path)
-            .ok()
-            .and_then(|text| serde_json::from_str::<Head>(&text).ok());
-        if head.is_some_and(|head| head.format == FORMAT) {
+        if record::is_record(&path) {
             records.push(path);
         }
     }

@@ -97,7 +97,7 @@ impl Bed {
     }
 
     fn record(&self) -> Option<Record> {
-        signet_bed::run::read(&self.out().join("record.json")).ok()
+        signet_bed::record::read(&self.out().join("record.json")).ok()
     }
 
     /// Measurements so far.

@@ -321,15 +321,11 @@ impl<T> Pipeline<T> {
         if queued == 0 && self.in_flight == 0 {
             return 0;
         }
-        let (setting, pause_us) = match Setting::of(self.config.mode) {
-            Some(setting) => (setting, 0),
-            None => (
-                Setting::from(&self.tuner.usual()),
-                self.tuner.pause_us(now_us),
-            ),
+        let expected_us = match Setting::of(self.config.mode) {
+            Some(setting) => self.tuner.expected_us(queued, &setting),
+            None => self.tuner.expected_tuned_us(now_us, queued),
         };
-        let expected_us = self.tuner.expected_us(queued, &setting).unwrap_or(0);
-        expected_us.saturating_add(pause_us)
+        expected_us.unwrap_or(0)
     }
 
     /// No replica can be asked: told to wait for longer the longer that has lasted.

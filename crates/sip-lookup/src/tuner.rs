@@ -249,22 +249,6 @@ impl Tuner {
         self.decision
     }
 
-    /// The decision that holds, or, while the floor is being looked for, the one that held
-    /// before: that pause is short, and says nothing of what the store can do.
-    pub fn usual(&self) -> Decision {
-        let reprobe = self.reprobe.as_ref();
-        reprobe.map_or(self.decision, |reprobe| reprobe.before)
-    }
-
-    /// How much longer next to nothing is sent, because the floor is being looked for.
-    pub fn pause_us(&self, now_us: u64) -> u64 {
-        let Some(reprobe) = &self.reprobe else {
-            return 0;
-        };
-        let all_us = REPROBE_ROUND_TRIPS * self.smoothed_us.unwrap_or(0.0);
-        (all_us as u64).saturating_sub(now_us.saturating_sub(reprobe.since_us))
-    }
-
     /// Rows asked for in a second, of late.
     pub fn rate_per_s(&self) -> f64 {
         self.rate.per_us() * 1e6
@@ -293,8 +277,31 @@ impl Tuner {
         }
     }
 
-    /// How long a question behind `queued` others will take; `None` before the first answer.
+    /// How long a question behind `queued` others will take with a setting of the operator's;
+    /// `None` before the first answer.
     pub fn expected_us(&self, queued: usize, setting: &Setting) -> Option<u64> {
+        self.expect_us(queued, setting, f64::INFINITY)
+    }
+
+    /// The same with the tuner's own. While the floor is being looked for next to nothing is
+    /// sent, which says nothing of what the store can do: after that pause things will be as
+    /// they were.
+    pub fn expected_tuned_us(&self, now_us: u64, queued: usize) -> Option<u64> {
+        let Some(reprobe) = &self.reprobe else {
+            return self.expected_us(queued, &Setting::from(&self.decision));
+        };
+        let pause_us = REPROBE_ROUND_TRIPS * self.smoothed_us?;
+        let left_us = (pause_us as u64).saturating_sub(now_us.saturating_sub(reprobe.since_us));
+        // Whether it can do more than it did is not known.
+        let rows_max_per_us = match self.rows_per_us > 0.0 {
+            true => self.rows_per_us,
+            false => f64::INFINITY,
+        };
+        let then_us = self.expect_us(queued, &Setting::from(&reprobe.before), rows_max_per_us)?;
+        Some(then_us.saturating_add(left_us))
+    }
+
+    fn expect_us(&self, queued: usize, setting: &Setting, rows_max_per_us: f64) -> Option<u64> {
         let smoothed_us = self.smoothed_us?;
         let (interval_us, rows, flight) = match *setting {
             Setting::Paced {
@@ -305,11 +312,7 @@ impl Tuner {
             Setting::Blocking { processes, batch } => (0, batch, processes),
         };
         let rows = rows.max(1) as f64;
-        let mut per_us = flight.max(1) as f64 * rows / smoothed_us.max(1.0);
-        if self.reprobe.is_some() && self.rows_per_us > 0.0 {
-            // Whether it can do more than it did is not known.
-            per_us = per_us.min(self.rows_per_us);
-        }
+        let mut per_us = (flight.max(1) as f64 * rows / smoothed_us.max(1.0)).min(rows_max_per_us);
         if let Some((query_us, row_us)) = self.costs.found() {
             per_us = per_us.min(rows / (query_us + row_us * rows).max(1e-3));
         }

@@ -3,11 +3,15 @@
 //! JSON with `"format": "signet-bed"` and `"version": 1`. Within a version fields are only
 //! added, each with a default.
 
+mod read;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Case, Load};
+
+pub use read::{is_record, read};
 
 /// The name in every file.
 pub const FORMAT: &str = "signet-bed";

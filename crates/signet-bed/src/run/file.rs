@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::experiment::{Case, Load};
-use crate::record::{CaseResult, FORMAT, Record, VERSION};
-
-/// Larger files are refused unread.
-const BYTES_MAX: u64 = 1 << 30;
+use crate::record::{CaseResult, Record, read};
 
 /// A record and where it is kept.
 #[derive(Debug)]
@@ -144,45 +141,10 @@ impl RecordFile {
     }
 }
 
-/// Reads a record.
-///
-/// # Errors
-/// That the file is not there, or is no record of this version.
-pub fn read(path: &Path) -> Result<Record, Error> {
-    let failed = |error: std::io::Error| {
-        Error::new(
-            format!("cannot read {}: {error}", path.display()),
-            "give the folder of a run",
-        )
-    };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes > BYTES_MAX {
-        return Err(Error::new(
-            format!("{} has {bytes} bytes, more than any record", path.display()),
-            "give the folder of a run",
-        ));
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
-    let wrong = |why: String| {
-        Error::new(
-            format!("{} is no record of a run: {why}", path.display()),
-            "begin anew with another --out",
-        )
-    };
-    let record: Record = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    if record.format != FORMAT || record.version != VERSION {
-        return Err(wrong(format!(
-            "it has format {:?}, version {}, and this program writes {FORMAT:?}, version {VERSION}",
-            record.format, record.version
-        )));
-    }
-    Ok(record)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Repeat;
+    use crate::record::{FORMAT, Repeat, VERSION};
 
     struct Folder(PathBuf);
 

@@ -21,7 +21,7 @@ mod watch;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-pub use file::{RecordFile, read};
+pub use file::RecordFile;
 pub use order::{Repeats, Step, is_of, steps};
 pub use remaining::{Remaining, said};
 pub use task::{Choice, Lengths, Task};

@@ -1,0 +1,67 @@
+//! Reading a record.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{FORMAT, Record, VERSION};
+use crate::Error;
+
+/// Larger files are refused unread.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What says whether the rest can be read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    format: String,
+    version: u64,
+}
+
+/// Whether a file says that it is a record, of whatever version.
+pub fn is_record(path: &Path) -> bool {
+    let head = text_of(path).and_then(|text| head_of(path, &text));
+    head.is_ok_and(|head| head.format == FORMAT)
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// That the file is not there, or what it is in the place of a record of this version.
+pub fn read(path: &Path) -> Result<Record, Error> {
+    let text = text_of(path)?;
+    let head = head_of(path, &text)?;
+    if head.format != FORMAT || head.version != u64::from(VERSION) {
+        let why = format!(
+            "its format is {:?} and its version {}; this program reads {FORMAT:?}, version {VERSION}",
+            head.format, head.version
+        );
+        return Err(wrong(path, &why));
+    }
+    serde_json::from_str(&text).map_err(|error| wrong(path, &error.to_string()))
+}
+
+fn head_of(path: &Path, text: &str) -> Result<Head, Error> {
+    serde_json::from_str(text).map_err(|error| wrong(path, &error.to_string()))
+}
+
+fn text_of(path: &Path) -> Result<String, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(
+            format!("cannot read {}: {error}", path.display()),
+            "give the record.json of a run",
+        )
+    };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > BYTES_MAX {
+        return Err(wrong(path, &format!("it has {bytes} bytes, more than any")));
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+fn wrong(path: &Path, why: &str) -> Error {
+    Error::new(
+        format!("{}: no record of a run: {why}", path.display()),
+        "give a file that `signet bed run` of the same program wrote",
+    )
+}
