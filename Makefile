@@ -2,11 +2,12 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 
-.PHONY: attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-legacy tools-bench tools-bench-auth tools-fuzz
+.PHONY: deb attacks tls-resumption help demo test lint unit legacy musts fuzz bench bench-load bench-tls bench-auth tools tools-legacy tools-bench tools-bench-auth tools-fuzz
 
 help:
 	@echo "make demo    build, start the server, drive real calls, draw the result"
 	@echo "make test    everything that can fail: format, lints, licences, unit, simulation, interoperation"
+	@echo "make deb     the Debian package, in target/deb"
 	@echo "make legacy  the second TLS engine, which a build has on request only (make test does it too)"
 	@echo "make attacks   attacks by name on Signet and Kamailio, on this machine: what got through, what callers felt; ATTACKS='--only token --quick'"
 	@echo "make bench   CPU per call beside Kamailio and the floor, and the small benches"
@@ -15,6 +16,11 @@ help:
 	@echo "make fuzz    every fuzz target for SECONDS=60, from its corpus (needs a nightly compiler and cargo-fuzz)"
 	@echo "make bench-tls    what TLS costs: handshakes, resumption, idle connections, storms; BENCH='--only CASE --quick'"
 	@echo "make bench-auth   what authentication costs with users in a database 30 ms away; BENCH='--only CASE --quick'"
+
+# The Debian package, in target/deb.
+deb:
+	$(CARGO) build --release -p signet
+	scripts/deb target/release/signet target/deb
 
 demo:
 	$(CARGO) build --release -p signet -p signet-bench
@@ -74,7 +80,7 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf prometheus:promtool systemd:systemd-analyze iproute2:ip man-db:man binutils:readelf dpkg-dev:dpkg-shlibdeps cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl

@@ -20,6 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::{Uid, User};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -38,6 +39,32 @@ pub(crate) const DATABASE: &str = "signet.db";
 #[derive(Debug)]
 pub struct DataLock {
     _file: Flock<File>,
+}
+
+/// The user that a folder belongs to, where this process is root and he is not.
+fn other_owner(folder: &Path) -> Option<User> {
+    let owner = folder.metadata().ok()?.uid();
+    if !nix::unistd::geteuid().is_root() || owner == 0 {
+        return None;
+    }
+    User::from_uid(Uid::from_raw(owner)).ok().flatten()
+}
+
+/// What root makes in a data folder of somebody else's that server could not open. So a
+/// command that root gives goes on as the folder's owner.
+pub(crate) fn become_owner(folder: &Path) -> Result<(), Error> {
+    let Some(owner) = other_owner(folder) else {
+        return Ok(());
+    };
+    nix::unistd::setgroups(&[owner.gid])
+        .and_then(|()| nix::unistd::setgid(owner.gid))
+        .and_then(|()| nix::unistd::setuid(owner.uid))
+        .map_err(|error| {
+            Error::new(
+                format!("cannot go on as the user {}: {error}", owner.name),
+                format!("type: runuser -u {} -- signet ...", owner.name),
+            )
+        })
 }
 
 impl DataDir {
@@ -73,6 +100,19 @@ impl DataDir {
 
     /// Takes the folder for this process.
     pub fn lock(&self) -> Result<DataLock, Error> {
+        if let Some(owner) = other_owner(&self.path) {
+            return Err(Error::new(
+                format!(
+                    "the data folder {} belongs to the user {}, and what root makes in it that user cannot open",
+                    self.path.display(),
+                    owner.name
+                ),
+                format!(
+                    "start the server as that user, for example: systemctl start signet, or: runuser -u {} -- signet serve ...",
+                    owner.name
+                ),
+            ));
+        }
         let path = self.file("lock");
         let file = OpenOptions::new()
             .create(true)

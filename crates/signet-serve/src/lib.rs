@@ -14,6 +14,7 @@ mod memory;
 mod metrics;
 mod plan;
 mod server;
+mod service_manager;
 mod store_link;
 mod system;
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Log, LogLevel};
+use crate::config::{Log, LogFormat, LogLevel};
 
 /// The exit code after a fault of the program itself (`EX_SOFTWARE`).
 const EXIT_FAULT: i32 = 70;
@@ -17,12 +17,14 @@ pub(crate) fn start(log: &Log) {
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
     };
-    let _ = tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .try_init();
+        .with_target(false);
+    let _ = match log.format {
+        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
     invariant::report_by(|broken| {
         tracing::error!("a fault of this program, please report this line: {broken}");
     });

@@ -79,6 +79,16 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BedCommand,
     },
+    /// Write what completes the command line of a shell, to the standard output
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages, one for each command
+    Man {
+        /// The folder; it is made where it is missing
+        folder: PathBuf,
+    },
     /// List where users are registered
     Bindings {
         #[command(flatten)]

@@ -3,6 +3,7 @@
 
 mod args;
 mod bed;
+mod documents;
 mod load;
 
 use std::io::Write;
@@ -53,6 +54,8 @@ fn run(args: Args) -> Result<(), Error> {
             }
         },
         Command::Check { file } => admin::check(&file),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::Man { folder } => documents::manual(&folder),
         Command::Ca { place, command } => match command {
             CaCommand::Init => admin::ca_init(&place.into()),
             CaCommand::Issue {

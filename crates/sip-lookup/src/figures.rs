@@ -50,11 +50,11 @@ counters::counters! {
         pub bad_rows: u64 = counter("signet_lookups_bad_rows_total"),
         /// Answers to no statement in flight: late, or given twice.
         pub unasked: u64 = counter("signet_lookups_unasked_answers_total"),
-        /// Microseconds that look-ups waited for their batch to leave.
+        /// How long look-ups waited for their batch to leave, in sum.
         pub wait_us: u64 = counter("signet_lookups_wait_microseconds_total"),
         /// Look-ups whose wait is in that sum.
         pub waits: u64 = counter("signet_lookups_waits_total"),
-        /// Microseconds from statements to their answers.
+        /// The time from statements to their answers, in sum.
         pub round_trip_us: u64 = counter("signet_lookups_round_trip_microseconds_total"),
         /// Statements answered.
         pub answered: u64 = counter("signet_lookups_statements_answered_total"),
@@ -71,13 +71,13 @@ counters::counters! {
         pub replicas_open: u64 = gauge("signet_lookups_replicas_open"),
         /// Replicas that are left alone and being tried.
         pub replicas_probed: u64 = gauge("signet_lookups_replicas_probed"),
-        /// Microseconds from one batch to the next, as set.
+        /// The time from one batch to the next, as set.
         pub interval_us: u64 = gauge("signet_lookups_interval_microseconds"),
         /// Statements in flight, as set.
         pub in_flight_max: u64 = gauge("signet_lookups_in_flight_max"),
         /// Rows with which a batch leaves before its time, as set.
         pub batch_max: u64 = gauge("signet_lookups_batch_max"),
-        /// The shortest round trip of late without its rows, in microseconds.
+        /// The shortest round trip of late without its rows.
         pub round_trip_min_us: u64 = gauge("signet_lookups_round_trip_min_microseconds"),
     }
 }

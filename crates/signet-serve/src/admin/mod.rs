@@ -23,7 +23,7 @@ use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain};
-use crate::data_dir::{DATABASE, DataDir};
+use crate::data_dir::{DATABASE, DataDir, become_owner};
 use crate::server::faults_of_files;
 use crate::{Error, plan, userdb};
 
@@ -69,6 +69,7 @@ impl Instance {
         match self {
             Self::Config(path) => {
                 let config = Config::from_file(path)?;
+                become_owner(&config.data)?;
                 let data = DataDir::open(&config.data)?;
                 let domain = data.default_domain(config.domains.first())?;
                 data.keep_domain(&domain)?;
@@ -80,6 +81,7 @@ impl Instance {
                 })
             }
             Self::Data(path) => {
+                become_owner(path)?;
                 let data = DataDir::open(path)?;
                 let domain = data.default_domain(None)?;
                 data.keep_domain(&domain)?;

@@ -31,8 +31,8 @@ pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use rates::Rates;
 pub use sections::{
-    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Limits, Listen, Log, LogLevel,
-    Metrics, Proxy, Registrar, Route, Sources, Timers,
+    Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Limits, Listen, Log,
+    LogFormat, LogLevel, Metrics, Proxy, Registrar, Route, Sources, Timers,
 };
 pub use sip_engine::settings::{ContactsFull, Inbound, Mode};
 pub use tls::{

@@ -68,6 +68,7 @@ impl Config {
             dns
             metrics
             log.level
+            log.format
         }
         changed
     }

@@ -441,8 +441,22 @@ pub struct Metrics {
 pub struct Log {
     /// From which level on.
     pub level: LogLevel,
+    /// How a line is written.
+    pub format: LogFormat,
     /// Whether whole messages are printed, secrets masked.
     pub trace_sip: bool,
+}
+
+/// The forms of the log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: an object a line, with `timestamp`, `level`, `message` and what belongs
+    /// to it.
+    Json,
 }
 
 /// The levels of the log.

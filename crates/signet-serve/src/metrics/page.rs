@@ -32,7 +32,6 @@ pub(super) fn render(sources: &Sources) -> String {
     tls::shown(&mut page, &shown);
     store::shared(&mut page, sources);
     faults::faults(&mut page);
-    faults::faults(&mut page);
 
     page.gauge(
         "signet_memory_held_bytes",
@@ -43,6 +42,16 @@ pub(super) fn render(sources: &Sources) -> String {
         "signet_memory_max_bytes",
         "The most of it; requests are refused before it is reached.",
         sources.budget.bytes_max(),
+    );
+    page.head(
+        "signet_build_info",
+        "Always 1; its labels say which program this is.",
+        "gauge",
+    );
+    page.sample(
+        "signet_build_info",
+        &[("version", env!("CARGO_PKG_VERSION"))],
+        1,
     );
     page.gauge(
         "signet_start_time_seconds",
@@ -89,17 +98,23 @@ impl Page {
         self.counted_by("", &[("", counters::sum(all))]);
     }
 
-    /// The same with a label that tells the rows apart, where there is one.
+    /// The same with a label that tells the rows apart, where there is one. What is counted
+    /// in microseconds is shown in seconds, as all times at Prometheus are.
     fn counted_by<C: Counted>(&mut self, label: &str, rows: &[(&str, C)]) {
         for family in C::FAMILIES {
-            self.head(family.name, family.help.trim(), family.kind);
+            let name = family.name.replace("_microseconds", "_seconds");
+            let sample = match name == family.name {
+                true => Self::sample,
+                false => Self::sample_us,
+            };
+            self.head(&name, family.help.trim(), family.kind);
             let values = (family.values)();
             for (row, counted) in rows {
                 for (nth, number) in (family.numbers)(counted).iter().enumerate() {
                     let value = values.get(nth).copied().unwrap_or_default();
                     let labels = [(label, *row), (family.label, value)];
                     let labels: Vec<_> = labels.into_iter().filter(|of| !of.0.is_empty()).collect();
-                    self.sample(family.name, &labels, *number);
+                    sample(self, &name, &labels, *number);
                 }
             }
         }

@@ -24,7 +24,7 @@ use crate::plan::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::Tracer;
 use crate::worker::{Control, CountedPeers, Phase};
-use crate::{Error, admin, userdb};
+use crate::{Error, admin, service_manager, userdb};
 
 use identity::{Identity, Material};
 pub(crate) use identity::{faults_of_files, shown_by_files};
@@ -183,6 +183,7 @@ impl Signals {
 
 impl Server {
     async fn run(mut self, signals: &mut Signals) -> Result<(), Error> {
+        service_manager::ready();
         let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
         let mut sweep = tokio::time::interval(SWEEP);
         let mut token_keys = tokio::time::interval(token_keys::LOOKED_AT);
@@ -190,9 +191,13 @@ impl Server {
             tokio::select! {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
-                _ = signals.hang_up.recv() => match self.reload() {
-                    Ok(()) => self.say_reloaded().await,
-                    Err(error) => tracing::error!("reload refused, everything stays as it was: {error}"),
+                _ = signals.hang_up.recv() => {
+                    service_manager::reloading();
+                    match self.reload() {
+                        Ok(()) => self.say_reloaded().await,
+                        Err(error) => tracing::error!("reload refused, everything stays as it was: {error}"),
+                    }
+                    service_manager::ready();
                 },
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
@@ -300,6 +305,7 @@ impl Server {
     /// or until a second signal comes.
     async fn drain(&mut self, signals: &mut Signals) {
         self.control.order(Phase::Draining);
+        service_manager::stopping();
         let allowed = Duration::from_millis(self.config.drain_timeout_ms);
         tracing::info!(
             "draining: new calls are refused, what is under way has {} s to end",

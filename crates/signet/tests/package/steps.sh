@@ -1,0 +1,92 @@
+# The life of the package, from `apt install` to `apt purge`. Each step says its name; the
+# first that fails ends it.
+set -euo pipefail
+export DEBIAN_FRONTEND=noninteractive SYSTEMD_COLORS=0 SYSTEMD_PAGER=cat HOME=/root
+config=/etc/signet/signet.toml
+
+trap 'code=$?; [ $code = 0 ] || { journalctl -u signet --no-pager -n 40; systemctl status signet --no-pager; }' EXIT
+until_true() {
+    for _ in $(seq 100); do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    echo "not within ten seconds: $*"
+    return 1
+}
+said() { journalctl -u signet --no-pager -o cat | grep -q "$1"; }
+
+echo "step: the machine has no signet"
+[ ! -e /usr/bin/signet ]
+[ ! -e /etc/signet ]
+
+echo "step: apt installs it, and it runs"
+apt-get install -y -qq /tmp/signet.deb
+systemctl is-active signet
+systemctl is-enabled signet
+[ "$(systemctl show -P StatusText signet)" = serving ]
+pid=$(systemctl show -P MainPID signet)
+[ "$(stat -c %U /proc/"$pid")" = signet ]
+grep -x 'CapEff:	0000000000000400' /proc/"$pid"/status
+[ "$(stat -c '%U %a' /var/lib/signet)" = 'signet 700' ]
+[ "$(find /usr/bin/signet -newer /usr/lib/os-release | wc -l)" = 1 ]
+! readelf -S /usr/bin/signet | grep -q debug_info
+
+echo "step: how systemd rates it"
+systemd-analyze security signet | tail -1
+systemd-analyze security --threshold=25 signet >/dev/null
+
+echo "step: root adds users, and the server can read them"
+printf 'user,password\n' >/tmp/users.csv
+for n in 1 2; do
+    printf 'user%s,secret%s\n' $n $n >>/tmp/users.csv
+    printf 'secret%s\n' $n | signet user add user$n --password-stdin --config $config
+done
+signet user list --config $config
+[ -z "$(find /var/lib/signet ! -user signet)" ]
+
+echo "step: a call goes through"
+domain=$(cat /var/lib/signet/domain)
+common=(--to sip:127.0.0.1:5060 --users /tmp/users.csv --domain "$domain" --no-check-self)
+signet load call "${common[@]}" --pairs ring --rate 2 --count 4 --hold 50ms
+signet load register "${common[@]}" --transport tls --to sip:127.0.0.1:5061 --ca /var/lib/signet/ca.pem --rate 2 --count 2 ||
+    { echo "over TLS: $?"; exit 1; }
+
+echo "step: a reload, and one with a mistake"
+printf '\n[log]\ntrace_sip = false\n' >>$config
+systemctl reload signet
+until_true said '^.*reloaded'
+echo 'nonsense = 1' >>$config
+systemctl reload signet || true
+until_true said 'reload refused'
+[ "$(systemctl show -P MainPID signet)" = "$pid" ]
+sed -i '$d' $config
+
+echo "step: a server that is killed comes back"
+kill -KILL "$pid"
+again() { [ "$(systemctl show -P MainPID signet)" != "$pid" ] && systemctl -q is-active signet; }
+until_true again
+
+echo "step: root cannot spoil the folder by hand"
+systemctl stop signet
+! signet serve --config $config
+[ -z "$(find /var/lib/signet ! -user signet)" ]
+systemctl start signet
+
+echo "step: manual pages and completions"
+for page in /usr/share/man/man1/signet*.1.gz; do
+    [ -z "$(man --warnings -E UTF-8 -l "$page" 2>&1 >/dev/null)" ]
+done
+bash -n /usr/share/bash-completion/completions/signet
+
+echo "step: removal leaves no process and keeps what is the operator's"
+apt-get remove -y -qq signet
+! pgrep -x signet
+[ ! -e /usr/bin/signet ]
+[ -e $config ]
+[ -e /var/lib/signet/signet.db ]
+
+echo "step: purging leaves nothing"
+apt-get purge -y -qq signet
+[ ! -e /etc/signet ]
+[ ! -e /var/lib/signet ]
+[ ! -e /usr/share/doc/signet ]
