@@ -111,6 +111,8 @@ impl Authority {
             let uri = (*address).try_into()?;
             params.subject_alt_names.push(SanType::URI(uri));
         }
+        // With the identifier of its key, by which it may be named too.
+        params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,
             match key.kind {
