@@ -8,9 +8,13 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use measure::{Schedule, SearchConfig};
 use signet_load::app::{self, Output, PeakSettings, WatchTarget};
-use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span};
+use signet_load::{
+    Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, SmimeSettings, Span,
+};
 use sip_msg::Transport;
 use sip_tls::ClientResumption;
+use smime::make::Kind;
+use smime::{Cipher, Protection};
 
 mod fleet;
 mod result;
@@ -21,8 +25,8 @@ use fleet::{FleetArgs, WorkerArgs};
 use result::{DoubtArgs, ResultArgs, output};
 use settings::settings;
 use values::{
-    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, time,
-    tls_offer,
+    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, smime_key,
+    time, tls_offer,
 };
 
 /// What to load.
@@ -195,6 +199,42 @@ struct CalledTlsOptions {
     answer_resume_by: ClientResumption,
 }
 
+/// S/MIME.
+#[derive(Debug, Args)]
+struct SmimeOptions {
+    /// Protect the bodies of calls, and have the called side here open them: sign, encrypt, both
+    /// (encrypted, then signed), sign-then-encrypt
+    #[arg(long, value_name = "HOW")]
+    smime: Option<Protection>,
+    /// The key that is made where no file gives one: p256, rsa2048
+    #[arg(long, value_name = "KIND", default_value = "p256", value_parser = smime_key)]
+    smime_key_type: Kind,
+    /// aes128-cbc, aes128-gcm, aes256-cbc, aes256-gcm
+    #[arg(long, value_name = "NAME", default_value = "aes256-gcm")]
+    smime_cipher: Cipher,
+    /// Write bytes in base64, for called sides that know nothing else
+    #[arg(long)]
+    smime_base64: bool,
+    /// Certificate chain with which all agents sign; it names each of them (sip:USER@DOMAIN)
+    #[arg(long, value_name = "FILE", requires = "smime_key")]
+    smime_cert: Option<PathBuf>,
+    /// Its private key, in PKCS#8
+    #[arg(long, value_name = "FILE", requires = "smime_cert")]
+    smime_key: Option<PathBuf>,
+    /// The certificate of a called side elsewhere, to encrypt for
+    #[arg(long, value_name = "FILE")]
+    smime_to: Option<PathBuf>,
+    /// Who vouches for those who sign, for the called side here
+    #[arg(long, value_name = "FILE")]
+    smime_ca: Vec<PathBuf>,
+    /// Certificate chain of the called side here
+    #[arg(long, value_name = "FILE", requires = "answer_smime_key")]
+    answer_smime_cert: Option<PathBuf>,
+    /// Its private key, in PKCS#8
+    #[arg(long, value_name = "FILE", requires = "answer_smime_cert")]
+    answer_smime_key: Option<PathBuf>,
+}
+
 /// Timers and bounds.
 #[derive(Debug, Args)]
 struct Timing {
@@ -291,6 +331,8 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
     #[command(flatten)]
+    smime: SmimeOptions,
+    #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
     result: ResultArgs,
@@ -356,6 +398,18 @@ pub(crate) struct AnswerOptions {
     /// How sessions may resume: any, tickets, ids, none
     #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
     resume_by: ClientResumption,
+    /// What is asked of bodies: sign, encrypt, both
+    #[arg(long, value_name = "HOW")]
+    smime: Option<Protection>,
+    /// Certificate chain of the key that opens what is encrypted
+    #[arg(long, value_name = "FILE", requires = "smime_key")]
+    smime_cert: Option<PathBuf>,
+    /// Its private key, in PKCS#8
+    #[arg(long, value_name = "FILE", requires = "smime_cert")]
+    smime_key: Option<PathBuf>,
+    /// Who vouches for those who sign
+    #[arg(long, value_name = "FILE")]
+    smime_ca: Vec<PathBuf>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -385,6 +439,8 @@ pub(crate) struct PeakOptions {
     /// Flows and their weights
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
+    #[command(flatten)]
+    smime: SmimeOptions,
     /// Where to begin
     #[arg(long, value_name = "RATE", default_value_t = 100.0)]
     start: f64,
@@ -482,6 +538,7 @@ impl CallOptions {
         settings.seed = self.when.seed;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
+        settings.smime = self.smime.settings();
         Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
@@ -524,6 +581,11 @@ impl AnswerOptions {
             },
             threads: usize::from(self.threads),
             answer_for: self.duration,
+            smime: self.smime.map(|protection| SmimeSettings {
+                called_identity: self.smime_cert.zip(self.smime_key),
+                roots: self.smime_ca,
+                ..SmimeSettings::new(protection)
+            }),
             ..Settings::new(Mix::only(Flow::Call))
         };
         let output = Output {
@@ -540,6 +602,7 @@ impl PeakOptions {
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
+        settings.smime = self.smime.settings();
         settings.seed = self.seed;
         // What it is replaced by for each try.
         settings.schedule = Some(Schedule::constant(self.start, 1_000_000_000));

@@ -1,5 +1,7 @@
 //! Certificates of users, and their keys (RFC 3261 23.1, RFC 8550).
 
+use std::sync::Arc;
+
 use aws_lc_rs::agreement;
 use aws_lc_rs::rsa;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -256,7 +258,7 @@ pub(crate) enum PrivateKey {
 pub struct Identity {
     pub(crate) certificate: Certificate,
     pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) key: PrivateKey,
+    pub(crate) key: Arc<PrivateKey>,
 }
 
 // A key is inside.
@@ -293,7 +295,30 @@ impl Identity {
         Ok(Self {
             certificate,
             chain: certificates.map(|above| above.der).collect(),
-            key,
+            key: Arc::new(key),
+        })
+    }
+
+    /// The same key with another certificate for it: reading a key takes longer than reading a
+    /// certificate.
+    ///
+    /// # Errors
+    /// The text has no certificate, or one of another key.
+    pub fn with_certificate(&self, chain: &[u8]) -> Result<Self, IdentityError> {
+        let mut certificates = Certificate::from_pem(chain)?.into_iter();
+        let certificate = certificates
+            .next()
+            .filter(|other| other.public_key == self.certificate.public_key);
+        let Some(certificate) = certificate else {
+            return Err(IdentityError::new(
+                "the certificate is of another key",
+                "name one of the same key",
+            ));
+        };
+        Ok(Self {
+            certificate,
+            chain: certificates.map(|above| above.der).collect(),
+            key: Arc::clone(&self.key),
         })
     }
 

@@ -284,7 +284,7 @@ fn open_transport<'i>(
     let Some(identity) = identities.find(|identity| name.is_of(&identity.certificate)) else {
         return Ok(None);
     };
-    let PrivateKey::Rsa { decrypts, .. } = &identity.key else {
+    let PrivateKey::Rsa { decrypts, .. } = &*identity.key else {
         return Err(OpenError::Cms);
     };
     let (algorithm, _) = info.algorithm()?;
@@ -333,7 +333,7 @@ fn open_agreement<'i>(
         let Some(identity) = identities.find(|identity| name.is_of(&identity.certificate)) else {
             continue;
         };
-        let PrivateKey::P256 { agrees, .. } = &identity.key else {
+        let PrivateKey::P256 { agrees, .. } = &*identity.key else {
             return Err(OpenError::Cms);
         };
         // RFC 5753 3.1.1: the originator is a key of his, made for this message.
