@@ -13,20 +13,21 @@ use signet_load::{
 };
 use sip_msg::Transport;
 use sip_tls::ClientResumption;
-use smime::make::Kind;
-use smime::{Cipher, Protection};
+use smime::Protection;
 
 mod fleet;
 mod result;
 mod settings;
+mod smime_options;
 mod values;
 
 use fleet::{FleetArgs, WorkerArgs};
 use result::{DoubtArgs, ResultArgs, output};
 use settings::settings;
+use smime_options::SmimeOptions;
 use values::{
-    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, smime_key,
-    time, tls_offer,
+    TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, time,
+    tls_offer,
 };
 
 /// What to load.
@@ -197,42 +198,6 @@ struct CalledTlsOptions {
     /// How whoever calls it may resume: any, tickets, ids, none
     #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
     answer_resume_by: ClientResumption,
-}
-
-/// S/MIME.
-#[derive(Debug, Args)]
-struct SmimeOptions {
-    /// Protect the bodies of calls, and have the called side here open them: sign, encrypt, both
-    /// (encrypted, then signed), sign-then-encrypt
-    #[arg(long, value_name = "HOW")]
-    smime: Option<Protection>,
-    /// The key that is made where no file gives one: p256, rsa2048
-    #[arg(long, value_name = "KIND", default_value = "p256", value_parser = smime_key)]
-    smime_key_type: Kind,
-    /// aes128-cbc, aes128-gcm, aes256-cbc, aes256-gcm
-    #[arg(long, value_name = "NAME", default_value = "aes256-gcm")]
-    smime_cipher: Cipher,
-    /// Write bytes in base64, for called sides that know nothing else
-    #[arg(long)]
-    smime_base64: bool,
-    /// Certificate chain with which all agents sign; it names each of them (sip:USER@DOMAIN)
-    #[arg(long, value_name = "FILE", requires = "smime_key")]
-    smime_cert: Option<PathBuf>,
-    /// Its private key, in PKCS#8
-    #[arg(long, value_name = "FILE", requires = "smime_cert")]
-    smime_key: Option<PathBuf>,
-    /// The certificate of a called side elsewhere, to encrypt for
-    #[arg(long, value_name = "FILE")]
-    smime_to: Option<PathBuf>,
-    /// Who vouches for those who sign, for the called side here
-    #[arg(long, value_name = "FILE")]
-    smime_ca: Vec<PathBuf>,
-    /// Certificate chain of the called side here
-    #[arg(long, value_name = "FILE", requires = "answer_smime_key")]
-    answer_smime_cert: Option<PathBuf>,
-    /// Its private key, in PKCS#8
-    #[arg(long, value_name = "FILE", requires = "answer_smime_cert")]
-    answer_smime_key: Option<PathBuf>,
 }
 
 /// Timers and bounds.

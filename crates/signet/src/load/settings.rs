@@ -2,14 +2,12 @@
 
 use measure::Schedule;
 use signet_load::{
-    Called, CalledTls, Close, Local, Mix, Server, Settings, SmimeSettings, TlsSettings, Users,
-    WebSocketSettings,
+    Called, CalledTls, Close, Local, Mix, Server, Settings, TlsSettings, Users, WebSocketSettings,
 };
 use sip_msg::Transport;
-use smime::Transfer;
 
 use super::values::{nanoseconds, offered};
-use super::{CalledTlsOptions, Pairs, PathArgs, Ports, SmimeOptions, When, Who};
+use super::{CalledTlsOptions, Pairs, PathArgs, Ports, When, Who};
 
 /// What all loads have in common.
 pub(super) fn settings(mix: Mix, path: PathArgs, who: Who) -> Result<Settings, String> {
@@ -101,26 +99,6 @@ impl CalledTlsOptions {
             groups: self.answer_group,
             client_roots: self.answer_ca,
             resume_by: self.answer_resume_by,
-        })
-    }
-}
-
-impl SmimeOptions {
-    /// `None` where bodies are sent as they are.
-    pub(super) fn settings(self) -> Option<SmimeSettings> {
-        Some(SmimeSettings {
-            protection: self.smime?,
-            key: self.smime_key_type,
-            cipher: self.smime_cipher,
-            transfer: if self.smime_base64 {
-                Transfer::Base64
-            } else {
-                Transfer::Binary
-            },
-            identity: self.smime_cert.zip(self.smime_key),
-            recipient: self.smime_to,
-            called_identity: self.answer_smime_cert.zip(self.answer_smime_key),
-            roots: self.smime_ca,
         })
     }
 }

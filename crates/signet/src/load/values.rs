@@ -5,7 +5,6 @@ use std::time::Duration;
 use measure::Threshold;
 use signet_load::Lifetime;
 use sip_tls::{ClientResumption, TlsEngine, TlsVersion};
-use smime::make::Kind;
 
 /// The command line without its passwords.
 pub(super) fn masked(mut command: Vec<String>) -> Vec<String> {
@@ -31,13 +30,6 @@ pub(super) fn nanoseconds(time: Duration) -> u64 {
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     signet_load::duration(text)
         .ok_or_else(|| format!("'{text}' is no time; write 500ms, 30s or 2m"))
-}
-
-pub(super) fn smime_key(text: &str) -> Result<Kind, String> {
-    let found = [Kind::P256, Kind::Rsa2048]
-        .into_iter()
-        .find(|kind| kind.name() == text);
-    found.ok_or_else(|| format!("there is no key '{text}' here; write p256 or rsa2048"))
 }
 
 pub(super) fn share(text: &str) -> Result<f64, String> {
