@@ -300,14 +300,19 @@ fn begin<'a>(
 /// A packet that its receiver's side opened; nothing else makes one.
 #[derive(Debug)]
 pub struct Opened<'a> {
-    packet: &'a [u8],
+    packet: &'a mut [u8],
     sequence: u64,
     is_authenticated: bool,
 }
 
 impl<'a> Opened<'a> {
     /// The IP packet, as it was before it was protected.
-    pub fn packet(&self) -> &'a [u8] {
+    pub fn packet(&self) -> &[u8] {
+        self.packet
+    }
+
+    /// The same, to be opened further: by the next association of a bundle.
+    pub fn into_packet(self) -> &'a mut [u8] {
         self.packet
     }
 
@@ -372,9 +377,9 @@ impl Inbound {
         }
         let packet = match self.association.mode {
             Mode::Tunnel(_) => {
-                let inner = packet.get(payload).ok_or(OpenError::Length)?;
+                let inner = packet.get_mut(payload).ok_or(OpenError::Length)?;
                 let bytes = ip::inner(inner, next).ok_or(OpenError::Inner)?;
-                inner.get(..bytes).ok_or(OpenError::Inner)?
+                inner.get_mut(..bytes).ok_or(OpenError::Inner)?
             }
             Mode::Transport => {
                 // The header moves to the payload, being the shorter of the two.
@@ -386,7 +391,7 @@ impl Inbound {
                 }
                 let bytes = packet.len();
                 ip::finish(packet, head.is_v6, bytes).ok_or(OpenError::Length)?;
-                &*packet
+                packet
             }
         };
         Ok(Opened {

@@ -57,7 +57,8 @@ pub(super) fn aead(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, Unavaila
 struct Blocks {
     encrypting: CipherCtx,
     decrypting: CipherCtx,
-    /// OpenSSL wants room for a block beyond what it writes in place.
+    iv_bytes: usize,
+    /// OpenSSL wants room for a block beyond what it writes.
     scratch: Vec<u8>,
 }
 
@@ -66,6 +67,7 @@ impl Blocks {
         let mut blocks = Self {
             encrypting: CipherCtx::new().ok()?,
             decrypting: CipherCtx::new().ok()?,
+            iv_bytes: evp.iv_length(),
             scratch: Vec::new(),
         };
         blocks.encrypting.encrypt_init(Some(evp), Some(key), None).ok()?;
@@ -91,11 +93,17 @@ fn update(context: &mut CipherCtx, data: &mut [u8], scratch: &mut Vec<u8>) -> Re
 
 impl Cbc for Blocks {
     fn encrypt(&mut self, iv: &[u8], blocks: &mut [u8]) -> Result<(), Refused> {
+        if iv.len() != self.iv_bytes {
+            return Err(Refused);
+        }
         self.encrypting.encrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
         update(&mut self.encrypting, blocks, &mut self.scratch)
     }
 
     fn decrypt(&mut self, iv: &[u8], blocks: &mut [u8]) -> Result<(), Refused> {
+        if iv.len() != self.iv_bytes {
+            return Err(Refused);
+        }
         self.decrypting.decrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
         update(&mut self.decrypting, blocks, &mut self.scratch)
     }
@@ -123,6 +131,14 @@ impl Mac for Hash {
     }
 }
 
+/// The same of a cipher that gives an octet for each octet.
+fn in_place(context: &mut CipherCtx, data: &mut [u8]) -> Result<(), Refused> {
+    let bytes = data.len();
+    let done = context.cipher_update_inplace(data, bytes).map_err(|_| Refused)?;
+    let last = context.cipher_final(&mut []).map_err(|_| Refused)?;
+    if done + last == bytes { Ok(()) } else { Err(Refused) }
+}
+
 struct Both(Blocks);
 
 impl Aead for Both {
@@ -133,10 +149,10 @@ impl Aead for Both {
         data: &mut [u8],
         tag: &mut [u8; TAG_BYTES],
     ) -> Result<(), Refused> {
-        let Blocks { encrypting, scratch, .. } = &mut self.0;
+        let encrypting = &mut self.0.encrypting;
         encrypting.encrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
         encrypting.cipher_update(aad, None).map_err(|_| Refused)?;
-        update(encrypting, data, scratch)?;
+        in_place(encrypting, data)?;
         encrypting.tag(tag).map_err(|_| Refused)
     }
 
@@ -147,10 +163,10 @@ impl Aead for Both {
         data: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Refused> {
-        let Blocks { decrypting, scratch, .. } = &mut self.0;
+        let decrypting = &mut self.0.decrypting;
         decrypting.decrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
         decrypting.set_tag(tag).map_err(|_| Refused)?;
         decrypting.cipher_update(aad, None).map_err(|_| Refused)?;
-        update(decrypting, data, scratch)
+        in_place(decrypting, data)
     }
 }
