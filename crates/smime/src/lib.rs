@@ -15,7 +15,8 @@
 //! came as it was sent. Who sends such a body again and again with changes could learn from the
 //! answers what is in it. So what fails after a key was applied is one error,
 //! [`OpenError::Undecipherable`], whatever failed: the padding of the key (RFC 3218), that of the
-//! content, or the MIME entity in it.
+//! content, or the MIME entity in it. And in CBC the header that says that there is a signature
+//! inside can be changed away: only [`BodySecurity::wants_signature`] makes sure of one.
 #![forbid(unsafe_code)]
 
 mod body;

@@ -277,7 +277,7 @@ fn what_openssl_encrypts_is_read() {
         for cipher in ["aes-128-cbc", "aes-256-cbc", "aes-128-gcm", "aes-256-gcm"] {
             for more in ["", "-stream", "-keyid", sha256] {
                 place.openssl(&format!(
-                    "cms -encrypt -{cipher} -binary -in entity -outform DER -out body {more} -recip bob.pem"
+                    "cms -encrypt -{cipher} -binary -in entity -outform DER -out body -recip bob.pem {more}"
                 ));
                 let opened = place.open_der("body", &world);
                 let opened = opened.unwrap_or_else(|e| panic!("{cipher} {more}: {e}"));
