@@ -1,6 +1,11 @@
 //! Packets of ours are opened by scapy's IPsec layer, and its packets by ours: every transform
 //! in both modes over both versions of IP.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
 
 mod common;
 

@@ -179,7 +179,11 @@ mod tests {
         for (nth, table) in (1..).zip(&paper.tables) {
             assert_eq!(table.number, nth);
             for row in &table.rows {
-                assert_eq!(row.values.len(), table.columns.len(), "table {nth}: {row:?}");
+                assert_eq!(
+                    row.values.len(),
+                    table.columns.len(),
+                    "table {nth}: {row:?}"
+                );
                 assert_eq!(row.labels.len(), table.labels.len(), "table {nth}: {row:?}");
             }
             let units = table.columns.iter().map(|column| table.unit(column));
@@ -199,7 +203,10 @@ mod tests {
             (what.item_name(), what.size_bytes)
         };
         let named = |name: &str, size| (Some(name.to_owned()), Some(size));
-        assert_eq!(cell(1, 2, 0), named("ah/transport/ipv4/hmac-sha1-96", 1_400));
+        assert_eq!(
+            cell(1, 2, 0),
+            named("ah/transport/ipv4/hmac-sha1-96", 1_400)
+        );
         assert_eq!(cell(4, 0, 1), named("esp/transport/ipv4/aes-128-cbc", 300));
         let both = "esp+ah/tunnel/ipv4/3des-cbc/hmac-sha1-96";
         assert_eq!(cell(3, 1, 0), named(both, 1_400));

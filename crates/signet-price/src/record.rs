@@ -82,7 +82,10 @@ impl Check {
         );
         match (self.there_mbit_per_s, self.ratio()) {
             (Some(there), Some(ratio)) => {
-                format!("{ours}; {} says {there:.0}, that is {ratio:.2} times as much here", self.there)
+                format!(
+                    "{ours}; {} says {there:.0}, that is {ratio:.2} times as much here",
+                    self.there
+                )
             }
             _ => format!("{ours}; {} does not run it", self.there),
         }
@@ -174,7 +177,9 @@ impl Point {
 impl Item {
     /// The point of a size.
     pub fn at(&self, size_bytes: u64) -> Option<&Point> {
-        self.points.iter().find(|point| point.size_bytes == size_bytes)
+        self.points
+            .iter()
+            .find(|point| point.size_bytes == size_bytes)
     }
 }
 

@@ -6,9 +6,9 @@ use measure::Host;
 use signet_bed::Error;
 use signet_bed::record::Machine;
 
+use crate::cycles;
 use crate::record::{Clock, FORMAT, Item, Missed, PriceRecord, VERSION};
 use crate::timing::{self, Job, Timing};
-use crate::cycles;
 
 /// A median whose batches differ by more is noisy.
 const SPREAD_MAX: f64 = 0.03;
@@ -44,7 +44,9 @@ pub fn run(task: Task, told: &mut dyn FnMut(u32, u32)) -> Result<PriceRecord, Er
     };
     let before = Scheduled::now();
     let items = timing::run(task.jobs, &task.timing, &clock, told)?;
-    let waited = before.zip(Scheduled::now()).map(|(before, after)| after.waited(&before));
+    let waited = before
+        .zip(Scheduled::now())
+        .map(|(before, after)| after.waited(&before));
     Ok(PriceRecord {
         format: FORMAT.to_owned(),
         version: VERSION,
@@ -152,7 +154,11 @@ mod tests {
         assert!(doubts(&items(0.01, 9), None, &timing).is_empty());
         let told = doubts(&items(0.2, 5), Some(0.25), &timing);
         assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].contains("25 %") && told[1].contains("10 of 10") && told[2].contains("5 rounds of 9"));
+        assert!(
+            told[0].contains("25 %")
+                && told[1].contains("10 of 10")
+                && told[2].contains("5 rounds of 9")
+        );
     }
 
     #[test]

@@ -70,8 +70,14 @@ impl Blocks {
             iv_bytes: evp.iv_length(),
             scratch: Vec::new(),
         };
-        blocks.encrypting.encrypt_init(Some(evp), Some(key), None).ok()?;
-        blocks.decrypting.decrypt_init(Some(evp), Some(key), None).ok()?;
+        blocks
+            .encrypting
+            .encrypt_init(Some(evp), Some(key), None)
+            .ok()?;
+        blocks
+            .decrypting
+            .decrypt_init(Some(evp), Some(key), None)
+            .ok()?;
         blocks.encrypting.set_padding(false);
         blocks.decrypting.set_padding(false);
         Some(blocks)
@@ -81,7 +87,9 @@ impl Blocks {
 /// Runs `data` through a context, which must give as much as it took.
 fn update(context: &mut CipherCtx, data: &mut [u8], scratch: &mut Vec<u8>) -> Result<(), Refused> {
     scratch.resize(data.len() + SPARE_BYTES, 0);
-    let done = context.cipher_update(data, Some(scratch)).map_err(|_| Refused)?;
+    let done = context
+        .cipher_update(data, Some(scratch))
+        .map_err(|_| Refused)?;
     let rest = scratch.get_mut(done..).ok_or(Refused)?;
     let last = context.cipher_final(rest).map_err(|_| Refused)?;
     if done + last != data.len() {
@@ -96,7 +104,9 @@ impl Cbc for Blocks {
         if iv.len() != self.iv_bytes {
             return Err(Refused);
         }
-        self.encrypting.encrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
+        self.encrypting
+            .encrypt_init(None, None, Some(iv))
+            .map_err(|_| Refused)?;
         update(&mut self.encrypting, blocks, &mut self.scratch)
     }
 
@@ -104,7 +114,9 @@ impl Cbc for Blocks {
         if iv.len() != self.iv_bytes {
             return Err(Refused);
         }
-        self.decrypting.decrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
+        self.decrypting
+            .decrypt_init(None, None, Some(iv))
+            .map_err(|_| Refused)?;
         update(&mut self.decrypting, blocks, &mut self.scratch)
     }
 }
@@ -119,12 +131,17 @@ impl Mac for Hash {
     fn compute(&mut self, parts: &[&[u8]], icv: &mut [u8]) -> Result<(), Refused> {
         let refused = |_| Refused;
         self.context.reset().map_err(refused)?;
-        self.context.digest_sign_init(Some(self.md), &self.key).map_err(refused)?;
+        self.context
+            .digest_sign_init(Some(self.md), &self.key)
+            .map_err(refused)?;
         for part in parts {
             self.context.digest_sign_update(part).map_err(refused)?;
         }
         let mut whole = [0; 64];
-        let bytes = self.context.digest_sign_final(Some(&mut whole)).map_err(refused)?;
+        let bytes = self
+            .context
+            .digest_sign_final(Some(&mut whole))
+            .map_err(refused)?;
         let whole = whole.get(..bytes).and_then(|whole| whole.get(..icv.len()));
         icv.copy_from_slice(whole.ok_or(Refused)?);
         Ok(())
@@ -134,9 +151,15 @@ impl Mac for Hash {
 /// The same of a cipher that gives an octet for each octet.
 fn in_place(context: &mut CipherCtx, data: &mut [u8]) -> Result<(), Refused> {
     let bytes = data.len();
-    let done = context.cipher_update_inplace(data, bytes).map_err(|_| Refused)?;
+    let done = context
+        .cipher_update_inplace(data, bytes)
+        .map_err(|_| Refused)?;
     let last = context.cipher_final(&mut []).map_err(|_| Refused)?;
-    if done + last == bytes { Ok(()) } else { Err(Refused) }
+    if done + last == bytes {
+        Ok(())
+    } else {
+        Err(Refused)
+    }
 }
 
 struct Both(Blocks);
@@ -150,7 +173,9 @@ impl Aead for Both {
         tag: &mut [u8; TAG_BYTES],
     ) -> Result<(), Refused> {
         let encrypting = &mut self.0.encrypting;
-        encrypting.encrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
+        encrypting
+            .encrypt_init(None, None, Some(nonce))
+            .map_err(|_| Refused)?;
         encrypting.cipher_update(aad, None).map_err(|_| Refused)?;
         in_place(encrypting, data)?;
         encrypting.tag(tag).map_err(|_| Refused)
@@ -164,7 +189,9 @@ impl Aead for Both {
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Refused> {
         let decrypting = &mut self.0.decrypting;
-        decrypting.decrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
+        decrypting
+            .decrypt_init(None, None, Some(nonce))
+            .map_err(|_| Refused)?;
         decrypting.set_tag(tag).map_err(|_| Refused)?;
         decrypting.cipher_update(aad, None).map_err(|_| Refused)?;
         in_place(decrypting, data)

@@ -38,7 +38,10 @@ impl Choice {
     pub fn new(sizes: &[u64], only: &[String], providers: &[String]) -> Result<Self, Error> {
         Ok(Self {
             sizes_bytes: sizes_of(sizes)?,
-            only: only.iter().map(|word| wanted(word)).collect::<Result<_, _>>()?,
+            only: only
+                .iter()
+                .map(|word| wanted(word))
+                .collect::<Result<_, _>>()?,
             providers: providers_of(providers)?,
         })
     }
@@ -63,7 +66,9 @@ impl Wanted {
             return self.cipher.is_some_and(|cipher| cipher.name() == primitive)
                 || self.auth.is_some_and(|auth| auth.name() == primitive);
         }
-        let has_cipher = self.cipher.is_none_or(|cipher| subject.cipher() == Some(cipher));
+        let has_cipher = self
+            .cipher
+            .is_none_or(|cipher| subject.cipher() == Some(cipher));
         let has_auth = match self.auth {
             Some(auth) => subject.auths().contains(&auth),
             None => !self.is_alone || subject.auths().is_empty(),
@@ -86,7 +91,9 @@ fn sizes_of(sizes: &[u64]) -> Result<Vec<u64>, Error> {
     }
     if let Some(size) = sizes.iter().find(|size| **size > SIZE_BYTES_MAX) {
         let why = if *size > ipsec::BYTES_MAX as u64 {
-            format!("{size} bytes are more than an IP packet holds, which is 65535 with its headers")
+            format!(
+                "{size} bytes are more than an IP packet holds, which is 65535 with its headers"
+            )
         } else {
             format!("{size} bytes leave no room in an IP packet for headers, padding and ICV")
         };
@@ -142,7 +149,9 @@ fn wanted(word: &str) -> Result<Wanted, Error> {
 
 fn unknown(name: &str) -> Error {
     let ciphers = Cipher::ALL.into_iter().map(Cipher::name);
-    let known: Vec<&str> = ciphers.chain(Auth::ALL.into_iter().map(Auth::name)).collect();
+    let known: Vec<&str> = ciphers
+        .chain(Auth::ALL.into_iter().map(Auth::name))
+        .collect();
     let remedy = match diagnose::nearest(name, &known) {
         Some(word) => format!("did you mean {word}?"),
         None => format!("write one of: {}", known.join(", ")),
@@ -172,7 +181,12 @@ mod tests {
     use super::*;
 
     fn refused(sizes: &[u64], only: &[&str], providers: &[&str]) -> String {
-        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let words = |words: &[&str]| {
+            words
+                .iter()
+                .map(|&word| word.to_owned())
+                .collect::<Vec<_>>()
+        };
         let choice = Choice::new(sizes, &words(only), &words(providers));
         choice.map(|_| ()).unwrap_err().to_string()
     }
@@ -225,7 +239,10 @@ mod tests {
     fn a_choice_takes_what_has_its_algorithms() {
         let names = |only: &str| -> Vec<String> {
             let choice = Choice::new(&[], &[only.to_owned()], &[]).unwrap();
-            Subject::all().filter(|it| choice.takes(it)).map(|it| it.name()).collect()
+            Subject::all()
+                .filter(|it| choice.takes(it))
+                .map(|it| it.name())
+                .collect()
         };
         let gcm = names("aes-128-gcm");
         assert!(gcm.contains(&"primitive/aes-128-gcm".to_owned()));

@@ -42,7 +42,10 @@ pub fn jobs(choice: &Choice) -> Result<(Vec<Job>, Vec<Missed>), Error> {
     if jobs.is_empty() {
         return Err(Error::new(
             "no provider of this choice has any of these algorithms",
-            format!("leave --provider out, or name others of: {}", provider_names()),
+            format!(
+                "leave --provider out, or name others of: {}",
+                provider_names()
+            ),
         ));
     }
     Ok((jobs, missed))
@@ -60,6 +63,9 @@ pub fn versions() -> Vec<(String, String)> {
 }
 
 fn provider_names() -> String {
-    let names: Vec<&str> = Provider::ALL.iter().map(|provider| provider.name()).collect();
+    let names: Vec<&str> = Provider::ALL
+        .iter()
+        .map(|provider| provider.name())
+        .collect();
     names.join(", ")
 }

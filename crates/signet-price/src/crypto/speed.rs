@@ -12,7 +12,9 @@ const SECONDS: &str = "1";
 /// Which arguments of `openssl speed` measure a primitive.
 fn arguments(primitive: &str) -> Option<&'static [&'static str]> {
     const LEGACY: [&str; 4] = ["-provider", "legacy", "-provider", "default"];
-    const DES: [&str; 6] = [LEGACY[0], LEGACY[1], LEGACY[2], LEGACY[3], "-evp", "des-cbc"];
+    const DES: [&str; 6] = [
+        LEGACY[0], LEGACY[1], LEGACY[2], LEGACY[3], "-evp", "des-cbc",
+    ];
     const BLOWFISH: [&str; 6] = [LEGACY[0], LEGACY[1], LEGACY[2], LEGACY[3], "-evp", "bf-cbc"];
     let arguments: &'static [&'static str] = match primitive {
         "aes-128-cbc" => &["-evp", "aes-128-cbc"],
@@ -47,10 +49,15 @@ pub fn check(record: &PriceRecord, told: &mut dyn FnMut(&str)) -> Result<Vec<Che
     let mut known: Vec<(String, u64, Option<f64>)> = Vec::new();
     let mut checks = Vec::new();
     for item in record.items.iter().filter(|item| is_compared(item)) {
-        let nearest = item.points.iter().min_by_key(|point| point.size_bytes.abs_diff(1_400));
+        let nearest = item
+            .points
+            .iter()
+            .min_by_key(|point| point.size_bytes.abs_diff(1_400));
         let Some(point) = nearest else { continue };
         let primitive = item.name.trim_start_matches("primitive/").to_owned();
-        let Some(arguments) = arguments(&primitive) else { continue };
+        let Some(arguments) = arguments(&primitive) else {
+            continue;
+        };
         let size_bytes = point.size_bytes;
         let same = |(name, bytes, _): &&(String, u64, Option<f64>)| {
             *name == primitive && *bytes == size_bytes

@@ -40,7 +40,9 @@ pub(super) enum Subject {
 
 impl Subject {
     pub(super) fn all() -> impl Iterator<Item = Self> {
-        let ciphers = Cipher::ALL.into_iter().filter(|cipher| *cipher != Cipher::Null);
+        let ciphers = Cipher::ALL
+            .into_iter()
+            .filter(|cipher| *cipher != Cipher::Null);
         let esps = Esp::all().map(|esp| (Some(esp), None));
         let ahs = Auth::ALL.into_iter().map(|auth| (None, Some(auth)));
         let bundles = BUNDLED.into_iter().flat_map(|cipher| {
@@ -57,7 +59,9 @@ impl Subject {
                 })
             })
         });
-        let primitives = ciphers.map(Self::Cipher).chain(Auth::ALL.into_iter().map(Self::Auth));
+        let primitives = ciphers
+            .map(Self::Cipher)
+            .chain(Auth::ALL.into_iter().map(Self::Auth));
         primitives.chain(packets)
     }
 
@@ -85,7 +89,9 @@ impl Subject {
     /// What authenticates, but for AEADs.
     pub(super) fn auths(&self) -> Vec<Auth> {
         match self {
-            Self::Packet { esp, ah, .. } => esp.and_then(Esp::auth).into_iter().chain(*ah).collect(),
+            Self::Packet { esp, ah, .. } => {
+                esp.and_then(Esp::auth).into_iter().chain(*ah).collect()
+            }
             Self::Cipher(_) => Vec::new(),
             Self::Auth(auth) => vec![*auth],
         }
@@ -93,7 +99,11 @@ impl Subject {
 
     fn family(&self) -> &'static str {
         match self {
-            Self::Packet { esp: Some(_), ah: Some(_), .. } => "esp+ah",
+            Self::Packet {
+                esp: Some(_),
+                ah: Some(_),
+                ..
+            } => "esp+ah",
             Self::Packet { esp: Some(_), .. } => "esp",
             Self::Packet { .. } => "ah",
             Self::Cipher(_) | Self::Auth(_) => "primitive",
@@ -102,12 +112,18 @@ impl Subject {
 
     fn algorithms(&self) -> Vec<&'static str> {
         let auths = self.auths().into_iter().map(Auth::name);
-        self.cipher().map(Cipher::name).into_iter().chain(auths).collect()
+        self.cipher()
+            .map(Cipher::name)
+            .into_iter()
+            .chain(auths)
+            .collect()
     }
 
     fn labels(&self) -> Vec<(&'static str, &'static str)> {
         match self {
-            Self::Packet { is_tunnel, version, .. } => {
+            Self::Packet {
+                is_tunnel, version, ..
+            } => {
                 let mode = if *is_tunnel { "tunnel" } else { "transport" };
                 vec![("mode", mode), ("outer", version.name())]
             }
@@ -131,7 +147,11 @@ impl Subject {
             name: self.name(),
             family: self.family().to_owned(),
             algorithms: self.algorithms().into_iter().map(str::to_owned).collect(),
-            labels: self.labels().into_iter().map(owned).collect::<BTreeMap<_, _>>(),
+            labels: self
+                .labels()
+                .into_iter()
+                .map(owned)
+                .collect::<BTreeMap<_, _>>(),
             provider: provider.name().to_owned(),
             operation: operation.to_owned(),
             ..Item::default()
@@ -202,7 +222,10 @@ impl Subject {
                 let (opposite, receiver) = self.pair(provider)?;
                 Ok(vec![
                     ("send", boxed(Send::new(sender, plain.clone(), &name))),
-                    ("receive", boxed(Receive::new(opposite, receiver, plain, &name))),
+                    (
+                        "receive",
+                        boxed(Receive::new(opposite, receiver, plain, &name)),
+                    ),
                 ])
             }
         }
@@ -210,7 +233,13 @@ impl Subject {
 
     /// Both ends; ESP in its mode, and AH in transport mode around it where there are both.
     fn pair(&self, provider: Provider) -> Result<(Sender, Receiver), Failed> {
-        let Self::Packet { esp, ah, is_tunnel, version } = *self else {
+        let Self::Packet {
+            esp,
+            ah,
+            is_tunnel,
+            version,
+        } = *self
+        else {
             return Err(Failed::Fault(fault(&self.name(), "it has no packets")));
         };
         let mode = if is_tunnel {
@@ -291,7 +320,9 @@ fn keys(transform: Transform) -> Keys {
 
 /// A key to measure with; what it is does not change what it costs.
 fn octets(bytes: usize) -> Vec<u8> {
-    (1..=bytes).map(|nth| (nth.wrapping_mul(73)) as u8).collect()
+    (1..=bytes)
+        .map(|nth| (nth.wrapping_mul(73)) as u8)
+        .collect()
 }
 
 /// Nothing is priced that its receiver would not take.
@@ -302,8 +333,12 @@ fn verify(
     plain: &[u8],
 ) -> Result<(), Error> {
     let mut sealed = Vec::new();
-    sender.seal(plain, &mut sealed).map_err(|error| fault(name, &error.to_string()))?;
-    let opened = receiver.open(&mut sealed).map_err(|error| fault(name, &error.to_string()))?;
+    sender
+        .seal(plain, &mut sealed)
+        .map_err(|error| fault(name, &error.to_string()))?;
+    let opened = receiver
+        .open(&mut sealed)
+        .map_err(|error| fault(name, &error.to_string()))?;
     if opened.packet() == plain {
         Ok(())
     } else {

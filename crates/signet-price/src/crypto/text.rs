@@ -27,7 +27,11 @@ pub fn told(record: &PriceRecord, is_all: bool) -> String {
         let _ = writeln!(text, "{}", check.sentence());
     }
     for missed in &record.missed {
-        let _ = writeln!(text, "not measured: {}, {}: {}", missed.name, missed.provider, missed.why);
+        let _ = writeln!(
+            text,
+            "not measured: {}, {}: {}",
+            missed.name, missed.provider, missed.why
+        );
     }
     for doubt in &record.doubts {
         let _ = writeln!(text, "doubt: {doubt}");
@@ -42,7 +46,11 @@ fn is_short(item: &Item) -> bool {
 }
 
 fn row(item: &Item, sizes: &[u64]) -> Vec<String> {
-    let mut cells = vec![item.name.clone(), item.provider.clone(), item.operation.clone()];
+    let mut cells = vec![
+        item.name.clone(),
+        item.provider.clone(),
+        item.operation.clone(),
+    ];
     // Bare ciphers work on whole blocks: the point that is no smaller.
     cells.extend(sizes.iter().map(|size| {
         let point = item.points.iter().find(|point| point.size_bytes >= *size);

@@ -169,7 +169,9 @@ impl Encrypt {
 impl Work for Encrypt {
     fn run(&mut self, times: u32) -> Result<(), Error> {
         for _ in 0..times {
-            self.cbc.encrypt(&self.iv, black_box(&mut self.data)).map_err(refused)?;
+            self.cbc
+                .encrypt(&self.iv, black_box(&mut self.data))
+                .map_err(refused)?;
         }
         Ok(())
     }
@@ -212,7 +214,9 @@ impl Authenticate {
 impl Work for Authenticate {
     fn run(&mut self, times: u32) -> Result<(), Error> {
         for _ in 0..times {
-            self.mac.compute(&[black_box(&self.data)], &mut self.icv).map_err(refused)?;
+            self.mac
+                .compute(&[black_box(&self.data)], &mut self.icv)
+                .map_err(refused)?;
             black_box(&self.icv);
         }
         Ok(())
@@ -245,7 +249,9 @@ impl Seal {
         let mut nonce = [0; NONCE_BYTES];
         let (_, counter) = nonce.split_at_mut(NONCE_BYTES - 8);
         counter.copy_from_slice(&self.number.to_be_bytes());
-        let sealed = self.aead.seal(&nonce, &AAD, black_box(&mut self.data), &mut self.tag);
+        let sealed = self
+            .aead
+            .seal(&nonce, &AAD, black_box(&mut self.data), &mut self.tag);
         sealed.map_err(refused)?;
         Ok(nonce)
     }
@@ -294,7 +300,9 @@ impl Work for Open {
 
     fn run(&mut self, times: u32) -> Result<(), Error> {
         for data in self.waiting.iter_mut().take(times as usize) {
-            let opened = self.aead.open(&self.nonce, &AAD, black_box(data), &self.tag);
+            let opened = self
+                .aead
+                .open(&self.nonce, &AAD, black_box(data), &self.tag);
             opened.map_err(refused)?;
         }
         Ok(())

@@ -11,7 +11,10 @@ use crate::record::{Item, PriceRecord};
 /// What the paper draws: each row of its tables 4 and 5 in transport mode, and ours.
 const DRAWN: [(&str, &str); 3] = [
     ("AES-128", "esp/transport/ipv4/aes-128-cbc"),
-    ("AES-128 + SHA-1", "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96"),
+    (
+        "AES-128 + SHA-1",
+        "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96",
+    ),
     ("SHA-1", "ah/transport/ipv4/hmac-sha1-96"),
 ];
 /// Native IPsec of Linux 2.6.9, and StrongS/WAN.
@@ -20,13 +23,27 @@ const STRONGSWAN: u32 = 5;
 
 pub(super) fn figures(record: &PriceRecord, paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let ours: Vec<Line> = (0..).zip(DRAWN).filter_map(|(nth, it)| ours(record, nth, it)).collect();
+    let ours: Vec<Line> = (0..)
+        .zip(DRAWN)
+        .filter_map(|(nth, it)| ours(record, nth, it))
+        .collect();
     if !ours.is_empty() {
         let native = published(paper, NATIVE, "Linux 2.6.9");
         let strongswan = published(paper, STRONGSWAN, "StrongS/WAN");
-        let fits = (0..).zip(DRAWN).filter_map(|(nth, it)| fit(record, nth, it));
-        let first: Vec<Line> = ours.iter().cloned().chain(fits).chain(native.clone()).collect();
-        let second = first.iter().filter(|line| !line.name.ends_with(FIT)).map(per_byte).collect();
+        let fits = (0..)
+            .zip(DRAWN)
+            .filter_map(|(nth, it)| fit(record, nth, it));
+        let first: Vec<Line> = ours
+            .iter()
+            .cloned()
+            .chain(fits)
+            .chain(native.clone())
+            .collect();
+        let second = first
+            .iter()
+            .filter(|line| !line.name.ends_with(FIT))
+            .map(per_byte)
+            .collect();
         let third = ours.into_iter().chain(native).chain(strongswan).collect();
         figures.push(drawn(
             "Figure 1: the delay of a packet in transport mode, by its size",
@@ -156,7 +173,8 @@ fn per_byte(line: &Line) -> Line {
 
 /// Every transform, sending in transport mode over IPv4, at the largest size.
 fn all(record: &PriceRecord) -> Option<Figure> {
-    let is = |item: &Item, key: &str, value: &str| item.labels.get(key).is_some_and(|it| it == value);
+    let is =
+        |item: &Item, key: &str, value: &str| item.labels.get(key).is_some_and(|it| it == value);
     let sent = record.items.iter().filter(|item| {
         item.operation == "send" && is(item, "mode", "transport") && is(item, "outer", "ipv4")
     });
@@ -164,12 +182,17 @@ fn all(record: &PriceRecord) -> Option<Figure> {
     let mut size_bytes = 0;
     let providers = providers(record);
     for item in sent {
-        let Some(point) = item.points.last() else { continue };
+        let Some(point) = item.points.last() else {
+            continue;
+        };
         size_bytes = point.size_bytes;
         let label = item.name.replace("/transport/ipv4", "");
         let row = Row {
             name: item.provider.clone(),
-            colour: providers.iter().position(|it| *it == item.provider).unwrap_or(0),
+            colour: providers
+                .iter()
+                .position(|it| *it == item.provider)
+                .unwrap_or(0),
             content: Content::Bar(Datum::exact(point.median_ns)),
         };
         match groups.iter_mut().find(|group| group.label == label) {

@@ -33,7 +33,11 @@ pub fn render(record: &PriceRecord) -> Result<String, Error> {
         .filter(|(_, line)| line.error > LINE_ERROR_MAX)
         .map(|(item, line)| format!("{}: {}", named(item), number::percent(line.error)))
         .collect();
-    let lined = record.items.iter().filter(|item| item.line.is_some()).count();
+    let lined = record
+        .items
+        .iter()
+        .filter(|item| item.line.is_some())
+        .count();
     let values = json!({
         "record": record,
         "took_s": took_s,
@@ -68,7 +72,12 @@ fn named(item: &Item) -> String {
 /// The item that stands for a name in the paper's tables: sending, by RustCrypto where it may
 /// be, which alone has all of them.
 fn standing<'a>(record: &'a PriceRecord, name: &str) -> Option<&'a Item> {
-    let sent = || record.items.iter().filter(|item| item.name == name && item.operation == "send");
+    let sent = || {
+        record
+            .items
+            .iter()
+            .filter(|item| item.name == name && item.operation == "send")
+    };
     let own = sent().find(|item| item.provider == "rustcrypto");
     own.or_else(|| sent().next())
 }

@@ -15,7 +15,10 @@ const PUBLISHED_LINE: (f64, f64) = (79.5, 19_700.0);
 const PUBLISHED_NAME: &str = "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96";
 
 pub(super) fn tables(record: &PriceRecord, paper: &Paper) -> Vec<Value> {
-    let tables = paper.tables.iter().filter(|table| TABLES.contains(&table.number));
+    let tables = paper
+        .tables
+        .iter()
+        .filter(|table| TABLES.contains(&table.number));
     tables.map(|table| shown(record, table)).collect()
 }
 
@@ -25,16 +28,22 @@ fn shown(record: &PriceRecord, table: &Table) -> Value {
         json!({ "title": column.title, "unit": unit_name(unit) })
     });
     let rows = table.rows.iter().map(|row| {
-        let cells = table.columns.iter().zip(&row.values).map(|(column, value)| {
-            let what = table.what(row, column);
-            let item = what.item_name().and_then(|name| standing(record, &name));
-            let point = item.zip(what.size_bytes).and_then(|(item, size)| item.at(size));
-            let here = point.and_then(|point| figure_of(point, table.unit(column)));
-            json!({
-                "paper": number::figure(*value),
-                "here": here.map_or_else(|| "–".to_owned(), number::figure),
-            })
-        });
+        let cells = table
+            .columns
+            .iter()
+            .zip(&row.values)
+            .map(|(column, value)| {
+                let what = table.what(row, column);
+                let item = what.item_name().and_then(|name| standing(record, &name));
+                let point = item
+                    .zip(what.size_bytes)
+                    .and_then(|(item, size)| item.at(size));
+                let here = point.and_then(|point| figure_of(point, table.unit(column)));
+                json!({
+                    "paper": number::figure(*value),
+                    "here": here.map_or_else(|| "–".to_owned(), number::figure),
+                })
+            });
         json!({ "labels": row.labels, "cells": cells.collect::<Vec<_>>() })
     });
     json!({
@@ -83,7 +92,10 @@ pub(super) fn regression(record: &PriceRecord) -> Option<String> {
 
 /// The sizes of packets, from the smallest.
 pub(super) fn sizes(record: &PriceRecord) -> Vec<u64> {
-    let packets = record.items.iter().filter(|item| item.family != "primitive");
+    let packets = record
+        .items
+        .iter()
+        .filter(|item| item.family != "primitive");
     let mut sizes: Vec<u64> = packets
         .flat_map(|item| item.points.iter().map(|point| point.size_bytes))
         .collect();
