@@ -7,6 +7,7 @@ pub mod page;
 pub mod paper;
 pub mod record;
 pub mod run;
+pub mod sip;
 pub mod timing;
 
 pub use line::Line;

@@ -25,6 +25,12 @@ pub trait Work {
     /// Why it cannot go on.
     fn run(&mut self, times: u32) -> Result<(), Error>;
 
+    /// Nanoseconds of the last [`Work::run`] that count, where not all of its time does: of a
+    /// handshake those of one side. `None` where all of it counts.
+    fn counted_ns(&self) -> Option<f64> {
+        None
+    }
+
     /// The longest batch that can be prepared at once.
     fn batch_max(&self) -> u32 {
         u32::MAX
@@ -136,7 +142,8 @@ fn batch(work: &mut dyn Work, times: u32, clock: &Clock) -> Result<f64, Error> {
     work.prepare(times)?;
     let begun = Instant::now();
     work.run(times)?;
-    let ns = begun.elapsed().as_nanos() as f64 - clock.overhead_ns;
+    let elapsed_ns = begun.elapsed().as_nanos() as f64 - clock.overhead_ns;
+    let ns = work.counted_ns().unwrap_or(elapsed_ns);
     Ok(ns.max(0.0) / f64::from(times))
 }
 
