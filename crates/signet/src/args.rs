@@ -80,7 +80,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BedCommand,
     },
-    /// Measure what each protection costs on this machine
+    /// Tell what protections cost and what they are worth, and choose one
     Price {
         #[command(subcommand)]
         command: PriceCommand,

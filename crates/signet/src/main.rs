@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         return ExitCode::from(bed::run(&command));
     }
     if let Command::Price { command } = args.command {
-        return ExitCode::from(price::run_command(&command));
+        return ExitCode::from(price::run(&command));
     }
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

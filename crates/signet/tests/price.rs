@@ -13,8 +13,18 @@ fn a_few_prices_make_a_record_and_a_page() {
     let (json, page) = (file("crypto.json"), file("crypto.html"));
     let told = succeed(
         &[
-            "price", "crypto", "--sizes", "64,300,700", "--only", "aes-128-gcm,hmac-sha1-96",
-            "--rounds", "5", "--json", &json, "--page", &page,
+            "price",
+            "crypto",
+            "--sizes",
+            "64,300,700",
+            "--only",
+            "aes-128-gcm,hmac-sha1-96",
+            "--rounds",
+            "5",
+            "--json",
+            &json,
+            "--page",
+            &page,
         ],
         "",
     );
@@ -23,12 +33,23 @@ fn a_few_prices_make_a_record_and_a_page() {
     assert!(!told.contains("tunnel"), "{told}");
     let written = std::fs::read_to_string(&json).unwrap();
     let record: serde_json::Value = serde_json::from_str(&written).unwrap();
-    assert_eq!((&record["format"], &record["version"]), (&"signet-price".into(), &1.into()));
+    assert_eq!(
+        (&record["format"], &record["version"]),
+        (&"signet-price".into(), &1.into())
+    );
     let items = record["items"].as_array().unwrap();
     for (name, provider, operation) in [
         ("esp/tunnel/ipv6/aes-128-gcm", "aws-lc", "receive"),
-        ("esp/transport/ipv4/des-cbc/hmac-sha1-96", "rustcrypto", "send"),
-        ("esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96", "rustcrypto", "send"),
+        (
+            "esp/transport/ipv4/des-cbc/hmac-sha1-96",
+            "rustcrypto",
+            "send",
+        ),
+        (
+            "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96",
+            "rustcrypto",
+            "send",
+        ),
         ("ah/tunnel/ipv4/hmac-sha1-96", "aws-lc", "receive"),
     ] {
         let found = items.iter().find(|item| {
@@ -37,7 +58,11 @@ fn a_few_prices_make_a_record_and_a_page() {
         let item = found.unwrap_or_else(|| panic!("{name} by {provider}, {operation}"));
         let points = item["points"].as_array().unwrap();
         assert_eq!(points.len(), 3);
-        assert!(points.iter().all(|point| point["median_ns"].as_f64().unwrap() > 0.0));
+        assert!(
+            points
+                .iter()
+                .all(|point| point["median_ns"].as_f64().unwrap() > 0.0)
+        );
         assert!(item["line"]["a_ns_per_byte"].is_f64());
     }
     let drawn = std::fs::read_to_string(&page).unwrap();
@@ -56,9 +81,15 @@ fn what_cannot_be_measured_is_a_sentence_and_a_remedy() {
         ("--sizes 64,0", "give sizes from 1 to"),
         ("--sizes 65536", "65535"),
         ("--provider boring", "this build has no provider"),
-        ("--provider aws-lc --only des-cbc+none", "leave --provider out"),
+        (
+            "--provider aws-lc --only des-cbc+none",
+            "leave --provider out",
+        ),
     ] {
-        let words: Vec<&str> = ["price", "crypto"].into_iter().chain(options.split(' ')).collect();
+        let words: Vec<&str> = ["price", "crypto"]
+            .into_iter()
+            .chain(options.split(' '))
+            .collect();
         let error = fail(&words, "");
         assert!(error.contains(told), "{options}: {error}");
     }
