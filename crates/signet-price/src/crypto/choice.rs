@@ -46,7 +46,8 @@ impl Choice {
         })
     }
 
-    pub(super) fn sizes_bytes(&self) -> &[u64] {
+    /// The sizes, in bytes, from the smallest.
+    pub fn sizes_bytes(&self) -> &[u64] {
         &self.sizes_bytes
     }
 

@@ -16,6 +16,7 @@ use subject::Subject;
 
 pub use choice::{Choice, SIZE_BYTES_MAX, SIZES_BYTES};
 pub use speed::check;
+pub(crate) use text::columns;
 pub use text::told;
 
 /// The work of a choice, and what of it nobody here can do.

@@ -11,7 +11,7 @@ pub fn told(record: &PriceRecord, is_all: bool) -> String {
     let mut sizes: Vec<u64> = record
         .items
         .iter()
-        .filter(|item| item.family != "primitive")
+        .filter(|item| item.family != "primitive" && !crate::sip::is_sip(item))
         .flat_map(|item| item.points.iter().map(|point| point.size_bytes))
         .collect();
     sizes.sort_unstable();
@@ -20,9 +20,19 @@ pub fn told(record: &PriceRecord, is_all: bool) -> String {
     head.extend(sizes.iter().map(|size| format!("{size} B")));
     head.extend(["a, ns/B", "b, ns", "error", "Mbit/s"].map(str::to_owned));
     let mut rows = vec![head];
-    let items = record.items.iter().filter(|item| is_all || is_short(item));
-    rows.extend(items.map(|item| row(item, &sizes)));
-    let mut text = columns(&rows);
+    let packets = record.items.iter().filter(|item| !crate::sip::is_sip(item));
+    rows.extend(
+        packets
+            .filter(|item| is_all || is_short(item))
+            .map(|item| row(item, &sizes)),
+    );
+    // SIP's work alone has a table of its own.
+    let mut text = if rows.len() > 1 {
+        columns(&rows)
+    } else {
+        String::new()
+    };
+    text.push_str(&crate::sip::told(record));
     for check in &record.checks {
         let _ = writeln!(text, "{}", check.sentence());
     }
@@ -70,7 +80,7 @@ fn row(item: &Item, sizes: &[u64]) -> Vec<String> {
 }
 
 /// Words to the left, figures to the right.
-fn columns(rows: &[Vec<String>]) -> String {
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     const WORDS: usize = 3;
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..count)

@@ -7,6 +7,7 @@ pub mod keys;
 mod made;
 mod records;
 mod smime;
+mod text;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use signet_bed::Error;
 
 use crate::record::{Item, Missed};
 use crate::timing::Job;
+
+pub use text::{is_sip, told};
 
 /// The families of names that are here.
 pub const FAMILIES: [&str; 5] = ["handshake", "handshake-keys", "tls-record", "digest", "smime"];

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_price::crypto::{self, Choice};
-use signet_price::{Error, PriceRecord, Task, Timing, page, record, run};
+use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip};
 
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
@@ -18,6 +18,10 @@ pub(crate) struct CryptoOptions {
     /// Whose code: rustcrypto, aws-lc, and openssl in a build that has it; all if left out
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     provider: Vec<String>,
+    /// What is priced: packets, handshake, handshake-keys, tls-record, digest, smime
+    /// [default: all; with --only or --provider packets]
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    part: Vec<String>,
     /// How often each is timed; the median counts
     #[arg(long, value_name = "N", default_value_t = Timing::default().rounds, value_parser = clap::value_parser!(u32).range(5..=10_000))]
     rounds: u32,
@@ -47,8 +51,7 @@ pub(crate) struct ReportOptions {
 impl CryptoOptions {
     /// Measures; gives what is printed.
     pub(super) fn run(&self) -> Result<String, Error> {
-        let choice = Choice::new(&self.sizes, &self.only, &self.provider)?;
-        let (jobs, missed) = crypto::jobs(&choice)?;
+        let (jobs, missed) = self.jobs()?;
         let task = Task {
             command: std::env::args().collect::<Vec<_>>().join(" "),
             jobs,
@@ -76,6 +79,34 @@ impl CryptoOptions {
             draw(&record, path)?;
         }
         Ok(crypto::told(&record, self.all))
+    }
+}
+
+impl CryptoOptions {
+    /// The work of all parts, and what cannot be done.
+    fn jobs(&self) -> Result<(Vec<Job>, Vec<Missed>), Error> {
+        const PACKETS: &str = "packets";
+        let choice = Choice::new(&self.sizes, &self.only, &self.provider)?;
+        let is_chosen = !self.only.is_empty() || !self.provider.is_empty();
+        let families: Vec<&str> = match &self.part[..] {
+            [] if is_chosen => Vec::new(),
+            [] => sip::FAMILIES.to_vec(),
+            named => {
+                let names = named.iter().map(String::as_str);
+                names.filter(|name| *name != PACKETS).collect()
+            }
+        };
+        let has_packets = self.part.is_empty() || self.part.iter().any(|part| part == PACKETS);
+        let (mut jobs, mut missed) = (Vec::new(), Vec::new());
+        if has_packets {
+            (jobs, missed) = crypto::jobs(&choice)?;
+        }
+        if !families.is_empty() {
+            let (more, missed_there) = sip::jobs(choice.sizes_bytes(), &families)?;
+            jobs.extend(more);
+            missed.extend(missed_there);
+        }
+        Ok((jobs, missed))
     }
 }
 
