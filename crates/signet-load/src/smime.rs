@@ -137,7 +137,11 @@ impl Smime {
             cipher: settings.cipher,
             transfer: settings.transfer,
             // Those who call each other are called as well.
-            ..if is_pairs { called.clone() } else { BodySecurity::default() }
+            ..if is_pairs {
+                called.clone()
+            } else {
+                BodySecurity::default()
+            }
         };
         let this = Self {
             maker: maker.map(|(key, first)| (authority, key, first)),

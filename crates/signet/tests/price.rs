@@ -7,6 +7,55 @@ use support::TestDir;
 use support::command::{fail, succeed, text};
 
 #[test]
+fn what_sip_does_is_priced_beside_packets_or_alone() {
+    let folder = TestDir::new("price-sip");
+    let file = |name: &str| text(&folder.path().join(name)).to_owned();
+    let (json, page) = (file("sip.json"), file("sip.html"));
+    let told = succeed(
+        &[
+            "price",
+            "crypto",
+            "--part",
+            "tls-record,digest,handshake-keys",
+            "--sizes",
+            "300,700,1400",
+            "--rounds",
+            "5",
+            "--json",
+            &json,
+            "--page",
+            &page,
+        ],
+        "",
+    );
+    for name in [
+        "tls-record/TLS_AES_128_GCM_SHA256",
+        "digest/md5",
+        "handshake-keys/rsa-2048/x25519",
+    ] {
+        assert!(told.contains(name), "{name}: {told}");
+    }
+    assert!(!told.contains("esp/"), "{told}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        page.contains("What SIP does") && page.contains("digest/sha-256"),
+        "{page}"
+    );
+    let written = std::fs::read_to_string(&json).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let items = record["items"].as_array().unwrap();
+    let record = items.iter().find(|item| {
+        item["name"] == "tls-record/TLS_AES_128_GCM_SHA256" && item["operation"] == "receive"
+    });
+    assert_eq!(record.unwrap()["points"].as_array().unwrap().len(), 3);
+    let told = fail(&["price", "crypto", "--part", "telepathy"], "");
+    assert!(
+        told.contains("telepathy") && told.contains("tls-record"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_few_prices_make_a_record_and_a_page() {
     let folder = TestDir::new("price");
     let file = |name: &str| text(&folder.path().join(name)).to_owned();

@@ -177,7 +177,9 @@ impl Pair {
         assert_eq!(body, sealed.body, "{name}");
         let encoding = sealed.transfer_encoding.map(str::as_bytes);
         let kind = sealed.content_type.as_bytes();
-        let opened = self.security.open(from, kind, encoding, body, 1_800_000_000);
+        let opened = self
+            .security
+            .open(from, kind, encoding, body, 1_800_000_000);
         let opened = opened.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(opened.unwrap().body, SDP, "{name}");
     }
@@ -393,8 +395,18 @@ fn keys_from_files_join_two_processes_and_each_failure_has_its_cause() {
     openssl_certificate(folder.path(), "other", &["sip:other@example.org"]);
     for (name, signer, trusted, cause) in [
         ("good", "callers", "callers", None),
-        ("unknown", "callers", "other", Some("smime: unknown authority")),
-        ("another", "other", "other", Some("smime: signed by another")),
+        (
+            "unknown",
+            "callers",
+            "other",
+            Some("smime: unknown authority"),
+        ),
+        (
+            "another",
+            "other",
+            "other",
+            Some("smime: signed by another"),
+        ),
     ] {
         let port = free_port();
         let listen = format!("tcp:127.0.0.1:{port}");
@@ -423,7 +435,11 @@ fn keys_from_files_join_two_processes_and_each_failure_has_its_cause() {
         let mut answering = Running::start(support::signet(), &answer, &log);
         let until = Instant::now() + PATIENCE;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "{}", fs::read_to_string(&log).unwrap());
+            assert!(
+                Instant::now() < until,
+                "{}",
+                fs::read_to_string(&log).unwrap()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
         let (own, own_key) = (at(&format!("{signer}.pem")), at(&format!("{signer}.key")));
@@ -479,12 +495,25 @@ fn what_cannot_be_is_said_with_its_remedy() {
     for (words, expected) in [
         (&["--smime", "seal"][..], "write sign, encrypt, both"),
         (&["--smime", "encrypt"], "--smime-to FILE"),
-        (&["--smime", "sign", "--smime-key-type", "dsa"], "p256 or rsa2048"),
+        (
+            &["--smime", "sign", "--smime-key-type", "dsa"],
+            "p256 or rsa2048",
+        ),
         (&["--smime", "sign", "--smime-cipher", "des"], "aes128-cbc"),
         (&["--smime", "sign", "--smime-cert", "a.pem"], "--smime-key"),
-        (&["--smime", "encrypt", "--smime-to", "/nowhere.pem"], "/nowhere.pem"),
         (
-            &["--smime", "sign", "--workers", "127.0.0.1:1", "--workers-token", "/nowhere"],
+            &["--smime", "encrypt", "--smime-to", "/nowhere.pem"],
+            "/nowhere.pem",
+        ),
+        (
+            &[
+                "--smime",
+                "sign",
+                "--workers",
+                "127.0.0.1:1",
+                "--workers-token",
+                "/nowhere",
+            ],
             "smime",
         ),
     ] {

@@ -189,7 +189,11 @@ fn a_body_that_changed_on_its_way_is_refused() {
     assert_eq!(error, OpenError::BadSignature);
     let cause = Cause::Status(403);
     assert_eq!(world.wire.take_events(0), [Event::Failed { call, cause }]);
-    assert!(world.last_response().contains("Warning: 399 signet \"the signature"));
+    assert!(
+        world
+            .last_response()
+            .contains("Warning: 399 signet \"the signature")
+    );
 }
 
 #[test]
@@ -200,7 +204,11 @@ fn a_body_for_another_key_is_undecipherable() {
     // RFC 3261 23.2: "If a UA receives an S/MIME body that has been encrypted with a public key
     // unknown to the recipient, it MUST reject the request with a 493 (Undecipherable) response."
     assert_eq!(world.refused(), (OpenError::NotForUs, 493));
-    assert!(world.last_response().starts_with("SIP/2.0 493 Undecipherable\r\n"));
+    assert!(
+        world
+            .last_response()
+            .starts_with("SIP/2.0 493 Undecipherable\r\n")
+    );
 }
 
 #[test]
@@ -243,7 +251,11 @@ fn an_agent_without_smime_understands_none_of_it() {
     // type is not understood"
     let cause = Cause::Status(415);
     assert_eq!(world.wire.take_events(0), [Event::Failed { call, cause }]);
-    assert!(world.last_response().contains("Accept: application/sdp\r\n"));
+    assert!(
+        world
+            .last_response()
+            .contains("Accept: application/sdp\r\n")
+    );
 }
 
 #[test]
@@ -278,7 +290,13 @@ fn messages_are_protected_too_and_options_say_what_is_understood() {
     assert!(!world.wire.sent[0].2.contains("hello"));
     let events = world.wire.take_events(1);
     assert!(
-        matches!(events[..], [Event::Received { method: Method::Message, .. }]),
+        matches!(
+            events[..],
+            [Event::Received {
+                method: Method::Message,
+                ..
+            }]
+        ),
         "{events:?}"
     );
     assert_eq!(world.wire.ends[1].agents.counters().bodies_opened, 1);
@@ -306,7 +324,9 @@ fn a_challenged_call_bears_the_same_body_again() {
     // Nobody is at this port but the script.
     let carol = world.wire.add(0, "carol", 5070);
     let security = Arc::new(world.sender.clone());
-    world.wire.ends[0].agents.secure_bodies(carol, Some(security));
+    world.wire.ends[0]
+        .agents
+        .secure_bodies(carol, Some(security));
     world.wire.act(0, |agents, now_ms, out| {
         agents.invite(now_ms, carol, BOB, None, out).unwrap()
     });

@@ -178,7 +178,14 @@ impl BodySecurity {
         let boundary = format!("signed-{:032x}", u128::from_be_bytes(random));
         let transfer = self.transfer;
         let mut body = Vec::with_capacity(entity.len() + signature.len() * 3 / 2 + 384);
-        for part in [b"--", boundary.as_bytes(), b"\r\n", entity, b"\r\n--", boundary.as_bytes()] {
+        for part in [
+            b"--",
+            boundary.as_bytes(),
+            b"\r\n",
+            entity,
+            b"\r\n--",
+            boundary.as_bytes(),
+        ] {
             body.extend_from_slice(part);
         }
         let headers = format!(

@@ -10,8 +10,7 @@ use rustls_pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use sip_msg::Uri;
 
 use crate::der::{
-    BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, context,
-    implicit,
+    BIT_STRING, BOOLEAN, INTEGER, Malformed, OCTET_STRING, OID, Reader, SEQUENCE, context, implicit,
 };
 use crate::error::IdentityError;
 use crate::oid;
@@ -86,11 +85,7 @@ impl Certificate {
 
     pub(crate) fn read(der: &[u8]) -> Result<Self, Malformed> {
         let mut outer = Reader::new(der);
-        let mut tbs = outer
-            .expect(SEQUENCE)?
-            .inside()
-            .expect(SEQUENCE)?
-            .inside();
+        let mut tbs = outer.expect(SEQUENCE)?.inside().expect(SEQUENCE)?.inside();
         outer.end()?;
         tbs.optional(context(0))?;
         let serial = tbs.expect(INTEGER)?.contents.to_vec();

@@ -155,9 +155,7 @@ fn element(input: &[u8], depth: usize) -> Result<(Element<'_>, &[u8]), Malformed
         _ => return Err(Malformed),
     };
     let (contents, rest) = after.split_at_checked(length).ok_or(Malformed)?;
-    let whole = input
-        .get(..input.len() - rest.len())
-        .ok_or(Malformed)?;
+    let whole = input.get(..input.len() - rest.len()).ok_or(Malformed)?;
     let element = Element {
         tag,
         contents,

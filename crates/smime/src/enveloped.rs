@@ -182,7 +182,9 @@ fn shared_info(wrap: &[u8], user_material: Option<&[u8]>, key_len: usize) -> Vec
     der::write(&mut out, SEQUENCE, |out| {
         out.extend_from_slice(wrap);
         if let Some(material) = user_material {
-            der::write(out, context(0), |out| der::value(out, OCTET_STRING, material));
+            der::write(out, context(0), |out| {
+                der::value(out, OCTET_STRING, material)
+            });
         }
         der::write(out, context(2), |out| {
             der::value(out, OCTET_STRING, &bits.to_be_bytes());
@@ -338,7 +340,9 @@ fn open_agreement<'i>(
         };
         // RFC 5753 3.1.1: the originator is a key of his, made for this message.
         if public.tag != context(1) {
-            return Err(OpenError::Unsupported("a sender's key that is not in the body"));
+            return Err(OpenError::Unsupported(
+                "a sender's key that is not in the body",
+            ));
         }
         let mut public = public.inside();
         public.expect(SEQUENCE)?;

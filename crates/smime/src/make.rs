@@ -58,9 +58,7 @@ impl Key {
     pub fn new(kind: Kind) -> Result<Self, MakeError> {
         let pair = match kind {
             Kind::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?,
-            Kind::Rsa2048 => {
-                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)?
-            }
+            Kind::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)?,
         };
         Ok(Self { pair, kind })
     }
@@ -134,7 +132,6 @@ impl Authority {
             .map_err(|error| MakeError(error.to_string()))
     }
 }
-
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

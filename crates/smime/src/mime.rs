@@ -147,7 +147,8 @@ impl<'a> Entity<'a> {
                 return Ok(this);
             }
             let (line, after) = header(rest)?;
-            let colon = memchr::memchr(b':', line).ok_or(OpenError::Mime("a header has no colon"))?;
+            let colon =
+                memchr::memchr(b':', line).ok_or(OpenError::Mime("a header has no colon"))?;
             let (name, value) = line.split_at(colon);
             let value = value.get(1..).unwrap_or_default().trim_ascii();
             let name = name.trim_ascii_end();
@@ -282,7 +283,10 @@ mod tests {
         let transfer = entity.transfer().unwrap();
         assert_eq!(&*transfer.decode(entity.body).unwrap(), b"v=0");
         let plain = Entity::read(b"\r\nbody").unwrap();
-        assert_eq!((plain.content_type(), plain.body), (&b"text/plain"[..], &b"body"[..]));
+        assert_eq!(
+            (plain.content_type(), plain.body),
+            (&b"text/plain"[..], &b"body"[..])
+        );
         for wrong in [
             &b""[..],
             b"Content-Type: a/b",
@@ -304,7 +308,10 @@ mod tests {
         };
         let good = Some((b"one\r\n".to_vec(), b"two".to_vec()));
         assert_eq!(parts("--b\r\none\r\n\r\n--b\r\ntwo\r\n--b--\r\n"), good);
-        assert_eq!(parts("for people\r\n--b \t\r\none\r\n\r\n--b\r\ntwo\r\n--b--"), good);
+        assert_eq!(
+            parts("for people\r\n--b \t\r\none\r\n\r\n--b\r\ntwo\r\n--b--"),
+            good
+        );
         for wrong in [
             "",
             "--b",

@@ -117,10 +117,7 @@ fn attributes(digest: &Digest, now_unix_s: u64) -> Vec<u8> {
 }
 
 /// The identifier of the algorithm, and the signature.
-fn signature(
-    key: &PrivateKey,
-    message: &[u8],
-) -> Result<(&'static [u8], Vec<u8>), SealError> {
+fn signature(key: &PrivateKey, message: &[u8]) -> Result<(&'static [u8], Vec<u8>), SealError> {
     let random = SystemRandom::new();
     match key {
         PrivateKey::Rsa { signs, .. } => {

@@ -5,9 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{
-    ALICE, BOB, KINDS, NOW_UNIX_S, SDP, SDP_TYPE, User, World, forms, open, seal, user,
-};
+use common::{ALICE, BOB, KINDS, NOW_UNIX_S, SDP, SDP_TYPE, User, World, forms, open, seal, user};
 use smime::make::{Authority, Kind};
 use smime::{
     BODY_BYTES_MAX, BodySecurity, Cipher, Culprit, Keyring, OpenError, Protection, SealError,
@@ -21,7 +19,8 @@ fn every_form_is_opened_by_whom_it_is_for() {
         for (name, sender) in forms(&world) {
             let sealed = seal(&sender);
             let protection = sender.protection.unwrap();
-            let opened = open(&world.recipient(), &sealed).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let opened =
+                open(&world.recipient(), &sealed).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(opened.content_type, SDP_TYPE, "{name}");
             assert_eq!(opened.body, SDP, "{name}");
             assert_eq!(opened.was_encrypted, protection.encrypts(), "{name}");
@@ -45,8 +44,8 @@ fn a_changed_body_is_refused_or_says_the_same() {
                 ..world.recipient()
             };
             // CBC alone does not notice: only that nothing breaks can be asked of it.
-            let notices = sender.protection != Some(Protection::Encrypt)
-                || sender.cipher.is_authenticated();
+            let notices =
+                sender.protection != Some(Protection::Encrypt) || sender.cipher.is_authenticated();
             let mut refused = 0;
             let mut check = |body: Vec<u8>, what: &str| {
                 let changed = Sealed {
@@ -143,10 +142,15 @@ fn nothing_is_sent_that_cannot_be_protected() {
     let world = World::new(Kind::P256);
     let sender = world.sender(Protection::Encrypt);
     let seal = |security: &BodySecurity, to: &str, body: &[u8]| {
-        security.seal(to, SDP_TYPE, body, NOW_UNIX_S).map(|sealed| sealed.is_some())
+        security
+            .seal(to, SDP_TYPE, body, NOW_UNIX_S)
+            .map(|sealed| sealed.is_some())
     };
     let carol = "sip:carol@example.org".to_owned();
-    assert_eq!(seal(&sender, &carol, SDP), Err(SealError::NoRecipient(carol.clone())));
+    assert_eq!(
+        seal(&sender, &carol, SDP),
+        Err(SealError::NoRecipient(carol.clone()))
+    );
     assert_eq!(seal(&sender, BOB, SDP), Ok(true));
     let large = vec![b'a'; BODY_BYTES_MAX + 1];
     assert_eq!(seal(&sender, BOB, &large), Err(SealError::TooLarge));

@@ -30,10 +30,8 @@ impl Place {
             );
             return None;
         }
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!(
-            "smime-{name}-{}",
-            std::process::id()
-        ));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("smime-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         let this = Self { folder };
@@ -86,7 +84,10 @@ impl Place {
     /// Opens a mail as Bob.
     fn open_mail(&self, name: &str, world: &World) -> Result<Opened, OpenError> {
         let mail = self.read(name);
-        let at = mail.windows(4).position(|part| part == b"\r\n\r\n").unwrap();
+        let at = mail
+            .windows(4)
+            .position(|part| part == b"\r\n\r\n")
+            .unwrap();
         let head = std::str::from_utf8(&mail[..at]).unwrap();
         let value = |name: &str| {
             head.lines()
@@ -188,9 +189,14 @@ fn openssl_reads_every_form() {
                 }
                 (Protection::SignThenEncrypt, Transfer::Binary) => {
                     place.write("body", &sealed.body);
-                    place.openssl(&format!("cms -decrypt {BOB} -inform DER -in body -out inner"));
+                    place.openssl(&format!(
+                        "cms -decrypt {BOB} -inform DER -in body -out inner"
+                    ));
                     let inner = place.read("inner");
-                    assert!(inner.starts_with(b"Content-Type: multipart/signed;"), "{name}");
+                    assert!(
+                        inner.starts_with(b"Content-Type: multipart/signed;"),
+                        "{name}"
+                    );
                 }
             }
         }
@@ -223,7 +229,13 @@ fn what_openssl_signs_is_read() {
             return;
         };
         let by = "-signer alice.pem -inkey alice.key -in entity";
-        for more in ["", "-md sha512", "-keyid", "-certfile root.pem", "-nosmimecap"] {
+        for more in [
+            "",
+            "-md sha512",
+            "-keyid",
+            "-certfile root.pem",
+            "-nosmimecap",
+        ] {
             for program in ["cms", "smime"] {
                 if program == "smime" && ["-keyid", "-nosmimecap"].contains(&more) {
                     continue;
@@ -288,13 +300,18 @@ fn what_openssl_encrypts_is_read() {
             place.openssl(&format!(
                 "cms -encrypt -{cipher} -binary -in entity -crlfeol -out mail -recip alice.pem -recip bob.pem"
             ));
-            assert_eq!(place.open_mail("mail", &world).unwrap().body, SDP, "{cipher}");
+            assert_eq!(
+                place.open_mail("mail", &world).unwrap().body,
+                SDP,
+                "{cipher}"
+            );
             place.openssl(&format!(
                 "cms -encrypt -{cipher} -binary -in entity -outform DER -out body -recip alice.pem"
             ));
             assert_eq!(place.open_der("body", &world), Err(OpenError::NotForUs));
         }
-        place.openssl("cms -encrypt -des3 -binary -in entity -outform DER -out body -recip bob.pem");
+        place
+            .openssl("cms -encrypt -des3 -binary -in entity -outform DER -out body -recip bob.pem");
         let told = place.open_der("body", &world).unwrap_err();
         assert!(matches!(told, OpenError::Unsupported(_)), "{told}");
     }

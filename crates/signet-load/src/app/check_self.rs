@@ -3,8 +3,8 @@
 use measure::{Bounds, Health, Schedule};
 
 use super::say;
-use crate::crew::{Control, Failed, Ran, run};
 use crate::SmimeSettings;
+use crate::crew::{Control, Failed, Ran, run};
 use crate::settings::{Answering, Called, Settings, Share};
 use crate::span::Span;
 

@@ -54,6 +54,7 @@ pub fn render(record: &PriceRecord) -> Result<String, Error> {
         "lines": { "count": lined, "bent": bent, "error_max": LINE_ERROR_MAX },
         "sizes": tables::sizes(record),
         "items": tables::items(record),
+        "sip": crate::sip::table(record),
         "checks": record.checks.iter().map(crate::record::Check::sentence).collect::<Vec<_>>(),
         "hz": format!("{:.3} GHz", record.clock.hz / 1e9),
         "overhead": number::figure(record.clock.overhead_ns),

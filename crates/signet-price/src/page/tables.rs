@@ -95,7 +95,7 @@ pub(super) fn sizes(record: &PriceRecord) -> Vec<u64> {
     let packets = record
         .items
         .iter()
-        .filter(|item| item.family != "primitive");
+        .filter(|item| item.family != "primitive" && !crate::sip::is_sip(item));
     let mut sizes: Vec<u64> = packets
         .flat_map(|item| item.points.iter().map(|point| point.size_bytes))
         .collect();
@@ -107,7 +107,8 @@ pub(super) fn sizes(record: &PriceRecord) -> Vec<u64> {
 /// Everything that was measured, a row for each item.
 pub(super) fn items(record: &PriceRecord) -> Vec<Value> {
     let sizes = sizes(record);
-    record.items.iter().map(|item| row(item, &sizes)).collect()
+    let packets = record.items.iter().filter(|item| !crate::sip::is_sip(item));
+    packets.map(|item| row(item, &sizes)).collect()
 }
 
 fn row(item: &Item, sizes: &[u64]) -> Value {

@@ -40,12 +40,8 @@ impl KeyKind {
 
     fn generate(self) -> Result<KeyPair, rcgen::Error> {
         match self {
-            Self::Rsa2048 => {
-                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048)
-            }
-            Self::Rsa3072 => {
-                KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072)
-            }
+            Self::Rsa2048 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_2048),
+            Self::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),
             Self::P256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
             Self::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
         }

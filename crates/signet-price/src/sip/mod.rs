@@ -17,10 +17,16 @@ use signet_bed::Error;
 use crate::record::{Item, Missed};
 use crate::timing::Job;
 
-pub use text::{is_sip, told};
+pub use text::{is_sip, table, told};
 
 /// The families of names that are here.
-pub const FAMILIES: [&str; 5] = ["handshake", "handshake-keys", "tls-record", "digest", "smime"];
+pub const FAMILIES: [&str; 5] = [
+    "handshake",
+    "handshake-keys",
+    "tls-record",
+    "digest",
+    "smime",
+];
 
 /// Whose code TLS, keys and S/MIME are.
 const AWS_LC: &str = "aws-lc";
@@ -32,10 +38,7 @@ const RUSTCRYPTO: &str = "rustcrypto";
 ///
 /// # Errors
 /// A name that is no family, or what could not be made ready.
-pub fn jobs(
-    sizes_bytes: &[u64],
-    families: &[&str],
-) -> Result<(Vec<Job>, Vec<Missed>), Error> {
+pub fn jobs(sizes_bytes: &[u64], families: &[&str]) -> Result<(Vec<Job>, Vec<Missed>), Error> {
     if let Some(unknown) = families.iter().find(|name| !FAMILIES.contains(name)) {
         return Err(Error::new(
             format!("there is no family {unknown:?} of SIP's work"),
@@ -117,7 +120,10 @@ mod tests {
         for item in &items {
             assert_eq!(item.family, family);
             assert!(operations.contains(&item.operation.as_str()), "{item:?}");
-            assert!(item.points.iter().all(|point| point.median_ns > 0.0), "{item:?}");
+            assert!(
+                item.points.iter().all(|point| point.median_ns > 0.0),
+                "{item:?}"
+            );
         }
     }
 
@@ -137,7 +143,11 @@ mod tests {
         let items = timed("tls-record");
         let suites = sip_tls::SUITE_NAMES.len();
         assert_eq!(items.len(), 2 * suites);
-        assert!(items.iter().all(|item| item.points.len() == 3 && item.line.is_some()));
+        assert!(
+            items
+                .iter()
+                .all(|item| item.points.len() == 3 && item.line.is_some())
+        );
     }
 
     #[test]
@@ -148,12 +158,22 @@ mod tests {
     #[test]
     fn bodies_are_signed_verified_encrypted_and_decrypted() {
         // Of each key, signatures, and encryption by each cipher.
-        check("smime", 2 * (2 + 2 * 4), &["sign", "verify", "encrypt", "decrypt"]);
+        check(
+            "smime",
+            2 * (2 + 2 * 4),
+            &["sign", "verify", "encrypt", "decrypt"],
+        );
     }
 
     #[test]
     fn what_is_no_family_is_refused_with_those_that_are() {
-        let told = jobs(&[64], &["telepathy"]).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("telepathy") && told.contains("tls-record"), "{told}");
+        let told = jobs(&[64], &["telepathy"])
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains("telepathy") && told.contains("tls-record"),
+            "{told}"
+        );
     }
 }

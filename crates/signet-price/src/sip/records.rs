@@ -26,7 +26,11 @@ pub(super) fn jobs(
         } else {
             TlsVersion::V13
         };
-        let made = if suite.contains("RSA_WITH_") { &rsa } else { &p256 };
+        let made = if suite.contains("RSA_WITH_") {
+            &rsa
+        } else {
+            &p256
+        };
         let offer = Offer {
             version,
             suite: Some(suite),
@@ -47,7 +51,13 @@ pub(super) fn jobs(
             }
             let labels = [("suite", suite), ("version", version.name())];
             let item = |operation| {
-                item(format!("tls-record/{suite}"), &[suite], &labels, provider, operation)
+                item(
+                    format!("tls-record/{suite}"),
+                    &[suite],
+                    &labels,
+                    provider,
+                    operation,
+                )
             };
             // Each direction has keys and numbers of its own: one session does not disturb the
             // other.

@@ -82,7 +82,9 @@ fn security(kind: Kind) -> Result<BodySecurity, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let authority = Authority::make().map_err(|e| text(&e))?;
     let key = Key::new(kind).map_err(|e| text(&e))?;
-    let own = authority.identity(&key, &[ALICE, BOB]).map_err(|e| text(&e))?;
+    let own = authority
+        .identity(&key, &[ALICE, BOB])
+        .map_err(|e| text(&e))?;
     let own = Arc::new(own);
     let mut keyring = Keyring::default();
     keyring.add(&Arc::new(own.certificate().clone()));

@@ -1,4 +1,4 @@
-//! What a terminal shows of SIP's work.
+//! What a terminal and a page show of SIP's work.
 
 use signet_page::number::figure;
 
@@ -10,11 +10,17 @@ pub fn is_sip(item: &Item) -> bool {
     FAMILIES.contains(&item.family.as_str())
 }
 
-/// The lines of a table, in microseconds; nothing where nothing of it was measured.
+/// The lines of a table; nothing where nothing of it was measured.
 pub fn told(record: &PriceRecord) -> String {
+    crate::crypto::columns(&table(record))
+}
+
+/// The rows of a table, its head first: medians in microseconds by bytes of payload. No rows
+/// where nothing of it was measured.
+pub fn table(record: &PriceRecord) -> Vec<Vec<String>> {
     let items: Vec<&Item> = record.items.iter().filter(|item| is_sip(item)).collect();
     if items.is_empty() {
-        return String::new();
+        return Vec::new();
     }
     let mut sizes: Vec<u64> = items
         .iter()
@@ -40,5 +46,5 @@ pub fn told(record: &PriceRecord) -> String {
         }));
         cells
     }));
-    crate::crypto::columns(&rows)
+    rows
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use signet_bed::Error;
 use sip_tls::{
-    ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, Handshake, HandshakeError,
-    ServerTls, ServerTlsConfig, Session, Side, TlsEngine, TlsError, TlsInfo, TlsVersion,
+    ClientAuth, ClientResumption, ClientTls, ClientTlsConfig, Handshake, HandshakeError, ServerTls,
+    ServerTlsConfig, Session, Side, TlsEngine, TlsError, TlsInfo, TlsVersion,
 };
 
 use super::fault;
