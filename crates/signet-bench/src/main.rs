@@ -45,8 +45,6 @@ enum Command {
     Tls(tls::TlsArguments),
     /// What authentication costs whose users are in a database at a distance.
     Auth(auth::AuthArguments),
-    /// The raw cost of a handshake's public-key operations, printed as JSON.
-    RawTls(tls::RawArguments),
     /// The floor: a forwarder that does not read what it relays.
     Floor(floor::FloorArguments),
     /// A load of registrations over UDP.
@@ -130,7 +128,6 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Tls(arguments) => tls::run(&arguments),
         Command::Auth(arguments) => auth::run(&arguments),
-        Command::RawTls(arguments) => tls::run_raw(&arguments),
         Command::Floor(arguments) => floor::run(&arguments),
         Command::Register(arguments) => register::run(&arguments),
         Command::Calibrate => calibrate::run(),

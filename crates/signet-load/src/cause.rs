@@ -4,6 +4,7 @@ use measure::Failure;
 use sip_dialog::Cause;
 use sip_net::{CloseReason, SendError, UpgradeFault};
 use sip_tls::{CertificateFault, HandshakeError, HandshakeFailure};
+use smime::OpenError;
 
 /// No agent was free to do it.
 pub(crate) const NO_AGENT: Failure = Failure::Other("no free agent");
@@ -96,6 +97,11 @@ pub(crate) const fn of_handshake(error: &HandshakeError) -> &'static str {
         },
         (HandshakeFailure::BadCertificate, _) => "handshake: bad certificate",
     }
+}
+
+/// Why a request was refused for its body.
+pub(crate) const fn of_body(error: OpenError) -> Failure {
+    Failure::Other(error.name())
 }
 
 /// Why a call or a request failed. `why` is what the sockets said.

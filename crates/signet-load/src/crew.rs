@@ -17,7 +17,8 @@ use sip_msg::{ListenerId, Transport};
 use sip_net::Net;
 
 use crate::clock::{Clock, NS_PER_MS};
-use crate::settings::Settings;
+use crate::settings::{Called, Settings};
+use crate::smime::Smime;
 use crate::tls::{Client, Tls};
 use outcome::add_answers;
 pub use outcome::{Failed, Leaked, Progress, Ran};
@@ -182,6 +183,7 @@ impl Crew {
             calls_itself,
         )
         .map_err(Failed::Usage)?;
+        let smime = secure(&settings, answers)?;
         let net_config = net_config(&settings, &tls, is_tls_client || is_tls_server)?;
         let shares = Shares::of(&settings, calls, answers);
         let crew_sockets = shares.bind(&settings, &tls)?;
@@ -193,6 +195,7 @@ impl Crew {
             start_ns: AtomicU64::new(u64::MAX),
             order: AtomicU8::new(orders::RUN),
             order_called: AtomicU8::new(orders::RUN),
+            smime,
             settings,
         });
         let mut workers = Vec::new();
@@ -440,6 +443,22 @@ impl Crew {
             answering: &self.answering,
         });
     }
+}
+
+/// What protects bodies.
+fn secure(settings: &Settings, answers: bool) -> Result<Option<Smime>, Failed> {
+    let Some(smime) = &settings.smime else {
+        return Ok(None);
+    };
+    let is_pairs = settings.called.is_pairs();
+    let to = match &settings.called {
+        Called::Uri(uri) => uri.as_str(),
+        Called::Ring | Called::Random => "",
+    };
+    let calls = settings.transport().map(|_| to);
+    Smime::new(smime, answers, is_pairs, calls)
+        .map(Some)
+        .map_err(Failed::Usage)
 }
 
 fn keys() -> Result<[[u8; 16]; 3], String> {

@@ -8,7 +8,7 @@ use sip_msg::Transport;
 use sip_net::WebSocketRequest;
 
 use crate::tls::OWN_NAME;
-use crate::{CalledTls, Local, Mix, Server, Span, TlsSettings, Users};
+use crate::{CalledTls, Local, Mix, Server, SmimeSettings, Span, TlsSettings, Users};
 
 /// Whom calls, OPTIONS and MESSAGE are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +157,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// WebSocket.
     pub websocket: WebSocketSettings,
+    /// S/MIME; bodies are sent as they are where there is none.
+    pub smime: Option<SmimeSettings>,
     /// Whether a request bears credentials as soon as there is a nonce.
     pub credentials_first: bool,
     /// The timers of RFC 3261 17.
@@ -211,6 +213,7 @@ impl Settings {
             close: Close::Clean,
             tls: TlsSettings::default(),
             websocket: WebSocketSettings::default(),
+            smime: None,
             credentials_first: true,
             timers: sip_txn::Timers::default(),
             answer_timeout: Duration::from_secs(180),

@@ -8,18 +8,23 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use measure::{Schedule, SearchConfig};
 use signet_load::app::{self, Output, PeakSettings, WatchTarget};
-use signet_load::{Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, Span};
+use signet_load::{
+    Answering, Flow, KeyKind, Lifetime, Local, Mix, Pattern, Settings, SmimeSettings, Span,
+};
 use sip_msg::Transport;
 use sip_tls::ClientResumption;
+use smime::Protection;
 
 mod fleet;
 mod result;
 mod settings;
+mod smime_options;
 mod values;
 
 use fleet::{FleetArgs, WorkerArgs};
 use result::{DoubtArgs, ResultArgs, output};
 use settings::settings;
+use smime_options::SmimeOptions;
 use values::{
     TlsOffer, called_resume_by, lifetime, nanoseconds, resume_by, resume_share, share, time,
     tls_offer,
@@ -291,6 +296,8 @@ pub(crate) struct CallOptions {
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
     #[command(flatten)]
+    smime: SmimeOptions,
+    #[command(flatten)]
     fleet: FleetArgs,
     #[command(flatten)]
     result: ResultArgs,
@@ -356,6 +363,18 @@ pub(crate) struct AnswerOptions {
     /// How sessions may resume: any, tickets, ids, none
     #[arg(long, value_name = "HOW", default_value = "any", value_parser = called_resume_by)]
     resume_by: ClientResumption,
+    /// What is asked of bodies: sign, encrypt, both
+    #[arg(long, value_name = "HOW")]
+    smime: Option<Protection>,
+    /// Certificate chain of the key that opens what is encrypted
+    #[arg(long, value_name = "FILE", requires = "smime_key")]
+    smime_cert: Option<PathBuf>,
+    /// Its private key, in PKCS#8
+    #[arg(long, value_name = "FILE", requires = "smime_cert")]
+    smime_key: Option<PathBuf>,
+    /// Who vouches for those who sign
+    #[arg(long, value_name = "FILE")]
+    smime_ca: Vec<PathBuf>,
     /// Threads
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
@@ -385,6 +404,8 @@ pub(crate) struct PeakOptions {
     /// Flows and their weights
     #[arg(long, value_name = "MIX", default_value = "call")]
     mix: Mix,
+    #[command(flatten)]
+    smime: SmimeOptions,
     /// Where to begin
     #[arg(long, value_name = "RATE", default_value_t = 100.0)]
     start: f64,
@@ -482,6 +503,7 @@ impl CallOptions {
         settings.seed = self.when.seed;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
+        settings.smime = self.smime.settings();
         Ok(self.fleet.drive(settings, local, &self.result.output()))
     }
 }
@@ -524,6 +546,11 @@ impl AnswerOptions {
             },
             threads: usize::from(self.threads),
             answer_for: self.duration,
+            smime: self.smime.map(|protection| SmimeSettings {
+                called_identity: self.smime_cert.zip(self.smime_key),
+                roots: self.smime_ca,
+                ..SmimeSettings::new(protection)
+            }),
             ..Settings::new(Mix::only(Flow::Call))
         };
         let output = Output {
@@ -540,6 +567,7 @@ impl PeakOptions {
         let mut settings = settings(self.mix, self.path, self.who)?;
         settings.hold = self.hold;
         settings.answering.ring = self.ring;
+        settings.smime = self.smime.settings();
         settings.seed = self.seed;
         // What it is replaced by for each try.
         settings.schedule = Some(Schedule::constant(self.start, 1_000_000_000));

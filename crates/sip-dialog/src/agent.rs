@@ -7,6 +7,8 @@ use invariant::broken;
 use sip_auth::ClientAuth;
 use sip_msg::uri::Scheme;
 use sip_msg::{ConnId, Target, Uri};
+use smime::BodySecurity;
+use std::sync::Arc;
 
 /// No agent, no call: the end of a list.
 pub(crate) const NOBODY: u32 = u32::MAX;
@@ -50,6 +52,8 @@ pub(crate) struct Agent {
     pub(crate) requests: u32,
     /// Whether requests go to the proxy, wherever their dialog leads.
     pub(crate) always_proxy: bool,
+    /// How bodies are protected, and what is asked of those that come.
+    pub(crate) security: Option<Arc<BodySecurity>>,
 }
 
 impl Agent {
@@ -125,6 +129,7 @@ impl Default for Agent {
             registering: None,
             requests: 0,
             always_proxy: false,
+            security: None,
         }
     }
 }

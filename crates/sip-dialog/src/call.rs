@@ -7,6 +7,7 @@ use crate::texts::Texts;
 use sip_auth::Attempt;
 use sip_msg::Message;
 use sip_txn::{ClientId, ServerId};
+use smime::Opened;
 use wheel::TimerId;
 
 /// Where a call stands.
@@ -56,6 +57,8 @@ pub(crate) struct Call {
     pub(crate) invite_server: Option<ServerId>,
     /// The INVITE that came, until its final response needs it no more.
     pub(crate) invite: Option<Box<Message>>,
+    /// What was in its body, where that was protected.
+    pub(crate) opened: Option<Box<Opened>>,
     /// By which a merged INVITE finds this one.
     pub(crate) invite_hash: u64,
     pub(crate) timer: TimerId,

@@ -7,7 +7,7 @@ use crate::compose::{is_sips, learn_dialog};
 use crate::directory::invite_hash;
 use crate::event::{AgentKey, CallKey, Cause, Event};
 use crate::outgoing::allow;
-use crate::server::{has_other_than, reply};
+use crate::server::reply;
 use crate::slots::Key;
 use crate::tag::Tag;
 use crate::texts::Part;
@@ -109,24 +109,10 @@ impl UserAgents {
             self.refuse(now_ms, server, &request, 482, out);
             return Some(request);
         }
-        // RFC 3261 8.2.3: "If there are any bodies whose type (indicated by the Content-Type), language
-        // (indicated by the Content-Language) or encoding (indicated by the Content-Encoding) are not
-        // understood, and that body part is not optional (as indicated by the Content-Disposition
-        // header field), the UAS MUST reject the request with a 415 (Unsupported Media Type) response."
-        if !request.body().is_empty() && !is_session(&request) {
-            self.answer_with(now_ms, server, &request, 415, out, |w| {
-                // RFC 3261 8.2.3: "The response MUST contain an Accept header field listing the types of all
-                // bodies it understands, in the event the request contained bodies of types not supported by
-                // the UAS."
-                // RFC 3261 21.4.13: "The server MUST return a list of acceptable formats using the
-                // Accept, Accept-Encoding, or Accept-Language header field, depending on the
-                // specific problem with the content."
-                w.header("Accept", SDP);
-                // RFC 3261 8.2.3: "If the request contained content encodings not understood by the
-                // UAS, the response MUST contain an Accept-Encoding header field listing the
-                // encodings understood by the UAS."
-                w.header("Accept-Encoding", b"identity");
-            });
+        let Ok(opened) = self.open_body(now_ms, server, agent, &request, out) else {
+            return Some(request);
+        };
+        if !self.take_session(now_ms, server, agent, &request, opened.as_ref(), out) {
             return Some(request);
         }
         let Some(key) = self.calls.insert() else {
@@ -166,6 +152,7 @@ impl UserAgents {
             Some(seconds) => now_ms.saturating_add(u64::from(seconds) * 1000),
             None => u64::MAX,
         };
+        call.opened = opened.map(Box::new);
         call.invite = Some(request);
         self.transactions
             .set_context(server, Context::Invite(key).word());
@@ -473,22 +460,4 @@ fn write_dialog(writer: &mut MessageWriter<'_>, invite: &Message, contact: &[u8]
             .and_then(|(value, _)| NameAddr::parse(value))
             .is_some_and(|addr| is_sips(addr.uri));
     writer.header_with("Contact", |out| write_contact(out, contact, is_secure));
-}
-
-/// Whether the body is a session description that we can read.
-fn is_session(request: &Message) -> bool {
-    let is_sdp = request.first(HeaderName::ContentType).is_some_and(|field| {
-        let end = field
-            .value
-            .iter()
-            .position(|&b| b == b';')
-            .unwrap_or(field.value.len());
-        field
-            .value
-            .get(..end)
-            .unwrap_or_default()
-            .trim_ascii()
-            .eq_ignore_ascii_case(SDP)
-    });
-    is_sdp && !has_other_than(request, HeaderName::ContentEncoding, b"identity")
 }

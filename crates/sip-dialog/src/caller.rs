@@ -1,6 +1,7 @@
 //! Calls that we make (RFC 3261 13.2, 9.1, 15.1.1).
 
 use crate::agent::{NOBODY, Text};
+use crate::bodies;
 use crate::call::{Call, State};
 use crate::compose::{for_request_line, is_sips, learn_dialog, line};
 use crate::event::{AgentKey, CallKey, Cause, Event};
@@ -20,7 +21,9 @@ pub(crate) const SDP: &[u8] = b"application/sdp";
 impl UserAgents {
     /// Calls `to`, a SIP URI, with a session description of the caller's own
     /// or the configured one. `None` where there is no room, or `to` is no URI or
-    /// one that cannot be called: of another method, or SIPS over a way without TLS.
+    /// one that cannot be called: of another method, or SIPS over a way without TLS;
+    /// or where the body cannot be protected that is to be
+    /// ([`UserAgents::seal_error`]).
     pub fn invite(
         &mut self,
         now_ms: u64,
@@ -30,6 +33,8 @@ impl UserAgents {
         out: &mut Outbox,
     ) -> Option<CallKey> {
         let uri = self.callable(agent, Method::Invite, to)?;
+        let session = session.filter(|session| !session.is_empty());
+        let sealed = self.seal_body(now_ms, agent.0, to, SDP, session).ok()?;
         let Some(key) = self.calls.insert() else {
             self.counters.full += 1;
             return None;
@@ -67,7 +72,10 @@ impl UserAgents {
         // the Request-URI and Route header field detailed in Section 12.2.1.1 MUST be followed (even
         // though there is no dialog), using the desired Request-URI as the remote target URI."
         call.texts.set(Part::Routes, &agent.service_route);
-        if let Some(session) = session.filter(|session| !session.is_empty()) {
+        if let Some(sealed) = sealed {
+            call.has_own_body = true;
+            bodies::keep(&mut call.texts, &sealed);
+        } else if let Some(session) = session {
             call.has_own_body = true;
             call.texts.set(Part::Body, session);
         }
@@ -154,6 +162,7 @@ impl UserAgents {
         } else {
             &self.config.session
         };
+        let own_type = call.texts.get(Part::BodyType);
         let outgoing = Outgoing {
             method: Method::Invite,
             tag: call.tag,
@@ -162,7 +171,7 @@ impl UserAgents {
             attempt: &mut call.attempt,
             with_credentials: self.config.credentials_first || call.was_challenged,
             cnonce: self.random.next(),
-            body_type: SDP,
+            body_type: if own_type.is_empty() { SDP } else { own_type },
             body,
             context: Context::Invite(key).word(),
         };

@@ -2,6 +2,7 @@
 
 use crate::slots::Key;
 use sip_msg::{ConnId, Method};
+use smime::OpenError;
 
 /// The key of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +103,16 @@ pub enum Event {
         agent: AgentKey,
         /// The method.
         method: Method,
+    },
+    /// An INVITE or a MESSAGE was refused for its body: S/MIME that could not be opened or is
+    /// not believed, or that is missing where it is asked for.
+    BodyRefused {
+        /// The agent that it was for.
+        agent: AgentKey,
+        /// The method.
+        method: Method,
+        /// Why, and whose fault it is.
+        error: OpenError,
     },
     /// A call arrived.
     Incoming {

@@ -14,6 +14,7 @@
 
 mod agent;
 mod answers;
+mod bodies;
 mod call;
 mod callee;
 mod caller;

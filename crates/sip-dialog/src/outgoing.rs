@@ -85,6 +85,10 @@ impl Outgoing<'_> {
         });
         out.bytes.extend_from_slice(credentials);
         write_more(agent, route.is_secure(), &mut out.bytes);
+        if !self.body.is_empty() {
+            out.bytes
+                .extend_from_slice(self.texts.get(Part::BodyHeaders));
+        }
         compose::finish(&mut out.bytes, self.body_type, self.body);
         transactions.start_client(
             now_ms,

@@ -2,6 +2,7 @@
 //! 11.1, RFC 3428).
 
 use crate::agent::Text;
+use crate::bodies;
 use crate::caller::{bracket, line_with_contact, write_user_agent};
 use crate::compose::{for_request_line, line};
 use crate::event::{AgentKey, Cause, Event, RequestKey};
@@ -98,7 +99,8 @@ impl UserAgents {
         self.ask(now_ms, agent, Method::Options, to, b"", b"", out)
     }
 
-    /// Sends a MESSAGE with a body of any type.
+    /// Sends a MESSAGE with a body of any type. `None` also where that cannot be protected and is
+    /// to be ([`UserAgents::seal_error`]).
     pub fn message(
         &mut self,
         now_ms: u64,
@@ -132,6 +134,9 @@ impl UserAgents {
         if body_type.iter().any(|&b| b < 0x20 || b == 0x7f) {
             return None;
         }
+        let sealed = self
+            .seal_body(now_ms, agent.0, to, body_type, Some(body))
+            .ok()?;
         let key = self.begin_request(agent.0, method)?;
         let (Some(found), Some(exchange)) =
             (self.agents.get_mut(agent.0), self.requests.get_mut(key))
@@ -147,8 +152,13 @@ impl UserAgents {
         exchange.texts.set(Part::Remote, &self.scratch);
         exchange.texts.set(Part::Target, &target);
         exchange.texts.set(Part::Routes, &found.service_route);
-        exchange.texts.set(Part::BodyType, body_type);
-        exchange.texts.set(Part::Body, body);
+        match sealed {
+            Some(sealed) => bodies::keep(&mut exchange.texts, &sealed),
+            None => {
+                exchange.texts.set(Part::BodyType, body_type);
+                exchange.texts.set(Part::Body, body);
+            }
+        }
         found.requests += 1;
         self.launch(now_ms, key, out)
     }
@@ -228,7 +238,7 @@ impl UserAgents {
                         // RFC 3261 11.1: "An Accept header field SHOULD be included to indicate the type of
                         // message body the UAC wishes to receive in the response."
                         line_with_contact(out, agent.text(Text::Contact), is_secure);
-                        line(out, "Accept", crate::caller::SDP);
+                        line(out, "Accept", bodies::accepted(agent));
                         line(out, "Allow", allow(&self.config));
                     }
                     _ => {}

@@ -153,13 +153,22 @@ impl UserAgents {
                 self.refuse(now_ms, server, &request, 503, out);
             }
             _ => {
+                let is_message = method == Method::Message;
+                if is_message
+                    && self
+                        .open_body(now_ms, server, agent, &request, out)
+                        .is_err()
+                {
+                    return Some(request);
+                }
                 let allowed = allow(&self.config);
+                let accepted = self.accepted(agent);
                 self.answer_with(now_ms, server, &request, 200, out, |w| {
                     if method == Method::Options {
                         // RFC 3261 11.2: "Allow, Accept, Accept-Encoding, Accept-Language, and Supported header
                         // fields SHOULD be present in a 200 (OK) response to an OPTIONS request."
                         w.header("Allow", allowed);
-                        w.header("Accept", crate::caller::SDP);
+                        w.header("Accept", accepted);
                         w.header("Supported", b"");
                     }
                     if method == Method::Register {

@@ -23,11 +23,13 @@ pub(crate) enum Part {
     Credentials,
     /// The body's type.
     BodyType,
+    /// Further header lines about the body.
+    BodyHeaders,
     /// The body.
     Body,
 }
 
-const PARTS: usize = 9;
+const PARTS: usize = 10;
 
 /// All of them.
 #[derive(Default)]

@@ -12,6 +12,7 @@ use crate::slots::{Key, Slots};
 use invariant::broken;
 use sip_msg::{ConnId, Flow, ListenerId, Message, Outbox, Pool, Target};
 use sip_txn::{ClientId, Response, ServerId, Transactions};
+use smime::SealError;
 use std::collections::VecDeque;
 use wheel::Wheel;
 
@@ -38,6 +39,12 @@ pub struct Counters {
     pub unknown_dialog: u64,
     /// Requests and calls refused because a table was full.
     pub full: u64,
+    /// Protected bodies that were opened.
+    pub bodies_opened: u64,
+    /// Requests refused for their body: S/MIME that could not be opened or was not believed.
+    pub bodies_refused: u64,
+    /// Requests that were not sent because their body could not be protected.
+    pub bodies_unsealed: u64,
     /// Events dropped because nobody polled them.
     pub events_dropped: u64,
 }
@@ -67,7 +74,8 @@ pub(crate) enum Context {
 ///
 /// - **Setting up**: [`add_agent`](Self::add_agent), [`remove_agent`](Self::remove_agent),
 ///   [`set_proxy`](Self::set_proxy), [`set_catch_all`](Self::set_catch_all),
-///   [`reserve`](Self::reserve).
+///   [`reserve`](Self::reserve), [`set_wall_clock`](Self::set_wall_clock),
+///   [`secure_bodies`](Self::secure_bodies).
 /// - **Acting**: [`register`](Self::register), [`options`](Self::options),
 ///   [`message`](Self::message), [`invite`](Self::invite), [`ring`](Self::ring),
 ///   [`answer`](Self::answer), [`reject`](Self::reject), [`hang_up`](Self::hang_up).
@@ -90,6 +98,9 @@ pub struct UserAgents {
     pub(crate) counters: Counters,
     pub(crate) answers: Answers,
     pub(crate) scratch: Vec<u8>,
+    /// Seconds from 1970 to where the clock stands at 0.
+    pub(crate) unix_s_at_zero: u64,
+    pub(crate) seal_error: Option<SealError>,
     /// The agent of each listener that takes requests for no other agent.
     pub(crate) catch_all: Vec<(ListenerId, Key)>,
     /// Answered server transactions that are only kept to absorb retransmissions, with
@@ -114,6 +125,8 @@ impl UserAgents {
             counters: Counters::default(),
             answers: Answers::default(),
             scratch: Vec::new(),
+            unix_s_at_zero: 0,
+            seal_error: None,
             catch_all: Vec::new(),
             kept: VecDeque::new(),
             due: Vec::new(),

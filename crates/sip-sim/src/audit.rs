@@ -314,7 +314,7 @@ impl Audit {
                 self.report.replied += 1;
                 self.request_ended(host, request);
             }
-            Event::Received { .. } | Event::Disconnected { .. } => {}
+            Event::Received { .. } | Event::BodyRefused { .. } | Event::Disconnected { .. } => {}
         }
     }
 

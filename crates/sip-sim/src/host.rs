@@ -295,6 +295,7 @@ impl Host {
                 }
             }
             Event::Provisional { .. }
+            | Event::BodyRefused { .. }
             | Event::Ended { .. }
             | Event::Failed { .. }
             | Event::Replied { .. }

@@ -17,7 +17,6 @@ use clap::ValueEnum;
 use signet_bed::certificates::{Certificates, Kind};
 
 use load::Load;
-pub(crate) use raw::{RawArguments, run_raw};
 use record::Record;
 use servers::Server;
 

@@ -3,6 +3,7 @@
 use measure::{Bounds, Health, Schedule};
 
 use super::say;
+use crate::SmimeSettings;
 use crate::crew::{Control, Failed, Ran, run};
 use crate::settings::{Answering, Called, Settings, Share};
 use crate::span::Span;
@@ -26,6 +27,7 @@ pub(crate) fn straight(settings: &Settings) -> Option<Settings> {
             tls: settings.answering.tls.clone(),
             ..Answering::default()
         },
+        smime: settings.smime.as_ref().map(SmimeSettings::without_files),
         ..settings.clone()
     })
 }

@@ -161,6 +161,13 @@ pub fn describe(settings: &Settings) -> Value {
         "credentials_first": settings.credentials_first,
         "t1_ms": settings.timers.t1_ms,
         "seed": settings.seed,
+        "smime": settings.smime.as_ref().map(|smime| json!({
+            "protection": smime.protection.name(),
+            "key": smime.key.name(),
+            "own_key": smime.identity.is_some(),
+            "cipher": smime.cipher.name(),
+            "transfer": format!("{:?}", smime.transfer).to_lowercase(),
+        })),
         "tls": {
             "engine": format!("{:?}", tls.engine()).to_lowercase(),
             "versions": names(&tls.versions),

@@ -281,6 +281,15 @@ impl Ran {
         ] {
             self.count(name, count);
         }
+        for (name, count) in [
+            ("smime_opened", end.agents.bodies_opened),
+            ("smime_refused", end.agents.bodies_refused),
+            ("smime_unsealed", end.agents.bodies_unsealed),
+        ] {
+            if count > 0 {
+                self.count(name, count);
+            }
+        }
     }
 
     pub(super) fn count(&mut self, name: &'static str, count: u64) {

@@ -1,11 +1,14 @@
 //! The called side: it rings, answers, and lets the other side hang up.
 
 use sip_dialog::CallKey;
-use sip_msg::ListenerId;
+use sip_msg::{ListenerId, Method};
+use smime::OpenError;
 
 use super::jobs::{CallSlot, NO_SEAT};
 use super::{Due, Worker};
+use crate::cause::of_body;
 use crate::clock::{ms_after, to_ms};
+use crate::smime::Smime;
 
 impl Worker {
     /// One agent for each listener takes whatever comes there.
@@ -23,6 +26,8 @@ impl Worker {
                 .agents
                 .add_agent(&config)
                 .ok_or("the called side has no room")?;
+            let security = self.shared.smime.as_ref().map(Smime::of_called);
+            self.agents.secure_bodies(agent, security);
             self.agents.set_catch_all(listener, agent);
         }
         Ok(())
@@ -55,6 +60,14 @@ impl Worker {
             self.agenda
                 .start(ms_after(at_ns, ring_ms), Due::Answer(call));
         }
+    }
+
+    /// A call or a MESSAGE was refused for its body.
+    pub(super) fn on_body_refused(&mut self, method: Method, error: OpenError) {
+        if method == Method::Invite {
+            self.record.called.incoming += 1;
+        }
+        self.record.called_failed(of_body(error));
     }
 
     pub(super) fn answer(&mut self, call: CallKey, now_ns: u64) {

@@ -38,6 +38,7 @@ impl Worker {
             Event::Ended { call, cause } => self.on_ended(call, cause, why, at_ns),
             Event::Failed { call, cause } => self.on_failed(call, cause, why, at_ns),
             Event::Incoming { call, .. } => self.on_incoming(call, at_ns),
+            Event::BodyRefused { method, error, .. } => self.on_body_refused(method, error),
             Event::Established { .. } => self.record.called.established += 1,
             Event::Received { .. } => self.record.called.received += 1,
             Event::Registered {

@@ -29,6 +29,7 @@ use wheel::Wheel;
 use crate::clock::{Clock, NS_PER_MS, to_ms};
 use crate::mix::Dealer;
 use crate::settings::{Close, Lifetime};
+use crate::smime::now_unix_s;
 use crate::tls::Client;
 use exchange::sent_again;
 use jobs::Jobs;
@@ -178,6 +179,7 @@ impl Worker {
         config.is_registrar = settings.answering.is_registrar;
         config.user_agent = "signet-load".to_owned();
         let mut agents = UserAgents::new(config, now_ms);
+        agents.set_wall_clock(now_ms, now_unix_s());
         agents.reserve(calls_at_once(settings, &place));
         let seats = Seats::new(setup::seat_count(settings, &place));
         // Among the threads of all processes that drive this load.

@@ -10,6 +10,7 @@ use sip_net::Counters;
 use super::{CalledCounts, Recorder, Upkeep};
 use crate::clock::Clock;
 use crate::settings::Settings;
+use crate::smime::Smime;
 
 /// What a worker is asked to do.
 pub(crate) mod orders {
@@ -24,6 +25,8 @@ pub(crate) mod orders {
 /// What all workers and the main thread have in common.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
+    /// What protects bodies, where that is asked for.
+    pub(crate) smime: Option<Smime>,
     pub(crate) clock: Clock,
     /// When the run begins; `u64::MAX` until all workers are ready.
     pub(crate) start_ns: AtomicU64,

@@ -239,6 +239,12 @@ impl Worker {
         let Some(agent) = self.agents.add_agent(&config) else {
             return false;
         };
+        if let Some(smime) = &self.shared.smime {
+            let Ok(security) = smime.of_caller(&config.aor) else {
+                return false;
+            };
+            self.agents.secure_bodies(agent, Some(security));
+        }
         self.seats.seat_down(number, agent);
         if conn.is_some()
             && let Some(seat) = self.seats.at_mut(number)

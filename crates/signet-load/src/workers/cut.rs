@@ -170,6 +170,9 @@ impl Job {
         if !settings.answering.listen.is_empty() {
             return Err("the called side does not run on workers; leave out --answer-here and start signet load answer where the server looks for it".to_owned());
         }
+        if settings.smime.is_some() {
+            return Err("keys for S/MIME are not sent to workers; leave out --smime, or load without --workers".to_owned());
+        }
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Ok(Self {
             index: index as u64,

@@ -128,7 +128,7 @@ impl Wire {
         let from = self.ends[end].addr;
         for send in &out.sends {
             let bytes = out.bytes[send.start..send.end].to_vec();
-            let text = String::from_utf8(bytes.clone()).expect("only text is sent here");
+            let text = String::from_utf8_lossy(&bytes).into_owned();
             let message = Message::parse(&bytes, &Limits::default()).expect("what is sent parses");
             message.validate().expect("what is sent is valid");
             self.sent.push((self.now_ms, from, text.clone()));

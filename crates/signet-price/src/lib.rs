@@ -1,0 +1,17 @@
+#![doc = include_str!("../README.md")]
+
+pub mod crypto;
+pub mod cycles;
+pub mod line;
+pub mod page;
+pub mod paper;
+pub mod record;
+pub mod run;
+pub mod sip;
+pub mod timing;
+
+pub use line::Line;
+pub use record::{Check, Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};
+pub use run::{Task, run};
+pub use signet_bed::Error;
+pub use timing::{Job, Timing, Work};

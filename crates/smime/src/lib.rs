@@ -1,0 +1,42 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # What is read and what is written
+//!
+//! | | written | read as well |
+//! |---|---|---|
+//! | signature | SHA-256, RSA (PKCS #1 v1.5) or ECDSA on P-256, detached | SHA-512; with the content inside |
+//! | content | AES-128 and AES-256, in CBC or GCM | |
+//! | its key | RSA (PKCS #1 v1.5); ECDH on P-256 with SHA-256, AES key wrap | ECDH with SHA-1 |
+//! | encoding | DER, binary or base64 | BER of indefinite length |
+//!
+//! # Why an answer tells so little
+//!
+//! Encryption without a signature does not say who wrote a body, and in CBC not even that it
+//! came as it was sent. Who sends such a body again and again with changes could learn from the
+//! answers what is in it. So what fails after a key was applied is one error,
+//! [`OpenError::Undecipherable`], whatever failed: the padding of the key (RFC 3218), that of the
+//! content, or the MIME entity in it. And in CBC the header that says that there is a signature
+//! inside can be changed away: only [`BodySecurity::wants_signature`] makes sure of one.
+#![forbid(unsafe_code)]
+
+mod body;
+mod certificate;
+mod content;
+mod der;
+mod enveloped;
+mod error;
+#[cfg(any(test, feature = "make"))]
+pub mod make;
+mod mime;
+mod oid;
+mod signed;
+mod trust;
+
+pub use body::{
+    BODY_BYTES_MAX, BodySecurity, LAYERS_MAX, Opened, Protection, Sealed, is_protected,
+};
+pub use certificate::{Certificate, Identity, KeyKind};
+pub use content::Cipher;
+pub use error::{Culprit, IdentityError, OpenError, SealError};
+pub use mime::Transfer;
+pub use trust::{Keyring, Trust};

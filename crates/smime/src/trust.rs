@@ -1,0 +1,143 @@
+//! Whom to believe: authorities, and whose certificate is for whom.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+
+use crate::certificate::{Certificate, address};
+use crate::error::{IdentityError, OpenError};
+use crate::oid;
+
+/// The authorities whose users are believed. A certificate that somebody signed
+/// himself is believed if it is one of these.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    anchors: Vec<TrustAnchor<'static>>,
+}
+
+impl Trust {
+    /// The certificates of authorities in a PEM text.
+    ///
+    /// # Errors
+    /// It has none, or one that cannot be read.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, IdentityError> {
+        let mut anchors = Vec::new();
+        for certificate in Certificate::from_pem(pem)? {
+            let anchor = anchor_from_trusted_cert(&certificate.der).map_err(|_| {
+                IdentityError::new(
+                    "this certificate can be no authority's",
+                    "name the PEM file of the authority",
+                )
+            })?;
+            anchors.push(anchor.to_owned());
+        }
+        Ok(Self { anchors })
+    }
+
+    /// Whether a chain leads from the signer to an authority at this time
+    /// (RFC 5280 6.1). `others` came with it.
+    pub(crate) fn check(
+        &self,
+        signer: &Certificate,
+        others: &[CertificateDer<'_>],
+        now_unix_s: u64,
+    ) -> Result<(), OpenError> {
+        // RFC 8550 4.4.2: who signs has digitalSignature or nonRepudiation, where anything is said.
+        if !signer.may_sign() {
+            return Err(OpenError::WrongUse);
+        }
+        let leaf = EndEntityCert::try_from(&signer.der).map_err(|_| OpenError::Certificate)?;
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now_unix_s));
+        leaf.verify_for_usage(
+            ALL_VERIFICATION_ALGS,
+            &self.anchors,
+            others,
+            now,
+            KeyUsage::required_if_present(oid::EMAIL_PROTECTION),
+            None,
+            None,
+        )
+        .map(drop)
+        .map_err(|error| match error {
+            webpki::Error::RequiredEkuNotFoundContext(_) => OpenError::WrongUse,
+            _ => OpenError::Untrusted,
+        })
+    }
+}
+
+/// The certificates of those whom we may write to, by address-of-record.
+///
+/// RFC 3261 23.1: "Each user agent that supports S/MIME MUST contain a keyring specifically for
+/// end-users' certificates.  This keyring should map between addresses of record and corresponding
+/// certificates."
+#[derive(Clone, Debug, Default)]
+pub struct Keyring {
+    by_address: HashMap<Vec<u8>, Arc<Certificate>>,
+    of_anybody: Option<Arc<Certificate>>,
+}
+
+impl Keyring {
+    /// Adds a certificate for every address in it; false where there is none.
+    pub fn add(&mut self, certificate: &Arc<Certificate>) -> bool {
+        let addresses: Vec<_> = certificate.uris().filter_map(address).collect();
+        let has_any = !addresses.is_empty();
+        for address in addresses {
+            self.by_address.insert(address, Arc::clone(certificate));
+        }
+        has_any
+    }
+
+    /// Sets the certificate for every address that has none of its own: for loads, where
+    /// one called side answers for all.
+    pub fn set_for_anybody(&mut self, certificate: Arc<Certificate>) {
+        self.of_anybody = Some(certificate);
+    }
+
+    /// The certificate to encrypt with for this address-of-record.
+    pub fn find(&self, address_of_record: &str) -> Option<&Certificate> {
+        let address = address(address_of_record);
+        let found = address.and_then(|address| self.by_address.get(&address));
+        found.or(self.of_anybody.as_ref()).map(Arc::as_ref)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::make::{Authority, Kind};
+
+    #[test]
+    fn only_a_chain_to_an_authority_is_believed_and_only_in_its_time() {
+        let (ours, other) = (Authority::new(), Authority::new());
+        let trust = Trust::from_pem(ours.pem().as_bytes()).unwrap();
+        let now = 1_800_000_000;
+        let good = ours.issue(Kind::P256, &["sip:a@b"]);
+        let bad = other.issue(Kind::P256, &["sip:a@b"]);
+        let check = |identity: &crate::Identity, now| trust.check(identity.certificate(), &[], now);
+        assert_eq!(check(&good, now), Ok(()));
+        assert_eq!(check(&bad, now), Err(OpenError::Untrusted));
+        // rcgen's certificates are good from 1975 to 4096.
+        assert_eq!(check(&good, 1), Err(OpenError::Untrusted));
+        let nobody = Trust::default();
+        let told = nobody.check(good.certificate(), &[], now);
+        assert_eq!(told, Err(OpenError::Untrusted));
+    }
+
+    #[test]
+    fn a_keyring_finds_whom_it_knows_and_anybody_where_it_may() {
+        let authority = Authority::new();
+        let of = |aor| Arc::new(authority.issue(Kind::P256, &[aor]).certificate().clone());
+        let (alice, any) = (of("sip:alice@example.org"), of("sip:any@example.org"));
+        let mut keyring = Keyring::default();
+        assert!(keyring.add(&alice));
+        assert!(!keyring.add(&of("https://example.org")));
+        assert_eq!(keyring.find("sips:alice@EXAMPLE.org:5061"), Some(&*alice));
+        assert_eq!(keyring.find("sip:bob@example.org"), None);
+        keyring.set_for_anybody(Arc::clone(&any));
+        assert_eq!(keyring.find("sip:bob@example.org"), Some(&*any));
+        assert_eq!(keyring.find("sip:alice@example.org"), Some(&*alice));
+    }
+}
