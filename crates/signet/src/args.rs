@@ -10,6 +10,7 @@ use signet_serve::{Overrides, Source, admin};
 
 use crate::bed::BedCommand;
 use crate::load::LoadCommand;
+use crate::price::PriceCommand;
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -78,6 +79,11 @@ pub(crate) enum Command {
     Bed {
         #[command(subcommand)]
         command: BedCommand,
+    },
+    /// Tell what protections cost and what they are worth, and choose one
+    Price {
+        #[command(subcommand)]
+        command: PriceCommand,
     },
     /// List where users are registered
     Bindings {
