@@ -1,0 +1,11 @@
+#![doc = include_str!("../README.md")]
+
+pub mod cycles;
+pub mod line;
+pub mod record;
+pub mod timing;
+
+pub use line::Line;
+pub use record::{Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};
+pub use signet_bed::Error;
+pub use timing::{Job, Timing, Work};

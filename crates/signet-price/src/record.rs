@@ -1,0 +1,205 @@
+//! What a run of `signet price` found: the file from which pages, ratings and plans are made.
+//!
+//! JSON with `"format": "signet-price"` and `"version": 1`. Within a version fields are only
+//! added, each with a default.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use signet_bed::Error;
+use signet_bed::record::Machine;
+
+use crate::line::Line;
+
+/// The name in every file.
+pub const FORMAT: &str = "signet-price";
+/// The version that this crate writes and reads.
+pub const VERSION: u32 = 1;
+/// Larger files are refused unread.
+const BYTES_MAX: u64 = 1 << 28;
+
+/// A run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PriceRecord {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The command line of the run.
+    pub command: String,
+    /// When it began, seconds since 1970.
+    pub started_unix_s: u64,
+    /// When it ended, seconds since 1970.
+    pub ended_unix_s: u64,
+    /// Where it ran; `network` and `pinned` as far as they apply.
+    pub machine: Machine,
+    /// Libraries and programs, and their versions: `signet-price`, `aws-lc-rs`, `openssl`.
+    pub versions: BTreeMap<String, String>,
+    /// How time became cycles.
+    pub clock: Clock,
+    /// How quiet the machine was, in a sentence for each doubt; empty where it was quiet.
+    pub doubts: Vec<String>,
+    /// What was measured.
+    pub items: Vec<Item>,
+    /// What was not, and why.
+    pub missed: Vec<Missed>,
+}
+
+/// How nanoseconds become cycles.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// `tsc` for the time-stamp counter; empty where the processor has none that can be used.
+    pub source: String,
+    /// Its ticks in a second, as calibrated against the monotonic clock; 0 without one.
+    pub hz: f64,
+    /// What taking the time of an empty batch shows, in nanoseconds; it is already taken off.
+    pub overhead_ns: f64,
+}
+
+/// One thing whose price is known, for one provider and one operation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Item {
+    /// What it is, unique together with provider and operation:
+    /// `esp/transport/ipv4/aes-128-cbc/hmac-sha1-96`, `primitive/aes-128-gcm`,
+    /// `tls-record/TLS_AES_128_GCM_SHA256`, `handshake/full/p-256/x25519`.
+    pub name: String,
+    /// The first word of the name: `esp`, `ah`, `esp+ah`, `primitive`, `tls-record`,
+    /// `handshake`, `digest`, `smime`.
+    pub family: String,
+    /// The algorithms in it, each by its own name: `aes-128-cbc`, `hmac-sha1-96`.
+    pub algorithms: Vec<String>,
+    /// What else tells it apart: `mode` = `tunnel`, `outer` = `ipv6`, `key` = `rsa-2048`.
+    pub labels: BTreeMap<String, String>,
+    /// Whose code it is: `aws-lc`, `rustcrypto`, `openssl`.
+    pub provider: String,
+    /// `send` or `receive`; of primitives `encrypt`, `decrypt` or `authenticate`; of handshakes
+    /// `client` or `server`; of S/MIME `sign`, `verify`, `encrypt`, `decrypt`.
+    pub operation: String,
+    /// What it took, by size, from the smallest. A thing without a size has one point of size 0.
+    pub points: Vec<Point>,
+    /// The line through the points; `None` of fewer than three sizes.
+    pub line: Option<Line>,
+}
+
+/// What one size took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Point {
+    /// Bytes of payload: of a packet what UDP carries, of a primitive what it works on.
+    pub size_bytes: u64,
+    /// Nanoseconds for each, the median of the batches' means.
+    pub median_ns: f64,
+    /// Half of the distance between the quartiles of the batches, over the median.
+    pub spread: f64,
+    /// Cycles of the time-stamp counter; `None` without one.
+    pub cycles: Option<f64>,
+    /// How many batches were timed.
+    pub batches: u32,
+}
+
+/// Something that was not measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Missed {
+    /// What, as an item's name or the beginning of several.
+    pub name: String,
+    /// Of whom.
+    pub provider: String,
+    /// Why, with the remedy where there is one.
+    pub why: String,
+}
+
+impl Point {
+    /// Payload in megabits a second, where one core does nothing else; 0 without a size.
+    pub fn mbit_per_s(&self) -> f64 {
+        if self.median_ns > 0.0 {
+            self.size_bytes as f64 * 8_000.0 / self.median_ns
+        } else {
+            0.0
+        }
+    }
+
+    /// Nanoseconds for each byte of payload; `None` without a size.
+    pub fn ns_per_byte(&self) -> Option<f64> {
+        (self.size_bytes > 0).then(|| self.median_ns / self.size_bytes as f64)
+    }
+}
+
+impl Item {
+    /// The point of a size.
+    pub fn at(&self, size_bytes: u64) -> Option<&Point> {
+        self.points.iter().find(|point| point.size_bytes == size_bytes)
+    }
+}
+
+impl PriceRecord {
+    /// The item with this name, provider and operation.
+    pub fn item(&self, name: &str, provider: &str, operation: &str) -> Option<&Item> {
+        self.items.iter().find(|item| {
+            item.name == name && item.provider == provider && item.operation == operation
+        })
+    }
+}
+
+/// What says whether the rest can be read.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    format: String,
+    version: u64,
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// That the file is not there, or what it is in the place of a record of this version.
+pub fn read(path: &Path) -> Result<PriceRecord, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(
+            format!("cannot read {}: {error}", path.display()),
+            "give the file that `signet price crypto --json FILE` wrote",
+        )
+    };
+    let wrong = |why: &str| {
+        Error::new(
+            format!("{}: no record of prices: {why}", path.display()),
+            "give a file that `signet price crypto --json FILE` of the same program wrote",
+        )
+    };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > BYTES_MAX {
+        return Err(wrong(&format!("it has {bytes} bytes, more than any")));
+    }
+    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let head: Head = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
+    if head.format != FORMAT || head.version != u64::from(VERSION) {
+        return Err(wrong(&format!(
+            "its format is {:?} and its version {}; this program reads {FORMAT:?}, version {VERSION}",
+            head.format, head.version
+        )));
+    }
+    serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))
+}
+
+/// Writes a record whole, or leaves the file as it was.
+///
+/// # Errors
+/// A folder that cannot be written.
+pub fn write(path: &Path, record: &PriceRecord) -> Result<(), Error> {
+    let failed = |why: String| {
+        Error::new(
+            format!("cannot write {}: {why}", path.display()),
+            "name a file in a folder that this user may write",
+        )
+    };
+    let mut text = serde_json::to_string_pretty(record).map_err(|e| failed(e.to_string()))?;
+    text.push('\n');
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, text).map_err(|e| failed(e.to_string()))?;
+    std::fs::rename(&part, path).map_err(|e| failed(e.to_string()))
+}
