@@ -42,8 +42,6 @@ pub enum Use {
     Cipher,
     /// AH in transport mode with this authentication, sent once and received once.
     Mac,
-    /// ESP in transport mode with a cipher and an authentication, named `CIPHER/MAC`.
-    Esp,
 }
 
 /// Nanoseconds by size: `a * size + b`.
@@ -262,10 +260,7 @@ impl Item {
                 };
                 (side, (*group).to_owned())
             }
-            ["esp", "transport", "ipv4", cipher] | ["esp", "transport", "ipv4", cipher, "none"] => {
-                (Use::Cipher, (*cipher).to_owned())
-            }
-            ["esp", "transport", "ipv4", cipher, mac] => (Use::Esp, format!("{cipher}/{mac}")),
+            ["esp", "transport", "ipv4", cipher] => (Use::Cipher, (*cipher).to_owned()),
             ["ah", "transport", "ipv4", mac] => (Use::Mac, (*mac).to_owned()),
             _ => return None,
         };
@@ -375,8 +370,12 @@ mod tests {
                 item(suite, "aws-lc", "receive", 2.0, 200.0),
                 item("handshake/full/p-256/x25519", "aws-lc", "server", 0.0, 90_000.0),
                 item("handshake/full/rsa-2048/p-256", "aws-lc", "server", 0.0, 400_000.0),
-                item("esp/transport/ipv4/3des-cbc/hmac-md5-96", "rustcrypto", "send", 1.0, 0.0),
+                item("esp/transport/ipv4/3des-cbc", "rustcrypto", "send", 1.0, 0.0),
+                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "send", 1.0, 1.0),
+                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "receive", 1.0, 1.0),
                 item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "send", 1.0, 0.0),
+                item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "receive", 1.0, 0.0),
+                item("esp/transport/ipv4/des-cbc/hmac-md5-96", "aws-lc", "receive", 1.0, 0.0),
             ]
             .join(","),
         );
@@ -386,7 +385,9 @@ mod tests {
         assert_eq!(prices.of(Use::Accept, "X25519").unwrap().at(0), 90_000.0);
         assert_eq!(prices.of(Use::Connect, "X25519"), None);
         assert_eq!(prices.of(Use::Accept, "P-256"), None, "another key");
-        assert_eq!(prices.of(Use::Esp, "3DES-CBC/HMAC-MD5-96"), None, "one way");
+        assert_eq!(prices.of(Use::Mac, "HMAC-MD5-96").unwrap().at(700), 1_402.0);
+        assert_eq!(prices.of(Use::Cipher, "3DES-CBC"), None, "one way");
+        assert_eq!(prices.of(Use::Cipher, "DES-CBC"), None, "another use");
         assert_eq!(prices.of(Use::Cipher, "AES-128-GCM"), None, "a tunnel");
         assert_eq!(prices.to_string(), "prices in p.json, of A CPU");
     }

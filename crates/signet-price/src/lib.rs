@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+pub mod choose;
 pub mod cycles;
 pub mod line;
+pub mod rate;
 pub mod record;
 pub mod timing;
 
