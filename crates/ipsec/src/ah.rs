@@ -91,7 +91,9 @@ impl Engine {
             return Err(SHORT);
         }
         let icv_at = head.bytes + HEADER_BYTES;
-        let place = packet.get_mut(icv_at..icv_at + self.icv_bytes).ok_or(SHORT)?;
+        let place = packet
+            .get_mut(icv_at..icv_at + self.icv_bytes)
+            .ok_or(SHORT)?;
         let (mut given, mut wanted) = ([0; TAG_BYTES], [0; TAG_BYTES]);
         let given = given.get_mut(..self.icv_bytes).ok_or(SHORT)?;
         let wanted = wanted.get_mut(..self.icv_bytes).ok_or(SHORT)?;

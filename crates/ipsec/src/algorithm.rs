@@ -256,10 +256,9 @@ impl fmt::Display for Impossible {
                 "null encryption without authentication protects nothing: add {}",
                 Auth::HmacSha256_128
             ),
-            Self::Twice { cipher, auth } => write!(
-                f,
-                "{cipher} authenticates by itself: leave {auth} out"
-            ),
+            Self::Twice { cipher, auth } => {
+                write!(f, "{cipher} authenticates by itself: leave {auth} out")
+            }
         }
     }
 }

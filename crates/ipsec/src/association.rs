@@ -136,7 +136,9 @@ impl Association {
             Transform::Esp(esp) => {
                 Engine::Esp(esp::Engine::new(esp, self.spi, keys, self.provider)?)
             }
-            Transform::Ah(auth) => Engine::Ah(ah::Engine::new(auth, self.spi, keys, self.provider)?),
+            Transform::Ah(auth) => {
+                Engine::Ah(ah::Engine::new(auth, self.spi, keys, self.provider)?)
+            }
         })
     }
 
@@ -163,6 +165,7 @@ impl Outbound {
     /// # Errors
     /// What is wrong with the packet, or that the association is used up.
     pub fn seal(&mut self, packet: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+        out.clear();
         let number = self.next_number()?;
         // RFC 4106 3.1: an IV of GCM never comes twice under a key; the number does not.
         let counted = number.whole.to_be_bytes();
@@ -195,6 +198,7 @@ impl Outbound {
         iv: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), SealError> {
+        out.clear();
         let wanted = match &self.engine {
             Engine::Ah(_) => 0,
             Engine::Esp(engine) => engine.transform().cipher().iv_bytes(),
@@ -215,7 +219,11 @@ impl Outbound {
     /// sequence number to cycle."
     fn next_number(&mut self) -> Result<Number, SealError> {
         let is_extended = self.association.is_extended;
-        let last = if is_extended { u64::MAX } else { u64::from(u32::MAX) };
+        let last = if is_extended {
+            u64::MAX
+        } else {
+            u64::from(u32::MAX)
+        };
         if self.sequence >= last {
             return Err(SealError::Exhausted);
         }
@@ -233,7 +241,6 @@ impl Outbound {
         iv: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), SealError> {
-        out.clear();
         let begun = begin(&self.association, packet, number, out)?;
         let sealed = match &mut self.engine {
             Engine::Esp(engine) => engine.seal(&begun, number, iv, out),
@@ -300,14 +307,19 @@ fn begin<'a>(
 /// A packet that its receiver's side opened; nothing else makes one.
 #[derive(Debug)]
 pub struct Opened<'a> {
-    packet: &'a [u8],
+    packet: &'a mut [u8],
     sequence: u64,
     is_authenticated: bool,
 }
 
 impl<'a> Opened<'a> {
     /// The IP packet, as it was before it was protected.
-    pub fn packet(&self) -> &'a [u8] {
+    pub fn packet(&self) -> &[u8] {
+        self.packet
+    }
+
+    /// The same, to be opened further: by the next association of a bundle.
+    pub fn into_packet(self) -> &'a mut [u8] {
         self.packet
     }
 
@@ -337,7 +349,9 @@ impl Inbound {
     /// Why it is not opened.
     pub fn open<'a>(&mut self, packet: &'a mut [u8]) -> Result<Opened<'a>, OpenError> {
         let head = ip::arrival(packet, self.association.protocol())?;
-        let packet = packet.get_mut(..head.total_bytes).ok_or(OpenError::Length)?;
+        let packet = packet
+            .get_mut(..head.total_bytes)
+            .ok_or(OpenError::Length)?;
         let front = packet.get(head.bytes..).ok_or(OpenError::Length)?;
         let front = match self.engine {
             Engine::Esp(_) => front,
@@ -372,21 +386,26 @@ impl Inbound {
         }
         let packet = match self.association.mode {
             Mode::Tunnel(_) => {
-                let inner = packet.get(payload).ok_or(OpenError::Length)?;
+                let inner = packet.get_mut(payload).ok_or(OpenError::Length)?;
                 let bytes = ip::inner(inner, next).ok_or(OpenError::Inner)?;
-                inner.get(..bytes).ok_or(OpenError::Inner)?
+                inner.get_mut(..bytes).ok_or(OpenError::Inner)?
             }
             Mode::Transport => {
                 // The header moves to the payload, being the shorter of the two.
-                let start = payload.start.checked_sub(head.bytes).ok_or(OpenError::Length)?;
+                let start = payload
+                    .start
+                    .checked_sub(head.bytes)
+                    .ok_or(OpenError::Length)?;
                 packet.copy_within(..head.bytes, start);
-                let packet = packet.get_mut(start..payload.end).ok_or(OpenError::Length)?;
+                let packet = packet
+                    .get_mut(start..payload.end)
+                    .ok_or(OpenError::Length)?;
                 if let Some(place) = packet.get_mut(head.next_at) {
                     *place = next;
                 }
                 let bytes = packet.len();
                 ip::finish(packet, head.is_v6, bytes).ok_or(OpenError::Length)?;
-                &*packet
+                packet
             }
         };
         Ok(Opened {
@@ -404,5 +423,6 @@ impl Inbound {
 
 fn word(packet: &[u8], at: usize) -> Result<u32, OpenError> {
     let word = packet.get(at..).and_then(|from| from.first_chunk::<4>());
-    word.map(|word| u32::from_be_bytes(*word)).ok_or(OpenError::Length)
+    word.map(|word| u32::from_be_bytes(*word))
+        .ok_or(OpenError::Length)
 }

@@ -111,12 +111,15 @@ impl Engine {
             data_at,
             icv_at,
         };
-        self.protect(&parts, number, out).map_err(|Refused| SealError::Refused)
+        self.protect(&parts, number, out)
+            .map_err(|Refused| SealError::Refused)
     }
 
     fn protect(&mut self, parts: &Parts, number: Number, out: &mut [u8]) -> Result<(), Refused> {
         let (protected, icv) = out.split_at_mut_checked(parts.icv_at).ok_or(Refused)?;
-        let (front, data) = protected.split_at_mut_checked(parts.data_at).ok_or(Refused)?;
+        let (front, data) = protected
+            .split_at_mut_checked(parts.data_at)
+            .ok_or(Refused)?;
         let iv = front.get(parts.esp_at + HEADER_BYTES..).ok_or(Refused)?;
         match &mut self.keyed {
             Keyed::Null(mac) => authenticate(&mut **mac, parts, number, protected, icv),
@@ -190,7 +193,8 @@ impl Engine {
                 let tag = <&[u8; TAG_BYTES]>::try_from(&*icv).map_err(|_| SHORT)?;
                 let (aad, aad_bytes) = number.aad(self.spi);
                 let aad = aad.get(..aad_bytes).ok_or(SHORT)?;
-                aead.open(&nonce, aad, data, tag).map_err(|Refused| OpenError::Icv)
+                aead.open(&nonce, aad, data, tag)
+                    .map_err(|Refused| OpenError::Icv)
             }
         }
     }
@@ -227,6 +231,9 @@ fn trailer(data: &[u8]) -> Option<(u8, usize)> {
     let (rest, [pad, next]) = data.split_last_chunk::<TRAILER_BYTES>()?;
     let bytes = rest.len().checked_sub(usize::from(*pad))?;
     let padding = rest.get(bytes..)?;
-    let is_right = padding.iter().zip(1..=u8::MAX).all(|(octet, wanted)| *octet == wanted);
+    let is_right = padding
+        .iter()
+        .zip(1..=u8::MAX)
+        .all(|(octet, wanted)| *octet == wanted);
     is_right.then_some((*next, bytes))
 }

@@ -188,7 +188,8 @@ fn octet(packet: &[u8], at: usize) -> Result<u8, PacketError> {
 
 fn pair(packet: &[u8], at: usize) -> Result<u16, PacketError> {
     let pair = packet.get(at..).and_then(|from| from.first_chunk::<2>());
-    pair.map(|pair| u16::from_be_bytes(*pair)).ok_or(PacketError::Truncated)
+    pair.map(|pair| u16::from_be_bytes(*pair))
+        .ok_or(PacketError::Truncated)
 }
 
 /// Writes the length of a packet into its first header, and IPv4's checksum over what is there;
@@ -196,7 +197,9 @@ fn pair(packet: &[u8], at: usize) -> Result<u16, PacketError> {
 pub(crate) fn finish(packet: &mut [u8], head_is_v6: bool, total_bytes: usize) -> Option<()> {
     if head_is_v6 {
         let payload = u16::try_from(total_bytes.checked_sub(IPV6_BYTES)?).ok()?;
-        packet.get_mut(4..6)?.copy_from_slice(&payload.to_be_bytes());
+        packet
+            .get_mut(4..6)?
+            .copy_from_slice(&payload.to_be_bytes());
         return Some(());
     }
     let total = u16::try_from(total_bytes).ok()?;
@@ -302,7 +305,9 @@ mod tests {
 
     #[test]
     fn fragments_and_stumps_are_told() {
-        let mut packet = vec![0x45, 0, 0, 20, 0, 0, 0x20, 0, 64, 17, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2];
+        let mut packet = vec![
+            0x45, 0, 0, 20, 0, 0, 0x20, 0, 64, 17, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2,
+        ];
         assert_eq!(insertion(&packet), Err(PacketError::Fragment));
         packet[6] = 0x40;
         assert!(insertion(&packet).is_ok());

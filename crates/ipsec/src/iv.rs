@@ -34,8 +34,9 @@ mod tests {
     #[test]
     fn no_iv_comes_twice_and_keys_tell_them_apart() {
         let (mut one, mut other) = (IvSource::new([1; 16]), IvSource::new([2; 16]));
-        let ivs: std::collections::BTreeSet<[u8; 16]> =
-            (0..1_000).flat_map(|_| [one.next(), other.next()]).collect();
+        let ivs: std::collections::BTreeSet<[u8; 16]> = (0..1_000)
+            .flat_map(|_| [one.next(), other.next()])
+            .collect();
         assert_eq!(ivs.len(), 2_000);
     }
 }

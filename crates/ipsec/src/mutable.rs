@@ -37,7 +37,9 @@ impl Zeroed {
 /// RFC 4302 3.3.3.1.1: DSCP and ECN, flags, fragment offset, TTL and checksum; and options
 /// that are not listed as immutable.
 fn zero_v4(head: &mut [u8]) -> Result<(), PacketError> {
-    let (fixed, mut options) = head.split_at_mut_checked(IPV4_BYTES).ok_or(PacketError::Truncated)?;
+    let (fixed, mut options) = head
+        .split_at_mut_checked(IPV4_BYTES)
+        .ok_or(PacketError::Truncated)?;
     for at in [1, 6, 7, 8, 10, 11] {
         if let Some(octet) = fixed.get_mut(at) {
             *octet = 0;
@@ -50,7 +52,9 @@ fn zero_v4(head: &mut [u8]) -> Result<(), PacketError> {
             [_, bytes, ..] if *bytes >= 2 => usize::from(*bytes),
             _ => return Err(PacketError::Truncated),
         };
-        let (option, rest) = options.split_at_mut_checked(bytes).ok_or(PacketError::Truncated)?;
+        let (option, rest) = options
+            .split_at_mut_checked(bytes)
+            .ok_or(PacketError::Truncated)?;
         match option.first() {
             // Loose and strict source route.
             Some(131 | 137) => return Err(PacketError::SourceRoute),
@@ -66,7 +70,9 @@ fn zero_v4(head: &mut [u8]) -> Result<(), PacketError> {
 /// RFC 4302 3.3.3.1.2: DSCP, ECN, flow label and hop limit; and the data of options that say
 /// that they change.
 fn zero_v6(head: &mut [u8]) -> Result<(), PacketError> {
-    let (fixed, mut rest) = head.split_at_mut_checked(IPV6_BYTES).ok_or(PacketError::Truncated)?;
+    let (fixed, mut rest) = head
+        .split_at_mut_checked(IPV6_BYTES)
+        .ok_or(PacketError::Truncated)?;
     let [first, class_and_label @ .., _, _, kind, hop_limit] =
         fixed.first_chunk_mut::<8>().ok_or(PacketError::Truncated)?;
     *first = 0x60;
@@ -79,7 +85,9 @@ fn zero_v6(head: &mut [u8]) -> Result<(), PacketError> {
             (_, [_, units, ..]) => 8 + usize::from(*units) * 8,
             _ => return Err(PacketError::Truncated),
         };
-        let (extension, behind) = rest.split_at_mut_checked(bytes).ok_or(PacketError::Truncated)?;
+        let (extension, behind) = rest
+            .split_at_mut_checked(bytes)
+            .ok_or(PacketError::Truncated)?;
         let next = extension.first().copied().unwrap_or(protocol::NOTHING);
         match kind {
             protocol::HOP_BY_HOP | protocol::DESTINATION => zero_options(extension)?,
@@ -105,7 +113,9 @@ fn zero_options(extension: &mut [u8]) -> Result<(), PacketError> {
             [kind, bytes, ..] => (*kind, 2 + usize::from(*bytes)),
             _ => return Err(PacketError::Truncated),
         };
-        let (option, rest) = options.split_at_mut_checked(bytes).ok_or(PacketError::Truncated)?;
+        let (option, rest) = options
+            .split_at_mut_checked(bytes)
+            .ok_or(PacketError::Truncated)?;
         if kind & 0x20 != 0
             && let Some(data) = option.get_mut(2..)
         {
@@ -141,7 +151,10 @@ mod tests {
         head.resize(20, 0);
         // No operation, a timestamp, and the end with a rest that is kept.
         head.extend([1, 68, 5, 9, 9, 9, 0, 8]);
-        assert_eq!(zeroed(&head, false).unwrap()[20..], [1, 0, 0, 0, 0, 0, 0, 8]);
+        assert_eq!(
+            zeroed(&head, false).unwrap()[20..],
+            [1, 0, 0, 0, 0, 0, 0, 8]
+        );
         head[21] = 131;
         assert_eq!(zeroed(&head, false), Err(PacketError::SourceRoute));
         head[22] = 1;
@@ -156,7 +169,10 @@ mod tests {
         head.extend([51, 1, 0x3e, 4, 1, 2, 3, 4, 0x1e, 2, 5, 6, 1, 2, 0, 0]);
         let got = zeroed(&head, true).unwrap();
         assert_eq!(got[..8], [0x60, 0, 0, 0, 0, 99, 0, 0]);
-        assert_eq!(got[40..], [51, 1, 0x3e, 4, 0, 0, 0, 0, 0x1e, 2, 5, 6, 1, 2, 0, 0]);
+        assert_eq!(
+            got[40..],
+            [51, 1, 0x3e, 4, 0, 0, 0, 0, 0x1e, 2, 5, 6, 1, 2, 0, 0]
+        );
         head[6] = 43;
         assert_eq!(zeroed(&head, true), Err(PacketError::SourceRoute));
     }

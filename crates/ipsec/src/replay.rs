@@ -54,7 +54,11 @@ impl ReplayWindow {
         let bottom = low_t.wrapping_sub(WINDOW as u32 - 1);
         let high = if u64::from(low_t) >= WINDOW - 1 {
             // Case A: the window lies within one half.
-            if low >= bottom { Some(high_t) } else { high_t.checked_add(1) }
+            if low >= bottom {
+                Some(high_t)
+            } else {
+                high_t.checked_add(1)
+            }
         } else if low >= bottom {
             // Case B: it lies over the edge of two.
             high_t.checked_sub(1)
@@ -94,7 +98,11 @@ impl ReplayWindow {
             let shift = u32::try_from(ahead).unwrap_or(u32::MAX);
             self.seen = self.seen.checked_shl(shift).unwrap_or(0) | 1;
             self.highest = number;
-        } else if let Some(back) = self.highest.checked_sub(number).filter(|back| *back < WINDOW) {
+        } else if let Some(back) = self
+            .highest
+            .checked_sub(number)
+            .filter(|back| *back < WINDOW)
+        {
             self.seen |= 1 << back;
         }
     }
@@ -160,7 +168,11 @@ mod tests {
     #[test]
     fn extended_numbers_go_over_the_edge() {
         let mut window = ReplayWindow::after((1 << 32) - 3, true);
-        for (low, number) in [(u32::MAX - 1, (1 << 32) - 2), (u32::MAX, (1 << 32) - 1), (0, 1 << 32)] {
+        for (low, number) in [
+            (u32::MAX - 1, (1 << 32) - 2),
+            (u32::MAX, (1 << 32) - 1),
+            (0, 1 << 32),
+        ] {
             assert_eq!(take(&mut window, low), Ok(number));
             assert_eq!(take(&mut window, low), Err(OpenError::Replayed));
         }

@@ -59,7 +59,11 @@ fn ah_does_not_mind_what_routers_change() {
         let (mut sender, mut receiver) = case.pair();
         let mut sealed = Vec::new();
         sender.seal(&packet_v4(33), &mut sealed).unwrap();
-        let changes: &[usize] = if sealed[0] >> 4 == 6 { &[1, 2, 3, 7] } else { &[1, 8, 10, 11] };
+        let changes: &[usize] = if sealed[0] >> 4 == 6 {
+            &[1, 2, 3, 7]
+        } else {
+            &[1, 8, 10, 11]
+        };
         for at in changes {
             sealed[*at] ^= 0x15;
         }
@@ -95,13 +99,20 @@ fn numbers_end_before_they_cycle() {
         let mut case = cases().next().unwrap();
         case.association.is_extended = is_extended;
         let (mut sender, mut receiver) = case.pair();
-        let last = if is_extended { u64::MAX } else { u64::from(u32::MAX) };
+        let last = if is_extended {
+            u64::MAX
+        } else {
+            u64::from(u32::MAX)
+        };
         sender.resume_after(last - 1);
         receiver.resume_after(last - 1);
         let mut sealed = Vec::new();
         sender.seal(&packet_v4(20), &mut sealed).unwrap();
         assert_eq!(receiver.open(&mut sealed).unwrap().sequence(), last);
-        assert_eq!(sender.seal(&packet_v4(20), &mut sealed), Err(SealError::Exhausted));
+        assert_eq!(
+            sender.seal(&packet_v4(20), &mut sealed),
+            Err(SealError::Exhausted)
+        );
         assert!(sealed.is_empty());
     }
 }
@@ -117,12 +128,20 @@ fn the_upper_half_of_a_number_counts() {
         let mut sealed = Vec::new();
         for number in (1u64 << 32) - 1..(1 << 32) + 3 {
             sender.seal(&packet_v4(20), &mut sealed).unwrap();
-            assert_eq!(receiver.open(&mut sealed).unwrap().sequence(), number, "{case:?}");
+            assert_eq!(
+                receiver.open(&mut sealed).unwrap().sequence(),
+                number,
+                "{case:?}"
+            );
         }
         sender.seal(&packet_v4(20), &mut sealed).unwrap();
         let (_, mut elsewhere) = case.pair();
         // Its window lies in the first half: it takes the packet for one of those.
-        assert_eq!(elsewhere.open(&mut sealed).unwrap_err(), OpenError::Icv, "{case:?}");
+        assert_eq!(
+            elsewhere.open(&mut sealed).unwrap_err(),
+            OpenError::Icv,
+            "{case:?}"
+        );
     }
 }
 
@@ -141,12 +160,19 @@ fn another_association_another_key_and_a_stump_are_told_apart() {
             let mut stump = sealed[..bytes].to_vec();
             assert!(receiver.open(&mut stump).is_err(), "{case:?} {bytes}");
             // One that says itself that it is so short.
-            let says = if is_v6 { bytes.checked_sub(40) } else { Some(bytes) };
+            let says = if is_v6 {
+                bytes.checked_sub(40)
+            } else {
+                Some(bytes)
+            };
             if let Some(says) = says.filter(|_| bytes >= 20) {
                 let at = if is_v6 { 4 } else { 2 };
                 stump[at..at + 2].copy_from_slice(&(says as u16).to_be_bytes());
                 let opened = receiver.open(&mut stump).map(|_| ());
-                assert!(opened.is_err() || !case.is_authenticated(), "{case:?} {bytes}");
+                assert!(
+                    opened.is_err() || !case.is_authenticated(),
+                    "{case:?} {bytes}"
+                );
             }
         }
         assert!(receiver.open(&mut packet_v4(50)).is_err());
@@ -193,9 +219,15 @@ fn associations_that_cannot_be_are_told() {
     assert_eq!(error(&it, &keys), SetupError::ReservedSpi(255));
     it.spi = 256;
     let short = error(&it, &Keys::new(&[1; 15], &[2; 20]));
-    assert_eq!(short.to_string(), "aes-128-cbc takes a key of 16 octets, not of 15");
+    assert_eq!(
+        short.to_string(),
+        "aes-128-cbc takes a key of 16 octets, not of 15"
+    );
     let short = error(&it, &Keys::new(&[1; 16], &[2; 16]));
-    assert_eq!(short.to_string(), "hmac-sha1-96 takes a key of 20 octets, not of 16");
+    assert_eq!(
+        short.to_string(),
+        "hmac-sha1-96 takes a key of 20 octets, not of 16"
+    );
     it.transform = Transform::Ah(Auth::HmacSha1_96);
     let odd = error(&it, &keys);
     assert_eq!(

@@ -1,6 +1,11 @@
 //! Packets of ours are opened by scapy's IPsec layer, and its packets by ours: every transform
 //! in both modes over both versions of IP.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
 
 mod common;
 
@@ -128,7 +133,7 @@ fn scapy_opens_ours_and_we_open_scapys() {
     let all = all();
     // 34 transforms of ESP and 3 of AH, 3 modes, 2 packets, from at least one provider.
     assert!(all.len() >= 37 * 3 * 2, "{}", all.len());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scapy.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/by_scapy.py");
     let mut scapy = Command::new(PYTHON)
         .arg(script)
         .stdin(Stdio::piped())
@@ -139,8 +144,9 @@ fn scapy_opens_ours_and_we_open_scapys() {
     let lines: String = all.iter().map(|told| told.line.as_str()).collect();
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = scapy.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(output.status.success());
+    let written = writer.join().unwrap();
+    assert!(output.status.success(), "the script failed; its error stands above");
+    written.unwrap();
     let answers = String::from_utf8(output.stdout).unwrap();
     assert_eq!(answers.lines().count(), all.len());
     for (told, answer) in all.iter().zip(answers.lines()) {

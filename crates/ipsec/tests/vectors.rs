@@ -47,20 +47,45 @@ fn mac(auth: Auth, key: &str, data: &[u8], wanted: &str) {
 fn hmac_md5_of_rfc_2202() {
     let (auth, b) = (Auth::HmacMd5_96, "0b".repeat(16));
     mac(auth, &b, b"Hi There", "9294727a3638bb1c13f48ef8158bfc9d");
-    mac(auth, &"aa".repeat(16), &[0xdd; 50], "56be34521d144c88dbb8c733f0e8b3f6");
+    mac(
+        auth,
+        &"aa".repeat(16),
+        &[0xdd; 50],
+        "56be34521d144c88dbb8c733f0e8b3f6",
+    );
     let c = "0c".repeat(16);
-    mac(auth, &c, b"Test With Truncation", "56461ef2342edc00f9bab995690efd4c");
+    mac(
+        auth,
+        &c,
+        b"Test With Truncation",
+        "56461ef2342edc00f9bab995690efd4c",
+    );
 }
 
 /// RFC 2202 3, those cases whose key has the length that RFC 2404 asks for.
 #[test]
 fn hmac_sha1_of_rfc_2202() {
     let (auth, b) = (Auth::HmacSha1_96, "0b".repeat(20));
-    mac(auth, &b, b"Hi There", "b617318655057264e28bc0b6fb378c8ef146be00");
+    mac(
+        auth,
+        &b,
+        b"Hi There",
+        "b617318655057264e28bc0b6fb378c8ef146be00",
+    );
     let a = "aa".repeat(20);
-    mac(auth, &a, &[0xdd; 50], "125d7342b9ac11cd91a39af48aa17b4f63f175d3");
+    mac(
+        auth,
+        &a,
+        &[0xdd; 50],
+        "125d7342b9ac11cd91a39af48aa17b4f63f175d3",
+    );
     let c = "0c".repeat(20);
-    mac(auth, &c, b"Test With Truncation", "4c1a03424b55e07fe7f27be1d58bb9324a9a5a04");
+    mac(
+        auth,
+        &c,
+        b"Test With Truncation",
+        "4c1a03424b55e07fe7f27be1d58bb9324a9a5a04",
+    );
 }
 
 /// RFC 4868 2.7.2.1 and 2.7.2.2 (AUTH256-1 and AUTH256-2): keys of 32 octets.
@@ -85,7 +110,7 @@ fn cbc(cipher: Cipher, key: &str, iv: &str, plain: &str, wanted: &str) {
         assert_eq!(data, hex(wanted), "{provider} {cipher}");
         keyed.decrypt(&hex(iv), &mut data).unwrap();
         assert_eq!(data, hex(plain), "{provider} {cipher}");
-        assert!(keyed.encrypt(&hex(iv)[1..], &mut data).is_err() || provider.name() == "openssl");
+        assert!(keyed.encrypt(&hex(iv)[1..], &mut data).is_err());
         assert!(keyed.decrypt(&hex(iv), &mut data[1..]).is_err());
     }
 }
@@ -246,7 +271,10 @@ fn aeads_of_rfc_4106_and_rfc_7634() {
             assert_eq!(data, hex(vector.plain), "{provider}");
             let mut data = wanted.to_vec();
             tag[15] ^= 1;
-            assert!(keyed.open(&nonce, &aad, &mut data, &tag).is_err(), "{provider}");
+            assert!(
+                keyed.open(&nonce, &aad, &mut data, &tag).is_err(),
+                "{provider}"
+            );
         }
     }
 }
@@ -274,9 +302,17 @@ fn a_transport_packet_of_rfc_3602() {
         a269add0 47ad2d59 13ac19b7 cfbad4a6");
     let keys = Keys::new(&hex("90d382b4 10eeba7a d938c46c ec1a82bf"), &[]);
     let iv = hex("e96e8c08 ab465763 fd098d45 dd3ff893");
-    let it = association(0x4321, Cipher::Aes128Cbc, Mode::Transport, Provider::RustCrypto);
+    let it = association(
+        0x4321,
+        Cipher::Aes128Cbc,
+        Mode::Transport,
+        Provider::RustCrypto,
+    );
     let mut sealed = Vec::new();
-    it.outbound(&keys, [0; 16]).unwrap().seal_with_iv(&plain, &iv, &mut sealed).unwrap();
+    it.outbound(&keys, [0; 16])
+        .unwrap()
+        .seal_with_iv(&plain, &iv, &mut sealed)
+        .unwrap();
     assert_eq!(sealed, wanted);
     let mut receiver = it.inbound(&keys).unwrap();
     let opened = receiver.open(&mut sealed).unwrap();
@@ -288,9 +324,11 @@ fn a_transport_packet_of_rfc_3602() {
 /// to who sends (identification, TTL) is not compared.
 #[test]
 fn a_tunnel_packet_of_rfc_3602() {
-    let plain = hex("45000054 09040000 4001f988 c0a87b03 c0a87bc8 08009f76 a90a0100 b49c083d
+    let plain = hex(
+        "45000054 09040000 4001f988 c0a87b03 c0a87bc8 08009f76 a90a0100 b49c083d
         02a20400 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f 20212223
-        24252627 28292a2b 2c2d2e2f 30313233 34353637");
+        24252627 28292a2b 2c2d2e2f 30313233 34353637",
+    );
     let wanted = hex("00008765 00000002 f4e76524 4f6407ad f13dc138 0f673f37
         773b5241 a4c44922 5e4f3ce5 ed611b0c 237ca96c f74a9301 3c1b0ea1 a0cf70f8
         e4ecaec7 8ac53aad 7a0f022b 859243c6 47752e94 a859352b 8a4d4d2d ecd136e5
@@ -341,7 +379,9 @@ fn whole_packets_of_aeads() {
             let mut sender = it.outbound(&keys, [0; 16]).unwrap();
             sender.resume_after(number - 1);
             let mut sealed = Vec::new();
-            sender.seal_with_iv(&packet, &nonce[4..], &mut sealed).unwrap();
+            sender
+                .seal_with_iv(&packet, &nonce[4..], &mut sealed)
+                .unwrap();
             let low = (number as u32).to_be_bytes();
             let wanted = [&aad[..4], &low, &nonce[4..], &hex(vector.sealed)].concat();
             assert_eq!(sealed[20..], wanted, "{provider} {}", vector.cipher);

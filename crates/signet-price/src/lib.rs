@@ -1,13 +1,18 @@
 #![doc = include_str!("../README.md")]
 
 pub mod choose;
+pub mod crypto;
 pub mod cycles;
 pub mod line;
+pub mod page;
+pub mod paper;
 pub mod rate;
 pub mod record;
+pub mod run;
 pub mod timing;
 
 pub use line::Line;
-pub use record::{Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};
+pub use record::{Check, Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};
+pub use run::{Task, run};
 pub use signet_bed::Error;
 pub use timing::{Job, Timing, Work};

@@ -45,6 +45,51 @@ pub struct PriceRecord {
     pub items: Vec<Item>,
     /// What was not, and why.
     pub missed: Vec<Missed>,
+    /// Bare primitives beside what another program says of them.
+    pub checks: Vec<Check>,
+}
+
+/// A bare primitive here, and by `openssl speed`, in megabits a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Check {
+    /// The primitive: `aes-128-gcm`.
+    pub primitive: String,
+    /// Whose code it is here.
+    pub provider: String,
+    /// Bytes at once.
+    pub size_bytes: u64,
+    /// Here.
+    pub here_mbit_per_s: f64,
+    /// There; `None` where it lacks the primitive.
+    pub there_mbit_per_s: Option<f64>,
+    /// The other program and its version.
+    pub there: String,
+}
+
+impl Check {
+    /// Here over there; `None` where it is not there.
+    pub fn ratio(&self) -> Option<f64> {
+        let there = self.there_mbit_per_s.filter(|there| *there > 0.0)?;
+        Some(self.here_mbit_per_s / there)
+    }
+
+    /// Both and their ratio.
+    pub fn sentence(&self) -> String {
+        let ours = format!(
+            "{} by {}, {} B: {:.0} Mbit/s",
+            self.primitive, self.provider, self.size_bytes, self.here_mbit_per_s
+        );
+        match (self.there_mbit_per_s, self.ratio()) {
+            (Some(there), Some(ratio)) => {
+                format!(
+                    "{ours}; {} says {there:.0}, that is {ratio:.2} times as much here",
+                    self.there
+                )
+            }
+            _ => format!("{ours}; {} does not run it", self.there),
+        }
+    }
 }
 
 /// How nanoseconds become cycles.
@@ -132,7 +177,9 @@ impl Point {
 impl Item {
     /// The point of a size.
     pub fn at(&self, size_bytes: u64) -> Option<&Point> {
-        self.points.iter().find(|point| point.size_bytes == size_bytes)
+        self.points
+            .iter()
+            .find(|point| point.size_bytes == size_bytes)
     }
 }
 

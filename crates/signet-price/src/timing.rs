@@ -244,10 +244,22 @@ mod tests {
         let items = run(jobs, &timing, &Clock::default(), &mut |_, _| rounds += 1).unwrap();
         assert_eq!(rounds, 3);
         let sizes = |nth: usize| -> Vec<u64> {
-            items[nth].points.iter().map(|point| point.size_bytes).collect()
+            items[nth]
+                .points
+                .iter()
+                .map(|point| point.size_bytes)
+                .collect()
         };
-        assert_eq!((items.len(), sizes(0), sizes(1)), (2, vec![64, 300, 1_400], vec![64]));
-        assert!(items.iter().flat_map(|item| &item.points).all(|point| point.batches == 3));
+        assert_eq!(
+            (items.len(), sizes(0), sizes(1)),
+            (2, vec![64, 300, 1_400], vec![64])
+        );
+        assert!(
+            items
+                .iter()
+                .flat_map(|item| &item.points)
+                .all(|point| point.batches == 3)
+        );
     }
 
     #[test]
@@ -256,7 +268,13 @@ mod tests {
             budget_ns: 0,
             ..Timing::default()
         };
-        let items = run(vec![job("a", 64)], &timing, &Clock::default(), &mut |_, _| {}).unwrap();
+        let items = run(
+            vec![job("a", 64)],
+            &timing,
+            &Clock::default(),
+            &mut |_, _| {},
+        )
+        .unwrap();
         assert_eq!(items[0].points[0].batches, Timing::ROUNDS_MIN);
     }
 

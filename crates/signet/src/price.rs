@@ -1,6 +1,7 @@
 //! `signet price`: the command line, turned into what the libraries are told.
 
 mod choose;
+mod crypto;
 mod rate;
 
 use std::fs;
@@ -11,10 +12,19 @@ use clap::{Args, Subcommand};
 use protection::{ConfigError, Levels, Prices};
 
 use choose::ChooseOptions;
+use crypto::{CryptoOptions, ReportOptions};
 use rate::RateOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PriceCommand {
+    /// Measure what AH and ESP cost a packet, and the bare primitives beside
+    ///
+    /// Each packet is built, protected, checked and opened in user space, on one core. The table
+    /// shows sending in transport mode over IPv4; --all, --json and --page have everything.
+    /// Measure where nothing else runs.
+    Crypto(CryptoOptions),
+    /// Draw the page of prices anew
+    Report(ReportOptions),
     /// Rate algorithms from 0 to 10: what they are worth and how fast they are, beside
     /// Table 14 of Niedermayer 2006
     Rate(RateOptions),
@@ -22,7 +32,7 @@ pub(crate) enum PriceCommand {
     Choose(ChooseOptions),
 }
 
-/// What ratings and choices are made from.
+/// What ratings and choices are made from, and where they go.
 #[derive(Debug, Args)]
 struct Sources {
     /// Prices: what `signet price crypto --json FILE` wrote; those of another machine, which
@@ -33,6 +43,12 @@ struct Sources {
     /// broken stays so
     #[arg(long, value_name = "FILE")]
     levels: Option<PathBuf>,
+    /// For programs, in JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the page in this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 impl Sources {
@@ -41,7 +57,10 @@ impl Sources {
         let Some(path) = &self.levels else {
             return Ok(shipped);
         };
-        let text = read(path)?;
+        let text = fs::read_to_string(path).map_err(|error| {
+            let if_missing = "name a file that is there; crates/protection/levels.toml shows how";
+            ConfigError::unreadable(path, &error, if_missing).to_string()
+        })?;
         let theirs = Levels::read(path, &text).map_err(|error| error.to_string())?;
         Ok(shipped.overlaid(theirs))
     }
@@ -52,18 +71,32 @@ impl Sources {
             Some(path) => Prices::from_file(path).map_err(|error| error.to_string()),
         }
     }
+
+    /// Writes the page, where one is asked for.
+    fn draw(
+        &self,
+        page: impl FnOnce() -> Result<String, signet_price::Error>,
+    ) -> Result<(), String> {
+        let Some(path) = &self.page else {
+            return Ok(());
+        };
+        let page = page().map_err(|error| error.to_string())?;
+        fs::write(path, page).map_err(|error| unwritable(path, &error))
+    }
 }
 
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| {
-        let if_missing = "name a file that is there; crates/protection/levels.toml shows how";
-        ConfigError::unreadable(path, &error, if_missing).to_string()
-    })
+fn unwritable(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "cannot write {}: {error}: name a file in a folder that this user may write",
+        path.display()
+    )
 }
 
 /// Runs it; gives the exit code.
 pub(crate) fn run(command: &PriceCommand) -> u8 {
     let (verb, done) = match command {
+        PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
+        PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
         PriceCommand::Rate(options) => ("rate", options.run()),
         PriceCommand::Choose(options) => ("choose", options.run()),
     };

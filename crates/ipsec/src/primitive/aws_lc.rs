@@ -63,7 +63,9 @@ impl Aead for Both {
         tag: &mut [u8; TAG_BYTES],
     ) -> Result<(), Refused> {
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let sealed = self.0.seal_in_place_separate_tag(nonce, Aad::from(aad), data);
+        let sealed = self
+            .0
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), data);
         let whole = sealed.map_err(|_| Refused)?;
         tag.copy_from_slice(whole.as_ref().get(..TAG_BYTES).ok_or(Refused)?);
         Ok(())
@@ -77,7 +79,9 @@ impl Aead for Both {
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Refused> {
         let nonce = Nonce::assume_unique_for_key(*nonce);
-        let opened = self.0.open_in_place_separate_tag(nonce, Aad::from(aad), tag, data);
+        let opened = self
+            .0
+            .open_in_place_separate_tag(nonce, Aad::from(aad), tag, data);
         opened.map(|_| ()).map_err(|_| Refused)
     }
 }

@@ -102,6 +102,15 @@ impl Provider {
         }
     }
 
+    /// The version that runs, where the provider says it.
+    pub fn version(self) -> Option<&'static str> {
+        match self {
+            Self::RustCrypto | Self::AwsLc => None,
+            #[cfg(feature = "legacy-tls")]
+            Self::OpenSsl => Some(::openssl::version::version()),
+        }
+    }
+
     /// A block cipher with its key.
     ///
     /// # Errors

@@ -57,7 +57,8 @@ pub(super) fn aead(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, Unavaila
 struct Blocks {
     encrypting: CipherCtx,
     decrypting: CipherCtx,
-    /// OpenSSL wants room for a block beyond what it writes in place.
+    iv_bytes: usize,
+    /// OpenSSL wants room for a block beyond what it writes.
     scratch: Vec<u8>,
 }
 
@@ -66,10 +67,17 @@ impl Blocks {
         let mut blocks = Self {
             encrypting: CipherCtx::new().ok()?,
             decrypting: CipherCtx::new().ok()?,
+            iv_bytes: evp.iv_length(),
             scratch: Vec::new(),
         };
-        blocks.encrypting.encrypt_init(Some(evp), Some(key), None).ok()?;
-        blocks.decrypting.decrypt_init(Some(evp), Some(key), None).ok()?;
+        blocks
+            .encrypting
+            .encrypt_init(Some(evp), Some(key), None)
+            .ok()?;
+        blocks
+            .decrypting
+            .decrypt_init(Some(evp), Some(key), None)
+            .ok()?;
         blocks.encrypting.set_padding(false);
         blocks.decrypting.set_padding(false);
         Some(blocks)
@@ -79,7 +87,9 @@ impl Blocks {
 /// Runs `data` through a context, which must give as much as it took.
 fn update(context: &mut CipherCtx, data: &mut [u8], scratch: &mut Vec<u8>) -> Result<(), Refused> {
     scratch.resize(data.len() + SPARE_BYTES, 0);
-    let done = context.cipher_update(data, Some(scratch)).map_err(|_| Refused)?;
+    let done = context
+        .cipher_update(data, Some(scratch))
+        .map_err(|_| Refused)?;
     let rest = scratch.get_mut(done..).ok_or(Refused)?;
     let last = context.cipher_final(rest).map_err(|_| Refused)?;
     if done + last != data.len() {
@@ -91,12 +101,22 @@ fn update(context: &mut CipherCtx, data: &mut [u8], scratch: &mut Vec<u8>) -> Re
 
 impl Cbc for Blocks {
     fn encrypt(&mut self, iv: &[u8], blocks: &mut [u8]) -> Result<(), Refused> {
-        self.encrypting.encrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
+        if iv.len() != self.iv_bytes {
+            return Err(Refused);
+        }
+        self.encrypting
+            .encrypt_init(None, None, Some(iv))
+            .map_err(|_| Refused)?;
         update(&mut self.encrypting, blocks, &mut self.scratch)
     }
 
     fn decrypt(&mut self, iv: &[u8], blocks: &mut [u8]) -> Result<(), Refused> {
-        self.decrypting.decrypt_init(None, None, Some(iv)).map_err(|_| Refused)?;
+        if iv.len() != self.iv_bytes {
+            return Err(Refused);
+        }
+        self.decrypting
+            .decrypt_init(None, None, Some(iv))
+            .map_err(|_| Refused)?;
         update(&mut self.decrypting, blocks, &mut self.scratch)
     }
 }
@@ -111,15 +131,34 @@ impl Mac for Hash {
     fn compute(&mut self, parts: &[&[u8]], icv: &mut [u8]) -> Result<(), Refused> {
         let refused = |_| Refused;
         self.context.reset().map_err(refused)?;
-        self.context.digest_sign_init(Some(self.md), &self.key).map_err(refused)?;
+        self.context
+            .digest_sign_init(Some(self.md), &self.key)
+            .map_err(refused)?;
         for part in parts {
             self.context.digest_sign_update(part).map_err(refused)?;
         }
         let mut whole = [0; 64];
-        let bytes = self.context.digest_sign_final(Some(&mut whole)).map_err(refused)?;
+        let bytes = self
+            .context
+            .digest_sign_final(Some(&mut whole))
+            .map_err(refused)?;
         let whole = whole.get(..bytes).and_then(|whole| whole.get(..icv.len()));
         icv.copy_from_slice(whole.ok_or(Refused)?);
         Ok(())
+    }
+}
+
+/// The same of a cipher that gives an octet for each octet.
+fn in_place(context: &mut CipherCtx, data: &mut [u8]) -> Result<(), Refused> {
+    let bytes = data.len();
+    let done = context
+        .cipher_update_inplace(data, bytes)
+        .map_err(|_| Refused)?;
+    let last = context.cipher_final(&mut []).map_err(|_| Refused)?;
+    if done + last == bytes {
+        Ok(())
+    } else {
+        Err(Refused)
     }
 }
 
@@ -133,10 +172,12 @@ impl Aead for Both {
         data: &mut [u8],
         tag: &mut [u8; TAG_BYTES],
     ) -> Result<(), Refused> {
-        let Blocks { encrypting, scratch, .. } = &mut self.0;
-        encrypting.encrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
+        let encrypting = &mut self.0.encrypting;
+        encrypting
+            .encrypt_init(None, None, Some(nonce))
+            .map_err(|_| Refused)?;
         encrypting.cipher_update(aad, None).map_err(|_| Refused)?;
-        update(encrypting, data, scratch)?;
+        in_place(encrypting, data)?;
         encrypting.tag(tag).map_err(|_| Refused)
     }
 
@@ -147,10 +188,12 @@ impl Aead for Both {
         data: &mut [u8],
         tag: &[u8; TAG_BYTES],
     ) -> Result<(), Refused> {
-        let Blocks { decrypting, scratch, .. } = &mut self.0;
-        decrypting.decrypt_init(None, None, Some(nonce)).map_err(|_| Refused)?;
+        let decrypting = &mut self.0.decrypting;
+        decrypting
+            .decrypt_init(None, None, Some(nonce))
+            .map_err(|_| Refused)?;
         decrypting.set_tag(tag).map_err(|_| Refused)?;
         decrypting.cipher_update(aad, None).map_err(|_| Refused)?;
-        update(decrypting, data, scratch)
+        in_place(decrypting, data)
     }
 }

@@ -29,9 +29,9 @@ pub(super) fn cbc(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Cbc>, Unavailabl
         Cipher::TripleDesCbc => boxed::<TdesEde3>(cipher, key),
         Cipher::DesCbc => boxed::<Des>(cipher, key),
         Cipher::Blowfish128Cbc | Cipher::Blowfish192Cbc => boxed::<Blowfish>(cipher, key),
-        Cipher::Null | Cipher::Aes128Gcm | Cipher::Aes256Gcm | Cipher::ChaCha20Poly1305 => {
-            Err(Unavailable::new(cipher.name(), "it is no cipher in CBC mode"))
-        }
+        Cipher::Null | Cipher::Aes128Gcm | Cipher::Aes256Gcm | Cipher::ChaCha20Poly1305 => Err(
+            Unavailable::new(cipher.name(), "it is no cipher in CBC mode"),
+        ),
     }
 }
 
@@ -48,12 +48,8 @@ where
 pub(super) fn mac(auth: Auth, key: &[u8]) -> Result<Box<dyn Mac>, Unavailable> {
     let refused = |_| Unavailable::new(auth.name(), REFUSED);
     Ok(match auth {
-        Auth::HmacMd5_96 => {
-            Box::new(Hash(Hmac::<Md5>::new_from_slice(key).map_err(refused)?))
-        }
-        Auth::HmacSha1_96 => {
-            Box::new(Hash(Hmac::<Sha1>::new_from_slice(key).map_err(refused)?))
-        }
+        Auth::HmacMd5_96 => Box::new(Hash(Hmac::<Md5>::new_from_slice(key).map_err(refused)?)),
+        Auth::HmacSha1_96 => Box::new(Hash(Hmac::<Sha1>::new_from_slice(key).map_err(refused)?)),
         Auth::HmacSha256_128 => {
             Box::new(Hash(Hmac::<Sha256>::new_from_slice(key).map_err(refused)?))
         }
@@ -65,9 +61,9 @@ pub(super) fn aead(cipher: Cipher, key: &[u8]) -> Result<Box<dyn Aead>, Unavaila
     Ok(match cipher {
         Cipher::Aes128Gcm => Box::new(Both(Aes128Gcm::new_from_slice(key).map_err(refused)?)),
         Cipher::Aes256Gcm => Box::new(Both(Aes256Gcm::new_from_slice(key).map_err(refused)?)),
-        Cipher::ChaCha20Poly1305 => {
-            Box::new(Both(ChaCha20Poly1305::new_from_slice(key).map_err(refused)?))
-        }
+        Cipher::ChaCha20Poly1305 => Box::new(Both(
+            ChaCha20Poly1305::new_from_slice(key).map_err(refused)?,
+        )),
         _ => return Err(Unavailable::new(cipher.name(), "it does not authenticate")),
     })
 }

@@ -4,9 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use ipsec::primitive::Provider;
-use ipsec::{
-    Association, Auth, Esp, Inbound, Keys, Mode, Outbound, SetupError, Transform, Tunnel,
-};
+use ipsec::{Association, Auth, Esp, Inbound, Keys, Mode, Outbound, SetupError, Transform, Tunnel};
 
 pub const V4: Tunnel = Tunnel::V4 {
     from: Ipv4Addr::new(192, 0, 2, 1),
@@ -35,7 +33,9 @@ impl Case {
             Transform::Ah(auth) => (0, Some(auth)),
         };
         let octets = |bytes: usize, step: u8| -> Vec<u8> {
-            (1..=bytes as u8).map(|nth| nth.wrapping_mul(step).wrapping_add(7)).collect()
+            (1..=bytes as u8)
+                .map(|nth| nth.wrapping_mul(step).wrapping_add(7))
+                .collect()
         };
         Self {
             association: Association {
@@ -93,7 +93,9 @@ impl Case {
 
 /// Every transform in every mode by every provider that has it.
 pub fn cases() -> impl Iterator<Item = Case> {
-    let transforms = Esp::all().map(Transform::Esp).chain(Auth::ALL.map(Transform::Ah));
+    let transforms = Esp::all()
+        .map(Transform::Esp)
+        .chain(Auth::ALL.map(Transform::Ah));
     let modes = [Mode::Transport, Mode::Tunnel(V4), Mode::Tunnel(V6)];
     transforms.flat_map(move |transform| {
         modes.into_iter().flat_map(move |mode| {
@@ -115,7 +117,10 @@ pub fn packet_v4(payload: usize) -> Vec<u8> {
     packet.extend([10, 0, 0, 1, 10, 0, 0, 2]);
     let total = 28 + payload;
     packet[2..4].copy_from_slice(&(total as u16).to_be_bytes());
-    let sum: u32 = packet.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum();
+    let sum: u32 = packet
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]))
+        .sum();
     let sum = !(((sum >> 16) + (sum & 0xffff)) as u16);
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
     udp(&mut packet, payload);

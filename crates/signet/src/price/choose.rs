@@ -41,9 +41,6 @@ pub(crate) struct ChooseOptions {
     /// Messages for which TLS makes one full handshake
     #[arg(long, value_name = "N", default_value_t = Usage::default().messages_per_handshake, value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
     messages_per_handshake: u32,
-    /// For programs, in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,15 +81,19 @@ impl ChooseOptions {
                 choose_ipsec(&policy, peer.as_deref(), self.message_bytes, &levels, &prices)
             }
         };
-        match chosen {
-            Ok(choice) if self.json => Ok(choice.json() + "\n"),
-            Ok(choice) => Ok(format!(
-                "{policy}, by {prices}\n{}\n\n{}",
-                self.reckoned_for(),
-                choice.text()
-            )),
-            Err(unmet) => Err(unmet.text(Written::Options).trim_end().to_owned()),
-        }
+        let choice = chosen.map_err(|unmet| {
+            let told = unmet.text(Written::Options);
+            told.trim_end().to_owned()
+        })?;
+        let asked = format!("{policy}, by {prices}");
+        let reckoned_for = self.reckoned_for();
+        self.sources
+            .draw(|| signet_price::choose::page(&choice, &asked, &reckoned_for))?;
+        Ok(if self.sources.json {
+            choice.json() + "\n"
+        } else {
+            format!("{asked}\ncosts are {reckoned_for}\n\n{}", choice.text())
+        })
     }
 
     fn offer(&self) -> Result<Offer, String> {
@@ -125,11 +126,11 @@ impl ChooseOptions {
         let bytes = self.message_bytes;
         match self.family {
             Family::Tls => format!(
-                "the cost of a message of {bytes} bytes that is received and sent on, and of 1/{} of a full handshake",
+                "those of a message of {bytes} bytes that is received and sent on, and of 1/{} of a full handshake",
                 self.messages_per_handshake
             ),
             Family::Ipsec => {
-                format!("the cost of a packet of {bytes} bytes that is sent once and received once")
+                format!("those of a packet of {bytes} bytes that is sent once and received once")
             }
         }
     }

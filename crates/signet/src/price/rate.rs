@@ -13,16 +13,14 @@ pub(crate) struct RateOptions {
     /// The line that a packet of level 10 keeps up with
     #[arg(long, value_name = "RATE", default_value = "10gbit", value_parser = bit_rate)]
     line: u64,
-    /// For programs, in JSON
-    #[arg(long)]
-    json: bool,
 }
 
 impl RateOptions {
     pub(super) fn run(&self) -> Result<String, String> {
         let (levels, prices) = (self.sources.levels()?, self.sources.prices()?);
         let ratings = Ratings::new(&levels, &prices, self.line);
-        Ok(if self.json {
+        self.sources.draw(|| signet_price::rate::page(&ratings))?;
+        Ok(if self.sources.json {
             ratings.json() + "\n"
         } else {
             ratings.text()

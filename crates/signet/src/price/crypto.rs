@@ -1,0 +1,126 @@
+//! `signet price crypto` and `report`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use signet_price::crypto::{self, Choice};
+use signet_price::{Error, PriceRecord, Task, Timing, page, record, run};
+
+#[derive(Debug, Args)]
+pub(crate) struct CryptoOptions {
+    /// Bytes of payload [default: 64,300,700,1400]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    sizes: Vec<u64>,
+    /// What has these algorithms: aes-128-gcm, aes-128-cbc+hmac-sha1-96, 3des-cbc+none; everything if left out
+    #[arg(long, value_name = "ALGORITHMS", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Whose code: rustcrypto, aws-lc, and openssl in a build that has it; all if left out
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    provider: Vec<String>,
+    /// How often each is timed; the median counts
+    #[arg(long, value_name = "N", default_value_t = Timing::default().rounds, value_parser = clap::value_parser!(u32).range(5..=10_000))]
+    rounds: u32,
+    /// Keep the record in this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the page in this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// Set the bare primitives beside `openssl speed`, a second for each
+    #[arg(long)]
+    check_openssl: bool,
+    /// Show both ways, both modes and both versions of IP
+    #[arg(long)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportOptions {
+    /// What `signet price crypto --json` wrote
+    record: PathBuf,
+    /// Where the page goes
+    #[arg(long, short, value_name = "FILE", default_value = "crypto.html")]
+    out: PathBuf,
+}
+
+impl CryptoOptions {
+    /// Measures; gives what is printed.
+    pub(super) fn run(&self) -> Result<String, Error> {
+        let choice = Choice::new(&self.sizes, &self.only, &self.provider)?;
+        let (jobs, missed) = crypto::jobs(&choice)?;
+        let task = Task {
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            jobs,
+            missed,
+            versions: crypto::versions(),
+            timing: Timing {
+                rounds: self.rounds,
+                ..Timing::default()
+            },
+        };
+        let mut progress = Progress::new();
+        let mut record = run(task, &mut |round, rounds| {
+            progress.show(&format!("round {round} of {rounds}"));
+        })?;
+        if self.check_openssl {
+            record.checks = crypto::check(&record, &mut |primitive| {
+                progress.show(&format!("openssl speed: {primitive}"));
+            })?;
+        }
+        progress.end();
+        if let Some(path) = &self.json {
+            record::write(path, &record)?;
+        }
+        if let Some(path) = &self.page {
+            draw(&record, path)?;
+        }
+        Ok(crypto::told(&record, self.all))
+    }
+}
+
+impl ReportOptions {
+    /// Draws; gives the name of the page.
+    pub(super) fn run(&self) -> Result<String, Error> {
+        draw(&record::read(&self.record)?, &self.out)?;
+        Ok(format!("{}\n", self.out.display()))
+    }
+}
+
+fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
+    std::fs::write(path, page::render(record)?).map_err(|error| {
+        Error::new(
+            format!("cannot write {}: {error}", path.display()),
+            "name a file in a folder that this user may write",
+        )
+    })
+}
+
+/// A line on the terminal that is written over; nothing where nobody looks.
+struct Progress {
+    is_shown: bool,
+    width: usize,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            is_shown: std::io::stderr().is_terminal(),
+            width: 0,
+        }
+    }
+
+    fn show(&mut self, line: &str) {
+        if self.is_shown {
+            self.width = self.width.max(line.len());
+            let _ = write!(std::io::stderr(), "\r{line:<width$}", width = self.width);
+        }
+    }
+
+    fn end(&mut self) {
+        self.show("");
+        if self.is_shown {
+            let _ = write!(std::io::stderr(), "\r");
+        }
+    }
+}

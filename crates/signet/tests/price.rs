@@ -1,0 +1,98 @@
+//! `signet price` from outside.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use support::TestDir;
+use support::command::{fail, succeed, text};
+
+#[test]
+fn a_few_prices_make_a_record_and_a_page() {
+    let folder = TestDir::new("price");
+    let file = |name: &str| text(&folder.path().join(name)).to_owned();
+    let (json, page) = (file("crypto.json"), file("crypto.html"));
+    let told = succeed(
+        &[
+            "price",
+            "crypto",
+            "--sizes",
+            "64,300,700",
+            "--only",
+            "aes-128-gcm,hmac-sha1-96",
+            "--rounds",
+            "5",
+            "--json",
+            &json,
+            "--page",
+            &page,
+        ],
+        "",
+    );
+    assert!(told.contains("esp/transport/ipv4/aes-128-gcm"), "{told}");
+    assert!(told.contains("primitive/hmac-sha1-96"), "{told}");
+    assert!(!told.contains("tunnel"), "{told}");
+    let written = std::fs::read_to_string(&json).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(
+        (&record["format"], &record["version"]),
+        (&"signet-price".into(), &1.into())
+    );
+    let items = record["items"].as_array().unwrap();
+    for (name, provider, operation) in [
+        ("esp/tunnel/ipv6/aes-128-gcm", "aws-lc", "receive"),
+        (
+            "esp/transport/ipv4/des-cbc/hmac-sha1-96",
+            "rustcrypto",
+            "send",
+        ),
+        (
+            "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96",
+            "rustcrypto",
+            "send",
+        ),
+        ("ah/tunnel/ipv4/hmac-sha1-96", "aws-lc", "receive"),
+    ] {
+        let found = items.iter().find(|item| {
+            item["name"] == name && item["provider"] == provider && item["operation"] == operation
+        });
+        let item = found.unwrap_or_else(|| panic!("{name} by {provider}, {operation}"));
+        let points = item["points"].as_array().unwrap();
+        assert_eq!(points.len(), 3);
+        assert!(
+            points
+                .iter()
+                .all(|point| point["median_ns"].as_f64().unwrap() > 0.0)
+        );
+        assert!(item["line"]["a_ns_per_byte"].is_f64());
+    }
+    let drawn = std::fs::read_to_string(&page).unwrap();
+    assert!(drawn.contains("Table 12") && drawn.contains("esp/tunnel/ipv6/aes-128-gcm"));
+    let again = file("again.html");
+    succeed(&["price", "report", &json, "--out", &again], "");
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), drawn);
+}
+
+#[test]
+fn what_cannot_be_measured_is_a_sentence_and_a_remedy() {
+    for (options, told) in [
+        ("--only aes128-cbc", "did you mean aes-128-cbc?"),
+        ("--only aes-256-gcm+hmac-md5-96", "leave hmac-md5-96 out"),
+        ("--only null+none", "add hmac-sha-256-128"),
+        ("--sizes 64,0", "give sizes from 1 to"),
+        ("--sizes 65536", "65535"),
+        ("--provider boring", "this build has no provider"),
+        (
+            "--provider aws-lc --only des-cbc+none",
+            "leave --provider out",
+        ),
+    ] {
+        let words: Vec<&str> = ["price", "crypto"]
+            .into_iter()
+            .chain(options.split(' '))
+            .collect();
+        let error = fail(&words, "");
+        assert!(error.contains(told), "{options}: {error}");
+    }
+    let error = fail(&["price", "report", "/nowhere/crypto.json"], "");
+    assert!(error.contains("signet price crypto --json"), "{error}");
+}
