@@ -1,10 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+pub mod choose;
 pub mod crypto;
 pub mod cycles;
 pub mod line;
 pub mod page;
 pub mod paper;
+pub mod rate;
 pub mod record;
 pub mod run;
 pub mod sip;

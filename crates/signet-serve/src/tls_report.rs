@@ -271,15 +271,15 @@ impl Listener {
             versions: if is_legacy {
                 vec![TlsVersion::V12.name()]
             } else {
-                (security.versions.iter())
-                    .map(|version| version.0.name())
+                (security.tls_versions().into_iter())
+                    .map(TlsVersion::name)
                     .collect()
             },
             suites: owned(&security.tls_suites()),
             groups: if is_legacy {
                 Vec::new()
             } else {
-                owned(&security.groups)
+                owned(&security.tls_groups())
             },
             clients: Clients {
                 certificates: security.client_certificates.name(),

@@ -1,12 +1,19 @@
 //! `signet price`: the command line, turned into what the libraries are told.
 
+mod choose;
 mod crypto;
+mod rate;
 
+use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use protection::{ConfigError, Levels, Prices};
 
+use choose::ChooseOptions;
 use crypto::{CryptoOptions, ReportOptions};
+use rate::RateOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PriceCommand {
@@ -18,6 +25,71 @@ pub(crate) enum PriceCommand {
     Crypto(CryptoOptions),
     /// Draw the page of prices anew
     Report(ReportOptions),
+    /// Rate algorithms from 0 to 10: what they are worth and how fast they are, beside
+    /// Table 14 of Niedermayer 2006
+    Rate(RateOptions),
+    /// Choose the cheapest protection that is good enough, and tell why the others are not
+    Choose(ChooseOptions),
+}
+
+/// What ratings and choices are made from, and where they go.
+#[derive(Debug, Args)]
+struct Sources {
+    /// Prices: what `signet price crypto --json FILE` wrote; those of another machine, which
+    /// come with this program, if left out
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Another opinion on the levels of protection, for the algorithms that it names; what is
+    /// broken stays so
+    #[arg(long, value_name = "FILE")]
+    levels: Option<PathBuf>,
+    /// For programs, in JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw the page in this file
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+}
+
+impl Sources {
+    fn levels(&self) -> Result<Levels, String> {
+        let shipped = Levels::shipped();
+        let Some(path) = &self.levels else {
+            return Ok(shipped);
+        };
+        let text = fs::read_to_string(path).map_err(|error| {
+            let if_missing = "name a file that is there; crates/protection/levels.toml shows how";
+            ConfigError::unreadable(path, &error, if_missing).to_string()
+        })?;
+        let theirs = Levels::read(path, &text).map_err(|error| error.to_string())?;
+        Ok(shipped.overlaid(theirs))
+    }
+
+    fn prices(&self) -> Result<Prices, String> {
+        match &self.from {
+            None => Ok(Prices::shipped()),
+            Some(path) => Prices::from_file(path).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Writes the page, where one is asked for.
+    fn draw(
+        &self,
+        page: impl FnOnce() -> Result<String, signet_price::Error>,
+    ) -> Result<(), String> {
+        let Some(path) = &self.page else {
+            return Ok(());
+        };
+        let page = page().map_err(|error| error.to_string())?;
+        fs::write(path, page).map_err(|error| unwritable(path, &error))
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> String {
+    format!(
+        "cannot write {}: {error}: name a file in a folder that this user may write",
+        path.display()
+    )
 }
 
 /// Runs it; gives the exit code.
@@ -25,6 +97,8 @@ pub(crate) fn run(command: &PriceCommand) -> u8 {
     let (verb, done) = match command {
         PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
         PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
+        PriceCommand::Rate(options) => ("rate", options.run()),
+        PriceCommand::Choose(options) => ("choose", options.run()),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {

@@ -117,6 +117,9 @@ pub fn check(path: &Path) -> Result<(), Error> {
             ))?;
         }
     }
+    if let Ok(policies) = config.policies() {
+        say(&policies.text(&config))?;
+    }
     for warning in config.warnings() {
         say(&format!("warning: {warning}\n"))?;
     }

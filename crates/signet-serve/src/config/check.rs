@@ -308,7 +308,8 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
             || what.starts_with("the legacy suites are suites of")
         {
             "versions"
-        } else if security.suites.is_empty() || security.tls_engine() == TlsEngine::Legacy {
+        } else if security.suites.as_ref().is_some_and(Vec::is_empty)
+            || security.tls_engine() == TlsEngine::Legacy {
             "suites"
         } else {
             "groups"

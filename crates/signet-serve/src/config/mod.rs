@@ -12,6 +12,7 @@ mod memory;
 mod mirror;
 mod neighbours;
 mod peers;
+mod policy;
 mod rates;
 mod restart;
 mod sections;
@@ -29,6 +30,7 @@ pub use diagnose::{ConfigError, Fault};
 pub use memory::MemoryMax;
 pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
+pub use policy::Chosen;
 pub use rates::Rates;
 pub use sections::{
     Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Limits, Listen, Log,
@@ -158,7 +160,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads and checks a file. Relative paths in it are taken from its folder.
+    /// Reads and checks a file, and works out its policies by the prices that it
+    /// names. Relative paths in it are taken from its folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let if_missing = "name a file that is there, or start without --config";
@@ -171,7 +174,12 @@ impl Config {
                 *given = folder.join(&given);
             }
         }
-        Ok(config)
+        let faults = config.settle();
+        if faults.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigError::faulty(path, &text, faults))
+        }
     }
 
     /// Reads and checks a text; `path` is only for the errors.

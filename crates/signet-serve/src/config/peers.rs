@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 
+use protection::{Level, Policy};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
-use sip_tls::{ClientTlsConfig, TlsVersion};
+use sip_tls::{ClientTlsConfig, TlsEngine, TlsVersion};
 
 use super::check::Faults;
-use super::tls::{CertificatePair, GroupName, SuiteName, VersionName};
+use super::policy::{Chosen, policy};
+use super::tls::{CertificatePair, DEFAULT_GROUPS, GroupName, SuiteName, VersionName};
 use super::values::{Domain, Network, SpokenFor, some_within};
 use super::{Config, Inbound};
 
@@ -72,17 +74,60 @@ pub struct TlsPeer {
     pub suites: Option<Vec<SuiteName>>,
     /// The key-exchange groups that are offered.
     pub groups: Option<Vec<GroupName>>,
+    /// The least level of confidentiality.
+    pub min_confidentiality: Option<Level>,
+    /// The least level of authentication.
+    pub min_authentication: Option<Level>,
+    /// The CPU time that protecting a message may take.
+    #[serde(default, deserialize_with = "some_within::<_, _, 1, 1_000_000>")]
+    pub max_cost_us: Option<u32>,
+    /// What the policy comes to, once it is worked out.
+    #[serde(skip)]
+    pub chosen: Option<Chosen>,
 }
 
 impl TlsPeer {
-    /// Versions, suites and groups, each its own or else that of all.
+    /// Versions, suites and groups, each its own or else that of all; a list
+    /// that is written down before what a policy leaves.
     pub(crate) fn offering(&self, all: &super::Tls) -> ClientTlsConfig {
-        let versions = self.versions.as_ref().unwrap_or(&all.versions);
-        let versions: Vec<TlsVersion> = versions.iter().map(|version| version.0).collect();
+        let chosen = self.chosen.as_ref().or(all.chosen.as_ref());
+        let written = self.versions.as_ref().unwrap_or(&all.versions);
+        let versions: Vec<TlsVersion> = match chosen {
+            // They go with the suites that were chosen.
+            Some(chosen) if self.chosen.is_some() || self.suites.is_none() => {
+                chosen.versions.clone()
+            }
+            _ => written.iter().map(|version| version.0).collect(),
+        };
         ClientTlsConfig::new()
             .versions(&versions)
-            .suites(self.suites.as_ref().unwrap_or(&all.suites))
-            .groups(self.groups.as_ref().unwrap_or(&all.groups))
+            .suites(&names(
+                self.suites.as_deref(),
+                chosen.map(|chosen| chosen.suites.as_slice()),
+                all.suites.as_deref(),
+                TlsEngine::Modern.suite_names(),
+            ))
+            .groups(&names(
+                self.groups.as_deref(),
+                chosen.map(|chosen| chosen.groups.as_slice()),
+                all.groups.as_deref(),
+                &DEFAULT_GROUPS,
+            ))
+    }
+
+    /// What is asked of suites and groups: its own requirements, and those of
+    /// all that it does not mention.
+    pub(super) fn policy(&self, all: &super::Tls) -> Policy {
+        self.own_policy().or(all.policy())
+    }
+
+    /// Its own requirements.
+    pub(super) fn own_policy(&self) -> Policy {
+        policy(
+            self.min_confidentiality,
+            self.min_authentication,
+            self.max_cost_us,
+        )
     }
 
     pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
@@ -94,6 +139,22 @@ impl TlsPeer {
             .flat_map(|pair| [&mut pair.cert, &mut pair.key])
             .chain(self.server_roots.iter_mut())
             .chain(self.server_crls.iter_mut())
+    }
+}
+
+/// Its own list, or what a policy leaves, or the list of all, or the default.
+fn names<'n, N: AsRef<str>>(
+    own: Option<&'n [N]>,
+    chosen: Option<&'n [String]>,
+    of_all: Option<&'n [N]>,
+    default: &[&'n str],
+) -> Vec<&'n str> {
+    match (own, chosen, of_all) {
+        (Some(given), _, _) | (None, None, Some(given)) => {
+            given.iter().map(AsRef::as_ref).collect()
+        }
+        (None, Some(chosen), _) => chosen.iter().map(String::as_str).collect(),
+        (None, None, None) => default.to_vec(),
     }
 }
 

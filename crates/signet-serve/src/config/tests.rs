@@ -60,8 +60,11 @@ fn the_complete_example_holds_the_defaults() {
     }
     for key in [
         "versions = ",
-        "suites = ",
-        "groups = ",
+        "#suites = ",
+        "#groups = ",
+        "#min_confidentiality = ",
+        "#min_authentication = ",
+        "#max_cost_us = ",
         "client_roots = ",
         "crls = ",
     ] {

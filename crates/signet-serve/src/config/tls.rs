@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use protection::{Level, Policy};
 use serde::Deserialize;
 use sip_tls::{
     ClientAuth, ClientTlsConfig, KeyUsagePolicy, RevocationPolicy, ServerTlsConfig, TlsEngine,
@@ -9,7 +10,8 @@ use sip_tls::{
 };
 
 use super::peers::TlsPeer;
-use super::values::{Network, within};
+use super::policy::{Chosen, policy};
+use super::values::{Network, some_within, within};
 
 /// What a TLS listener shows, takes and asks for. Without any certificate it
 /// shows that of the data folder's own CA.
@@ -26,10 +28,21 @@ pub struct ListenSecurity {
     pub engine: TlsEngine,
     /// The versions that are taken.
     pub versions: Vec<VersionName>,
-    /// The cipher suites that are taken.
-    pub suites: Vec<SuiteName>,
-    /// The key-exchange groups that are taken, most preferred first.
-    pub groups: Vec<GroupName>,
+    /// The cipher suites that are taken, where they are not left to the policy.
+    pub suites: Option<Vec<SuiteName>>,
+    /// The key-exchange groups that are taken, most preferred first, where they
+    /// are not left to the policy.
+    pub groups: Option<Vec<GroupName>>,
+    /// The least level of confidentiality.
+    pub min_confidentiality: Option<Level>,
+    /// The least level of authentication.
+    pub min_authentication: Option<Level>,
+    /// The CPU time that protecting a message may take.
+    #[serde(deserialize_with = "some_within::<_, _, 1, 1_000_000>")]
+    pub max_cost_us: Option<u32>,
+    /// What the policy comes to, once it is worked out.
+    #[serde(skip)]
+    pub chosen: Option<Chosen>,
     /// Whether clients show certificates.
     pub client_certificates: ClientAuth,
     /// Networks with rules of their own for client certificates; the first that matches applies.
@@ -55,8 +68,12 @@ impl Default for ListenSecurity {
             certificates: Vec::new(),
             engine: TlsEngine::default(),
             versions: TlsVersion::ALL.map(VersionName).into(),
-            suites: named(TlsEngine::Modern.suite_names(), SuiteName),
-            groups: named(&DEFAULT_GROUPS, GroupName),
+            suites: None,
+            groups: None,
+            min_confidentiality: None,
+            min_authentication: None,
+            max_cost_us: None,
+            chosen: None,
             client_certificates: ClientAuth::default(),
             clients: Vec::new(),
             client_certificates_authenticate: false,
@@ -96,7 +113,7 @@ impl ListenSecurity {
             .engine(self.tls_engine())
             .versions(&self.tls_versions())
             .suites(&self.tls_suites())
-            .groups(&self.groups);
+            .groups(&self.tls_groups());
         config.build().map(|_| ())
     }
 
@@ -106,14 +123,12 @@ impl ListenSecurity {
             .engine(self.tls_engine())
             .versions(&self.tls_versions())
             .suites(&self.tls_suites())
-            .groups(&self.groups)
+            .groups(&self.tls_groups())
     }
 
     /// The engine that is asked for, by its name or by that of a suite.
     pub fn tls_engine(&self) -> TlsEngine {
-        let by_suite = self
-            .suites
-            .iter()
+        let by_suite = (self.suites.iter().flatten())
             .any(|suite| TlsEngine::of_suite(&suite.0) == TlsEngine::Legacy);
         if by_suite || self.engine == TlsEngine::Legacy {
             TlsEngine::Legacy
@@ -122,20 +137,41 @@ impl ListenSecurity {
         }
     }
 
-    /// The suites that are taken: where the legacy engine is asked for and no
-    /// suite is, all that it has.
+    /// The suites that are taken: those that are written down, or else those
+    /// that the policy leaves, or else all that the engine has.
     pub fn tls_suites(&self) -> Vec<&str> {
-        let defaults = TlsEngine::Modern.suite_names().iter().copied();
-        let is_default = self.suites.iter().map(AsRef::as_ref).eq(defaults);
-        if self.tls_engine() == TlsEngine::Legacy && is_default {
-            TlsEngine::Legacy.suite_names().to_vec()
-        } else {
-            self.suites.iter().map(AsRef::as_ref).collect()
+        match (&self.suites, &self.chosen) {
+            (Some(given), _) => given.iter().map(AsRef::as_ref).collect(),
+            (None, Some(chosen)) => chosen.suites.iter().map(String::as_str).collect(),
+            (None, None) => self.tls_engine().suite_names().to_vec(),
         }
     }
 
+    /// The groups that are taken, in the same way.
+    pub fn tls_groups(&self) -> Vec<&str> {
+        match (&self.groups, &self.chosen) {
+            (Some(given), _) => given.iter().map(AsRef::as_ref).collect(),
+            (None, Some(chosen)) => chosen.groups.iter().map(String::as_str).collect(),
+            (None, None) => DEFAULT_GROUPS.to_vec(),
+        }
+    }
+
+    /// The versions that are taken: of those that are written down, the ones
+    /// that the policy leaves a suite for.
     pub(crate) fn tls_versions(&self) -> Vec<TlsVersion> {
-        self.versions.iter().map(|version| version.0).collect()
+        match &self.chosen {
+            Some(chosen) => chosen.versions.clone(),
+            None => self.versions.iter().map(|version| version.0).collect(),
+        }
+    }
+
+    /// What is asked of suites and groups.
+    pub(super) fn policy(&self) -> Policy {
+        policy(
+            self.min_confidentiality,
+            self.min_authentication,
+            self.max_cost_us,
+        )
     }
 
     pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
@@ -259,10 +295,26 @@ pub struct Tls {
     pub revocation: RevocationPolicy,
     /// The versions that are offered to peers.
     pub versions: Vec<VersionName>,
-    /// The cipher suites that are offered to peers.
-    pub suites: Vec<SuiteName>,
-    /// The key-exchange groups that are offered to peers, most preferred first.
-    pub groups: Vec<GroupName>,
+    /// The cipher suites that are offered to peers, where they are not left to
+    /// the policy.
+    pub suites: Option<Vec<SuiteName>>,
+    /// The key-exchange groups that are offered to peers, most preferred first,
+    /// where they are not left to the policy.
+    pub groups: Option<Vec<GroupName>>,
+    /// The least level of confidentiality.
+    pub min_confidentiality: Option<Level>,
+    /// The least level of authentication.
+    pub min_authentication: Option<Level>,
+    /// The CPU time that protecting a message may take.
+    #[serde(deserialize_with = "some_within::<_, _, 1, 1_000_000>")]
+    pub max_cost_us: Option<u32>,
+    /// What the policy comes to, once it is worked out.
+    #[serde(skip)]
+    pub chosen: Option<Chosen>,
+    /// What protections cost on this machine, as `signet price crypto` wrote it;
+    /// without it, prices of another machine.
+    #[serde(deserialize_with = "file_or_none")]
+    pub prices: Option<PathBuf>,
     /// Names to which connections are opened otherwise.
     pub peer: Vec<TlsPeer>,
     /// The certificate that is shown to peers which ask for one.
@@ -321,8 +373,13 @@ impl Default for Tls {
             crls: Vec::new(),
             revocation: RevocationPolicy::default(),
             versions: TlsVersion::ALL.map(VersionName).into(),
-            suites: named(TlsEngine::Modern.suite_names(), SuiteName),
-            groups: named(&DEFAULT_GROUPS, GroupName),
+            suites: None,
+            groups: None,
+            min_confidentiality: None,
+            min_authentication: None,
+            max_cost_us: None,
+            chosen: None,
+            prices: None,
             peer: Vec::new(),
             identity: None,
             ticket_keys: TicketKeysFrom::default(),
@@ -351,16 +408,22 @@ impl Tls {
             .chain(self.ticket_store.iter_mut())
             .chain(self.peer.iter_mut().flat_map(TlsPeer::paths_mut))
             .chain(self.ticket_secret_file.iter_mut())
+            .chain(self.prices.iter_mut())
+    }
+
+    /// What is asked of suites and groups that are offered to peers.
+    pub(super) fn policy(&self) -> Policy {
+        policy(
+            self.min_confidentiality,
+            self.min_authentication,
+            self.max_cost_us,
+        )
     }
 }
 
 /// Groups as the library prefers them; the one that is safe from quantum computers costs a
 /// client's first flight a kilobyte more, so who wants it puts it first.
-const DEFAULT_GROUPS: [&str; 4] = ["X25519", "P-256", "P-384", "X25519MLKEM768"];
-
-fn named<T>(names: &[&str], name: impl Fn(String) -> T) -> Vec<T> {
-    names.iter().map(|text| name((*text).to_owned())).collect()
-}
+pub(super) const DEFAULT_GROUPS: [&str; 4] = ["X25519", "P-256", "P-384", "X25519MLKEM768"];
 
 /// An error of the network crate with its remedy on a line of its own.
 fn in_two_lines(error: TlsError) -> String {

@@ -13,6 +13,7 @@ impl Config {
         let mut warnings = Vec::new();
         self.warn_of_own_addresses(&mut warnings);
         self.warn_of_denied_networks(&mut warnings);
+        self.warn_of_policies(&mut warnings);
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {
             warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
         }

@@ -79,8 +79,8 @@ fn read(config: &Config, peer: &TlsPeer, ca_pem: &Path) -> Result<Read, Error> {
             .hash(&mut print);
     }
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {peer:?}",
-        all.key_usage, all.revocation, all.versions, all.suites, all.groups
+        "{:?} {:?} {:?} {:?} {:?} {:?} {peer:?}",
+        all.key_usage, all.revocation, all.versions, all.suites, all.groups, all.chosen
     )
     .hash(&mut print);
     // What cannot be used is to be known before anything is replaced.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sip_tls::{KeyUsagePolicy, RevocationPolicy};
+use sip_tls::{KeyUsagePolicy, RevocationPolicy, TlsVersion};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
@@ -67,16 +67,21 @@ impl ShownCalled {
             Some(ShownIdentity::None) => Some(None),
             Some(ShownIdentity::Pair(pair)) => Some(Some(ShownCertificate::read(&pair.cert)?)),
         };
-        let versions = given.versions.as_ref();
+        let own = given.versions.as_ref();
+        let own = own.map(|all| all.iter().map(|version| version.0).collect());
+        let chosen = given.chosen.as_ref();
+        let versions: Option<Vec<TlsVersion>> = chosen.map(|chosen| chosen.versions.clone()).or(own);
+        let suites = given.suites.as_deref().map(super::owned);
+        let groups = given.groups.as_deref().map(super::owned);
         Ok(Self {
             names: given.names.iter().map(ToString::to_string).collect(),
             expect: given.expect.as_ref().map(ToString::to_string),
             roots: given.server_roots.clone(),
             crls: ShownCrl::read_all(&given.server_crls)?,
             identity,
-            versions: versions.map(|all| all.iter().map(|version| version.0.name()).collect()),
-            suites: given.suites.as_deref().map(super::owned),
-            groups: given.groups.as_deref().map(super::owned),
+            versions: versions.map(|all| all.into_iter().map(TlsVersion::name).collect()),
+            suites: suites.or(chosen.map(|chosen| chosen.suites.clone())),
+            groups: groups.or(chosen.map(|chosen| chosen.groups.clone())),
         })
     }
 }

@@ -1,0 +1,431 @@
+//! What protections cost: read from a record of `signet price crypto --json`, or from
+//! the one that comes with this crate.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use diagnose::{ConfigError, Fault};
+use invariant::broken;
+use serde::{Deserialize, Serialize};
+
+const FORMAT: &str = "signet-price";
+const VERSION: u64 = 1;
+const SHIPPED: &str = include_str!("../prices.json");
+/// Larger files are refused unread.
+pub const FILE_BYTES_MAX: u64 = 1 << 28;
+/// The key in the certificates whose handshakes price a group: another key costs as much
+/// more with every group.
+const HANDSHAKE_KEY: &str = "p-256";
+
+/// Where prices were measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// On another machine: they came with this program.
+    Shipped,
+    /// In this file, whose owner knows where it was made.
+    File(PathBuf),
+}
+
+/// What is used: each has a price of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Use {
+    /// A TLS record of a message, made once and opened once.
+    Record,
+    /// A full handshake, of the side that accepts.
+    Accept,
+    /// A full handshake, of the side that connects.
+    Connect,
+    /// ESP in transport mode with this cipher alone, sent once and received once.
+    Cipher,
+    /// AH in transport mode with this authentication, sent once and received once.
+    Mac,
+}
+
+/// Nanoseconds by size: `a * size + b`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Price {
+    /// For each byte.
+    pub a_ns_per_byte: f64,
+    /// For each use, whatever its size.
+    pub b_ns: f64,
+}
+
+impl Price {
+    /// For a size.
+    pub fn at(&self, size_bytes: u32) -> f64 {
+        (self.a_ns_per_byte * f64::from(size_bytes) + self.b_ns).max(0.0)
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            a_ns_per_byte: self.a_ns_per_byte + other.a_ns_per_byte,
+            b_ns: self.b_ns + other.b_ns,
+        }
+    }
+}
+
+/// What is known of prices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prices {
+    origin: Origin,
+    machine: String,
+    by_use: BTreeMap<(Use, String), Price>,
+}
+
+impl Prices {
+    /// Those that come with this crate: not of the machine that this runs on.
+    pub fn shipped() -> Self {
+        match Self::parse(Path::new("prices.json"), SHIPPED) {
+            Ok(prices) => Self {
+                origin: Origin::Shipped,
+                ..prices
+            },
+            Err(_) => broken!("the shipped prices are sound", Self::none()),
+        }
+    }
+
+    fn none() -> Self {
+        Self {
+            origin: Origin::Shipped,
+            machine: String::new(),
+            by_use: BTreeMap::new(),
+        }
+    }
+
+    /// Reads a record of `signet price crypto --json FILE`.
+    ///
+    /// # Errors
+    /// That it is not there, or what it is in the place of such a record.
+    pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        let if_missing = "make it: signet price crypto --json FILE";
+        let unreadable = |error| ConfigError::unreadable(path, &error, if_missing);
+        let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(wrong(path, &format!("it has {bytes} bytes, more than any")));
+        }
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of such a record; `path` is its origin.
+    ///
+    /// # Errors
+    /// What it is in the place of one.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let unreadable = |error: serde_json::Error| wrong(path, &error.to_string());
+        let head: Head = serde_json::from_str(text).map_err(unreadable)?;
+        if head.format != FORMAT || head.version != VERSION {
+            let why = format!(
+                "its format is {:?} and its version {}; this program reads {FORMAT:?}, version {VERSION}",
+                head.format, head.version
+            );
+            return Err(wrong(path, &why));
+        }
+        let record: Record = serde_json::from_str(text).map_err(unreadable)?;
+        let by_use = by_use(&record.items);
+        if by_use.is_empty() {
+            return Err(wrong(path, "no price of a suite, a group or a transform is in it"));
+        }
+        Ok(Self {
+            origin: Origin::File(path.to_owned()),
+            machine: record.machine.cpu_model,
+            by_use,
+        })
+    }
+
+    /// Where they were measured.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// The processor on which they were measured.
+    pub fn machine(&self) -> &str {
+        &self.machine
+    }
+
+    /// The price of one use, by the algorithm's name in any case.
+    pub fn of(&self, what: Use, name: &str) -> Option<Price> {
+        self.by_use
+            .get(&(what, name.to_ascii_lowercase()))
+            .copied()
+    }
+
+    /// These with one price more, or another: for tests and for what was measured elsewhere.
+    pub fn with(mut self, what: Use, name: &str, price: Price) -> Self {
+        self.by_use.insert((what, name.to_ascii_lowercase()), price);
+        self
+    }
+}
+
+impl fmt::Display for Prices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = if self.machine.is_empty() {
+            "an unnamed processor"
+        } else {
+            &self.machine
+        };
+        match &self.origin {
+            Origin::Shipped => write!(
+                f,
+                "shipped prices, measured on {machine}: not on this machine"
+            ),
+            Origin::File(path) => write!(f, "prices in {}, of {machine}", path.display()),
+        }
+    }
+}
+
+/// What of a record is read here.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    format: String,
+    version: u64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Record {
+    machine: Machine,
+    items: Vec<Item>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Machine {
+    cpu_model: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Item {
+    name: String,
+    provider: String,
+    operation: String,
+    points: Vec<Point>,
+    line: Option<Line>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Point {
+    size_bytes: f64,
+    median_ns: f64,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct Line {
+    a_ns_per_byte: f64,
+    b_ns: f64,
+}
+
+impl Item {
+    /// Its line, or what points make of one; `None` where nothing was measured.
+    fn price(&self) -> Option<Price> {
+        let price = match (self.line, self.points.as_slice()) {
+            (Some(line), _) => Price {
+                a_ns_per_byte: line.a_ns_per_byte,
+                b_ns: line.b_ns,
+            },
+            (None, [one]) => Price {
+                a_ns_per_byte: 0.0,
+                b_ns: one.median_ns,
+            },
+            (None, [first, .., last]) if last.size_bytes > first.size_bytes => {
+                let a = (last.median_ns - first.median_ns) / (last.size_bytes - first.size_bytes);
+                Price {
+                    a_ns_per_byte: a,
+                    b_ns: first.median_ns - a * first.size_bytes,
+                }
+            }
+            _ => return None,
+        };
+        let is_sound = price.a_ns_per_byte.is_finite() && price.b_ns.is_finite();
+        (is_sound && (price.a_ns_per_byte > 0.0 || price.b_ns > 0.0)).then_some(price)
+    }
+
+    /// What it is the price of, and its share in that.
+    fn used(&self) -> Option<(Use, String)> {
+        let parts: Vec<&str> = self.name.split('/').collect();
+        let (what, name) = match parts.as_slice() {
+            ["tls-record", suite] => (Use::Record, (*suite).to_owned()),
+            ["handshake", "full", key, group] if *key == HANDSHAKE_KEY => {
+                let side = match self.operation.as_str() {
+                    "server" => Use::Accept,
+                    "client" => Use::Connect,
+                    _ => return None,
+                };
+                (side, (*group).to_owned())
+            }
+            ["esp", "transport", "ipv4", cipher] => (Use::Cipher, (*cipher).to_owned()),
+            ["ah", "transport", "ipv4", mac] => (Use::Mac, (*mac).to_owned()),
+            _ => return None,
+        };
+        Some((what, name.to_ascii_lowercase()))
+    }
+}
+
+/// One way and back, of one provider; `None` until both are there.
+#[derive(Default)]
+struct Ways {
+    to: Option<Price>,
+    from: Option<Price>,
+}
+
+/// Sums the two ways of each use. Of several providers the one counts that TLS here works
+/// with, or else the first that has both ways.
+fn by_use(items: &[Item]) -> BTreeMap<(Use, String), Price> {
+    let mut found: BTreeMap<(Use, String), Vec<(&str, Ways)>> = BTreeMap::new();
+    for item in items {
+        let (Some(used), Some(price)) = (item.used(), item.price()) else {
+            continue;
+        };
+        let providers = found.entry(used).or_default();
+        let nth = providers
+            .iter()
+            .position(|(provider, _)| *provider == item.provider);
+        let nth = nth.unwrap_or_else(|| {
+            providers.push((item.provider.as_str(), Ways::default()));
+            providers.len() - 1
+        });
+        let Some((_, ways)) = providers.get_mut(nth) else {
+            continue;
+        };
+        match item.operation.as_str() {
+            "send" | "encrypt" => ways.to = Some(price),
+            "receive" | "decrypt" => ways.from = Some(price),
+            // A handshake is whole in itself.
+            "server" | "client" => {
+                ways.to = Some(price);
+                ways.from = Some(Price::default());
+            }
+            _ => {}
+        }
+    }
+    let mut prices = BTreeMap::new();
+    for (used, mut providers) in found {
+        providers.sort_by_key(|(provider, _)| *provider != "aws-lc");
+        let whole = providers
+            .iter()
+            .find_map(|(_, ways)| Some(ways.to?.plus(ways.from?)));
+        if let Some(price) = whole {
+            prices.insert(used, price);
+        }
+    }
+    prices
+}
+
+fn wrong(path: &Path, why: &str) -> ConfigError {
+    let fault = Fault {
+        at: String::new(),
+        what: format!("no record of prices: {why}"),
+        remedy: "give a file that `signet price crypto --json FILE` of the same program wrote"
+            .to_owned(),
+    };
+    ConfigError::faulty(path, "", vec![fault])
+}
+
+/// A time in the unit that reads best: `350 ns`, `12.4 us`.
+pub fn time(ns: f64) -> String {
+    if ns < 1_000.0 {
+        format!("{ns:.0} ns")
+    } else if ns < 100_000.0 {
+        format!("{:.2} us", ns / 1e3)
+    } else {
+        format!("{:.0} us", ns / 1e3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Prices, String> {
+        Prices::parse(Path::new("p.json"), text).map_err(|error| error.to_string())
+    }
+
+    fn record(items: &str) -> String {
+        format!(
+            "{{\"format\":\"signet-price\",\"version\":1,\"machine\":{{\"cpu_model\":\"A CPU\",\"cores\":2}},\"items\":[{items}],\"new\":1}}"
+        )
+    }
+
+    fn item(name: &str, provider: &str, operation: &str, a: f64, b: f64) -> String {
+        format!(
+            "{{\"name\":\"{name}\",\"provider\":\"{provider}\",\"operation\":\"{operation}\",\"points\":[{{\"size_bytes\":64,\"median_ns\":1.0}}],\"line\":{{\"a_ns_per_byte\":{a},\"b_ns\":{b},\"error\":0.01}}}}"
+        )
+    }
+
+    #[test]
+    fn both_ways_of_one_provider_make_a_price() {
+        let suite = "tls-record/TLS_AES_128_GCM_SHA256";
+        let text = record(
+            &[
+                item(suite, "openssl", "send", 5.0, 500.0),
+                item(suite, "openssl", "receive", 5.0, 500.0),
+                item(suite, "aws-lc", "send", 1.0, 100.0),
+                item(suite, "aws-lc", "receive", 2.0, 200.0),
+                item("handshake/full/p-256/x25519", "aws-lc", "server", 0.0, 90_000.0),
+                item("handshake/full/rsa-2048/p-256", "aws-lc", "server", 0.0, 400_000.0),
+                item("esp/transport/ipv4/3des-cbc", "rustcrypto", "send", 1.0, 0.0),
+                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "send", 1.0, 1.0),
+                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "receive", 1.0, 1.0),
+                item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "send", 1.0, 0.0),
+                item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "receive", 1.0, 0.0),
+                item("esp/transport/ipv4/des-cbc/hmac-md5-96", "aws-lc", "receive", 1.0, 0.0),
+            ]
+            .join(","),
+        );
+        let prices = read(&text).unwrap();
+        let price = prices.of(Use::Record, "tls_aes_128_gcm_sha256").unwrap();
+        assert_eq!(price.at(700), 3.0 * 700.0 + 300.0);
+        assert_eq!(prices.of(Use::Accept, "X25519").unwrap().at(0), 90_000.0);
+        assert_eq!(prices.of(Use::Connect, "X25519"), None);
+        assert_eq!(prices.of(Use::Accept, "P-256"), None, "another key");
+        assert_eq!(prices.of(Use::Mac, "HMAC-MD5-96").unwrap().at(700), 1_402.0);
+        assert_eq!(prices.of(Use::Cipher, "3DES-CBC"), None, "one way");
+        assert_eq!(prices.of(Use::Cipher, "DES-CBC"), None, "another use");
+        assert_eq!(prices.of(Use::Cipher, "AES-128-GCM"), None, "a tunnel");
+        assert_eq!(prices.to_string(), "prices in p.json, of A CPU");
+    }
+
+    #[test]
+    fn points_do_where_there_is_no_line() {
+        let of = |points: &str| {
+            let text = format!("{{\"points\":[{points}]}}");
+            serde_json::from_str::<Item>(&text).unwrap().price()
+        };
+        let one = "{\"size_bytes\":0,\"median_ns\":7.0}";
+        assert_eq!(of(one).unwrap().at(1_400), 7.0);
+        let two = "{\"size_bytes\":100,\"median_ns\":20.0},{\"size_bytes\":200,\"median_ns\":30.0}";
+        assert!((of(two).unwrap().at(300) - 40.0).abs() < 1e-9);
+        assert_eq!(of(""), None);
+        assert_eq!(of("{\"size_bytes\":5,\"median_ns\":0.0}"), None);
+    }
+
+    #[test]
+    fn what_is_no_record_says_what_to_give() {
+        for (text, told) in [
+            ("", "no record of prices"),
+            ("{}", "its format is \"\""),
+            ("{\"format\":\"signet-price\",\"version\":2}", "its version 2") ,
+            ("{\"format\":\"signet-price\",\"version\":1}", "no price of a suite"),
+            ("{\"format\":\"signet-price\",\"version\":1,\"items\":7}", "no record of prices"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(told), "{told:?}: {error}");
+            assert!(error.contains("signet price crypto --json FILE"), "{error}");
+        }
+        let missing = Prices::from_file(Path::new("/nonexistent/p.json")).unwrap_err();
+        assert!(missing.to_string().contains("signet price crypto --json"));
+    }
+
+    #[test]
+    fn shipped_prices_say_that_they_are_of_another_machine() {
+        let told = Prices::shipped().to_string();
+        assert!(told.contains("not on this machine"), "{told}");
+    }
+}
