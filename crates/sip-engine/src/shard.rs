@@ -288,9 +288,7 @@ impl Shard {
                     // What it has reserved and when it ends are as they were.
                     Gate::Lookup(mut pending) => {
                         if let Some(attempt) = attempt {
-                            self.shared
-                                .guard
-                                .mismatched(now.mono_ms, &attempt, is_held);
+                            self.shared.guard.mismatched(now.mono_ms, &attempt, is_held);
                         }
                         pending.reserved = reserved;
                         self.ask_store(job, pending, out);

@@ -374,10 +374,7 @@ fn a_server_that_says_how_a_name_is_spelt_lets_in_nobody_who_spells_it_otherwise
             let len = u8::try_from(2 + returned.len()).unwrap();
             let name = [&[1, len][..], returned.as_bytes()].concat();
             let attributes: &[u8] = if returned.is_empty() { &[] } else { &name };
-            vec![(
-                packet.from,
-                packet.answer_with(2, attributes, true, SECRET),
-            )]
+            vec![(packet.from, packet.answer_with(2, attributes, true, SECRET))]
         });
         run(async {
             let asked = verify(&open(port, SECRET), digest("u1", "secret1")).await;

@@ -56,11 +56,7 @@ fn a_cache_answers_whoever_has_a_digest_and_nobody_who_calls() {
         None,
         "who calls waits for the store"
     );
-    assert_eq!(
-        find(3, Why::Digest),
-        Some(true),
-        "and keeps nobody waiting"
-    );
+    assert_eq!(find(3, Why::Digest), Some(true), "and keeps nobody waiting");
     assert_eq!(find(4, Why::DigestAgain), None);
     assert_eq!(
         find(5, Why::Digest),
