@@ -7,6 +7,7 @@ pub mod admin;
 pub mod ca;
 pub mod config;
 pub mod data_dir;
+mod domains;
 mod error;
 mod log;
 mod lookups;

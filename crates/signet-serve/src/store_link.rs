@@ -24,6 +24,7 @@ use sip_worker::{AtOnce, StoreAnswer};
 
 use crate::config::{DigestAlgorithm, Users};
 use crate::data_dir::DataDir;
+use crate::domains::StoreDomains;
 use crate::lookups::{Lookups, Shown, ToAsk};
 use crate::{Error, random_bytes, userdb};
 
@@ -38,7 +39,7 @@ pub(crate) struct Store {
     /// What the stores of users can do, where these are on other machines.
     capabilities: Option<Capabilities>,
     /// The domains that those list.
-    foreign_domains: Vec<String>,
+    foreign_domains: StoreDomains,
     saves: Option<SyncSender<Save<Tag>>>,
     inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
     threads: Vec<JoinHandle<()>>,
@@ -99,12 +100,12 @@ impl Store {
         };
         let stores = userdb::options(users, Some(offered))?;
         let capabilities = userdb::capabilities(&stores)?;
-        let mut foreign_domains = Vec::new();
+        let mut foreign_domains = StoreDomains::default();
         let (lookups, reader) = match &capabilities {
             None => look_up_here(&database, counters.clone(), post())?,
             Some(can) => {
                 if users.domains_from_store {
-                    foreign_domains = userdb::domains(&stores)?;
+                    foreign_domains = StoreDomains::read(stores.clone())?;
                 }
                 look_up_elsewhere(users, stores, can, post())?
             }
@@ -187,8 +188,13 @@ impl Store {
     /// The domains that the operator added, and those that the stores of users list.
     pub(crate) fn domains(&mut self) -> Result<Vec<String>, Error> {
         let mut domains = self.database.domains()?;
-        domains.extend(self.foreign_domains.iter().cloned());
+        domains.extend(self.foreign_domains.known().iter().cloned());
         Ok(domains)
+    }
+
+    /// The domains that the stores of users list, to be asked for again.
+    pub(crate) fn foreign_domains(&mut self) -> &mut StoreDomains {
+        &mut self.foreign_domains
     }
 
     /// What the stores of users can do, where these are on other machines.
@@ -233,18 +239,22 @@ impl Store {
 }
 
 impl UnderWay {
-    /// Asks stores on other machines, unless the user is remembered.
+    /// Asks stores on other machines. Where users are remembered the first question about a
+    /// digest is answered by what is remembered, if that is nothing by that word, so that the
+    /// way to the stores is the same for everybody whom it does not let in.
     fn find(&mut self, lookups: &Lookups, tag: Tag, question: Question, until_ms: u64) -> AtOnce {
         let shown = lookups.shown();
         let now_us = shown.now_us();
         let cache = shown.cache().filter(|_| question.digest.is_none());
         if let Some(cache) = cache
             && question.why == Why::Digest
-            // What was asked first is answered first.
-            && !self.asked.holds(&question.subject)
-            && let Some(reply) = cache.get(now_us, &question.subject, question.algorithm)
         {
-            return AtOnce::Known(reply);
+            // What was asked first is answered first.
+            let known = match self.asked.holds(&question.subject) {
+                true => None,
+                false => cache.get(now_us, &question.subject, question.algorithm),
+            };
+            return AtOnce::Known(known.unwrap_or(Reply::NotCached));
         }
         // Who is called may go on meanwhile: what he sends changes nothing in the answer.
         let is_his = question.why != Why::Existence;

@@ -1,5 +1,7 @@
 //! The stores of users that a configuration names.
 
+use std::time::Duration;
+
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_lookup::{CacheConfig, Mode, PipelineConfig, Tuning};
@@ -13,6 +15,8 @@ use crate::data_dir::refuse_readable_by_others;
 
 /// How long a connection to a store may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
+/// How long a store may take to list its domains, the connection included.
+const DOMAINS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is asked of each store on another machine, in their order; none where users are
 /// in the data folder's own database. Whoever only looks users up says which algorithms are
@@ -174,6 +178,7 @@ pub(crate) fn fit_settings(
     if let Some(auth) = &mut settings.authenticate {
         auth.tells_unknown_users = capabilities.is_none_or(|can| can.tells_unknown_users);
         auth.tells_who_is_proved = is_remembered;
+        auth.evens_refusals = capabilities.is_some();
     }
     match settings.takes_certificates_of_unknown_users() {
         None => Ok(()),
@@ -201,9 +206,17 @@ pub(crate) fn fit_auth(
     })
 }
 
-/// The domains that the first store lists. None where it cannot be asked: who starts
-/// while it is away serves the domains of the configuration.
-pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, Error> {
+/// Why the domains of a store are not known.
+pub(crate) enum NoDomains {
+    /// It has no list of them.
+    Never(Error),
+    /// It could not be asked, or not in time.
+    Now(Error),
+}
+
+/// The domains that the first store lists, in alphabetical order. Blocks, at most for
+/// [`DOMAINS_TIMEOUT`].
+pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, NoDomains> {
     let Some(first) = stores.first() else {
         return Ok(Vec::new());
     };
@@ -211,24 +224,32 @@ pub(crate) fn domains(stores: &[Options]) -> Result<Vec<String>, Error> {
         .enable_all()
         .build()
         .map_err(|error| {
-            Error::new(
+            NoDomains::Now(Error::new(
                 format!("cannot ask the store of users for its domains: {error}"),
                 "look at the limits of open files: ulimit -n",
-            )
+            ))
         })?;
-    let store = UserDb::new(first.clone()).map_err(|error| store_error(&error))?;
-    match LocalSet::new().block_on(&runtime, store.domains()) {
-        Ok(Some(domains)) => Ok(domains),
-        Ok(None) => Err(Error::new(
+    let store = UserDb::new(first.clone());
+    let store = store.map_err(|error| NoDomains::Never(store_error(&error)))?;
+    let asked = async { tokio::time::timeout(DOMAINS_TIMEOUT, store.domains()).await };
+    match LocalSet::new().block_on(&runtime, asked) {
+        Ok(Ok(Some(mut domains))) => {
+            domains.sort_unstable();
+            domains.dedup();
+            Ok(domains)
+        }
+        Ok(Ok(None)) => Err(NoDomains::Never(Error::new(
             "users.domains_from_store: this store lists no domains",
             "drop it, and name them in `domains`",
-        )),
-        Err(error) => {
-            tracing::error!(
-                "the domains of the store of users are not known, and only those of the configuration are served until the next start: {error}"
-            );
-            Ok(Vec::new())
-        }
+        ))),
+        Ok(Err(error)) => Err(NoDomains::Now(store_error(&error))),
+        Err(_) => Err(NoDomains::Now(Error::new(
+            format!(
+                "the store of users did not list its domains within {} s",
+                DOMAINS_TIMEOUT.as_secs()
+            ),
+            "see how much it has to do",
+        ))),
     }
 }
 

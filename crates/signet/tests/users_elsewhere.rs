@@ -18,7 +18,7 @@ use sql::postgresql::PostgreSql;
 use stores::suite::{REALM, password, user};
 use support::command::{fail, succeed, text};
 use support::phone::{Phone, field};
-use support::{Server, TestDir, free_port};
+use support::{Server, TestDir, exchange_udp, free_port, unique};
 
 const DOMAIN: &str = "example.com";
 
@@ -309,4 +309,76 @@ fn a_database_that_is_killed_lets_nobody_in_and_keeps_nobody_out() {
         assert!(told(guesser).starts_with("SIP/2.0 407 "));
         assert!(guesser.try_register().starts_with("SIP/2.0 401 "));
     }
+}
+
+/// Whether the server is responsible for a domain: who registers there is asked who he is.
+fn serves(server: &Server, domain: &str) -> bool {
+    let number = unique();
+    let request = format!(
+        "REGISTER sip:{domain} SIP/2.0\r\n\
+         Via: SIP/2.0/UDP 127.0.0.1:9;rport;branch=z9hG4bK{number}\r\n\
+         From: <sip:alice@{domain}>;tag={number}\r\nTo: <sip:alice@{domain}>\r\n\
+         Call-ID: {number}\r\nCSeq: 1 REGISTER\r\nMax-Forwards: 70\r\n\
+         Content-Length: 0\r\n\r\n"
+    );
+    let wait = Duration::from_millis(200);
+    let answers = exchange_udp(server.udp, request.as_bytes(), wait);
+    answers
+        .iter()
+        .any(|answer| answer.starts_with(b"SIP/2.0 401 "))
+}
+
+#[test]
+fn domains_follow_the_store_by_themselves_or_at_a_reload() {
+    const ADDED: &str = "added.example";
+    let Some(mut bed) = MariaDb::start() else {
+        return;
+    };
+    let url = bed.options(Layout::Signet, "").url;
+    let add = format!("INSERT INTO sip.signet_domains VALUES ('{ADDED}')");
+    let remove = format!("DELETE FROM sip.signet_domains WHERE domain = '{ADDED}'");
+    let mut last = None;
+    for poll_s in [1, 0] {
+        let folder = TestDir::new(&format!("users-domains-{poll_s}"));
+        let users = format!("domains_from_store = true\ndomains_poll_s = {poll_s}\n");
+        let server = serve(folder.path(), &url, sql::mariadb::PASSWORD, &users);
+        assert!(serves(&server, DOMAIN) && !serves(&server, ADDED));
+        let becomes = |is_served: bool| {
+            if poll_s == 0 {
+                server.process.signal("-HUP");
+            }
+            let until = Instant::now() + PATIENCE;
+            while serves(&server, ADDED) != is_served {
+                let log = fs::read_to_string(&server.log).unwrap();
+                assert!(Instant::now() < until, "{poll_s} {is_served}: {log}");
+            }
+        };
+        bed.sql(&add);
+        becomes(true);
+        bed.sql(&remove);
+        becomes(false);
+        bed.sql(&add);
+        becomes(true);
+        if poll_s > 0 {
+            bed.sql(&remove);
+        } else {
+            last = Some((folder, server));
+        }
+    }
+    let Some((_folder, server)) = last else {
+        panic!("there is a last one");
+    };
+    // A store that is away takes none with it, and the rest is reloaded.
+    sql::run(bed.kill());
+    server.process.signal("-HUP");
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let log = fs::read_to_string(&server.log).unwrap();
+        if log.contains("those that were known go on") && log.matches("reloaded").count() == 4 {
+            break;
+        }
+        assert!(Instant::now() < until, "{log}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(serves(&server, ADDED) && serves(&server, DOMAIN));
 }

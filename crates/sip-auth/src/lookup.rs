@@ -153,6 +153,10 @@ pub enum Reply {
     /// digest it matches, and tells nobody else anything: where it does not match the store
     /// itself is asked.
     Cached(Ha1),
+    /// A cache has nothing of the user. The digest is compared all the same, with a secret that
+    /// nobody has, and then the store itself is asked: the way of a digest that does not match
+    /// what a cache has, step by step.
+    NotCached,
     /// The store verified the digest by itself: whether it is right.
     Verified(bool),
 }

@@ -141,8 +141,8 @@ pub enum Verdict {
     Ok(Authenticated),
     /// Answer 401 or 407: unknown users and wrong passwords alike, and replays.
     Challenge(Failure),
-    /// What a cache had does not match: the store itself must be asked, and until it has
-    /// answered nobody is told anything.
+    /// What a cache had does not match, or it had nothing: the store itself must be asked, and
+    /// until it has answered nobody is told anything.
     AskAgain(Pending),
 }
 
@@ -151,7 +151,7 @@ enum Compared<'a> {
     /// It is right, and this is what it was compared with, if that was done here.
     Right(Option<&'a Ha1>),
     Wrong(Failure),
-    /// A cache had something else.
+    /// A cache had something else, or nothing.
     Outdated,
 }
 
@@ -260,7 +260,7 @@ impl Authenticator {
         let algorithm = pending.key.algorithm;
         let known = match reply {
             Reply::Secret(ha1) | Reply::Cached(ha1) => Some(ha1),
-            Reply::Unknown => None,
+            Reply::Unknown | Reply::NotCached => None,
             // Nobody's word is taken who was not given the digest.
             Reply::Verified(is_right) => {
                 return match *is_right && self.config.store_verifies {
@@ -277,7 +277,7 @@ impl Authenticator {
         let is_right = bool::from(expected.ct_eq(&pending.response));
         match (known, reply) {
             (Some(_), _) if is_right => Compared::Right(known),
-            (_, Reply::Cached(_)) => Compared::Outdated,
+            (_, Reply::Cached(_) | Reply::NotCached) => Compared::Outdated,
             (Some(_), _) => Compared::Wrong(Failure::WrongPassword),
             (None, _) => Compared::Wrong(Failure::UnknownUser),
         }

@@ -294,8 +294,8 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
 }
 
 /// Judges it again with the store's answer; `Err` when the store could not say. Gives
-/// [`Gate::Lookup`] once, where the answer was a cache's and does not match: then the
-/// store itself must say it.
+/// [`Gate::Lookup`] once, where the answer was a cache's and does not match, or that it has
+/// nothing: then the store itself must say it.
 pub fn gate_finish(
     cx: &GateContext<'_>,
     pending: Pending,
@@ -307,38 +307,48 @@ pub fn gate_finish(
         Err(unavailable) => return Gate::Refuse(gate_unavailable(message, Some(unavailable))),
     };
     let side = pending.side;
-    let proof = match pending.credentials {
+    let again = match &reply {
+        Reply::NotCached => sip_lookup::Why::DigestUncached,
+        _ => sip_lookup::Why::DigestAgain,
+    };
+    let unsettled = match pending.credentials {
         Credentials::Digest(credentials) => {
             match cx
                 .shared
                 .authenticator
                 .finish(cx.now.unix_ms, credentials, &reply)
             {
-                Verdict::Ok(proof) => Proof::Digest(proof),
+                Verdict::Ok(proof) => return pass(cx, message, side, Proof::Digest(proof)),
                 Verdict::Challenge(failure) => {
                     return challenge(cx, message, side, Some(failure));
                 }
-                Verdict::AskAgain(_) if pending.is_second => {
-                    broken!("the store itself answers what is asked a second time");
-                    return Gate::Refuse(gate_unavailable(message, None));
-                }
-                Verdict::AskAgain(credentials) => {
-                    return Gate::Lookup(Pending {
-                        credentials: Credentials::Digest(credentials),
-                        is_second: true,
-                        ..pending
-                    });
-                }
+                Verdict::AskAgain(credentials) => Credentials::Digest(credentials),
             }
         }
-        Credentials::Certificate(user) if matches!(reply, Reply::Secret(_) | Reply::Cached(_)) => {
-            Proof::Certificate(user)
-        }
-        // He was removed: his certificate is worth what a wrong password is.
-        Credentials::Certificate(_) => {
-            return challenge(cx, message, side, Some(Failure::UnknownUser));
-        }
+        Credentials::Certificate(user) => match reply {
+            Reply::Secret(_) | Reply::Cached(_) => {
+                return pass(cx, message, side, Proof::Certificate(user));
+            }
+            Reply::NotCached => Credentials::Certificate(user),
+            // He was removed: his certificate is worth what a wrong password is.
+            Reply::Unknown | Reply::Verified(_) => {
+                return challenge(cx, message, side, Some(Failure::UnknownUser));
+            }
+        },
     };
+    if pending.why != sip_lookup::Why::Digest {
+        broken!("the store itself answers what is asked a second time");
+        return Gate::Refuse(gate_unavailable(message, None));
+    }
+    Gate::Lookup(Pending {
+        credentials: unsettled,
+        why: again,
+        ..pending
+    })
+}
+
+/// What the proof of a user lets a request do: it must speak for him.
+fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Gate {
     let names_him = |addr: NameAddr<'_>| {
         addr.uri()
             .is_some_and(|uri| identity::names(cx, proof.user(), proof.realm(), &uri))

@@ -96,6 +96,10 @@ pub struct AuthSettings {
     /// Whether the store is told who has proved himself, by
     /// [`Effect::Proved`](crate::Effect::Proved): for a cache, which keeps his place.
     pub tells_who_is_proved: bool,
+    /// Whether wrong credentials are refused no sooner than the longest look-up of late would
+    /// have ended, so that how long their own look-up took does not show: for stores at a
+    /// distance.
+    pub evens_refusals: bool,
 }
 
 /// A peer whose requests need no credentials: known by its address, by its
@@ -285,6 +289,7 @@ impl Default for AuthSettings {
             lookups_max: 16_384,
             tells_unknown_users: true,
             tells_who_is_proved: false,
+            evens_refusals: false,
         }
     }
 }

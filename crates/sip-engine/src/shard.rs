@@ -3,6 +3,7 @@
 
 mod counters;
 mod events;
+mod floor;
 mod guard;
 mod overload;
 mod rates;
@@ -101,6 +102,8 @@ pub struct Shard {
     memory_pressure: f64,
     /// What is let in while the worker falls behind.
     overload: sip_limit::Gate,
+    /// When wrong credentials are refused at the earliest.
+    floor: floor::Floor,
     pub(crate) room: Room,
     /// How much less neighbours are to send, where they ask.
     pub(crate) loss_percent: u32,
@@ -148,6 +151,7 @@ impl Shard {
             refuses_calls: false,
             memory_pressure: 0.0,
             overload: sip_limit::Gate::default(),
+            floor: floor::Floor::default(),
             room: Room::Enough,
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
@@ -276,25 +280,22 @@ impl Shard {
             Some(Parked::Credential(job, mut pending)) => {
                 let reserved = std::mem::take(&mut pending.reserved);
                 let attempt = self.attempt(&job.sender.flow, &pending);
+                let told_ms = self.refusals_told_ms(now, &pending, &answer);
+                let answer = self.fit_to_compare(now, attempt.as_ref(), answer);
+                let is_held = matches!(answer, Ok(Reply::Cached(_)));
                 let cx = self.gate_context(now, &job.sender);
-                let is_cached = matches!(answer, Ok(Reply::Cached(_)));
-                let is_compared = !is_cached || self.may_compare(now, attempt.as_ref());
-                let gate = match is_compared {
-                    true => crate::permit::gate_finish(&cx, pending, &job.request, answer),
-                    false => Gate::Lookup(pending.past_cache()),
-                };
-                match gate {
+                match crate::permit::gate_finish(&cx, pending, &job.request, answer) {
                     // What it has reserved and when it ends are as they were.
                     Gate::Lookup(mut pending) => {
-                        if let Some(attempt) = attempt.filter(|_| is_compared) {
-                            self.shared.guard.mismatched(now.mono_ms, &attempt);
+                        if let Some(attempt) = attempt {
+                            self.shared.guard.mismatched(now.mono_ms, &attempt, is_held);
                         }
                         pending.reserved = reserved;
                         self.ask_store(job, pending, out);
                     }
                     gate => {
                         self.tell_who_is_proved(&gate, out);
-                        self.proved(now, job, attempt, gate, out);
+                        self.proved(now, job, (attempt, told_ms), gate, out);
                         self.shared.guard.looked_up(now.mono_ms, reserved);
                     }
                 }

@@ -144,7 +144,11 @@ impl World {
                     )
                 });
                 let reply = ha1.map_or(Reply::Unknown, Reply::Secret);
-                gate_finish(&cx, pending, message, Ok(reply))
+                // A cache that has nothing comes before the store and changes nothing.
+                match gate_finish(&cx, pending, message, Ok(Reply::NotCached)) {
+                    Gate::Lookup(pending) => gate_finish(&cx, pending, message, Ok(reply)),
+                    other => panic!("a cache that has nothing has said {other:?}"),
+                }
             }
             judged => judged,
         }

@@ -50,6 +50,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip::SipHasher13;
 
+use crate::names::folded;
 use crate::striped::Striped;
 use crate::told::{Tell, Told};
 
@@ -314,8 +315,10 @@ impl Guard {
     }
 
     /// Names the accounts of an attempt. `nonce` is the nonce's serial number, `mark`
-    /// the mark in it.
+    /// the mark in it. A user has the same however his name is spelt: where a store takes
+    /// `ALICE` for `alice`, each spelling would be as many guesses more.
     pub fn attempt(&self, origin: &Origin, user: &[u8], nonce: u64, mark: u16) -> Attempt {
+        let user = &*folded(user);
         let is_answer = mark == self.mark(origin);
         let (pair, source) = if is_answer {
             (

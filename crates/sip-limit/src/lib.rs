@@ -12,6 +12,7 @@
 mod debts;
 mod glance;
 pub mod guard;
+mod names;
 pub mod oc;
 pub mod overload;
 pub mod rates;

@@ -17,6 +17,7 @@ use invariant::broken;
 use siphasher::sip::SipHasher13;
 
 use crate::guard::is_due;
+use crate::names::folded;
 use crate::striped::Striped;
 
 /// Buckets that are not full, of all together.
@@ -222,8 +223,9 @@ impl Rates {
         }
     }
 
-    /// An authenticated user, by name and realm.
+    /// An authenticated user, by name and realm, however the name is spelt.
     pub fn user(&self, name: &[u8], realm: &[u8]) -> PartyKey {
+        let name = &*folded(name);
         let mut hasher = self.hasher(Party::User);
         hasher.write_usize(name.len());
         hasher.write(name);

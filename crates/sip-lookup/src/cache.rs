@@ -4,7 +4,8 @@
 //! [`Cache::get`] gives a secret and nothing else. Whoever sent a digest that matches it is
 //! answered on the spot. A digest that does not match is answered by a look-up
 //! ([`crate::Why::DigestAgain`]), as is one for a name that is not held, and one for a
-//! name that is known not to exist: all of them wait for a statement that left after they
+//! name that is known not to exist ([`crate::Why::DigestUncached`], after the same steps): all
+//! of them wait for a statement that left after they
 //! came. So the cache shows in how long an answer takes to nobody but who has the password.
 //! The argument is carried on in docs/decisions/0110.
 //!
@@ -139,7 +140,8 @@ impl Cache {
     }
 
     /// The HA1 of a user, where it is held: always [`Reply::Cached`]. `None`: the pipeline
-    /// is to be asked. That holds of a digest too that does not match what this gave.
+    /// is to be asked, once a digest has been compared with nobody's secret
+    /// ([`Reply::NotCached`]). It is asked too of a digest that does not match what this gave.
     pub fn get(&self, now_us: u64, subject: &Subject, algorithm: Algorithm) -> Option<Reply> {
         let is_outage = self.is_outage.load(Ordering::Relaxed);
         let hash = self.hash.hash_one(subject);
@@ -274,7 +276,7 @@ impl Cache {
     pub(crate) fn doubt(&self, subject: &Subject, until_us: u64) {
         let hash = self.hash.hash_one(subject);
         if let Some(entry) = self.stripe(hash).entries.find(hash, subject) {
-            entry.doubted_until_us = until_us;
+            entry.doubted_until_us = entry.doubted_until_us.max(until_us);
         }
     }
 

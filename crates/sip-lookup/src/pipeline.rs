@@ -172,7 +172,9 @@ impl<T> Pipeline<T> {
         let is_alone =
             !self.suspects.is_empty() && self.suspects.holds(now_us, self.hash.hash_one(&subject));
         let doubted = match why {
-            Why::DigestAgain => Some(subject.clone()),
+            Why::DigestAgain => Some((subject.clone(), deadline_us)),
+            // The same steps, and no doubt: there was nothing that it could be cast on.
+            Why::DigestUncached => Some((subject.clone(), 0)),
             Why::Digest | Why::Existence => None,
         };
         let what = match digest {
@@ -211,8 +213,8 @@ impl<T> Pipeline<T> {
             Taken::Alone => self.tuner.handle_arrival(),
         }
         self.figures.questions += 1;
-        if let (Some(subject), Some(cache)) = (doubted, &self.cache) {
-            cache.doubt(&subject, deadline_us);
+        if let (Some((subject, until_us)), Some(cache)) = (doubted, &self.cache) {
+            cache.doubt(&subject, until_us);
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ pub enum Why {
     Digest,
     /// The same once more: a digest did not match what a cache had, and the store is asked.
     DigestAgain,
+    /// The same once more: a cache had nothing to compare a digest with, and the store is asked.
+    DigestUncached,
     /// To say whether there is such a user. The store is asked: an answer that came sooner
     /// would tell whoever calls a name that others have used it just now.
     Existence,

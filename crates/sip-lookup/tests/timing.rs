@@ -134,7 +134,7 @@ impl Scene {
         let found = self.cache.get(self.now_us, &subject, Algorithm::Md5);
         match found {
             Some(_) => self.cache.confirm(&subject),
-            None => self.ask(None, subject, Why::Digest),
+            None => self.ask(None, subject, Why::DigestUncached),
         }
     }
 
@@ -152,7 +152,7 @@ impl Scene {
         let held = self.cache.get(self.now_us, &subject, Algorithm::Md5);
         let why = match held {
             Some(_) => Why::DigestAgain,
-            None => Why::Digest,
+            None => Why::DigestUncached,
         };
         self.ask(Some((sort, self.now_us)), subject, why);
     }

@@ -173,7 +173,7 @@ impl Distant {
         let is_true = match outcome {
             Ok(Reply::Unknown) => user.is_none(),
             Ok(Reply::Secret(ha1)) => user.is_some_and(|set| set.get(ha1.algorithm()) == ha1),
-            Ok(Reply::Cached(_) | Reply::Verified(_)) => false,
+            Ok(Reply::Cached(_) | Reply::NotCached | Reply::Verified(_)) => false,
             Err(_) => true,
         };
         if !is_true {

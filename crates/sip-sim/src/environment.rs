@@ -212,12 +212,13 @@ impl Front {
         if question.why == Why::Existence {
             return None;
         }
-        if question.why == Why::Digest && !self.under_way.holds(subject) {
-            let known = self.cache.get(self.now_us, subject, question.algorithm);
-            if known.is_some() {
-                self.hits += 1;
-                return known;
-            }
+        if question.why == Why::Digest {
+            let known = match self.under_way.holds(subject) {
+                true => None,
+                false => self.cache.get(self.now_us, subject, question.algorithm),
+            };
+            self.hits += u64::from(known.is_some());
+            return Some(known.unwrap_or(Reply::NotCached));
         }
         self.under_way.begin(subject);
         self.subjects.insert(park, subject.clone());

@@ -223,7 +223,9 @@ impl Client {
             .await
             .unwrap_or(Err(BatchFailure::TimedOut))?;
         match verdict {
-            Verdict::Accept => Ok(asked.is_whole),
+            Verdict::Accept { user } => {
+                Ok(asked.is_whole && is_spelt_so(&digest.user, user.as_deref()))
+            }
             Verdict::Reject => Ok(false),
             Verdict::Challenge => Err(BatchFailure::Refused(
                 "the RADIUS server wants nonces of its own: let it accept those of its client \
@@ -342,6 +344,14 @@ impl Client {
             ),
         }
     }
+}
+
+/// Whether a user's name is spelt as it was asked for, as far as the server says it (RFC 2865
+/// 5.1). One that compares without regard to case takes `ALICE` for `alice`; here those are two,
+/// with contacts of their own. A name that differs in more is what the server calls him in its
+/// accounts, and says nothing of this.
+fn is_spelt_so(asked: &[u8], returned: Option<&[u8]>) -> bool {
+    returned.is_none_or(|returned| returned == asked || !returned.eq_ignore_ascii_case(asked))
 }
 
 fn read_only() -> Error {

@@ -243,12 +243,20 @@ impl Packet {
 
     /// An answer with a good proof; with a Message-Authenticator if it `is_signed`.
     fn answer(&self, code: u8, is_signed: bool, secret: &str) -> Vec<u8> {
-        let mut bytes = vec![code, self.bytes[1], 0, 20];
+        self.answer_with(code, &[], is_signed, secret)
+    }
+
+    /// The same with attributes.
+    fn answer_with(&self, code: u8, attributes: &[u8], is_signed: bool, secret: &str) -> Vec<u8> {
+        let len = 20 + attributes.len() + if is_signed { 18 } else { 0 };
+        let mut bytes = vec![code, self.bytes[1], 0, u8::try_from(len).unwrap()];
         bytes.extend_from_slice(&self.bytes[4..20]);
         if is_signed {
-            bytes[3] = 38;
             bytes.extend_from_slice(&[80, 18]);
             bytes.extend_from_slice(&[0; 16]);
+        }
+        bytes.extend_from_slice(attributes);
+        if is_signed {
             let mac = Hmac::<Md5>::new_from_slice(secret.as_bytes())
                 .unwrap()
                 .chain_update(&bytes)
@@ -351,6 +359,28 @@ fn forged_answers_are_ignored_and_the_true_one_counts() {
         assert_eq!(verify(&db, digest("u1", "secret1")).await, Ok(false));
         assert_eq!(db.ignored_answers(), 9);
     });
+}
+
+#[test]
+fn a_server_that_says_how_a_name_is_spelt_lets_in_nobody_who_spells_it_otherwise() {
+    for (returned, is_right) in [
+        ("", true),
+        ("u1", true),
+        ("U1", false),
+        ("u1@example.com", true),
+    ] {
+        let port = scripted(move |packet| {
+            assert_eq!(packet.attribute(1), Some(b"u1".as_slice()));
+            let len = u8::try_from(2 + returned.len()).unwrap();
+            let name = [&[1, len][..], returned.as_bytes()].concat();
+            let attributes: &[u8] = if returned.is_empty() { &[] } else { &name };
+            vec![(packet.from, packet.answer_with(2, attributes, true, SECRET))]
+        });
+        run(async {
+            let asked = verify(&open(port, SECRET), digest("u1", "secret1")).await;
+            assert_eq!(asked, Ok(is_right), "{returned}");
+        });
+    }
 }
 
 #[test]

@@ -141,7 +141,8 @@ pub enum AtOnce {
 pub trait Store {
     /// Asks for an HA1, or has a digest verified. Nobody waits for the answer after
     /// `until_ms`, by the clock of [`sip_engine::Now::mono_ms`]. A cache answers questions of
-    /// [`sip_lookup::Why::Digest`] and no others.
+    /// [`sip_lookup::Why::Digest`] and no others, each of them: with [`Reply::NotCached`] where
+    /// it has nothing.
     fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce;
     /// A user has proved himself, by what a look-up gave. Not told of unless
     /// [`sip_engine::settings::AuthSettings::tells_who_is_proved`].

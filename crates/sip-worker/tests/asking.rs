@@ -58,17 +58,22 @@ impl sip_worker::Resolver for Nothing {
     }
 }
 
-/// A cache that has one user, and in what order the store behind it was asked.
+/// A cache that has one user, and in what order the store behind it was asked, after how many
+/// looks into the cache.
 #[derive(Clone, Default)]
-struct Front(Rc<RefCell<Vec<String>>>);
+struct Front(Rc<RefCell<Vec<String>>>, Rc<RefCell<usize>>);
 
 impl sip_worker::Store for Front {
     fn find_credential(&mut self, _: ParkId, question: Question, _: u64) -> AtOnce {
         let user = String::from_utf8(question.subject.user().to_vec()).unwrap();
-        if user == HELD && question.why == Why::Digest {
+        if question.why == Why::Digest {
+            *self.1.borrow_mut() += 1;
             let algorithm = question.algorithm;
-            let ha1 = Ha1::compute(algorithm, HELD.as_bytes(), b"example.org", b"right");
-            return AtOnce::Known(Reply::Cached(ha1));
+            let ha1 = || Ha1::compute(algorithm, HELD.as_bytes(), b"example.org", b"right");
+            return AtOnce::Known(match user == HELD {
+                true => Reply::Cached(ha1()),
+                false => Reply::NotCached,
+            });
         }
         self.0.borrow_mut().push(user);
         AtOnce::Pending
@@ -250,5 +255,6 @@ fn requests_of_one_turn_are_asked_for_in_their_order_whoever_is_in_the_cache() {
         let sent = turn(&mut worker, &guesses);
         assert!(sent.is_empty(), "nobody is answered by a cache");
         assert_eq!(*store.0.borrow(), names);
+        assert_eq!(*store.1.borrow(), names.len(), "each was looked for first");
     }
 }

@@ -37,6 +37,9 @@ pub struct Users {
     pub algorithms: Vec<DigestAlgorithm>,
     /// Whether the stores' own list of domains counts besides `domains`.
     pub domains_from_store: bool,
+    /// How often that list is read again; 0: at a start and a reload only.
+    #[serde(deserialize_with = "within::<_, _, 0, 86_400>")]
+    pub domains_poll_s: u64,
     /// The most connections to each store.
     #[serde(deserialize_with = "within::<_, _, 1, 1_024>")]
     pub connections_max: usize,
@@ -165,6 +168,7 @@ impl Default for Users {
             query: None,
             algorithms: Vec::new(),
             domains_from_store: false,
+            domains_poll_s: 60,
             connections_max: 8,
             lookups: Lookups::default(),
             cache: UserCache::default(),

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use sip_net::{WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::Instant;
+use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::config::{Config, Domain};
+use crate::config::{Config, Domain, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
 use crate::plan::{self, PlannedListener};
@@ -148,6 +148,10 @@ struct Server {
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
     store: crate::store_link::Store,
+    /// A reload waits for the domains that the stores of users list.
+    is_reload_due: bool,
+    /// They are others than before, and were not taken over.
+    are_domains_due: bool,
 }
 
 struct Signals {
@@ -187,18 +191,25 @@ impl Server {
         let mut renewal = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
         let mut sweep = tokio::time::interval(SWEEP);
         let mut token_keys = tokio::time::interval(token_keys::LOOKED_AT);
+        let mut domains = poll_of_domains(&self.config.users);
         loop {
             tokio::select! {
                 _ = signals.terminate.recv() => break,
                 _ = signals.interrupt.recv() => break,
                 _ = signals.hang_up.recv() => {
                     service_manager::reloading();
-                    match self.reload() {
-                        Ok(()) => self.say_reloaded().await,
-                        Err(error) => tracing::error!("reload refused, everything stays as it was: {error}"),
+                    // Where they have to be asked for, the reload waits for the answer.
+                    self.is_reload_due = self.store.foreign_domains().ask();
+                    if !self.is_reload_due {
+                        self.reload_and_say().await;
                     }
-                    service_manager::ready();
-                },
+                }
+                () = tick(domains.as_mut()) => {
+                    self.store.foreign_domains().ask();
+                }
+                have_changed = self.store.foreign_domains().answered() => {
+                    self.domains_answered(have_changed).await;
+                }
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
                 }
@@ -214,13 +225,46 @@ impl Server {
         self.end()
     }
 
-    /// Reads configuration and certificates again. What can fail comes first;
-    /// what is then changed cannot.
+    async fn reload_and_say(&mut self) {
+        match self.reload() {
+            Ok(()) => self.say_reloaded().await,
+            Err(error) => {
+                tracing::error!("reload refused, everything stays as it was: {error}");
+            }
+        }
+        service_manager::ready();
+    }
+
+    /// The stores of users have said which domains they list, or could not say.
+    async fn domains_answered(&mut self, have_changed: bool) {
+        self.are_domains_due |= have_changed;
+        if std::mem::take(&mut self.is_reload_due) {
+            self.reload_and_say().await;
+        } else if self.are_domains_due {
+            match self.take_over(self.config.clone()) {
+                Ok(()) => tracing::info!(
+                    domains = self.domains.len(),
+                    "the domains that the store of users lists have changed"
+                ),
+                Err(error) => tracing::error!(
+                    "the domains that the store of users lists have changed, and those before go on: {error}"
+                ),
+            }
+        }
+    }
+
+    /// Reads configuration and certificates again.
     fn reload(&mut self) -> Result<(), Error> {
         let mut config = self.source.load()?;
         for key in config.keep_until_restart(&self.config) {
             tracing::warn!("`{key}` has changed: it takes effect at the next start");
         }
+        self.take_over(config)
+    }
+
+    /// Goes by another configuration, and by the certificates and domains that there are. What
+    /// can fail comes first; what is then changed cannot.
+    fn take_over(&mut self, config: Config) -> Result<(), Error> {
         let domains = start::domains(&config, &self.data, &mut self.store)?;
         let mut settings = plan::settings(&config, &domains, &self.planned, &self.bound);
         userdb::fit_settings(
@@ -262,6 +306,7 @@ impl Server {
         self.config = config;
         self.domains = domains;
         self.planned = planned;
+        self.are_domains_due = false;
         Ok(())
     }
 
@@ -351,5 +396,24 @@ impl Server {
         announce::gone(&self.data);
         tracing::info!(registrations = figures.saves, "ended");
         Ok(())
+    }
+}
+
+/// When the domains that stores of users list are read again, where that is wanted.
+fn poll_of_domains(users: &Users) -> Option<Interval> {
+    let every = Duration::from_secs(users.domains_poll_s);
+    let is_wanted = users.domains_from_store && !every.is_zero();
+    is_wanted.then(|| {
+        let mut interval = tokio::time::interval_at(Instant::now() + every, every);
+        interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        interval
+    })
+}
+
+/// The next tick, which never comes where there is no interval.
+async fn tick(interval: Option<&mut Interval>) {
+    match interval {
+        Some(interval) => _ = interval.tick().await,
+        None => std::future::pending().await,
     }
 }

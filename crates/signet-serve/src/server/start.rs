@@ -161,6 +161,8 @@ impl Server {
             sources,
             workers: threads,
             store,
+            is_reload_due: false,
+            are_domains_due: false,
         })
     }
 }

@@ -44,19 +44,26 @@ fn a_cache_answers_whoever_has_a_digest_and_nobody_who_calls() {
             park: ParkId(park),
         };
         match under_way.find(&lookups, tag, question(why), until_ms) {
-            AtOnce::Known(Reply::Cached(_)) => true,
-            AtOnce::Pending => false,
+            AtOnce::Known(Reply::Cached(_)) => Some(true),
+            AtOnce::Known(Reply::NotCached) => Some(false),
+            AtOnce::Pending => None,
             other => panic!("{other:?}"),
         }
     };
-    assert!(find(1, Why::Digest));
-    assert!(!find(2, Why::Existence), "who calls waits for the store");
-    assert!(find(3, Why::Digest), "and keeps nobody waiting");
-    assert!(!find(4, Why::DigestAgain));
-    assert!(
-        !find(5, Why::Digest),
+    assert_eq!(find(1, Why::Digest), Some(true));
+    assert_eq!(
+        find(2, Why::Existence),
+        None,
+        "who calls waits for the store"
+    );
+    assert_eq!(find(3, Why::Digest), Some(true), "and keeps nobody waiting");
+    assert_eq!(find(4, Why::DigestAgain), None);
+    assert_eq!(
+        find(5, Why::Digest),
+        Some(false),
         "what was asked first is answered first"
     );
+    assert_eq!(find(5, Why::DigestUncached), None);
     let mut passed_on = Vec::new();
     while let Ok(ToAsk { tag, .. }) = asked.try_recv() {
         passed_on.push(tag.park);

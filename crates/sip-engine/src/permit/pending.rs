@@ -14,10 +14,13 @@ use super::{Gate, GateContext};
 pub struct Pending {
     pub(super) credentials: Credentials,
     pub(super) side: Side,
-    /// Whether a cache was asked before, and what it had does not settle it.
-    pub(super) is_second: bool,
+    /// What the next question is for: whether a cache was asked before, and why that does not
+    /// settle it.
+    pub(super) why: Why,
     /// The places that the look-up takes.
     pub(crate) reserved: Reserved,
+    /// When the look-up began.
+    pub(crate) asked_ms: u64,
     /// When nobody waits for the look-up any more.
     pub(crate) until_ms: u64,
 }
@@ -37,18 +40,16 @@ impl Pending {
         Self {
             credentials,
             side,
-            is_second: false,
+            why: Why::Digest,
             reserved: Reserved::default(),
+            asked_ms: 0,
             until_ms: 0,
         }
     }
 
     /// What to look up. A digest that the store verifies goes with the first question.
     pub fn question(&mut self) -> Question {
-        let why = match self.is_second {
-            true => Why::DigestAgain,
-            false => Why::Digest,
-        };
+        let why = self.why;
         match &mut self.credentials {
             Credentials::Digest(pending) => Question {
                 subject: Subject::from(pending.key()),
@@ -63,12 +64,6 @@ impl Pending {
                 why,
             },
         }
-    }
-
-    /// The same without a look at what a cache has: the store is asked next.
-    pub(crate) fn past_cache(mut self) -> Self {
-        self.is_second = true;
-        self
     }
 
     /// What the guard is to know of an attempt with a password: the user's name,

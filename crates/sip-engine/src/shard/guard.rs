@@ -1,8 +1,9 @@
 //! What the guard says of those who are refused, and of those who guess.
 
 use invariant::broken;
-use sip_auth::Subject;
+use sip_auth::{Reply, Subject};
 use sip_limit::{Attempt, LATER_MS, LookUp, Origin, Reserved, Verdict};
+use sip_lookup::Outcome;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
 
@@ -14,7 +15,7 @@ use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
 /// Wrong guesses that wait for their answers; past it they are answered at once.
-const GUESSES_MAX: usize = 256;
+const GUESSES_MAX: usize = 1_024;
 /// The most of a name that is logged, in bytes.
 const SHOWN_MAX: usize = 64;
 
@@ -137,6 +138,7 @@ impl Shard {
         }
         if let LookUp::Now(reserved) = verdict {
             pending.reserved = reserved;
+            pending.asked_ms = now.mono_ms;
             pending.until_ms = now.mono_ms + timeout_ms;
             self.ask_store(job, pending, out);
         } else {
@@ -177,19 +179,51 @@ impl Shard {
         Some(guard.attempt(&origin(flow), user, nonce, mark))
     }
 
-    /// Whether a digest may be compared with what a cache has.
-    pub(super) fn may_compare(&self, now: Now, attempt: Option<&Attempt>) -> bool {
+    /// What a cache has, unless too many digests did not match what it had: then it is as if
+    /// it had nothing.
+    pub(super) fn fit_to_compare(
+        &self,
+        now: Now,
+        attempt: Option<&Attempt>,
+        answer: Outcome,
+    ) -> Outcome {
+        if !matches!(answer, Ok(Reply::Cached(_) | Reply::NotCached)) {
+            return answer;
+        }
         let guard = &self.shared.guard;
-        attempt.is_none_or(|attempt| guard.may_compare(now.mono_ms, attempt))
+        match attempt.is_none_or(|attempt| guard.may_compare(now.mono_ms, attempt)) {
+            true => answer,
+            false => Ok(Reply::NotCached),
+        }
     }
 
-    /// Continues once the credentials were checked: the answer to wrong ones is delayed,
-    /// longer each time.
+    /// When wrong credentials are refused at the earliest. A look-up that has ended is noted.
+    pub(super) fn refusals_told_ms(
+        &mut self,
+        now: Now,
+        pending: &Pending,
+        answer: &Outcome,
+    ) -> u64 {
+        let auth = self.settings.authenticate.as_ref();
+        let by_store = matches!(
+            answer,
+            Ok(Reply::Unknown | Reply::Secret(_) | Reply::Verified(_))
+        );
+        if !by_store || auth.is_none_or(|auth| !auth.evens_refusals) {
+            return 0;
+        }
+        let took_ms = now.mono_ms.saturating_sub(pending.asked_ms);
+        self.floor.note(now.mono_ms, took_ms);
+        pending.asked_ms + self.floor.least_ms()
+    }
+
+    /// Continues once the credentials were checked: the answer to wrong ones is delayed, longer
+    /// each time, and comes not before `told_ms`.
     pub(super) fn proved(
         &mut self,
         now: Now,
         job: Job,
-        attempt: Option<Attempt>,
+        (attempt, told_ms): (Option<Attempt>, u64),
         gate: Gate,
         out: &mut Outputs,
     ) {
@@ -218,11 +252,11 @@ impl Shard {
                 // Now: who cancels before he is answered has failed as well.
                 self.counters.auth_failed(refusal.failure());
                 self.tell_failure(now, &job, &refusal, Some(&attempt), out);
-                if delay_ms == 0 || self.parks.guesses() >= GUESSES_MAX {
+                let due_ms = now.mono_ms.max(told_ms) + delay_ms;
+                if due_ms == now.mono_ms || self.parks.guesses() >= GUESSES_MAX {
                     self.refuse_by_gate(now, job, &refusal, out);
                     return;
                 }
-                let due_ms = now.mono_ms + delay_ms;
                 self.park_job(job.server, Parked::Guess(job, refusal), due_ms);
             }
             gate => self.judged(now, job, gate, out),

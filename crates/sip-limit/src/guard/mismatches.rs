@@ -20,12 +20,20 @@ impl Guard {
     /// A digest did not match what a cache has of the user. Whether the sender ever hears of
     /// it is the store's matter: who goes before it answers, or asks while it cannot, has
     /// tried a password all the same.
-    pub fn mismatched(&self, now_ms: u64, attempt: &Attempt) {
+    ///
+    /// Unless it `was_held`, there was nothing to compare it with and nothing is charged: the
+    /// accounts are looked at all the same, since what takes longer would show.
+    pub fn mismatched(&self, now_ms: u64, attempt: &Attempt, was_held: bool) {
         for (table, hash, max) in self.mismatches(attempt) {
-            table.charge(hash, now_ms, ONE, max);
+            match was_held {
+                true => table.charge(hash, now_ms, ONE, max),
+                false => table.debt(hash, now_ms),
+            };
         }
-        if attempt.is_answer {
-            self.known.forgive(attempt.flow, now_ms, u64::MAX);
+        match attempt.is_answer {
+            true if was_held => self.known.forgive(attempt.flow, now_ms, u64::MAX),
+            true => _ = self.known.debt(attempt.flow, now_ms),
+            false => {}
         }
     }
 

@@ -335,7 +335,7 @@ fn what_a_cache_has_is_compared_with_a_few_guesses_and_those_who_are_known_go_on
         let attempt = of(guard, origin, user.as_bytes(), n);
         let may = guard.may_compare(now_ms, &attempt);
         if may {
-            guard.mismatched(now_ms, &attempt);
+            guard.mismatched(now_ms, &attempt, true);
         }
         may
     };
@@ -376,8 +376,48 @@ fn who_guesses_at_what_a_cache_has_is_known_no_more() {
     let compared = (0..100).filter(|n| {
         let attempt = of(&guard, &home, b"bob", 10 + n);
         let may = guard.may_compare(2_000, &attempt);
-        guard.mismatched(2_000, &attempt);
+        guard.mismatched(2_000, &attempt, true);
         may
     });
     assert_eq!(compared.count(), 5);
+}
+
+#[test]
+fn what_a_cache_does_not_have_is_charged_to_nobody() {
+    let guard = guard();
+    let home = at("192.0.2.1:40001");
+    guard.succeeded(1_000, &home, &of(&guard, &home, b"bob", 1));
+    for n in 0..1_000 {
+        let place = at(&format!("203.0.113.{}:5060", n % 200));
+        for origin in [&home, &place] {
+            let attempt = of(&guard, origin, b"bob", 10 + n);
+            guard.mismatched(2_000, &attempt, false);
+            assert!(guard.may_compare(2_000, &attempt));
+        }
+    }
+    // He is known by his flow as he was.
+    let attempt = of(&guard, &home, b"bob", 2_000);
+    assert_eq!(
+        guard.take_up(3_000, &attempt),
+        LookUp::Now(Reserved::default())
+    );
+}
+
+#[test]
+fn another_spelling_of_a_name_is_no_guess_more() {
+    let guard = guard();
+    let source = at("198.51.100.1:5060");
+    let spellings = ["bob", "BOB", "Bob", "bOb", " bob", "boB "];
+    let looked_up = (0..60).filter(|nth| {
+        let user = spellings[*nth as usize % spellings.len()].as_bytes();
+        let attempt = of(&guard, &source, user, 10 + nth);
+        let is_looked_up = is_looked_up(&guard, 1_000, &attempt);
+        if is_looked_up {
+            guard.failed(1_000, &attempt);
+        }
+        is_looked_up
+    });
+    assert_eq!(looked_up.count(), 5);
+    let other = of(&guard, &source, b"bobby", 100);
+    assert!(is_looked_up(&guard, 1_000, &other));
 }

@@ -186,3 +186,10 @@ fn the_operator_is_told_once_a_second() {
         .count();
     assert_eq!(told, 10);
 }
+
+#[test]
+fn a_user_has_one_rate_however_his_name_is_spelt() {
+    let rates = rates();
+    assert_eq!(rates.user(b"ALICE ", b"example.org"), alice(&rates));
+    assert_ne!(rates.user(b"alicia", b"example.org"), alice(&rates));
+}

@@ -76,7 +76,7 @@ impl World {
                 assert_eq!(secret.algorithm(), open.algorithm);
                 assert!(version >= open.version, "read before it was asked for");
             }
-            Reply::Cached(_) => panic!("the cache's answer from the pipeline"),
+            Reply::Cached(_) | Reply::NotCached => panic!("the cache's answer from the pipeline"),
             Reply::Unknown => {
                 assert!(user < POISON, "a failure is no missing user");
                 let versions = &self.users[user].versions;

@@ -341,7 +341,10 @@ impl World {
             _ => Algorithm::Md5,
         };
         self.report.asked += 1;
-        let mut why = Why::Digest;
+        let mut why = match self.cache {
+            Some(_) => Why::DigestUncached,
+            None => Why::Digest,
+        };
         if let Some(cache) = self.cache.clone()
             && !self.asked.holds(&subject)
             && let Some(reply) = cache.get(self.now_us, &subject, algorithm)

@@ -50,6 +50,7 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
     settings.bounds.retry_after_s += generation as u32;
     if let Some(auth) = &mut settings.authenticate {
         auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
+        auth.evens_refusals = plan.distance.is_some();
     }
     match &plan.hostility {
         Some(hostility) => add_neighbours(&mut settings, hostility, addr),

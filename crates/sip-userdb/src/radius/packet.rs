@@ -17,6 +17,7 @@ const ACCESS_REQUEST: u8 = 1;
 const ACCESS_ACCEPT: u8 = 2;
 const ACCESS_REJECT: u8 = 3;
 const ACCESS_CHALLENGE: u8 = 11;
+const USER_NAME: u8 = 1;
 const MESSAGE_AUTHENTICATOR: u8 = 80;
 
 /// The secret that client and server share.
@@ -52,10 +53,13 @@ pub(super) enum Unbelieved {
 }
 
 /// What a server says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The digest is right.
-    Accept,
+    Accept {
+        /// What the server calls the user, where it says so (RFC 2865 5.1).
+        user: Option<Vec<u8>>,
+    },
     /// It is not, or there is no such user.
     Reject,
     /// The server wants a nonce of its own (RFC 5090 2.1.2).
@@ -162,7 +166,9 @@ pub(super) fn read(
         .verify_slice(sent)
         .map_err(|_| Unbelieved::MessageAuthenticator)?;
     Ok(match start.first() {
-        Some(&ACCESS_ACCEPT) => Verdict::Accept,
+        Some(&ACCESS_ACCEPT) => Verdict::Accept {
+            user: value_of(USER_NAME, attributes).map(<[u8]>::to_vec),
+        },
         Some(&ACCESS_REJECT) => Verdict::Reject,
         Some(&ACCESS_CHALLENGE) => Verdict::Challenge,
         code => Verdict::Other(code.copied().unwrap_or(0)),
@@ -178,6 +184,19 @@ fn cut(bytes: &[u8]) -> Option<&[u8]> {
         .contains(&len)
         .then(|| bytes.get(..len))
         .flatten()
+}
+
+/// The value of the first attribute of a kind.
+fn value_of(kind: u8, attributes: &[u8]) -> Option<&[u8]> {
+    let mut rest = attributes;
+    while let [found, len, ..] = *rest {
+        let (attribute, after) = rest.split_at_checked(usize::from(len).max(2))?;
+        if found == kind {
+            return attribute.get(2..);
+        }
+        rest = after;
+    }
+    None
 }
 
 /// Where among the attributes the 16 bytes of the one Message-Authenticator begin.
@@ -246,17 +265,26 @@ mod tests {
         let key = secret("a secret of sixteen");
         let authenticator = [3; 16];
         for (code, verdict) in [
-            (2, Verdict::Accept),
+            (2, Verdict::Accept { user: None }),
             (3, Verdict::Reject),
             (11, Verdict::Challenge),
             (5, Verdict::Other(5)),
         ] {
             let bytes = answer(code, &authenticator, &[18, 4, b'o', b'k'], true, &key);
-            assert_eq!(read(&bytes, &authenticator, &key), Ok(verdict));
+            assert_eq!(read(&bytes, &authenticator, &key), Ok(verdict.clone()));
             let mut padded = bytes.clone();
             padded.extend_from_slice(&[0; 9]);
             assert_eq!(read(&padded, &authenticator, &key), Ok(verdict));
         }
+    }
+
+    #[test]
+    fn a_name_that_the_server_returns_is_read() {
+        let key = secret("a secret of sixteen");
+        let attributes = [18, 4, b'o', b'k', 1, 5, b'b', b'o', b'b', 1, 3, b'x'];
+        let bytes = answer(2, &[3; 16], &attributes, true, &key);
+        let user = Some(b"bob".to_vec());
+        assert_eq!(read(&bytes, &[3; 16], &key), Ok(Verdict::Accept { user }));
     }
 
     #[test]

@@ -52,6 +52,21 @@ fn what_a_cache_has_lets_in_and_tells_nobody_else_anything() {
 }
 
 #[test]
+fn what_a_cache_does_not_have_lets_in_nobody_and_the_store_is_asked() {
+    let server = server();
+    for password in [PASSWORD, "guess"] {
+        let message = register(&Phone::new(&server, "alice", password).credentials());
+        let pending = pending_of(&server, &message);
+        let new = Reply::Secret(alices(PASSWORD, pending.key().algorithm()));
+        let Verdict::AskAgain(pending) = server.finish(START_MS, pending, &Reply::NotCached) else {
+            panic!("answered from a cache that has nothing")
+        };
+        let is_in = matches!(server.finish(START_MS, pending, &new), Verdict::Ok(_));
+        assert_eq!(is_in, password == PASSWORD);
+    }
+}
+
+#[test]
 fn after_a_cache_was_wrong_the_store_says_why_nobody_is_let_in() {
     let server = server();
     for (said, failure) in [

@@ -53,6 +53,23 @@ fn what_is_found_is_held_and_a_second_question_is_asked_all_the_same() {
 }
 
 #[test]
+fn a_question_of_what_is_not_held_casts_no_doubt_and_takes_none_back() {
+    let (mut rig, cache) = rig(fixed(0, 10, 10));
+    teach(&mut rig, "alice", row("alice"));
+    let again = |why| Question {
+        why,
+        ..question("alice")
+    };
+    rig.try_ask(1, again(Why::DigestUncached), PATIENT_US)
+        .unwrap();
+    assert!(get(&rig, &cache, "alice").is_some());
+    rig.try_ask(2, again(Why::DigestAgain), PATIENT_US).unwrap();
+    rig.try_ask(3, again(Why::DigestUncached), PATIENT_US)
+        .unwrap();
+    assert_eq!(get(&rig, &cache, "alice"), None);
+}
+
+#[test]
 fn a_question_that_is_not_taken_casts_no_doubt() {
     let (mut rig, cache) = rig(PipelineConfig {
         questions_max: 1,

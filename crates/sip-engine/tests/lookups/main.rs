@@ -3,7 +3,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod refusals;
 
 use std::sync::Arc;
 
