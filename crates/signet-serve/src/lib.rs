@@ -12,8 +12,8 @@ mod log;
 mod lookups;
 mod memory;
 mod metrics;
-mod plan;
 mod server;
+mod setup;
 mod store_link;
 mod system;
 #[cfg(test)]
