@@ -10,6 +10,7 @@ use signet_serve::{Overrides, Source, admin};
 
 use crate::bed::BedCommand;
 use crate::load::LoadCommand;
+use crate::plan::PlanOptions;
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -79,6 +80,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: BedCommand,
     },
+    /// Plan machines for so many subscribers and calls, from what each thing costs here
+    ///
+    /// Prices come from a profile: `signet plan calibrate` measures one, `signet plan check`
+    /// holds its predictions to what mixtures take. It exits with 0 where there is a plan, 1
+    /// where it is refused, 2 where a file or a command is wrong.
+    Plan(Box<PlanOptions>),
     /// List where users are registered
     Bindings {
         #[command(flatten)]

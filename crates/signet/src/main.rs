@@ -4,6 +4,7 @@
 mod args;
 mod bed;
 mod load;
+mod plan;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
     if let Command::Bed { command } = args.command {
         return ExitCode::from(bed::run(&command));
     }
+    if let Command::Plan(options) = args.command {
+        return ExitCode::from(plan::run(&options));
+    }
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -40,7 +44,7 @@ fn run(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Serve(options) => serve(options.source()),
         // They have exit codes of their own.
-        Command::Load { .. } | Command::Bed { .. } => Ok(()),
+        Command::Load { .. } | Command::Bed { .. } | Command::Plan(_) => Ok(()),
         Command::Tls {
             place,
             json,
