@@ -65,11 +65,15 @@ pub fn calibrate(options: &Options, say: &dyn Fn(&str)) -> Result<Profile, Error
             .push("mariadbd is not installed: apt-get install mariadb-server".to_owned());
     }
     let failed = |why: String| Error::new(why, logs(options));
-    let bench = Bench::open(&options.signet, &options.folder, ports, has_database).map_err(failed)?;
+    let bench =
+        Bench::open(&options.signet, &options.folder, ports, has_database).map_err(failed)?;
     let lengths = lengths(options.is_quick);
     let hurry = if options.is_quick { IN_A_HURRY } else { 1.0 };
     let factor = factor(&bench, lengths).map_err(failed)? * hurry;
-    for (nth, mixture) in runs(factor, has_database, options.is_quick).iter().enumerate() {
+    for (nth, mixture) in runs(factor, has_database, options.is_quick)
+        .iter()
+        .enumerate()
+    {
         let run = tried(&bench, mixture, lengths).map_err(failed)?;
         say(&told(nth, &run, began.elapsed()));
         profile.runs.push(run);
@@ -78,7 +82,10 @@ pub fn calibrate(options: &Options, say: &dyn Fn(&str)) -> Result<Profile, Error
     say(&format!("memory: {:.0} s", began.elapsed().as_secs_f64()));
     if !options.is_quick {
         long(&bench, &mut profile, factor, lengths).map_err(failed)?;
-        say(&format!("the long run: {:.0} s", began.elapsed().as_secs_f64()));
+        say(&format!(
+            "the long run: {:.0} s",
+            began.elapsed().as_secs_f64()
+        ));
     }
     profile.work_out();
     known(&profile)?;
@@ -96,7 +103,11 @@ pub(crate) fn ports(first: u16) -> Result<Ports, Error> {
 }
 
 pub(crate) fn lengths(is_quick: bool) -> Lengths {
-    let (warm_up_ms, measure_ms) = if is_quick { (600, 1_000) } else { (1_200, 2_600) };
+    let (warm_up_ms, measure_ms) = if is_quick {
+        (600, 1_000)
+    } else {
+        (1_200, 2_600)
+    };
     Lengths {
         warm_up: Duration::from_millis(warm_up_ms),
         measure: Duration::from_millis(measure_ms),
@@ -110,7 +121,10 @@ fn logs(options: &Options) -> String {
 fn program(options: &Options) -> Result<String, Error> {
     let failed = |why: String| {
         let path = options.signet.display();
-        Error::new(format!("{path} {why}"), "give the path of a build: --signet PATH")
+        Error::new(
+            format!("{path} {why}"),
+            "give the path of a build: --signet PATH",
+        )
     };
     let output = std::process::Command::new(&options.signet)
         .arg("--version")
@@ -233,10 +247,26 @@ fn unasked() -> Vec<Planned> {
         none("calls udp 2500/s", calls(Udp, 2_500.0), true),
         none("calls tcp 1500/s", calls(Tcp, 1_500.0), true),
         none("calls tls 1500/s", calls(Tls, 1_500.0), true),
-        none("calls to users 800/s", Stream::new(Flow::Local, Udp, 800.0), false),
-        none("registrations udp 2500/s", registrations(Udp, 2_500.0), true),
-        none("registrations tcp 2000/s", registrations(Tcp, 2_000.0), false),
-        none("registrations tls 2000/s", registrations(Tls, 2_000.0), false),
+        none(
+            "calls to users 800/s",
+            Stream::new(Flow::Local, Udp, 800.0),
+            false,
+        ),
+        none(
+            "registrations udp 2500/s",
+            registrations(Udp, 2_500.0),
+            true,
+        ),
+        none(
+            "registrations tcp 2000/s",
+            registrations(Tcp, 2_000.0),
+            false,
+        ),
+        none(
+            "registrations tls 2000/s",
+            registrations(Tls, 2_000.0),
+            false,
+        ),
         none(
             "a tcp connection per call",
             Stream::per_call(Tcp, 500.0, Key::P256, 0.0),
@@ -284,10 +314,18 @@ fn looked_up() -> Vec<Planned> {
     use Transport::Udp;
     let away = Mixture {
         rtt_ms: 10,
-        ..mixture("look-ups 10 ms away", Directory::Database, registrations(Udp, 800.0))
+        ..mixture(
+            "look-ups 10 ms away",
+            Directory::Database,
+            registrations(Udp, 800.0),
+        )
     };
     let looked_up = mixture("look-ups", Directory::Database, registrations(Udp, 1_200.0));
-    let cached = mixture("look-ups in the cache", Directory::Cache, registrations(Udp, 1_500.0));
+    let cached = mixture(
+        "look-ups in the cache",
+        Directory::Cache,
+        registrations(Udp, 1_500.0),
+    );
     vec![(looked_up, false), (away, false), (cached, false)]
 }
 
@@ -314,7 +352,11 @@ fn both([one, two]: [f64; 2]) -> Held {
 
 fn held(bench: &Bench, profile: &mut Profile, factor: f64, is_quick: bool) -> Result<(), String> {
     // An allocator takes memory in pieces: few agents would show the pieces.
-    let (bindings, connections) = if is_quick { (1_000, 400) } else { (6_000, 3_000) };
+    let (bindings, connections) = if is_quick {
+        (1_000, 400)
+    } else {
+        (6_000, 3_000)
+    };
     let binding = both(bench.held(Transport::Udp, bindings)?);
     let tcp = both(bench.held(Transport::Tcp, connections)?);
     let tls = both(bench.held(Transport::Tls, connections)?);
@@ -340,12 +382,7 @@ fn held(bench: &Bench, profile: &mut Profile, factor: f64, is_quick: bool) -> Re
     Ok(())
 }
 
-fn long(
-    bench: &Bench,
-    profile: &mut Profile,
-    factor: f64,
-    lengths: Lengths,
-) -> Result<(), String> {
+fn long(bench: &Bench, profile: &mut Profile, factor: f64, lengths: Lengths) -> Result<(), String> {
     let kept = Duration::from_secs_f64(KEPT_S);
     let long = bench.long(1_500.0 * factor, lengths, kept)?;
     profile.later = Some(Later {
@@ -421,7 +458,11 @@ mod tests {
         let each_s = (lengths.warm_up + lengths.measure).as_secs_f64() + AROUND_S;
         let runs = runs(1.0, true, false);
         let others_s = 45.0 + KEPT_S + 10.0;
-        assert!((runs.len() as f64).mul_add(each_s, others_s) < 300.0, "{}", runs.len());
+        assert!(
+            (runs.len() as f64).mul_add(each_s, others_s) < 300.0,
+            "{}",
+            runs.len()
+        );
     }
 
     #[test]

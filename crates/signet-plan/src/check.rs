@@ -170,9 +170,7 @@ pub fn mixtures(profile: &Profile, count: u32, seed: u64, has_database: bool) ->
                 _ => Directory::Own,
             };
             let count = random.usize(2..=3);
-            let mut streams: Vec<Stream> = (0..count)
-                .map(|_| stream(&mut random, users))
-                .collect();
+            let mut streams: Vec<Stream> = (0..count).map(|_| stream(&mut random, users)).collect();
             streams.sort_by_key(described_stream);
             let mixture = Mixture {
                 name: format!("mixture {}", nth + 1),
@@ -201,7 +199,11 @@ fn stream(random: &mut fastrand::Rng, users: Directory) -> Stream {
         4..=6 => Stream::new(Flow::Registrations, from, 800.0 * weight),
         7 if users == Directory::None => Stream::new(Flow::Local, Transport::Udp, 250.0 * weight),
         7 | 8 => {
-            let key = if random.bool() { Key::P256 } else { Key::Rsa2048 };
+            let key = if random.bool() {
+                Key::P256
+            } else {
+                Key::Rsa2048
+            };
             let resumed = f64::from(random.u8(0..=4)) / 4.0;
             Stream::per_call(Transport::Tls, 60.0 * weight, key, resumed)
         }
@@ -238,9 +240,8 @@ fn room(mixture: &Mixture) -> f64 {
     };
     let calls = sum(&|stream| stream.flow != Flow::Registrations);
     let registrations = sum(&|stream| stream.flow == Flow::Registrations);
-    let handshakes = sum(&|stream| {
-        stream.transport == Transport::Tls && stream.connection != Connection::Kept
-    });
+    let handshakes =
+        sum(&|stream| stream.transport == Transport::Tls && stream.connection != Connection::Kept);
     // They share the core, so that what each takes of it is added.
     let used = calls / CALLS_MAX_PER_S
         + registrations / REGISTRATIONS_MAX_PER_S
@@ -300,7 +301,8 @@ fn line(nth: usize, case: &Case) -> String {
 }
 
 /// The heading of the lines that are said.
-pub const HEADING: &str = "     ms of CPU a second\n     plan    server    error  what is asked a second";
+pub const HEADING: &str =
+    "     ms of CPU a second\n     plan    server    error  what is asked a second";
 
 impl Check {
     /// What it came to, in a sentence or two.
@@ -309,7 +311,10 @@ impl Check {
             return "no mixture counts: end what else runs on this machine, and check again"
                 .to_owned();
         };
-        let within = self.cases.iter().filter(|case| case.counts() && case.is_within());
+        let within = self
+            .cases
+            .iter()
+            .filter(|case| case.counts() && case.is_within());
         let percent = signet_page::number::percent;
         format!(
             "{} of {} mixtures count; mean error {}, worst {}; {} lie in their interval",
@@ -392,7 +397,10 @@ mod tests {
             checked: Some(checked),
         };
         let summary = check.summary();
-        assert!(summary.starts_with("2 of 3 mixtures count; mean error 10%, worst 20%"), "{summary}");
+        assert!(
+            summary.starts_with("2 of 3 mixtures count; mean error 10%, worst 20%"),
+            "{summary}"
+        );
     }
 
     #[test]

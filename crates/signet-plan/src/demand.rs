@@ -272,7 +272,11 @@ impl Demand {
     /// Each fault with its place and what to write instead.
     pub fn open(path: &Path, set: &[String]) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            ConfigError::unreadable(path, &error, "name a file that is there, such as etc/plan.toml")
+            ConfigError::unreadable(
+                path,
+                &error,
+                "name a file that is there, such as etc/plan.toml",
+            )
         })?;
         Self::parse(path, &text, set)
     }
@@ -292,9 +296,8 @@ impl Demand {
         for one in set {
             put(&mut table, one).map_err(|fault| options(vec![fault]))?;
         }
-        let changed = toml::to_string(&table).map_err(|error| {
-            options(vec![fault("", error.to_string(), "leave --set out")])
-        })?;
+        let changed = toml::to_string(&table)
+            .map_err(|error| options(vec![fault("", error.to_string(), "leave --set out")]))?;
         let demand: Self = toml::from_str(&changed).map_err(|error| {
             ConfigError::unparsable(Path::new("--set"), &changed, &error, EXAMPLE)
         })?;
@@ -349,7 +352,11 @@ impl Demand {
             ("calls.hold_s", self.calls.hold_s, 86_400),
         ] {
             if number > most {
-                faults.push(fault(at, "is out of bounds", format!("write at most {most}")));
+                faults.push(fault(
+                    at,
+                    "is out of bounds",
+                    format!("write at most {most}"),
+                ));
             }
         }
         for (at, number) in [
@@ -365,7 +372,12 @@ impl Demand {
         for (at, number, least, most) in [
             ("machines.load_max", self.machines.load_max, 0.05, 0.95),
             ("calls.blocking_max", self.calls.blocking_max, 1e-9, 0.5),
-            ("authentication.rtt_ms", self.authentication.rtt_ms, 0.0, 10_000.0),
+            (
+                "authentication.rtt_ms",
+                self.authentication.rtt_ms,
+                0.0,
+                10_000.0,
+            ),
         ] {
             if !(least..=most).contains(&number) {
                 faults.push(fault(
@@ -376,7 +388,11 @@ impl Demand {
             }
         }
         if self.machines.may_fail > 1_000 {
-            faults.push(fault("machines.may_fail", "is out of bounds", "write 0 to 1000"));
+            faults.push(fault(
+                "machines.may_fail",
+                "is out of bounds",
+                "write 0 to 1000",
+            ));
         }
         faults
     }
@@ -442,7 +458,9 @@ mod tests {
         let all = toml::Table::try_from(&demand).unwrap();
         let given: toml::Table = toml::from_str(&text).unwrap();
         for (section, keys) in &all {
-            let Some(keys) = keys.as_table() else { continue };
+            let Some(keys) = keys.as_table() else {
+                continue;
+            };
             for key in keys.keys() {
                 let there = given.get(section).and_then(|found| found.get(key));
                 assert!(there.is_some(), "etc/plan.toml has no {section}.{key}");

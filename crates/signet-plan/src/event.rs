@@ -99,10 +99,9 @@ impl Event {
             | Self::ChallengeCall
             | Self::VerifyOwn
             | Self::VerifyRemote => 2.0,
-            Self::RegisterUdp
-            | Self::RegisterTcp
-            | Self::RegisterTls
-            | Self::ChallengeRegister => 1.0,
+            Self::RegisterUdp | Self::RegisterTcp | Self::RegisterTls | Self::ChallengeRegister => {
+                1.0
+            }
             Self::Local | Self::Mutual | Self::VerifyCached => 0.0,
         }
     }

@@ -194,7 +194,9 @@ impl Linear {
         let right: Vec<f64> = (0..width)
             .map(|column| {
                 let products = self.rows.iter().zip(targets);
-                products.map(|(row, target)| cell(row, column) * target).sum()
+                products
+                    .map(|(row, target)| cell(row, column) * target)
+                    .sum()
             })
             .collect();
         // One unknown after the other is slow where two runs hardly tell them apart, so that it
@@ -225,7 +227,12 @@ impl Linear {
     /// The least squares of all unknowns at once, where what comes out below 0 is left out
     /// until nothing does.
     fn without_bounds(&self, right: &[f64]) -> Vec<f64> {
-        let norm = |nth: usize| self.gram.get(nth).map_or(0.0, |line| cell(line, nth)).sqrt();
+        let norm = |nth: usize| {
+            self.gram
+                .get(nth)
+                .map_or(0.0, |line| cell(line, nth))
+                .sqrt()
+        };
         let mut among: Vec<usize> = (0..right.len()).filter(|nth| norm(*nth) > 0.0).collect();
         loop {
             let rows = among.iter().map(|left| {
@@ -238,7 +245,8 @@ impl Linear {
                 scaled.chain([end]).collect::<Vec<f64>>()
             });
             let solved = eliminated(rows.collect());
-            let least = (0..solved.len()).min_by(|a, b| cell(&solved, *a).total_cmp(&cell(&solved, *b)));
+            let least =
+                (0..solved.len()).min_by(|a, b| cell(&solved, *a).total_cmp(&cell(&solved, *b)));
             match least {
                 Some(nth) if cell(&solved, nth) < 0.0 => {
                     among.remove(nth);
@@ -272,7 +280,7 @@ impl Linear {
     fn predicted<'a>(&'a self, found: &'a [f64]) -> impl Iterator<Item = f64> + 'a {
         self.rows
             .iter()
-            .map(|row| row.iter().zip(found).map(|(a, b)| a * b).sum())
+            .map(move |row| row.iter().zip(found).map(|(a, b)| a * b).sum())
     }
 
     /// Standard errors of the unknowns: by how much they move where the runs are disturbed by
@@ -315,7 +323,11 @@ fn eliminated(mut rows: Vec<Vec<f64>>) -> Vec<f64> {
             continue;
         }
         for (nth, row) in rows.iter_mut().enumerate() {
-            let factor = if nth == column { 0.0 } else { cell(row, column) / divisor };
+            let factor = if nth == column {
+                0.0
+            } else {
+                cell(row, column) / divisor
+            };
             for (value, from) in row.iter_mut().zip(&pivot) {
                 *value -= factor * from;
             }
@@ -386,8 +398,14 @@ mod tests {
         for per_s in [100.0, 500.0, 2_000.0, 8_000.0] {
             runs.push(rates(&[(Event::LegUdp, per_s)]));
             runs.push(rates(&[(Event::RegisterUdp, per_s)]));
-            runs.push(rates(&[(Event::RegisterUdp, per_s), (Event::VerifyOwn, per_s)]));
-            runs.push(rates(&[(Event::LegUdp, per_s), (Event::FullP256, per_s / 8.0)]));
+            runs.push(rates(&[
+                (Event::RegisterUdp, per_s),
+                (Event::VerifyOwn, per_s),
+            ]));
+            runs.push(rates(&[
+                (Event::LegUdp, per_s),
+                (Event::FullP256, per_s / 8.0),
+            ]));
         }
         let runs = runs.into_iter().enumerate();
         runs.map(|(nth, rates)| {
@@ -425,7 +443,10 @@ mod tests {
         ]);
         let (cores, error) = fit.cores(&mixed);
         let (expected, _) = truth().cores(&mixed);
-        assert!((cores - expected).abs() < 2.0 * error.max(0.02 * expected), "{cores} {expected}");
+        assert!(
+            (cores - expected).abs() < 2.0 * error.max(0.02 * expected),
+            "{cores} {expected}"
+        );
         assert!((cores / expected - 1.0).abs() < 0.08, "{cores} {expected}");
     }
 
@@ -433,7 +454,10 @@ mod tests {
     fn no_price_is_below_nothing() {
         // A dearer register without a digest than with one.
         let odd = [
-            Sample { rates: rates(&[(Event::RegisterUdp, 100.0)]), value: 0.2 },
+            Sample {
+                rates: rates(&[(Event::RegisterUdp, 100.0)]),
+                value: 0.2,
+            },
             Sample {
                 rates: rates(&[(Event::RegisterUdp, 100.0), (Event::VerifyOwn, 100.0)]),
                 value: 0.1,

@@ -152,7 +152,11 @@ fn parts(plan: &Plan) -> Figure {
     Figure {
         title: "Where the busy hour's CPU time goes".to_owned(),
         description: first.map_or_else(String::new, |part| {
-            format!("Most of it, {}, goes to {}.", percent(part.share), part.name)
+            format!(
+                "Most of it, {}, goes to {}.",
+                percent(part.share),
+                part.name
+            )
         }),
         chart: Chart::Rows(Rows {
             axis: Axis::linear("cores"),

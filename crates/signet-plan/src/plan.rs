@@ -342,13 +342,7 @@ fn need(profile: &Profile, rates: &Rates, demand: &Demand, wide: f64) -> Result<
 }
 
 /// Memory of one of so many machines.
-fn memory(
-    profile: &Profile,
-    demand: &Demand,
-    storm: &Rates,
-    alive: u64,
-    wide: f64,
-) -> Estimate {
+fn memory(profile: &Profile, demand: &Demand, storm: &Rates, alive: u64, wide: f64) -> Estimate {
     let held = &profile.memory;
     let online = rates::online(demand);
     let calls = rates::calls_per_s(demand) * demand.calls.hold_s as f64;
@@ -431,9 +425,7 @@ fn minute(
         connections: both(&|rates| rates.handshakes_per_s() + rates.get(Event::ConnectTcp)),
         registrations: both(&Rates::registrations_per_s),
         handshakes: both(&Rates::handshakes_per_s),
-        full_handshakes: both(&|rates| {
-            rates.handshakes_per_s() - rates.get(Event::Resumed)
-        }),
+        full_handshakes: both(&|rates| rates.handshakes_per_s() - rates.get(Event::Resumed)),
         lookups: both(&rates::verified_per_s),
         cores,
         all_back_s,
@@ -441,17 +433,16 @@ fn minute(
 }
 
 /// How soon all could be back with every core of these machines in use.
-fn all_back_s(
-    profile: &Profile,
-    demand: &Demand,
-    [busy, storm]: [&Rates; 2],
-    alive: u64,
-) -> f64 {
+fn all_back_s(profile: &Profile, demand: &Demand, [busy, storm]: [&Rates; 2], alive: u64) -> f64 {
     let cores = alive * u64::from(demand.machines.cores);
     let of = |rates: &Rates| cost(profile, rates, cores, 0.0).cores.value;
     let returning = (of(storm) - of(busy)) * demand.storm.absorb_s as f64;
     let left = cores as f64 - of(busy);
-    if left <= 0.0 { f64::MAX } else { returning / left }
+    if left <= 0.0 {
+        f64::MAX
+    } else {
+        returning / left
+    }
 }
 
 #[cfg(test)]

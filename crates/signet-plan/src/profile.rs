@@ -168,7 +168,10 @@ impl Profile {
         let failed = |error: std::io::Error| {
             Error::new(
                 format!("{name}: {error}"),
-                format!("make one with `signet plan calibrate --out {name}`{}", others()),
+                format!(
+                    "make one with `signet plan calibrate --out {name}`{}",
+                    others()
+                ),
             )
         };
         let length = std::fs::metadata(path).map_err(failed)?.len();
@@ -249,7 +252,10 @@ impl Profile {
         let mut repeats: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for run in self.runs.iter().filter(|run| run.doubts.is_empty()) {
             let cores = run.cores / self.slowness(run.speed);
-            repeats.entry(run.mixture.name.clone()).or_default().push(cores);
+            repeats
+                .entry(run.mixture.name.clone())
+                .or_default()
+                .push(cores);
         }
         let shares: Vec<f64> = repeats
             .values()

@@ -12,7 +12,13 @@ pub fn busy(demand: &Demand) -> Rates {
     renewals(&mut rates, demand);
     // A connection that ends is opened anew, and its subscriber registers over it.
     let opened_per_s = connected(demand) / demand.connections.lifetime_s as f64;
-    arrive(&mut rates, demand, opened_per_s, demand.tls.resumed, demand.authentication.challenged);
+    arrive(
+        &mut rates,
+        demand,
+        opened_per_s,
+        demand.tls.resumed,
+        demand.authentication.challenged,
+    );
     rates
 }
 
@@ -174,7 +180,10 @@ mod tests {
         });
         let rates = busy(&demand);
         // 5,000 / 100 s, and 70 % of them / 1,000 s.
-        assert!((rates.registrations_per_s() - 53.5).abs() < 1e-9, "{rates:?}");
+        assert!(
+            (rates.registrations_per_s() - 53.5).abs() < 1e-9,
+            "{rates:?}"
+        );
         assert!((rates.handshakes_per_s() - 3.0).abs() < 1e-9, "{rates:?}");
         assert!((rates.get(Event::Resumed) - 0.75).abs() < 1e-9);
         assert!((rates.get(Event::Mutual) - 1.125).abs() < 1e-9);

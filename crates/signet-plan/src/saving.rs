@@ -74,7 +74,10 @@ fn changes(demand: &Demand) -> Vec<Change> {
     if has_tls && demand.storm.resumed < GOOD {
         let from = percent(demand.storm.resumed);
         change(
-            format!("resumption after a restart from {from} to {}", percent(GOOD)),
+            format!(
+                "resumption after a restart from {from} to {}",
+                percent(GOOD)
+            ),
             false,
             &|changed| changed.storm.resumed = GOOD,
         );
@@ -92,12 +95,18 @@ fn changes(demand: &Demand) -> Vec<Change> {
         &|changed| changed.storm.absorb_s *= 2,
     );
     change(
-        format!("connections that live for {} s", demand.connections.lifetime_s * 4),
+        format!(
+            "connections that live for {} s",
+            demand.connections.lifetime_s * 4
+        ),
         false,
         &|changed| changed.connections.lifetime_s *= 4,
     );
     change(
-        format!("registrations for {} s", demand.registrations.interval_s * 2),
+        format!(
+            "registrations for {} s",
+            demand.registrations.interval_s * 2
+        ),
         false,
         &|changed| changed.registrations.interval_s *= 2,
     );
@@ -105,7 +114,10 @@ fn changes(demand: &Demand) -> Vec<Change> {
     if users != Users::None && demand.authentication.challenged > 1.0 - GOOD {
         let from = percent(demand.authentication.challenged);
         change(
-            format!("challenges from {from} of requests to {}", percent(1.0 - GOOD)),
+            format!(
+                "challenges from {from} of requests to {}",
+                percent(1.0 - GOOD)
+            ),
             false,
             &|changed| changed.authentication.challenged = 1.0 - GOOD,
         );
@@ -113,7 +125,10 @@ fn changes(demand: &Demand) -> Vec<Change> {
     if users == Users::Database && demand.authentication.cached < GOOD {
         let from = percent(demand.authentication.cached);
         change(
-            format!("look-ups that the cache answers from {from} to {}", percent(GOOD)),
+            format!(
+                "look-ups that the cache answers from {from} to {}",
+                percent(GOOD)
+            ),
             false,
             &|changed| changed.authentication.cached = GOOD,
         );

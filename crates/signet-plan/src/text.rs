@@ -117,7 +117,10 @@ fn load(told: &mut String, plan: &Plan) {
     );
     row(
         "SIP in and out",
-        format!("{} Mbit/s", span(plan.sip_bits_per_s, |bits| figure(bits / 1e6))),
+        format!(
+            "{} Mbit/s",
+            span(plan.sip_bits_per_s, |bits| figure(bits / 1e6))
+        ),
     );
     if let Some(database) = &plan.database {
         row(
@@ -128,9 +131,10 @@ fn load(told: &mut String, plan: &Plan) {
                 figure(database.return_lookups_per_s),
                 span(database.cores, figure),
                 figure(database.under_way),
-                database
-                    .bits_per_s
-                    .map_or_else(String::new, |bits| format!(", {} Mbit/s", figure(bits / 1e6)))
+                database.bits_per_s.map_or_else(String::new, |bits| format!(
+                    ", {} Mbit/s",
+                    figure(bits / 1e6)
+                ))
             ),
         );
     }
@@ -144,7 +148,12 @@ fn parts(told: &mut String, plan: &Plan) {
             format_args!("  {:>6}  {}", percent(part.share), part.name),
         );
     }
-    let rest: f64 = plan.parts.iter().skip(PARTS_TOLD).map(|part| part.share).sum();
+    let rest: f64 = plan
+        .parts
+        .iter()
+        .skip(PARTS_TOLD)
+        .map(|part| part.share)
+        .sum();
     if rest > 0.0 {
         line(told, format_args!("  {:>6}  all else", percent(rest)));
     }
@@ -252,6 +261,9 @@ mod tests {
     fn prices_of_another_machine_say_so() {
         let text = text(&plan(&profile(), &demand(|_| {}), false).unwrap());
         assert!(text.contains("NOT YOURS"), "{text}");
-        assert!(text.contains("those of another machine (A processor)"), "{text}");
+        assert!(
+            text.contains("those of another machine (A processor)"),
+            "{text}"
+        );
     }
 }

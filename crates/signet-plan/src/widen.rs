@@ -61,7 +61,9 @@ pub(crate) fn widenings(profile: &Profile, demand: &Demand, is_own: bool) -> Vec
     let cores = demand.machines.cores;
     if cores > 1 {
         add(
-            format!("one worker was measured, and a machine has {cores}: what they hand over to each other is not in the prices"),
+            format!(
+                "one worker was measured, and a machine has {cores}: what they hand over to each other is not in the prices"
+            ),
             PER_DOUBLING * f64::from(cores).log2(),
         );
     }
@@ -98,7 +100,9 @@ pub(crate) fn widenings(profile: &Profile, demand: &Demand, is_own: bool) -> Vec
 /// The standard error of all figures from the fit and from what is beyond it, as a share. What
 /// predictions were off by, where they were checked, takes the fit's place where that is more.
 pub(crate) fn share(profile: &Profile, widened: &[Widening]) -> f64 {
-    let checked = profile.checked.map_or(0.0, |checked| checked.root_mean_square);
+    let checked = profile
+        .checked
+        .map_or(0.0, |checked| checked.root_mean_square);
     let fit = profile.fit.residual.max(checked);
     let squares: f64 = widened.iter().map(|one| one.share * one.share).sum();
     (fit * fit + squares).sqrt()

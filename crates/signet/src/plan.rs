@@ -184,8 +184,12 @@ impl PlanOptions {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text)
-        .map_err(|error| format!("{}: {error}: name a file that can be written", path.display()))
+    std::fs::write(path, text).map_err(|error| {
+        format!(
+            "{}: {error}: name a file that can be written",
+            path.display()
+        )
+    })
 }
 
 impl BenchOptions {
@@ -225,7 +229,11 @@ impl CalibrateOptions {
             "{}: {} runs, {} of them count; the model is off by {:.1}% on the runs it was made from\n",
             self.out.display(),
             profile.runs.len(),
-            profile.runs.iter().filter(|run| run.doubts.is_empty()).count(),
+            profile
+                .runs
+                .iter()
+                .filter(|run| run.doubts.is_empty())
+                .count(),
             profile.fit.residual * 100.0
         ));
         Ok(EXIT_FINE)
@@ -294,7 +302,12 @@ mod tests {
             panic!("not check")
         };
         assert_eq!((check.seed, check.cases), (7, Some(5)));
-        for wrong in ["", "check --cases 0", "it.toml calibrate", "calibrate --port x"] {
+        for wrong in [
+            "",
+            "check --cases 0",
+            "it.toml calibrate",
+            "calibrate --port x",
+        ] {
             assert!(options(wrong).is_err(), "{wrong}");
         }
     }

@@ -41,7 +41,10 @@ impl Planner {
         let log = self.folder.path().join("plan.log");
         let mut running = Running::start(signet(), &[&["plan"][..], words].concat(), &log);
         let code = running.wait(PATIENCE);
-        (code.expect("it did not end"), fs::read_to_string(&log).unwrap())
+        (
+            code.expect("it did not end"),
+            fs::read_to_string(&log).unwrap(),
+        )
     }
 
     fn file(&self, name: &str) -> String {
@@ -78,26 +81,53 @@ fn prices_are_measured_planned_by_and_checked() {
             .runs
             .iter()
             .any(|run| run.doubts.is_empty() && run.rates.get(event) > 0.0);
-        assert_eq!(counts, measured.fit.prices.contains_key(&event), "{event:?}");
+        assert_eq!(
+            counts,
+            measured.fit.prices.contains_key(&event),
+            "{event:?}"
+        );
     }
     assert!(measured.fit.prices.len() >= 12, "{said}");
     assert!(measured.memory.tls.bytes > 1_000.0, "{:?}", measured.memory);
-    assert!(measured.bytes[&Event::LegUdp] > 500.0, "{:?}", measured.bytes);
+    assert!(
+        measured.bytes[&Event::LegUdp] > 500.0,
+        "{:?}",
+        measured.bytes
+    );
 
     let (json, html) = (planner.file("plan.json"), planner.file("plan.html"));
     let demand = example();
     let (code, said) = planner.run(&[
-        &demand, "--profile", &profile, "--json", &json, "--html", &html,
+        &demand,
+        "--profile",
+        &profile,
+        "--json",
+        &json,
+        "--html",
+        &html,
     ]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("measured on this machine"), "{said}");
-    assert!(said.contains("the calibration was made in a hurry"), "{said}");
+    assert!(
+        said.contains("the calibration was made in a hurry"),
+        "{said}"
+    );
     let plan: Plan = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     assert!(plan.machines >= 2 && plan.busy_cores.value > 0.0);
-    assert!(fs::read_to_string(&html).unwrap().contains("busiest minute"));
+    assert!(
+        fs::read_to_string(&html)
+            .unwrap()
+            .contains("busiest minute")
+    );
 
     let checked = planner.file("check.json");
-    let words = ["check", "--profile", profile.as_str(), "--json", checked.as_str()];
+    let words = [
+        "check",
+        "--profile",
+        profile.as_str(),
+        "--json",
+        checked.as_str(),
+    ];
     let (code, said) = planner.run(&[&words[..], &bench[..]].concat());
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("mean error"), "{said}");
@@ -106,7 +136,12 @@ fn prices_are_measured_planned_by_and_checked() {
     for case in &check.cases {
         let streams = &case.run.mixture.streams;
         assert!(streams.len() >= 2 && case.predicted_cores > 0.0, "{case:?}");
-        assert!(measured.runs.iter().all(|run| run.mixture.streams != *streams));
+        assert!(
+            measured
+                .runs
+                .iter()
+                .all(|run| run.mixture.streams != *streams)
+        );
     }
     assert_eq!(Profile::open(&profile).unwrap().checked, check.checked);
 }
@@ -124,7 +159,13 @@ fn what_is_wrong_is_told_with_its_remedy() {
     let (code, said) = planner.run(&[&demand, "--set", "calls.busy_hours=5"]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("did you mean `busy_hour`?"), "{said}");
-    let (code, said) = planner.run(&["calibrate", "--signet", &missing, "--work", &planner.file("work")]);
+    let (code, said) = planner.run(&[
+        "calibrate",
+        "--signet",
+        &missing,
+        "--work",
+        &planner.file("work"),
+    ]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("--signet PATH"), "{said}");
     let (code, said) = planner.run(&["profiles"]);

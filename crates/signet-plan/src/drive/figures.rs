@@ -51,7 +51,8 @@ mod tests {
 
     #[test]
     fn labels_are_added_and_longer_names_are_others() {
-        let page = "# HELP a b\na{transport=\"udp\"} 5\na{transport=\"tcp\"} 7.5\na_total 100\na 1\n";
+        let page =
+            "# HELP a b\na{transport=\"udp\"} 5\na{transport=\"tcp\"} 7.5\na_total 100\na 1\n";
         let figures = Figures(page.to_owned());
         assert_eq!(figures.sum("a"), 13.5);
         assert_eq!(figures.sum("a_total"), 100.0);

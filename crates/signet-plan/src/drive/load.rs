@@ -115,7 +115,12 @@ impl Around<'_> {
         }
         self.quietly(&mut words);
         let log = self.folder.join(format!("idle-{name}.log"));
-        Process::start(self.core, &self.signet.display().to_string(), &words.0, &log)
+        Process::start(
+            self.core,
+            &self.signet.display().to_string(),
+            &words.0,
+            &log,
+        )
     }
 
     /// Starts calls that stand for longer than anybody looks.
@@ -177,7 +182,10 @@ impl Around<'_> {
         }
         agents(&mut words, nth, stream, users);
         connections(&mut words, stream);
-        if let Connection::PerCall { is_mutual: true, .. } = stream.connection {
+        if let Connection::PerCall {
+            is_mutual: true, ..
+        } = stream.connection
+        {
             words.with("--cert", self.certificates.chain(Kind::P256));
             words.with("--key", self.certificates.key(Kind::P256));
         }
@@ -188,7 +196,9 @@ impl Around<'_> {
     /// The server's port for TLS as a load has it.
     fn secure(&self, stream: &Stream) -> u16 {
         match stream.connection {
-            Connection::PerCall { is_mutual: true, .. } => self.ports.mutual(),
+            Connection::PerCall {
+                is_mutual: true, ..
+            } => self.ports.mutual(),
             Connection::PerCall {
                 key: Key::Rsa2048, ..
             } => self.ports.rsa2048(),

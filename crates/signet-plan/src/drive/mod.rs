@@ -157,7 +157,14 @@ impl Bench {
             return Ok(None);
         };
         let ways = (here(self.ports.relay()), database.port);
-        Relay::start(&self.signet, ways, mixture.rtt_ms, load_core(), &self.folder).map(Some)
+        Relay::start(
+            &self.signet,
+            ways,
+            mixture.rtt_ms,
+            load_core(),
+            &self.folder,
+        )
+        .map(Some)
     }
 
     fn look(&self, server: &Server, relay: Option<&Relay>) -> Result<Look, String> {
@@ -265,7 +272,12 @@ impl Bench {
         })
     }
 
-    fn first(&self, around: &Around<'_>, mixture: &Mixture, length: Duration) -> Result<Load, String> {
+    fn first(
+        &self,
+        around: &Around<'_>,
+        mixture: &Mixture,
+        length: Duration,
+    ) -> Result<Load, String> {
         let stream = mixture.streams.first().ok_or("there is no load")?;
         around.load((0, stream), mixture.users, length)
     }
@@ -437,12 +449,24 @@ mod tests {
     fn what_failed_or_was_not_held_is_in_doubt() {
         let good = result(&[100, 100], 0);
         assert!(doubts(&[(&good, 100.0, 100.0)]).is_empty());
-        assert_eq!(doubts(&[(&good, 300.0, 100.0)]), ["100/s in the place of 300/s"]);
-        assert_eq!(doubts(&[(&result(&[100], 5), 100.0, 100.0)]), ["5.0% failed"]);
-        assert_eq!(doubts(&[(&result(&[], 0), 1.0, 0.0)]), ["a load sent nothing"]);
+        assert_eq!(
+            doubts(&[(&good, 300.0, 100.0)]),
+            ["100/s in the place of 300/s"]
+        );
+        assert_eq!(
+            doubts(&[(&result(&[100], 5), 100.0, 100.0)]),
+            ["5.0% failed"]
+        );
+        assert_eq!(
+            doubts(&[(&result(&[], 0), 1.0, 0.0)]),
+            ["a load sent nothing"]
+        );
         let mut late = result(&[100], 0);
         late.series[0].due = 110;
-        assert_eq!(doubts(&[(&late, 100.0, 100.0)]), ["10 arrivals were not sent"]);
+        assert_eq!(
+            doubts(&[(&late, 100.0, 100.0)]),
+            ["10 arrivals were not sent"]
+        );
     }
 
     #[test]

@@ -107,7 +107,10 @@ pub(super) fn start(
     let data = folder.join("signet-data");
     let _ = std::fs::remove_dir_all(&data);
     let config = folder.join("signet.toml");
-    write_own(&config, &configuration(folder, ports, certificates, mixture))?;
+    write_own(
+        &config,
+        &configuration(folder, ports, certificates, mixture),
+    )?;
     write_own(&folder.join("password"), PASSWORD)?;
     if mixture.users == Directory::Own {
         import(signet, folder, &config)?;

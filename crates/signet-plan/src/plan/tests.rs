@@ -25,7 +25,10 @@ fn figures(plan: &Plan) -> [f64; 7] {
 
 fn must_not_fall(before: &Plan, after: &Plan) {
     for (nth, (less, more)) in figures(before).into_iter().zip(figures(after)).enumerate() {
-        assert!(more >= less * (1.0 - 1e-9), "figure {nth} fell from {less} to {more}");
+        assert!(
+            more >= less * (1.0 - 1e-9),
+            "figure {nth} fell from {less} to {more}"
+        );
     }
 }
 
@@ -127,7 +130,11 @@ fn units_are_those_that_are_said() {
     let plan = plan(&profile, &demand, true).unwrap();
     assert!((plan.calls.per_s - 1_000.0).abs() < 1e-9);
     assert!((plan.calls.erlangs - 120_000.0).abs() < 1e-6);
-    assert!((plan.busy_cores.value - 0.030).abs() < 1e-12, "{:?}", plan.busy_cores);
+    assert!(
+        (plan.busy_cores.value - 0.030).abs() < 1e-12,
+        "{:?}",
+        plan.busy_cores
+    );
     // Two sides, 1,000 bytes each.
     assert!((plan.sip_bits_per_s.value - 16e6).abs() < 1e-3);
     assert_eq!((plan.connections, plan.minute.handshakes), (0, 0.0));
@@ -185,7 +192,10 @@ fn what_was_never_measured_is_refused() {
     without.missing.push("mariadbd is not installed".to_owned());
     let database = demand(|demand| demand.authentication.users = Users::Database);
     let refusal = plan(&without, &database, true).unwrap_err().to_string();
-    assert!(refusal.contains("digests and look-ups in the database"), "{refusal}");
+    assert!(
+        refusal.contains("digests and look-ups in the database"),
+        "{refusal}"
+    );
     assert!(refusal.contains("mariadbd is not installed"), "{refusal}");
     let own = demand(|_| {});
     assert!(plan(&without, &own, true).is_ok());
@@ -259,7 +269,11 @@ fn a_change_saves_what_the_plan_with_it_has_less() {
     };
     let resumption = saving("resumption after a restart from 60% to 95%");
     assert!(resumption.cores > 0.0 && !resumption.gives_up);
-    assert!(resumption.told().contains("cores fewer"), "{}", resumption.told());
+    assert!(
+        resumption.told().contains("cores fewer"),
+        "{}",
+        resumption.told()
+    );
     assert!(saving("UDP in the place of TLS").gives_up);
     assert!(saving("no authentication").cores > 0.0);
     let changed = made(|demand| {

@@ -12,10 +12,10 @@ use sip_store::{Database, Renewal, TicketSecretStore};
 use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
-use crate::setup;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
+use crate::setup;
 use crate::tls_report::{Facts, ListenerTls, Report, ShownCrl, ShownOutgoing};
 
 /// How long the running server may take to answer.
