@@ -13,9 +13,9 @@ mod log;
 mod lookups;
 mod memory;
 mod metrics;
-mod plan;
 mod server;
 mod service_manager;
+mod setup;
 mod store_link;
 mod system;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use signet_serve::{Overrides, Source, admin};
 
 use crate::bed::BedCommand;
 use crate::load::LoadCommand;
+use crate::plan::PlanOptions;
 use crate::price::PriceCommand;
 
 /// A SIP proxy, registrar and redirect server, secure by default.
@@ -95,6 +96,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PriceCommand,
     },
+    /// Plan machines for so many subscribers and calls, from what each thing costs here
+    ///
+    /// Prices come from a profile: `signet plan calibrate` measures one, `signet plan check`
+    /// holds its predictions to what mixtures take. It exits with 0 where there is a plan, 1
+    /// where it is refused, 2 where a file or a command is wrong.
+    Plan(Box<PlanOptions>),
     /// List where users are registered
     Bindings {
         #[command(flatten)]

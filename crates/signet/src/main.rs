@@ -5,6 +5,7 @@ mod args;
 mod bed;
 mod documents;
 mod load;
+mod plan;
 mod price;
 
 use std::io::Write;
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     if let Command::Price { command } = args.command {
         return ExitCode::from(price::run(&command));
     }
+    if let Command::Plan(options) = args.command {
+        return ExitCode::from(plan::run(&options));
+    }
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -45,7 +49,10 @@ fn run(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Serve(options) => serve(options.source()),
         // They have exit codes of their own.
-        Command::Load { .. } | Command::Bed { .. } | Command::Price { .. } => Ok(()),
+        Command::Load { .. }
+        | Command::Bed { .. }
+        | Command::Price { .. }
+        | Command::Plan(_) => Ok(()),
         Command::Tls {
             place,
             json,

@@ -25,7 +25,7 @@ use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain};
 use crate::data_dir::{DATABASE, DataDir, become_owner};
 use crate::server::faults_of_files;
-use crate::{Error, plan, userdb};
+use crate::{Error, setup, userdb};
 
 /// Which server's data is meant.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         userdb::pipeline_config(&config.users, stores.len(), can)?;
     }
     if config.authentication.required {
-        userdb::fit_auth(&mut plan::auth_config(&config), capabilities.as_ref())?;
+        userdb::fit_auth(&mut setup::auth_config(&config), capabilities.as_ref())?;
     }
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {

@@ -12,10 +12,10 @@ use sip_store::{Database, Renewal, TicketSecretStore};
 use super::{Instance, say};
 use crate::Error;
 use crate::config::{Config, TicketKeysFrom};
-use crate::plan;
 use crate::server::{
     fresh_secret, old_good_for_s, settle_s, shown_by_files, ticket_store, tickets_by_config,
 };
+use crate::setup;
 use crate::tls_report::{Facts, ListenerTls, Report, ShownCrl, ShownOutgoing};
 
 /// How long the running server may take to answer.
@@ -87,7 +87,7 @@ pub fn tls(place: &Instance, form: Form) -> Result<(), Error> {
         (Instance::Config(path), None) => (path, "no server runs by it".to_owned()),
     };
     let mut listeners = Vec::new();
-    for listener in plan::listeners(&config) {
+    for listener in setup::listeners(&config) {
         if listener.at.transport.is_secure() && listener.accept {
             listeners.push(Some(ListenerTls {
                 place: listener.at.to_string(),

@@ -4,8 +4,8 @@
 //!
 //! A configuration is read in three steps, and a server starts, or changes,
 //! only when all three succeed: the text becomes a [`Config`], its parts are
-//! compared with each other, and the whole becomes a [`crate::plan::Plan`],
-//! for which certificates are read.
+//! compared with each other, and [`crate::setup`] turns the whole into what engine
+//! and sockets are told, for which certificates are read.
 
 mod check;
 mod memory;

@@ -35,7 +35,9 @@ fn every_example_parses() {
     let mut names = BTreeSet::new();
     for entry in std::fs::read_dir(etc()).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|ending| ending == "toml") {
+        // What a plan is made for is no configuration: signet-plan reads it.
+        let is_demand = path.file_name().is_some_and(|name| name == "plan.toml");
+        if path.extension().is_some_and(|ending| ending == "toml") && !is_demand {
             Config::from_file(&path).unwrap_or_else(|error| panic!("{error}"));
             names.insert(path.file_name().unwrap().to_str().unwrap().to_owned());
         }

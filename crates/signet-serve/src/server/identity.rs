@@ -16,7 +16,7 @@ use crate::Error;
 use crate::ca::{Ca, Issued, machine_names};
 use crate::config::{CertificatePair, Config, Domain, Fault, ListenSecurity, ShownIdentity};
 use crate::data_dir::{DataDir, refuse_readable_by_others};
-use crate::plan::PlannedListener;
+use crate::setup::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
 use super::tickets::{Tickets, shared_secret};

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use crate::config::{Config, Domain, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
-use crate::plan::{self, PlannedListener};
+use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::Tracer;
 use crate::worker::{Control, CountedPeers, Phase};
@@ -266,7 +266,7 @@ impl Server {
     /// can fail comes first; what is then changed cannot.
     fn take_over(&mut self, config: Config) -> Result<(), Error> {
         let domains = start::domains(&config, &self.data, &mut self.store)?;
-        let mut settings = plan::settings(&config, &domains, &self.planned, &self.bound);
+        let mut settings = setup::settings(&config, &domains, &self.planned, &self.bound);
         userdb::fit_settings(
             &mut settings,
             self.store.capabilities(),
@@ -287,13 +287,13 @@ impl Server {
         self.sources.set_tls(self.identity.shown(), tickets);
         for (listener, held) in planned.iter().zip(&self.websockets) {
             if let Some(held) = held {
-                held.replace(plan::websocket_rules(listener, &domains));
+                held.replace(setup::websocket_rules(listener, &domains));
             }
         }
         *self
             .peer_names
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Arc::new(plan::peer_names(&config));
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(setup::peer_names(&config));
         self.tracer.set(config.log.trace_sip);
         self.control.reload(Arc::new(settings));
         if let Some(first) = domains.first()

@@ -21,7 +21,7 @@ use sip_userdb::Capabilities;
 use crate::config::{Config, Domain};
 use crate::data_dir::DataDir;
 use crate::metrics::{ShownTls, Sources};
-use crate::plan::{self, PlannedListener};
+use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
@@ -43,22 +43,22 @@ impl Server {
         let mut store = Store::start(&data, &config.users, &config.authentication.algorithms)?;
         let domains = domains(&config, &data, &mut store)?;
 
-        let planned = plan::listeners(&config);
+        let planned = setup::listeners(&config);
         let tickets = Tickets::start(&config.tls, &data)?;
         let material = Material::read(&config, &data, &domains, &planned, &tickets)?;
         let identity = Identity::new(material)?;
         let handshakes =
-            HandshakePool::start(plan::handshake_config(&config)).map_err(thread_error)?;
+            HandshakePool::start(setup::handshake_config(&config)).map_err(thread_error)?;
 
         // The bindings are there before the first socket is: whoever is told
         // that a user is not registered was told the truth.
         let location = Arc::new(Location::new(config.registrar.aors_max, random()?));
-        let workers = plan::worker_count(&config);
+        let workers = setup::worker_count(&config);
         let websockets = websockets(&planned, &domains);
         let sockets = bind(&listener_configs(&planned, &identity, &websockets), workers)
             .map_err(|error| bind_error(&error))?;
         let bound = bound_addresses(&planned, &sockets);
-        let mut settings = plan::settings(&config, &domains, &planned, &bound);
+        let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
@@ -68,7 +68,7 @@ impl Server {
         }
 
         let (shared, token_keys) = shared(&config, &data, &location, store.capabilities())?;
-        let dns = DnsThread::start(plan::dns_config(
+        let dns = DnsThread::start(setup::dns_config(
             &config,
             &planned,
             u64::from_be_bytes(random()?),
@@ -86,7 +86,7 @@ impl Server {
             .alias
             .then(|| Arc::new(Aliases::new(ALIASES_MAX)));
         net_config.aliases.clone_from(&aliases);
-        let peer_names = Arc::new(Mutex::new(Arc::new(plan::peer_names(&config))));
+        let peer_names = Arc::new(Mutex::new(Arc::new(setup::peer_names(&config))));
         let mut nets = Vec::with_capacity(workers);
         for (index, sockets) in sockets.into_iter().enumerate() {
             let net = Net::new(index, net_config.clone(), sockets).map_err(thread_error)?;
@@ -176,14 +176,14 @@ fn shared(
 ) -> Result<(Arc<Shared>, KeptKeys), Error> {
     let lifetime_s = config.proxy.dialog_token_lifetime_s;
     let token_keys = KeptKeys::open(data, lifetime_s, clock::unix_ms() / 1_000)?;
-    let mut auth = plan::auth_config(config);
+    let mut auth = setup::auth_config(config);
     userdb::fit_auth(&mut auth, capabilities)?;
     let authenticator =
         Authenticator::new(auth, &*data.node_secret()?, u32::from_be_bytes(random()?));
     let shared = Shared {
         location: location.clone(),
         authenticator: Arc::new(authenticator),
-        guard: Arc::new(Guard::new(random()?, plan::guard_limits(config))),
+        guard: Arc::new(Guard::new(random()?, setup::guard_limits(config))),
         rates: Arc::new(Rates::new(random()?)),
         token_keys: token_keys.shared(),
         gateways: Arc::default(),
@@ -198,8 +198,8 @@ fn bounds(
     workers: usize,
     open_files: u64,
 ) -> Result<(NetConfig, Arc<Budget>), Error> {
-    let room = plan::connections_room(planned, workers, open_files);
-    let mut net_config = plan::net_config(config, room);
+    let room = setup::connections_room(planned, workers, open_files);
+    let mut net_config = setup::net_config(config, room);
     if let Some(asked) = config.connections.connections_max.filter(|max| *max > room) {
         tracing::warn!(
             "connections.connections_max is {asked}, and {open_files} open files leave room for {room} of each worker: raise the limit (ulimit -n, or LimitNOFILE in systemd), or write a smaller number"
@@ -207,7 +207,7 @@ fn bounds(
     }
     let (memory_bytes, memory_limit_bytes) = memory::budget_bytes(config.bounds.memory_max)?;
     let budget = Arc::new(Budget::new(memory_bytes));
-    plan::bound_sockets(&mut net_config, memory_bytes, workers);
+    setup::bound_sockets(&mut net_config, memory_bytes, workers);
     tracing::info!(
         workers,
         open_files,
@@ -271,7 +271,7 @@ fn websockets(
     planned: &[PlannedListener],
     domains: &[Domain],
 ) -> Vec<Option<Arc<WebSocketListener>>> {
-    let rules = |listener| WebSocketListener::new(plan::websocket_rules(listener, domains));
+    let rules = |listener| WebSocketListener::new(setup::websocket_rules(listener, domains));
     planned
         .iter()
         .map(|listener| {

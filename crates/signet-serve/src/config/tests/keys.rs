@@ -195,7 +195,7 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "tls.",
         "log.trace_sip",
     ];
-    let settings = |config| format!("{:?}", crate::plan::settings(config, &[], &[], &[]));
+    let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));
     (!is_elsewhere && settings(&given) == settings(&running))
         .then(|| "it reaches no worker".to_owned())

@@ -1,0 +1,487 @@
+//! Measures what things cost on this machine.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use measure::Host;
+use signet_bed::Error;
+
+use crate::demand::{Key, Transport};
+use crate::drive::{Bench, Connection, Directory, Flow, Lengths, Mixture, Ports, Stream};
+use crate::event::{Event, KEPT_S};
+use crate::profile::{FORMAT, Held, Later, Memory, Profile, Run, VERSION};
+
+/// How it is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// The server, and the program of the load.
+    pub signet: PathBuf,
+    /// Where configurations and logs are while it lasts.
+    pub folder: PathBuf,
+    /// The first of its ports on 127.0.0.1.
+    pub port: u16,
+    /// Whether to show that it works, and no more.
+    pub is_quick: bool,
+    /// What the profile is called.
+    pub name: String,
+    /// The command, for the profile.
+    pub command: String,
+}
+
+/// What rates are written for: microseconds of CPU that a call over UDP takes. They are
+/// lowered where it takes more.
+const CALL_US: f64 = 40.0;
+/// How far rates are raised or lowered.
+const FACTORS: (f64, f64) = (0.02, 1.5);
+/// A calibration in a hurry has lower rates: it may share the machine with anything.
+const IN_A_HURRY: f64 = 0.25;
+/// Calls a second of the run that finds out.
+const PROBE_PER_S: f64 = 100.0;
+/// How often a run is done again that is in doubt.
+const DOUBTED_AGAIN: u32 = 1;
+
+/// Measures, and works prices out. `say` is told what it does.
+///
+/// # Errors
+/// What does not run here, and what to do about it.
+pub fn calibrate(options: &Options, say: &dyn Fn(&str)) -> Result<Profile, Error> {
+    let began = Instant::now();
+    let ports = ports(options.port)?;
+    let mut profile = Profile {
+        format: FORMAT.to_owned(),
+        version: VERSION,
+        name: options.name.clone(),
+        command: options.command.clone(),
+        program: program(options)?,
+        made_unix_s: unix_s(),
+        machine: Host::this(),
+        is_quick: options.is_quick,
+        ..Profile::default()
+    };
+    let has_database = has_database();
+    if !has_database {
+        profile
+            .missing
+            .push("mariadbd is not installed: apt-get install mariadb-server".to_owned());
+    }
+    let failed = |why: String| Error::new(why, logs(options));
+    let bench =
+        Bench::open(&options.signet, &options.folder, ports, has_database).map_err(failed)?;
+    let lengths = lengths(options.is_quick);
+    let hurry = if options.is_quick { IN_A_HURRY } else { 1.0 };
+    let factor = factor(&bench, lengths).map_err(failed)? * hurry;
+    for (nth, mixture) in runs(factor, has_database, options.is_quick)
+        .iter()
+        .enumerate()
+    {
+        let run = tried(&bench, mixture, lengths).map_err(failed)?;
+        say(&told(nth, &run, began.elapsed()));
+        profile.runs.push(run);
+    }
+    held(&bench, &mut profile, factor, options.is_quick).map_err(failed)?;
+    say(&format!("memory: {:.0} s", began.elapsed().as_secs_f64()));
+    if !options.is_quick {
+        long(&bench, &mut profile, factor, lengths).map_err(failed)?;
+        say(&format!(
+            "the long run: {:.0} s",
+            began.elapsed().as_secs_f64()
+        ));
+    }
+    profile.work_out();
+    known(&profile)?;
+    Ok(profile)
+}
+
+/// The ports from this one on.
+pub(crate) fn ports(first: u16) -> Result<Ports, Error> {
+    Ports::from(first).ok_or_else(|| {
+        Error::new(
+            format!("there are no {} ports from {first} on", Ports::COUNT),
+            "write --port with a number from 1 to 65000",
+        )
+    })
+}
+
+pub(crate) fn lengths(is_quick: bool) -> Lengths {
+    let (warm_up_ms, measure_ms) = if is_quick {
+        (600, 1_000)
+    } else {
+        (1_200, 2_600)
+    };
+    Lengths {
+        warm_up: Duration::from_millis(warm_up_ms),
+        measure: Duration::from_millis(measure_ms),
+    }
+}
+
+fn logs(options: &Options) -> String {
+    format!("its logs are in {}", options.folder.display())
+}
+
+fn program(options: &Options) -> Result<String, Error> {
+    let failed = |why: String| {
+        let path = options.signet.display();
+        Error::new(
+            format!("{path} {why}"),
+            "give the path of a build: --signet PATH",
+        )
+    };
+    let output = std::process::Command::new(&options.signet)
+        .arg("--version")
+        .output()
+        .map_err(|error| failed(format!("does not start ({error})")))?;
+    if !output.status.success() {
+        return Err(failed("does not tell its version".to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Whether MariaDB can be started here.
+pub(crate) fn has_database() -> bool {
+    let mut command = std::process::Command::new("mariadbd");
+    let output = command.args(["--no-defaults", "--version"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+fn unix_s() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// By how much rates are raised or lowered here.
+fn factor(bench: &Bench, lengths: Lengths) -> Result<f64, String> {
+    let probe = mixture("probe", Directory::None, calls(Transport::Udp, PROBE_PER_S));
+    let run = bench.run(&probe, lengths)?;
+    let per_s = run.rates.get(Event::LegUdp) / 2.0;
+    if per_s <= 0.0 {
+        return Err("no call came through".to_owned());
+    }
+    // At this rate each message wakes the server up, which makes a call dearer.
+    let us = run.cores * 1e6 / per_s / 2.0;
+    Ok((CALL_US / us.max(1.0)).clamp(FACTORS.0, FACTORS.1))
+}
+
+/// A run, and once more where it is in doubt.
+fn tried(bench: &Bench, mixture: &Mixture, lengths: Lengths) -> Result<Run, String> {
+    let mut run = bench.run(mixture, lengths)?;
+    for _ in 0..DOUBTED_AGAIN {
+        if run.doubts.is_empty() {
+            break;
+        }
+        run = bench.run(mixture, lengths)?;
+    }
+    Ok(run)
+}
+
+fn told(nth: usize, run: &Run, elapsed: Duration) -> String {
+    let doubts = match run.doubts.as_slice() {
+        [] => String::new(),
+        doubts => format!("; does not count: {}", doubts.join(", ")),
+    };
+    format!(
+        "{}. {}: {:.3} cores, {:.0} s{doubts}",
+        nth + 1,
+        run.mixture.name,
+        run.cores,
+        elapsed.as_secs_f64()
+    )
+}
+
+fn mixture(name: &str, users: Directory, stream: Stream) -> Mixture {
+    Mixture {
+        name: name.to_owned(),
+        users,
+        rtt_ms: 0,
+        streams: vec![stream],
+    }
+}
+
+fn calls(transport: Transport, per_s: f64) -> Stream {
+    Stream::new(Flow::Calls(transport), transport, per_s)
+}
+
+fn registrations(transport: Transport, per_s: f64) -> Stream {
+    Stream::new(Flow::Registrations, transport, per_s)
+}
+
+/// All runs, those that are repeated at the end again: so that a machine that changes meanwhile
+/// is noticed.
+fn runs(factor: f64, has_database: bool, is_quick: bool) -> Vec<Mixture> {
+    let mut all = unasked();
+    all.extend(asked());
+    if has_database {
+        all.extend(looked_up());
+    }
+    if is_quick {
+        return all.into_iter().map(|(one, _)| one.scaled(factor)).collect();
+    }
+    all.extend(more());
+    let again: Vec<Mixture> = all
+        .iter()
+        .filter(|(_, is_repeated)| *is_repeated)
+        .map(|(one, _)| one.clone())
+        .collect();
+    let all = all.into_iter().map(|(one, _)| one).chain(again);
+    all.map(|one| one.scaled(factor)).collect()
+}
+
+/// A mixture, and whether it is measured twice.
+type Planned = (Mixture, bool);
+
+/// Where nobody proves who he is.
+fn unasked() -> Vec<Planned> {
+    use Transport::{Tcp, Tls, Udp};
+    let none = |name: &str, stream: Stream, is_repeated: bool| {
+        (mixture(name, Directory::None, stream), is_repeated)
+    };
+    let mutual = Stream {
+        connection: Connection::PerCall {
+            key: Key::P256,
+            resumed: 0.0,
+            is_mutual: true,
+        },
+        ..Stream::per_call(Tls, 250.0, Key::P256, 0.0)
+    };
+    vec![
+        none("calls udp 400/s", calls(Udp, 400.0), false),
+        none("calls udp 2500/s", calls(Udp, 2_500.0), true),
+        none("calls tcp 1500/s", calls(Tcp, 1_500.0), true),
+        none("calls tls 1500/s", calls(Tls, 1_500.0), true),
+        none(
+            "calls to users 800/s",
+            Stream::new(Flow::Local, Udp, 800.0),
+            false,
+        ),
+        none(
+            "registrations udp 2500/s",
+            registrations(Udp, 2_500.0),
+            true,
+        ),
+        none(
+            "registrations tcp 2000/s",
+            registrations(Tcp, 2_000.0),
+            false,
+        ),
+        none(
+            "registrations tls 2000/s",
+            registrations(Tls, 2_000.0),
+            false,
+        ),
+        none(
+            "a tcp connection per call",
+            Stream::per_call(Tcp, 500.0, Key::P256, 0.0),
+            false,
+        ),
+        none(
+            "a handshake per call, P-256",
+            Stream::per_call(Tls, 300.0, Key::P256, 0.0),
+            true,
+        ),
+        none(
+            "a handshake per call, RSA-2048",
+            Stream::per_call(Tls, 300.0, Key::Rsa2048, 0.0),
+            true,
+        ),
+        none(
+            "a resumed handshake per call",
+            Stream::per_call(Tls, 400.0, Key::P256, 1.0),
+            true,
+        ),
+        none("a handshake with certificates per call", mutual, false),
+    ]
+}
+
+/// Where users are in the server's own store.
+fn asked() -> Vec<Planned> {
+    use Transport::Udp;
+    let own = |name: &str, stream: Stream, is_repeated: bool| {
+        (mixture(name, Directory::Own, stream), is_repeated)
+    };
+    vec![
+        own("calls of users", calls(Udp, 1_500.0), false),
+        own("challenged calls", calls(Udp, 1_000.0).challenged(), true),
+        own("registrations of users", registrations(Udp, 2_000.0), false),
+        own(
+            "challenged registrations",
+            registrations(Udp, 1_500.0).challenged(),
+            true,
+        ),
+    ]
+}
+
+/// Where users are in a database.
+fn looked_up() -> Vec<Planned> {
+    use Transport::Udp;
+    let away = Mixture {
+        rtt_ms: 10,
+        ..mixture(
+            "look-ups 10 ms away",
+            Directory::Database,
+            registrations(Udp, 800.0),
+        )
+    };
+    let looked_up = mixture("look-ups", Directory::Database, registrations(Udp, 1_200.0));
+    let cached = mixture(
+        "look-ups in the cache",
+        Directory::Cache,
+        registrations(Udp, 1_500.0),
+    );
+    vec![(looked_up, false), (away, false), (cached, false)]
+}
+
+/// Other rates of what is there: they tell wake-ups from work.
+fn more() -> Vec<Planned> {
+    use Transport::{Tcp, Tls, Udp};
+    let none = |name: &str, stream: Stream| (mixture(name, Directory::None, stream), false);
+    vec![
+        none("calls udp 6000/s", calls(Udp, 6_000.0)),
+        none("calls tcp 400/s", calls(Tcp, 400.0)),
+        none("calls tls 400/s", calls(Tls, 400.0)),
+        none("registrations udp 500/s", registrations(Udp, 500.0)),
+        none("registrations udp 6000/s", registrations(Udp, 6_000.0)),
+    ]
+}
+
+/// Two readings: their mean, and half of what they differ by.
+fn both([one, two]: [f64; 2]) -> Held {
+    Held {
+        bytes: one.midpoint(two),
+        error_bytes: (one - two).abs() / 2.0,
+    }
+}
+
+fn held(bench: &Bench, profile: &mut Profile, factor: f64, is_quick: bool) -> Result<(), String> {
+    // An allocator takes memory in pieces: few agents would show the pieces.
+    let (bindings, connections) = if is_quick {
+        (1_000, 400)
+    } else {
+        (6_000, 3_000)
+    };
+    let binding = both(bench.held(Transport::Udp, bindings)?);
+    let tcp = both(bench.held(Transport::Tcp, connections)?);
+    let tls = both(bench.held(Transport::Tls, connections)?);
+    let (per_s, length) = if is_quick {
+        (400.0 * factor, Duration::from_secs(1))
+    } else {
+        (1_000.0 * factor, Duration::from_secs(4))
+    };
+    let (base, bytes) = bench.standing(per_s, length)?;
+    profile.connections_max = u64::from(connections);
+    profile.memory = Memory {
+        base,
+        binding,
+        tcp,
+        tls,
+        // Until the long run says what of it is transactions.
+        call: Held {
+            bytes,
+            error_bytes: bytes * 0.5,
+        },
+        transaction: Held::default(),
+    };
+    Ok(())
+}
+
+fn long(bench: &Bench, profile: &mut Profile, factor: f64, lengths: Lengths) -> Result<(), String> {
+    let kept = Duration::from_secs_f64(KEPT_S);
+    let long = bench.long(1_500.0 * factor, lengths, kept)?;
+    profile.later = Some(Later {
+        us: long.later_us.max(0.0),
+        error_us: long.later_us.abs() / 2.0,
+    });
+    let memory = &mut profile.memory;
+    memory.transaction = Held {
+        bytes: long.bytes,
+        error_bytes: long.bytes * 0.1,
+    };
+    // INVITE on both sides is in what a call that stands holds.
+    let bytes = (memory.call.bytes - 2.0 * long.bytes).max(0.0);
+    memory.call = Held {
+        bytes,
+        error_bytes: memory.call.bytes * 0.1,
+    };
+    Ok(())
+}
+
+/// # Errors
+/// That too little of it counts to plan by.
+fn known(profile: &Profile) -> Result<(), Error> {
+    let needed = [Event::LegUdp, Event::RegisterUdp];
+    let is_known = needed
+        .iter()
+        .all(|event| profile.fit.prices.contains_key(event));
+    if is_known {
+        return Ok(());
+    }
+    let doubts: Vec<&str> = profile
+        .runs
+        .iter()
+        .flat_map(|run| run.doubts.iter().map(String::as_str))
+        .collect();
+    Err(Error::new(
+        format!("too few runs count: {}", doubts.join("; ")),
+        "end what else runs on this machine, and calibrate again",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::event::Rates;
+
+    fn all(has_database: bool, is_quick: bool) -> Rates {
+        let mut rates = Rates::default();
+        for run in runs(1.0, has_database, is_quick) {
+            rates.add_all(&run.rates());
+        }
+        rates
+    }
+
+    #[test]
+    fn everything_is_measured_in_a_hurry_too() {
+        for is_quick in [false, true] {
+            let rates = all(true, is_quick);
+            for event in Event::ALL {
+                assert!(rates.get(event) > 0.0, "{event:?}, quick: {is_quick}");
+            }
+        }
+        assert_eq!(all(false, false).get(Event::VerifyRemote), 0.0);
+    }
+
+    #[test]
+    fn it_ends_within_five_minutes() {
+        // What starts and ends a run, by measurement on a slow machine.
+        const AROUND_S: f64 = 2.2;
+        let lengths = lengths(false);
+        let each_s = (lengths.warm_up + lengths.measure).as_secs_f64() + AROUND_S;
+        let runs = runs(1.0, true, false);
+        let others_s = 45.0 + KEPT_S + 10.0;
+        assert!(
+            (runs.len() as f64).mul_add(each_s, others_s) < 300.0,
+            "{}",
+            runs.len()
+        );
+    }
+
+    #[test]
+    fn repeats_have_the_same_name_and_others_do_not() {
+        let runs = runs(0.5, true, false);
+        let names: BTreeSet<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+        let repeated = runs.len() - names.len();
+        assert!((6..=12).contains(&repeated), "{repeated}");
+        for run in &runs {
+            let same = runs.iter().filter(|other| other.name == run.name);
+            assert!(same.clone().count() <= 2, "{}", run.name);
+            assert!(same.clone().all(|other| other == run), "{}", run.name);
+        }
+        assert_eq!(runs[1].streams[0].per_s, 1_250.0);
+    }
+
+    #[test]
+    fn ports_are_checked() {
+        assert!(ports(0).unwrap_err().to_string().contains("--port"));
+        assert!(ports(18_000).is_ok());
+    }
+}

@@ -1,0 +1,406 @@
+//! What things cost on one machine.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use measure::Host;
+use measure::statistics::deviation;
+use serde::{Deserialize, Serialize};
+use signet_bed::Error;
+use signet_bed::calibrate::Speed;
+
+use crate::drive::Mixture;
+use crate::event::{Event, KEPT_S, Rates};
+use crate::fit::{self, Fit, Sample};
+
+/// The name in every file.
+pub const FORMAT: &str = "signet-plan-profile";
+/// The version that is written and read.
+pub const VERSION: u32 = 1;
+/// Larger files are refused unread.
+const FILE_BYTES_MAX: u64 = 1 << 26;
+
+/// Profiles of machines that were measured by the authors.
+pub const SHIPPED: &[(&str, &str)] = &[];
+
+/// What things cost on one machine: what was measured there, and what follows.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// [`FORMAT`].
+    pub format: String,
+    /// [`VERSION`].
+    pub version: u32,
+    /// What it is called.
+    pub name: String,
+    /// The command that made it.
+    pub command: String,
+    /// The version of the server.
+    pub program: String,
+    /// When, seconds since 1970.
+    pub made_unix_s: u64,
+    /// The machine.
+    pub machine: Host,
+    /// Whether it was made in a hurry, to show that it works.
+    pub is_quick: bool,
+    /// How fast the machine was, in the middle.
+    pub speed: Option<Speed>,
+    /// What could not be measured, and why.
+    pub missing: Vec<String>,
+    /// What was measured, one after the other.
+    pub runs: Vec<Run>,
+    /// What things hold.
+    pub memory: Memory,
+    /// Connections that were held at once.
+    pub connections_max: u64,
+    /// The long run, where there was one.
+    pub later: Option<Later>,
+    /// CPU time.
+    pub fit: Fit,
+    /// SIP bytes that each thing moves, in and out.
+    pub bytes: BTreeMap<Event, f64>,
+    /// How far runs are from that, as a share: root of the mean square.
+    pub bytes_residual: f64,
+    /// The database, where one was measured.
+    pub database: Option<DatabasePrice>,
+    /// How predictions of mixtures compared.
+    pub checked: Option<Checked>,
+}
+
+/// A run of the calibration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// What was asked of the server.
+    pub mixture: Mixture,
+    /// What happened in a second, as the load counted it.
+    pub rates: Rates,
+    /// CPU time of the server, in cores.
+    pub cores: f64,
+    /// CPU time of the database, in cores.
+    pub database_cores: Option<f64>,
+    /// SIP bytes in and out of the server, a second.
+    pub bytes_per_s: f64,
+    /// What passed between server and database, headers included, in bits a second.
+    pub database_bits_per_s: Option<f64>,
+    /// How fast the machine was.
+    pub speed: Option<Speed>,
+    /// Why it does not count; empty where it does.
+    pub doubts: Vec<String>,
+}
+
+/// What things hold in the memory of a server, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// A server with nothing to do.
+    pub base: f64,
+    /// A registered contact.
+    pub binding: Held,
+    /// A TCP connection and the contact registered over it.
+    pub tcp: Held,
+    /// The same with TLS.
+    pub tls: Held,
+    /// A call that stands.
+    pub call: Held,
+    /// A transaction that stays for 64*T1.
+    pub transaction: Held,
+}
+
+/// What one thing holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// Bytes.
+    pub bytes: f64,
+    /// Half of what two readings differ by.
+    pub error_bytes: f64,
+}
+
+/// What comes 64*T1 later: transactions that end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Later {
+    /// CPU time of each, in microseconds.
+    pub us: f64,
+    /// Its uncertainty.
+    pub error_us: f64,
+}
+
+/// What a look-up costs outside of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatabasePrice {
+    /// CPU time of the database, in microseconds.
+    pub us: f64,
+    /// Its standard deviation over the runs.
+    pub error_us: f64,
+    /// Bits between server and database, headers included, where they were counted.
+    pub bits: Option<f64>,
+    /// The longest round trip with which it was measured, in milliseconds.
+    pub rtt_ms_max: f64,
+}
+
+/// How predictions of mixtures compared with what was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checked {
+    /// Mixtures.
+    pub cases: u64,
+    /// Mean of the errors without their signs, as a share.
+    pub mean: f64,
+    /// Root of the mean of their squares.
+    pub root_mean_square: f64,
+    /// The worst of them.
+    pub worst: f64,
+}
+
+impl Profile {
+    /// Reads one by the name of a file, or one that is shipped by its own name.
+    ///
+    /// # Errors
+    /// What is wrong with it, or which there are.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            return Self::parse(name, text);
+        }
+        let path = Path::new(name);
+        let failed = |error: std::io::Error| {
+            Error::new(
+                format!("{name}: {error}"),
+                format!(
+                    "make one with `signet plan calibrate --out {name}`{}",
+                    others()
+                ),
+            )
+        };
+        let length = std::fs::metadata(path).map_err(failed)?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(Error::new(
+                format!("{name} is too large to be a profile"),
+                "name a file that `signet plan calibrate` wrote",
+            ));
+        }
+        Self::parse(name, &std::fs::read_to_string(path).map_err(failed)?)
+    }
+
+    /// Whether it is one that is shipped, and so not of this machine.
+    pub fn is_shipped(&self) -> bool {
+        SHIPPED.iter().any(|(name, _)| *name == self.name)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self, Error> {
+        let remedy = "make it anew with `signet plan calibrate`";
+        let value: serde_json::Value = serde_json::from_str(text)
+            .map_err(|error| Error::new(format!("{name} is no profile ({error})"), remedy))?;
+        let format = value.get("format").and_then(serde_json::Value::as_str);
+        let version = value.get("version").and_then(serde_json::Value::as_u64);
+        if format != Some(FORMAT) || version != Some(u64::from(VERSION)) {
+            return Err(Error::new(
+                format!("{name} is no profile of version {VERSION}"),
+                remedy,
+            ));
+        }
+        serde_json::from_value(value)
+            .map_err(|error| Error::new(format!("{name} cannot be read ({error})"), remedy))
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// The file that cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Error::new(error.to_string(), "tell the authors"))?;
+        std::fs::write(path, text + "\n").map_err(|error| {
+            Error::new(
+                format!("{}: {error}", path.display()),
+                "name a file that can be written with --out",
+            )
+        })
+    }
+
+    /// Works prices out of the runs that count.
+    pub fn work_out(&mut self) {
+        self.speed = middle(self.runs.iter().filter_map(|run| run.speed));
+        let counting = || self.runs.iter().filter(|run| run.doubts.is_empty());
+        let of = |value: &dyn Fn(&Run) -> f64| -> Vec<Sample> {
+            counting()
+                .map(|run| Sample {
+                    rates: run.rates.clone(),
+                    value: value(run),
+                })
+                .collect()
+        };
+        let cores = of(&|run| run.cores / self.slowness(run.speed));
+        self.fit = Fit::of(&cores, self.noise());
+        (self.bytes, self.bytes_residual) = fit::shares(&of(&|run| run.bytes_per_s));
+        self.database = database(counting());
+    }
+
+    /// How much slower the machine was than in the middle: 1.1 where the same work took a tenth
+    /// more CPU time.
+    pub fn slowness(&self, speed: Option<Speed>) -> f64 {
+        match (speed, self.speed) {
+            (Some(now), Some(middle)) => whole_us(now) / whole_us(middle).max(1e-9),
+            _ => 1.0,
+        }
+    }
+
+    /// By what share runs of the same mixture differ.
+    fn noise(&self) -> f64 {
+        let mut repeats: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.doubts.is_empty()) {
+            let cores = run.cores / self.slowness(run.speed);
+            repeats
+                .entry(run.mixture.name.clone())
+                .or_default()
+                .push(cores);
+        }
+        let shares: Vec<f64> = repeats
+            .values()
+            .filter(|values| values.len() > 1)
+            .map(|values| deviation(values) / measure::statistics::mean(values).max(1e-9))
+            .collect();
+        let squares: f64 = shares.iter().map(|share| share * share).sum();
+        (squares / shares.len().max(1) as f64).sqrt()
+    }
+
+    /// CPU time with these rates in the long run: what ends 64*T1 later is in it. Microseconds
+    /// and their uncertainty, in cores.
+    pub fn later_cores(&self, rates: &Rates) -> (f64, f64) {
+        let later = self.later.unwrap_or_default();
+        let per_s = rates.kept_per_s();
+        (per_s * later.us / 1e6, per_s * later.error_us / 1e6)
+    }
+
+    /// Transactions that stand with these rates.
+    pub fn kept(rates: &Rates) -> f64 {
+        rates.kept_per_s() * KEPT_S
+    }
+}
+
+/// Both loops together: their geometric mean.
+fn whole_us(speed: Speed) -> f64 {
+    (speed.compute_us * speed.kernel_us).max(0.0).sqrt()
+}
+
+fn middle(speeds: impl Iterator<Item = Speed>) -> Option<Speed> {
+    let mut speeds: Vec<Speed> = speeds.collect();
+    speeds.sort_by(|a, b| whole_us(*a).total_cmp(&whole_us(*b)));
+    speeds.get(speeds.len() / 2).copied()
+}
+
+/// The mean of what a look-up took in each run.
+fn database<'a>(runs: impl Iterator<Item = &'a Run>) -> Option<DatabasePrice> {
+    let (mut us, mut bits, mut rtt_ms_max) = (Vec::new(), Vec::new(), 0.0_f64);
+    for run in runs {
+        let lookups_per_s = run.rates.get(Event::VerifyRemote);
+        if lookups_per_s <= 0.0 {
+            continue;
+        }
+        rtt_ms_max = rtt_ms_max.max(run.mixture.rtt_ms as f64);
+        us.extend(run.database_cores.map(|cores| cores * 1e6 / lookups_per_s));
+        bits.extend(run.database_bits_per_s.map(|all| all / lookups_per_s));
+    }
+    (!us.is_empty()).then(|| DatabasePrice {
+        us: measure::statistics::mean(&us),
+        error_us: deviation(&us),
+        bits: (!bits.is_empty()).then(|| measure::statistics::mean(&bits)),
+        rtt_ms_max,
+    })
+}
+
+/// The profiles that are shipped, for a remedy.
+fn others() -> String {
+    let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!(", or name a shipped one: {}", names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let path = std::env::temp_dir().join(format!("signet-plan-{}", std::process::id()));
+        let profile = testing::profile();
+        profile.write(&path).unwrap();
+        let name = path.display().to_string();
+        assert_eq!(Profile::open(&name).unwrap(), profile);
+        std::fs::write(&path, "{\"format\": \"signet-load\", \"version\": 1}").unwrap();
+        let error = Profile::open(&name).unwrap_err().to_string();
+        assert!(error.contains("no profile of version 1"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+        let error = Profile::open(&name).unwrap_err().to_string();
+        assert!(error.contains("signet plan calibrate"), "{error}");
+    }
+
+    #[test]
+    fn what_is_shipped_can_be_read() {
+        for (name, _) in SHIPPED {
+            let profile = Profile::open(name).unwrap();
+            assert_eq!(profile.name, *name);
+            assert!(profile.is_shipped() && !profile.is_quick, "{name}");
+            assert!(!profile.fit.prices.is_empty(), "{name}");
+        }
+    }
+
+    fn run(name: &str, per_s: f64, cores: f64, compute_us: f64) -> Run {
+        let mut rates = Rates::default();
+        rates.add(Event::RegisterUdp, per_s);
+        rates.add(Event::VerifyRemote, per_s);
+        Run {
+            mixture: Mixture {
+                name: name.to_owned(),
+                ..Mixture::default()
+            },
+            rates,
+            cores,
+            database_cores: Some(per_s * 20e-6),
+            bytes_per_s: per_s * 1_000.0,
+            speed: Some(Speed {
+                compute_us,
+                kernel_us: compute_us,
+            }),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn a_machine_that_was_slow_is_no_dearer_server() {
+        let mut profile = Profile {
+            runs: vec![
+                run("a", 1_000.0, 0.010, 100.0),
+                run("a", 1_000.0, 0.020, 200.0),
+                run("b", 2_000.0, 0.020, 100.0),
+            ],
+            ..Profile::default()
+        };
+        profile.work_out();
+        assert!(profile.noise() < 1e-9);
+        assert!(profile.fit.residual < 0.01, "{:?}", profile.fit);
+        let database = profile.database.unwrap();
+        assert!((database.us - 20.0).abs() < 1e-6, "{database:?}");
+        // Half of the bytes may be either's: their sum counts.
+        let bytes: f64 = profile.bytes.values().sum();
+        assert!((bytes - 1_000.0).abs() < 1.0, "{:?}", profile.bytes);
+    }
+
+    #[test]
+    fn a_run_in_doubt_does_not_count() {
+        let mut doubted = run("b", 2_000.0, 5.0, 100.0);
+        doubted.doubts.push("2% failed".to_owned());
+        let mut profile = Profile {
+            runs: vec![run("a", 1_000.0, 0.010, 100.0), doubted],
+            ..Profile::default()
+        };
+        profile.work_out();
+        assert_eq!(profile.fit.cores_max, 0.010);
+    }
+}

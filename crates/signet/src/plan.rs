@@ -1,0 +1,324 @@
+//! `signet plan`: the command line.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use measure::Host;
+use signet_plan::calibrate::{self, calibrate};
+use signet_plan::check::{self, Check, HEADING};
+use signet_plan::profile::SHIPPED;
+use signet_plan::{Demand, Plan, Profile};
+
+/// There is a plan; what was measured is written.
+const EXIT_FINE: u8 = 0;
+/// The plan is refused, or no prediction could be held to anything.
+const EXIT_REFUSED: u8 = 1;
+/// A file or a command is wrong, or something does not run.
+const EXIT_WRONG: u8 = 2;
+/// Where a profile is written, and looked for.
+const PROFILE: &str = "signet-profile.json";
+
+/// What `signet plan` is told.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct PlanOptions {
+    #[command(subcommand)]
+    command: Option<PlanCommand>,
+    /// What is asked of the service, in TOML; etc/plan.toml explains every key
+    #[arg(value_name = "FILE", required = true)]
+    demand: Option<PathBuf>,
+    /// Set a key otherwise: calls.busy_hour=50000; several times if you like
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    set: Vec<String>,
+    /// Whose prices: a file, or the name of a shipped profile (signet plan profiles)
+    #[arg(long, value_name = "FILE|NAME", default_value = PROFILE)]
+    profile: String,
+    /// Write the plan as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the plan as a page, one file for a browser
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PlanCommand {
+    /// Measure what things cost on this machine, in less than five minutes
+    Calibrate(CalibrateOptions),
+    /// Hold predictions to what mixtures take that took no part in the calibration
+    Check(CheckOptions),
+    /// Name the profiles that this program brings
+    Profiles,
+}
+
+/// What is started to measure with.
+#[derive(Debug, Args)]
+struct BenchOptions {
+    /// The build that is measured, and that makes the load [default: this one]
+    #[arg(long, value_name = "PATH")]
+    signet: Option<PathBuf>,
+    /// The first of nine ports on 127.0.0.1
+    #[arg(long, value_name = "PORT", default_value_t = 17_160)]
+    port: u16,
+    /// The folder for configurations and logs
+    #[arg(long, value_name = "DIR", default_value = "signet-plan-work")]
+    work: PathBuf,
+    /// Show that it works, in a minute or two; no figure of it is one to plan by
+    #[arg(long)]
+    quick: bool,
+}
+
+#[derive(Debug, Args)]
+struct CalibrateOptions {
+    #[command(flatten)]
+    bench: BenchOptions,
+    /// Where the profile is written
+    #[arg(long, value_name = "FILE", default_value = PROFILE)]
+    out: PathBuf,
+    /// What it is called [default: the file's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct CheckOptions {
+    #[command(flatten)]
+    bench: BenchOptions,
+    /// The profile whose predictions are checked; what they are off by is written into it
+    #[arg(long, value_name = "FILE", default_value = PROFILE)]
+    profile: PathBuf,
+    /// How many mixtures; 3 with --quick
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    cases: Option<u32>,
+    /// What mixtures are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write each mixture, predicted and measured, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Runs it; gives the exit code.
+pub(crate) fn run(options: &PlanOptions) -> u8 {
+    let done = match &options.command {
+        None => options.plan(),
+        Some(PlanCommand::Calibrate(options)) => options.run(),
+        Some(PlanCommand::Check(options)) => options.run(),
+        Some(PlanCommand::Profiles) => {
+            tell(&profiles());
+            Ok(EXIT_FINE)
+        }
+    };
+    done.unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "signet plan: {error}");
+        EXIT_WRONG
+    })
+}
+
+/// A reader who has gone, as `head` does, needs no more of it.
+fn tell(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn said(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn command() -> String {
+    std::env::args().collect::<Vec<String>>().join(" ")
+}
+
+fn profiles() -> String {
+    if SHIPPED.is_empty() {
+        return "none is shipped: signet plan calibrate makes one of this machine\n".to_owned();
+    }
+    let mut told = String::new();
+    for (name, _) in SHIPPED {
+        told.push_str(&match Profile::open(name) {
+            Ok(profile) => format!("{name}: {}\n", profile.machine.cpu_model),
+            Err(error) => format!("{name}: {error}\n"),
+        });
+    }
+    told
+}
+
+/// Whether a profile was measured on such a machine as this one.
+fn is_own(profile: &Profile, host: &Host) -> bool {
+    !profile.is_shipped()
+        && profile.machine.cpu_model == host.cpu_model
+        && profile.machine.cores == host.cores
+}
+
+impl PlanOptions {
+    fn plan(&self) -> Result<u8, String> {
+        let file = self.demand.as_deref().ok_or("name the demand's file")?;
+        let demand = Demand::open(file, &self.set).map_err(said)?;
+        let profile = Profile::open(&self.profile).map_err(said)?;
+        let plan = match signet_plan::plan(&profile, &demand, is_own(&profile, &Host::this())) {
+            Ok(plan) => plan,
+            Err(refusal) => {
+                let _ = writeln!(std::io::stderr(), "signet plan: {refusal}");
+                return Ok(EXIT_REFUSED);
+            }
+        };
+        self.keep(&plan)?;
+        tell(&signet_plan::text(&plan));
+        Ok(EXIT_FINE)
+    }
+
+    fn keep(&self, plan: &Plan) -> Result<(), String> {
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(plan).map_err(said)?;
+            write(path, &(text + "\n"))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &signet_plan::page(plan, &command()).map_err(said)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|error| {
+        format!(
+            "{}: {error}: name a file that can be written",
+            path.display()
+        )
+    })
+}
+
+impl BenchOptions {
+    fn signet(&self) -> Result<PathBuf, String> {
+        match &self.signet {
+            Some(signet) => Ok(signet.clone()),
+            None => std::env::current_exe().map_err(|error| {
+                format!("which program this is cannot be told ({error}): write --signet PATH")
+            }),
+        }
+    }
+
+    /// As a path that holds wherever a server is started.
+    fn work(&self) -> Result<PathBuf, String> {
+        std::path::absolute(&self.work)
+            .map_err(|error| format!("{}: {error}: write --work DIR", self.work.display()))
+    }
+}
+
+impl CalibrateOptions {
+    fn run(&self) -> Result<u8, String> {
+        let stem = self.out.file_stem().and_then(|stem| stem.to_str());
+        let options = calibrate::Options {
+            signet: self.bench.signet()?,
+            folder: self.bench.work()?,
+            port: self.bench.port,
+            is_quick: self.bench.quick,
+            name: self
+                .name
+                .clone()
+                .unwrap_or_else(|| stem.unwrap_or("profile").to_owned()),
+            command: command(),
+        };
+        let profile = calibrate(&options, &say).map_err(said)?;
+        profile.write(&self.out).map_err(said)?;
+        tell(&format!(
+            "{}: {} runs, {} of them count; the model is off by {:.1}% on the runs it was made from\n",
+            self.out.display(),
+            profile.runs.len(),
+            profile
+                .runs
+                .iter()
+                .filter(|run| run.doubts.is_empty())
+                .count(),
+            profile.fit.residual * 100.0
+        ));
+        Ok(EXIT_FINE)
+    }
+}
+
+impl CheckOptions {
+    fn run(&self) -> Result<u8, String> {
+        let name = self.profile.display().to_string();
+        let mut profile = Profile::open(&name).map_err(said)?;
+        let default_cases = if self.bench.quick { 3 } else { check::CASES };
+        let options = check::Options {
+            signet: self.bench.signet()?,
+            folder: self.bench.work()?,
+            port: self.bench.port,
+            cases: self.cases.unwrap_or(default_cases),
+            seed: self.seed,
+            is_quick: self.bench.quick,
+        };
+        tell(&format!("{HEADING}\n"));
+        let line = |line: &str| tell(&format!("{line}\n"));
+        let found: Check = check::check(&profile, &options, &line).map_err(said)?;
+        tell(&format!("{}\n", found.summary()));
+        if let Some(path) = &self.json {
+            let text = serde_json::to_string_pretty(&found).map_err(said)?;
+            write(path, &(text + "\n"))?;
+        }
+        if found.checked.is_none() {
+            return Ok(EXIT_REFUSED);
+        }
+        profile.checked = found.checked;
+        profile.write(&self.profile).map_err(said)?;
+        Ok(EXIT_FINE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn options(line: &str) -> Result<PlanOptions, clap::Error> {
+        let words = format!("signet plan {line}");
+        match Args::try_parse_from(words.split_whitespace())?.command {
+            Command::Plan(options) => Ok(*options),
+            _ => panic!("not plan"),
+        }
+    }
+
+    #[test]
+    fn a_file_or_a_verb_is_taken() {
+        let plan = options("etc/plan.toml --set calls.hold_s=5 --set tls.resumed=1").unwrap();
+        assert_eq!(plan.demand, Some(PathBuf::from("etc/plan.toml")));
+        assert_eq!(plan.set.len(), 2);
+        assert_eq!(plan.profile, PROFILE);
+        let calibrate = options("calibrate --quick --out it.json --port 20000").unwrap();
+        let Some(PlanCommand::Calibrate(calibrate)) = calibrate.command else {
+            panic!("not calibrate")
+        };
+        assert!(calibrate.bench.quick);
+        assert_eq!(calibrate.bench.port, 20_000);
+        let check = options("check --seed 7 --cases 5").unwrap();
+        let Some(PlanCommand::Check(check)) = check.command else {
+            panic!("not check")
+        };
+        assert_eq!((check.seed, check.cases), (7, Some(5)));
+        for wrong in [
+            "",
+            "check --cases 0",
+            "it.toml calibrate",
+            "calibrate --port x",
+        ] {
+            assert!(options(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn another_machine_is_told_from_this() {
+        let mut profile = Profile::default();
+        let host = Host::this();
+        profile.machine = host.clone();
+        assert!(is_own(&profile, &host));
+        profile.machine.cpu_model.push('x');
+        assert!(!is_own(&profile, &host));
+    }
+}
