@@ -5,8 +5,8 @@ use std::ops::Range;
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::Auth;
-use crate::association::{Begun, Number};
 use crate::error::{OpenError, SealError, SetupError};
+use crate::framing::{Begun, Number};
 use crate::ip::{self, Head};
 use crate::keys::Keys;
 use crate::mutable::Zeroed;

@@ -6,8 +6,8 @@ use invariant::broken;
 use subtle::ConstantTimeEq;
 
 use crate::algorithm::{Cipher, Esp};
-use crate::association::{Begun, Number};
 use crate::error::{OpenError, SealError, SetupError};
+use crate::framing::{Begun, Number};
 use crate::ip::{self, Head};
 use crate::keys::Keys;
 use crate::primitive::{Aead, Cbc, Mac, NONCE_BYTES, Provider, Refused, TAG_BYTES, length};

@@ -6,6 +6,7 @@ mod algorithm;
 mod association;
 mod error;
 mod esp;
+mod framing;
 mod ip;
 mod iv;
 mod keys;

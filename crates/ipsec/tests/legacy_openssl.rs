@@ -15,13 +15,24 @@ fn openssl_has_all_but_des_and_blowfish() {
         .filter(|cipher| *cipher != Cipher::Null && !cipher.is_aead())
         .filter(|cipher| {
             let key = vec![5; cipher.key_bytes()];
-            matches!(Provider::OpenSsl.cbc(*cipher, &key), Err(SetupError::Unavailable(_)))
+            matches!(
+                Provider::OpenSsl.cbc(*cipher, &key),
+                Err(SetupError::Unavailable(_))
+            )
         })
         .collect();
-    let wanted = [Cipher::DesCbc, Cipher::Blowfish128Cbc, Cipher::Blowfish192Cbc];
+    let wanted = [
+        Cipher::DesCbc,
+        Cipher::Blowfish128Cbc,
+        Cipher::Blowfish192Cbc,
+    ];
     assert_eq!(lacking, wanted);
     for auth in Auth::ALL {
-        assert!(Provider::OpenSsl.mac(auth, &vec![5; auth.key_bytes()]).is_ok());
+        assert!(
+            Provider::OpenSsl
+                .mac(auth, &vec![5; auth.key_bytes()])
+                .is_ok()
+        );
     }
 }
 
@@ -38,7 +49,11 @@ fn openssl_opens_what_rustcrypto_seals_and_the_reverse() {
             for bytes in [0, 61, 1_400] {
                 let packet = packet_v4(bytes);
                 sender.seal(&packet, &mut sealed).unwrap();
-                assert_eq!(receiver.open(&mut sealed).unwrap().packet(), packet, "{from:?}");
+                assert_eq!(
+                    receiver.open(&mut sealed).unwrap().packet(),
+                    packet,
+                    "{from:?}"
+                );
                 count += 1;
             }
         }

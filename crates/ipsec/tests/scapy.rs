@@ -145,7 +145,10 @@ fn scapy_opens_ours_and_we_open_scapys() {
     let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
     let output = scapy.wait_with_output().unwrap();
     let written = writer.join().unwrap();
-    assert!(output.status.success(), "the script failed; its error stands above");
+    assert!(
+        output.status.success(),
+        "the script failed; its error stands above"
+    );
     written.unwrap();
     let answers = String::from_utf8(output.stdout).unwrap();
     assert_eq!(answers.lines().count(), all.len());

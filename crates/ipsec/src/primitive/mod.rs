@@ -174,6 +174,11 @@ impl Unavailable {
     fn new(what: &'static str, why: &'static str) -> Self {
         Self { what, why }
     }
+
+    /// The reason, without the algorithm's name.
+    pub fn why(&self) -> &'static str {
+        self.why
+    }
 }
 
 impl fmt::Display for Unavailable {

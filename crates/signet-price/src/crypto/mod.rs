@@ -34,7 +34,7 @@ pub fn jobs(choice: &Choice) -> Result<(Vec<Job>, Vec<Missed>), Error> {
                 Err(why) if subject.is_primitive() => missed.push(Missed {
                     name: subject.name(),
                     provider: provider.name().to_owned(),
-                    why: why.to_string(),
+                    why: why.why().to_owned(),
                 }),
                 Err(_) => {}
             }

@@ -89,11 +89,11 @@ fn is_compared(item: &Item) -> bool {
     item.family == "primitive" && item.operation != "decrypt"
 }
 
-/// The first line of `openssl version`.
+/// The first line of `openssl version`, without what it says of its library.
 pub(super) fn version() -> Option<String> {
     let output = Command::new("openssl").arg("version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().next()?.trim();
+    let line = text.lines().next()?.split('(').next()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 

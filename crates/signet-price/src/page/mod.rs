@@ -147,7 +147,7 @@ mod tests {
             // 260 + 5.2 * 1400 cycles, 2.9 µs, 3862 Mbit/s.
             "7,540",
             "3,862",
-            "primitive/&lt;des&gt;",
+            "&lt;des&gt;",
             "it was loud",
             "<svg",
         ] {
