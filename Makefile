@@ -32,7 +32,7 @@ unit:
 
 # The second TLS engine. All steps by one profile and with one set of features,
 # so that OpenSSL is built once.
-LEGACY := --profile test -p sip-tls -p sip-net -p signet-serve -p signet-load -p signet --features legacy-tls
+LEGACY := --profile test -p ipsec -p signet-price -p sip-tls -p sip-net -p signet-serve -p signet-load -p signet --features legacy-tls
 
 legacy: tools-legacy
 	$(CARGO) clippy $(LEGACY) --all-targets -- -D warnings
