@@ -17,7 +17,8 @@ use rate::RateOptions;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PriceCommand {
-    /// Measure what AH and ESP cost a packet, and the bare primitives beside
+    /// Measure what AH and ESP cost a packet, bare primitives beside, and what TLS, digest and
+    /// S/MIME cost SIP
     ///
     /// Each packet is built, protected, checked and opened in user space, on one core. The table
     /// shows sending in transport mode over IPv4; --all, --json and --page have everything.
