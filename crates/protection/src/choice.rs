@@ -198,12 +198,17 @@ pub fn choose(
     let mut pairs: Vec<&Couple> = good.collect();
     pairs.sort_by(|a, b| {
         let is_other = |couple: &Couple| couple.places != best_places;
-        is_other(a).cmp(&is_other(b)).then(by_cost(a.cost_ns, b.cost_ns))
+        is_other(a)
+            .cmp(&is_other(b))
+            .then(by_cost(a.cost_ns, b.cost_ns))
     });
     Ok(Choice {
         first: taken.names(0),
         second: taken.names(1),
-        pairs: pairs.into_iter().map(|couple| pair(couple, &sound)).collect(),
+        pairs: pairs
+            .into_iter()
+            .map(|couple| pair(couple, &sound))
+            .collect(),
         fallen,
     })
 }
@@ -414,9 +419,7 @@ impl<'a, 'm> Taken<'a, 'm> {
         let places = [(0, i, j), (1, j, i)];
         let dearest = places
             .into_iter()
-            .filter(|(side, place, _)| {
-                !self.is_given(*side) && self.best.get(*side) != Some(place)
-            })
+            .filter(|(side, place, _)| !self.is_given(*side) && self.best.get(*side) != Some(place))
             .max_by(|a, b| {
                 let above = |(side, place, _): &(usize, usize, usize)| {
                     let cost = |place: usize| self.sound_of(*side).get(place)?.cost_ns;
@@ -473,7 +476,9 @@ impl<'a, 'm> Taken<'a, 'm> {
             let best = best.map(|sound| sound.nth);
             left.sort_by(|a, b| {
                 let is_other = |sound: &Sound<'_>| Some(sound.nth) != best;
-                is_other(a).cmp(&is_other(b)).then(by_cost(a.cost_ns, b.cost_ns))
+                is_other(a)
+                    .cmp(&is_other(b))
+                    .then(by_cost(a.cost_ns, b.cost_ns))
             });
         }
         left.iter().map(|sound| sound.member.name.clone()).collect()
@@ -484,8 +489,7 @@ impl<'a, 'm> Taken<'a, 'm> {
         let mut fallen = Vec::new();
         for side in 0..2 {
             for (place, sound) in self.sound_of(side).iter().enumerate() {
-                let was_taken =
-                    self.is_given(side) || self.has_good_pair(side, place, |_, _| true);
+                let was_taken = self.is_given(side) || self.has_good_pair(side, place, |_, _| true);
                 if !was_taken {
                     let reasons = self.why(side, place, sound, policy);
                     fallen.extend(self.fall(side, place, reasons));

@@ -106,7 +106,9 @@ pub fn peer_offers(text: &str) -> Result<Vec<String>, String> {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write some of: {}", known.join(", ")),
             };
-            Err(format!("`{name}` is no transform that is known here\n{remedy}"))
+            Err(format!(
+                "`{name}` is no transform that is known here\n{remedy}"
+            ))
         })
         .collect::<Result<_, String>>()?;
     if offered.is_empty() {

@@ -127,7 +127,10 @@ impl Prices {
         let record: Record = serde_json::from_str(text).map_err(unreadable)?;
         let by_use = by_use(&record.items);
         if by_use.is_empty() {
-            return Err(wrong(path, "no price of a suite, a group or a transform is in it"));
+            return Err(wrong(
+                path,
+                "no price of a suite, a group or a transform is in it",
+            ));
         }
         Ok(Self {
             origin: Origin::File(path.to_owned()),
@@ -148,9 +151,7 @@ impl Prices {
 
     /// The price of one use, by the algorithm's name in any case.
     pub fn of(&self, what: Use, name: &str) -> Option<Price> {
-        self.by_use
-            .get(&(what, name.to_ascii_lowercase()))
-            .copied()
+        self.by_use.get(&(what, name.to_ascii_lowercase())).copied()
     }
 
     /// These with one price more, or another: for tests and for what was measured elsewhere.
@@ -368,14 +369,50 @@ mod tests {
                 item(suite, "openssl", "receive", 5.0, 500.0),
                 item(suite, "aws-lc", "send", 1.0, 100.0),
                 item(suite, "aws-lc", "receive", 2.0, 200.0),
-                item("handshake/full/p-256/x25519", "aws-lc", "server", 0.0, 90_000.0),
-                item("handshake/full/rsa-2048/p-256", "aws-lc", "server", 0.0, 400_000.0),
-                item("esp/transport/ipv4/3des-cbc", "rustcrypto", "send", 1.0, 0.0),
-                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "send", 1.0, 1.0),
-                item("ah/transport/ipv4/hmac-md5-96", "rustcrypto", "receive", 1.0, 1.0),
+                item(
+                    "handshake/full/p-256/x25519",
+                    "aws-lc",
+                    "server",
+                    0.0,
+                    90_000.0,
+                ),
+                item(
+                    "handshake/full/rsa-2048/p-256",
+                    "aws-lc",
+                    "server",
+                    0.0,
+                    400_000.0,
+                ),
+                item(
+                    "esp/transport/ipv4/3des-cbc",
+                    "rustcrypto",
+                    "send",
+                    1.0,
+                    0.0,
+                ),
+                item(
+                    "ah/transport/ipv4/hmac-md5-96",
+                    "rustcrypto",
+                    "send",
+                    1.0,
+                    1.0,
+                ),
+                item(
+                    "ah/transport/ipv4/hmac-md5-96",
+                    "rustcrypto",
+                    "receive",
+                    1.0,
+                    1.0,
+                ),
                 item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "send", 1.0, 0.0),
                 item("esp/tunnel/ipv4/aes-128-gcm", "aws-lc", "receive", 1.0, 0.0),
-                item("esp/transport/ipv4/des-cbc/hmac-md5-96", "aws-lc", "receive", 1.0, 0.0),
+                item(
+                    "esp/transport/ipv4/des-cbc/hmac-md5-96",
+                    "aws-lc",
+                    "receive",
+                    1.0,
+                    0.0,
+                ),
             ]
             .join(","),
         );
@@ -411,9 +448,18 @@ mod tests {
         for (text, told) in [
             ("", "no record of prices"),
             ("{}", "its format is \"\""),
-            ("{\"format\":\"signet-price\",\"version\":2}", "its version 2") ,
-            ("{\"format\":\"signet-price\",\"version\":1}", "no price of a suite"),
-            ("{\"format\":\"signet-price\",\"version\":1,\"items\":7}", "no record of prices"),
+            (
+                "{\"format\":\"signet-price\",\"version\":2}",
+                "its version 2",
+            ),
+            (
+                "{\"format\":\"signet-price\",\"version\":1}",
+                "no price of a suite",
+            ),
+            (
+                "{\"format\":\"signet-price\",\"version\":1,\"items\":7}",
+                "no record of prices",
+            ),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(told), "{told:?}: {error}");

@@ -77,13 +77,32 @@ impl Ratings {
         };
         let ciphers = CIPHERS.into_iter().chain(AEADS);
         let ciphers = ciphers.map(|name| {
-            rating(CONFIDENTIALITY, name, &[name], levels, packet(Use::Cipher, name))
+            rating(
+                CONFIDENTIALITY,
+                name,
+                &[name],
+                levels,
+                packet(Use::Cipher, name),
+            )
         });
-        let macs = (MACS.into_iter())
-            .map(|name| rating(AUTHENTICATION, name, &[name], levels, packet(Use::Mac, name)));
+        let macs = (MACS.into_iter()).map(|name| {
+            rating(
+                AUTHENTICATION,
+                name,
+                &[name],
+                levels,
+                packet(Use::Mac, name),
+            )
+        });
         let records = SUITES.iter().filter_map(|suite| {
             let priced = packet(Use::Record, suite.iana)?;
-            Some(rating(RECORDS, suite.iana, suite.parts, levels, Some(priced)))
+            Some(rating(
+                RECORDS,
+                suite.iana,
+                suite.parts,
+                levels,
+                Some(priced),
+            ))
         });
         let exchanges = GROUPS.iter().map(|group| {
             let priced = prices.of(Use::Accept, group.name).map(|price| {
@@ -95,7 +114,11 @@ impl Ratings {
         Self {
             prices: prices.to_string(),
             line_bits_per_s,
-            ratings: ciphers.chain(macs).chain(records).chain(exchanges).collect(),
+            ratings: ciphers
+                .chain(macs)
+                .chain(records)
+                .chain(exchanges)
+                .collect(),
         }
     }
 
@@ -118,10 +141,7 @@ impl Ratings {
                 rating.paper_line(&mut text, table == CONFIDENTIALITY);
             }
         }
-        let _ = write!(
-            text,
-            "\n{RECORDS:<46} protection, performance, time\n"
-        );
+        let _ = write!(text, "\n{RECORDS:<46} protection, performance, time\n");
         for rating in self.of(RECORDS) {
             rating.line(&mut text);
         }
@@ -259,10 +279,17 @@ mod tests {
         assert!(des.is_broken && !blowfish.is_broken);
         assert_eq!(des.protection.confidentiality, Some(Level::ZERO));
         assert_eq!(blowfish.published.unwrap().protection, Level::TEN);
-        let published = ratings.ratings.iter().filter(|rating| rating.published.is_some());
+        let published = ratings
+            .ratings
+            .iter()
+            .filter(|rating| rating.published.is_some());
         assert_eq!(published.count(), TABLE_14.len());
         let text = ratings.text();
-        for told in ["AES-128-CBC (AES-128)", "DES-CBC (DES) *", "HMAC-SHA-256-128 (HMAC-SHA-2-256)"] {
+        for told in [
+            "AES-128-CBC (AES-128)",
+            "DES-CBC (DES) *",
+            "HMAC-SHA-256-128 (HMAC-SHA-2-256)",
+        ] {
             assert!(text.contains(told), "{told:?} is not in:\n{text}");
         }
     }

@@ -42,11 +42,7 @@ const fn tls13(iana: &'static str, parts: &'static [&'static str]) -> Suite {
     suite(iana, iana, "1.3", parts)
 }
 
-const fn tls12(
-    iana: &'static str,
-    openssl: &'static str,
-    parts: &'static [&'static str],
-) -> Suite {
+const fn tls12(iana: &'static str, openssl: &'static str, parts: &'static [&'static str]) -> Suite {
     suite(iana, openssl, "1.2", parts)
 }
 

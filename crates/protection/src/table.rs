@@ -259,11 +259,14 @@ pub struct BelowTheFloor {
 /// `2022-11`, or with a day.
 fn is_date(text: &str) -> bool {
     let mut parts = text.splitn(3, '-');
-    let year = parts.next().is_some_and(|year| {
-        year.len() == 4 && year.parse::<u16>().is_ok_and(|year| year >= 1970)
-    });
+    let year = parts
+        .next()
+        .is_some_and(|year| year.len() == 4 && year.parse::<u16>().is_ok_and(|year| year >= 1970));
     let month = parts.next().is_some_and(|month| {
-        month.len() == 2 && month.parse::<u8>().is_ok_and(|month| (1..=12).contains(&month))
+        month.len() == 2
+            && month
+                .parse::<u8>()
+                .is_ok_and(|month| (1..=12).contains(&month))
     });
     let day = parts.next().is_none_or(|day| {
         day.len() == 2 && day.parse::<u8>().is_ok_and(|day| (1..=31).contains(&day))
@@ -317,8 +320,10 @@ mod tests {
 
     #[test]
     fn another_opinion_counts_but_mends_nothing_that_is_broken() {
-        let theirs = read(&(row("DES-CBC", "confidentiality = 10") + &row("AES-128-GCM", "confidentiality = 4")))
-            .unwrap();
+        let theirs = read(
+            &(row("DES-CBC", "confidentiality = 10") + &row("AES-128-GCM", "confidentiality = 4")),
+        )
+        .unwrap();
         let levels = Levels::shipped().overlaid(theirs);
         assert!(levels.judge(&["DES-CBC"]).is_err());
         let aes = levels.judge(&["AES-128-GCM"]).unwrap().protection;
@@ -326,14 +331,25 @@ mod tests {
         assert_eq!(aes.authentication, None);
         // Theirs may break what is whole here.
         let theirs = read(&row("X25519", "confidentiality = 0\nbroken = \"so\"")).unwrap();
-        assert!(Levels::shipped().overlaid(theirs).judge(&["X25519"]).is_err());
+        assert!(
+            Levels::shipped()
+                .overlaid(theirs)
+                .judge(&["X25519"])
+                .is_err()
+        );
     }
 
     #[test]
     fn a_bad_table_is_told_with_its_line_and_the_remedy() {
         for (text, told) in [
-            (row("a", "confidentiality = 11"), "l.toml:8:19: 11 is out of range"),
-            (row("a", "confidentiality = -1"), "write a number from 0 to 10"),
+            (
+                row("a", "confidentiality = 11"),
+                "l.toml:8:19: 11 is out of range",
+            ),
+            (
+                row("a", "confidentiality = -1"),
+                "write a number from 0 to 10",
+            ),
             (row("a", ""), "`a` has no level"),
             (
                 row("a", "confidentiality = 3\nbroken = \"so\""),

@@ -39,7 +39,12 @@ impl fmt::Display for Reason {
                 if !with.is_empty() {
                     write!(f, "with {with} ")?;
                 }
-                write!(f, "it costs {}, more than {}", time(*cost_ns), time(*max_ns))
+                write!(
+                    f,
+                    "it costs {}, more than {}",
+                    time(*cost_ns),
+                    time(*max_ns)
+                )
             }
             Self::NoPartner => f.write_str("nothing that is left goes with it"),
         }

@@ -144,7 +144,10 @@ fn suite_member(name: &str, offer: &Offer, usage: Usage, prices: &Prices) -> Mem
     };
     let price = prices.of(Use::Record, suite.iana);
     let is_offered = offer.peer.as_ref().is_none_or(|names| {
-        let mut suites = names.iter().filter_map(|name| suite_by_name(name)).peekable();
+        let mut suites = names
+            .iter()
+            .filter_map(|name| suite_by_name(name))
+            .peekable();
         suites.peek().is_none() || suites.any(|offered| offered == suite)
     });
     let excluded = if !is_offered {
@@ -181,7 +184,10 @@ fn group_member(
     };
     let price = prices.of(handshake, group.name);
     let is_offered = peer.is_none_or(|names| {
-        let mut groups = names.iter().filter_map(|name| group_by_name(name)).peekable();
+        let mut groups = names
+            .iter()
+            .filter_map(|name| group_by_name(name))
+            .peekable();
         groups.peek().is_none() || groups.any(|offered| offered == group)
     });
     Member {

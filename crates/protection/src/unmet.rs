@@ -140,10 +140,24 @@ fn deficit(pair: &Relaxed) -> f64 {
 fn relaxation(miss: &Miss, written: Written) -> String {
     let option = |key: &str| format!("--{}", key.replace('_', "-"));
     match (miss, written) {
-        (Miss::Below { aspect, level, least }, Written::Keys) => {
+        (
+            Miss::Below {
+                aspect,
+                level,
+                least,
+            },
+            Written::Keys,
+        ) => {
             format!("lower {} from {least} to {level}", aspect.key())
         }
-        (Miss::Below { aspect, level, least }, Written::Options) => {
+        (
+            Miss::Below {
+                aspect,
+                level,
+                least,
+            },
+            Written::Options,
+        ) => {
             format!("lower {} from {least} to {level}", option(aspect.key()))
         }
         // Rounded up: what is written down must do.

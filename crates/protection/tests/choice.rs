@@ -53,14 +53,20 @@ fn side(what: &'static str) -> impl Strategy<Value = Side> {
 fn policy() -> impl Strategy<Value = Policy> {
     let level = || prop::option::of((0_u8..=10).prop_map(|number| Level::new(number).unwrap()));
     let max = prop::option::of((1_u32..100).prop_map(f64::from));
-    (level(), level(), prop::option::weighted(0.2, 0_u8..=10), max).prop_map(
-        |(min_confidentiality, min_authentication, secrecy, max_cost_ns)| Policy {
-            min_confidentiality,
-            min_authentication,
-            min_forward_secrecy: secrecy.and_then(Level::new),
-            max_cost_ns,
-        },
+    (
+        level(),
+        level(),
+        prop::option::weighted(0.2, 0_u8..=10),
+        max,
     )
+        .prop_map(
+            |(min_confidentiality, min_authentication, secrecy, max_cost_ns)| Policy {
+                min_confidentiality,
+                min_authentication,
+                min_forward_secrecy: secrecy.and_then(Level::new),
+                max_cost_ns,
+            },
+        )
 }
 
 /// What a pair is worth and costs, worked out again in the plainest way; `None` where it is
@@ -257,5 +263,8 @@ fn a_list_that_the_operator_wrote_is_left_as_it_is() {
     assert_eq!(choice.second, ["x25519"]);
     let told: Vec<String> = choice.fallen.iter().map(ToString::to_string).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("broken: RC4 is never chosen"), "{told:?}");
+    assert!(
+        told[0].starts_with("broken: RC4 is never chosen"),
+        "{told:?}"
+    );
 }

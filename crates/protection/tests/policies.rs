@@ -48,7 +48,10 @@ fn prices() -> Prices {
 }
 
 fn offer(peer: Option<&str>) -> Offer {
-    let suites = SUITES.iter().take(OURS).filter(|suite| !suite.iana.contains("CCM"));
+    let suites = SUITES
+        .iter()
+        .take(OURS)
+        .filter(|suite| !suite.iana.contains("CCM"));
     Offer {
         versions: vec!["1.2", "1.3"],
         suites: Listed::Open(suites.map(|suite| suite.iana.to_owned()).collect()),
@@ -68,7 +71,14 @@ fn policy(confidentiality: &str, authentication: &str, max_us: Option<f64>) -> P
 
 fn chosen(policy: &Policy, offer: &Offer) -> Result<TlsChoice, Unmet> {
     let (levels, prices) = (Levels::shipped(), prices());
-    choose_tls(policy, offer, End::Accepts, Usage::default(), &levels, &prices)
+    choose_tls(
+        policy,
+        offer,
+        End::Accepts,
+        Usage::default(),
+        &levels,
+        &prices,
+    )
 }
 
 #[test]
@@ -77,7 +87,13 @@ fn the_cheapest_comes_first_and_all_that_is_good_enough_is_left() {
     assert_eq!(choice.versions, ["1.2", "1.3"]);
     assert_eq!(
         choice.choice.second,
-        owned(&["X25519", "P-256", "X25519MLKEM768", "SecP256r1MLKEM768", "P-384"])
+        owned(&[
+            "X25519",
+            "P-256",
+            "X25519MLKEM768",
+            "SecP256r1MLKEM768",
+            "P-384"
+        ])
     );
     assert_eq!(choice.choice.first.len(), 9);
     assert_eq!(choice.choice.first[0], "TLS_AES_128_GCM_SHA256");
@@ -111,7 +127,13 @@ fn what_is_to_last_takes_a_key_exchange_that_lasts_and_tls_1_3() {
 fn no_pair_of_the_lists_costs_more_than_it_may() {
     // 2 us for the best; ChaCha20 with X25519 is 3, AES-128 with P-384 10.
     let choice = chosen(&policy("7", "5", Some(2.7)), &offer(None)).unwrap();
-    assert!(choice.choice.first.iter().all(|suite| !suite.contains("CHACHA")));
+    assert!(
+        choice
+            .choice
+            .first
+            .iter()
+            .all(|suite| !suite.contains("CHACHA"))
+    );
     assert_eq!(choice.choice.second[0], "X25519");
     assert!(!choice.choice.second.contains(&"P-384".to_owned()));
     let dearest = choice.choice.pairs.iter().filter_map(|pair| pair.cost_ns);
@@ -123,7 +145,8 @@ fn no_pair_of_the_lists_costs_more_than_it_may() {
 
 #[test]
 fn a_peers_offer_bounds_the_choice_and_what_it_should_not_offer_is_told() {
-    let peer = "ECDHE-RSA-AES256-GCM-SHA384,TLS_AES_256_GCM_SHA384,RC4-MD5,EXP-RC4-MD5,AES128-SHA,P-256";
+    let peer =
+        "ECDHE-RSA-AES256-GCM-SHA384,TLS_AES_256_GCM_SHA384,RC4-MD5,EXP-RC4-MD5,AES128-SHA,P-256";
     let choice = chosen(&Policy::default(), &offer(Some(peer))).unwrap();
     assert_eq!(choice.choice.first[0], "TLS_AES_256_GCM_SHA384");
     assert_eq!(choice.choice.first.len(), 2);
@@ -138,9 +161,20 @@ fn a_peers_offer_bounds_the_choice_and_what_it_should_not_offer_is_told() {
         assert!(told.contains(line), "{line:?} is not in:\n{told}");
     }
     let error = tls::peer_offers("TLS_AES_128_GCM_SHA265").unwrap_err();
-    assert!(error.contains("did you mean `TLS_AES_128_GCM_SHA256`?"), "{error}");
-    assert!(tls::peer_offers("ROT13").unwrap_err().contains("names at IANA"));
-    assert!(tls::peer_offers(" , ").unwrap_err().contains("nothing is offered"));
+    assert!(
+        error.contains("did you mean `TLS_AES_128_GCM_SHA256`?"),
+        "{error}"
+    );
+    assert!(
+        tls::peer_offers("ROT13")
+            .unwrap_err()
+            .contains("names at IANA")
+    );
+    assert!(
+        tls::peer_offers(" , ")
+            .unwrap_err()
+            .contains("nothing is offered")
+    );
 }
 
 #[test]
@@ -156,14 +190,27 @@ fn a_policy_that_nothing_satisfies_says_what_to_relax_and_by_how_much() {
     );
     let unmet = chosen(&policy("10", "9", None), &offer(None)).unwrap_err();
     let remedy = unmet.remedy(Written::Options);
-    assert!(remedy.starts_with("lower --min-authentication from 9 to 8, and TLS_AES_256"), "{remedy}");
+    assert!(
+        remedy.starts_with("lower --min-authentication from 9 to 8, and TLS_AES_256"),
+        "{remedy}"
+    );
     // Two requirements, either of which may give way.
     let unmet = chosen(&policy("10", "8", Some(2.5)), &offer(None)).unwrap_err();
     let remedy = unmet.remedy(Written::Options);
-    assert!(remedy.contains("lower --min-confidentiality from 10 to 8"), "{remedy}");
-    assert!(remedy.contains("; or raise --max-cost from 2.50us to 2.80us"), "{remedy}");
+    assert!(
+        remedy.contains("lower --min-confidentiality from 10 to 8"),
+        "{remedy}"
+    );
+    assert!(
+        remedy.contains("; or raise --max-cost from 2.50us to 2.80us"),
+        "{remedy}"
+    );
     let unmet = chosen(&Policy::default(), &offer(Some("RC4-MD5"))).unwrap_err();
-    assert!(unmet.what().contains("fit to protect anything"), "{}", unmet.what());
+    assert!(
+        unmet.what().contains("fit to protect anything"),
+        "{}",
+        unmet.what()
+    );
 }
 
 #[test]
@@ -177,7 +224,14 @@ fn without_prices_the_order_is_the_programs_and_a_bound_asks_for_them() {
     .unwrap();
     let choose = |policy: &Policy| {
         let levels = Levels::shipped();
-        choose_tls(policy, &offer(None), End::Connects, Usage::default(), &levels, &nothing)
+        choose_tls(
+            policy,
+            &offer(None),
+            End::Connects,
+            Usage::default(),
+            &levels,
+            &nothing,
+        )
     };
     let choice = choose(&policy("7", "", None)).unwrap();
     let Listed::Open(suites) = offer(None).suites else {
@@ -199,7 +253,9 @@ fn the_papers_example_chooses_sha_1() {
     for (nth, name) in CIPHERS.into_iter().enumerate() {
         prices = prices.with(Use::Cipher, name, flat(1_000.0 * (nth + 1) as f64));
     }
-    let peer = ipsec::peer_offers("aes-128-cbc,3DES-CBC,des-cbc,null,HMAC-MD5-96,HMAC-SHA1-96,HMAC-SHA-256-128");
+    let peer = ipsec::peer_offers(
+        "aes-128-cbc,3DES-CBC,des-cbc,null,HMAC-MD5-96,HMAC-SHA1-96,HMAC-SHA-256-128",
+    );
     let choose = |authentication: &str| {
         let policy = policy("7", authentication, None);
         let peer = peer.clone().unwrap();

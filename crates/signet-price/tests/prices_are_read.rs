@@ -8,7 +8,12 @@ use signet_price::{Task, Timing, record, run};
 
 #[test]
 fn a_record_of_packets_prices_ciphers_and_authentications() {
-    let only = ["aes-128-cbc+none", "aes-128-gcm", "hmac-sha1-96", "null+hmac-sha1-96"];
+    let only = [
+        "aes-128-cbc+none",
+        "aes-128-gcm",
+        "hmac-sha1-96",
+        "null+hmac-sha1-96",
+    ];
     let only = only.map(str::to_owned);
     let choice = Choice::new(&[64, 300, 1_400], &only, &[]).unwrap();
     let (jobs, missed) = crypto::jobs(&choice).unwrap();
@@ -32,7 +37,9 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
         (Use::Cipher, "AES-128-GCM"),
         (Use::Mac, "HMAC-SHA1-96"),
     ] {
-        let price = prices.of(what, name).unwrap_or_else(|| panic!("{name} has no price"));
+        let price = prices
+            .of(what, name)
+            .unwrap_or_else(|| panic!("{name} has no price"));
         assert!(price.at(1_400) > 0.0, "{name}: {price:?}");
     }
     assert_eq!(prices.of(Use::Cipher, "3DES-CBC"), None);
@@ -44,7 +51,10 @@ fn a_record_of_packets_prices_ciphers_and_authentications() {
     let choice = choose_ipsec(&policy, None, 1_400, &Levels::shipped(), &prices).unwrap();
     assert_eq!(choice.second, ["HMAC-SHA1-96"], "the others have no price");
     let ratings = Ratings::new(&Levels::shipped(), &prices, 10_000_000_000);
-    let rated = ratings.ratings.iter().filter(|rating| rating.performance.is_some());
+    let rated = ratings
+        .ratings
+        .iter()
+        .filter(|rating| rating.performance.is_some());
     assert_eq!(rated.count(), 3);
 }
 
@@ -58,12 +68,21 @@ fn table_14_is_the_papers() {
             let named = row.what.esp.as_ref().or(row.what.hash.as_ref());
             named.is_some_and(|named| named.eq_ignore_ascii_case(name))
         });
-        row.unwrap_or_else(|| panic!("{name} is not in table {number}")).values[column]
+        row.unwrap_or_else(|| panic!("{name} is not in table {number}"))
+            .values[column]
     };
     for row in performance::TABLE_14 {
         assert_eq!(value(14, row.name, 0), f64::from(row.protection), "{row:?}");
-        assert_eq!(value(14, row.name, 1), f64::from(row.performance), "{row:?}");
+        assert_eq!(
+            value(14, row.name, 1),
+            f64::from(row.performance),
+            "{row:?}"
+        );
         let throughput = if row.is_cipher { 8 } else { 6 };
-        assert_eq!(value(throughput, row.name, 1), f64::from(row.mbit_per_s), "{row:?}");
+        assert_eq!(
+            value(throughput, row.name, 1),
+            f64::from(row.mbit_per_s),
+            "{row:?}"
+        );
     }
 }

@@ -25,7 +25,12 @@ fn a_rating_has_the_papers_table_beside_todays() {
     }
     let json: Value = serde_json::from_str(&succeed(&["price", "rate", "--json"], "")).unwrap();
     let ratings = json["ratings"].as_array().unwrap();
-    let of = |name: &str| ratings.iter().find(|rating| rating["name"] == name).unwrap();
+    let of = |name: &str| {
+        ratings
+            .iter()
+            .find(|rating| rating["name"] == name)
+            .unwrap()
+    };
     assert_eq!(of("3DES-CBC")["published"]["protection"], 8);
     assert_eq!(of("3DES-CBC")["protection"]["confidentiality"], 3);
     assert_eq!(of("DES-CBC")["is_broken"], true);
@@ -70,14 +75,35 @@ fn what_cannot_be_is_told_with_the_remedy() {
     let file = folder.path().join("levels.toml");
     fs::write(&file, "version = 1\n[[algorithm]]\nname = \"RC4\"\n").unwrap();
     for (arguments, told) in [
-        (&["--min-authentication", "10"][..], "lower --min-authentication from 10 to 8"),
-        (&["--peer-offers", "NULL-SHA"][..], "fit to protect anything"),
-        (&["--peer-offers", "ROT13"][..], "`ROT13` is no suite and no group"),
-        (&["--from", "/nonexistent.json"][..], "signet price crypto --json FILE"),
+        (
+            &["--min-authentication", "10"][..],
+            "lower --min-authentication from 10 to 8",
+        ),
+        (
+            &["--peer-offers", "NULL-SHA"][..],
+            "fit to protect anything",
+        ),
+        (
+            &["--peer-offers", "ROT13"][..],
+            "`ROT13` is no suite and no group",
+        ),
+        (
+            &["--from", "/nonexistent.json"][..],
+            "signet price crypto --json FILE",
+        ),
         (&["--from", text(&file)][..], "no record of prices"),
-        (&["--levels", text(&file)][..], "levels.toml:2:1: the key `kind` is missing"),
-        (&["--levels", "/nonexistent.toml"][..], "name a file that is there"),
-        (&["--for", "ipsec", "--peer-offers", "DES-CBC,NULL"][..], "fit to protect anything"),
+        (
+            &["--levels", text(&file)][..],
+            "levels.toml:2:1: the key `kind` is missing",
+        ),
+        (
+            &["--levels", "/nonexistent.toml"][..],
+            "name a file that is there",
+        ),
+        (
+            &["--for", "ipsec", "--peer-offers", "DES-CBC,NULL"][..],
+            "fit to protect anything",
+        ),
         (&["--max-cost", "0"][..], "raise --max-cost from 0.00us to"),
     ] {
         let error = fail(&[&["price", "choose"], arguments].concat(), "");
@@ -87,7 +113,17 @@ fn what_cannot_be_is_told_with_the_remedy() {
     let opinion = "version = 1\n[[algorithm]]\nname = \"AES-128-GCM\"\nkind = \"cipher\"\nconfidentiality = 5\n\
          authentication = 8\nwhy = \"mine\"\nsource = \"here\"\ndate = \"2026-01\"\n";
     fs::write(&file, opinion).unwrap();
-    let arguments = ["price", "choose", "--min-confidentiality", "7", "--levels", text(&file)];
+    let arguments = [
+        "price",
+        "choose",
+        "--min-confidentiality",
+        "7",
+        "--levels",
+        text(&file),
+    ];
     let told = succeed(&arguments, "");
-    assert!(told.contains("TLS_AES_128_GCM_SHA256: confidentiality 5 is less than 7"), "{told}");
+    assert!(
+        told.contains("TLS_AES_128_GCM_SHA256: confidentiality 5 is less than 7"),
+        "{told}"
+    );
 }

@@ -69,10 +69,22 @@ fn a_listener_takes_what_is_good_enough_and_nothing_below() {
     assert!(!told.contains("Cipher is TLS_AES_128"), "{told}");
     assert!(told.contains("secp384r1"), "{told}");
     for (with, alert) in [
-        (&["-tls1_2", "-groups", "P-384"][..], "alert protocol version"),
-        (&["-tls1_3", "-groups", "X25519:P-256"][..], "alert handshake failure"),
         (
-            &["-tls1_3", "-groups", "P-384", "-ciphersuites", "TLS_AES_128_GCM_SHA256"][..],
+            &["-tls1_2", "-groups", "P-384"][..],
+            "alert protocol version",
+        ),
+        (
+            &["-tls1_3", "-groups", "X25519:P-256"][..],
+            "alert handshake failure",
+        ),
+        (
+            &[
+                "-tls1_3",
+                "-groups",
+                "P-384",
+                "-ciphersuites",
+                "TLS_AES_128_GCM_SHA256",
+            ][..],
             "alert handshake failure",
         ),
     ] {
@@ -92,7 +104,10 @@ fn a_listener_prefers_what_is_cheaper_here_and_a_list_still_wins() {
     let server = serve(folder.path(), "min_confidentiality = 8\n", prices);
     let at = server.at("tls");
     let told = call(at, &["-groups", "X25519:P-256:P-384"]);
-    assert!(told.contains("Cipher is TLS_CHACHA20_POLY1305_SHA256"), "{told}");
+    assert!(
+        told.contains("Cipher is TLS_CHACHA20_POLY1305_SHA256"),
+        "{told}"
+    );
     assert!(told.contains("secp384r1"), "{told}");
 
     // What is broken and what is old, as far as this openssl still has it.
@@ -109,13 +124,19 @@ fn a_listener_prefers_what_is_cheaper_here_and_a_list_still_wins() {
     server.process.signal("-HUP");
     server.wait_for_log(" reloaded");
     let told = call(at, &["-groups", "X25519:P-256:P-384"]);
-    assert!(told.contains("Cipher is TLS_CHACHA20_POLY1305_SHA256"), "{told}");
+    assert!(
+        told.contains("Cipher is TLS_CHACHA20_POLY1305_SHA256"),
+        "{told}"
+    );
     for with in [
         ["-groups", "X25519"],
         ["-ciphersuites", "TLS_AES_256_GCM_SHA384"],
     ] {
         let told = refused(at, &with);
-        assert!(told.contains("alert handshake failure"), "{with:?}:\n{told}");
+        assert!(
+            told.contains("alert handshake failure"),
+            "{with:?}:\n{told}"
+        );
     }
 
     write_config(
@@ -175,7 +196,11 @@ impl Neighbour {
     fn line(&self, front: &str) -> String {
         let told = self.told();
         let mut lines = told.lines().filter_map(|line| line.strip_prefix(front));
-        lines.next_back().unwrap_or_else(|| panic!("no {front:?} in:\n{told}")).trim().to_owned()
+        lines
+            .next_back()
+            .unwrap_or_else(|| panic!("no {front:?} in:\n{told}"))
+            .trim()
+            .to_owned()
     }
 }
 
@@ -227,7 +252,10 @@ fn a_peer_is_offered_what_is_good_enough_in_the_order_of_its_price() {
     );
     let groups = good.line("Supported groups:").to_lowercase();
     assert!(groups.starts_with("secp384r1"), "{groups}");
-    assert!(!groups.contains("x25519:") && !groups.contains("secp256r1:"), "{groups}");
+    assert!(
+        !groups.contains("x25519:") && !groups.contains("secp256r1:"),
+        "{groups}"
+    );
 
     // A neighbour that has less gets nothing.
     send_through(&server, "weak.example");
@@ -272,9 +300,14 @@ fn a_check_says_what_policies_come_to_and_what_to_relax() {
     );
     let error = fail(&["check", text(&config)], "");
     assert!(
-        error.contains("raise max_cost_us from 1 to 2, and TLS_CHACHA20_POLY1305_SHA256 with P-384 will do"),
+        error.contains(
+            "raise max_cost_us from 1 to 2, and TLS_CHACHA20_POLY1305_SHA256 with P-384 will do"
+        ),
         "{error}"
     );
     let started = fail(&["serve", "--config", text(&config)], "");
-    assert!(started.contains("raise max_cost_us from 1 to 2"), "{started}");
+    assert!(
+        started.contains("raise max_cost_us from 1 to 2"),
+        "{started}"
+    );
 }

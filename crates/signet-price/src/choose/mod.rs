@@ -40,7 +40,12 @@ pub fn page(choice: &Choice, asked: &str, reckoned_for: &str) -> Result<String, 
     let templates = [("choose.html", include_str!("choose.html"))];
     Pages::new(&templates)
         .and_then(|pages| pages.render("choose.html", values))
-        .map_err(|error| Error::new(error.to_string(), "this is a fault of this program; report it"))
+        .map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "this is a fault of this program; report it",
+            )
+        })
 }
 
 fn name(pair: &Pair) -> String {

@@ -37,7 +37,12 @@ pub fn page(ratings: &Ratings) -> Result<String, Error> {
     let templates = [("rate.html", include_str!("rate.html"))];
     Pages::new(&templates)
         .and_then(|pages| pages.render("rate.html", values))
-        .map_err(|error| Error::new(error.to_string(), "this is a fault of this program; report it"))
+        .map_err(|error| {
+            Error::new(
+                error.to_string(),
+                "this is a fault of this program; report it",
+            )
+        })
 }
 
 fn row(rating: &Rating) -> Value {

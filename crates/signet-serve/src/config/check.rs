@@ -309,7 +309,8 @@ fn check_security(security: &ListenSecurity, at: &str, faults: &mut Faults) {
         {
             "versions"
         } else if security.suites.as_ref().is_some_and(Vec::is_empty)
-            || security.tls_engine() == TlsEngine::Legacy {
+            || security.tls_engine() == TlsEngine::Legacy
+        {
             "suites"
         } else {
             "groups"

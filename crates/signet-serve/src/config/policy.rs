@@ -225,8 +225,9 @@ impl Config {
             .map(|(nth, _)| Fault {
                 at: format!("listen.{nth}.security"),
                 what: "no policy chooses the suites of the legacy engine".to_owned(),
-                remedy: "drop min_confidentiality, min_authentication and max_cost_us, or the engine"
-                    .to_owned(),
+                remedy:
+                    "drop min_confidentiality, min_authentication and max_cost_us, or the engine"
+                        .to_owned(),
             })
             .collect()
     }
@@ -360,7 +361,11 @@ fn warn_of_lists<S: AsRef<str>, G: AsRef<str>>(
         Aspect::ALL.into_iter().find_map(|aspect| {
             let (least, level) = (policy.least(aspect)?, judged.protection.of(aspect)?);
             (level < least).then(|| {
-                format!("{name} has {} {level}, and {} is {least}", aspect.name(), aspect.key())
+                format!(
+                    "{name} has {} {level}, and {} is {least}",
+                    aspect.name(),
+                    aspect.key()
+                )
             })
         })
     };
@@ -417,7 +422,8 @@ mod tests {
     #[test]
     fn a_policy_fills_what_is_not_written_down() {
         let temp = TempDir::new("policy-fills");
-        let config = from_file(temp.path(), &format!("{LISTEN}min_confidentiality = 10\n")).unwrap();
+        let config =
+            from_file(temp.path(), &format!("{LISTEN}min_confidentiality = 10\n")).unwrap();
         let security = &config.listen[0].security;
         let mut suites = security.tls_suites();
         suites.sort_unstable();
@@ -426,7 +432,12 @@ mod tests {
             ["TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"]
         );
         assert_eq!(security.tls_versions(), [TlsVersion::V13]);
-        assert!(security.tls_groups().iter().all(|group| group.contains("MLKEM")));
+        assert!(
+            security
+                .tls_groups()
+                .iter()
+                .all(|group| group.contains("MLKEM"))
+        );
         security.check_algorithms().unwrap();
         let told = config.policies().unwrap().text(&config);
         for line in [
@@ -480,7 +491,12 @@ mod tests {
         assert_eq!(chosen(1).versions, [TlsVersion::V13]);
         assert_eq!(chosen(2).groups, ["P-256"]);
         assert_eq!(chosen(2).versions, [TlsVersion::V12]);
-        assert!(chosen(2).suites.iter().all(|suite| suite.contains("_WITH_")));
+        assert!(
+            chosen(2)
+                .suites
+                .iter()
+                .all(|suite| suite.contains("_WITH_"))
+        );
         for peer in config.tls.peer.iter().chain([&TlsPeer::default()]) {
             peer.offering(&config.tls).build().unwrap();
         }

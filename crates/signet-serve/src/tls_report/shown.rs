@@ -70,7 +70,8 @@ impl ShownCalled {
         let own = given.versions.as_ref();
         let own = own.map(|all| all.iter().map(|version| version.0).collect());
         let chosen = given.chosen.as_ref();
-        let versions: Option<Vec<TlsVersion>> = chosen.map(|chosen| chosen.versions.clone()).or(own);
+        let versions: Option<Vec<TlsVersion>> =
+            chosen.map(|chosen| chosen.versions.clone()).or(own);
         let suites = given.suites.as_deref().map(super::owned);
         let groups = given.groups.as_deref().map(super::owned);
         Ok(Self {

@@ -72,13 +72,26 @@ impl ChooseOptions {
         let chosen: Result<Choice, Unmet> = match self.family {
             Family::Tls => {
                 let offer = self.offer()?;
-                choose_tls(&policy, &offer, self.this_end(), self.usage(), &levels, &prices)
-                    .map(|chosen| chosen.choice)
+                choose_tls(
+                    &policy,
+                    &offer,
+                    self.this_end(),
+                    self.usage(),
+                    &levels,
+                    &prices,
+                )
+                .map(|chosen| chosen.choice)
             }
             Family::Ipsec => {
                 let peer = self.peer_offers.as_deref().map(ipsec::peer_offers);
                 let peer = peer.transpose()?;
-                choose_ipsec(&policy, peer.as_deref(), self.message_bytes, &levels, &prices)
+                choose_ipsec(
+                    &policy,
+                    peer.as_deref(),
+                    self.message_bytes,
+                    &levels,
+                    &prices,
+                )
             }
         };
         let choice = chosen.map_err(|unmet| {
@@ -177,7 +190,10 @@ mod tests {
     fn an_unknown_name_in_an_offer_is_told_with_the_nearest() {
         let of = |line: &str| parsed(line).unwrap().run().unwrap_err();
         let error = of("--peer-offers TLS_AES_128_GCM_SHA25");
-        assert!(error.contains("did you mean `TLS_AES_128_GCM_SHA256`?"), "{error}");
+        assert!(
+            error.contains("did you mean `TLS_AES_128_GCM_SHA256`?"),
+            "{error}"
+        );
         let error = of("--for ipsec --peer-offers AES-128-CBC,HMAC-SHA2");
         assert!(error.contains("`HMAC-SHA2` is no transform"), "{error}");
     }
