@@ -3,6 +3,7 @@
 
 pub mod answered;
 pub mod compare;
+pub mod file;
 pub mod health;
 pub mod latency;
 pub mod pace;
@@ -25,8 +26,8 @@ pub use pace::{Arrivals, PaceError, Pacer, Phase, Schedule};
 pub use result::{Handshakes, Host, ResultError, RunResult, Watched};
 pub use retransmissions::Retransmissions;
 pub use search::{
-    Ending, Outcome, Peak, PeakSearch, Rfc7502, Rfc7502Config, Rfc7502Peak, Rfc7502Report,
-    SearchConfig, Step, Try,
+    Ending, Highest, Outcome, Peak, PeakSearch, Ramp, RampConfig, RampStep, Rfc7502, Rfc7502Config,
+    Rfc7502Peak, Rfc7502Report, SearchConfig, Step, Try,
 };
 pub use series::{Second, SecondPart, SecondRecorder, Series};
 pub use sip::{Causes, Failure, Ratios, RequestFigures, Setup, SipFigures};

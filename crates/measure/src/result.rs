@@ -9,12 +9,12 @@ mod layout;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::answered::Answered;
+use crate::file;
 use crate::health::{Doubt, Health};
 use crate::latency::Latency;
 use crate::retransmissions::Retransmissions;
@@ -427,25 +427,10 @@ impl RunResult {
 }
 
 fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ResultError> {
-    let error = |source| ResultError::File {
+    file::write(path, bytes).map_err(|source| ResultError::File {
         path: path.display().to_string(),
         source,
-    };
-    let Some(name) = path.file_name() else {
-        return Err(error(std::io::Error::other(
-            "no file name; write a path such as result.json",
-        )));
-    };
-    let mut temporary = name.to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let written = fs::File::create(&temporary)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written.map_err(error)
+    })
 }
 
 #[cfg(test)]

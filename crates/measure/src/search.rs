@@ -21,11 +21,13 @@
 //! ```
 
 mod peak;
+mod ramp;
 mod rfc7502;
 
 use serde::{Deserialize, Serialize};
 
 pub use peak::{Ending, Peak, PeakSearch, SearchConfig};
+pub use ramp::{Highest, Ramp, RampConfig, RampStep};
 pub use rfc7502::{Rfc7502, Rfc7502Config, Rfc7502Peak, Rfc7502Report};
 
 /// What the caller is to do next.

@@ -218,6 +218,12 @@ impl Watcher {
         &self.roots
     }
 
+    /// Those that are alive now: the named ones and their descendants.
+    pub fn members(&self) -> Vec<u32> {
+        let alive = self.families().into_iter();
+        alive.map(|(pid, _, _)| pid).collect()
+    }
+
     /// Reads all figures, of all together. A process that ended counts with what it
     /// had used when it was last seen. Takes a walk through `/proc` (about a
     /// millisecond): call it once a second at most, and not on a thread that

@@ -9,6 +9,8 @@
 use std::fmt::Write as _;
 
 use measure::statistics::{deviation, student_t_95};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::experiment::Load;
 use crate::page::figures::{Kind, kind_of};
@@ -20,7 +22,7 @@ pub const AGREE_MIN: f64 = 0.95;
 const RESOLUTION_SHARE: f64 = 0.02;
 
 /// Two records, compared.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
     /// Why they may differ whatever the servers do: another machine, other versions.
     pub warnings: Vec<String>,
@@ -29,7 +31,7 @@ pub struct Comparison {
 }
 
 /// A figure of a case, a server and a load in both records.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// System, case and load.
     pub what: String,
@@ -44,7 +46,7 @@ pub struct Row {
 }
 
 /// A median and half of the 95% interval around it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Mean {
     /// Half of the repeats are below it.
     pub median: f64,
@@ -181,6 +183,22 @@ impl Comparison {
     pub fn holds(&self) -> bool {
         let (agreeing, judged) = self.agreeing();
         judged > 0 && agreeing as f64 >= AGREE_MIN * judged as f64
+    }
+
+    /// As JSON: every figure that both records have, `"format": "signet-bed-comparison"`,
+    /// `"version": 1`.
+    pub fn json(&self) -> Value {
+        let (agreeing, judged) = self.agreeing();
+        json!({
+            "format": "signet-bed-comparison",
+            "version": 1,
+            "holds": self.holds(),
+            "agreeing": agreeing,
+            "judged": judged,
+            "agree_min_share": AGREE_MIN,
+            "warnings": self.warnings,
+            "rows": self.rows,
+        })
     }
 
     /// As text: what differs, then how much agrees. `all` names what agrees too.

@@ -10,6 +10,7 @@ pub mod database;
 pub mod distance;
 mod error;
 pub mod experiment;
+pub mod generator;
 mod line;
 pub mod page;
 pub mod process;
@@ -25,6 +26,7 @@ mod summary;
 pub mod system;
 mod units;
 pub mod users;
+pub mod watch;
 mod way;
 
 pub use command::{Change, Command};

@@ -1,11 +1,12 @@
 //! Processes that a measurement starts, their CPU time, and their end.
 
-use std::collections::HashMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use measure::{Sample, Watcher};
 
 /// Where servers run, and where the load does: a core each, where there are two.
 pub const SERVER_CORE: &str = "0";
@@ -120,23 +121,27 @@ impl Process {
         self.child.id()
     }
 
-    /// CPU time of the process and all its descendants, in nanoseconds.
-    pub fn cpu_ns(&self) -> u64 {
-        cpu_ns(self.id())
+    /// It and its descendants, where it is still there.
+    fn watcher(&self) -> Option<Watcher> {
+        Watcher::new(&[self.id()]).ok()
     }
 
     /// Its memory and that of its descendants, in bytes: shared pages count in
-    /// parts, so that each counts once (`Pss` in `smaps_rollup`).
+    /// parts, so that each counts once.
     pub fn memory_bytes(&self) -> u64 {
-        family(self.id()).into_iter().map(pss_bytes).sum()
+        let sample = self.watcher().map(|mut watcher| watcher.sample());
+        sample.map_or(0, |sample| sample.memory_bytes())
     }
 
-    /// Begins to take its CPU time.
-    pub fn stretch(&self) -> Stretch<'_> {
+    /// Begins to take its CPU time, and that of its descendants.
+    pub fn stretch(&self) -> Stretch {
+        let mut watcher = self.watcher();
+        let begun = Instant::now();
+        let before = watcher.as_mut().map(Watcher::sample_light);
         Stretch {
-            process: self,
-            begun: Instant::now(),
-            before_ns: self.cpu_ns(),
+            watcher,
+            begun,
+            before: before.unwrap_or_default(),
         }
     }
 
@@ -155,7 +160,12 @@ impl Process {
     /// Open files of the one of them that has the most.
     pub fn open_files(&self) -> usize {
         let count = |id| fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
-        family(self.id()).into_iter().map(count).max().unwrap_or(0)
+        self.members().into_iter().map(count).max().unwrap_or(0)
+    }
+
+    /// It and its descendants that are alive.
+    fn members(&self) -> Vec<u32> {
+        self.watcher().map_or_else(Vec::new, |all| all.members())
     }
 
     /// Asks it to end in order, as from the keyboard.
@@ -200,16 +210,17 @@ impl Process {
 
 /// A stretch of a process's time.
 #[derive(Debug)]
-pub struct Stretch<'a> {
-    process: &'a Process,
+pub struct Stretch {
+    watcher: Option<Watcher>,
     begun: Instant,
-    before_ns: u64,
+    before: Sample,
 }
 
-impl Stretch<'_> {
+impl Stretch {
     /// CPU time in nanoseconds and time on the clock in seconds since it began.
-    pub fn end(self) -> (u64, f64) {
-        let spent_ns = self.process.cpu_ns().saturating_sub(self.before_ns);
+    pub fn end(mut self) -> (u64, f64) {
+        let after = self.watcher.as_mut().map(Watcher::sample_light);
+        let spent_ns = after.map_or(0, |after| after.cpu_since_ns(&self.before));
         (spent_ns, self.begun.elapsed().as_secs_f64())
     }
 }
@@ -220,7 +231,7 @@ impl Drop for Process {
             let id = self.child.id().to_string();
             let _ = Command::new("kill").args(["-TERM", &id]).status();
             if self.wait(Duration::from_secs(10)).is_none() {
-                for member in family(self.child.id()) {
+                for member in self.members() {
                     let _ = Command::new("kill")
                         .args(["-KILL", &member.to_string()])
                         .status();
@@ -229,63 +240,4 @@ impl Drop for Process {
         }
         let _ = self.child.wait();
     }
-}
-
-/// CPU time of a process and all its descendants, in nanoseconds.
-pub fn cpu_ns(id: u32) -> u64 {
-    family(id).into_iter().map(threads_cpu_ns).sum()
-}
-
-/// The process and its descendants.
-fn family(root: u32) -> Vec<u32> {
-    let mut parents: HashMap<u32, Vec<u32>> = HashMap::new();
-    if let Ok(entries) = fs::read_dir("/proc") {
-        for entry in entries.flatten() {
-            let Some(id) = entry
-                .file_name()
-                .to_str()
-                .and_then(|n| n.parse::<u32>().ok())
-            else {
-                continue;
-            };
-            let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
-                continue;
-            };
-            // The command's name may hold anything, so count from its last bracket.
-            let after = stat
-                .rfind(')')
-                .map_or("", |i| stat.get(i + 2..).unwrap_or(""));
-            if let Some(parent) = after.split(' ').nth(1).and_then(|p| p.parse().ok()) {
-                parents.entry(parent).or_default().push(id);
-            }
-        }
-    }
-    let mut found = vec![root];
-    let mut next = 0;
-    while let Some(&id) = found.get(next) {
-        found.extend(parents.get(&id).into_iter().flatten());
-        next += 1;
-    }
-    found
-}
-
-fn pss_bytes(id: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).unwrap_or_default();
-    let kib = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Pss:"))
-        .and_then(|rest| rest.split_whitespace().next())
-        .and_then(|number| number.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1_024
-}
-
-fn threads_cpu_ns(id: u32) -> u64 {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{id}/task")) else {
-        return 0;
-    };
-    tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
-        .filter_map(|text| text.split(' ').next().and_then(|n| n.parse::<u64>().ok()))
-        .sum()
 }

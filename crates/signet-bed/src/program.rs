@@ -72,18 +72,11 @@ fn tell(report: &Report, output: &Output, aloud: bool) -> Result<(), Error> {
     }
 }
 
-/// Puts a file in the place of the one before, so that no reader sees a half.
 fn write_file(path: &Path, text: &str) -> Result<(), Error> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    std::fs::write(&beside, text)
-        .and_then(|()| std::fs::rename(&beside, path))
-        .map_err(|error| {
-            Error::new(
-                format!("cannot write {}: {error}", path.display()),
-                "choose another --report",
-            )
-        })
+    measure::file::replace(path, text.as_bytes()).map_err(|error| {
+        let what = format!("cannot write {}: {error}", path.display());
+        Error::new(what, "choose another --report")
+    })
 }
 
 fn watch_signals(handle: Handle) -> Result<(), Error> {

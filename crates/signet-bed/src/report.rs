@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use measure::file::write_text;
+
 use crate::compare::{Comparison, compare};
 use crate::experiment::Experiment;
 use crate::page;
@@ -52,7 +54,7 @@ pub fn report(path: &Path) -> Result<Vec<PathBuf>, String> {
         .map(|path| {
             let (experiment, record) = read_both(path)?;
             let page = path.with_extension("html");
-            write(&page, &page::render(&experiment, &record, &name_of(path)))?;
+            write_text(&page, &page::render(&experiment, &record, &name_of(path)))?;
             Ok(page)
         })
         .collect()
@@ -92,7 +94,7 @@ pub fn table(paths: &[PathBuf], page: &Path) -> Result<(), String> {
         .iter()
         .map(|(experiment, record, raw)| (experiment, record, raw.as_str()))
         .collect();
-    write(page, &page::table(&runs))
+    write_text(page, &page::table(&runs))
 }
 
 /// Compares two records in files.
@@ -101,10 +103,6 @@ pub fn table(paths: &[PathBuf], page: &Path) -> Result<(), String> {
 /// Names the file that cannot be read; the records must be of the same experiment.
 pub fn compare_files(a: &Path, b: &Path) -> Result<Comparison, String> {
     compare(&read(a)?, &read(b)?)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::calibrate;
 use crate::cases::{Case, REGISTER_RATE, Sizes, Work, visits};
 use crate::contender::{CALLED_PORT, Contender, Kind, SERVER_PORT};
-use crate::load::Load;
+use crate::load::{Load, Totals};
 use crate::own::{self, Own};
 use crate::process::LOAD_CORE;
 use crate::process::Process;
@@ -137,25 +137,8 @@ fn visit(
         );
     }
     Ok(stretches
-        .into_iter()
-        .map(|stretch| {
-            let calls = stretch.calls * totals.scale;
-            Measurement {
-                case: case.name.to_owned(),
-                server: contender.name.clone(),
-                cpu_us_per_call: stretch.spent_ns as f64 / 1_000.0 / calls.max(1.0),
-                calls: calls as u64,
-                failed: totals.failed,
-                failed_share: totals.failed_share(),
-                retransmissions: totals.retransmissions,
-                rate,
-                held_share: calls / (rate as f64 * stretch.elapsed_s),
-                elapsed_s: stretch.elapsed_s,
-                is_doubted: totals.is_doubted,
-                before: stretch.before,
-                after: stretch.after,
-            }
-        })
+        .iter()
+        .map(|stretch| stretch.measurement((case, contender), &totals, (rate, rate)))
         .collect())
 }
 
@@ -166,6 +149,33 @@ struct Stretch {
     elapsed_s: f64,
     before: calibrate::Speed,
     after: calibrate::Speed,
+}
+
+impl Stretch {
+    /// What it says of a server that was offered so much, and what is told as its rate.
+    fn measurement(
+        &self,
+        (case, contender): (&Case, &Contender),
+        totals: &Totals,
+        (offered, rate): (u64, u64),
+    ) -> Measurement {
+        let calls = self.calls * totals.scale;
+        Measurement {
+            case: case.name.to_owned(),
+            server: contender.name.clone(),
+            cpu_us_per_call: self.spent_ns as f64 / 1_000.0 / calls.max(1.0),
+            calls: calls as u64,
+            failed: totals.failed,
+            failed_share: totals.failed_share(),
+            retransmissions: totals.retransmissions,
+            rate,
+            held_share: calls / (offered as f64 * self.elapsed_s),
+            elapsed_s: self.elapsed_s,
+            is_doubted: totals.is_doubted,
+            before: self.before,
+            after: self.after,
+        }
+    }
 }
 
 /// So many stretches, and a few more where the machine's speed moved.
@@ -208,24 +218,17 @@ fn start(
     let ports = (SERVER_PORT, CALLED_PORT);
     match case.work {
         Work::Sipp(transport, rate) => {
-            let process = listening(contender.start_proxy(transport, out)?);
+            let process = contender.start_proxy(transport, out)?;
             let load = Caller::start(transport, ports, (rate, seconds_max), LOAD_CORE, out)?;
             Ok((process, Box::new(load), rate))
         }
         Work::Own(transport, rate) => {
-            let process = listening(contender.start_proxy(transport, out)?);
-            let load = Own::start(
-                bench.signet,
-                transport,
-                ports,
-                (rate, seconds_max),
-                LOAD_CORE,
-                out,
-            )?;
+            let process = contender.start_proxy(transport, out)?;
+            let load = Own::start(&bench.desk(), transport, ports, (rate, seconds_max))?;
             Ok((process, Box::new(load), rate))
         }
         Work::Register { tick_us } => {
-            let process = listening(contender.start_registrar(out)?);
+            let process = contender.start_registrar(out)?;
             let load = register::Running::start((REGISTER_RATE, tick_us), seconds_max, out)?;
             Ok((process, Box::new(load), REGISTER_RATE))
         }
@@ -233,12 +236,6 @@ fn start(
             Err(format!("{} has no steady state", case.name))
         }
     }
-}
-
-/// A server of which UDP is asked does not tell when it listens.
-pub(crate) fn listening(process: Process) -> Process {
-    std::thread::sleep(std::time::Duration::from_millis(800));
-    process
 }
 
 /// The largest rate that a server holds, and its CPU per call at nine tenths of it.
@@ -249,46 +246,18 @@ fn search(
     transport: SippTransport,
 ) -> Result<Measurement, String> {
     let out = bench.out;
-    let process = listening(contender.start_proxy(transport, out)?);
+    let process = contender.start_proxy(transport, out)?;
     let ports = (SERVER_PORT, CALLED_PORT);
-    let peak = own::peak(
-        bench.signet,
-        transport,
-        ports,
-        LOAD_CORE,
-        out,
-        bench.sizes.is_quick,
-    )?;
+    let peak = own::peak(&bench.desk(), transport, ports, bench.sizes.is_quick)?;
     let rate = (peak * 9 / 10).max(1);
     let seconds_max = bench.sizes.seconds + 30;
-    let mut load: Box<dyn Load> = Box::new(Own::start(
-        bench.signet,
-        transport,
-        ports,
-        (rate, seconds_max),
-        LOAD_CORE,
-        out,
-    )?);
+    let load = Own::start(&bench.desk(), transport, ports, (rate, seconds_max))?;
+    let mut load: Box<dyn Load> = Box::new(load);
     load.warm_up(if bench.sizes.is_quick { 1 } else { 3 })?;
     let found = stretches(&process, load.as_mut(), 1, bench.sizes.seconds)?;
     let totals = load.end()?;
     let stretch = found.last().ok_or("nothing was measured")?;
-    let calls = stretch.calls * totals.scale;
-    Ok(Measurement {
-        case: case.name.to_owned(),
-        server: contender.name.clone(),
-        cpu_us_per_call: stretch.spent_ns as f64 / 1_000.0 / calls.max(1.0),
-        calls: calls as u64,
-        failed: totals.failed,
-        failed_share: totals.failed_share(),
-        retransmissions: totals.retransmissions,
-        rate: peak,
-        held_share: calls / (rate as f64 * stretch.elapsed_s),
-        elapsed_s: stretch.elapsed_s,
-        is_doubted: totals.is_doubted,
-        before: stretch.before,
-        after: stretch.after,
-    })
+    Ok(stretch.measurement((case, contender), &totals, (rate, peak)))
 }
 
 /// The highest of a few rates at which no call through the floor fails or is sent again.

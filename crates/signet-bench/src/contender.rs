@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ServeArguments;
+use signet_bed::experiment::Transport;
+use signet_bed::system::{Kamailio, Peer, Server, Signet, Site};
+
 use crate::process::{Process, SERVER_CORE};
 use crate::sipp::SippTransport;
+use crate::{ServeArguments, floor};
 
 pub(crate) const SERVER_PORT: u16 = 5060;
 pub(crate) const CALLED_PORT: u16 = 5070;
@@ -117,137 +120,87 @@ impl Contender {
         }
     }
 
-    /// The log of its last start.
-    pub(crate) fn log(&self, out: &Path) -> PathBuf {
-        out.join(format!("{}.log", self.name))
-    }
-
     /// Starts it as a proxy to the called side.
     pub(crate) fn start_proxy(
         &self,
         transport: SippTransport,
         out: &Path,
     ) -> Result<Process, String> {
-        let log = self.log(out);
-        let word = if transport == SippTransport::Udp {
-            "udp"
-        } else {
-            "tcp"
-        };
-        match &self.kind {
-            Kind::Floor => start_floor(transport, &log),
-            Kind::Kamailio => {
-                let next_hop = format!("127.0.0.1:{CALLED_PORT}");
-                let values = [("TRANSPORT", word), ("NEXTHOP", next_hop.as_str())];
-                start_kamailio(&kamailio_config("kamailio-proxy.cfg", out, &values)?, &log)
-            }
+        let onward = transport.plain().name();
+        let next_hop = format!("127.0.0.1:{CALLED_PORT};transport={onward}");
+        let both = [Transport::Udp, Transport::Tcp].map(|transport| (transport, SERVER_PORT));
+        let site = Site::here(out, SERVER_CORE, &both);
+        let server = match &self.kind {
+            Kind::Floor => start_floor(transport, out)?,
+            Kind::Kamailio => Kamailio.serve(
+                &site,
+                &Peer {
+                    next_hop: Some(next_hop),
+                    ..Peer::default()
+                },
+            )?,
             Kind::Signet(path) => {
-                let data = fresh_data(out);
                 let words = [
-                    "serve".to_owned(),
-                    "--data".to_owned(),
-                    data.display().to_string(),
-                    "--listen".to_owned(),
-                    format!("udp:127.0.0.1:{SERVER_PORT}"),
-                    "--listen".to_owned(),
-                    format!("tcp:127.0.0.1:{SERVER_PORT}"),
-                    "--workers".to_owned(),
-                    "1".to_owned(),
-                    "--no-auth".to_owned(),
-                    "--forward".to_owned(),
-                    format!("sip:127.0.0.1:{CALLED_PORT};transport={word}"),
-                ];
-                Process::start(SERVER_CORE, &path.display().to_string(), &words, &log)
+                    "serve",
+                    "--data",
+                    &fresh_data(out).display().to_string(),
+                    "--listen",
+                    &format!("udp:127.0.0.1:{SERVER_PORT}"),
+                    "--listen",
+                    &format!("tcp:127.0.0.1:{SERVER_PORT}"),
+                    "--workers",
+                    "1",
+                    "--no-auth",
+                    "--forward",
+                    &format!("sip:{next_hop}"),
+                ]
+                .map(str::to_owned);
+                site.start(&self.name, &path.display().to_string(), &words)?
             }
-        }
+        };
+        server.into_process()
     }
 
     /// Starts it as a registrar that keeps bindings in memory; the floor has none.
     pub(crate) fn start_registrar(&self, out: &Path) -> Result<Process, String> {
-        let log = self.log(out);
-        match &self.kind {
-            Kind::Floor => Err("the floor is no registrar".to_owned()),
-            Kind::Kamailio => {
-                start_kamailio(&kamailio_config("kamailio-register.cfg", out, &[])?, &log)
-            }
+        let site = Site::here(out, SERVER_CORE, &[(Transport::Udp, SERVER_PORT)]);
+        let server = match &self.kind {
+            Kind::Floor => return Err("the floor is no registrar".to_owned()),
+            Kind::Kamailio => Kamailio.serve(
+                &site,
+                &Peer {
+                    registers: true,
+                    ..Peer::default()
+                },
+            )?,
             Kind::Signet(path) => {
-                let data = fresh_data(out);
-                let config = out.join("register.toml");
                 let text = format!(
                     "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"127.0.0.1\"]\n\n[[listen]]\non = \"udp:127.0.0.1:{SERVER_PORT}\"\n\n[authentication]\nrequired = false\n\n[registrar]\ndurable = false\n",
-                    data.display().to_string()
+                    fresh_data(out).display().to_string()
                 );
-                std::fs::write(&config, text).map_err(|e| e.to_string())?;
-                let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
-                Process::start(SERVER_CORE, &path.display().to_string(), &words, &log)
+                let config = Signet::configure(&site, text)?;
+                Signet::new(&self.name, path).serve(&site, &config)?
             }
-        }
+        };
+        server.into_process()
     }
 }
 
 /// The data folder of a Signet that begins with nothing.
 pub(crate) fn fresh_data(out: &Path) -> PathBuf {
-    let data = out.join("signet-data");
+    let data = Signet::data(out);
     let _ = std::fs::remove_dir_all(&data);
     data
 }
 
-fn start_floor(transport: SippTransport, log: &Path) -> Result<Process, String> {
-    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+fn start_floor(transport: SippTransport, out: &Path) -> Result<Server, String> {
     let mode = match transport {
         SippTransport::Udp => "udp",
         SippTransport::TcpOne => "tcp",
         SippTransport::TcpPerCall => "tcp-shared",
     };
-    let (listen, to) = (
-        format!("127.0.0.1:{SERVER_PORT}"),
-        format!("127.0.0.1:{CALLED_PORT}"),
-    );
-    let words = ["floor", "--mode", mode, "--listen", &listen, "--to", &to];
-    let program = this.display().to_string();
-    Process::start(SERVER_CORE, &program, &words.map(str::to_owned), log)
-}
-
-/// Fills in a configuration of `bench/peers`.
-fn kamailio_config(name: &str, out: &Path, values: &[(&str, &str)]) -> Result<String, String> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../bench/peers")
-        .join(name);
-    let mut text =
-        std::fs::read_to_string(&source).map_err(|e| format!("{}: {e}", source.display()))?;
-    text = text
-        .replace("CHILDREN", "1")
-        .replace("SERVERPORT", &SERVER_PORT.to_string());
-    for (from, to) in values {
-        text = text.replace(from, to);
-    }
-    let path = out.join(name);
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    Ok(path.display().to_string())
-}
-
-/// Megabytes of memory that Kamailio's processes share. Its transactions stay for five
-/// seconds and more: 512 run out at 5,000 calls/s, and calls are lost. What is not
-/// used is not taken.
-pub(crate) const KAMAILIO_SHARED_MB: &str = "4096";
-
-/// Starts Kamailio with the allocator with which it is fastest.
-fn start_kamailio(config: &str, log: &Path) -> Result<Process, String> {
-    let words = [
-        "-f",
-        config,
-        "-DD",
-        "-E",
-        "-m",
-        KAMAILIO_SHARED_MB,
-        "-M",
-        "16",
-        "-x",
-        "tlsf",
-        "-X",
-        "tlsf",
-    ];
-    Process::start(SERVER_CORE, "kamailio", &words.map(str::to_owned), log)
+    let site = Site::here(out, SERVER_CORE, &[(transport.plain(), SERVER_PORT)]);
+    floor::start(&site, mode, CALLED_PORT, &[])
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use signet_bed::system::{Server, Site};
 use sip_msg::{ConnId, ListenerId, Target, Transport};
 use sip_net::{Framing, ListenerConfig, Net, NetConfig, NetEvent, bind};
 use sip_tls::{ClientTls, HandshakeConfig, HandshakePool, ServerTls};
@@ -45,6 +46,30 @@ enum FloorMode {
     TcpShared,
     /// As `tcp`, each side decrypted and encrypted.
     Tls,
+}
+
+/// Starts one in a process of its own, from where a site listens to a port of 127.0.0.1; `tls`
+/// is chain, key and root, for that mode.
+pub(crate) fn start(
+    site: &Site<'_>,
+    mode: &str,
+    to: u16,
+    tls: &[String],
+) -> Result<Server, String> {
+    let this = std::env::current_exe().map_err(|e| e.to_string())?;
+    let (_, listen) = site
+        .listens
+        .first()
+        .ok_or("the floor has nowhere to listen")?;
+    let (listen, to) = (listen.to_string(), format!("127.0.0.1:{to}"));
+    let mut words = ["floor", "--mode", mode, "--listen", &listen, "--to", &to]
+        .map(str::to_owned)
+        .to_vec();
+    if !tls.is_empty() {
+        words.push("--tls".to_owned());
+        words.extend_from_slice(tls);
+    }
+    site.start("floor", &this.display().to_string(), &words)
 }
 
 /// Relays until the process is ended.

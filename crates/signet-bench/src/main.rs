@@ -3,6 +3,7 @@
 //! all of a server's threads; the load and the server have a core each.
 #![forbid(unsafe_code)]
 
+mod aims;
 mod auth;
 mod calibrate;
 mod calls;
@@ -17,12 +18,14 @@ mod report;
 mod rule;
 mod sipp;
 mod tls;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
-use signet_bed::process;
+use signet_bed::generator::Desk;
+use signet_bed::process::{self, LOAD_CORE};
 
 use cases::{Case, Sizes, Work};
 use clap::{Parser, Subcommand};
@@ -107,6 +110,15 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Where the project's own generator runs.
+    fn desk(&self) -> Desk<'_> {
+        Desk {
+            signet: self.signet,
+            core: LOAD_CORE,
+            folder: self.out,
+        }
+    }
+
     /// The names of those that take part in a case.
     fn names(&self, case: &Case) -> Vec<&str> {
         let taking_part = self.contenders.iter().filter(|c| case.has(c));
@@ -163,8 +175,13 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
             rule::REPEATS_MIN
         ));
     }
+    // A configuration names what is in it.
+    let out = arguments
+        .out
+        .canonicalize()
+        .map_err(|e| format!("{}: {e}", arguments.out.display()))?;
     let bench = Bench {
-        out: &arguments.out,
+        out: &out,
         signet: &arguments.signet,
         contenders: contender::contenders(arguments)?,
         sizes,

@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use signet_bed::experiment::Transport;
+use signet_bed::system::{Signet, Site};
 use sip_auth::{Attempt, ClientAuth, RequestParts};
-use sip_msg::{ConnId, Limits, ListenerId, Message, Target, Transport};
+use sip_msg::{ConnId, Limits, ListenerId, Message, Target};
 use sip_net::{ListenerConfig, Net, NetConfig, NetEvent, bind};
 
 use crate::Bench;
@@ -88,13 +90,16 @@ fn println_json(counted: &Registered) -> Result<(), String> {
 }
 
 fn load(arguments: &RegisterArguments) -> Result<Registered, String> {
-    let listener = ListenerConfig::new(Transport::Udp, SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener = ListenerConfig::new(
+        sip_msg::Transport::Udp,
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+    );
     let mut sockets = bind(&[listener], 1).map_err(|e| e.to_string())?;
     let mut net =
         Net::new(0, NetConfig::default(), sockets.remove(0)).map_err(|e| e.to_string())?;
     let local = net.local_addr(ListenerId(0)).ok_or("no local address")?;
     let target = Target {
-        transport: Transport::Udp,
+        transport: sip_msg::Transport::Udp,
         listener: ListenerId(0),
         remote: arguments.to,
         conn: ConnId::NONE,
@@ -392,24 +397,17 @@ pub(crate) fn measure_digest(
 ) -> Result<Measurement, String> {
     const USERS: u64 = 10_000;
     let out = bench.out;
-    let signet = contender.signet().ok_or("only Signet has this case")?;
-    let data = fresh_data(out);
-    import_users(signet, &data, USERS, out)?;
-    let words = [
-        "serve",
-        "--data",
-        &data.display().to_string(),
-        "--listen",
-        &format!("udp:127.0.0.1:{SERVER_PORT}"),
-        "--domain",
-        "bench.test",
-        "--workers",
-        "1",
-    ]
-    .map(str::to_owned);
-    let program = signet.display().to_string();
-    let mut process = Process::start(BOTH_CORES, &program, &words, &contender.log(out))?;
-    process = crate::calls::listening(process);
+    let program = contender.signet().ok_or("only Signet has this case")?;
+    let signet = Signet::new(&contender.name, program);
+    let site = Site::here(out, BOTH_CORES, &[(Transport::Udp, SERVER_PORT)]);
+    let text = format!(
+        "version = 1\ndata = {:?}\nworkers = 1\ndomains = [\"bench.test\"]\n\n[[listen]]\non = \"udp:127.0.0.1:{SERVER_PORT}\"\n",
+        fresh_data(out).display().to_string()
+    );
+    let config = Signet::configure(&site, text)?;
+    let users = (0..USERS).map(|index| (format!("user{index}"), "secret".to_owned()));
+    signet.import(&config, users)?;
+    let process = signet.serve(&site, &config)?.into_process()?;
     let seconds = if bench.sizes.is_quick { 1 } else { DIGEST_S };
     let before = calibrate::measure()?;
     let stretch = process.stretch();
@@ -437,25 +435,4 @@ pub(crate) fn measure_digest(
         before,
         after,
     })
-}
-
-fn import_users(signet: &Path, data: &Path, count: u64, out: &Path) -> Result<(), String> {
-    let users = out.join("users.csv");
-    let mut text = String::from("user,domain,password\n");
-    for index in 0..count {
-        text.push_str(&format!("user{index},bench.test,secret\n"));
-    }
-    std::fs::write(&users, text).map_err(|e| e.to_string())?;
-    let imported = std::process::Command::new(signet)
-        .args(["user", "import"])
-        .arg(&users)
-        .arg("--data")
-        .arg(data)
-        .output()
-        .map_err(|e| e.to_string())?;
-    if imported.status.success() {
-        return Ok(());
-    }
-    let told = String::from_utf8_lossy(&imported.stderr);
-    Err(format!("signet user import: {told}"))
 }

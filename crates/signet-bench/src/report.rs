@@ -1,11 +1,11 @@
 //! Measurements, what is recorded of them and what is not, and the files they go to.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use serde::Serialize;
+use measure::file::write_json;
+use serde::{Deserialize, Serialize};
 
 use crate::calibrate::Speed;
 use crate::rule;
@@ -138,15 +138,50 @@ struct Limits {
     held_min: f64,
 }
 
+/// What a record says besides its figures.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Circumstances {
+    pub(crate) command: String,
+    /// Whether it only shows that all works.
+    pub(crate) quick: bool,
+    pub(crate) date_unix_s: u64,
+    pub(crate) machine: String,
+    pub(crate) kernel: String,
+    /// Programs and the first line of what they print of their version.
+    pub(crate) versions: BTreeMap<String, String>,
+}
+
+impl Circumstances {
+    /// Those of this moment; of each program its name, and what makes it print its version.
+    pub(crate) fn now(is_quick: bool, programs: &[(&str, &str, &[&str])]) -> Self {
+        let host = measure::Host::this();
+        let own = [
+            ("signet", "git", &["describe", "--always", "--dirty"][..]),
+            ("rustc", "rustc", &["--version"]),
+        ];
+        Self {
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            quick: is_quick,
+            date_unix_s: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .map_or(0, |d| d.as_secs()),
+            machine: format!("{} cores, {}", host.cores, host.cpu_model),
+            kernel: host.kernel,
+            versions: own
+                .iter()
+                .chain(programs)
+                .map(|(name, program, words)| ((*name).to_owned(), first_line(program, words)))
+                .collect(),
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct File<'a> {
     schema: u32,
-    command: String,
-    quick: bool,
-    date_unix_s: u64,
-    machine: String,
-    kernel: String,
-    versions: BTreeMap<&'static str, String>,
+    #[serde(flatten)]
+    circumstances: Circumstances,
     limits: Limits,
     figures: &'a [Figure],
     ratios: &'a [Ratio],
@@ -256,24 +291,13 @@ impl Results {
 
     /// Writes all of it with its circumstances.
     pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
+        let programs: [(_, _, &[&str]); 2] = [
+            ("kamailio", "kamailio", &["-v"]),
+            ("sipp", "sh", &["-c", "sipp -v | grep -m1 SIPp"]),
+        ];
         let file = File {
             schema: 2,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            quick: self.is_quick,
-            date_unix_s: std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |d| d.as_secs()),
-            machine: machine(),
-            kernel: first_line("uname", &["-r"]),
-            versions: BTreeMap::from([
-                (
-                    "signet",
-                    first_line("git", &["describe", "--always", "--dirty"]),
-                ),
-                ("rustc", first_line("rustc", &["--version"])),
-                ("kamailio", first_line("kamailio", &["-v"])),
-                ("sipp", first_line("sh", &["-c", "sipp -v | grep -m1 SIPp"])),
-            ]),
+            circumstances: Circumstances::now(self.is_quick, &programs),
             limits: Limits {
                 repeats_min: rule::REPEATS_MIN,
                 spread_max: rule::SPREAD_MAX,
@@ -287,8 +311,7 @@ impl Results {
             not_recorded: &self.refused,
             measurements: &self.measurements,
         };
-        let text = serde_json::to_string_pretty(&file).map_err(|e| e.to_string())?;
-        fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
+        write_json(path, &file)
     }
 
     /// Prints medians, ratios and their spreads, and what has none.
@@ -356,11 +379,6 @@ impl Results {
             .map(|missed| missed.case.as_str())
             .collect()
     }
-}
-
-pub(crate) fn machine() -> String {
-    let host = measure::Host::this();
-    format!("{} cores, {}", host.cores, host.cpu_model)
 }
 
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> String {

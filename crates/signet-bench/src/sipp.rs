@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use signet_bed::experiment::Transport;
+
 use crate::load::{Load, Totals};
 use crate::process::Process;
 
@@ -20,6 +22,14 @@ pub(crate) enum SippTransport {
 }
 
 impl SippTransport {
+    /// What SIP goes over.
+    pub(crate) const fn plain(self) -> Transport {
+        match self {
+            Self::Udp => Transport::Udp,
+            Self::TcpOne | Self::TcpPerCall => Transport::Tcp,
+        }
+    }
+
     fn flag(self) -> &'static str {
         match self {
             Self::Udp => "u1",

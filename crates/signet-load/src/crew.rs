@@ -2,6 +2,7 @@
 //! together.
 
 mod outcome;
+mod running;
 mod sockets;
 
 use std::net::SocketAddr;
@@ -11,8 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use invariant::broken;
-use measure::{Answered, SecondPart, Series};
 use sip_msg::{ListenerId, Transport};
 use sip_net::Net;
 
@@ -20,13 +19,11 @@ use crate::clock::{Clock, NS_PER_MS};
 use crate::settings::{Called, Settings};
 use crate::smime::Smime;
 use crate::tls::{Client, Tls};
-use outcome::add_answers;
 pub use outcome::{Failed, Leaked, Progress, Ran};
+use running::Running;
 use sockets::{Shares, net_config, target};
 
-use crate::worker::{
-    CalledCounts, Final, Report, Shared, StormCounts, Tick, Worker, WorkerPart, orders,
-};
+use crate::worker::{Report, Shared, Worker, WorkerPart, orders};
 
 /// Reports that wait to be read.
 const REPORTS_MAX: usize = 256;
@@ -121,13 +118,6 @@ impl Control {
     pub(crate) fn asked(&self) -> u8 {
         self.asked.load(Ordering::Relaxed)
     }
-}
-
-/// What is told of a run besides how its threads stand.
-struct Now<'a> {
-    is_prepared: bool,
-    is_asked: bool,
-    parts: &'a [SecondPart],
 }
 
 /// Runs, and calls `draw` a few times a second.
@@ -288,160 +278,24 @@ impl Crew {
         control: &Control,
         draw: &mut dyn FnMut(&Progress<'_>),
     ) -> Result<Ran, Failed> {
-        let all = self.threads.len();
-        let begun_ns = self.shared.clock.now_ns();
-        let mut series = Series::new();
-        let mut ticks: Vec<Tick> = vec![Tick::default(); all];
-        let mut finals: Vec<Option<Box<Final>>> = (0..all).map(|_| None).collect();
-        let (mut ready, mut done, mut setup_ns) = (0, 0, 0);
-        let mut failed = None;
-        let mut own_cpu_begin = 0;
-        let mut is_interrupted = false;
-        let mut parts = Vec::new();
-        while done < all {
+        let mut running = Running::new(&self);
+        while !running.is_over() {
             match self.reports.recv_timeout(DRAW) {
-                Ok(Report::Ready { upkeep, worker }) => {
-                    ready += 1;
-                    match ticks.get_mut(worker) {
-                        Some(tick) => tick.ready = upkeep.ready,
-                        None => broken!("a worker reports under its own number"),
-                    }
-                    if ready == all {
-                        setup_ns = self.shared.clock.now_ns() - begun_ns;
-                    }
-                }
-                Ok(Report::Tick(mut tick)) => {
-                    if let Some(part) = tick.part.take() {
-                        series.add(&part);
-                        parts.push(part);
-                    }
-                    match ticks.get_mut(tick.worker) {
-                        Some(place) => *place = *tick,
-                        None => broken!("a worker reports under its own number"),
-                    }
-                }
-                Ok(Report::Done(end)) => {
-                    done += 1;
-                    match finals.get_mut(end.worker) {
-                        Some(place) => *place = Some(end),
-                        None => broken!("a worker reports under its own number"),
-                    }
-                    let callers_done = finals.iter().take(self.callers).all(Option::is_some);
-                    if self.callers > 0 && callers_done {
-                        self.shared
-                            .order_called
-                            .fetch_max(orders::DRAIN, Ordering::Relaxed);
-                    }
-                }
-                Ok(Report::Failed { error }) => {
-                    done += 1;
-                    failed.get_or_insert(error);
-                    self.order(orders::STOP);
-                }
+                Ok(report) => running.take(report),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let is_prepared = ready == all;
-            if is_prepared
-                && self.shared.start_ns.load(Ordering::Relaxed) == u64::MAX
-                && let Some(start_ns) = control.start_ns(self.shared.clock)
-            {
-                own_cpu_begin = own_cpu_ns();
-                self.shared.start_ns.store(start_ns, Ordering::Release);
-            }
-            if control.asked() > orders::RUN && failed.is_none() {
-                is_interrupted |= finals.iter().any(Option::is_none);
-                self.order(control.asked());
-            }
-            let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
-            if let Some(answer_for) = self.shared.settings.answer_for
-                && self.callers == 0
-                && self.shared.clock.now_ns().saturating_sub(start_ns) as u128
-                    >= answer_for.as_nanos()
-            {
-                self.order(orders::DRAIN);
-            }
-            let now = Now {
-                is_prepared,
-                is_asked: control.take_report(),
-                parts: &parts,
-            };
-            self.draw(&ticks, &series, now, draw);
-            parts.clear();
+            running.go_on(control);
+            running.draw(control.take_report(), draw);
         }
-        let own_cpu_ns = own_cpu_ns().saturating_sub(own_cpu_begin);
+        let mut ended = running.end();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                failed.get_or_insert("a thread of the generator panicked".to_owned());
+                let why = "a thread of the generator panicked".to_owned();
+                ended.failed.get_or_insert(why);
             }
         }
-        if let Some(error) = failed {
-            return Err(Failed::Run(error));
-        }
-        let mut ran = Ran::new(series, is_interrupted, setup_ns, own_cpu_ns, self.answering);
-        ran.storm = self
-            .shared
-            .settings
-            .storm_at
-            .map(|_| StormCounts::default());
-        for (end, name) in finals.into_iter().zip(self.names) {
-            let end = end
-                .ok_or_else(|| Failed::Run("a thread of the generator said nothing".to_owned()))?;
-            ran.take(*end, name);
-        }
-        Ok(ran)
-    }
-
-    fn draw(
-        &self,
-        ticks: &[Tick],
-        series: &Series,
-        now: Now<'_>,
-        draw: &mut dyn FnMut(&Progress<'_>),
-    ) {
-        let start_ns = self.shared.start_ns.load(Ordering::Relaxed);
-        let elapsed_ns = self.shared.clock.now_ns().checked_sub(start_ns);
-        let sum = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).sum();
-        let most = |figure: fn(&Tick) -> u64| ticks.iter().map(figure).max().unwrap_or(0);
-        let (mut called, mut answered) = (CalledCounts::default(), Answered::default());
-        let mut causes: Vec<(String, u64)> = Vec::new();
-        for tick in ticks {
-            called.merge(&tick.called);
-            add_answers(
-                &mut answered,
-                &tick.called,
-                &tick.called_causes,
-                &tick.answers,
-            );
-            for (name, count) in &tick.causes {
-                match causes.iter_mut().find(|cause| cause.0 == *name) {
-                    Some(cause) => cause.1 += count,
-                    None => causes.push((name.clone(), *count)),
-                }
-            }
-        }
-        causes.sort_by_key(|cause| std::cmp::Reverse(cause.1));
-        draw(&Progress {
-            elapsed_ns,
-            ready: (sum(|tick| tick.ready), self.agents),
-            started: sum(|tick| tick.started),
-            ended: sum(|tick| tick.ended),
-            failed: sum(|tick| tick.failed),
-            in_flight: sum(|tick| tick.in_flight),
-            causes,
-            called,
-            answered,
-            retransmissions: sum(|tick| tick.retransmissions),
-            kernel_drops: sum(|tick| tick.kernel_drops),
-            queue_drops: sum(|tick| tick.queue_drops),
-            late_p99_us: most(|tick| tick.late_p99_us),
-            late_max_us: most(|tick| tick.late_max_us),
-            is_asked: now.is_asked,
-            series,
-            is_prepared: now.is_prepared,
-            parts: now.parts,
-            answering: &self.answering,
-        });
+        ended.ran(self.names, self.answering)
     }
 }
 
@@ -467,14 +321,4 @@ fn keys() -> Result<[[u8; 16]; 3], String> {
         getrandom::fill(key).map_err(|error| format!("no random numbers: {error}"))?;
     }
     Ok(keys)
-}
-
-/// CPU time of all threads of this process, those that ended included.
-fn own_cpu_ns() -> u64 {
-    use nix::sys::resource::{UsageWho, getrusage};
-    use nix::sys::time::TimeValLike as _;
-    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| {
-        let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-        u64::try_from(us).unwrap_or(0) * 1_000
-    })
 }

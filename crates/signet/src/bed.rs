@@ -47,12 +47,17 @@ pub(crate) enum BedCommand {
     #[command(hide = true)]
     Calibrate,
     /// Draw the pages of records anew
+    ///
+    /// Exits with 0 when all were drawn, 2 when a file could not be read or written.
     Report(ReportOptions),
     /// Compare two records of an experiment: which figures agree within their own intervals
     ///
-    /// Exits with 0 where at least 19 of 20 figures agree, else with 1.
+    /// Exits with 0 where at least 19 of 20 figures agree, else with 1; with 2 when a file could
+    /// not be read or written, or the records are of different experiments.
     Compare(CompareOptions),
     /// Draw one page over several records: Signet beside other servers in every case
+    ///
+    /// Exits with 0 when it was drawn, 2 when a file could not be read or written.
     Table(TableOptions),
     /// Tell what processes spend their CPU time on, by component
     ///
@@ -149,8 +154,8 @@ pub(crate) fn run(command: &BedCommand) -> u8 {
         BedCommand::List => ("list", experiments::list()),
         BedCommand::Show(options) => ("show", experiments::show(options)),
         BedCommand::Check(options) => ("check", experiments::check(options)),
-        BedCommand::Report(options) => ("report", report::report(options)),
-        BedCommand::Table(options) => ("table", report::table(options)),
+        BedCommand::Report(options) => return report::report(options),
+        BedCommand::Table(options) => return report::table(options),
         BedCommand::Compare(options) => return report::compare(options),
     };
     // A reader who has gone, as `head` does, needs no more of it.

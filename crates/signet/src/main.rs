@@ -49,10 +49,9 @@ fn run(args: Args) -> Result<(), Error> {
     match args.command {
         Command::Serve(options) => serve(options.source()),
         // They have exit codes of their own.
-        Command::Load { .. }
-        | Command::Bed { .. }
-        | Command::Price { .. }
-        | Command::Plan(_) => Ok(()),
+        Command::Load { .. } | Command::Bed { .. } | Command::Price { .. } | Command::Plan(_) => {
+            Ok(())
+        }
         Command::Tls {
             place,
             json,

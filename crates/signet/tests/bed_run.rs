@@ -11,7 +11,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use signet_bed::record::{Record, figure};
+use signet_bed::experiment::Experiment;
+use signet_bed::record::{Record, Repeat, figure};
 use support::{Running, TestDir, have, signet};
 
 /// How long a run of the tiny experiment may take.
@@ -284,4 +285,45 @@ fn an_interrupted_run_goes_on_to_the_same_set() {
             "what was measured is kept"
         );
     }
+    // But for what was measured it has become the record that one run makes.
+    let other = Bed::new("bed-whole", 2);
+    let (code, said) = other.run(&[]);
+    assert_eq!(code, 0, "{said}");
+    let uncut = other.record().unwrap();
+    assert_eq!(page_without_numbers(&whole), page_without_numbers(&uncut));
+    // So it is the page that tells them apart where one has something less.
+    let mut less = uncut;
+    less.results[0].repeats[0]
+        .figures
+        .remove(figure::SERVER_CPU_US);
+    less.results[0].repeats[1]
+        .figures
+        .remove(figure::SERVER_CPU_US);
+    assert_ne!(page_without_numbers(&whole), page_without_numbers(&less));
+}
+
+/// The page of a record in which every figure of one name has one value, and no time is told.
+fn page_without_numbers(record: &Record) -> String {
+    let mut record = record.clone();
+    for repeat in record.results.iter_mut().flat_map(|one| &mut one.repeats) {
+        let (before, after) = (repeat.calibration_before, repeat.calibration_after);
+        assert!(before < after && after < Some(record.calibrations.len()));
+        *repeat = Repeat {
+            figures: repeat
+                .figures
+                .keys()
+                .map(|name| (name.clone(), 1.0))
+                .collect(),
+            ..Repeat::default()
+        };
+    }
+    let experiment = Experiment::from_text(Path::new("tiny.toml"), &record.experiment_toml);
+    let record = Record {
+        command: String::new(),
+        started_unix_s: 0,
+        ended_unix_s: record.ended_unix_s.map(|_| 1),
+        calibrations: Vec::new(),
+        ..record
+    };
+    signet_bed::page::render(&experiment.unwrap(), &record, "record.json")
 }

@@ -248,6 +248,82 @@ fn registrations_are_cut_into_ranges_of_agents() {
 }
 
 #[test]
+fn workers_drive_each_try_of_a_search() {
+    let folder = TestDir::new("load-workers-peak");
+    let server = serve(folder.path());
+    let token = folder.path().join("token");
+    let one = Worker::start(folder.path(), "one", &token, &["--allow", "127.0.0.1"]);
+    let two = Worker::start(folder.path(), "two", &token, &["--allow", "127.0.0.1"]);
+    let workers = format!("{},{}", one.at, two.at);
+    let to = format!("sip:{}", server.at("udp"));
+    let json = folder.path().join("peak.json");
+    let common = [
+        "load",
+        "peak",
+        "--to",
+        &to,
+        "--domain",
+        "example.test",
+        "--agents",
+        "8",
+        "--user",
+        "user{n}",
+        "--password",
+        "pw{n}",
+        "--pairs",
+        "ring",
+        "--workers",
+        &workers,
+        "--workers-token",
+        text(&token),
+    ];
+    let search = [
+        "--start",
+        "20",
+        "--rate-max",
+        "40",
+        "--failures-max",
+        "50%",
+        "--precision",
+        "50%",
+        "--try-time",
+        "1s",
+        "--rest",
+        "1s",
+        "--repeats",
+        "1",
+        "--json",
+        text(&json),
+    ];
+    let (code, said) = load(&[&common[..], &search].concat());
+    // The peak lies above what may be tried: that is a doubt.
+    assert_eq!(code, 3, "{said}");
+    assert!(!said.contains("pw1"), "a password was printed: {said}");
+    let found: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(found["workers"], serde_json::json!([one.at, two.at]));
+    let tries = found["peak"]["tries"].as_array().unwrap();
+    assert!(!tries.is_empty(), "{said}");
+    for tried in tries {
+        // One worker's part would be half of it.
+        assert!(
+            tried["outcome"]["attempts"].as_u64().unwrap() >= 100,
+            "{said}"
+        );
+    }
+    if found["peak_cps"].as_f64().unwrap() > 0.0 {
+        assert!(found["self_peak_cps"].as_f64().unwrap() > 0.0, "{said}");
+    }
+    // What makes no sense over many runs is refused before the first of them.
+    let each = ["--workers-json", text(folder.path())];
+    let (code, said) = load(&[&common[..], &each].concat());
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("leave out --workers-json"), "{said}");
+    let (code, said) = load(&["load", "peak", "--self", "--workers", &workers]);
+    assert_eq!(code, 2, "{said}");
+}
+
+#[test]
 fn a_worker_that_is_lost_puts_the_result_in_doubt() {
     let folder = TestDir::new("load-workers-lost");
     let server = serve(folder.path());

@@ -14,15 +14,6 @@ impl Experiment {
         }
     }
 
-    /// How often a load is measured.
-    pub fn repeats(&self, form: Form, load: &Load) -> u32 {
-        let plan = self.plan(form);
-        match load {
-            Load::Peak { .. } => plan.peak_repeats,
-            Load::Rate { .. } => plan.repeats,
-        }
-    }
-
     /// Its cases, in the order of the axes: the last changes first.
     pub fn cases(&self, form: Form) -> Vec<Case> {
         let plan = self.plan(form);

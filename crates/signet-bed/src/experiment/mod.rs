@@ -9,7 +9,6 @@ mod case;
 mod check;
 mod cross_check;
 mod drawing;
-mod estimate;
 mod expand;
 mod figures;
 mod file;

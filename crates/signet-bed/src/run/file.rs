@@ -1,6 +1,5 @@
 //! The record's file: written after each measurement, whole or not at all.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -117,27 +116,11 @@ impl RecordFile {
     /// # Errors
     /// Names the file; what was there before is there still.
     pub fn write(&self) -> Result<(), Error> {
-        let failed = |error: std::io::Error| {
-            Error::new(
-                format!("cannot write {}: {error}", self.path.display()),
-                "make room there, and go on with --resume; what was measured before is kept",
-            )
-        };
-        let text = serde_json::to_string_pretty(&self.record)
-            .map_err(|error| Error::new(format!("no record: {error}"), "this is a defect"))?;
-        let mut beside = self.path.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let written = std::fs::File::create(&beside).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()
-        });
-        let written = written.and_then(|()| std::fs::rename(&beside, &self.path));
-        if written.is_err() {
-            let _ = std::fs::remove_file(&beside);
-        }
-        written.map_err(failed)
+        measure::file::write_json(&self.path, &self.record).map_err(|error| {
+            let remedy =
+                "make room there, and go on with --resume; what was measured before is kept";
+            Error::new(error, remedy)
+        })
     }
 }
 
@@ -185,7 +168,7 @@ mod tests {
         file.record.started_unix_s = 5;
         file.write().unwrap();
         assert_eq!(read(&path).unwrap().started_unix_s, 5);
-        assert!(!folder.0.join("record.json.new").exists());
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1);
         let error = RecordFile::new(&path, fresh()).unwrap_err().to_string();
         assert!(error.contains("--resume"), "{error}");
     }
@@ -196,7 +179,8 @@ mod tests {
         let path = folder.0.join("record.json");
         let mut file = RecordFile::new(&path, fresh()).unwrap();
         // Nothing can be written where a folder stands in the way.
-        std::fs::create_dir(folder.0.join("record.json.new")).unwrap();
+        let beside = format!("record.json.{}.tmp", std::process::id());
+        std::fs::create_dir(folder.0.join(beside)).unwrap();
         file.record.started_unix_s = 5;
         let error = file.write().unwrap_err().to_string();
         assert!(error.contains("--resume"), "{error}");

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use super::load::{Load, Told, When};
 use super::profiled::{APART_S, LONGER_S, Profiling};
 use super::say;
-use super::scene::Bed;
-use super::watch::{Looks, Who, unix_s};
+use super::scene::{Bed, Who};
 use crate::experiment::Setting;
 use crate::record::{Repeat, figure};
 use crate::system::Driver;
+use crate::watch::{Looks, unix_s};
 
 /// Where a stretch of a load begins and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,10 +112,11 @@ pub(super) fn drive(
     setting: &Setting,
     when: &When,
     apart: Option<(&Apart, u64)>,
-) -> Result<(Told, Looks, Option<Profiling>), String> {
+) -> Result<(Told, Looks<Who>, Option<Profiling>), String> {
     let mut scene = bed.scene(driver, setting)?;
     let stage = bed.stage(setting);
-    let load = Load::start(&stage, setting, scene.server.address, when, &bed.cores.load)?;
+    let to = scene.server.address.ok_or("the server listens nowhere")?;
+    let load = Load::start(&stage, setting, to, when, &bed.cores.load)?;
     let watch = scene.watch(load.ids());
     let mut profiling = apart.map(|(apart, in_s)| scene.profile(driver, apart, in_s));
     let told = load.end(&bed.stop, || {
@@ -135,7 +136,7 @@ pub(super) fn plain(rate_per_s: f64) -> String {
 }
 
 /// The figures of a stretch.
-pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<String, f64> {
+pub(super) fn figures(told: &Told, looks: &Looks<Who>, stretch: Stretch) -> BTreeMap<String, f64> {
     let (from_s, to_s) = (stretch.warm_up_s, stretch.warm_up_s + stretch.measure_s);
     let mut counts = Counts::default();
     for second in told.between(from_s, to_s) {
@@ -192,14 +193,12 @@ pub(super) fn figures(told: &Told, looks: &Looks, stretch: Stretch) -> BTreeMap<
             put(each, cpu_ns / 1e3 / counts.succeeded as f64);
         }
     }
-    if looks.server_memory_bytes > 0 {
-        put(
-            figure::SERVER_MEMORY_BYTES,
-            looks.server_memory_bytes as f64,
-        );
+    if let Some(bytes) = looks.memory_bytes(Who::Server) {
+        put(figure::SERVER_MEMORY_BYTES, bytes as f64);
     }
-    if let Some(bits) = looks.database_bits(from, to).filter(|bits| *bits > 0.0) {
-        put(figure::DATABASE_BITS_PER_S, bits / length_s);
+    let passed_bytes = looks.passed(from, to, |passed| passed.wire_bytes);
+    if let Some(bytes) = passed_bytes.filter(|bytes| *bytes > 0.0) {
+        put(figure::DATABASE_BITS_PER_S, bytes * 8.0 / length_s);
     }
     delays(told, &mut put);
     figures

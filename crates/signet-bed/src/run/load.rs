@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use measure::{RunResult, Second};
 
 use super::stop::Stop;
 use crate::experiment::{Authentication, Connection, Flow, Resumption, Setting, Suite, Transport};
+use crate::generator::{Desk, Generator};
 use crate::process::Process;
-use crate::system::{NUMBER, Stage, tail};
+use crate::system::{NUMBER, Stage};
 use crate::users::{DOMAIN, NAME_PATTERN, PASSWORD_PATTERN};
 
 /// Seconds that the last calls have, beyond the time that they are held.
@@ -36,11 +36,9 @@ pub(super) struct When {
 /// A load under way.
 #[derive(Debug)]
 pub(super) struct Load {
-    process: Process,
+    generator: Generator,
     /// The called side, where it is a process of its own.
     called: Option<Process>,
-    json: PathBuf,
-    log: PathBuf,
     limit: Instant,
 }
 
@@ -70,25 +68,24 @@ impl Load {
             // It listens within a few milliseconds.
             std::thread::sleep(Duration::from_millis(200));
         }
-        let json = stage.path("load.json");
-        let _ = std::fs::remove_file(&json);
-        let mut words = words(stage, setting, to, when);
-        words.extend(["--json".to_owned(), json.display().to_string()]);
-        let log = stage.path("load.log");
-        let process = Process::start(core, &program, &words, &log)?;
+        let desk = Desk {
+            signet: stage.signet,
+            core,
+            folder: stage.folder,
+        };
+        let generator = desk.start("load", &words(stage, setting, to, when))?;
         let seconds = when.seconds + setting.hold_ms / 1_000 + DRAIN_S + setup_s(setting);
         Ok(Self {
-            process,
+            limit: generator.begun() + Duration::from_secs(seconds) + PATIENCE,
+            generator,
             called,
-            json,
-            log,
-            limit: Instant::now() + Duration::from_secs(seconds) + PATIENCE,
         })
     }
 
     /// Its process, and that of the called side.
     pub(super) fn ids(&self) -> (u32, Option<u32>) {
-        (self.process.id(), self.called.as_ref().map(Process::id))
+        let called = self.called.as_ref().map(Process::id);
+        (self.generator.process.id(), called)
     }
 
     /// Waits for its end, while `lives` finds nothing wrong, and reads what it told; an
@@ -98,20 +95,18 @@ impl Load {
         stop: &Stop,
         mut lives: impl FnMut() -> Result<(), String>,
     ) -> Result<Told, String> {
-        while self.process.is_running() {
+        while self.generator.process.is_running() {
             if stop.is_asked() {
                 return Err("interrupted".to_owned());
             }
             lives()?;
             if Instant::now() > self.limit {
-                return Err(format!("the load did not end: {}", tail(&self.log)));
+                return Err(self.generator.said("the load did not end"));
             }
             stop.sleep_until(Instant::now() + Duration::from_millis(200));
         }
         lives()?;
-        let result = RunResult::read(&self.json)
-            .map_err(|error| format!("the load told nothing ({error}): {}", tail(&self.log)))?;
-        Ok(Told::new(result))
+        self.generator.result().map(Told::new)
     }
 }
 
@@ -178,7 +173,7 @@ fn answering(stage: &Stage<'_>, setting: &Setting) -> Option<Vec<String>> {
 
 /// The command line of the calling side.
 fn words(stage: &Stage<'_>, setting: &Setting, to: SocketAddr, when: &When) -> Vec<String> {
-    let mut words = Words(vec!["load".to_owned()]);
+    let mut words = Words(Vec::new());
     words.say(match setting.flow {
         Flow::Registrations => "register",
         Flow::Calls | Flow::CallsToRegistered => "call",
@@ -225,8 +220,6 @@ fn words(stage: &Stage<'_>, setting: &Setting, to: SocketAddr, when: &When) -> V
     words.with("--drain-timeout", format!("{drain_ms}ms"));
     // Whether it failed is for the record to say.
     words.with("--failures-max", "99%");
-    words.say("--no-check-self");
-    words.say("--quiet");
     words.0
 }
 

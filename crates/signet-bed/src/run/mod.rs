@@ -4,6 +4,7 @@
 //! written after each, so that a run that is cut off goes on where it was.
 
 mod checks;
+mod estimate;
 mod file;
 mod hold;
 mod load;
@@ -11,19 +12,17 @@ mod machine;
 mod order;
 mod peak;
 mod profiled;
-mod remaining;
 mod scene;
 mod session;
 mod stop;
 mod task;
-mod watch;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+pub use estimate::{Remaining, said};
 pub use file::RecordFile;
 pub use order::{Repeats, Step, is_of, steps};
-pub use remaining::{Remaining, said};
 pub use task::{Choice, Lengths, Task};
 
 use crate::Error;

@@ -6,7 +6,7 @@
 //! three times: it is closer and takes minutes, and a run has dozens of peaks. What is held
 //! here is as true: no rate counts that was not held for as long as any other is measured.
 
-use measure::Second;
+use measure::{Ramp, RampConfig, RampStep, Second};
 
 use super::hold::{Rate, Stretch, drive, hold, plain};
 use super::load::When;
@@ -17,14 +17,8 @@ use crate::system::Driver;
 
 /// Seconds of a ramp.
 const RAMP_S: u64 = 10;
-/// A second in which fewer of the calls that were due began is one of the generator's limit.
-const STARTED_MIN: f64 = 0.9;
 /// A second in which fewer of the calls that were due ended has a queue that grows.
 const ENDED_MIN: f64 = 0.8;
-/// Ramps until one has its peak in it.
-const RAMPS_MAX: usize = 5;
-/// The lowest rate that a ramp begins with.
-const RATE_MIN: f64 = 4.0;
 /// Shares of what the ramp found, until one is held.
 const SHARES: [f64; 7] = [1.0, 0.95, 0.9, 0.84, 0.76, 0.66, 0.5];
 /// A rate is held where this share of it ended well, besides what may fail.
@@ -43,14 +37,6 @@ pub(super) struct Wanted {
     pub(super) guess_per_s: f64,
     pub(super) stretch: Stretch,
     pub(super) seed: u64,
-}
-
-/// Where a ramp had its highest rate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Highest {
-    rate_per_s: f64,
-    /// Whether a second that is not held follows.
-    is_bounded: bool,
 }
 
 /// The peak of a server with a setting.
@@ -111,12 +97,23 @@ fn bounded_by_the_load(repeat: &Repeat) -> Option<String> {
 
 /// About where the peak is.
 fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> Result<f64, String> {
-    let guess = wanted.guess_per_s;
-    let (mut from, mut to) = (guess * 0.5, guess * 1.5);
-    let mut last = None;
-    for _ in 0..RAMPS_MAX {
-        from = from.max(RATE_MIN);
-        to = to.max(from * 2.0);
+    let mut ramp = Ramp::new(RampConfig {
+        guess_per_s: wanted.guess_per_s,
+        failures_max: wanted.failures_max,
+        ended_min: ENDED_MIN,
+        hold_ms: setting.hold_ms,
+    });
+    loop {
+        let (from, to) = match ramp.next() {
+            RampStep::Try {
+                from_per_s,
+                to_per_s,
+            } => (from_per_s, to_per_s),
+            RampStep::Done(Some(found)) => return Ok(found.rate_per_s),
+            RampStep::Done(None) => {
+                return Err("not even the lowest rate is held: look at the server's log".to_owned());
+            }
+        };
         let when = When {
             schedule: format!("ramp {}..{}/s over {RAMP_S}s", plain(from), plain(to)),
             seconds: RAMP_S,
@@ -124,126 +121,13 @@ fn about(bed: &Bed, driver: &dyn Driver, setting: &Setting, wanted: Wanted) -> R
         };
         let (told, _, _) = drive(bed, driver, setting, &when, None)?;
         let seconds: Vec<Second> = told.between(0, RAMP_S).copied().collect();
-        match highest(&seconds, wanted.failures_max, setting.hold_ms) {
-            Some(found) if found.is_bounded => return Ok(found.rate_per_s),
-            Some(found) => {
-                last = Some(found.rate_per_s);
-                (from, to) = (to * 0.7, to * 2.0);
-            }
-            None if from <= RATE_MIN => break,
-            None => (from, to) = (from * 0.25, from * 1.1),
-        }
+        ramp.give(&seconds);
     }
-    last.ok_or_else(|| "not even the lowest rate is held: look at the server's log".to_owned())
-}
-
-/// The highest rate of two seconds in a row before one that is not held; `None` where that
-/// comes first. The first second has calls that did not have time to end.
-fn highest(seconds: &[Second], failures_max: f64, hold_ms: u64) -> Option<Highest> {
-    // What is held for a while ends at the rate of a while ago.
-    let held_s = hold_ms.div_ceil(1_000) as usize;
-    let is_held = |(at, second): &(usize, &Second)| {
-        let ended = (second.succeeded + second.failed) as f64;
-        let due_then = at
-            .checked_sub(held_s)
-            .and_then(|then| seconds.get(then))
-            .map_or(0, |second| second.due);
-        let is_served = second.failed as f64 <= failures_max * ended;
-        let is_begun = second.started as f64 >= STARTED_MIN * second.due as f64;
-        let is_ended = ended >= ENDED_MIN * due_then as f64;
-        is_served && is_begun && is_ended
-    };
-    let all = seconds.iter().enumerate().skip(1);
-    let held: Vec<&Second> = all.take_while(is_held).map(|(_, second)| second).collect();
-    let is_bounded = held.len() + 1 < seconds.len();
-    let rates = held.windows(2).filter_map(|pair| match pair {
-        [a, b] => Some((a.succeeded + b.succeeded) as f64 / 2.0),
-        _ => None,
-    });
-    rates
-        .max_by(f64::total_cmp)
-        .filter(|rate| *rate > 0.0)
-        .map(|rate_per_s| Highest {
-            rate_per_s,
-            is_bounded,
-        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn second(at_s: u64, succeeded: u64, failed: u64) -> Second {
-        Second {
-            at_s,
-            due: succeeded + failed,
-            started: succeeded + failed,
-            succeeded,
-            failed,
-            ..Second::default()
-        }
-    }
-
-    fn found(seconds: &[Second]) -> Option<(f64, bool)> {
-        highest(seconds, 0.01, 0).map(|found| (found.rate_per_s, found.is_bounded))
-    }
-
-    #[test]
-    fn the_peak_is_before_the_first_second_with_too_many_failures() {
-        let seconds = [
-            second(0, 5, 0),
-            second(1, 100, 0),
-            second(2, 110, 1),
-            second(3, 120, 1),
-            second(4, 150, 30),
-            second(5, 900, 0),
-        ];
-        assert_eq!(found(&seconds), Some((115.0, true)));
-    }
-
-    #[test]
-    fn a_ramp_without_failures_has_no_bound() {
-        let seconds = [second(0, 5, 0), second(1, 10, 0), second(2, 20, 0)];
-        assert_eq!(found(&seconds), Some((15.0, false)));
-    }
-
-    #[test]
-    fn failures_from_the_beginning_are_no_peak() {
-        let seconds = [second(0, 5, 0), second(1, 10, 10), second(2, 20, 0)];
-        assert_eq!(found(&seconds), None);
-        assert_eq!(found(&[]), None);
-    }
-
-    #[test]
-    fn a_queue_that_grows_ends_the_ramp_before_anything_fails() {
-        let mut slow = second(3, 120, 0);
-        (slow.due, slow.started) = (200, 200);
-        let seconds = [second(0, 5, 0), second(1, 100, 0), second(2, 110, 0), slow];
-        assert_eq!(found(&seconds), Some((105.0, true)));
-    }
-
-    #[test]
-    fn what_is_held_for_a_while_ends_later() {
-        let mut seconds: Vec<Second> = (0..8)
-            .map(|at_s| {
-                let due = 100 + 50 * at_s;
-                let ended = if at_s >= 3 { 100 + 50 * (at_s - 3) } else { 0 };
-                Second {
-                    due,
-                    started: due,
-                    ..second(at_s, ended, 0)
-                }
-            })
-            .collect();
-        let found = highest(&seconds, 0.01, 3_000).unwrap();
-        assert_eq!((found.rate_per_s, found.is_bounded), (275.0, false));
-        assert_eq!(highest(&seconds, 0.01, 0), None);
-        // And where it does not end it is a queue again.
-        if let Some(last) = seconds.last_mut() {
-            last.succeeded = 200;
-        }
-        assert!(highest(&seconds, 0.01, 3_000).unwrap().is_bounded);
-    }
 
     #[test]
     fn a_rate_is_held_with_the_failures_that_are_allowed() {

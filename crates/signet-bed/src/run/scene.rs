@@ -7,12 +7,21 @@ use std::path::{Path, PathBuf};
 use super::hold::Apart;
 use super::profiled::Profiling;
 use super::stop::Stop;
-use super::watch::{Watch, Who};
 use crate::certificates::Certificates;
 use crate::database::Database;
 use crate::distance::Relay;
 use crate::experiment::{Authentication, Setting};
 use crate::system::{Driver, Network, Ports, Server, Stage};
+use crate::watch::{EVERY, Glance, Watch};
+
+/// Who takes part in a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Server,
+    Database,
+    Load,
+    Called,
+}
 
 /// Which core each has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +119,7 @@ pub(super) struct Scene {
 
 impl Scene {
     /// Begins to watch all of them, and the load.
-    pub(super) fn watch(&self, (load, called): (u32, Option<u32>)) -> Watch {
+    pub(super) fn watch(&self, (load, called): (u32, Option<u32>)) -> Watch<Who> {
         let all = [
             (Who::Server, self.server.watched),
             (Who::Database, self.database),
@@ -121,12 +130,8 @@ impl Scene {
             .into_iter()
             .filter_map(|(who, id)| Some((who, id?)))
             .collect();
-        let glance = self.relay.as_ref().map(|relay| {
-            let glance: Box<dyn Fn() -> Option<crate::distance::Passed> + Send> =
-                Box::new(relay.glance());
-            glance
-        });
-        Watch::begin(&there, glance)
+        let glance = |relay: &Relay| -> Glance { Box::new(relay.glance()) };
+        Watch::begin(&there, self.relay.as_ref().map(glance), EVERY)
     }
 
     /// Takes the CPU time of server and database apart, so many seconds from now.

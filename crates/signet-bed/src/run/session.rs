@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::estimate::{Remaining, said};
 use super::file::RecordFile;
 use super::hold::{Apart, Rate, Stretch, hold, must_have_ended};
 use super::order::{Step, steps};
 use super::peak::{Wanted, peak};
-use super::remaining::{Remaining, said};
 use super::scene::{Bed, Cores};
 use super::stop::Stop;
-use super::watch::unix_s;
 use super::{Ended, Options, RECORD, Task, checks, machine, say};
 use crate::certificates::Certificates;
 use crate::database::{Database, Kind};
@@ -19,6 +18,7 @@ use crate::experiment::{Authentication, Case, Load};
 use crate::process::{SERVER_CORE, load_core};
 use crate::record::{Calibration, CaseResult, FORMAT, Record, Repeat, VERSION, figure};
 use crate::system::{Address, Driver, Network, Ports, driver};
+use crate::watch::unix_s;
 use crate::{Error, Summary, calibrate};
 
 /// What leads this program to the loops of a calibration.
@@ -115,14 +115,7 @@ impl<'a> Session<'a> {
             .filter(|step| self.is_left(*step))
             .collect();
         let task = self.task;
-        let reckoned_s = |step: &Step| {
-            let loads = task.reckoned_s.get(step.case);
-            loads
-                .and_then(|loads| loads.get(step.load))
-                .copied()
-                .unwrap_or(0.0)
-        };
-        let mut remaining = Remaining::new(left.iter().map(reckoned_s).sum());
+        let mut remaining = Remaining::new(left.iter().map(|step| task.step_s(step)).sum());
         say(&format!(
             "{} {}: {} measurements, about {}",
             self.task.experiment,
@@ -136,7 +129,7 @@ impl<'a> Session<'a> {
         self.file.record.ended_unix_s = None;
         let mut before = self.calibrate()?;
         for (at, step) in left.iter().enumerate() {
-            let step_s = reckoned_s(step);
+            let step_s = task.step_s(step);
             if self.bed.stop.is_asked() {
                 return Ok(Ended::Interrupted);
             }

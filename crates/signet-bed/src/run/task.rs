@@ -1,6 +1,7 @@
 //! What of an experiment is run.
 
-use super::order::{Repeats, is_of};
+use super::estimate::visit_s;
+use super::order::{Repeats, Step, is_of, steps};
 use crate::Error;
 use crate::experiment::{Case, Experiment, Form};
 
@@ -30,9 +31,6 @@ pub struct Task {
     pub repeats: Repeats,
     /// For how long.
     pub lengths: Lengths,
-    /// How long each load of each case takes to be measured, as it is reckoned before
-    /// anything was, in seconds.
-    pub reckoned_s: Vec<Vec<f64>>,
     /// What a system cannot do: its name, the case, and why.
     pub not_for: Vec<(String, String, String)>,
 }
@@ -48,6 +46,18 @@ pub struct Choice {
     pub systems: Vec<String>,
     /// How often each load is measured; as the form says if left out.
     pub repeats: Option<u32>,
+}
+
+impl Choice {
+    /// All that an experiment has in a form.
+    pub const fn all(form: Form) -> Self {
+        Self {
+            form,
+            cases: None,
+            systems: Vec::new(),
+            repeats: None,
+        }
+    }
 }
 
 impl Task {
@@ -88,13 +98,7 @@ impl Task {
                 }
             }
         }
-        let reckoned_s = cases.iter().map(|case| {
-            let loads = case.loads.iter();
-            let each_s = loads.map(|load| experiment.visit_s(choice.form, case, load));
-            each_s.collect()
-        });
         Ok(Self {
-            reckoned_s: reckoned_s.collect(),
             experiment: experiment.name.clone(),
             toml,
             form: choice.form.name().to_owned(),
@@ -110,5 +114,26 @@ impl Task {
             systems,
             not_for,
         })
+    }
+
+    /// How long one measurement takes, in seconds, as it is reckoned before any was made.
+    pub fn step_s(&self, step: &Step) -> f64 {
+        let case = self.cases.get(step.case);
+        let load = case.and_then(|case| Some((case, case.loads.get(step.load)?)));
+        load.map_or(0.0, |(case, load)| visit_s(self.lengths, case, load))
+    }
+
+    /// How long all of it takes. What a system cannot do takes no time.
+    pub fn estimate_s(&self) -> f64 {
+        let is_out = |step: &Step| {
+            let (system, case) = (self.systems.get(step.system), self.cases.get(step.case));
+            let mut not_for = self.not_for.iter();
+            not_for
+                .any(|(name, id, _)| Some(name) == system && Some(id) == case.map(|case| &case.id))
+        };
+        // The order takes no time.
+        let all = steps(&self.cases, self.systems.len(), self.repeats, 0);
+        let left = all.iter().filter(|step| !is_out(step));
+        left.map(|step| self.step_s(step)).sum()
     }
 }

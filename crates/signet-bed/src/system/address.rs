@@ -78,7 +78,7 @@ impl Driver for Address {
             process: None,
             watched: self.server,
             log: None,
-            address: self.to,
+            address: Some(self.to),
         };
         server.must_run()?;
         Ok(server)
@@ -113,7 +113,7 @@ mod tests {
             process: None,
             watched: Some(u32::MAX),
             log: None,
-            address: to,
+            address: Some(to),
         };
         assert!(server.must_run().unwrap_err().contains("start it again"));
         let here = Address::new("own", to, &[Watched::Server(std::process::id())]);

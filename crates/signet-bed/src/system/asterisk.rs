@@ -51,12 +51,11 @@ impl Driver for Asterisk {
         for file in &files {
             file.write(stage.folder)?;
         }
-        let log = stage.path("asterisk.log");
         let config = stage.path("asterisk.conf").display().to_string();
         let words = ["-f", "-C", &config].map(str::to_owned);
-        let process = stage.start(PROGRAM, &words, &log)?;
-        let server = Server::started(process, log, stage.server(setting));
-        server.wait(setting.transport, None)
+        stage
+            .site(setting, None)
+            .start(self.name(), PROGRAM, &words)
     }
 }
 

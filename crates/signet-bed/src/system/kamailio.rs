@@ -1,6 +1,8 @@
 //! Kamailio, as Debian has it.
 
-use super::{Driver, File, Server, Stage, Unable, version_of};
+use std::net::SocketAddr;
+
+use super::{Driver, File, Server, Site, Stage, Unable, version_of};
 use crate::database::PASSWORD;
 use crate::experiment::{
     Authentication, Connection, Flow, Resumption, Role, Setting, Suite, Transport,
@@ -13,7 +15,7 @@ const SHARED_MB: &str = "4096";
 /// Megabytes that each process has for itself.
 const PRIVATE_MB: &str = "16";
 /// What it is made of.
-const TEMPLATE: &str = include_str!("../../../../bench/peers/kamailio-bed.cfg");
+const TEMPLATE: &str = include_str!("../../../../bench/peers/kamailio.cfg");
 /// Where Debian's packages put it.
 const PROGRAM: &str = "kamailio";
 const INSTALL: &str =
@@ -37,22 +39,25 @@ impl Driver for Kamailio {
 
     fn configuration(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Vec<File>, Unable> {
         able(setting)?;
-        let mut files = vec![File::new("kamailio.cfg", main(stage, setting))];
-        if setting.transport == Transport::Tls {
-            files.push(File::new("kamailio-tls.cfg", tls(stage, setting)));
-        }
-        Ok(files)
+        Ok(Peer::of(stage, setting).files(&stage.site(setting, None)))
     }
 
     fn start(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Server, String> {
-        let files = self
-            .configuration(stage, setting)
-            .map_err(|unable| unable.to_string())?;
-        for file in &files {
-            file.write(stage.folder)?;
+        able(setting).map_err(|unable| unable.to_string())?;
+        self.serve(&stage.site(setting, None), &Peer::of(stage, setting))
+    }
+}
+
+impl Kamailio {
+    /// Starts it as a peer is to be, and waits until it listens.
+    ///
+    /// # Errors
+    /// A file that cannot be written; as [`Site::start`].
+    pub fn serve(&self, site: &Site<'_>, peer: &Peer) -> Result<Server, String> {
+        for file in peer.files(site) {
+            file.write(site.folder)?;
         }
-        let log = stage.path("kamailio.log");
-        let config = stage.path("kamailio.cfg").display().to_string();
+        let config = site.path(CONFIG).display().to_string();
         let mut words = vec!["-f".to_owned(), config];
         words.extend(
             [
@@ -60,33 +65,124 @@ impl Driver for Kamailio {
             ]
             .map(str::to_owned),
         );
-        words.extend(Self::defines(setting));
-        let process = stage.start(PROGRAM, &words, &log)?;
-        let server = Server::started(process, log, stage.server(setting));
-        let mut server = server.wait(setting.transport, None)?;
+        words.extend(peer.defines());
+        let mut server = site.start(self.name(), PROGRAM, &words)?;
         // Its processes are not all there when the first port is.
         std::thread::sleep(std::time::Duration::from_millis(500));
         server.must_run()?;
         Ok(server)
     }
-}
 
-impl Kamailio {
     /// The options of its command line that switch on parts of its configuration.
     pub fn defines(setting: &Setting) -> Vec<String> {
-        let parts = [
-            (setting.transport == Transport::Tls, "WITH_TLS"),
-            (
-                setting.authentication == Authentication::Mariadb,
-                "WITH_AUTH",
-            ),
-            (setting.role == Role::Registrar, "WITH_REGISTRAR"),
-        ];
-        let mut words = Vec::new();
-        for (_, name) in parts.iter().filter(|(is_on, _)| *is_on) {
-            words.extend(["-A".to_owned(), format!("{name}=1")]);
+        let is_registrar = setting.role == Role::Registrar;
+        defines([
+            setting.transport == Transport::Tls,
+            setting.authentication == Authentication::Mariadb,
+            is_registrar,
+            !is_registrar,
+        ])
+    }
+}
+
+/// The same by TLS, authentication, registrar and next hop.
+fn defines(is_on: [bool; 4]) -> Vec<String> {
+    let parts = ["WITH_TLS", "WITH_AUTH", "WITH_REGISTRAR", "WITH_NEXTHOP"];
+    let named = parts.iter().zip(is_on).filter(|(_, is_on)| *is_on);
+    named
+        .flat_map(|(name, _)| ["-A".to_owned(), format!("{name}=1")])
+        .collect()
+}
+
+/// What Kamailio is set up for.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// Its processes for each listener of datagrams, and for all streams.
+    pub children: u32,
+    /// Where all calls go, a URI without its scheme; to who registered if left out.
+    pub next_hop: Option<String>,
+    /// Whether it keeps bindings, in memory.
+    pub registers: bool,
+    /// MariaDB with its users, where it asks callers who they are.
+    pub database: Option<SocketAddr>,
+    /// Its TLS, where it has any.
+    pub tls: Option<PeerTls>,
+}
+
+/// Kamailio's TLS.
+#[derive(Clone, Debug)]
+pub struct PeerTls {
+    /// The file of the module's domains.
+    pub domains: String,
+    /// Whether it keeps sessions itself; tickets are OpenSSL's own and need none.
+    pub keeps_sessions: bool,
+}
+
+/// Its configuration, and that of its TLS.
+const CONFIG: &str = "kamailio.cfg";
+const TLS_CONFIG: &str = "kamailio-tls.cfg";
+
+impl Peer {
+    /// What a setting asks for.
+    fn of(stage: &Stage<'_>, setting: &Setting) -> Self {
+        // With look-ups that wait, its processes are the paper's.
+        let lookups = setting.lookups.map(|(processes, _)| processes.max(1));
+        let is_asked = setting.authentication == Authentication::Mariadb;
+        let is_registrar = setting.role == Role::Registrar;
+        Self {
+            children: lookups.unwrap_or(setting.workers()),
+            next_hop: (!is_registrar).then(|| stage.next_hop(setting)),
+            registers: is_registrar,
+            database: is_asked.then(|| stage.database()),
+            tls: (setting.transport == Transport::Tls).then(|| PeerTls {
+                domains: tls(stage, setting),
+                keeps_sessions: setting.security.resumption != Resumption::None,
+            }),
         }
-        words
+    }
+
+    fn defines(&self) -> Vec<String> {
+        defines([
+            self.tls.is_some(),
+            self.database.is_some(),
+            self.registers,
+            self.next_hop.is_some(),
+        ])
+    }
+
+    fn files(&self, site: &Site<'_>) -> Vec<File> {
+        let tls = self.tls.as_ref();
+        let domains = tls.map(|tls| File::new(TLS_CONFIG, tls.domains.clone()));
+        let main = File::new(CONFIG, self.main(site));
+        [main].into_iter().chain(domains).collect()
+    }
+
+    /// What is not switched on is filled in with what there could be.
+    fn main(&self, site: &Site<'_>) -> String {
+        let listens = site.listens.iter();
+        let listens: String = listens
+            .map(|(transport, address)| format!("listen={}:{address}\n", transport.name()))
+            .collect();
+        let next_hop = self.next_hop.as_deref().unwrap_or("127.0.0.1");
+        let database = self.database.map_or_else(String::new, |at| at.to_string());
+        let keeps_sessions = self.tls.as_ref().is_some_and(|tls| tls.keeps_sessions);
+        TEMPLATE
+            .replace("=CHILDREN", &format!("={}", self.children.max(1)))
+            .replace("\nLISTEN\n", &format!("\n{listens}"))
+            .replace(
+                "\"sip:NEXTHOP;transport=TRANSPORT\"",
+                &format!("\"sip:{next_hop}\""),
+            )
+            .replace(
+                "\"TLSCONFIG\"",
+                &format!("\"{}\"", site.path(TLS_CONFIG).display()),
+            )
+            .replace("SESSIONCACHE)", &format!("{})", u8::from(keeps_sessions)))
+            .replace(
+                "\"DATABASEURL\"",
+                &format!("\"mysql://signet:{PASSWORD}@{database}/signet\""),
+            )
+            .replace("\"REALM\"", &format!("\"{DOMAIN}\""))
     }
 }
 
@@ -135,39 +231,6 @@ fn able(setting: &Setting) -> Result<(), Unable> {
         ));
     }
     Ok(())
-}
-
-fn main(stage: &Stage<'_>, setting: &Setting) -> String {
-    // With look-ups that wait, its processes are the paper's.
-    let children = setting
-        .lookups
-        .map_or(setting.workers(), |(processes, _)| processes.max(1));
-    // The sessions that it keeps itself; tickets are OpenSSL's own and need none.
-    let session_cache = u8::from(setting.security.resumption != Resumption::None);
-    TEMPLATE
-        .replace("=CHILDREN", &format!("={children}"))
-        .replace(
-            "\nLISTEN\n",
-            &format!(
-                "\nlisten={}:{}\n",
-                setting.transport.name(),
-                stage.server(setting)
-            ),
-        )
-        .replace(
-            "\"sip:NEXTHOP;transport=TRANSPORT\"",
-            &format!("\"sip:{}\"", stage.next_hop(setting)),
-        )
-        .replace(
-            "\"TLSCONFIG\"",
-            &format!("\"{}\"", stage.path("kamailio-tls.cfg").display()),
-        )
-        .replace("SESSIONCACHE)", &format!("{session_cache})"))
-        .replace(
-            "\"DATABASEURL\"",
-            &format!("\"mysql://signet:{PASSWORD}@{}/signet\"", stage.database()),
-        )
-        .replace("\"REALM\"", &format!("\"{DOMAIN}\""))
 }
 
 /// Its TLS, towards callers and towards the called side.

@@ -15,14 +15,11 @@ use std::path::{Path, PathBuf};
 
 pub use address::{Address, Watched};
 pub use asterisk::Asterisk;
-pub use kamailio::Kamailio;
+pub use kamailio::{Kamailio, Peer, PeerTls};
 pub use network::Network;
 pub use opensips::OpenSips;
-pub use signet::Signet;
-pub use stage::{Ports, Server, Stage};
-
-pub(crate) use signet::NUMBER;
-pub(crate) use stage::tail;
+pub use signet::{NUMBER, Signet};
+pub use stage::{Ports, Server, Site, Stage, page, tail};
 
 use crate::Error;
 use crate::experiment::Setting;

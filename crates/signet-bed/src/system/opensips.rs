@@ -47,12 +47,10 @@ impl Driver for OpenSips {
         for file in &files {
             file.write(stage.folder)?;
         }
-        let log = stage.path("opensips.log");
         let config = stage.path("opensips.cfg").display().to_string();
         let words = ["-f", &config, "-FE", "-m", MEMORY_MB.0, "-M", MEMORY_MB.1].map(str::to_owned);
-        let process = stage.start(PROGRAM, &words, &log)?;
-        let server = Server::started(process, log, stage.server(setting));
-        let mut server = server.wait(setting.transport, None)?;
+        let site = stage.site(setting, None);
+        let mut server = site.start(self.name(), PROGRAM, &words)?;
         std::thread::sleep(std::time::Duration::from_millis(500));
         server.must_run()?;
         Ok(server)

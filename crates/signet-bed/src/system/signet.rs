@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{Driver, File, Server, Stage, Unable, version_of};
+use super::{Driver, File, Server, Site, Stage, Unable, version_of};
 use crate::database::PASSWORD;
 use crate::experiment::{Authentication, Connection, Resumption, Role, Setting, Suite, Transport};
 use crate::users::{self, DOMAIN};
 
 /// What the called side's number begins with.
-pub(crate) const NUMBER: &str = "+1";
+pub const NUMBER: &str = "+1";
 /// How long a request waits for a look-up at a distance: the queue has to be worked off before
 /// a caller sends again, after 500 ms.
 const LOOKUP_TIMEOUT_MS: u64 = 500;
@@ -85,12 +85,19 @@ impl Signet {
         Ok(())
     }
 
-    /// Puts the users into the store of its own.
-    fn import(&self, stage: &Stage<'_>, config: &Path, count: u32) -> Result<(), String> {
-        let list = stage.path("users.csv");
+    /// Puts users with their passwords into the store of its own.
+    ///
+    /// # Errors
+    /// What the program says against it.
+    pub fn import(
+        &self,
+        config: &Path,
+        users: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), String> {
+        let list = config.with_file_name("users.csv");
         let mut text = "user,password\n".to_owned();
-        for user in users::names(count as usize) {
-            let _ = writeln!(text, "{},{}", user.0, user.1);
+        for (user, password) in users {
+            let _ = writeln!(text, "{user},{password}");
         }
         std::fs::write(&list, text).map_err(|error| format!("{}: {error}", list.display()))?;
         let output = std::process::Command::new(&self.program)
@@ -108,6 +115,29 @@ impl Signet {
                 String::from_utf8_lossy(&output.stderr).trim_end()
             ))
         }
+    }
+
+    /// Where the data of a server in a folder is.
+    pub fn data(folder: &Path) -> PathBuf {
+        folder.join("signet-data")
+    }
+
+    /// Writes a configuration into the folder of a site, readable by its owner alone; gives
+    /// its path.
+    ///
+    /// # Errors
+    /// Names the file that cannot be written.
+    pub fn configure(site: &Site<'_>, text: String) -> Result<PathBuf, String> {
+        File::new("signet.toml", text).write(site.folder)
+    }
+
+    /// Starts it with the configuration `config` and waits until it is ready.
+    ///
+    /// # Errors
+    /// As [`Site::start`].
+    pub fn serve(&self, site: &Site<'_>, config: &Path) -> Result<Server, String> {
+        let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
+        site.start(&self.name, &self.program(), &words)
     }
 }
 
@@ -134,8 +164,7 @@ impl Driver for Signet {
     }
 
     fn start(&self, stage: &Stage<'_>, setting: &Setting) -> Result<Server, String> {
-        let data = stage.path("signet-data");
-        let _ = std::fs::remove_dir_all(&data);
+        let _ = std::fs::remove_dir_all(Self::data(stage.folder));
         let files = self
             .configuration(stage, setting)
             .map_err(|unable| unable.to_string())?;
@@ -144,13 +173,9 @@ impl Driver for Signet {
         }
         let config = stage.path("signet.toml");
         if setting.authentication == Authentication::Own {
-            self.import(stage, &config, setting.agents.users)?;
+            self.import(&config, users::names(setting.agents.users as usize))?;
         }
-        let log = stage.path("signet.log");
-        let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
-        let process = stage.start(&self.program(), &words, &log)?;
-        let server = Server::started(process, log, stage.server(setting));
-        server.wait(setting.transport, Some(stage.metrics()))
+        self.serve(&stage.site(setting, Some(stage.metrics())), &config)
     }
 }
 
@@ -160,7 +185,7 @@ fn configuration(stage: &Stage<'_>, setting: &Setting) -> String {
     let mut text = format!(
         "version = 1\ndata = {:?}\nworkers = {}\ndomains = [\"{DOMAIN}\"]\ndrain_timeout_ms = 200\n\n\
          [authentication]\nrequired = {is_asked}\nalgorithms = [\"MD5\"]\nfailures_max = 0\n",
-        stage.path("signet-data").display().to_string(),
+        Signet::data(stage.folder).display().to_string(),
         setting.workers(),
     );
     if setting.database_rtt_ms > 0 {

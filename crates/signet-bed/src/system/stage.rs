@@ -13,6 +13,8 @@ use crate::system::Network;
 const READY: Duration = Duration::from_secs(30);
 /// How long a server that answers may take to do so.
 const PROMPT: Duration = Duration::from_secs(1);
+/// And between two parts of a page.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The ports of a run on 127.0.0.1, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,12 +119,15 @@ impl Stage<'_> {
         self.database.unwrap_or(own)
     }
 
-    /// Starts a server on its core.
-    ///
-    /// # Errors
-    /// As [`Process::start`].
-    pub fn start(&self, program: &str, words: &[String], log: &Path) -> Result<Process, String> {
-        self.network.start(self.core, program, words, log)
+    /// Where the server of a setting is started, which says at `ready` that it is where it does.
+    pub fn site(&self, setting: &Setting, ready: Option<SocketAddr>) -> Site<'_> {
+        Site {
+            folder: self.folder,
+            core: self.core,
+            network: self.network,
+            listens: vec![(setting.transport, self.server(setting))],
+            ready,
+        }
     }
 
     /// The next hop as a URI without its scheme: `127.0.0.1:17062;transport=udp`.
@@ -178,6 +183,81 @@ impl Setting {
     }
 }
 
+/// Where a server is started, and how it is known that it is there.
+#[derive(Clone, Debug)]
+pub struct Site<'a> {
+    /// The folder for its configuration, data and log.
+    pub folder: &'a Path,
+    /// Its core.
+    pub core: &'a str,
+    /// Where it and the load are.
+    pub network: &'a Network,
+    /// Where it listens.
+    pub listens: Vec<(Transport, SocketAddr)>,
+    /// Where it says over HTTP that it is ready, where it does.
+    pub ready: Option<SocketAddr>,
+}
+
+/// Everybody at 127.0.0.1.
+static LOOPBACK: Network = Network::loopback();
+
+impl<'a> Site<'a> {
+    /// One at ports of 127.0.0.1.
+    pub fn here(folder: &'a Path, core: &'a str, listens: &[(Transport, u16)]) -> Self {
+        let listens = listens.iter();
+        Self {
+            folder,
+            core,
+            network: &LOOPBACK,
+            listens: listens
+                .map(|(transport, port)| (*transport, SocketAddr::from(([127, 0, 0, 1], *port))))
+                .collect(),
+            ready: None,
+        }
+    }
+
+    /// A file of its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Starts a program as the server that is called `name`, and waits until it listens
+    /// everywhere and is ready.
+    ///
+    /// # Errors
+    /// As [`Process::start`]; that it ended or does not listen, with the end of its log.
+    pub fn start(&self, name: &str, program: &str, words: &[String]) -> Result<Server, String> {
+        let log = self.path(&format!("{name}.log"));
+        let process = self.network.start(self.core, program, words, &log)?;
+        let mut server = Server {
+            watched: Some(process.id()),
+            process: Some(process),
+            log: Some(log),
+            address: self.listens.first().map(|(_, address)| *address),
+        };
+        let until = Instant::now() + READY;
+        // Streams tell by themselves; who asks a port of datagrams is in its way for a moment.
+        let streams = |(transport, _): &&(Transport, SocketAddr)| *transport != Transport::Udp;
+        let datagrams = |listen: &&(Transport, SocketAddr)| !streams(listen);
+        let first = self.listens.iter().filter(streams);
+        for (transport, address) in first.chain(self.listens.iter().filter(datagrams)) {
+            server.wait_for(until, &address.to_string(), || match transport {
+                // A port that is taken is one that somebody listens on.
+                Transport::Udp => UdpSocket::bind(address).is_err(),
+                Transport::Tcp | Transport::Tls => {
+                    TcpStream::connect_timeout(address, PROMPT).is_ok()
+                }
+            })?;
+        }
+        if let Some(ready) = self.ready {
+            server.wait_for(until, &format!("{ready}/ready"), || {
+                page(ready, "/ready").is_ok_and(|page| page.starts_with("HTTP/1.1 200"))
+            })?;
+        }
+        Ok(server)
+    }
+}
+
 /// A server that runs.
 #[derive(Debug)]
 pub struct Server {
@@ -187,21 +267,11 @@ pub struct Server {
     pub watched: Option<u32>,
     /// Where it says what is wrong with it.
     pub log: Option<PathBuf>,
-    /// Where it listens.
-    pub address: SocketAddr,
+    /// Where it listens first.
+    pub address: Option<SocketAddr>,
 }
 
 impl Server {
-    /// One that was just started.
-    pub fn started(process: Process, log: PathBuf, address: SocketAddr) -> Self {
-        Self {
-            watched: Some(process.id()),
-            process: Some(process),
-            log: Some(log),
-            address,
-        }
-    }
-
     /// # Errors
     /// That it is gone, with the end of its log.
     pub fn must_run(&mut self) -> Result<(), String> {
@@ -219,45 +289,50 @@ impl Server {
         })
     }
 
-    /// Waits until it listens, and until it says at `ready` over HTTP that it is, where it does.
+    /// Its process.
     ///
     /// # Errors
-    /// That it ended or does not listen, with the end of its log.
-    pub fn wait(mut self, transport: Transport, ready: Option<SocketAddr>) -> Result<Self, String> {
-        let until = Instant::now() + READY;
-        let address = self.address;
+    /// That it was not started here.
+    pub fn into_process(self) -> Result<Process, String> {
+        let process = self.process;
+        process.ok_or_else(|| "the server was not started by this program".to_owned())
+    }
+
+    fn wait_for(
+        &mut self,
+        until: Instant,
+        place: &str,
+        is_there: impl Fn() -> bool,
+    ) -> Result<(), String> {
         loop {
             self.must_run()?;
-            let is_up = if transport == Transport::Udp {
-                // A port that is taken is one that somebody listens on.
-                UdpSocket::bind(address).is_err()
-            } else {
-                TcpStream::connect_timeout(&address, PROMPT).is_ok()
-            };
-            if is_up && ready.is_none_or(is_ready) {
-                return Ok(self);
+            if is_there() {
+                return Ok(());
             }
             if Instant::now() > until {
                 let log = self.log.as_deref().map(tail).unwrap_or_default();
-                return Err(format!("the server does not listen on {address}: {log}"));
+                return Err(format!("the server does not listen on {place}: {log}"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
 
-/// Whether a server says so at `/ready`.
-fn is_ready(address: SocketAddr) -> bool {
+/// What a server answers over HTTP at a path, head and body.
+///
+/// # Errors
+/// As the system says.
+pub fn page(address: SocketAddr, path: &str) -> std::io::Result<String> {
     use std::io::{Read, Write};
-    let ask = || -> std::io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, PROMPT)?;
-        stream.set_read_timeout(Some(PROMPT))?;
-        stream.write_all(b"GET /ready HTTP/1.1\r\nHost: bed\r\nConnection: close\r\n\r\n")?;
-        let mut head = [0; 12];
-        stream.read_exact(&mut head)?;
-        Ok(&head == b"HTTP/1.1 200")
-    };
-    ask().unwrap_or(false)
+    let mut stream = TcpStream::connect_timeout(&address, PROMPT)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: bed\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Lines of a log that are told.
@@ -266,7 +341,7 @@ const TAIL_LINES: usize = 5;
 const TAIL_BYTES: u64 = 4_096;
 
 /// The end of a log in one line.
-pub(crate) fn tail(log: &Path) -> String {
+pub fn tail(log: &Path) -> String {
     use std::io::{Read, Seek, SeekFrom};
     let read = || -> std::io::Result<Vec<u8>> {
         let mut file = std::fs::File::open(log)?;

@@ -1,17 +1,19 @@
 //! What authentication adds to the CPU that a call costs a server, the database on the same
 //! machine and no relay between: Signet beside Kamailio's auth_db.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::database::{Database, Kind, PASSWORD};
+use signet_bed::system::{Kamailio, Peer};
+
+use super::database::{Database, Kind};
 use super::load::{Callers, Load};
-use super::record::{CostRow, Relation};
+use super::record::CostRow;
 use super::server::{Lookups, Users};
-use super::{Bench, DOMAIN, USERS, ports};
+use super::{Bench, USERS, ports};
+use crate::aims::Relation;
 use crate::calibrate;
-use crate::calls::listening;
 use crate::cases::visits;
-use crate::contender::KAMAILIO_SHARED_MB;
 use crate::process::Process;
 use crate::report::Measurement;
 use crate::rule;
@@ -135,7 +137,9 @@ fn bars(bench: &mut Bench<'_>, set: &[Measurement], rate: u64) {
         let before = rule::cost(set, &at("before embedded", rate));
         bench.record.bar(
             "cost",
-            &format!("CPU of a call with the embedded store at {rate}/s, of that in the build before"),
+            &format!(
+                "CPU of a call with the embedded store at {rate}/s, of that in the build before"
+            ),
             now.zip(before)
                 .map(|(now, before)| now.median / before.median),
             (Relation::AtMost, EMBEDDED_MAX),
@@ -171,8 +175,7 @@ fn stretches(
     }
     let told = load.end()?;
     process.must_run(name)?;
-    let ended = (told.completed + told.failed).max(1) as f64;
-    let share = told.completed as f64 / ended;
+    let share = told.share_ok();
     Ok(found
         .into_iter()
         .map(|(spent_ns, elapsed_s, before, after)| {
@@ -183,8 +186,8 @@ fn stretches(
                 cpu_us_per_call: spent_ns as f64 / 1_000.0 / calls.max(1.0),
                 calls: calls as u64,
                 failed: told.failed,
-                failed_share: told.failed as f64 / ended,
-                retransmissions: told.seconds.iter().map(|s| s.retransmissions).sum(),
+                failed_share: 1.0 - share,
+                retransmissions: told.retransmissions,
                 rate,
                 held_share: share,
                 elapsed_s,
@@ -208,52 +211,18 @@ fn stretch(process: &Process, load: &mut Load, seconds: u64) -> Result<(u64, f64
 fn start(bench: &Bench<'_>, database: &Database, who: &Who) -> Result<(Process, u64), String> {
     match who {
         Who::Kamailio { with_auth } => {
-            let process = start_kamailio(bench, database.port, *with_auth)?;
-            Ok((listening(process), 8))
+            let called = bench.port(ports::CALLED);
+            let peer = Peer {
+                next_hop: Some(format!("127.0.0.1:{called};transport=udp")),
+                database: with_auth.then(|| SocketAddr::from(([127, 0, 0, 1], database.port))),
+                ..Peer::default()
+            };
+            let server = Kamailio.serve(&bench.site(), &peer)?;
+            Ok((server.into_process()?, 8))
         }
         Who::Signet(users) => Ok((bench.start_signet(users)?, 34)),
         Who::Before(path) => Ok((bench.start_build(path, &Users::Embedded)?, 34)),
     }
-}
-
-fn start_kamailio(bench: &Bench<'_>, database: u16, with_auth: bool) -> Result<Process, String> {
-    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../bench/peers/kamailio-auth.cfg");
-    let text =
-        std::fs::read_to_string(&source).map_err(|e| format!("{}: {e}", source.display()))?;
-    let url = format!("mysql://signet:{PASSWORD}@127.0.0.1:{database}/signet");
-    let text = text
-        .replace("CHILDREN", "1")
-        .replace("SERVERPORT", &bench.port(ports::SERVER).to_string())
-        .replace(
-            "NEXTHOP",
-            &format!("127.0.0.1:{}", bench.port(ports::CALLED)),
-        )
-        .replace("DATABASEURL", &url)
-        .replace("REALM", DOMAIN);
-    let config = bench.folder.join("kamailio-auth.cfg");
-    std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
-    let mut words: Vec<String> = [
-        "-f",
-        &config.display().to_string(),
-        "-DD",
-        "-E",
-        "-m",
-        KAMAILIO_SHARED_MB,
-        "-M",
-        "16",
-        "-x",
-        "tlsf",
-        "-X",
-        "tlsf",
-    ]
-    .map(str::to_owned)
-    .into();
-    if with_auth {
-        words.extend(["-A", "WITH_AUTH=1"].map(str::to_owned));
-    }
-    let log = bench.folder.join("kamailio.log");
-    Process::start(&bench.arguments.cores.server, "kamailio", &words, &log)
 }
 
 #[cfg(test)]

@@ -48,7 +48,10 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
                 });
             }
             // One cell without a figure leaves the others theirs.
-            Err(error) => bench.record.fail(&format!("grid {}", how.name()), &error),
+            Err(error) => bench
+                .record
+                .aims
+                .fail(&format!("grid {}", how.name()), &error),
         }
     }
     Ok(())

@@ -1,15 +1,17 @@
 //! The calls: caller and called side in one process, one authenticated INVITE a call.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
-use measure::{RunResult, Second};
+use measure::Second;
+use signet_bed::experiment::Transport;
+use signet_bed::generator::{Desk, Generator};
+use signet_bed::system::{NUMBER, Site};
 
-use super::server::NUMBER;
 use super::users::{NAME_PATTERN, PASSWORD_PATTERN};
 use super::{Bench, DOMAIN, ports};
 use crate::process::Process;
+use crate::told::Told;
 
 /// How long calls that are under way at the end may take.
 const DRAIN_S: u64 = 3;
@@ -34,28 +36,10 @@ pub(super) enum Callers<'a> {
 
 /// A load under way.
 pub(super) struct Load {
-    pub(super) process: Process,
-    json: PathBuf,
-    log: PathBuf,
-    /// When the schedule begins, after what goes before it.
-    begun: Instant,
-    /// What goes before it.
+    pub(super) generator: Generator,
+    /// What goes before the schedule.
     known_s: u64,
     schedule_s: u64,
-}
-
-/// What it told.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Told {
-    /// Second by second.
-    pub(super) seconds: Vec<Second>,
-    /// INVITEs that were answered 200.
-    pub(super) answered: u64,
-    pub(super) completed: u64,
-    pub(super) failed: u64,
-    pub(super) causes: BTreeMap<String, u64>,
-    /// What it holds against itself.
-    pub(super) doubts: Vec<String>,
 }
 
 impl Bench<'_> {
@@ -116,17 +100,13 @@ impl Bench<'_> {
 
     /// The called side as a process of its own, for several loads.
     pub(super) fn answer(&self) -> Result<Process, String> {
-        let words = [
-            "load",
-            "answer",
-            "--listen",
-            &format!("udp:127.0.0.1:{}", self.port(ports::CALLED)),
-            "--quiet",
-        ]
-        .map(str::to_owned);
+        let port = self.port(ports::CALLED);
+        let listen = format!("udp:127.0.0.1:{port}");
+        let words = ["load", "answer", "--listen", &listen, "--quiet"].map(str::to_owned);
+        let listens = [(Transport::Udp, port)];
+        let site = Site::here(&self.folder, &self.arguments.cores.load, &listens);
         let signet = self.arguments.signet.display().to_string();
-        let log = self.folder.join("called.log");
-        Process::start(&self.arguments.cores.load, &signet, &words, &log)
+        site.start("called", &signet, &words)?.into_process()
     }
 
     /// What has a load be the called side too.
@@ -143,11 +123,7 @@ impl Bench<'_> {
         callers: Callers<'_>,
         more: &[String],
     ) -> Result<Load, String> {
-        let json = self.folder.join(name).with_extension("json");
-        let log = self.folder.join(name).with_extension("log");
-        let _ = std::fs::remove_file(&json);
         let mut words: Vec<String> = [
-            "load",
             "call",
             "--to",
             &format!("sip:127.0.0.1:{}", self.port(ports::SERVER)),
@@ -164,12 +140,8 @@ impl Bench<'_> {
             "1000000",
             "--drain-timeout",
             &format!("{DRAIN_S}s"),
-            "--json",
-            &json.display().to_string(),
             "--failures-max",
             "99%",
-            "--no-check-self",
-            "--quiet",
         ]
         .map(str::to_owned)
         .into();
@@ -188,13 +160,13 @@ impl Bench<'_> {
             }
         }
         words.extend_from_slice(more);
-        let signet = self.arguments.signet.display().to_string();
-        let process = Process::start(&self.arguments.cores.load, &signet, &words, &log)?;
+        let desk = Desk {
+            signet: &self.arguments.signet,
+            core: &self.arguments.cores.load,
+            folder: &self.folder,
+        };
         Ok(Load {
-            process,
-            json,
-            log,
-            begun: Instant::now() + Duration::from_secs(known_s),
+            generator: desk.start(name, &words)?,
             known_s,
             schedule_s,
         })
@@ -202,84 +174,50 @@ impl Bench<'_> {
 }
 
 impl Load {
-    /// Sleeps until so long after the beginning.
+    /// Sleeps until so long after the beginning of the schedule.
     pub(super) fn wait_until(&mut self, seconds: u64) -> Result<(), String> {
-        let until = self.begun + Duration::from_secs(seconds);
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
-        if self.process.is_running() {
-            Ok(())
-        } else {
-            Err(self.said("the load ended early"))
-        }
+        self.generator.wait_until(self.known_s + seconds)
     }
 
-    /// Waits for the end of the schedule, and reads what it told.
-    pub(super) fn end(mut self) -> Result<Told, String> {
-        let limit = self.begun + Duration::from_secs(self.schedule_s + DRAIN_S + 30);
-        let left = limit.saturating_duration_since(Instant::now());
-        if self.process.wait(left).is_none() {
-            return Err(self.said("the load did not end"));
-        }
-        let result = RunResult::read(&self.json)
-            .map_err(|error| format!("{}: {error}", self.said("the load told nothing")))?;
-        Ok(Told::new(&result, self.known_s, self.schedule_s))
-    }
-
-    fn said(&self, what: &str) -> String {
-        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let tail: Vec<&str> = log.lines().rev().take(4).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        format!("{what}: {}", tail.join(" | "))
+    /// Waits for the end of the schedule, and reads what it told of it.
+    pub(super) fn end(self) -> Result<Told, String> {
+        let (known_s, schedule_s) = (self.known_s, self.schedule_s);
+        let limit = Duration::from_secs(known_s + schedule_s + DRAIN_S + 30);
+        let limit = limit.saturating_sub(self.generator.begun().elapsed());
+        let mut result = self.generator.end(limit)?;
+        result.series = of_schedule(&result.series, known_s, schedule_s);
+        Ok(Told::new(result))
     }
 }
 
-impl Told {
-    fn new(result: &RunResult, known_s: u64, schedule_s: u64) -> Self {
-        let causes = serde_json::to_value(&result.causes).unwrap_or_default();
-        let causes = causes.as_object().into_iter().flatten();
-        Self {
-            // What ends after the schedule ends because it is over.
-            seconds: result
-                .series
-                .iter()
-                .filter(|second| second.at_s >= known_s && second.at_s < known_s + schedule_s)
-                .map(|second| Second {
-                    at_s: second.at_s - known_s,
-                    ..*second
-                })
-                .collect(),
-            answered: result.figures.invites_ok,
-            completed: result.figures.completed,
-            failed: result.causes.total(),
-            causes: causes
-                .map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)))
-                .collect(),
-            doubts: result
-                .doubts
-                .iter()
-                .map(|doubt| {
-                    format!(
-                        "{}: {:.3}, bound {:.3}",
-                        doubt.name, doubt.figure, doubt.bound
-                    )
-                })
-                .collect(),
-        }
-    }
+/// The seconds of the schedule, counted from its beginning. What ends after it ends because it
+/// is over.
+fn of_schedule(seconds: &[Second], known_s: u64, schedule_s: u64) -> Vec<Second> {
+    let is_of_it = |second: &&Second| (known_s..known_s + schedule_s).contains(&second.at_s);
+    let seconds = seconds.iter().filter(is_of_it);
+    seconds
+        .map(|second| Second {
+            at_s: second.at_s - known_s,
+            ..*second
+        })
+        .collect()
+}
 
-    /// The seconds from `from_s` to before `to_s`.
-    pub(super) fn between(&self, from_s: u64, to_s: u64) -> impl Iterator<Item = &Second> {
-        self.seconds
-            .iter()
-            .filter(move |second| second.at_s >= from_s && second.at_s < to_s)
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    /// Why a figure that rests on this run is to be doubted.
-    pub(super) fn remarks(&self) -> Vec<String> {
-        let mut remarks = self.doubts.clone();
-        if self.failed > 0 {
-            remarks.push(format!("{} calls failed: {:?}", self.failed, self.causes));
-        }
-        remarks
+    #[test]
+    fn what_goes_before_the_schedule_and_after_it_is_left_out() {
+        let seconds: Vec<Second> = (0..9)
+            .map(|at_s| Second {
+                at_s,
+                due: at_s,
+                ..Second::default()
+            })
+            .collect();
+        let found = of_schedule(&seconds, 3, 4);
+        let found: Vec<(u64, u64)> = found.iter().map(|s| (s.at_s, s.due)).collect();
+        assert_eq!(found, [(0, 3), (1, 4), (2, 5), (3, 6)]);
     }
 }

@@ -222,14 +222,14 @@ pub(crate) fn run(arguments: &AuthArguments) -> Result<(), String> {
         };
         if let Err(error) = outcome {
             eprintln!("{}: {error}", case.name());
-            bench.record.fail(case.name(), &error);
+            bench.record.aims.fail(case.name(), &error);
             failed.push(case.name());
         }
         // What there is survives an end before the last case.
         bench.record.write(&path)?;
     }
     let page = page::from_file(&path, &arguments.out)?;
-    bench.record.print();
+    bench.record.aims.print();
     eprintln!("\n{}\n{}", path.display(), page.display());
     if failed.is_empty() {
         Ok(())

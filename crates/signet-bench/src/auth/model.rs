@@ -10,10 +10,11 @@ use sip_lookup::{Model, Setting};
 
 use super::database::{Database, Kind};
 use super::load::Callers;
-use super::record::{How, ModelRow, Relation};
+use super::record::{How, ModelRow};
 use super::server::Users;
 use super::tuner::warm_s;
 use super::{Bench, RTT_MS, USERS};
+use crate::aims::Relation;
 
 /// Batches with one in flight: what the way to an idle store is fitted to.
 const IDLE: [u32; 4] = [1, 8, 64, 256];

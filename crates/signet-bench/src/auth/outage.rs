@@ -15,12 +15,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::database::{Database, Kind};
-use super::load::{Callers, Load, Told};
-use super::record::{CallersRow, How, Outage, OutageRow, Relation};
+use super::load::{Callers, Load};
+use super::record::{CallersRow, How, Outage, OutageRow};
 use super::relay::Relay;
 use super::server::{Users, figures};
 use super::{Bench, RTT_MS, USERS, ports};
+use crate::aims::Relation;
 use crate::process::Process;
+use crate::told::Told;
 use probe::{Call, Ended, Probe};
 
 /// Users that the cache has room for. A quarter of them is for those who have not shown a
@@ -126,7 +128,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
         is_killed: true,
         is_guessed_at: false,
     })?;
-    let called = crate::calls::listening(bench.answer()?);
+    let called = bench.answer()?;
     let begun = Instant::now();
     let loads = begin_loads(bench, &plan)?;
     let users = USERS + 1..USERS + PROBED + 1;
@@ -296,7 +298,7 @@ fn callers(told: &[(&str, usize, Told)], calls: &[Call]) -> Vec<CallersRow> {
     let loads = told.iter().map(|(who, per_s, told)| CallersRow {
         who: (*who).to_owned(),
         rate_per_s: *per_s as f64,
-        served: told.answered,
+        served: told.result.figures.invites_ok,
         causes: told.causes.clone(),
         remarks: told.doubts.clone(),
     });

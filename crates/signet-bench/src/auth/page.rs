@@ -2,103 +2,59 @@
 
 use std::path::{Path, PathBuf};
 
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
+use measure::file::write_text;
 use serde::Serialize;
+use signet_page::Pages;
+use signet_page::chart::{Cell, Chart, Field, Figure, Heat};
 
 use super::paper::{self, PAIR_SIDES, PRINTED};
 use super::record::{How, PeakRow, Record};
 use crate::rule::Summary;
-
-/// A square of a picture.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Cell {
-    /// Its place, in squares from the left and from above.
-    x: usize,
-    y: usize,
-    /// What stands in it; empty where there is nothing.
-    text: String,
-    /// From 0, the least, to 1, the most, on a scale of orders of magnitude.
-    heat: f64,
-    /// Whether it is from a formula and not from a run.
-    is_computed: bool,
-    is_best: bool,
-}
-
-/// A picture of all rates by processes and batches.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Grid {
-    title: String,
-    cells: Vec<Cell>,
-}
-
-/// Rates below this have no colour.
-const COOL_PER_S: f64 = 30.0;
 
 /// Columns are batches, from 1; rows processes, from 1.
 fn batches() -> Vec<u32> {
     [1].into_iter().chain(PAIR_SIDES).collect()
 }
 
-fn grid(title: &str, rate: impl Fn(u32, u32) -> Option<(f64, bool)>) -> Grid {
-    let (columns, rows) = (batches(), paper::PROCESSES);
-    let mut found = Vec::new();
-    for (y, &processes) in rows.iter().enumerate() {
-        for (x, &batch) in columns.iter().enumerate() {
-            if let Some((rate, is_computed)) = rate(processes, batch) {
-                found.push((x, y, rate, is_computed));
+/// All rates by processes and batches; with each whether it is from a formula and not from a run.
+fn field(title: &str, rate: impl Fn(u32, u32) -> Option<(f64, bool)>) -> Field {
+    let mut cells = Vec::new();
+    for (row, &processes) in paper::PROCESSES.iter().enumerate() {
+        for (column, &batch) in batches().iter().enumerate() {
+            if let Some((rate_per_s, is_computed)) = rate(processes, batch) {
+                cells.push(Cell {
+                    column,
+                    row,
+                    value: Some(rate_per_s),
+                    missing: String::new(),
+                    is_computed,
+                });
             }
         }
     }
-    let most = found
-        .iter()
-        .map(|(_, _, rate, _)| *rate)
-        .fold(0.0, f64::max);
-    let scale = (most.max(COOL_PER_S * 2.0) / COOL_PER_S).ln();
-    let runs = found.iter().filter(|(_, _, _, is_computed)| !is_computed);
-    let best = runs.map(|(_, _, rate, _)| *rate).fold(0.0, f64::max);
-    let cells = found
-        .into_iter()
-        .map(|(x, y, rate, is_computed)| Cell {
-            x,
-            y,
-            text: short(rate),
-            heat: ((rate.max(COOL_PER_S) / COOL_PER_S).ln() / scale).clamp(0.0, 1.0),
-            is_computed,
-            is_best: !is_computed && rate >= best,
-        })
-        .collect();
-    Grid {
-        title: title.to_owned(),
-        cells,
-    }
+    let title = title.to_owned();
+    Field { title, cells }
 }
 
-/// A rate in as few characters as tell it.
-fn short(rate: f64) -> String {
-    if rate < 1_000.0 {
-        format!("{rate:.0}")
-    } else {
-        format!("{:.1}k", rate / 1_000.0)
-    }
+/// What was measured of a cell of the grid.
+fn of_grid(record: &Record, processes: u32, batch: u32) -> Option<&PeakRow> {
+    let how = How::Blocking { processes, batch };
+    let mut peaks = record.peaks.iter();
+    peaks.find(|row| row.case == "grid" && row.how == how)
 }
 
-fn measured(record: &Record) -> Grid {
-    grid("measured here", |processes, batch| {
-        let how = How::Blocking { processes, batch };
-        let row = record
-            .peaks
-            .iter()
-            .find(|row| row.case == "grid" && row.how == how)?;
+fn measured(record: &Record) -> Field {
+    field("measured here", |processes, batch| {
+        let row = of_grid(record, processes, batch)?;
         Some((row.peak.rate_per_s, false))
     })
 }
 
 /// What is printed, and in pale what the paper's formula gives for the other cells that it
 /// ran.
-fn published() -> Grid {
+fn published() -> Field {
     let ran = super::grid::cells();
-    grid("Dacosta 2009", |processes, batch| {
+    field("Dacosta 2009", |processes, batch| {
         match paper::rate(processes, batch) {
             Some(rate) => Some((rate, false)),
             None if ran.contains(&(processes, batch)) => {
@@ -107,6 +63,23 @@ fn published() -> Grid {
             None => None,
         }
     })
+}
+
+/// Both grids.
+fn grids(record: &Record) -> Figure {
+    let named = |numbers: &[u32]| numbers.iter().map(ToString::to_string).collect();
+    Figure {
+        title: "Authentications a second by processes and batches".to_owned(),
+        description: "The highest rates here, and those of the paper beside them.".to_owned(),
+        chart: Chart::Heat(Heat {
+            unit: "authentications/s".to_owned(),
+            columns_title: "users in a batch".to_owned(),
+            columns: named(&batches()),
+            rows_title: "processes that wait".to_owned(),
+            rows: named(&paper::PROCESSES),
+            fields: vec![measured(record), published()],
+        }),
+    }
 }
 
 /// The repeats of one setting in a line of a table.
@@ -182,31 +155,15 @@ pub(super) fn from_file(results: &Path, folder: &Path) -> Result<PathBuf, String
     let record = Record::read(results)?;
     let name = results.file_stem().unwrap_or(results.as_os_str());
     let page = folder.join(name).with_extension("html");
-    std::fs::write(&page, draw(&record)?).map_err(|e| format!("{}: {e}", page.display()))?;
+    write_text(&page, &draw(&record)?)?;
     Ok(page)
 }
 
 fn draw(record: &Record) -> Result<String, String> {
-    let failed = |error: minijinja::Error| format!("the page: {error:#}");
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    for (name, text) in [
-        ("auth.html", include_str!("auth.html")),
-        ("grid.svg", include_str!("grid.svg")),
-    ] {
-        environment.add_template(name, text).map_err(failed)?;
-    }
     let printed: Vec<_> = PRINTED
         .iter()
         .map(|p| {
-            let how = How::Blocking {
-                processes: p.processes,
-                batch: p.batch,
-            };
-            let ours = record
-                .peaks
-                .iter()
-                .find(|row| row.case == "grid" && row.how == how);
+            let ours = of_grid(record, p.processes, p.batch);
             serde_json::json!({
                 "printed": p,
                 "bytes_each": p.bytes_each(),
@@ -215,40 +172,28 @@ fn draw(record: &Record) -> Result<String, String> {
             })
         })
         .collect();
-    let date = i64::try_from(record.date_unix_s)
-        .ok()
-        .and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok())
-        .map_or_else(String::new, |date| {
-            format!(
-                "{} {:02}:{:02} UTC",
-                date.date(),
-                date.hour(),
-                date.minute()
-            )
-        });
     let values = serde_json::json!({
         "record": record,
-        "date": date,
-        "grids": [measured(record), published()],
-        "batches": batches(),
-        "processes": paper::PROCESSES,
+        "grids": grids(record).html(),
         "printed": printed,
         "peaks": lines(record, false),
         "cells": lines(record, true),
         "who": super::scene::WHO,
     });
-    let template = environment.get_template("auth.html").map_err(failed)?;
-    template.render(Value::from(Serde(values))).map_err(failed)
+    Pages::new(&[("auth.html", include_str!("auth.html"))])
+        .and_then(|pages| pages.render("auth.html", values))
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::aims::{Aims, Bar};
     use crate::auth::peak::Peak;
     use crate::auth::record::{
-        Bar, CallersRow, CostRow, DelayRow, ModelRow, Outage, OutageRow, StepRow, TimingPair,
-        TimingRow,
+        CallersRow, CostRow, DelayRow, ModelRow, Outage, OutageRow, StepRow, TimingPair, TimingRow,
     };
+    use crate::report::Circumstances;
 
     fn row(case: &str, how: How, repeat: usize, rate_per_s: f64) -> PeakRow {
         PeakRow {
@@ -276,7 +221,10 @@ mod tests {
         Record {
             format: "signet-bench-auth".to_owned(),
             version: 1,
-            command: "signet-bench <auth>".to_owned(),
+            circumstances: Circumstances {
+                command: "signet-bench <auth>".to_owned(),
+                ..Circumstances::default()
+            },
             cores: [("server".to_owned(), "0".to_owned())].into(),
             peaks: vec![
                 row("grid", blocking(4, 1), 0, 131.0),
@@ -361,14 +309,18 @@ mod tests {
                 superiority: 0.5012,
                 differences_us: [[1.0, -4.0, 6.0]; 3],
             }],
-            bars: vec![Bar {
-                case: "tuner".to_owned(),
-                what: "of the best pair".to_owned(),
-                value: Some(1.15),
-                limit: 1.0,
-                relation: "at least".to_owned(),
-                verdict: "met".to_owned(),
-            }],
+            aims: Aims {
+                bars: vec![Bar {
+                    case: "tuner".to_owned(),
+                    what: "of the best pair".to_owned(),
+                    value: Some(1.15),
+                    limit: 1.0,
+                    relation: "at least".to_owned(),
+                    verdict: "met".to_owned(),
+                    remarks: Vec::new(),
+                }],
+                failures: Vec::new(),
+            },
             ..Record::default()
         }
     }
@@ -403,7 +355,9 @@ mod tests {
         ] {
             assert!(page.contains(shown), "{shown}");
         }
+        // Both grids in one picture, for wide and for narrow pages.
         assert_eq!(page.matches("<svg").count(), 2);
+        assert_eq!(page.matches(">measured here<").count(), 2);
         for outside in ["https://", "src=", "<script", "@import"] {
             assert!(!page.contains(outside), "the page needs {outside}");
         }
@@ -418,14 +372,9 @@ mod tests {
     #[test]
     fn the_pictures_have_a_square_for_each_that_was_run() {
         let ours = measured(&record());
-        assert_eq!(ours.cells.len(), 3);
-        let best: Vec<&Cell> = ours.cells.iter().filter(|cell| cell.is_best).collect();
-        assert_eq!(best.len(), 1);
-        assert_eq!(
-            (best[0].x, best[0].y, best[0].text.as_str()),
-            (4, 5, "7.9k")
-        );
-        assert!(ours.cells.iter().all(|c| (0.0..=1.0).contains(&c.heat)));
+        let places: Vec<(usize, usize)> = ours.cells.iter().map(|c| (c.column, c.row)).collect();
+        assert_eq!(places, [(0, 2), (4, 5), (0, 9)]);
+        assert!(grids(&record()).html().contains("7.9k"));
         let theirs = published();
         assert_eq!(theirs.cells.len(), 10 + 6 + 36);
         let printed = theirs.cells.iter().filter(|cell| !cell.is_computed);

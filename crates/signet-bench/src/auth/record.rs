@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use measure::file::write_json;
 use serde::{Deserialize, Serialize};
 
 use super::database::Kind;
 use super::peak::Peak;
 use super::scene::Cores;
 use super::server::Lookups;
-use crate::report::{first_line, machine};
+use crate::aims::{Aims, Relation};
+use crate::report::Circumstances;
 use crate::rule::Summary;
 
 /// The form of the file; it changes when a reader would have to.
@@ -208,54 +210,20 @@ pub(super) struct TimingPair {
     pub(super) differences_us: [[f64; 3]; 3],
 }
 
-/// An aim, and whether it was reached.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Bar {
-    pub(super) case: String,
-    pub(super) what: String,
-    /// `None` where it was not measured.
-    pub(super) value: Option<f64>,
-    pub(super) limit: f64,
-    /// `at most`, `less than` or `at least`.
-    pub(super) relation: String,
-    /// `met`, `missed`, `not measured`, or `no verdict` where it was to be quick.
-    pub(super) verdict: String,
-}
-
-/// How a value stands to its limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relation {
-    AtMost,
-    LessThan,
-    AtLeast,
-}
-
-/// A case that was not measured to its end.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Failure {
-    pub(super) case: String,
-    pub(super) error: String,
-}
-
 /// The file.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Record {
     pub(super) format: String,
     pub(super) version: u32,
-    pub(super) command: String,
-    /// Whether it only shows that all works.
-    pub(super) quick: bool,
-    pub(super) date_unix_s: u64,
-    pub(super) machine: String,
-    pub(super) kernel: String,
-    pub(super) versions: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(super) circumstances: Circumstances,
     /// The core of each process.
     pub(super) cores: BTreeMap<String, String>,
     /// What of each database was set otherwise than by default.
     pub(super) databases: BTreeMap<String, String>,
-    pub(super) bars: Vec<Bar>,
-    pub(super) failures: Vec<Failure>,
+    #[serde(flatten)]
+    pub(super) aims: Aims,
     pub(super) peaks: Vec<PeakRow>,
     pub(super) delays: Vec<DelayRow>,
     pub(super) steps: Vec<StepRow>,
@@ -270,9 +238,7 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn new(is_quick: bool, cores: &Cores) -> Self {
-        let versions = [
-            ("signet", "git", &["describe", "--always", "--dirty"][..]),
-            ("rustc", "rustc", &["--version"]),
+        let programs: [(_, _, &[&str]); 4] = [
             ("mariadb", "mariadbd", &["--version"]),
             ("postgresql", "psql", &["--version"]),
             ("redis", "redis-server", &["--version"]),
@@ -282,17 +248,7 @@ impl Record {
         Self {
             format: FORMAT.to_owned(),
             version: VERSION,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            quick: is_quick,
-            date_unix_s: std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(0, |d| d.as_secs()),
-            machine: machine(),
-            kernel: first_line("uname", &["-r"]),
-            versions: versions
-                .into_iter()
-                .map(|(name, program, words)| (name.to_owned(), first_line(program, words)))
-                .collect(),
+            circumstances: Circumstances::now(is_quick, &programs),
             cores: super::scene::WHO
                 .iter()
                 .zip(cores.all())
@@ -324,8 +280,7 @@ impl Record {
 
     /// Writes it.
     pub(super) fn write(&self, path: &Path) -> Result<(), String> {
-        let text = serde_json::to_string_pretty(self).map_err(|e| e.to_string())?;
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
+        write_json(path, self)
     }
 
     /// Takes in a peak, and prints it.
@@ -368,36 +323,10 @@ impl Record {
         case: &str,
         what: &str,
         value: Option<f64>,
-        (relation, limit): (Relation, f64),
+        held: (Relation, f64),
     ) {
-        let (word, holds): (_, fn(f64, f64) -> bool) = match relation {
-            Relation::AtMost => ("at most", |value, limit| value <= limit),
-            Relation::LessThan => ("less than", |value, limit| value < limit),
-            Relation::AtLeast => ("at least", |value, limit| value >= limit),
-        };
-        let verdict = match value {
-            None => "not measured",
-            Some(_) if self.quick => "no verdict",
-            // A figure that is no number meets nothing.
-            Some(value) if holds(value, limit) => "met",
-            Some(_) => "missed",
-        };
-        self.bars.push(Bar {
-            case: case.to_owned(),
-            what: what.to_owned(),
-            value: value.filter(|value| value.is_finite()),
-            limit,
-            relation: word.to_owned(),
-            verdict: verdict.to_owned(),
-        });
-    }
-
-    /// A case was not measured to its end.
-    pub(super) fn fail(&mut self, case: &str, error: &str) {
-        self.failures.push(Failure {
-            case: case.to_owned(),
-            error: error.to_owned(),
-        });
+        let quick = self.circumstances.quick;
+        self.aims.bar(quick, (case, what), value, held, Vec::new());
     }
 
     /// Prints what refusals showed of names.
@@ -429,49 +358,11 @@ impl Record {
             );
         }
     }
-
-    /// Prints the aims, and what has none.
-    pub(super) fn print(&self) {
-        eprintln!();
-        for bar in &self.bars {
-            let value = bar
-                .value
-                .map_or("-".to_owned(), |value| format!("{value:.2}"));
-            eprintln!(
-                "{:<8} {}: {value}, {} {:.2}: {}",
-                bar.case, bar.what, bar.relation, bar.limit, bar.verdict
-            );
-        }
-        for failure in &self.failures {
-            eprintln!(
-                "{:<8} not measured to the end: {}",
-                failure.case, failure.error
-            );
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bars_are_met_or_missed_and_no_number_meets_nothing() {
-        let mut record = Record::default();
-        for (value, relation) in [
-            (Some(1.0), Relation::AtMost),
-            (Some(1.0), Relation::LessThan),
-            (Some(f64::NAN), Relation::AtLeast),
-            (None, Relation::AtLeast),
-        ] {
-            record.bar("c", "w", value, (relation, 1.0));
-        }
-        let verdicts: Vec<&str> = record.bars.iter().map(|b| b.verdict.as_str()).collect();
-        assert_eq!(verdicts, ["met", "missed", "missed", "not measured"]);
-        record.quick = true;
-        record.bar("c", "w", Some(0.0), (Relation::AtMost, 1.0));
-        assert_eq!(record.bars.last().unwrap().verdict, "no verdict");
-    }
 
     #[test]
     fn the_middle_of_repeats_is_of_one_case_alone() {

@@ -1,18 +1,20 @@
 //! Who is on the stage in a measurement, on which core, and what each of them takes of it.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Serialize;
+use signet_bed::watch::{Looks, Watch};
 
 use super::database::Database;
+use super::load::Load;
 use super::relay::{Passed, Relay};
 use super::server::{Lookups, Users};
 use super::{Bench, RTT_MS, ports};
 use crate::process::Process;
+
+/// How often they are looked at.
+const EVERY: Duration = Duration::from_millis(250);
 
 /// Which core each has. Server and relay share one by default, database and load the other.
 #[derive(Clone, Debug, clap::Args, Serialize)]
@@ -31,8 +33,10 @@ pub(super) struct Cores {
     pub(super) load: String,
 }
 
-/// Those who take CPU, by index.
-pub(super) const WHO: [&str; 4] = ["server", "relay", "database", "load"];
+/// One of those who take CPU.
+pub(super) type Who = &'static str;
+/// All of them.
+pub(super) const WHO: [Who; 4] = ["server", "relay", "database", "load"];
 
 impl Cores {
     /// The core of each of [`WHO`].
@@ -102,61 +106,17 @@ impl Bench<'_> {
     }
 }
 
-/// One look at all of them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
-    /// When, in seconds since the load began.
-    pub(super) at_s: f64,
-    /// CPU time so far, of each of [`WHO`].
-    pub(super) cpu_ns: [u64; 4],
-    /// What passed the relay so far.
-    pub(super) passed: Passed,
-}
-
-/// Looks at all of them four times a second while a load runs.
-pub(super) struct Watch {
-    looks: Arc<Mutex<Vec<Look>>>,
-    is_over: Arc<AtomicBool>,
-    thread: JoinHandle<()>,
-}
-
-/// How to look at a relay's report without the relay.
-pub(super) type Glance = Box<dyn Fn() -> Option<Passed> + Send>;
-
-impl Watch {
-    /// Begins; `processes` are those of [`WHO`], where they are there.
-    pub(super) fn begin(processes: [Option<u32>; 4], glance: Glance) -> Self {
-        let looks = Arc::new(Mutex::new(Vec::new()));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (into, end) = (Arc::clone(&looks), Arc::clone(&is_over));
-        let begun = Instant::now();
-        let thread = std::thread::spawn(move || {
-            while !end.load(Ordering::Relaxed) {
-                let look = Look {
-                    at_s: begun.elapsed().as_secs_f64(),
-                    cpu_ns: processes.map(|id| id.map_or(0, crate::process::cpu_ns)),
-                    passed: glance().unwrap_or_default(),
-                };
-                if let Ok(mut looks) = into.lock() {
-                    looks.push(look);
-                }
-                std::thread::sleep(Duration::from_millis(250));
-            }
-        });
-        Self {
-            looks,
-            is_over,
-            thread,
-        }
-    }
-
-    /// Ends; all looks in their order.
-    pub(super) fn end(self) -> Vec<Look> {
-        self.is_over.store(true, Ordering::Relaxed);
-        let _ = self.thread.join();
-        self.looks
-            .lock()
-            .map_or_else(|_| Vec::new(), |looks| looks.clone())
+impl Scene<'_> {
+    /// Begins to look at all of them while a load runs.
+    pub(super) fn watch(&self, load: &Load) -> Watch<Who> {
+        let ids = [
+            self.server.id(),
+            self.relay.process.id(),
+            self.database.process.id(),
+            load.generator.process.id(),
+        ];
+        let all: Vec<(Who, u32)> = WHO.into_iter().zip(ids).collect();
+        Watch::begin(&all, Some(Box::new(self.relay.glance())), EVERY)
     }
 }
 
@@ -172,37 +132,36 @@ pub(super) struct Taken {
     pub(super) relay_late_p99_us: f64,
 }
 
-/// What was taken from `from_s` to `to_s` of the load; `None` where there were no two looks
-/// in that time.
-pub(super) fn taken(looks: &[Look], from_s: f64, to_s: f64) -> Option<Taken> {
-    let within = |look: &&Look| look.at_s >= from_s && look.at_s <= to_s;
-    let first = looks.iter().find(within)?;
-    let last = looks.iter().rev().find(within)?;
-    let elapsed_s = last.at_s - first.at_s;
+/// What was taken from `from_s` to `to_s` of the load, or of as much of that as was seen; `None`
+/// where nothing was.
+pub(super) fn taken(looks: &Looks<Who>, from_s: f64, to_s: f64) -> Option<Taken> {
+    let (begun_s, ended_s) = looks.ends_s()?;
+    let (from_s, to_s) = (begun_s + from_s, ended_s.min(begun_s + to_s));
+    let elapsed_s = to_s - from_s;
     if elapsed_s <= 0.0 {
         return None;
     }
-    let mut cores = [0.0; 4];
-    for ((core, last_ns), first_ns) in cores.iter_mut().zip(last.cpu_ns).zip(first.cpu_ns) {
-        *core = last_ns.saturating_sub(first_ns) as f64 / 1e9 / elapsed_s;
-    }
+    let cores = WHO.map(|who| {
+        let cpu_ns = looks.cpu_ns(who, from_s, to_s).unwrap_or(0.0);
+        cpu_ns / 1e9 / elapsed_s
+    });
     // The relay tells with a clock of its own, and less often.
-    let (a, b) = (first.passed, last.passed);
-    let relay_s = b.at_ns.saturating_sub(a.at_ns) as f64 / 1e9;
-    let rate = |a: u64, b: u64| {
-        if relay_s > 0.0 {
-            b.saturating_sub(a) as f64 / relay_s
+    let relay_ns = looks.passed(from_s, to_s, |passed| passed.at_ns)?;
+    let rate = |count: fn(&Passed) -> u64| {
+        let passed = looks.passed(from_s, to_s, count).unwrap_or(0.0);
+        if relay_ns > 0.0 {
+            passed / (relay_ns / 1e9)
         } else {
             0.0
         }
     };
     Some(Taken {
         cores,
-        bytes_per_s: rate(a.bytes, b.bytes),
-        wire_bytes_per_s: rate(a.wire_bytes, b.wire_bytes),
-        packets_per_s: rate(a.packets, b.packets),
-        round_trips_per_s: rate(a.round_trips, b.round_trips),
-        relay_late_p99_us: b.late_p99_us,
+        bytes_per_s: rate(|passed| passed.bytes),
+        wire_bytes_per_s: rate(|passed| passed.wire_bytes),
+        packets_per_s: rate(|passed| passed.packets),
+        round_trips_per_s: rate(|passed| passed.round_trips),
+        relay_late_p99_us: looks.relay_late_p99_us(to_s),
     })
 }
 
@@ -263,25 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_lies_between_two_looks() {
-        let look = |at_s: f64, cpu_ms: u64, bytes: u64| Look {
-            at_s,
-            cpu_ns: [cpu_ms * 1_000_000, 0, 0, 0],
-            passed: Passed {
-                at_ns: (at_s * 1e9) as u64 + 77,
-                bytes,
-                ..Passed::default()
-            },
-        };
-        let looks = [
-            look(0.0, 0, 0),
-            look(1.0, 100, 500),
-            look(3.0, 1_100, 2_500),
-        ];
-        let found = taken(&looks, 1.0, 3.0).unwrap();
-        assert_eq!(found.cores, [0.5, 0.0, 0.0, 0.0]);
-        assert_eq!(found.bytes_per_s, 1_000.0);
-        assert_eq!(taken(&looks, 1.5, 2.5), None);
+    fn what_was_not_seen_was_not_taken() {
+        assert_eq!(taken(&Looks::default(), 0.0, 1.0), None);
+        let all = [(WHO[0], std::process::id())];
+        let looks = Watch::begin(&all, None, EVERY).end();
+        assert_eq!(taken(&looks, 1_000.0, 1_001.0), None, "it was over before");
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use signet_bed::experiment::Transport;
+pub(super) use signet_bed::system::NUMBER;
+use signet_bed::system::{Signet, Site, page};
+use signet_bed::users::names;
 
 use super::database::{Kind, PASSWORD};
 use super::{Bench, DOMAIN, ports};
 use crate::process::Process;
 
-/// What the called side's number begins with.
-pub(super) const NUMBER: &str = "+1";
 /// How long a request waits for a look-up: the paper's queue has to be worked off before a
 /// caller sends again, after 500 ms.
 const TIMEOUT_MS: u64 = 500;
@@ -115,7 +117,7 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
          [sources]\nrefusals_per_s = 0\n\
          [rates]\nuser_calls_per_s = 0\nuser_bytes_per_s = 0\n\
          [metrics]\nlisten = \"127.0.0.1:{metrics}\"\n",
-        folder.join("signet-data").display().to_string(),
+        Signet::data(folder).display().to_string(),
         *users != Users::Nobody
     );
     if let Users::Database {
@@ -148,6 +150,12 @@ fn configuration(folder: &Path, (port, called, metrics): (u16, u16, u16), users:
 }
 
 impl Bench<'_> {
+    /// Where the server stands, and where it tells its figures.
+    pub(super) fn site(&self) -> Site<'_> {
+        let listens = [(Transport::Udp, self.port(ports::SERVER))];
+        Site::here(&self.folder, &self.arguments.cores.server, &listens)
+    }
+
     /// Starts Signet, and waits until it is ready.
     pub(super) fn start_signet(&self, users: &Users) -> Result<Process, String> {
         self.start_build(&self.arguments.signet, users)
@@ -155,79 +163,35 @@ impl Bench<'_> {
 
     /// The same with a build.
     pub(super) fn start_build(&self, signet: &Path, users: &Users) -> Result<Process, String> {
-        let data = self.folder.join("signet-data");
-        let _ = std::fs::remove_dir_all(&data);
-        let write = |name: &str, text: &str| {
-            let path = self.folder.join(name);
-            std::fs::write(&path, text)
-                .map(|()| path.display().to_string())
-                .map_err(|e| format!("{}: {e}", path.display()))
+        let _ = std::fs::remove_dir_all(Signet::data(&self.folder));
+        let metrics = self.port(ports::METRICS);
+        let site = Site {
+            ready: Some(SocketAddr::from(([127, 0, 0, 1], metrics))),
+            ..self.site()
         };
-        let password = write("password", PASSWORD)?;
-        std::fs::set_permissions(
-            &password,
-            std::os::unix::fs::PermissionsExt::from_mode(0o600),
-        )
-        .map_err(|e| format!("{password}: {e}"))?;
-        let ports = (
-            self.port(ports::SERVER),
-            self.port(ports::CALLED),
-            self.port(ports::METRICS),
-        );
-        let config = write("signet.toml", &configuration(&self.folder, ports, users))?;
-        let signet = signet.display().to_string();
+        let password = self.folder.join("password");
+        std::fs::write(&password, PASSWORD)
+            .and_then(|()| {
+                let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+                std::fs::set_permissions(&password, own)
+            })
+            .map_err(|e| format!("{}: {e}", password.display()))?;
+        let ports = (self.port(ports::SERVER), self.port(ports::CALLED), metrics);
+        let config = Signet::configure(&site, configuration(&self.folder, ports, users))?;
+        let signet = Signet::new("signet", signet);
         if *users == Users::Embedded {
-            self.import(&signet, &config)?;
+            signet.import(&config, names(super::USERS))?;
         }
-        let log = self.folder.join("signet.log");
-        let words = ["serve".to_owned(), "--config".to_owned(), config];
-        let mut process = Process::start(&self.arguments.cores.server, &signet, &words, &log)?;
-        let until = Instant::now() + Duration::from_secs(30);
-        while figures(ports.2).is_err() {
-            if !process.is_running() || Instant::now() > until {
-                let told = std::fs::read_to_string(&log).unwrap_or_default();
-                let tail: Vec<&str> = told.lines().rev().take(4).collect();
-                return Err(format!("Signet does not run: {}", tail.join(" | ")));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let server = signet.serve(&site, &config)?;
         // A pool opens its connections a round trip or two later.
         std::thread::sleep(Duration::from_millis(500));
-        Ok(process)
-    }
-
-    fn import(&self, signet: &str, config: &str) -> Result<(), String> {
-        let list = self.folder.join("users.csv");
-        let mut text = "user,password\n".to_owned();
-        for number in 1..=super::USERS {
-            let _ = writeln!(text, "user{number:07},pw{number:07}");
-        }
-        std::fs::write(&list, text).map_err(|e| format!("{}: {e}", list.display()))?;
-        let output = std::process::Command::new(signet)
-            .args(["user", "--config", config, "import"])
-            .arg(&list)
-            .output()
-            .map_err(|e| format!("cannot start {signet}: {e}"))?;
-        if output.status.success() {
-            Ok(())
-        } else {
-            Err(String::from_utf8_lossy(&output.stderr).into_owned())
-        }
+        server.into_process()
     }
 }
 
 /// Signet's figures of look-ups: each sample by its name and labels.
 pub(super) fn figures(port: u16) -> Result<BTreeMap<String, f64>, String> {
-    let ask = || -> std::io::Result<String> {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    ask()
+    page(SocketAddr::from(([127, 0, 0, 1], port)), "/metrics")
         .map(|text| lookups(&text))
         .map_err(|error| format!("no figures from 127.0.0.1:{port}: {error}"))
 }

@@ -5,9 +5,10 @@ use measure::Second;
 
 use super::database::Kind;
 use super::load::Callers;
-use super::record::{How, Relation, StepRow};
+use super::record::{How, StepRow};
 use super::tuner::measure_peak;
 use super::{Bench, RTT_MS, USERS};
+use crate::aims::Relation;
 
 /// Round trips, one after the other; the first and the last are the usual one.
 const RTTS_MS: [u64; 4] = [5, 30, 100, 30];
@@ -48,7 +49,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
     }
     let told = load.end()?;
     drop(scene);
-    let mut rows = rows(&told.seconds, &changes, phase_s);
+    let mut rows = rows(&told.result.series, &changes, phase_s);
 
     // The load: little, full, little, full.
     let scene = bench.scene(&database, How::Tuned.lookups())?;
@@ -76,7 +77,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<(), String> {
             )
         })
         .collect();
-    rows.extend(self::rows(&told.seconds, &changes, phase_s));
+    rows.extend(self::rows(&told.result.series, &changes, phase_s));
 
     // What has not settled is slower than all.
     let settled = rows

@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use super::database::{Database, Kind};
 use super::load::Callers;
-use super::record::{CostRow, How, Relation};
-use super::scene::{Watch, taken};
+use super::record::{CostRow, How};
+use super::scene::taken;
 use super::tuner::measure_peak;
 use super::{Bench, USERS, USERS_MANY};
+use crate::aims::Relation;
 use crate::rule::Summary;
 
 /// The rate at which a look-up's cost is taken.
@@ -57,20 +58,15 @@ fn look_ups(bench: &mut Bench<'_>, database: &Database, users: usize) -> Result<
         let seconds = warm_s + measured_s;
         let schedule = format!("{RATE_PER_S}/s for {seconds}s");
         let load = bench.call(&schedule, seconds, Callers::Listed(&list))?;
-        let ids = [
-            Some(scene.server.id()),
-            None,
-            Some(database.process.id()),
-            None,
-        ];
-        let watch = Watch::begin(ids, Box::new(|| None));
+        let watch = scene.watch(&load);
         let told = load.end();
         let looks = watch.end();
         let told = told?;
         let served: u64 = told.between(warm_s, seconds).map(|s| s.succeeded).sum();
         let rate = served as f64 / measured_s as f64;
         let taken = taken(&looks, warm_s as f64, seconds as f64).ok_or("nothing was seen")?;
-        values.push(taken.cores.iter().sum::<f64>() * 1e6 / rate.max(1.0));
+        let [server, _, database, _] = taken.cores;
+        values.push((server + database) * 1e6 / rate.max(1.0));
     }
     let summary = Summary::of(values).ok_or("nothing was measured")?;
     let server = format!("server and MariaDB, {users} users");

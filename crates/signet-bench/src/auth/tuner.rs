@@ -3,11 +3,13 @@
 use measure::Second;
 
 use super::database::{Database, Kind};
-use super::load::{Callers, Told};
-use super::record::{DelayRow, How, PeakRow, Relation};
+use super::load::Callers;
+use super::record::{DelayRow, How, PeakRow};
 use super::server::Users;
 use super::{Bench, RTT_MS, USERS};
+use crate::aims::Relation;
 use crate::rule::Summary;
+use crate::told::Told;
 
 /// What the tuner may add to the round trip at this share of its peak, one call in a hundred.
 const SHARE: f64 = 0.8;

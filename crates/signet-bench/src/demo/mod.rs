@@ -14,7 +14,9 @@ use measure::RunResult;
 use report::{Report, Row};
 use server::Server;
 
-use crate::process::{Process, load_core};
+use signet_bed::generator::Desk;
+
+use crate::process::load_core;
 use crate::report::first_line;
 
 /// The domain of the demonstration's users. `.test` is nobody's (RFC 2606).
@@ -209,13 +211,10 @@ impl<'a> Demonstration<'a> {
 
     /// Calls from `signet load` through the server to its own called side.
     fn load(&self, leg: &Leg, caller: Caller, more: &[&str]) -> Result<RunResult, String> {
-        let dir = &self.arguments.dir;
-        let (json, log) = (dir.join("load.json"), dir.join("load.log"));
-        let mut words: Vec<String> = Vec::new();
+        let mut words = vec!["call".to_owned()];
         let mut add = |name: &str, value: &dyn Display| {
             words.extend([name.to_owned(), value.to_string()]);
         };
-        add("load", &"call");
         add(
             "--to",
             &format!("sip:{}", self.server.address(leg.transport)?),
@@ -230,7 +229,6 @@ impl<'a> Demonstration<'a> {
         add("--ca", &self.server.authority().display());
         add("--rate", &self.arguments.rate);
         add("--watch-pid", &self.server.pid());
-        add("--json", &json.display());
         match caller {
             Caller::Trusted => add("--local", &TRUSTED),
             Caller::Users | Caller::WrongPasswords => {
@@ -246,19 +244,14 @@ impl<'a> Demonstration<'a> {
         if caller != Caller::Trusted {
             words.push("--first-unauthenticated".to_owned());
         }
-        words.extend(["--no-check-self", "--quiet"].map(str::to_owned));
         words.extend(leg.options.iter().chain(more).map(|&word| word.to_owned()));
-        let _ = std::fs::remove_file(&json);
-        let signet = self.arguments.signet.display().to_string();
-        let mut process = Process::start(load_core(), &signet, &words, &log)?;
+        let desk = Desk {
+            signet: &self.arguments.signet,
+            core: load_core(),
+            folder: &self.arguments.dir,
+        };
         let limit = PATIENCE + Duration::from_secs(u64::from(self.arguments.seconds));
-        let code = process.wait(limit);
-        RunResult::read(&json).map_err(|error| {
-            format!(
-                "`signet load` ended with {code:?} and no result: {error}; see {}",
-                log.display()
-            )
-        })
+        desk.start("load", &words)?.end(limit)
     }
 }
 

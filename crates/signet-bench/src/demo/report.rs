@@ -2,15 +2,13 @@
 //! a picture for people.
 
 use std::fmt::Write;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use measure::Host;
-use minijinja::value::Serde;
-use minijinja::{AutoEscape, Environment, Value};
+use measure::file::{write_json, write_text};
 use serde::Serialize;
-use signet_page::Pages;
 use signet_page::chart::{Axis, Chart, Content, Datum, Figure, Group, Row as Bar, Rows};
+use signet_page::{Pages, number};
 
 /// The form of `result.json`; it changes when a reader would have to.
 const RESULT_VERSION: u32 = 2;
@@ -53,10 +51,10 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(results: Vec<Row>, server: String) -> Self {
-        let now = time::OffsetDateTime::now_utc();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Self {
             version: RESULT_VERSION,
-            date: format!("{} {:02}:{:02} UTC", now.date(), now.hour(), now.minute()),
+            date: number::utc(now.map_or(0, |since| since.as_secs())),
             command: std::env::args().collect::<Vec<_>>().join(" "),
             server,
             machine: Host::this(),
@@ -67,11 +65,10 @@ impl Report {
     /// Writes `result.json`, `picture.svg` and `report.html`; gives back where
     /// the page is.
     pub(super) fn write(&self, dir: &Path) -> Result<PathBuf, String> {
-        let record = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
-        write(&dir.join("result.json"), &format!("{record}\n"))?;
-        write(&dir.join("picture.svg"), &self.picture()?)?;
+        write_json(&dir.join("result.json"), self)?;
+        write_text(&dir.join("picture.svg"), &self.picture()?)?;
         let page = dir.join("report.html");
-        write(&page, &self.page()?)?;
+        write_text(&page, &self.page()?)?;
         Ok(page)
     }
 
@@ -108,9 +105,7 @@ impl Report {
     /// The page, for wide screens and for phones.
     fn page(&self) -> Result<String, String> {
         let values = serde_json::json!({ "report": self, "chart": self.costs().html() });
-        Pages::new(&[("report.html", include_str!("report.html"))])
-            .and_then(|pages| pages.render("report.html", values))
-            .map_err(|error| error.to_string())
+        filled("report.html", include_str!("report.html"), &values)
     }
 
     /// A bar for each row, those of a case together.
@@ -145,24 +140,23 @@ impl Report {
 
     /// The picture, filled in.
     fn picture(&self) -> Result<String, String> {
-        let name = "picture.svg";
-        let failed = |error: minijinja::Error| format!("the template {name}: {error:#}");
-        let mut environment = Environment::new();
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment
-            .add_template(name, include_str!("picture.svg"))
-            .map_err(failed)?;
         let costs = self.results.iter().map(|row| row.server_cpu_us_per_call);
         let most = costs.fold(f64::MIN_POSITIVE, f64::max);
         let failures: u64 = self.results.iter().map(|row| row.failures).sum();
-        let template = environment.get_template(name).map_err(failed)?;
         let values = serde_json::json!({ "report": self, "most": most, "failures": failures });
-        template.render(Value::from(Serde(values))).map_err(failed)
+        filled("picture.svg", include_str!("picture.svg"), &values)
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), String> {
-    fs::write(path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+/// Fills a template in.
+fn filled(
+    name: &'static str,
+    template: &'static str,
+    values: &serde_json::Value,
+) -> Result<String, String> {
+    Pages::new(&[(name, template)])
+        .and_then(|pages| pages.render(name, values))
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

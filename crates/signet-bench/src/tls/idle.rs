@@ -4,9 +4,10 @@
 use std::time::{Duration, Instant};
 
 use super::load::Phones;
-use super::record::{Figure, Relation};
+use super::record::Figure;
 use super::servers::{Listen, Plan};
 use super::{Bench, Kind, Load, Server};
+use crate::aims::Relation;
 use crate::process::Process;
 
 const CASE: &str = "idle";

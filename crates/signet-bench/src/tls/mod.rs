@@ -201,13 +201,13 @@ pub(crate) fn run(arguments: &TlsArguments) -> Result<(), String> {
         };
         if let Err(error) = outcome {
             eprintln!("{}: {error}", case.name());
-            bench.record.fail(case.name(), &error);
+            bench.record.aims.fail(case.name(), &error);
             failed.push(case.name());
         }
         // What there is survives an end before the last case.
         bench.record.write(&path)?;
     }
-    bench.record.print();
+    bench.record.aims.print();
     eprintln!("\n{}", path.display());
     if failed.is_empty() {
         Ok(())

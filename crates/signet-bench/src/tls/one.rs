@@ -2,9 +2,10 @@
 //! above a relay that decrypts and encrypts without reading.
 
 use super::load::Calls;
-use super::record::{Figure, Relation};
+use super::record::Figure;
 use super::servers::{Listen, Plan};
 use super::{Bench, Kind, Server};
+use crate::aims::Relation;
 
 const RATES: [u64; 2] = [1_000, 2_000];
 const WHAT: &str = "cpu_us_per_call";

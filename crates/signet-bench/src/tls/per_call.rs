@@ -3,9 +3,10 @@
 //! over TCP, by handshake.
 
 use super::load::Calls;
-use super::record::{Figure, Relation};
+use super::record::Figure;
 use super::servers::{Listen, Plan};
 use super::{Bench, Kind, Server};
+use crate::aims::Relation;
 
 const WHAT: &str = "cpu_us_per_call";
 const RAW: &str = "cpu_us_per_handshake";

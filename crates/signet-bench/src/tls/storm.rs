@@ -4,13 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
 use super::idle::{SETUP_PER_S, wait_for_connections};
-use super::load::{Calls, Phones, Told};
-use super::record::{Figure, Relation};
+use super::load::{Calls, Phones};
+use super::record::Figure;
 use super::servers::{Listen, Plan, metric, metrics};
 use super::{Bench, Kind, Server, ports};
+use crate::aims::Relation;
+use crate::told::Told;
 
 const RATE: u64 = 500;
 /// Connections on which the calls go.
@@ -214,16 +214,8 @@ fn wait_for_handshakes(
 /// milliseconds, and how many such seconds there were.
 fn p99_of_storm(told: &Told, storm_second: u64, back_ms: u64) -> (f64, usize) {
     let until = storm_second + back_ms / 1_000 + 2;
-    let seconds = told.whole.get("series").and_then(Value::as_array);
-    let p99: Vec<u64> = seconds
-        .into_iter()
-        .flatten()
-        .filter(|second| {
-            let at = second.get("at_s").and_then(Value::as_u64).unwrap_or(0);
-            (storm_second.saturating_sub(1)..=until).contains(&at)
-        })
-        .filter_map(|second| second.get("p99_us").and_then(Value::as_u64))
-        .collect();
+    let seconds = told.between(storm_second.saturating_sub(1), until + 1);
+    let p99: Vec<u64> = seconds.map(|second| second.p99_us).collect();
     let worst = p99.iter().max().copied().unwrap_or(u64::MAX);
     (worst as f64 / 1e3, p99.len())
 }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::idle::wait_for_connections;
 use super::load::{Calls, Phones};
-use super::record::{Figure, Relation};
+use super::record::Figure;
 use super::servers::{Listen, Plan};
 use super::{Bench, Kind, Load, Server, ports};
+use crate::aims::Relation;
 use crate::process::Process;
 
 const CALLS_PER_S: u64 = 1_000;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use measure::RunResult;
+use measure::{RunResult, Threshold};
 use serde_json::Value;
 
 use super::picture::Picture;
 use super::report::describe;
 use super::watching::Watching;
 use super::{EXIT_FAILED, EXIT_FINE, EXIT_USAGE, Output, complain, finish, signals, unix_ms};
-use crate::crew::{Control, Failed};
+use crate::crew::{Control, Failed, Progress};
 use crate::settings::Settings;
 use crate::workers::{Fleet, Gathered, Part, WorkerOptions, cut, gather, merge, serve};
 
@@ -32,55 +32,85 @@ fn try_drive(
     output: &Output,
     control: &Control,
 ) -> Result<RunResult, Failed> {
-    let count = fleet.workers.len();
-    let how = cut::How {
-        local: fleet.local,
-        checks_self: output.check_self,
-        bounds: output.bounds,
-    };
-    let jobs = cut::cut(settings, how, count).map_err(Failed::Usage)?;
     let watching = Watching::new(&output.watch).map_err(Failed::Usage)?;
     let started_unix_ms = unix_ms();
     let mut picture = Picture::new(settings, output.quiet, output.bounds, watching);
-    let gathered = gather(
-        jobs,
-        fleet,
-        &output.program_version,
-        control,
-        &mut |progress| picture.draw(progress),
-    );
+    let asked = ask(settings, fleet, output, control, &mut |progress| {
+        picture.draw(progress);
+    });
     let mut watching = picture.end();
     let (watched, processes) = watching.end();
-    let Gathered { parts, series } = gathered?;
+    let mut asked = asked?;
     if let Some(folder) = &fleet.results {
-        write_parts(folder, &parts).map_err(Failed::Usage)?;
+        write_parts(folder, &asked.parts).map_err(Failed::Usage)?;
     }
-    let mut result = merge::merge(&parts, series);
+    let result = &mut asked.result;
     result.command.clone_from(&output.command);
     result.program_version.clone_from(&output.program_version);
     result.started_unix_ms = started_unix_ms;
     result.host = measure::Host::this();
     result.settings = describe(settings);
     if let Value::Object(settings) = &mut result.settings {
-        settings.insert("workers".to_owned(), merge::describe(&parts));
+        settings.insert("workers".to_owned(), merge::describe(&asked.parts));
     }
     result.watched = watched;
     result.processes = processes;
-    result.health.bounds = output.bounds;
     for (at_s, watched_ns, _) in watching.cpu_by_second() {
         // Its own is the controller's, which drives nothing.
         if let Some(second) = result.series.iter_mut().find(|second| second.at_s == at_s) {
             second.watched_cpu_ns = watched_ns;
         }
     }
-    result.conclude(&output.thresholds);
-    let of_workers = merge::doubts(&parts);
-    // What a worker says of itself it says with its name.
-    let is_told = |name: &str| of_workers.iter().any(|doubt| doubt.name.ends_with(name));
-    result.doubts.retain(|doubt| !is_told(&doubt.name));
-    result.doubts.extend(of_workers);
-    result.valid &= result.doubts.is_empty();
-    Ok(result)
+    Ok(asked.conclude(&output.thresholds))
+}
+
+/// What workers told of a load.
+pub(super) struct Asked {
+    parts: Vec<Part>,
+    /// Their figures together.
+    result: RunResult,
+}
+
+/// Has a load driven by workers.
+///
+/// # Errors
+/// What they cannot drive, and where one is lost before the beginning.
+pub(super) fn ask(
+    settings: &Settings,
+    fleet: &Fleet,
+    output: &Output,
+    control: &Control,
+    draw: &mut dyn FnMut(&Progress<'_>),
+) -> Result<Asked, Failed> {
+    let how = cut::How {
+        local: fleet.local,
+        checks_self: output.check_self,
+        bounds: output.bounds,
+    };
+    let jobs = cut::cut(settings, how, fleet.workers.len()).map_err(Failed::Usage)?;
+    let Gathered { parts, series } = gather(jobs, fleet, &output.program_version, control, draw)?;
+    let mut result = merge::merge(&parts, series);
+    result.health.bounds = output.bounds;
+    Ok(Asked { parts, result })
+}
+
+impl Asked {
+    /// The result with its verdicts, and every worker's doubts under its name.
+    pub(super) fn conclude(mut self, thresholds: &[Threshold]) -> RunResult {
+        self.result.conclude(thresholds);
+        let of_workers = merge::doubts(&self.parts);
+        // What a worker says of itself it says with its name.
+        let is_told = |name: &str| of_workers.iter().any(|doubt| doubt.name.ends_with(name));
+        self.result.doubts.retain(|doubt| !is_told(&doubt.name));
+        self.result.doubts.extend(of_workers);
+        self.result.valid &= self.result.doubts.is_empty();
+        self.result
+    }
+
+    /// The rate that all reach together without a server, where each looked.
+    pub(super) fn self_peak_per_s(&self) -> Option<f64> {
+        self.result.health.self_peak_per_s
+    }
 }
 
 /// Writes each worker's own result, under its name.

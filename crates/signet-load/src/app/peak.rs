@@ -3,10 +3,11 @@
 mod tries;
 
 use measure::search::{Rfc7502Peak, Rfc7502Report};
-use measure::{Doubt, Host, Peak, SearchConfig};
+use measure::{Doubt, Host, Peak, Schedule, SearchConfig};
 use serde_json::json;
 
 use super::check_self::straight;
+use super::fleet::ask;
 use super::report::describe;
 use super::watching::Watching;
 use super::{
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::crew::{Control, Failed};
 use crate::settings::Settings;
+use crate::workers::Fleet;
 use tries::{Taken, Tries, processes, watched_at_peak};
 
 /// How a peak is looked for.
@@ -26,6 +28,8 @@ pub struct PeakSettings {
     pub delay_percent: f64,
     /// RFC 7502's algorithm after it, with so many attempts a try.
     pub rfc7502: Option<u64>,
+    /// Who drives the tries; this process where nobody is named.
+    pub fleet: Option<Fleet>,
 }
 
 /// Searches, prints, writes; gives the exit code.
@@ -65,9 +69,16 @@ fn try_peak(
     // Before the first packet: a process that is not there is told now.
     Watching::new(&output.watch).map_err(Failed::Usage)?;
     let started_unix_ms = unix_ms();
-    let own_peak_per_s = own_peak_per_s(settings, options, output, control)?;
-    let mut tries = Tries::new(settings, options.delay_percent, output, control);
+    let alone_per_s = match &options.fleet {
+        None => own_peak_per_s(settings, options, output, control)?,
+        Some(_) => None,
+    };
+    let mut tries = Tries::new(settings, options, output, control);
     let peak = tries.search_peak(&options.search)?;
+    let own_peak_per_s = match &options.fleet {
+        Some(fleet) => workers_peak_per_s(settings, fleet, peak.peak_cps, output, control)?,
+        None => alone_per_s,
+    };
     let taken = std::mem::take(&mut tries.taken);
     let rfc7502 = match options.rfc7502 {
         Some(attempts) if !control.is_interrupted() => Some(tries.search_rfc7502(attempts, &peak)?),
@@ -94,7 +105,7 @@ fn try_peak(
     found.say();
     if let Some(path) = &output.json {
         let value = found.value(settings, options, output);
-        write_json(path, &value).map_err(Failed::Usage)?;
+        measure::file::write_json(path, &value).map_err(Failed::Usage)?;
     }
     Ok(if control.is_interrupted() {
         EXIT_INTERRUPTED
@@ -135,10 +146,31 @@ fn own_peak_per_s(
         watch: Vec::new(),
         ..output.clone()
     };
-    let mut tries = Tries::new(&straight, options.delay_percent, &alone, control);
+    let mut tries = Tries::new(&straight, options, &alone, control);
     let peak = tries.search_peak(&search)?;
     say("then the server");
     Ok(Some(peak.peak_cps))
+}
+
+/// What the workers reach together, each straight to itself, where it is asked for: twice
+/// the rate that was found, or as much as they can. It takes a short run at that rate.
+fn workers_peak_per_s(
+    settings: &Settings,
+    fleet: &Fleet,
+    found_per_s: f64,
+    output: &Output,
+    control: &Control,
+) -> Result<Option<f64>, Failed> {
+    if !output.check_self || found_per_s <= 0.0 || control.is_interrupted() {
+        return Ok(None);
+    }
+    say("then the workers alone, each straight to itself");
+    let settings = Settings {
+        schedule: Some(Schedule::constant(found_per_s, 1_000_000_000)),
+        ..settings.clone()
+    };
+    let asked = ask(&settings, fleet, output, control, &mut |_| {})?;
+    Ok(asked.self_peak_per_s())
 }
 
 impl Found {
@@ -181,6 +213,7 @@ impl Found {
             "started_unix_ms": self.started_unix_ms,
             "host": Host::this(),
             "settings": describe(settings),
+            "workers": options.fleet.as_ref().map(names),
             "search": options.search,
             "bounds": output.bounds,
             "peak_cps": self.peak.peak_cps,
@@ -196,6 +229,10 @@ impl Found {
             "valid": self.doubts.is_empty(),
         })
     }
+}
+
+fn names(fleet: &Fleet) -> Vec<String> {
+    fleet.workers.iter().map(ToString::to_string).collect()
 }
 
 /// Why the peak may be the generator's own.
@@ -284,13 +321,4 @@ fn report(
         reregistration_rate_per_s: rate.filter(|_| is_register && settings.register_first),
         remarks: Vec::new(),
     }
-}
-
-fn write_json(path: &std::path::Path, value: &serde_json::Value) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-    let text = serde_json::to_string_pretty(value).map_err(|error| error.to_string())? + "\n";
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    std::fs::write(&temporary, text).map_err(failed)?;
-    std::fs::rename(&temporary, path).map_err(failed)
 }

@@ -1,6 +1,7 @@
-//! What is drawn of a run: rates and delays over time, the percentiles, the causes of failure.
+//! What is drawn of a run: rates and delays over time, what each process took of the machine,
+//! the percentiles, the causes of failure.
 
-use measure::{Latency, RunResult, Second};
+use measure::{Latency, ProcessSecond, RunResult, Second, WatchedProcess};
 use signet_page::chart::{
     Axis, Chart, Content, Datum, Figure, Group, Line, Lines, Point, Row, Rows,
 };
@@ -16,6 +17,8 @@ const PERCENTS: [f64; 9] = [50.0, 75.0, 90.0, 99.0, 99.5, 99.9, 99.99, 99.999, 9
 /// Seconds that are one point.
 struct Span {
     at_s: f64,
+    /// The first and the last of them.
+    ends_s: (u64, u64),
     seconds: f64,
     sum: Second,
     /// Sums of what is no count.
@@ -30,15 +33,16 @@ fn spans(result: &RunResult) -> Vec<Span> {
     whole
         .chunks(whole.len().div_ceil(POINTS_MAX).max(1))
         .filter_map(|seconds| {
-            let first = seconds.first()?;
-            Some(span(first.at_s as f64, seconds))
+            let (first, last) = (seconds.first()?, seconds.last()?);
+            Some(span((first.at_s, last.at_s), seconds))
         })
         .collect()
 }
 
-fn span(at_s: f64, seconds: &[&Second]) -> Span {
+fn span(ends_s: (u64, u64), seconds: &[&Second]) -> Span {
     let mut span = Span {
-        at_s,
+        at_s: ends_s.0 as f64,
+        ends_s,
         seconds: seconds.len() as f64,
         sum: Second::default(),
         p50_us: 0.0,
@@ -74,7 +78,8 @@ pub(super) fn figures(result: &RunResult) -> Vec<Figure> {
     if spans.len() > 1 {
         figures.push(rates(&spans));
         figures.extend(delays(&spans));
-        figures.extend(cores(&spans));
+        figures.extend(cores(&result.processes, &spans));
+        figures.extend(memory(&result.processes, &spans));
     }
     figures.extend(percentiles(result));
     figures.extend(causes(result));
@@ -160,28 +165,56 @@ fn delays(spans: &[Span]) -> Option<Figure> {
     })
 }
 
-fn cores(spans: &[Span]) -> Option<Figure> {
+/// The seconds of a watched process that are a point.
+fn of_span<'a>(
+    process: &'a WatchedProcess,
+    span: &Span,
+) -> impl Iterator<Item = &'a ProcessSecond> + use<'a> {
+    let (first_s, last_s) = span.ends_s;
+    let from = process
+        .seconds
+        .partition_point(|second| second.at_s < first_s);
+    let rest = process.seconds.iter().skip(from);
+    rest.take_while(move |second| second.at_s <= last_s)
+}
+
+/// A line for each watched process that was seen.
+fn each(
+    processes: &[WatchedProcess],
+    spans: &[Span],
+    value: impl Fn(&WatchedProcess, &Span) -> Option<f64>,
+) -> Vec<Line> {
+    let seen = processes
+        .iter()
+        .filter(|process| !process.seconds.is_empty());
+    let lines = seen
+        .enumerate()
+        .map(|(nth, process)| line(&process.name, nth, spans, |span| value(process, span)));
+    lines.collect()
+}
+
+/// CPU time: of each watched process, of all together where no more is known, of this generator.
+fn cores(processes: &[WatchedProcess], spans: &[Span]) -> Option<Figure> {
+    let mut lines = each(processes, spans, |process, span| {
+        let (mut seconds, mut cpu_ns) = (0u64, 0);
+        for second in of_span(process, span) {
+            seconds += 1;
+            cpu_ns += second.cpu_ns;
+        }
+        (seconds > 0).then(|| cpu_ns as f64 / 1e9 / seconds as f64)
+    });
     let of = |cpu_ns: fn(&Second) -> Option<u64>| {
         move |span: &Span| Some(cpu_ns(&span.sum)? as f64 / 1e9 / span.seconds)
     };
     let has =
         |cpu_ns: fn(&Second) -> Option<u64>| spans.iter().any(|span| cpu_ns(&span.sum).is_some());
-    let mut lines = Vec::new();
-    if has(|second| second.watched_cpu_ns) {
-        lines.push(line(
-            "watched processes",
-            0,
-            spans,
-            of(|second| second.watched_cpu_ns),
-        ));
+    if lines.is_empty() && has(|second| second.watched_cpu_ns) {
+        let all = of(|second| second.watched_cpu_ns);
+        lines.push(line("watched processes", 0, spans, all));
     }
     if has(|second| second.own_cpu_ns) {
-        lines.push(line(
-            "this generator",
-            1,
-            spans,
-            of(|second| second.own_cpu_ns),
-        ));
+        let own = of(|second| second.own_cpu_ns);
+        lines.push(line("this generator", lines.len().max(1), spans, own));
     }
     (!lines.is_empty()).then(|| Figure {
         title: "Who took which part of the machine".to_owned(),
@@ -189,6 +222,28 @@ fn cores(spans: &[Span]) -> Option<Figure> {
         chart: Chart::Lines(Lines {
             x: time_axis(spans),
             y: Axis::linear("cores"),
+            lines,
+        }),
+    })
+}
+
+/// Memory of each watched process.
+fn memory(processes: &[WatchedProcess], spans: &[Span]) -> Option<Figure> {
+    let lines = each(processes, spans, |process, span| {
+        let bytes = of_span(process, span).map(|second| second.memory_bytes);
+        Some(bytes.max()? as f64 / f64::from(1 << 20))
+    });
+    let held = processes.iter().flat_map(|process| &process.seconds);
+    let most = held.map(|second| second.memory_bytes).max()?;
+    (!lines.is_empty()).then(|| Figure {
+        title: "What the watched processes held in memory".to_owned(),
+        description: format!(
+            "Memory at the end of each second, shared pages in parts; at most {}.",
+            number::bytes(most as f64)
+        ),
+        chart: Chart::Lines(Lines {
+            x: time_axis(spans),
+            y: Axis::linear("MiB"),
             lines,
         }),
     })

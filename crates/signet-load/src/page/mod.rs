@@ -5,7 +5,7 @@ mod terms;
 
 use std::path::Path;
 
-use measure::{Latency, LatencySummary, RunResult};
+use measure::{Latency, LatencySummary, RunResult, Sample};
 use serde_json::{Value, json};
 use signet_page::{PageError, Pages, number};
 
@@ -54,7 +54,7 @@ pub fn render(result: &RunResult) -> Result<String, PageError> {
 /// Names the file.
 pub fn write(result: &RunResult, path: &Path) -> Result<(), String> {
     let page = render(result).map_err(|error| error.to_string())?;
-    std::fs::write(path, page).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    measure::file::write_text(path, &page)
 }
 
 /// What head and foot of the page say.
@@ -208,24 +208,31 @@ fn causes(result: &RunResult) -> Vec<Value> {
         .collect()
 }
 
+/// Each watched process for itself, and all together where there are several.
 fn watched(result: &RunResult) -> Vec<Value> {
     let wall_ns = result.duration_ns.max(1) as f64;
     let calls = result.figures.succeeded();
-    result
+    let row = |name: String, cpu_ns: u64, peak: &Sample| {
+        json!({
+            "name": name,
+            "cores": cpu_ns as f64 / wall_ns,
+            "us_each": (calls > 0).then(|| cpu_ns as f64 / 1e3 / calls as f64),
+            "bytes": peak.memory_bytes(),
+            "threads": peak.threads,
+        })
+    };
+    let each = result.processes.iter();
+    let each = each.map(|p| row(format!("{} ({})", p.name, p.pid), p.cpu_ns, &p.peak));
+    let all = result
         .watched
         .iter()
-        .map(|process| {
-            let bytes = process.peak.pss_bytes.unwrap_or(process.peak.rss_bytes);
-            json!({
-                "name": process.name,
-                "pid": process.pid,
-                "cores": process.cpu_ns as f64 / wall_ns,
-                "us_each": (calls > 0).then(|| process.cpu_ns as f64 / 1e3 / calls as f64),
-                "bytes": bytes,
-                "threads": process.peak.threads,
-            })
-        })
-        .collect()
+        .map(|all| match result.processes.len() {
+            0 => row(format!("{} ({})", all.name, all.pid), all.cpu_ns, &all.peak),
+            _ => row("together".to_owned(), all.cpu_ns, &all.peak),
+        });
+    // One alone is all.
+    let all = all.filter(|_| result.processes.len() != 1);
+    each.chain(all).collect()
 }
 
 /// What the generator says of itself, in lines.

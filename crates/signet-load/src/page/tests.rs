@@ -1,4 +1,4 @@
-use measure::{Failure, Health, Second, Setup, Threshold, Watched};
+use measure::{Failure, Health, ProcessSecond, Second, Setup, Threshold, Watched, WatchedProcess};
 use roxmltree::{Document, ParsingOptions};
 
 use super::*;
@@ -83,6 +83,59 @@ fn the_page_says_all_that_was_measured_and_needs_nothing() {
     for outside in ["https:", "src=", "<script", "@import", "url("] {
         assert!(!page.contains(outside), "the page needs {outside}");
     }
+}
+
+#[test]
+fn each_watched_process_is_drawn_for_itself_second_by_second() {
+    let mut watched = result();
+    let process = |name: &str, pid, mib: u64, from_s: u64| WatchedProcess {
+        name: name.to_owned(),
+        pid,
+        cpu_ns: 4_000_000_000,
+        peak: Sample {
+            rss_bytes: mib << 20,
+            ..Sample::default()
+        },
+        seconds: (from_s..20)
+            .map(|at_s| ProcessSecond {
+                at_s,
+                cpu_ns: 200_000_000,
+                memory_bytes: (mib << 20) - 1_000 * (20 - at_s),
+            })
+            .collect(),
+        ..WatchedProcess::default()
+    };
+    watched.processes = vec![
+        process("server", 7, 96, 0),
+        process("database <2>", 8, 512, 3),
+        WatchedProcess::default(),
+    ];
+    let page = render(&watched).unwrap();
+    parsed(&page);
+    // One picture more: memory.
+    assert_eq!(page.matches("<svg").count(), 12);
+    assert!(!page.contains("watched processes, "), "it is told of each");
+    for shown in [
+        "server, 0: 0.200",
+        "database &lt;2&gt;, 3: 0.200",
+        "this generator, 0: 0.300",
+        "database &lt;2&gt;, 3: 512",
+        "at most 512 MiB",
+        "server (7)",
+        "database &lt;2&gt; (8)",
+        "<td>together</td>",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+    assert!(
+        !page.contains("database &lt;2&gt;, 2: "),
+        "it was not there yet"
+    );
+    let alone = RunResult {
+        processes: vec![process("server", 7, 96, 0)],
+        ..result()
+    };
+    assert!(!render(&alone).unwrap().contains("<td>together</td>"));
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! A field of cells: a figure for each pair of places.
+//! Fields of cells beside each other: a figure for each pair of places, ours and those of others.
 
+use super::is_narrow;
 use crate::number;
-use crate::svg::{Anchor, Area, SIZE, SIZE_SMALL, Svg, width_of, wrap};
+use crate::svg::{Anchor, Area, SIZE, SIZE_SMALL, Svg, clip, width_of, wrap};
 
-/// Cells in columns and rows.
+/// Cells in columns and rows, in one field or several: ours, and a paper's beside it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heat {
     /// What is counted, with its unit.
@@ -16,6 +17,15 @@ pub struct Heat {
     pub rows_title: String,
     /// Their names, from above.
     pub rows: Vec<String>,
+    /// The fields, two beside each other where there is room.
+    pub fields: Vec<Field>,
+}
+
+/// A field: cells that are held against each other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Field {
+    /// Whose figures these are: "Signet", "Dacosta and others 2009".
+    pub title: String,
     /// The cells, in any order; a place may have none.
     pub cells: Vec<Cell>,
 }
@@ -39,6 +49,8 @@ pub struct Cell {
 const HEATS: f64 = 8.0;
 const CELL_HEIGHT: f64 = 36.0;
 const CELL_WIDTH_MAX: f64 = 72.0;
+/// Between two fields.
+const GAP: f64 = 24.0;
 
 /// What the figures of all cells have in common.
 struct Span {
@@ -84,25 +96,52 @@ impl Span {
 impl Heat {
     pub(super) fn draw(&self, width: f64) -> (Svg, f64) {
         let mut svg = Svg::new(width);
-        let names = self.rows.iter().map(|row| width_of(row, SIZE_SMALL));
-        let left = 20.0 + names.fold(0.0, f64::max).min(width * 0.25) + 6.0;
-        let columns = self.columns.len().max(1) as f64;
-        let cell_width = ((width - left) / columns).min(CELL_WIDTH_MAX);
-        let field = cell_width * columns;
         let mut top = 4.0;
         for line in wrap(&self.unit, SIZE_SMALL, width, 2) {
             svg.text("faint", (0.0, top + 10.0), Anchor::Start, SIZE_SMALL, &line);
             top += 15.0;
         }
-        for line in wrap(&self.columns_title, SIZE, width - left, 1) {
-            svg.text(
-                "ink",
-                (left + field / 2.0, top + 13.0),
-                Anchor::Middle,
-                SIZE,
-                &line,
-            );
-            top += 18.0;
+        let in_a_row = if is_narrow(width) || self.fields.len() < 2 {
+            1
+        } else {
+            2
+        };
+        let gaps = GAP * (in_a_row - 1) as f64;
+        let each = (width - gaps) / in_a_row as f64;
+        for fields in self.fields.chunks(in_a_row) {
+            let mut foot = top;
+            for (nth, field) in fields.iter().enumerate() {
+                let left = nth as f64 * (each + GAP);
+                foot = f64::max(foot, self.draw_field(&mut svg, field, (left, top), each));
+            }
+            top = foot + 12.0;
+        }
+        (svg, top)
+    }
+
+    /// Draws a field; gives where it ends below.
+    fn draw_field(&self, svg: &mut Svg, field: &Field, at: (f64, f64), width: f64) -> f64 {
+        let (start, mut top) = at;
+        let names = self.rows.iter().map(|row| width_of(row, SIZE_SMALL));
+        let names = names.fold(0.0, f64::max).min(width * 0.25);
+        let left = start + 20.0 + names + 6.0;
+        let columns = self.columns.len().max(1) as f64;
+        let cell_width = ((start + width - left) / columns).min(CELL_WIDTH_MAX);
+        let middle = left + cell_width * columns / 2.0;
+        let heads = [
+            ("ink strong", field.title.as_str()),
+            ("ink", self.columns_title.as_str()),
+        ];
+        for (class, text) in heads {
+            if !text.is_empty() {
+                // Bold letters are wider.
+                let text = clip(text, SIZE * 1.13, width);
+                let half = width_of(&text, SIZE) * 1.13 / 2.0;
+                let last = (start + width - half).max(start + half);
+                let x = middle.clamp(start + half, last);
+                svg.text(class, (x, top + 13.0), Anchor::Middle, SIZE, &text);
+                top += 18.0;
+            }
         }
         for (nth, name) in self.columns.iter().enumerate() {
             let x = left + (nth as f64 + 0.5) * cell_width;
@@ -111,14 +150,15 @@ impl Heat {
         }
         top += 18.0;
         let height = self.rows.len().max(1) as f64 * CELL_HEIGHT;
-        svg.text_up("ink", (11.0, top + height / 2.0), height, &self.rows_title);
+        let up = (start + 11.0, top + height / 2.0);
+        svg.text_up("ink", up, height, &self.rows_title);
         for (nth, name) in self.rows.iter().enumerate() {
             let y = top + (nth as f64 + 0.5) * CELL_HEIGHT + 4.0;
-            let name = crate::svg::clip(name, SIZE_SMALL, left - 26.0);
+            let name = clip(name, SIZE_SMALL, names);
             svg.text("faint", (left - 6.0, y), Anchor::End, SIZE_SMALL, &name);
         }
-        let span = Span::of(&self.cells);
-        for cell in &self.cells {
+        let span = Span::of(&field.cells);
+        for cell in &field.cells {
             if cell.column < self.columns.len() && cell.row < self.rows.len() {
                 let area = Area {
                     x: left + cell.column as f64 * cell_width + 1.0,
@@ -127,17 +167,21 @@ impl Heat {
                     height: CELL_HEIGHT - 2.0,
                     round: 3.0,
                 };
-                self.draw_cell(&mut svg, &span, cell, area);
+                self.draw_cell(svg, &span, (field.title.as_str(), cell), area);
             }
         }
-        (svg, top + height + 4.0)
+        top + height + 4.0
     }
 
-    fn draw_cell(&self, svg: &mut Svg, span: &Span, cell: &Cell, area: Area) {
+    fn draw_cell(&self, svg: &mut Svg, span: &Span, (whose, cell): (&str, &Cell), area: Area) {
         let middle = (area.x + area.width / 2.0, area.y + area.height / 2.0 + 4.0);
         let column = self.columns.get(cell.column).map_or("", String::as_str);
         let row = self.rows.get(cell.row).map_or("", String::as_str);
         let place = format!("{column} {}, {row} {}", self.columns_title, self.rows_title);
+        let place = match whose {
+            "" => place,
+            whose => format!("{whose}, {place}"),
+        };
         let Some(value) = cell.value.filter(|value| value.is_finite()) else {
             svg.rect("cell", area, &format!("{place}: {}", cell.missing));
             // Where the words have no room, whoever points at the cell reads them.

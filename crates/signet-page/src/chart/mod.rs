@@ -13,7 +13,7 @@ mod rows;
 use crate::svg::escape;
 
 pub use axis::Axis;
-pub use heat::{Cell, Heat};
+pub use heat::{Cell, Field, Heat};
 pub use lines::{Line, Lines, Point};
 pub use rows::{Content, Group, Row, Rows};
 
@@ -87,7 +87,7 @@ pub enum Chart {
     Rows(Rows),
     /// Lines over an axis.
     Lines(Lines),
-    /// A field of cells.
+    /// Fields of cells.
     Heat(Heat),
 }
 

@@ -110,6 +110,21 @@ fn lines(values: &[f64], x: Axis, y: Axis) -> Lines {
     }
 }
 
+fn field(nth: usize, values: &[f64]) -> Field {
+    let cell = |nth: usize| Cell {
+        // Some lie outside.
+        column: nth % 9,
+        row: nth / 8,
+        value: values.get(nth % (values.len() + 1)).copied(),
+        missing: "not settled".to_owned(),
+        is_computed: nth % 7 == 0,
+    };
+    Field {
+        title: name(nth),
+        cells: (0..60).map(cell).collect(),
+    }
+}
+
 fn heat(values: &[f64]) -> Heat {
     Heat {
         unit: "calls a second".to_owned(),
@@ -117,16 +132,7 @@ fn heat(values: &[f64]) -> Heat {
         columns: (0..8).map(|n| (1 << n).to_string()).collect(),
         rows_title: "processes that wait".to_owned(),
         rows: (0..6).map(|n| (4 << n).to_string()).collect(),
-        cells: (0..60)
-            .map(|nth| Cell {
-                // Some lie outside.
-                column: nth % 9,
-                row: nth / 8,
-                value: values.get(nth % (values.len() + 1)).copied(),
-                missing: "not settled".to_owned(),
-                is_computed: nth % 7 == 0,
-            })
-            .collect(),
+        fields: (0..3).map(|nth| field(nth, values)).collect(),
     }
 }
 
@@ -402,11 +408,14 @@ fn the_hottest_cell_is_marked_and_what_is_computed_is_pale() {
     let chart = Heat {
         columns: ["1", "2", "4"].map(str::to_owned).to_vec(),
         rows: vec!["4".to_owned()],
-        cells: vec![
-            cell(0, 131.0, false),
-            cell(1, 7_900.0, false),
-            cell(2, 9_999.0, true),
-        ],
+        fields: vec![Field {
+            title: String::new(),
+            cells: vec![
+                cell(0, 131.0, false),
+                cell(1, 7_900.0, false),
+                cell(2, 9_999.0, true),
+            ],
+        }],
         ..Heat::default()
     };
     let drawn = figure(Chart::Heat(chart)).drawn(NARROW, "chart");
@@ -419,6 +428,43 @@ fn the_hottest_cell_is_marked_and_what_is_computed_is_pale() {
         "{drawn}"
     );
     assert_eq!(drawn.matches("class=\"cell\"").count(), 1);
+}
+
+#[test]
+fn the_papers_field_stands_beside_ours_and_below_it_where_there_is_no_room() {
+    let cell = |value| Cell {
+        value: Some(value),
+        ..Cell::default()
+    };
+    let field = |title: &str, value| Field {
+        title: title.to_owned(),
+        cells: vec![cell(value)],
+    };
+    let chart = Chart::Heat(Heat {
+        columns: vec!["1".to_owned()],
+        rows: vec!["4".to_owned()],
+        fields: vec![field("Signet", 131.0), field("Dacosta 2009", 130.0)],
+        ..Heat::default()
+    });
+    let places = |width| {
+        let drawn = figure(chart.clone()).drawn(width, "chart");
+        // Each field has a best of its own.
+        assert_eq!(drawn.matches(" best").count(), 2);
+        assert!(drawn.contains("Signet, 1"), "{drawn}");
+        let document = Document::parse(&drawn).unwrap();
+        let rects = document.descendants();
+        let rects = rects.filter(|node| node.tag_name().name() == "rect");
+        rects
+            .map(|node| (number(node, "x"), number(node, "y")))
+            .collect::<Vec<_>>()
+    };
+    let wide = places(WIDE);
+    assert!(wide[1].0 > wide[0].0 && wide[1].1 == wide[0].1, "{wide:?}");
+    let narrow = places(NARROW);
+    assert!(
+        narrow[1].0 == narrow[0].0 && narrow[1].1 > narrow[0].1,
+        "{narrow:?}"
+    );
 }
 
 /// The colours of a block of the style sheet, by their names.

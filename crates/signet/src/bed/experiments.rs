@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use signet_bed::experiment::{Case, Experiment, Form, Load, SHIPPED};
+use signet_bed::run::{Choice, Task, said};
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowOptions {
@@ -38,7 +39,7 @@ pub(super) fn list() -> Result<String, String> {
                 format_args!(
                     "{:<15}   {}",
                     "",
-                    length(&experiment, form, &experiment.systems)
+                    length(&experiment, form, &experiment.systems)?
                 ),
             );
         }
@@ -77,7 +78,7 @@ pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
     for form in [Form::Short, Form::Long] {
         line(
             &mut told,
-            format_args!("  {}", length(&experiment, form, systems)),
+            format_args!("  {}", length(&experiment, form, systems)?),
         );
     }
     line(
@@ -119,24 +120,28 @@ pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
     for form in [Form::Short, Form::Long] {
         line(
             &mut told,
-            format_args!("{}", length(&experiment, form, &experiment.systems)),
+            format_args!("{}", length(&experiment, form, &experiment.systems)?),
         );
     }
     Ok(told)
 }
 
 /// What a form measures, and for how long.
-fn length(experiment: &Experiment, form: Form, systems: &[String]) -> String {
-    let plan = experiment.plan(form);
-    format!(
+fn length(experiment: &Experiment, form: Form, systems: &[String]) -> Result<String, String> {
+    let choice = Choice {
+        systems: systems.to_vec(),
+        ..Choice::all(form)
+    };
+    let task = Task::of(experiment, String::new(), &choice).map_err(|error| error.to_string())?;
+    Ok(format!(
         "{form}: {} cases; rates {} x {} s after {} s, peaks x {}; about {}",
         experiment.cases(form).len(),
-        plan.repeats,
-        plan.measure_s,
-        plan.warm_up_s,
-        plan.peak_repeats,
-        minutes(experiment.estimate_s(form, systems)),
-    )
+        task.repeats.rates,
+        task.lengths.measure_s,
+        task.lengths.warm_up_s,
+        task.repeats.peaks,
+        said(task.estimate_s()),
+    ))
 }
 
 fn loads(case: &Case) -> String {
@@ -153,15 +158,6 @@ fn loads(case: &Case) -> String {
         })
         .collect();
     told.join("; ")
-}
-
-fn minutes(seconds: f64) -> String {
-    let minutes = (seconds / 60.0).ceil() as u64;
-    if minutes < 120 {
-        format!("{minutes} min")
-    } else {
-        format!("{} h {} min", minutes / 60, minutes % 60)
-    }
 }
 
 fn line(told: &mut String, what: std::fmt::Arguments<'_>) {

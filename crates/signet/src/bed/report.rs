@@ -1,16 +1,16 @@
 //! `signet bed report`, `compare` and `table`: what is made of records.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_bed::report;
 
-/// 19 of 20 figures agree.
+/// All was written; of a comparison, 19 of 20 figures agree.
 const EXIT_FINE: u8 = 0;
 /// Too many figures differ.
 const EXIT_DIFFERS: u8 = 1;
-/// A file cannot be read, or the records have nothing in common.
+/// A file cannot be read or written, or the records have nothing in common.
 const EXIT_USAGE: u8 = 2;
 
 #[derive(Debug, Args)]
@@ -29,6 +29,9 @@ pub(crate) struct CompareOptions {
     /// Name the figures that agree too
     #[arg(long)]
     all: bool,
+    /// Write the comparison as JSON; - for standard output, in the place of the text
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -41,38 +44,69 @@ pub(crate) struct TableOptions {
     out: PathBuf,
 }
 
-/// The pages that were written, a line each.
-pub(crate) fn report(options: &ReportOptions) -> Result<String, String> {
-    let mut told = String::new();
+/// Draws pages and prints their names, a line each; gives the exit code.
+pub(crate) fn report(options: &ReportOptions) -> u8 {
     for path in &options.records {
-        for page in report::report(path)? {
-            told.push_str(&format!("{}\n", page.display()));
+        match report::report(path) {
+            Ok(pages) => pages.iter().for_each(|page| say(&name(page))),
+            Err(error) => return complain("report", &error),
         }
     }
-    Ok(told)
+    EXIT_FINE
 }
 
-/// The page that was written.
-pub(crate) fn table(options: &TableOptions) -> Result<String, String> {
-    report::table(&options.records, &options.out)?;
-    Ok(format!("{}\n", options.out.display()))
+/// Draws a page and prints its name; gives the exit code.
+pub(crate) fn table(options: &TableOptions) -> u8 {
+    match report::table(&options.records, &options.out) {
+        Ok(()) => {
+            say(&name(&options.out));
+            EXIT_FINE
+        }
+        Err(error) => complain("table", &error),
+    }
 }
 
 /// Prints what differs; gives the exit code.
 pub(crate) fn compare(options: &CompareOptions) -> u8 {
-    match report::compare_files(&options.a, &options.b) {
-        Ok(comparison) => {
-            // Nobody listens: nothing is lost.
-            let _ = std::io::stdout().write_all(comparison.table(options.all).as_bytes());
-            if comparison.holds() {
-                EXIT_FINE
-            } else {
-                EXIT_DIFFERS
-            }
-        }
-        Err(error) => {
-            let _ = writeln!(std::io::stderr(), "signet bed compare: {error}");
-            EXIT_USAGE
-        }
+    match try_compare(options) {
+        Ok(code) => code,
+        Err(error) => complain("compare", &error),
     }
+}
+
+fn try_compare(options: &CompareOptions) -> Result<u8, String> {
+    let comparison = report::compare_files(&options.a, &options.b)?;
+    let is_shown = match &options.json {
+        Some(path) if path == Path::new("-") => {
+            say(&format!("{:#}\n", comparison.json()));
+            false
+        }
+        Some(path) => {
+            measure::file::write_json(path, &comparison.json())?;
+            true
+        }
+        None => true,
+    };
+    if is_shown {
+        say(&comparison.table(options.all));
+    }
+    Ok(if comparison.holds() {
+        EXIT_FINE
+    } else {
+        EXIT_DIFFERS
+    })
+}
+
+fn name(page: &Path) -> String {
+    format!("{}\n", page.display())
+}
+
+fn say(text: &str) {
+    // Nobody listens, as after `head`: nothing is lost.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn complain(verb: &str, error: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "signet bed {verb}: {error}");
+    EXIT_USAGE
 }

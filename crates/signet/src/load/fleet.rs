@@ -35,17 +35,35 @@ impl FleetArgs {
     /// Drives the load, here or by workers; gives the exit code. `local` is where it is
     /// to come from, where that was said.
     pub(super) fn drive(self, settings: Settings, local: Option<Local>, output: &Output) -> u8 {
-        if self.workers.is_empty() {
-            return app::drive(settings, output);
+        match self.fleet(local) {
+            None => app::drive(settings, output),
+            Some(fleet) => app::drive_workers(&settings, &fleet, output),
         }
-        let fleet = Fleet {
+    }
+
+    /// The workers that drive a search; `None` for this process.
+    ///
+    /// # Errors
+    /// Where each worker's own result is wanted: there is one for each try.
+    pub(super) fn for_search(self, local: Option<Local>) -> Result<Option<Fleet>, String> {
+        if self.workers_json.is_some() {
+            return Err(
+                "a search has a result for each try: leave out --workers-json, or run \
+                        `signet load call` at the rate that is found"
+                    .to_owned(),
+            );
+        }
+        Ok(self.fleet(local))
+    }
+
+    fn fleet(self, local: Option<Local>) -> Option<Fleet> {
+        (!self.workers.is_empty()).then_some(Fleet {
             workers: self.workers,
             token: self.workers_token,
             ssh: self.ssh,
             local,
             results: self.workers_json,
-        };
-        app::drive_workers(&settings, &fleet, output)
+        })
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn figures(experiment: &Experiment, record: &Record, names: &Names<'_
                 DrawingKind::Bars => vec![bars::bars(&sheet)],
                 DrawingKind::Stacked => bars::stacked(&sheet).into_iter().collect(),
                 DrawingKind::Lines => vec![lines::lines(&sheet)],
-                DrawingKind::Heat => heat::heats(&sheet),
+                DrawingKind::Heat => heat::heat(&sheet).into_iter().collect(),
             }
         })
         .collect()

@@ -21,9 +21,9 @@ use self::compare::{Sample, least_p, pairs};
 use self::names::{HELD, KNOWN, Names, Sort, Turn, USERS, password, turns, user};
 use self::requests::{Method, client_of, credentials, form_of, request};
 use super::database::Kind;
-use super::record::Relation;
 use super::server::figures;
 use super::{Bench, ports};
+use crate::aims::Relation;
 
 /// Requests of each sort.
 const EACH: usize = 20_000;

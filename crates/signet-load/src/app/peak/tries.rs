@@ -5,13 +5,16 @@ use std::time::Duration;
 use measure::search::{Rfc7502Config, Rfc7502Peak};
 use measure::{
     Outcome, Peak, PeakSearch, Rfc7502, RunResult, Schedule, SearchConfig, SipFigures, Step, Try,
+    WatchedProcess,
 };
 use serde_json::{Value, json};
 
+use super::PeakSettings;
+use crate::app::fleet::ask;
 use crate::app::report::{Circumstances, result_of};
 use crate::app::watching::Watching;
 use crate::app::{Output, say};
-use crate::crew::{Control, Failed, run};
+use crate::crew::{Control, Failed, Progress, run};
 use crate::settings::Settings;
 
 /// What a watched process took in one try.
@@ -29,7 +32,7 @@ pub(super) struct Taken {
 /// Makes the tries of a search, and keeps what each told besides its outcome.
 pub(super) struct Tries<'a> {
     settings: &'a Settings,
-    delay_percent: f64,
+    options: &'a PeakSettings,
     output: &'a Output,
     control: &'a Control,
     /// The TLS suite that was negotiated.
@@ -41,13 +44,13 @@ pub(super) struct Tries<'a> {
 impl<'a> Tries<'a> {
     pub(super) fn new(
         settings: &'a Settings,
-        delay_percent: f64,
+        options: &'a PeakSettings,
         output: &'a Output,
         control: &'a Control,
     ) -> Self {
         Self {
             settings,
-            delay_percent,
+            options,
             output,
             control,
             suite: String::new(),
@@ -94,15 +97,12 @@ impl<'a> Tries<'a> {
 
     /// One try: a run of its own.
     fn attempt(&mut self, rate_per_s: f64, attempts: u64) -> Result<Outcome, Failed> {
-        let (settings, output) = (self.settings, self.output);
+        let (is_direct, output) = (self.settings.direct.is_some(), self.output);
         let duration_ns = (attempts as f64 / rate_per_s * 1e9) as u64 + 1_000_000_000;
-        let tried = Settings {
-            schedule: Some(Schedule::constant(rate_per_s, duration_ns).limit(attempts)),
-            ..settings.clone()
-        };
+        let schedule = Schedule::constant(rate_per_s, duration_ns).limit(attempts);
         // It was there before the first try: it has ended since.
         let mut watching = Watching::new(&output.watch).map_err(Failed::Run)?;
-        let ran = run(tried.clone(), self.control, &mut |progress| {
+        let result = self.drive(schedule, &mut |progress| {
             if let Some(elapsed_ns) = progress.elapsed_ns {
                 watching.see(elapsed_ns);
             }
@@ -114,44 +114,15 @@ impl<'a> Tries<'a> {
             }
         })?;
         let (_, processes) = watching.end();
-        self.taken.push(
-            processes
-                .into_iter()
-                .map(|process| Taken {
-                    cpu_share: process.cpu_ns as f64 / ran.duration_ns.max(1) as f64,
-                    cpu_us: process.cpu_ns as f64 / 1e3 / ran.started.max(1) as f64,
-                    memory_bytes: process.peak.memory_bytes(),
-                    name: process.name,
-                    pid: process.pid,
-                })
-                .collect(),
-        );
-        let suite = ran
-            .counters
-            .iter()
-            .find(|counter| counter.0.starts_with("TLS_"));
-        if let Some((name, _)) = suite {
-            self.suite = (*name).to_owned();
-        }
-        let delay_ns = delay_ns(&ran.figures, self.delay_percent);
-        let (started, failed) = (ran.started, ran.failed);
+        let started = result.counters.get("started").copied().unwrap_or(0);
+        self.note(processes, &result, started);
+        let failed = result.causes.total();
         // A retransmission on the way to itself is a message that was lost here.
-        let lost_here = settings.direct.is_some() && ran.retransmissions.sent() > 0;
-        let circumstances = Circumstances {
-            bounds: output.bounds,
-            ..Circumstances::default()
-        };
-        let mut result = result_of(ran, &tried, circumstances);
-        result.conclude(&[]);
+        let lost_here = is_direct && result.retransmissions.sent() > 0;
         // A generator that is being searched for its own limit may reach it.
-        let doubtful = settings.direct.is_none()
-            && result
-                .doubts
-                .iter()
-                .any(|doubt| doubt.name != "interrupted");
-        let own_limit =
-            settings.direct.is_some() && result.doubts.iter().any(|doubt| doubt.name != "own cpu");
-        let failures = if (lost_here || own_limit) && failed == 0 {
+        let may = if is_direct { "own cpu" } else { "interrupted" };
+        let has_doubts = (result.doubts.iter()).any(|doubt| !doubt.name.ends_with(may));
+        let failures = if is_direct && (lost_here || has_doubts) && failed == 0 {
             started
         } else {
             failed
@@ -159,14 +130,59 @@ impl<'a> Tries<'a> {
         let outcome = Outcome {
             attempts: started,
             failures,
-            delay_ns,
-            doubtful,
+            delay_ns: delay_ns(&result.figures, self.options.delay_percent),
+            doubtful: has_doubts && !is_direct,
             interrupted: self.control.is_interrupted(),
         };
         if !output.quiet {
             say(&told(rate_per_s, &outcome, failed, &result));
         }
         Ok(outcome)
+    }
+
+    /// Drives the load in these arrivals, here or by workers.
+    fn drive(
+        &self,
+        schedule: Schedule,
+        draw: &mut dyn FnMut(&Progress<'_>),
+    ) -> Result<RunResult, Failed> {
+        let tried = Settings {
+            schedule: Some(schedule),
+            ..self.settings.clone()
+        };
+        if let Some(fleet) = &self.options.fleet {
+            // What they reach without a server is looked for once, not in each try.
+            let output = Output {
+                check_self: false,
+                ..self.output.clone()
+            };
+            let asked = ask(&tried, fleet, &output, self.control, draw)?;
+            return Ok(asked.conclude(&[]));
+        }
+        let ran = run(tried.clone(), self.control, draw)?;
+        let circumstances = Circumstances {
+            bounds: self.output.bounds,
+            ..Circumstances::default()
+        };
+        let mut result = result_of(ran, &tried, circumstances);
+        result.conclude(&[]);
+        Ok(result)
+    }
+
+    /// Keeps what a try told besides its outcome.
+    fn note(&mut self, processes: Vec<WatchedProcess>, result: &RunResult, started: u64) {
+        let take = |process: WatchedProcess| Taken {
+            cpu_share: process.cpu_ns as f64 / result.duration_ns.max(1) as f64,
+            cpu_us: process.cpu_ns as f64 / 1e3 / started.max(1) as f64,
+            memory_bytes: process.peak.memory_bytes(),
+            name: process.name,
+            pid: process.pid,
+        };
+        self.taken.push(processes.into_iter().map(take).collect());
+        let mut names = result.counters.keys();
+        if let Some(name) = names.find(|name| name.starts_with("TLS_")) {
+            self.suite.clone_from(name);
+        }
     }
 }
 

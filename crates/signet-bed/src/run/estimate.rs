@@ -1,4 +1,39 @@
-//! How long a run still takes, from how long its parts have taken.
+//! How long a run takes: as reckoned from its cases, and then from how long its parts have taken.
+
+use signet_page::number;
+
+use super::Lengths;
+use crate::experiment::{Case, Flow, Load};
+
+/// Seconds that a server and the load take to start.
+const START_S: f64 = 2.0;
+/// Seconds that the last calls have, beyond the time that they are held.
+const DRAIN_S: f64 = 3.0;
+/// Agents that register a second, before they call.
+const REGISTERED_PER_S: f64 = 500.0;
+/// Seconds of a ramp, in which a peak is sought.
+const RAMP_S: f64 = 10.0;
+/// Ramps, and rates held, until a peak is found.
+const RAMPS: f64 = 1.4;
+const HELD: f64 = 1.6;
+
+/// How long it takes to measure a load of a case once, in seconds.
+pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load) -> f64 {
+    let measured_s = f64::from(lengths.warm_up_s) + f64::from(lengths.measure_s);
+    let agents = case.setting.agents;
+    let registered_s = match case.setting.flow {
+        Flow::CallsToRegistered => {
+            f64::from(agents.callers.saturating_add(agents.called)) / REGISTERED_PER_S
+        }
+        Flow::Calls | Flow::Registrations => 0.0,
+    };
+    let hold_s = case.setting.hold_ms as f64 / 1_000.0;
+    let around_s = START_S + registered_s + hold_s + DRAIN_S;
+    match load {
+        Load::Rate { .. } => around_s + measured_s,
+        Load::Peak { .. } => RAMPS * (around_s + RAMP_S) + HELD * (around_s + measured_s),
+    }
+}
 
 /// What was reckoned and what it took.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,13 +77,7 @@ impl Remaining {
 
 /// A time as people say it: `40 s`, `12 min`, `2 h 5 min`.
 pub fn said(seconds: f64) -> String {
-    let seconds = seconds.max(0.0);
-    let minutes = (seconds / 60.0).round() as u64;
-    match minutes {
-        _ if seconds < 90.0 => format!("{seconds:.0} s"),
-        0..=89 => format!("{minutes} min"),
-        _ => format!("{} h {} min", minutes / 60, minutes % 60),
-    }
+    number::seconds(seconds.max(0.0).round() as u64)
 }
 
 #[cfg(test)]
@@ -68,19 +97,5 @@ mod tests {
         assert_eq!(remaining.to_go_s(), 30.0);
         remaining.took(40.0, 60.0);
         assert_eq!(remaining.to_go_s(), 0.0);
-    }
-
-    #[test]
-    fn times_are_said_in_their_unit() {
-        for (seconds, expected) in [
-            (-1.0, "0 s"),
-            (89.0, "89 s"),
-            (90.0, "2 min"),
-            (5_340.0, "89 min"),
-            (5_400.0, "1 h 30 min"),
-            (7_500.0, "2 h 5 min"),
-        ] {
-            assert_eq!(said(seconds), expected, "{seconds}");
-        }
     }
 }
