@@ -342,11 +342,23 @@ impl Reader<'_> {
         }
         self.at += 1;
         self.skip_space();
-        let quote = self.peek().filter(|b| matches!(b, b'"' | b'\''))?;
+        let first = self.peek()?;
+        let quote = if first == b'\'' { first } else { b'"' };
         self.at += 1;
         let value_at = self.at;
         let len = quoted_len(self.rest(), quote)?;
-        let raw = self.rest().get(..len).unwrap_or_default();
+        let bytes = self.source.bytes;
+        let raw = bytes.get(value_at..value_at + len).unwrap_or_default();
+        if first != quote {
+            // SIPp takes whatever follows the sign for the quotation mark.
+            if is_space(first) || raw.iter().any(|b| is_space(*b)) {
+                return None;
+            }
+            let what = format!(
+                "no quotation mark before the value of {name}: as in SIPp its first character is lost"
+            );
+            self.warnings.add(self.source, at, what);
+        }
         let value = unescape(&without_backslashes(raw, quote));
         self.at += len + 1;
         Some(Attribute {

@@ -96,6 +96,10 @@ fn quotation_marks_in_values_end_them_unless_a_backslash_stands_before() {
         values(r#"<a x="sip:"(.*)"@" y="2"/>"#),
         [pair("x", "sip:"), pair("y", "2")]
     );
+    assert_eq!(
+        values(r#"<a x=From:" y="1" z="2"/> "/>"#),
+        [pair("x", "rom:"), pair("y", "1"), pair("z", "2")]
+    );
     assert_eq!(values("<a x=\"a > b\" <!-- y=\"1\" --> z=\"/>\"/>").len(), 2);
 }
 
