@@ -61,7 +61,11 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
         let (_, program) = setup::read(&args)?;
         setup::tell_warnings(&program);
         let steps = program.step_count();
-        let _ = writeln!(out, "{}: {steps} steps, can be played", args.scenario_name());
+        let _ = writeln!(
+            out,
+            "{}: {steps} steps, can be played",
+            args.scenario_name()
+        );
         return Ok(exit::OK);
     }
     drop(out);

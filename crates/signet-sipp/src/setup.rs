@@ -120,9 +120,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         invite_retransmissions_max: args
             .invite_retransmissions_max
             .min(args.any_retransmissions_max),
-        retransmissions_max: args
-            .retransmissions_max
-            .min(args.any_retransmissions_max),
+        retransmissions_max: args.retransmissions_max.min(args.any_retransmissions_max),
         t2_ms: args.t2_ms,
         recv_timeout_ms: args.recv_timeout_ms,
         answers: args.answers,

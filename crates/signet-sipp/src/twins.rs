@@ -312,7 +312,11 @@ mod tests {
     #[test]
     fn names_and_addresses_stand_in_lines() {
         let path = std::env::temp_dir().join(format!("signet-peers-{}", std::process::id()));
-        std::fs::write(&path, "m;127.0.0.1:7000\n\n# x\ns1; 127.0.0.1:7001;more\r\n").unwrap();
+        std::fs::write(
+            &path,
+            "m;127.0.0.1:7000\n\n# x\ns1; 127.0.0.1:7001;more\r\n",
+        )
+        .unwrap();
         let peers = read_peers(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         let pair = |name: &str, address: &str| (name.to_owned(), address.to_owned());

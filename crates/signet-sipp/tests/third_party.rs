@@ -65,14 +65,20 @@ fn two_instances_share_their_calls() {
         }
         let calls = CALLS as usize;
         for phone in ["phone-a", "phone-b"] {
-            assert_eq!(count(&folder, phone, "X-Other: 127.0.0.1"), calls, "{how}, {phone}");
+            assert_eq!(
+                count(&folder, phone, "X-Other: 127.0.0.1"),
+                calls,
+                "{how}, {phone}"
+            );
         }
     }
 }
 
 #[test]
 fn instances_have_names() {
-    for (master_is_ours, slave_is_ours) in [(false, false), (true, false), (false, true), (true, true)] {
+    for (master_is_ours, slave_is_ours) in
+        [(false, false), (true, false), (false, true), (true, true)]
+    {
         let how = format!("master ours: {master_is_ours}, slave ours: {slave_is_ours}");
         let folder = Folder::new();
         let [called, master_at, slave_at, port_m, port_s] = [(); 5].map(|()| free_port());
@@ -80,7 +86,12 @@ fn instances_have_names() {
             "peers.csv",
             &format!("m;127.0.0.1:{master_at}\ns1;127.0.0.1:{slave_at}\n"),
         );
-        let mut phone = start(&folder, true, "phone", &format!("-sn uas -p {called} -m {CALLS}"));
+        let mut phone = start(
+            &folder,
+            true,
+            "phone",
+            &format!("-sn uas -p {called} -m {CALLS}"),
+        );
         await_port(called, &mut phone);
         let line = format!(
             "-sf {} 127.0.0.1:{called} -p {port_s} -m {CALLS} -slave s1 -slave_cfg peers.csv",
@@ -96,7 +107,11 @@ fn instances_have_names() {
         succeeds(&master.wait(), &how, "master");
         let _ = slave.wait();
         succeeds(&phone.wait(), &how, "phone");
-        assert_eq!(count(&folder, "phone", "X-Other: of the master"), CALLS as usize, "{how}");
+        assert_eq!(
+            count(&folder, "phone", "X-Other: of the master"),
+            CALLS as usize,
+            "{how}"
+        );
     }
 }
 
@@ -105,7 +120,10 @@ fn nobody_to_tell_is_told_before_the_first_packet() {
     let folder = Folder::new();
     let (twin, port) = (free_port(), free_port());
     let line = |name: &str, more: &str| {
-        format!("-sf {} 127.0.0.1:9 -p {port} -i 127.0.0.1 -m 1 {more}", scenario(name))
+        format!(
+            "-sf {} 127.0.0.1:9 -p {port} -i 127.0.0.1 -m 1 {more}",
+            scenario(name)
+        )
     };
     for (line, code, what) in [
         (line("a.xml", ""), 1, "the scenario has <sendCmd>"),
@@ -114,10 +132,26 @@ fn nobody_to_tell_is_told_before_the_first_packet() {
             255,
             "the other instance at",
         ),
-        (line("a.xml", "-3pcc nowhere"), 255, "the other instance nowhere"),
-        (line("b.xml", "-3pcc 127.0.0.1:9 -t tn"), 1, "a connection for each call"),
-        (line("master.xml", "-slave_cfg none -master m"), 1, "-slave_cfg none"),
-        (line("slave.xml", "-slave_cfg none -master m"), 1, "-master: the scenario"),
+        (
+            line("a.xml", "-3pcc nowhere"),
+            255,
+            "the other instance nowhere",
+        ),
+        (
+            line("b.xml", "-3pcc 127.0.0.1:9 -t tn"),
+            1,
+            "a connection for each call",
+        ),
+        (
+            line("master.xml", "-slave_cfg none -master m"),
+            1,
+            "-slave_cfg none",
+        ),
+        (
+            line("slave.xml", "-slave_cfg none -master m"),
+            1,
+            "-master: the scenario",
+        ),
     ] {
         let ended = folder.ours("alone", &line).wait();
         assert_eq!(ended.code, code, "{line}: {ended:?}");

@@ -27,7 +27,9 @@ pub fn is_answered(
         return false;
     };
     let bytes = |value: Option<sip_msg::header::AuthValue<'_>>| -> Vec<u8> {
-        value.map(|value| value.bytes().collect()).unwrap_or_default()
+        value
+            .map(|value| value.bytes().collect())
+            .unwrap_or_default()
     };
     let algorithm = match read.algorithm {
         None => Some(Algorithm::Md5),

@@ -529,12 +529,9 @@ impl<'a> Compiler<'a> {
 
 /// What the first command is, if there is one.
 fn twin(steps: &[Step]) -> Option<Twin> {
-    let first = steps.iter().position(|step| {
-        matches!(
-            step.what,
-            What::SendCommand(_) | What::ReceiveCommand(_)
-        )
-    })?;
+    let first = steps
+        .iter()
+        .position(|step| matches!(step.what, What::SendCommand(_) | What::ReceiveCommand(_)))?;
     steps.get(first).map(|step| match step.what {
         What::SendCommand(_) => Twin::Tells,
         _ => Twin::IsTold,

@@ -78,7 +78,8 @@ impl Warnings {
 
     /// In the order of the file.
     pub(crate) fn finish(mut self) -> Vec<Problem> {
-        self.list.sort_by_key(|problem| (problem.line, problem.column));
+        self.list
+            .sort_by_key(|problem| (problem.line, problem.column));
         self.list
     }
 }

@@ -20,7 +20,9 @@ fn main() -> ExitCode {
         ["scenarios", folder, ours] => {
             scenarios::report(&root, &PathBuf::from(folder), &PathBuf::from(ours))
         }
-        _ => Err("usage: cargo xtask musts | cargo xtask scenarios FOLDER [SIGNET-SIPP]".to_owned()),
+        _ => {
+            Err("usage: cargo xtask musts | cargo xtask scenarios FOLDER [SIGNET-SIPP]".to_owned())
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -44,7 +44,8 @@ struct Verdict {
 /// Writes the list anew from a folder, and prints what it comes to.
 pub(crate) fn report(root: &Path, folder: &Path, ours: &Path) -> Result<bool, String> {
     // The programs run elsewhere.
-    let whole = |path: &Path| fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()));
+    let whole =
+        |path: &Path| fs::canonicalize(path).map_err(|e| format!("{}: {e}", path.display()));
     let (folder, ours) = (&*whole(folder)?, &*whole(ours)?);
     let mut files = Vec::new();
     find(folder, &mut files)?;
@@ -70,7 +71,8 @@ pub(crate) fn report(root: &Path, folder: &Path, ours: &Path) -> Result<bool, St
     }
     let list = root.join(LIST);
     fs::write(&list, csv(&verdicts)).map_err(|e| format!("{}: {e}", list.display()))?;
-    print!("{}", summary(&verdicts));
+    std::io::Write::write_all(&mut std::io::stdout().lock(), summary(&verdicts).as_bytes())
+        .map_err(|e| e.to_string())?;
     Ok(true)
 }
 
@@ -275,7 +277,10 @@ fn run(command: &mut Command, file: &Path) -> Result<(Option<i32>, String), Stri
     };
     let said = reader.join().unwrap_or_default();
     if code.is_none() && said.is_empty() {
-        return Ok((None, format!("{program} did not end with {}", file.display())));
+        return Ok((
+            None,
+            format!("{program} did not end with {}", file.display()),
+        ));
     }
     Ok((code, said))
 }
@@ -288,7 +293,10 @@ fn short(said: &str) -> String {
         .rev()
         .find(|line| {
             let line = line.trim();
-            !line.is_empty() && !line.contains("Assertion") && !line.starts_with("warning:")
+            let says_nothing = ["Assertion", "There were more errors", "Resolving"];
+            !line.is_empty()
+                && !line.starts_with("warning:")
+                && !says_nothing.iter().any(|words| line.contains(words))
         })
         .unwrap_or("nothing was said");
     let line = line.rsplit_once('\t').map_or(line, |(_, text)| text);
@@ -297,9 +305,15 @@ fn short(said: &str) -> String {
         Some((place, text)) if place.chars().any(|c| c.is_ascii_digit()) => text,
         _ => line,
     };
+    let words: Vec<&str> = words
+        .split_whitespace()
+        .map(|word| if word.contains('/') { "FILE" } else { word })
+        .collect();
     let mut out = String::new();
     let mut quote = None;
-    for c in words.chars() {
+    for c in words.join(" ").chars() {
+        // An apostrophe inside a word is none.
+        let is_inside = out.ends_with(char::is_alphabetic);
         match quote {
             Some(end) if c == end => {
                 quote = None;
@@ -309,7 +323,7 @@ fn short(said: &str) -> String {
             None => {
                 quote = match c {
                     '"' => Some('"'),
-                    '\'' => Some('\''),
+                    '\'' if !is_inside => Some('\''),
                     _ => None,
                 };
                 out.push(c);
@@ -366,7 +380,11 @@ fn summary(verdicts: &[Verdict]) -> String {
             .collect();
         let taken = read.iter().filter(|v| v.ours == "takes").count();
         let share = 100.0 * taken as f64 / read.len().max(1) as f64;
-        let _ = writeln!(out, "{name}: SIPp takes {}, of these we take {taken} ({share:.1}%)", read.len());
+        let _ = writeln!(
+            out,
+            "{name}: SIPp takes {}, of these we take {taken} ({share:.1}%)",
+            read.len()
+        );
     };
     line("all", &|_| true);
     line("without media", &|v| !v.kind.contains("media"));
@@ -399,11 +417,15 @@ mod tests {
     #[test]
     fn reasons_are_short_and_quote_nobody() {
         for (said, reason) in [
-            ("a.xml:3:7: the keyword [x] is \"secret\" so\n", "the keyword [x] is \"\" so"),
+            (
+                "a.xml:3:7: the keyword [x] is \"secret\" so\n",
+                "the keyword [x] is \"\" so",
+            ),
             (
                 "Resolving\n2026-01-01\t10:00:00.1\t123.4: Unsupported thing 'secret' here\n",
                 "Unsupported thing '' here",
             ),
+            ("Can't read it /home/x/y.pcap\n", "Can't read it FILE"),
             ("warning: a.xml:1:1: text\n", "nothing was said"),
         ] {
             assert_eq!(short(said), reason);

@@ -32,10 +32,9 @@ impl ThirdParty {
             (Some(_), Some(_), _) | (Some(_), _, Some(_)) => {
                 Err("-3pcc does not go with -master, -slave or -slave_cfg".to_owned())
             }
-            (None, Some(_), None) => {
-                Err("-master and -slave need the addresses: give them with -slave_cfg FILE"
-                    .to_owned())
-            }
+            (None, Some(_), None) => Err(
+                "-master and -slave need the addresses: give them with -slave_cfg FILE".to_owned(),
+            ),
             (None, None, Some(_)) => {
                 Err("-slave_cfg needs the name of this instance: -master or -slave".to_owned())
             }

@@ -343,7 +343,10 @@ fn actions(out: &mut String, calls: &Calls) -> std::fmt::Result {
         let count = program.action_count(index);
         if count > 0 {
             let name = program.step_label(index).name;
-            writeln!(out, "=> Message[{index}] ({name}) - [{count}] action(s) defined")?;
+            writeln!(
+                out,
+                "=> Message[{index}] ({name}) - [{count}] action(s) defined"
+            )?;
         }
     }
     Ok(())

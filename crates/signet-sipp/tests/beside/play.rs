@@ -129,7 +129,14 @@ impl Side {
     /// ends with a fatal error has none in SIPp.
     fn counts(&self, exit: i32) -> Vec<(String, String)> {
         const TIMED: [&str; 9] = [
-            "Elapsed", "CallRate", "Time", "Length", "Watchdog", "Retrans", "Warnings", "DeadCall",
+            "Elapsed",
+            "CallRate",
+            "Time",
+            "Length",
+            "Watchdog",
+            "Retrans",
+            "Warnings",
+            "DeadCall",
             "OutOfCall",
         ];
         let text = std::fs::read_to_string(&self.counts).unwrap_or_default();

@@ -342,9 +342,8 @@ impl Core {
         port: &Template,
         protocol: &Template,
     ) -> Result<(), String> {
-        let mut text = |template: &Template| {
-            String::from_utf8_lossy(&self.text(call, template)).into_owned()
-        };
+        let mut text =
+            |template: &Template| String::from_utf8_lossy(&self.text(call, template)).into_owned();
         let (host, port, protocol) = (text(host), text(port), text(protocol));
         let own = self.settings.transport;
         if !protocol.eq_ignore_ascii_case(own.via_name()) {

@@ -91,7 +91,7 @@ impl Core {
             if self.settings.behaviors.bye {
                 self.end_politely(call, None, out);
             }
-            return Verdict::Stopped;
+            return Verdict::Aborted;
         }
         let program = Arc::clone(&self.program);
         let mut ahead = (call.step..).zip(program.steps.iter().skip(call.step as usize));

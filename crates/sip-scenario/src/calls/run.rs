@@ -312,7 +312,11 @@ impl Core {
         match verdict {
             Verdict::Waits | Verdict::Gone => {}
             Verdict::Succeeded => self.stats.count(Counter::Successful),
-            Verdict::Stopped => self.stats.count(Counter::Failed),
+            Verdict::Aborted => self.stats.count(Counter::Failed),
+            Verdict::Stopped => {
+                self.stats.count(Counter::Failed);
+                self.stats.count(Counter::Rejected);
+            }
             Verdict::Failed(counter) => {
                 self.stats.count(Counter::Failed);
                 self.stats.count(counter);

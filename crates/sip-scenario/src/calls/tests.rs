@@ -151,7 +151,9 @@ fn other_requests_are_sent_again_no_rarer_than_t2() {
     let times = resend_times(&mut stage, 40_000);
     assert_eq!(
         times,
-        [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500]
+        [
+            500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500
+        ]
     );
 }
 
@@ -556,10 +558,17 @@ fn commands_go_to_the_call_of_their_call_id() {
     assert_eq!(stage.sent().len(), 1);
     assert_eq!(
         commands(&mut stage),
-        [(None, "Call-ID: 1-0@127.0.0.1\r\nX: service\r\n\r\n".to_owned())]
+        [(
+            None,
+            "Call-ID: 1-0@127.0.0.1\r\nX: service\r\n\r\n".to_owned()
+        )]
     );
     let command = b"Call-ID: 1-0@127.0.0.1\r\nY: 17\r\n\r\n";
-    assert!(stage.calls.receive_command(0, b"Call-ID: other\r\n", &mut stage.out));
+    assert!(
+        stage
+            .calls
+            .receive_command(0, b"Call-ID: other\r\n", &mut stage.out)
+    );
     assert_eq!(stage.count(Counter::OutOfCallMessages), 1);
     assert!(stage.calls.receive_command(0, command, &mut stage.out));
     assert!(stage.sent()[0].contains("\r\nY: 17\r\n"));
@@ -571,12 +580,15 @@ fn commands_go_to_the_call_of_their_call_id() {
 
 #[test]
 fn a_call_may_begin_with_a_command() {
-    let steps = "<recvCmd/>".to_owned() + &send("INVITE", "") + "<recv response=\"200\"/>" + COMMAND;
+    let steps =
+        "<recvCmd/>".to_owned() + &send("INVITE", "") + "<recv response=\"200\"/>" + COMMAND;
     let mut stage = Stage::new(&steps, Settings::default());
     let command = b"Call-ID: abc\r\n\r\n";
     assert!(!stage.calls.receive_command(0, command, &mut stage.out));
     let path = path(&stage);
-    let started = stage.calls.start_by_command(0, path, command, &mut stage.out);
+    let started = stage
+        .calls
+        .start_by_command(0, path, command, &mut stage.out);
     assert_eq!(started, Ok(1));
     assert!(stage.sent()[0].contains("Call-ID: abc\r\n"));
     // A command that its step does not expect rejects the call.
@@ -594,7 +606,10 @@ fn the_other_instance_is_told_of_an_abort_and_heeds_one() {
     stage.receive(&unexpected);
     let told = commands(&mut stage);
     assert_eq!(told.len(), 1);
-    assert!(told[0].1.contains("internal-cmd: abort_call\r\n"), "{told:?}");
+    assert!(
+        told[0].1.contains("internal-cmd: abort_call\r\n"),
+        "{told:?}"
+    );
     stage.start();
     assert!(stage.calls.receive_command(
         0,
@@ -630,7 +645,7 @@ fn a_destination_is_an_address() {
     };
     let mut stage = Stage::new(&steps("127.0.0.9", "udp"), Settings::default());
     stage.start();
-    let remote = stage.out.outbox.sends[0].target.remote;
+    let remote = stage.out.outbox.sends[0].to.remote;
     assert_eq!(remote, "127.0.0.9:5099".parse().unwrap());
     for (host, protocol, why) in [
         ("host.example", "UDP", "is no IP address"),

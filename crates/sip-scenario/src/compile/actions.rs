@@ -165,7 +165,11 @@ impl Compiler<'_> {
         let header = attributes.take("header");
         let variable = attributes.take("variable");
         let place = attributes.take("search_in");
-        let search_in = match (place.map_or(&b"msg"[..], |p| p.value.as_slice()), header, variable) {
+        let search_in = match (
+            place.map_or(&b"msg"[..], |p| p.value.as_slice()),
+            header,
+            variable,
+        ) {
             (b"msg", _, _) => SearchIn::Message,
             (b"body", _, _) => SearchIn::Body,
             (b"hdr", Some(header), _) if !header.value.is_empty() => SearchIn::Header {

@@ -153,7 +153,8 @@ fn mistakes_have_line_and_column() {
 
 /// The warnings about steps that compile.
 fn warnings(steps: &str, options: CompileOptions<'_>) -> Vec<String> {
-    let program = compile(&format!("{steps}\n{SEND}"), options).unwrap_or_else(|e| panic!("{steps}: {e}"));
+    let program =
+        compile(&format!("{steps}\n{SEND}"), options).unwrap_or_else(|e| panic!("{steps}: {e}"));
     program.warnings().iter().map(ToString::to_string).collect()
 }
 
@@ -170,7 +171,10 @@ fn what_sipp_passes_over_is_told_with_its_place() {
             "<recv response=\"200\" rtd=\"a\" rtd=\"b\"/>",
             Some("s.xml:3:30: the attribute \"rtd\" is here twice"),
         ),
-        ("<recv response=\"200\">text</recv>", Some("s.xml:3:22: text")),
+        (
+            "<recv response=\"200\">text</recv>",
+            Some("s.xml:3:22: text"),
+        ),
         (
             "<recv response=\"200\"><nop/></recv>",
             Some("s.xml:3:22: <nop> inside <recv> is passed over"),
@@ -230,7 +234,11 @@ fn what_sipp_passes_over_is_told_with_its_place() {
             None => assert!(told.is_empty(), "{steps}: {told:?}"),
             Some(expected) => {
                 assert_eq!(told.len(), 1, "{steps}: {told:?}");
-                assert!(told[0].starts_with(expected), "{steps}\n{}\n{expected}", told[0]);
+                assert!(
+                    told[0].starts_with(expected),
+                    "{steps}\n{}\n{expected}",
+                    told[0]
+                );
             }
         }
     }
@@ -255,7 +263,11 @@ fn media_is_passed_over_where_that_is_asked_for() {
         assert!(refusal.contains("-no_media"), "{action}: {refusal}");
         let told = warnings(&steps, no_media);
         assert_eq!(told.len(), 1, "{action}: {told:?}");
-        assert!(told[0].contains("is passed over (-no_media)"), "{}", told[0]);
+        assert!(
+            told[0].contains("is passed over (-no_media)"),
+            "{}",
+            told[0]
+        );
     }
 }
 
@@ -265,15 +277,26 @@ fn commands_go_by_name_only_where_instances_have_names() {
         names_peers: true,
         ..CompileOptions::default()
     };
-    let command = |dest: &str| format!("<sendCmd {dest}><![CDATA[\nCall-ID: [call_id]\n]]></sendCmd>");
-    let steps = format!("{}{}<recvCmd src=\"m\"/>{SEND}", command("dest=\"a\""), command("dest=\"b\""));
+    let command =
+        |dest: &str| format!("<sendCmd {dest}><![CDATA[\nCall-ID: [call_id]\n]]></sendCmd>");
+    let steps = format!(
+        "{}{}<recvCmd src=\"m\"/>{SEND}",
+        command("dest=\"a\""),
+        command("dest=\"b\"")
+    );
     let plain = compile(&steps, CompileOptions::default()).unwrap();
     assert!(plain.peers().is_empty());
-    assert_eq!((plain.role(), plain.twin()), (Role::Client, Some(Twin::Tells)));
+    assert_eq!(
+        (plain.role(), plain.twin()),
+        (Role::Client, Some(Twin::Tells))
+    );
     assert_eq!(compile(&steps, names).unwrap().peers(), ["a", "b"]);
     let told = format!("<recvCmd src=\"m\"/>{SEND}");
     let program = compile(&told, names).unwrap();
-    assert_eq!((program.role(), program.twin()), (Role::Commanded, Some(Twin::IsTold)));
+    assert_eq!(
+        (program.role(), program.twin()),
+        (Role::Commanded, Some(Twin::IsTold))
+    );
     assert!(program.sends_first());
     assert!(compile(&format!("<recvCmd/>{SEND}"), names).is_err());
     assert!(compile(&format!("{}{SEND}", command("")), names).is_err());

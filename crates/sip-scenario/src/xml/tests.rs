@@ -38,7 +38,10 @@ fn mistakes_have_a_place() {
         ("<a>\n  </b>", "f:2:3: </a> is expected"),
         ("<a>\n <b>", "f:2:2: <b> is not ended"),
         ("<a x='1>", "f:1:1: <a> is not ended, or a quotation mark"),
-        ("<a x=\"1\\\"/>", "f:1:1: <a> is not ended, or a quotation mark"),
+        (
+            "<a x=\"1\\\"/>",
+            "f:1:1: <a> is not ended, or a quotation mark",
+        ),
         ("<a><![CDATA[ </a>", "f:1:13: a CDATA"),
         ("<a/>\n<b/>", "f:2:1: something follows"),
         ("<a><!-- </a>", "f:1:4: a comment"),
@@ -56,8 +59,14 @@ fn what_sipp_passes_over_is_a_warning() {
         ("<a/>", &[][..]),
         ("x <a/> y", &["f:1:1: text", "f:1:8: text"]),
         ("<a>hello<b/>there</a>", &["f:1:4: text", "f:1:13: text"]),
-        ("<a x='1' x='2'/>", &["f:1:10: the attribute \"x\" is here twice"]),
-        ("<a x>", &["f:1:4: this is no attribute", "f:1:6: </a> is missing"]),
+        (
+            "<a x='1' x='2'/>",
+            &["f:1:10: the attribute \"x\" is here twice"],
+        ),
+        (
+            "<a x>",
+            &["f:1:4: this is no attribute", "f:1:6: </a> is missing"],
+        ),
         ("<a/></b>", &["f:1:5: an end tag", "f:1:7: text"]),
         (
             "<!DOCTYPE a [ <!ENTITY b 'c'> <!ENTITY d SYSTEM \"e\"> ]><a/>",
@@ -83,7 +92,12 @@ fn quotation_marks_in_values_end_them_unless_a_backslash_stands_before() {
         let root = parse(text).unwrap();
         root.attributes
             .iter()
-            .map(|a| (a.name.clone(), String::from_utf8_lossy(&a.value).into_owned()))
+            .map(|a| {
+                (
+                    a.name.clone(),
+                    String::from_utf8_lossy(&a.value).into_owned(),
+                )
+            })
             .collect()
     };
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -100,7 +114,10 @@ fn quotation_marks_in_values_end_them_unless_a_backslash_stands_before() {
         values(r#"<a x=From:" y="1" z="2"/> "/>"#),
         [pair("x", "rom:"), pair("y", "1"), pair("z", "2")]
     );
-    assert_eq!(values("<a x=\"a > b\" <!-- y=\"1\" --> z=\"/>\"/>").len(), 2);
+    assert_eq!(
+        values("<a x=\"a > b\" <!-- y=\"1\" --> z=\"/>\"/>").len(),
+        2
+    );
 }
 
 #[test]
