@@ -359,3 +359,56 @@ fn rule(out: &mut String, title: &str) -> std::fmt::Result {
         format!("------------------------------ {title} ")
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use sip_scenario::{CompileOptions, Program, Settings};
+
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_screen() {
+        let file = b"<scenario name=\"t\"><ResponseTimeRepartition value=\"10, 20\"/>
+            <CallLengthRepartition value=\"30\"/><recv request=\"A\" start_rtd=\"one\">
+            <action><log message=\"x\"/></action></recv><recv request=\"B\" rtd=\"one\" start_rtd=\"two\"/>
+            <recv request=\"C\" rtd=\"two\"/></scenario>";
+        let program = Program::compile("t", file, CompileOptions::default()).unwrap();
+        let calls = Calls::new(program, Settings::default(), Vec::new(), &[]);
+        let frame = Frame::new(&Args::default(), &[], None);
+        let pacing = Pacing::new(10.0, 1_000, 0);
+        let from = Period {
+            since_ns: 0,
+            before: calls.stats().clone(),
+        };
+        let moment = || Moment::from_unix_us(0);
+        let times = Times {
+            start: moment(),
+            reset: moment(),
+            now: moment(),
+            now_ns: 1_000_000_000,
+        };
+        let draw = |which| frame.draw(&calls, &pacing, &from, &times, which);
+        for (key, shown) in [
+            (1, "Scenario Screen"),
+            (2, "Statistics Screen"),
+            (3, "Response Time Repartition one"),
+            (3, "Call Length Repartition"),
+            (4, "=> Message[0] (A) - [1] action(s) defined"),
+            (5, "Scenario Screen"),
+            (6, "Response Time Repartition two"),
+        ] {
+            let text = draw(Some(key));
+            assert!(text.contains(shown), "key {key}: {text}");
+        }
+        assert!(!draw(Some(9)).contains("Repartition"));
+        let last = draw(None);
+        for shown in [
+            "Scenario Screen",
+            "Statistics Screen",
+            "Repartition two",
+            "Test Terminated",
+        ] {
+            assert!(last.contains(shown), "{last}");
+        }
+    }
+}
