@@ -8,8 +8,10 @@ use sip_scenario::Behaviors;
 
 mod number;
 mod refused;
+mod third_party;
 
 pub(crate) use number::{duration_ms, whole};
+pub(crate) use third_party::ThirdParty;
 
 /// Which sockets calls use (`-t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +61,10 @@ pub(crate) struct Args {
     pub(crate) dump: Option<String>,
     pub(crate) help: bool,
     pub(crate) version: bool,
+    pub(crate) check: bool,
+    pub(crate) no_media: bool,
+    pub(crate) echoes: bool,
+    pub(crate) third_party: ThirdParty,
     pub(crate) transport: sip_msg::Transport,
     pub(crate) mode: Mode,
     pub(crate) local_ip: Option<IpAddr>,
@@ -102,6 +108,8 @@ pub(crate) struct Args {
     pub(crate) retransmits: bool,
     pub(crate) invite_retransmissions_max: u32,
     pub(crate) retransmissions_max: u32,
+    /// The bound of both.
+    pub(crate) any_retransmissions_max: u32,
     pub(crate) t2_ms: u64,
     pub(crate) behaviors: Behaviors,
     pub(crate) lost: f64,
@@ -130,6 +138,10 @@ impl Default for Args {
             dump: None,
             help: false,
             version: false,
+            check: false,
+            no_media: false,
+            echoes: false,
+            third_party: ThirdParty::default(),
             transport: sip_msg::Transport::Udp,
             mode: Mode::One,
             local_ip: None,
@@ -172,7 +184,8 @@ impl Default for Args {
             answers: false,
             retransmits: true,
             invite_retransmissions_max: 5,
-            retransmissions_max: 7,
+            retransmissions_max: 9,
+            any_retransmissions_max: 9,
             t2_ms: 4_000,
             behaviors: Behaviors::default(),
             lost: 0.0,
@@ -285,6 +298,13 @@ impl Args {
         match option.as_str() {
             "h" | "help" => self.help = true,
             "v" => self.version = true,
+            "check" => self.check = true,
+            "no_media" => self.no_media = true,
+            "rtp_echo" => self.echoes = true,
+            "3pcc" => self.third_party.twin = Some(words.value()?),
+            "master" => self.third_party.name(&words.value()?, true)?,
+            "slave" => self.third_party.name(&words.value()?, false)?,
+            "slave_cfg" => self.third_party.peers_file = Some(words.path()?),
             "sf" => self.scenario = ScenarioSource::File(words.path()?),
             "sn" => self.scenario = ScenarioSource::BuiltIn(words.value()?),
             "sd" => self.dump = Some(words.value()?),
@@ -349,11 +369,7 @@ impl Args {
                 };
             }
             "default_behaviors" => self.default_behaviors(&words.value()?)?,
-            "max_retrans" => {
-                let max = words.number()?;
-                self.invite_retransmissions_max = max;
-                self.retransmissions_max = max;
-            }
+            "max_retrans" => self.any_retransmissions_max = words.number()?,
             "max_invite_retrans" => self.invite_retransmissions_max = words.number()?,
             "max_non_invite_retrans" => self.retransmissions_max = words.number()?,
             "T2" => self.t2_ms = words.ms(1)?,
@@ -493,6 +509,7 @@ impl Args {
                 return Err(format!("-infindex {file}: give the file with -inf first"));
             }
         }
+        self.third_party.check()?;
         if self.timeout_error && self.timeout_ms.is_none() {
             return Err("-timeout_error needs -timeout".to_owned());
         }

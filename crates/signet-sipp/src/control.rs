@@ -21,6 +21,8 @@ pub(crate) enum Wish {
     Pause,
     /// The screens, into their file.
     Dump,
+    /// Another screen, from 1 to 9.
+    Screen(u8),
 }
 
 /// A terminal that hands on each key at once, without showing it; as it was
@@ -115,6 +117,7 @@ fn read_keys(sender: &Sender<Wish>, waker: &Waker) {
             b"/" => Wish::Faster(-10),
             b"p" => Wish::Pause,
             b"s" => Wish::Dump,
+            [digit @ b'1'..=b'9'] => Wish::Screen(digit - b'0'),
             _ => continue,
         };
         if sender.send(wish).is_err() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sip_msg::{ConnId, Flow, Target};
 use sip_net::{CloseReason, Net, NetEvent, SendError};
-use sip_scenario::{CallPath, Calls, Counter, Event, Outputs, Role};
+use sip_scenario::{CallPath, Calls, Counter, Event, Outputs, Role, SendFailure, Twin};
 
 use crate::args::Args;
 use crate::commands::Commands;
@@ -17,7 +17,10 @@ use crate::paths::{self, Paths};
 use crate::report::Report;
 use crate::setup;
 use crate::traces::Traces;
+use crate::twins::{Heard, Twins};
 
+/// Commands of other instances heard before sockets are looked at again.
+const COMMANDS_MAX: usize = 256;
 /// Calls begun before sockets are looked at again.
 const STARTS_MAX: u64 = 256;
 /// The longest sleep.
@@ -46,6 +49,9 @@ pub(crate) struct Engine {
     traces: Traces,
     report: Report,
     commands: Commands,
+    twins: Twins,
+    /// Calls whose command could not be given to another instance.
+    unheard: Vec<u64>,
     wishes: Receiver<Wish>,
     /// Held so that it is given back at the end.
     _keyboard: Option<Keyboard>,
@@ -56,6 +62,8 @@ pub(crate) struct Engine {
     is_client: bool,
     /// Ended by the clock, or by the scenario itself.
     is_internal: bool,
+    /// Ended by a signal or a key.
+    is_stopped: bool,
     fatal: Option<String>,
     next_increase_ns: u64,
     reconnect_at_ns: u64,
@@ -79,7 +87,11 @@ impl Engine {
         let net = Net::new(0, setup.net, setup.sockets)
             .map_err(|error| Refusal::fatal(format!("sockets: {error}")))?;
         let wishes = control::listen(signals, args.reads_keys, &net.waker());
-        let traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
+        let twins = setup.twins.map(|plan| plan.start(&net.waker()));
+        let mut traces = Traces::open(&args, setup.calls.program(), start_unix_us)?;
+        for warning in setup.calls.program().warnings() {
+            traces.error(0, &warning.to_string());
+        }
         let report = Report::new(
             &args,
             &setup.calls,
@@ -105,6 +117,8 @@ impl Engine {
             traces,
             report,
             commands: Commands::default(),
+            twins: twins.unwrap_or_default(),
+            unheard: Vec::new(),
             wishes,
             _keyboard: args.reads_keys.then(Keyboard::take).flatten(),
             began,
@@ -112,6 +126,7 @@ impl Engine {
             begun: 0,
             is_client,
             is_internal: false,
+            is_stopped: false,
             fatal: None,
             next_increase_ns: interval_ms.saturating_mul(1_000_000),
             reconnect_at_ns: 0,
@@ -135,6 +150,7 @@ impl Engine {
         let now_ns = self.now_ns();
         self.calls.abandon(now_ns, &mut self.out);
         self.deliver();
+        std::mem::take(&mut self.twins).finish();
         self.drain()?;
         self.report.finish(&self.calls, &self.pacing, self.now_ns());
         self.traces.finish(&self.calls, self.now_ns());
@@ -146,9 +162,12 @@ impl Engine {
 
     fn code(&self) -> u8 {
         let stats = self.calls.stats();
+        // SIPp's, but that a run that was stopped with nothing to show for it says so.
+        let had_calls = self.is_client || self.calls.created() > 0;
+        let is_cut_short = self.is_internal || (self.is_stopped && had_calls);
         if stats.get(Counter::Failed) > 0 {
             exit::FAILED
-        } else if self.is_internal && stats.get(Counter::Successful) == 0 {
+        } else if is_cut_short && stats.get(Counter::Successful) == 0 {
             exit::INTERNAL
         } else {
             exit::OK
@@ -164,8 +183,9 @@ impl Engine {
         let now_ns = self.now_ns();
         self.hear_wishes(now_ns);
         self.keep_time(now_ns);
+        let hears_more = self.hear_twins();
         self.calls.advance(now_ns, &mut self.out);
-        let is_behind = self.start_calls(now_ns);
+        let is_behind = self.start_calls(now_ns) || hears_more;
         self.deliver();
         self.report.tick(&mut self.calls, &self.pacing, now_ns);
         self.traces.tick(&self.calls, now_ns);
@@ -363,6 +383,10 @@ impl Engine {
             self.handle(event, now_ns);
         }
         self.out.events = events;
+        for cookie in std::mem::take(&mut self.unheard) {
+            self.calls
+                .send_failed(now_ns, cookie, SendFailure::Command, &mut self.out);
+        }
     }
 
     fn handle(&mut self, event: Event, now_ns: u64) {
@@ -384,12 +408,71 @@ impl Engine {
                     self.traces.error(now_ns, &why);
                 }
             }
+            Event::ToTwin { cookie, peer, text } => {
+                self.traces.command(now_ns, &text, true);
+                if !self.twins.send(peer, text) {
+                    self.unheard.push(cookie);
+                }
+            }
             Event::StopNow => {
                 self.is_internal = true;
                 self.state = State::Over;
             }
             Event::StopGracefully => self.end_softly(),
             Event::Rtt { rtd, ns } => self.traces.rtt(now_ns, rtd, ns),
+        }
+    }
+
+    /// What other instances have to say; gives whether there may be more.
+    fn hear_twins(&mut self) -> bool {
+        for _ in 0..COMMANDS_MAX {
+            let Some(heard) = self.twins.hear() else {
+                return false;
+            };
+            let now_ns = self.now_ns();
+            match heard {
+                Heard::Command(text) => {
+                    self.traces.command(now_ns, &text, false);
+                    if !self.calls.receive_command(now_ns, &text, &mut self.out) {
+                        self.start_by_command(&text);
+                    }
+                }
+                Heard::Ended => self.end_with_twin(now_ns),
+            }
+        }
+        true
+    }
+
+    fn start_by_command(&mut self, text: &[u8]) {
+        let Ok(target) = self.paths.take(&mut self.net, self.args.reconnects_max) else {
+            self.state = State::Over;
+            return;
+        };
+        let now_ns = self.now_ns();
+        let path = CallPath {
+            target,
+            local: None,
+            since_ns: now_ns,
+        };
+        let started = self
+            .calls
+            .start_by_command(now_ns, path, text, &mut self.out);
+        if let Err(why) = started {
+            let what = format!("a command begins no call: {why:?}");
+            self.traces.error(now_ns, &what);
+        }
+    }
+
+    /// Another instance has ended, so calls of both can no longer go on. As SIPp:
+    /// who sent the first command lets its own calls end.
+    fn end_with_twin(&mut self, now_ns: u64) {
+        let what = "one of the other instances has ended: so does this one";
+        self.traces.error(now_ns, what);
+        let is_one = self.args.third_party.twin.is_some();
+        if is_one && self.calls.program().twin() == Some(Twin::Tells) {
+            self.end_softly();
+        } else {
+            self.state = State::Over;
         }
     }
 
@@ -414,8 +497,15 @@ impl Engine {
     fn hear_wishes(&mut self, now_ns: u64) {
         while let Ok(wish) = self.wishes.try_recv() {
             match wish {
-                Wish::Quit if self.state == State::Runs => self.end_softly(),
-                Wish::Quit | Wish::Stop => self.state = State::Over,
+                Wish::Quit if self.state == State::Runs => {
+                    self.is_stopped = true;
+                    self.end_softly();
+                }
+                Wish::Quit | Wish::Stop => {
+                    self.is_stopped = true;
+                    self.state = State::Over;
+                }
+                Wish::Screen(screen) => self.report.show(screen),
                 Wish::Faster(steps) => {
                     let rate = self.pacing.rate() + f64::from(steps) * self.args.rate_scale;
                     self.pacing.set_rate(rate, now_ns);

@@ -3,9 +3,12 @@
 pub(crate) const TEXT: &str = "\
 Usage: sipp HOST[:PORT] [OPTIONS]     (no host for a scenario that is called)
 
-Plays SIPp's scenarios with SIPp's options. What is not listed is refused.
+Plays SIPp's scenarios with SIPp's options. What is not listed is refused. What
+SIPp passes over in a scenario without a word is told on stderr.
 
 Scenario
+  -check              only reads the scenario and its files, and tells what is wrong
+  -no_media           passes over actions with media
   -sf FILE            the scenario
   -sn uac|uas         a built-in one (uac where neither is given)
   -sd uac|uas         prints a built-in one
@@ -22,10 +25,17 @@ Sockets
   -t u1|un|ui|t1|tn|l1|ln   UDP, TCP or TLS; one for all, per call, per address
   -i IP, -p PORT      local address and port
   -mi IP, -mp PORT    what media keywords say; media is not sent
+  -rtp_echo           sends back what comes to the media port, and to the one two above
   -rsa HOST[:PORT]    where to send to instead of the remote host
   -max_socket N, -max_reconnect N, -reconnect_close true|false,
   -reconnect_sleep TIME, -buff_size BYTES
   -tls_cert FILE, -tls_key FILE, -tls_ca FILE, -tls_crl FILE, -tls_version 1.2|1.3
+
+Other instances (<sendCmd>, <recvCmd>)
+  -3pcc HOST:PORT     the only other one: it listens there if its first command is
+                      one that it expects, else the other does
+  -slave_cfg FILE     names and addresses of all: a line NAME;HOST:PORT for each
+  -master NAME, -slave NAME   which of them this one is
 
 Load
   -r N, -rp TIME      calls per period (10 per second)
@@ -52,12 +62,13 @@ Files (NAME_PID_...)
 
 Run
   -bg                 in the background
-  -nostdin            reads no keys; else q, Q, +, -, *, /, p and s are heard
+  -nostdin            reads no keys; else q, Q, +, -, *, /, p, s and 1 to 9 are heard
   -f TIME             how often the screen is drawn
 
 Signals: USR1, TERM and INT end softly, twice hard; USR2 writes the screens.
 
 Exit codes: 0 all calls went through; 1 one failed, or the command line or the
-scenario is wrong; 97 ended by -timeout or stop_now before a call went through;
+scenario is wrong; 97 ended by -timeout, stop_now, a signal or a key before a call
+went through (a called side that nobody called ends with 0);
 99 gone to the background; 254 a socket could not be bound; 255 fatal.
 ";

@@ -9,6 +9,7 @@ mod args;
 mod background;
 mod commands;
 mod control;
+mod echo;
 mod engine;
 mod error;
 mod help;
@@ -17,6 +18,7 @@ mod paths;
 mod report;
 mod setup;
 mod traces;
+mod twins;
 
 pub use error::exit;
 
@@ -53,6 +55,17 @@ fn try_run(args: impl Iterator<Item = OsString>) -> Result<u8, Refusal> {
     }
     if let Some(name) = &args.dump {
         let _ = out.write_all(setup::built_in(name)?.as_bytes());
+        return Ok(exit::OK);
+    }
+    if args.check {
+        let (_, program) = setup::read(&args)?;
+        setup::tell_warnings(&program);
+        let steps = program.step_count();
+        let _ = writeln!(
+            out,
+            "{}: {steps} steps, can be played",
+            args.scenario_name()
+        );
         return Ok(exit::OK);
     }
     drop(out);

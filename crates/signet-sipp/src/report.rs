@@ -33,6 +33,8 @@ pub(crate) struct Report {
     next_screen_ns: u64,
     screen_from: Period,
     is_live: bool,
+    /// Which screen is shown, as SIPp's keys number them.
+    screen: u8,
     screen_file: Option<PathBuf>,
     dump_file: PathBuf,
     frame: screen::Frame,
@@ -67,6 +69,7 @@ impl Report {
             next_screen_ns: 0,
             screen_from: period(),
             is_live: std::io::stdout().is_terminal(),
+            screen: 1,
             screen_file: wanted.screen.then(|| dump_file.clone()),
             dump_file,
             frame: screen::Frame::new(args, locals, remote),
@@ -100,7 +103,7 @@ impl Report {
         }
         if self.is_live && now_ns >= self.next_screen_ns {
             self.next_screen_ns = now_ns.saturating_add(self.screen_period_ns);
-            let text = self.screens(calls, pacing, now_ns, false);
+            let text = self.screens(calls, pacing, now_ns, Some(self.screen));
             // From the top left corner, over what was there.
             self.print(&format!("\x1b[H\x1b[J{text}"));
             self.screen_from = Period {
@@ -115,16 +118,22 @@ impl Report {
         if let Some(out) = &mut self.stat {
             let _ = out.flush();
         }
-        let text = self.screens(calls, pacing, now_ns, true);
+        let text = self.screens(calls, pacing, now_ns, None);
         self.print(&text);
         if self.screen_file.is_some() {
             self.dump(calls, pacing, now_ns);
         }
     }
 
+    /// Shows another screen from now on, at once.
+    pub(crate) fn show(&mut self, screen: u8) {
+        self.screen = screen;
+        self.next_screen_ns = 0;
+    }
+
     /// Appends the screens to their file.
     pub(crate) fn dump(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {
-        let text = self.screens(calls, pacing, now_ns, true);
+        let text = self.screens(calls, pacing, now_ns, None);
         let opened = File::options()
             .create(true)
             .append(true)
@@ -140,7 +149,8 @@ impl Report {
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    fn screens(&self, calls: &Calls, pacing: &Pacing, now_ns: u64, is_last: bool) -> String {
+    /// One screen, or those that are written at the end.
+    fn screens(&self, calls: &Calls, pacing: &Pacing, now_ns: u64, which: Option<u8>) -> String {
         let times = screen::Times {
             start: self.moment(0),
             reset: self.moment(self.screen_from.since_ns),
@@ -148,7 +158,7 @@ impl Report {
             now_ns,
         };
         self.frame
-            .draw(calls, pacing, &self.screen_from, &times, is_last)
+            .draw(calls, pacing, &self.screen_from, &times, which)
     }
 
     fn write_stat(&mut self, calls: &Calls, pacing: &Pacing, now_ns: u64) {

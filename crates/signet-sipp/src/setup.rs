@@ -1,13 +1,13 @@
 //! From a command line to sockets and calls.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
 use sip_msg::{ListenerId, Transport};
 use sip_net::{ListenerConfig, NetConfig, WorkerSockets, bind};
-use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings};
+use sip_scenario::{Calls, CompileOptions, InjectionFile, Program, Role, Settings, Twin};
 use sip_tls::{
     ClientTls, ClientTlsConfig, HandshakeConfig, HandshakePool, ServerTls, ServerTlsConfig,
     TlsVersion,
@@ -15,6 +15,7 @@ use sip_tls::{
 
 use crate::args::{Args, Mode, ScenarioSource};
 use crate::error::{Refusal, exit};
+use crate::twins::Plan;
 
 /// The port that is tried first where none is given, and how many after it.
 const FIRST_PORT: u16 = 5_060;
@@ -36,6 +37,8 @@ pub(crate) struct Setup {
     pub(crate) locals: Vec<SocketAddr>,
     /// Where calls that begin here send to.
     pub(crate) send_to: Option<SocketAddr>,
+    /// The other instances, if there are any.
+    pub(crate) twins: Option<Plan>,
     pub(crate) tls_name: Option<Arc<str>>,
 }
 
@@ -57,8 +60,8 @@ pub(crate) fn built_in(name: &str) -> Result<&'static str, Refusal> {
 /// Reads the files, finds the addresses and binds the sockets. `start_unix_us`
 /// is the time at the beginning of the run.
 pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> {
-    let files = read_files(args)?;
-    let program = compile(args, &files)?;
+    let (files, program) = read(args)?;
+    tell_warnings(&program);
     let (remote, tls_name) = match &args.remote {
         Some(text) => {
             let (host, addr) = resolve(text, args.transport, args.local_ip)?;
@@ -66,7 +69,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         }
         None => (None, None),
     };
-    if program.role() == Role::Client && remote.is_none() {
+    if program.sends_first() && remote.is_none() {
         return Err(Refusal::fatal(
             "the scenario begins with a message to send: give the remote host",
         ));
@@ -82,6 +85,14 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
     let ips = local_ips(args, &files, own_ip)?;
     let (sockets, locals) = open_sockets(args, program.role(), &ips)?;
     let net = net_config(args)?;
+    let media_ip = args.media_ip.unwrap_or(own_ip);
+    if args.echoes {
+        crate::echo::start(media_ip, args.media_port).map_err(|error| Refusal {
+            code: exit::BIND,
+            what: format!("-rtp_echo on {media_ip}, port {}: {error}", args.media_port),
+        })?;
+    }
+    let twins = Plan::make(&args.third_party, &program)?;
     let settings = Settings {
         service: args.service.clone().into_bytes(),
         remote_host: args.remote.as_deref().map_or_else(String::new, host_of),
@@ -94,7 +105,7 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
             Mode::PerAddress => Some(args.ip_field.unwrap_or(0)),
             _ => args.ip_field.filter(|_| locals.len() > 1),
         },
-        media_ip: args.media_ip.unwrap_or(own_ip),
+        media_ip,
         media_port: args.media_port,
         transport: args.transport,
         pid: std::process::id(),
@@ -106,8 +117,10 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         auth_password: args.auth_password.clone(),
         auth_uri: args.auth_uri.clone(),
         retransmits: args.retransmits,
-        invite_retransmissions_max: args.invite_retransmissions_max,
-        retransmissions_max: args.retransmissions_max,
+        invite_retransmissions_max: args
+            .invite_retransmissions_max
+            .min(args.any_retransmissions_max),
+        retransmissions_max: args.retransmissions_max.min(args.any_retransmissions_max),
         t2_ms: args.t2_ms,
         recv_timeout_ms: args.recv_timeout_ms,
         answers: args.answers,
@@ -128,8 +141,62 @@ pub(crate) fn set_up(args: &Args, start_unix_us: u64) -> Result<Setup, Refusal> 
         net,
         locals,
         send_to,
+        twins,
         tls_name: tls_name.map(|host| host.as_str().into()),
     })
+}
+
+/// Reads the scenario and its files.
+pub(crate) fn read(args: &Args) -> Result<(Vec<InjectionFile>, Program), Refusal> {
+    let files = read_files(args)?;
+    let program = compile(args, &files)?;
+    check_twins(args, &program)?;
+    Ok((files, program))
+}
+
+/// Tells on stderr what the scenario holds without a meaning.
+pub(crate) fn tell_warnings(program: &Program) {
+    let mut err = io::stderr().lock();
+    for warning in program.warnings() {
+        // Where nobody reads, there is nobody to tell.
+        let _ = writeln!(err, "warning: {warning}");
+    }
+}
+
+/// The other instances of the command line must be those of the scenario.
+fn check_twins(args: &Args, program: &Program) -> Result<(), Refusal> {
+    let wrong = |what: &str| Err(Refusal::mistake(what));
+    let third_party = &args.third_party;
+    let Some(twin) = program.twin() else {
+        return if third_party.is_there() {
+            wrong("-3pcc and -slave_cfg: the scenario has neither <sendCmd> nor <recvCmd>")
+        } else {
+            Ok(())
+        };
+    };
+    if !third_party.is_there() {
+        return wrong(
+            "the scenario has <sendCmd> or <recvCmd>: name the other instance with \
+             -3pcc HOST:PORT, or several with -slave_cfg FILE and -master or -slave NAME",
+        );
+    }
+    match (&third_party.own, twin) {
+        (Some((_, true)), Twin::IsTold) => {
+            return wrong("-master: the scenario of a master begins with <sendCmd>");
+        }
+        (Some((_, false)), Twin::Tells) => {
+            return wrong("-slave: the scenario of a slave begins with <recvCmd>");
+        }
+        _ => {}
+    }
+    let opens = args.mode == Mode::PerCall && args.transport != Transport::Udp;
+    if program.role() == Role::Commanded && opens {
+        return wrong(
+            "a connection for each call (-t tn, ln) is not covered where calls begin with \
+             <recvCmd>: use -t t1 or l1",
+        );
+    }
+    Ok(())
 }
 
 fn read_files(args: &Args) -> Result<Vec<InjectionFile>, Refusal> {
@@ -164,6 +231,8 @@ fn compile(args: &Args, files: &[InjectionFile]) -> Result<Program, Refusal> {
         files,
         set: &args.set,
         read_file: Some(&read_file),
+        no_media: args.no_media,
+        names_peers: args.third_party.peers_file.is_some(),
     };
     Program::compile(&name, &bytes, options).map_err(Refusal::mistake)
 }
@@ -290,7 +359,7 @@ fn open_sockets(
             .iter()
             .map(|ip| listener(args, SocketAddr::new(*ip, port), tls.clone()))
             .collect();
-        if args.mode == Mode::PerCall && args.transport == Transport::Udp && role == Role::Client {
+        if args.mode == Mode::PerCall && args.transport == Transport::Udp && role != Role::Server {
             listeners.extend(per_call(args, ips));
         }
         match bind(&listeners, 1) {
@@ -419,7 +488,7 @@ fn client_tls(args: &Args) -> Result<ClientTls, Refusal> {
 /// listen; SIPp's server would look for the files below, too.
 fn server_tls(args: &Args, role: Role) -> Result<Option<Arc<ServerTls>>, Refusal> {
     versions(args)?;
-    if role == Role::Client && (args.tls_cert.is_none() || args.tls_key.is_none()) {
+    if role != Role::Server && (args.tls_cert.is_none() || args.tls_key.is_none()) {
         return Ok(None);
     }
     let cert = args.tls_cert.as_deref().unwrap_or(Path::new("cacert.pem"));

@@ -125,6 +125,27 @@ impl Traces {
         }
     }
 
+    /// A command to or of another instance.
+    pub(crate) fn command(&mut self, now_ns: u64, text: &[u8], is_sent: bool) {
+        let moment = self.moment(now_ns);
+        if let Some(out) = &mut self.messages {
+            let head = if is_sent {
+                format!("control message sent ({} bytes):", text.len())
+            } else {
+                format!("control message received [{}] bytes :", text.len())
+            };
+            let rule = "-".repeat(47);
+            let _ = write!(
+                out,
+                "{rule} {} {}\nTCP {head}\n\n",
+                moment.date(),
+                moment.time()
+            )
+            .and_then(|()| out.write_all(text))
+            .and_then(|()| out.write_all(b"\n"));
+        }
+    }
+
     pub(crate) fn log(&mut self, text: &[u8]) {
         if let Some(out) = &mut self.logs {
             // A full disk is seen at the end, by the missing file.
@@ -226,6 +247,7 @@ impl Traces {
                         counts.timeouts,
                         counts.unexpected,
                     ],
+                    StepKind::SendCommand | StepKind::ReceiveCommand => &[counts.done],
                     StepKind::Pause => &[counts.done, counts.unexpected],
                     StepKind::Nop => &[],
                 };
@@ -256,10 +278,15 @@ impl Traces {
                 StepKind::Send => &["Sent", "Retrans"],
                 StepKind::Recv => &["Recv", "Retrans", "Timeout", "Unexp"],
                 StepKind::Pause => &["Sessions", "Unexp"],
-                StepKind::Nop => &[],
+                StepKind::SendCommand | StepKind::ReceiveCommand | StepKind::Nop => &[],
             };
             for column in columns {
                 header.push_str(&format!("{index}_{}_{column}{d}", label.name));
+            }
+            match label.kind {
+                StepKind::SendCommand => header.push_str(&format!("{index}_SendCmd{d}")),
+                StepKind::ReceiveCommand => header.push_str(&format!("{index}_RecvCmd{d}")),
+                _ => {}
             }
         }
         header.push('\n');

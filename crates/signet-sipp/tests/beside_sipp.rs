@@ -1,6 +1,6 @@
 //! Each scenario of `conformance/sipp` is played by SIPp and by us, against
 //! SIPp with the counterpart, each way round. Exit codes and messages are the
-//! same, but for what must differ.
+//! same, but for what must differ, and so are the counts of calls.
 //!
 //! What a side sent is read from what the other side received, so that nobody
 //! testifies for himself.
@@ -35,7 +35,7 @@ fn every_scenario_plays_as_under_sipp() {
         }
     }
     assert!(
-        runs.len() >= 50 || !only.is_empty(),
+        runs.len() >= 50 || !only.is_empty() || std::env::var_os("SIPP_CASES").is_some(),
         "only {} cases were found in {}",
         runs.len(),
         Case::folder().display()
@@ -93,6 +93,15 @@ fn check(case: &Case, how: &str, ours: &Outcome, model: &Outcome) -> Result<(), 
                 tell(ours),
                 tell(model)
             ));
+        }
+    }
+    for (side, ours, model) in [
+        ("caller", &ours.caller_counts, &model.caller_counts),
+        ("callee", &ours.callee_counts, &model.callee_counts),
+    ] {
+        let other: Vec<_> = ours.iter().filter(|count| !model.contains(count)).collect();
+        if !other.is_empty() || ours.len() != model.len() {
+            return Err(format!("{how}: the {side} counted otherwise: {other:?}"));
         }
     }
     Ok(())

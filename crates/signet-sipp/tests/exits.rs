@@ -51,7 +51,12 @@ fn what_is_wrong_is_told_before_the_first_packet() {
             "-infindex good.csv 5",
         ),
         ("-sf good.xml -foo", 1, "-foo is no option"),
-        ("-sf good.xml -3pcc 127.0.0.1", 1, "-3pcc is not covered"),
+        ("-sf good.xml -oocsf x", 1, "-oocsf is not covered"),
+        (
+            "-sf good.xml -3pcc 127.0.0.1:9",
+            1,
+            "-3pcc and -slave_cfg: the scenario has neither",
+        ),
         ("-sn regexp", 1, "-sn regexp is not covered"),
         ("-sf good.xml -set x 1", 1, "good.xml:1:22: -set x"),
         ("-sf good.xml -t t9", 1, "-t t9 is no transport"),
@@ -145,7 +150,7 @@ fn signals_end_it_softly_and_twice_hard() {
     calling.signal("TERM");
     let ended = calling.wait();
     // The call is neither done nor failed, and the other side is told.
-    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(ended.code, 97, "{ended:?}");
     called.signal("TERM");
     let ended = called.wait();
     assert!(

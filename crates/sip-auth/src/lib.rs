@@ -71,6 +71,7 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod answered;
 mod client;
 mod config;
 mod credentials;
@@ -84,6 +85,7 @@ mod replay;
 mod server;
 
 pub use algorithm::{Algorithm, Qop};
+pub use answered::is_answered;
 pub use client::{Attempt, ClientAuth, GiveUp, RequestParts};
 pub use config::{AuthConfig, AuthCounters, NothingToOffer, Side};
 pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, claimed_user, credential_lines};

@@ -21,6 +21,7 @@ use crate::value::Value;
 mod abort;
 mod act;
 mod call;
+mod command;
 mod credentials;
 mod dead;
 mod link;
@@ -46,6 +47,8 @@ pub enum SendFailure {
     Full,
     /// The kernel refused.
     Refused,
+    /// A command could not be given to another instance.
+    Command,
 }
 
 /// What happened besides messages to be sent.
@@ -70,6 +73,15 @@ pub enum Event {
     ErrorCode(u16),
     /// A command to run (`<exec command=...>`).
     Command(Vec<u8>),
+    /// A command to another instance (`<sendCmd>`).
+    ToTwin {
+        /// Names the call, as in the outbox: [`Calls::send_failed`] takes it.
+        cookie: u64,
+        /// To which of [`Program::peers`]; `None` is the only other instance.
+        peer: Option<u16>,
+        /// The command.
+        text: Vec<u8>,
+    },
     /// The run ends at once.
     StopNow,
     /// No more calls; the run ends with the last of them.
@@ -250,6 +262,19 @@ impl Calls {
 
     /// Begins a call; gives its number.
     pub fn start(&mut self, now_ns: u64, path: CallPath, out: &mut Outputs) -> Result<u64, NoCall> {
+        let mut call = self.open(now_ns, path)?;
+        let mut id = std::mem::take(&mut call.id);
+        self.core.write_call_id(&call, &mut id);
+        call.id = id;
+        let number = call.number;
+        self.enter(&mut call);
+        let verdict = self.core.run(&mut call, out);
+        self.put_back(call, verdict, out);
+        Ok(number)
+    }
+
+    /// A call that begins here and has no Call-ID yet.
+    fn open(&mut self, now_ns: u64, path: CallPath) -> Result<Box<Call>, NoCall> {
         self.core.now_ns = now_ns;
         if self.live >= self.core.settings.calls_max {
             return Err(NoCall::Full);
@@ -265,14 +290,7 @@ impl Calls {
         self.core.begin(&mut call);
         call.started_ns = path.since_ns.min(now_ns);
         call.rtd_started_ns.fill(call.started_ns);
-        let mut id = std::mem::take(&mut call.id);
-        self.core.write_call_id(&call, &mut id);
-        call.id = id;
-        let number = call.number;
-        self.enter(&mut call);
-        let verdict = self.core.run(&mut call, out);
-        self.put_back(call, verdict, out);
-        Ok(number)
+        Ok(call)
     }
 
     /// Gives a message that was received to its call, or to a new one.
@@ -352,6 +370,7 @@ impl Calls {
             SendFailure::Closed => Counter::TcpClosed,
             SendFailure::Full => Counter::OutboundCongestion,
             SendFailure::Refused => Counter::CannotSend,
+            SendFailure::Command => Counter::CommandNotSent,
         };
         out.events.push(Event::Warning(format!(
             "call {}: a message could not be sent: {failure:?}",

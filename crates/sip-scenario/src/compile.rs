@@ -1,5 +1,5 @@
-//! From a scenario file to a program. Everything that is not understood is
-//! refused with its place; nothing is ignored.
+//! From a scenario file to a program. What is not covered is refused with its
+//! place; what SIPp passes over is passed over with a warning.
 
 use std::collections::HashMap;
 
@@ -7,8 +7,8 @@ use invariant::broken;
 
 use crate::inject::InjectionFile;
 use crate::posix::Regex;
-use crate::problem::{Problem, Source};
-use crate::program::{Expects, Presence, Program, Role, Scope, Step, VarRef, Variables, What};
+use crate::problem::{Problem, Source, Warnings};
+use crate::program::{Presence, Program, Role, Scope, Step, Twin, VarRef, Variables, What};
 use crate::template::Kind;
 use crate::xml::{self, Element};
 
@@ -33,14 +33,21 @@ pub struct CompileOptions<'a> {
     pub set: &'a [(String, Vec<u8>)],
     /// Reads a file that the scenario names (`[file name=...]`).
     pub read_file: Option<&'a ReadFile<'a>>,
+    /// Whether actions with media are passed over with a warning (`-no_media`);
+    /// else they are refused.
+    pub no_media: bool,
+    /// Whether commands go to several instances by name (`-slave_cfg`).
+    pub names_peers: bool,
 }
 
 impl Program {
     /// Compiles the scenario in `bytes`; `file` is its name in problems.
     pub fn compile(file: &str, bytes: &[u8], options: CompileOptions<'_>) -> Result<Self, Problem> {
         let source = Source { name: file, bytes };
-        let root = xml::read(source)?;
+        let mut warnings = Warnings::default();
+        let root = xml::read(source, &mut warnings)?;
         let mut compiler = Compiler::new(source, options);
+        compiler.warnings = warnings;
         compiler.declare(&root)?;
         compiler.scenario(&root)?;
         compiler.finish(&root)
@@ -51,6 +58,8 @@ impl Program {
 const STEPS_MAX: usize = 10_000;
 /// Variables, transactions, expressions, response times of a scenario.
 const NAMES_MAX: usize = 1_000;
+/// Instances that commands go to.
+const PEERS_MAX: usize = 16;
 /// Response times are kept as bits of a word.
 const RTDS_MAX: usize = 64;
 
@@ -71,6 +80,7 @@ struct VariableUse {
 pub(crate) struct Compiler<'a> {
     source: Source<'a>,
     options: CompileOptions<'a>,
+    pub(crate) warnings: Warnings,
     name: String,
     steps: Vec<Step>,
     step_ats: Vec<usize>,
@@ -88,6 +98,10 @@ pub(crate) struct Compiler<'a> {
     methods: Vec<Vec<u8>>,
     response_time_ms: Option<Vec<u32>>,
     call_length_ms: Option<Vec<u32>>,
+    /// Whether steps are hidden that do not say so (`hiderest`).
+    hides: bool,
+    /// The instances that commands go to, by name.
+    peers: Vec<String>,
 }
 
 impl<'a> Compiler<'a> {
@@ -95,6 +109,7 @@ impl<'a> Compiler<'a> {
         Self {
             source,
             options,
+            warnings: Warnings::default(),
             name: String::new(),
             steps: Vec::new(),
             step_ats: Vec::new(),
@@ -111,7 +126,13 @@ impl<'a> Compiler<'a> {
             methods: Vec::new(),
             response_time_ms: None,
             call_length_ms: None,
+            hides: false,
+            peers: Vec::new(),
         }
+    }
+
+    pub(crate) fn warn(&mut self, at: usize, what: impl Into<String>) {
+        self.warnings.add(self.source, at, what);
     }
 
     pub(crate) fn problem(&self, at: usize, what: impl Into<String>) -> Problem {
@@ -128,12 +149,15 @@ impl<'a> Compiler<'a> {
             };
             let mut attributes = Attributes::new(self.source, element);
             let list = attributes.required("variables")?;
-            attributes.finish()?;
+            attributes.finish(&mut self.warnings);
             for (name, at) in attributes::names(self.source, list)? {
-                if self.uses.contains_key(&name) {
-                    return Err(self.problem(at, format!("the variable {name} is declared twice")));
+                match self.uses.get_mut(&name) {
+                    Some(usage) => {
+                        usage.uses += 1;
+                        self.warn(at, format!("the variable {name} is declared twice"));
+                    }
+                    None => _ = self.allot(&name, scope, at)?,
                 }
-                self.allot(&name, scope, at)?;
             }
         }
         Ok(())
@@ -154,8 +178,8 @@ impl<'a> Compiler<'a> {
             .take("name")
             .map(|a| String::from_utf8_lossy(&a.value).into_owned())
             .unwrap_or_default();
-        attributes.finish()?;
-        self.no_cdata(root)?;
+        attributes.finish(&mut self.warnings);
+        self.no_cdata(root);
         for element in &root.children {
             self.child(element)?;
         }
@@ -170,7 +194,12 @@ impl<'a> Compiler<'a> {
             "timewait" => self.timewait(element),
             "nop" => self.nop(element),
             "label" => self.label(element),
-            "Global" | "User" => self.leaf(element),
+            "sendCmd" => self.send_command(element),
+            "recvCmd" => self.receive_command(element),
+            "Global" | "User" => {
+                self.leaf(element);
+                Ok(())
+            }
             "Reference" => self.reference(element),
             "ResponseTimeRepartition" => {
                 let classes = self.classes(element)?;
@@ -182,10 +211,12 @@ impl<'a> Compiler<'a> {
                 self.call_length_ms = Some(classes);
                 Ok(())
             }
-            name @ ("sendCmd" | "recvCmd") => Err(self.problem(
-                element.at,
-                format!("<{name}> is not covered: third-party call control needs a twin instance"),
-            )),
+            "DefaultMessage" => {
+                let what = "<DefaultMessage> is passed over: what is sent without being in \
+                            the scenario cannot be changed";
+                self.warn(element.at, what);
+                Ok(())
+            }
             name @ "init" => Err(self.problem(
                 element.at,
                 format!("<{name}> is not covered; set variables with -set, or in a <nop>"),
@@ -204,9 +235,10 @@ impl<'a> Compiler<'a> {
                 broken!("a label is wanted by a step");
                 continue;
             };
-            match &mut step.what {
-                What::Recv(recv) if wanted.is_timeout => recv.on_timeout = Some(target),
-                _ => step.next = Some(target),
+            if wanted.is_timeout {
+                step.on_timeout = Some(target);
+            } else {
+                step.next = Some(target);
             }
         }
         for (transaction, at) in &self.wanted_transactions {
@@ -219,12 +251,7 @@ impl<'a> Compiler<'a> {
         }
         self.check_optionals()?;
         self.check_uses()?;
-        let role = self.steps.iter().find_map(|step| match step.what {
-            What::Send(_) => Some(Role::Client),
-            What::Recv(_) => Some(Role::Server),
-            _ => None,
-        });
-        let Some(role) = role else {
+        let Some((role, sends_first)) = self.role() else {
             return Err(self.problem(root.at, "the scenario neither sends nor expects a message"));
         };
         for (name, _) in self.options.set {
@@ -238,7 +265,11 @@ impl<'a> Compiler<'a> {
         }
         Ok(Program {
             name: self.name,
+            warnings: self.warnings.finish(),
             role,
+            sends_first,
+            twin: twin(&self.steps),
+            peers: self.peers,
             steps: self.steps,
             variables: self.variables,
             transactions: self.transactions,
@@ -250,6 +281,22 @@ impl<'a> Compiler<'a> {
         })
     }
 
+    /// Who begins calls, and whether the first SIP message is one that is sent.
+    fn role(&self) -> Option<(Role, bool)> {
+        let sends_first = self.steps.iter().find_map(|step| match step.what {
+            What::Send(_) => Some(true),
+            What::Recv(_) => Some(false),
+            _ => None,
+        })?;
+        let role = self.steps.iter().find_map(|step| match step.what {
+            What::Send(_) | What::SendCommand(_) => Some(Role::Client),
+            What::Recv(_) => Some(Role::Server),
+            What::ReceiveCommand(_) => Some(Role::Commanded),
+            _ => None,
+        })?;
+        Some((role, sends_first))
+    }
+
     /// An optional message must have a mandatory one behind it that ends the
     /// waiting, before anything else is done.
     fn check_optionals(&self) -> Result<(), Problem> {
@@ -257,8 +304,9 @@ impl<'a> Compiler<'a> {
         for (step, &at) in self.steps.iter().zip(&self.step_ats) {
             match (&step.what, optional) {
                 (What::Recv(recv), _) if recv.optional == Presence::Mandatory => optional = None,
-                (What::Recv(_), None) => optional = Some(at),
-                (What::Recv(_), Some(_)) | (_, None) => {}
+                (What::ReceiveCommand(recv), _) if !recv.is_optional => optional = None,
+                (What::Recv(_) | What::ReceiveCommand(_), None) => optional = Some(at),
+                (What::Recv(_) | What::ReceiveCommand(_), Some(_)) | (_, None) => {}
                 (_, Some(at)) => {
                     return Err(self.problem(
                         at,
@@ -276,7 +324,7 @@ impl<'a> Compiler<'a> {
         let once = self
             .uses
             .iter()
-            .filter(|(_, usage)| usage.uses < 2)
+            .filter(|(name, usage)| usage.uses < 2 && name.as_str() != "_")
             .min_by_key(|(_, usage)| usage.at);
         match once {
             Some((name, usage)) => Err(self.problem(
@@ -290,32 +338,33 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn leaf(&self, element: &Element) -> Result<(), Problem> {
-        self.no_cdata(element)?;
-        match element.children.first() {
-            Some(child) => Err(self.problem(
+    fn leaf(&mut self, element: &Element) {
+        self.no_cdata(element);
+        for child in &element.children {
+            self.warn(
                 child.at,
-                format!("<{}> has no business inside <{}>", child.name, element.name),
-            )),
-            None => Ok(()),
+                format!(
+                    "<{}> has no meaning inside <{}> and is passed over",
+                    child.name, element.name
+                ),
+            );
         }
     }
 
-    fn no_cdata(&self, element: &Element) -> Result<(), Problem> {
-        match &element.cdata {
-            Some(cdata) => Err(self.problem(
+    fn no_cdata(&mut self, element: &Element) {
+        if let Some(cdata) = &element.cdata {
+            self.warn(
                 cdata.at,
-                format!("a message in <{}>; it belongs in <send>", element.name),
-            )),
-            None => Ok(()),
+                format!("a message in <{}> is passed over", element.name),
+            );
         }
     }
 
     fn label(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
         let id = attributes.required("id")?;
-        attributes.finish()?;
-        self.leaf(element)?;
+        attributes.finish(&mut self.warnings);
+        self.leaf(element);
         let name = String::from_utf8_lossy(&id.value).into_owned();
         let next = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
         if self.labels.insert(name.clone(), next).is_some() {
@@ -327,31 +376,35 @@ impl<'a> Compiler<'a> {
     fn reference(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
         let list = attributes.required("variables")?;
-        attributes.finish()?;
-        self.leaf(element)?;
+        attributes.finish(&mut self.warnings);
+        self.leaf(element);
         for (name, at) in attributes::names(self.source, list)? {
             self.variable(&name, at)?;
         }
         Ok(())
     }
 
-    fn classes(&self, element: &Element) -> Result<Vec<u32>, Problem> {
+    fn classes(&mut self, element: &Element) -> Result<Vec<u32>, Problem> {
         let mut attributes = Attributes::new(self.source, element);
         let list = attributes.required("value")?;
-        attributes.finish()?;
-        self.leaf(element)?;
+        attributes.finish(&mut self.warnings);
+        self.leaf(element);
         let text = String::from_utf8_lossy(&list.value);
-        let mut classes = Vec::new();
-        for part in text.split(',') {
-            match part.trim().parse::<u32>() {
-                Ok(ms) if classes.last().is_none_or(|last| *last < ms) => classes.push(ms),
-                _ => {
-                    return Err(self.problem(
-                        list.value_at,
-                        "write growing numbers of milliseconds with commas between them",
-                    ));
-                }
-            }
+        if text.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read: Result<Vec<u32>, _> = text.split(',').map(|part| part.trim().parse()).collect();
+        let Ok(mut classes) = read else {
+            let what = "write growing numbers of milliseconds with commas between them";
+            return Err(self.problem(list.value_at, what));
+        };
+        if !classes.is_sorted_by(|a, b| a < b) {
+            self.warn(
+                list.value_at,
+                "the numbers do not grow; each counts once, in order",
+            );
+            classes.sort_unstable();
+            classes.dedup();
         }
         Ok(classes)
     }
@@ -366,10 +419,10 @@ impl<'a> Compiler<'a> {
     }
 
     fn allot(&mut self, name: &str, scope: Scope, at: usize) -> Result<VarRef, Problem> {
-        if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
+        if name.is_empty() || name.contains(['$', ',']) {
             return Err(self.problem(
                 at,
-                format!("{name:?} is no name of a variable: letters, digits and _ make one"),
+                format!("{name:?} is no name of a variable: it is empty or holds $ or a comma"),
             ));
         }
         let names = match scope {
@@ -468,13 +521,21 @@ impl<'a> Compiler<'a> {
         {
             self.methods.push(method.clone());
         }
-        if matches!(&step.what, What::Recv(recv) if matches!(recv.expects, Expects::Response(0))) {
-            broken!("nothing expects a response of status 0");
-        }
         self.steps.push(step);
         self.step_ats.push(at);
         Ok(())
     }
+}
+
+/// What the first command is, if there is one.
+fn twin(steps: &[Step]) -> Option<Twin> {
+    let first = steps
+        .iter()
+        .position(|step| matches!(step.what, What::SendCommand(_) | What::ReceiveCommand(_)))?;
+    steps.get(first).map(|step| match step.what {
+        What::SendCommand(_) => Twin::Tells,
+        _ => Twin::IsTold,
+    })
 }
 
 /// An index into a bounded list.

@@ -12,12 +12,17 @@
 //! - over UDP only the message received just before the last one sent is
 //!   known as a retransmission, byte for byte, and answered by that last one;
 //! - what is sent again goes on until a response, an ACK, PRACK, CANCEL or BYE
-//!   comes that is expected; until then nothing else is sent;
+//!   comes that is expected behind it; until then nothing else is sent. After a
+//!   provisional response to what is no INVITE it goes on every T2;
 //! - the number 0 counts as unset, and prints as nothing;
-//! - a request received sets `[cseq]`, and the next one sent counts on from it;
+//! - a request received raises `[cseq]`, and the next one sent counts on from it;
+//! - what the file holds besides is passed over: attributes without a meaning, text
+//!   between elements, an `<action>` that does not come first. Each is a warning;
 //! - `[last_*]` in the actions of a `<recv>` is still the message before.
 //!
 //! # Where it does not
+//! `<setdest>` takes addresses and no names, and works over UDP. `closecon`, `insert`,
+//! `replace`, `pauserestore` and `<init>` are refused.
 //! `[authentication]` answers with the algorithms of `sip-auth`, so SHA-256
 //! works and a challenge without a usable algorithm ends the run with the reason.
 //! `stop_call` fails the call wherever it stands; SIPp forgets it outside of a
@@ -45,6 +50,6 @@ pub use calls::{CallPath, Calls, Event, NoCall, Outputs, SendFailure};
 pub use compile::{CompileOptions, ReadFile};
 pub use inject::{InjectionFile, Order};
 pub use problem::Problem;
-pub use program::{Program, Role, StepKind, StepLabel};
+pub use program::{Program, Role, StepKind, StepLabel, Twin};
 pub use settings::{Behaviors, Settings};
 pub use stats::{Classes, Counter, Spread, Stats, StepCounts};

@@ -365,6 +365,8 @@ impl Translator<'_> {
         let number = |digits: &str| digits.parse::<u32>().ok().filter(|n| *n <= REPEAT_MAX);
         let is_right = match text.split_once(',') {
             None => number(text).is_some(),
+            // GNU's: from none on.
+            Some(("", to)) => number(to).is_some(),
             Some((from, "")) => number(from).is_some(),
             Some((from, to)) => match (number(from), number(to)) {
                 (Some(from), Some(to)) => from <= to,
@@ -375,6 +377,9 @@ impl Translator<'_> {
             return Err(wrong());
         }
         self.at += len + 2;
+        if text.starts_with(',') {
+            return Ok(format!("{{0{text}}}"));
+        }
         Ok(format!("{{{text}}}"))
     }
 }

@@ -1,5 +1,8 @@
 //! What is wrong with a scenario or an injection file, and where.
 
+/// Warnings that are kept of one file.
+const WARNINGS_MAX: usize = 200;
+
 /// A mistake in a file: it is reported before the first packet is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -50,5 +53,33 @@ impl Source<'_> {
             column,
             what: what.into(),
         }
+    }
+}
+
+/// What SIPp passes over without a word, and we with one: the first of them.
+#[derive(Debug, Default)]
+pub(crate) struct Warnings {
+    list: Vec<Problem>,
+}
+
+impl Warnings {
+    pub(crate) fn add(&mut self, source: Source<'_>, offset: usize, what: impl Into<String>) {
+        // Past the bound not even its place is looked for.
+        if self.list.len() < WARNINGS_MAX {
+            self.list.push(source.problem(offset, what));
+        }
+    }
+
+    /// Takes over what others found.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        let room = WARNINGS_MAX.saturating_sub(self.list.len());
+        self.list.extend(other.list.drain(..).take(room));
+    }
+
+    /// In the order of the file.
+    pub(crate) fn finish(mut self) -> Vec<Problem> {
+        self.list
+            .sort_by_key(|problem| (problem.line, problem.column));
+        self.list
     }
 }

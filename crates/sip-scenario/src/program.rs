@@ -2,6 +2,7 @@
 
 use crate::distribution::Distribution;
 use crate::posix::Regex;
+use crate::problem::Problem;
 use crate::template::{Kind, Template};
 
 /// Who begins.
@@ -11,13 +12,30 @@ pub enum Role {
     Client,
     /// It begins with one that it expects.
     Server,
+    /// It begins with a command of another instance (`<recvCmd>`).
+    Commanded,
+}
+
+/// What the first command of a scenario is, by which SIPp tells which of two
+/// instances connects to the other (`-3pcc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Twin {
+    /// One that it sends: it connects.
+    Tells,
+    /// One that it expects: it listens.
+    IsTold,
 }
 
 /// A compiled scenario.
 #[derive(Debug)]
 pub struct Program {
     pub(crate) name: String,
+    pub(crate) warnings: Vec<Problem>,
     pub(crate) role: Role,
+    pub(crate) sends_first: bool,
+    pub(crate) twin: Option<Twin>,
+    /// The instances that commands go to, by name.
+    pub(crate) peers: Vec<String>,
     pub(crate) steps: Vec<Step>,
     pub(crate) variables: Variables,
     pub(crate) transactions: Vec<String>,
@@ -57,6 +75,8 @@ pub(crate) enum Scope {
 pub(crate) struct Step {
     pub(crate) what: What,
     pub(crate) next: Option<u32>,
+    /// Where the call goes on when what is waited for does not come in time.
+    pub(crate) on_timeout: Option<u32>,
     pub(crate) test: Option<VarRef>,
     /// With which probability `next` is followed.
     pub(crate) chance: Option<f64>,
@@ -79,6 +99,8 @@ pub(crate) struct Step {
 pub(crate) enum What {
     Send(Box<SendStep>),
     Recv(Box<RecvStep>),
+    SendCommand(Box<CommandStep>),
+    ReceiveCommand(ReceiveCommandStep),
     Pause(Pause),
     Nop,
 }
@@ -90,6 +112,22 @@ pub(crate) struct SendStep {
     pub(crate) retrans_ms: Option<u32>,
     pub(crate) start_txn: Option<u16>,
     pub(crate) ack_txn: Option<u16>,
+}
+
+/// A command to another instance.
+#[derive(Debug)]
+pub(crate) struct CommandStep {
+    pub(crate) template: Template,
+    /// To which of the program's peers; `None` is the only one.
+    pub(crate) dest: Option<u16>,
+}
+
+/// A command of another instance.
+#[derive(Debug)]
+pub(crate) struct ReceiveCommandStep {
+    /// Who must have sent it.
+    pub(crate) src: Option<Vec<u8>>,
+    pub(crate) is_optional: bool,
 }
 
 /// How often an expected message comes.
@@ -108,7 +146,8 @@ pub(crate) struct RecvStep {
     pub(crate) keeps_routes: bool,
     pub(crate) keeps_challenge: bool,
     pub(crate) timeout_ms: Option<u32>,
-    pub(crate) on_timeout: Option<u32>,
+    /// Whether the call goes on behind it.
+    pub(crate) advances: bool,
     pub(crate) response_txn: Option<u16>,
     /// Methods of the requests sent before it in the file: those to which a
     /// response may belong where no transaction is named.
@@ -121,6 +160,8 @@ pub(crate) enum Expects {
     Request(Vec<u8>),
     /// A request whose method matches this expression.
     RequestMatching(u16, String),
+    /// Nothing that could come.
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -217,9 +258,23 @@ pub(crate) enum Action {
     UrlDecode(VarRef),
     Lookup {
         to: VarRef,
-        file: u16,
+        file: FileRef,
         key: Template,
     },
+    /// Where the call sends to from now on.
+    SetDestination {
+        host: Template,
+        port: Template,
+        protocol: Template,
+    },
+    /// Whether the request that came bears the digest of a user's password.
+    VerifyAuth {
+        to: VarRef,
+        user: Template,
+        password: Template,
+    },
+    /// The number of the step.
+    Index(VarRef),
     Jump(Operand),
     TimeOfDay {
         seconds: VarRef,
@@ -229,6 +284,13 @@ pub(crate) enum Action {
     StopNow,
     StopGracefully,
     StopCall,
+}
+
+/// An injection file: by number, or by a name that the call makes.
+#[derive(Debug)]
+pub(crate) enum FileRef {
+    Number(u16),
+    Named(Template),
 }
 
 #[derive(Debug)]
@@ -243,14 +305,40 @@ impl Program {
         &self.name
     }
 
+    /// What SIPp passes over without a word, and so do we, in the order of the file.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
     /// Who begins.
     pub fn role(&self) -> Role {
         self.role
     }
 
+    /// Whether the first SIP message is one that is sent, so that there must be
+    /// a remote host.
+    pub fn sends_first(&self) -> bool {
+        self.sends_first
+    }
+
+    /// What the first command to or of another instance is, if there is one.
+    pub fn twin(&self) -> Option<Twin> {
+        self.twin
+    }
+
+    /// The instances that commands go to by name (`<sendCmd dest=...>`).
+    pub fn peers(&self) -> &[String] {
+        &self.peers
+    }
+
     /// How many steps there are, labels not counted.
     pub fn step_count(&self) -> usize {
         self.steps.len()
+    }
+
+    /// How many actions a step has.
+    pub fn action_count(&self, index: usize) -> usize {
+        self.steps.get(index).map_or(0, |step| step.actions.len())
     }
 
     /// The names of the response times, in the order of their numbers.
@@ -300,9 +388,12 @@ impl Program {
                     Expects::Response(code) => code.to_string(),
                     Expects::Request(method) => String::from_utf8_lossy(method).into_owned(),
                     Expects::RequestMatching(_, text) => text.clone(),
+                    Expects::Nothing => "nothing".to_owned(),
                 };
                 (StepKind::Recv, name, false)
             }
+            What::SendCommand(_) => (StepKind::SendCommand, "[ Command ]".to_owned(), false),
+            What::ReceiveCommand(_) => (StepKind::ReceiveCommand, "[ Command ]".to_owned(), false),
             What::Pause(_) => (StepKind::Pause, "Pause".to_owned(), false),
             What::Nop => (StepKind::Nop, "NOP".to_owned(), false),
         };
@@ -345,6 +436,10 @@ pub enum StepKind {
     Send,
     /// Expects a message.
     Recv,
+    /// Sends a command to another instance.
+    SendCommand,
+    /// Expects a command of another instance.
+    ReceiveCommand,
     /// Waits.
     Pause,
     /// Only acts.

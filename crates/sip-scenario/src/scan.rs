@@ -155,6 +155,12 @@ pub(crate) fn header<'a>(message: &'a [u8], name: &'a [u8]) -> Option<&'a [u8]> 
     headers(message, name).next().map(|(_, value)| value)
 }
 
+/// The value of a header in a command of another instance, whose first line is
+/// a header too.
+pub(crate) fn command_header<'a>(command: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    Lines { rest: command }.find_map(|line| value_if(line, name))
+}
+
 /// What follows the empty line.
 pub(crate) fn body(message: &[u8]) -> &[u8] {
     match memchr::memmem::find(message, b"\r\n\r\n") {

@@ -122,7 +122,7 @@ impl Default for Settings {
             auth_uri: None,
             retransmits: true,
             invite_retransmissions_max: 5,
-            retransmissions_max: 7,
+            retransmissions_max: 9,
             t2_ms: 4_000,
             recv_timeout_ms: None,
             answers: false,

@@ -24,7 +24,7 @@ pub enum Counter {
     UnexpectedMessage,
     /// The scenario itself failed: an action, or too many calls.
     Rejected,
-    /// A command to a twin could not be sent; always 0 here.
+    /// A command to another instance could not be sent.
     CommandNotSent,
     /// An expression that must match did not.
     RegexpDoesntMatch,

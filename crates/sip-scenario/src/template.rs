@@ -132,6 +132,15 @@ impl Template {
         self.parts.push(part);
     }
 
+    /// Its text, if there is nothing else in it.
+    pub(crate) fn literal(&self) -> Option<&[u8]> {
+        match self.parts.as_slice() {
+            [] => Some(b""),
+            [Part::Text(span)] => Some(self.bytes(span)),
+            _ => None,
+        }
+    }
+
     /// Whether it begins with a request line.
     pub(crate) fn kind(&self) -> Kind {
         let first = match self.parts.first() {

@@ -1,7 +1,8 @@
-//! Tasks of the project's own: `cargo xtask musts`.
+//! Tasks of the project's own: `cargo xtask musts`, `cargo xtask scenarios FOLDER`.
 #![forbid(unsafe_code)]
 
 mod musts;
+mod scenarios;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +13,16 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["musts"] => musts::report(&root),
-        _ => Err("usage: cargo xtask musts".to_owned()),
+        ["scenarios", folder] => {
+            let ours = root.join("target/debug/signet-sipp");
+            scenarios::report(&root, &PathBuf::from(folder), &ours)
+        }
+        ["scenarios", folder, ours] => {
+            scenarios::report(&root, &PathBuf::from(folder), &PathBuf::from(ours))
+        }
+        _ => {
+            Err("usage: cargo xtask musts | cargo xtask scenarios FOLDER [SIGNET-SIPP]".to_owned())
+        }
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,10 +1,6 @@
 //! SIPp's options that are not covered, and why.
 
 const REFUSED: &[(&str, &str)] = &[
-    ("3pcc", THIRD_PARTY),
-    ("master", THIRD_PARTY),
-    ("slave", THIRD_PARTY),
-    ("slave_cfg", THIRD_PARTY),
     (
         "oocsf",
         "messages of no call are counted, and answered with -aa",
@@ -19,7 +15,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("pathmaxret", SCTP),
     ("pmtu", SCTP),
     ("gracefulclose", SCTP),
-    ("rtp_echo", MEDIA),
     ("mb", MEDIA),
     ("rtp_payload", MEDIA),
     ("rtp_threadtasks", MEDIA),
@@ -39,7 +34,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("max_log_size", ROTATION),
 ];
 
-const THIRD_PARTY: &str = "there is no third-party call control";
 const SCTP: &str = "there is no SCTP";
 const MEDIA: &str = "this generator sends no media";
 const ROTATION: &str = "files are not rotated";

@@ -25,8 +25,9 @@ fn a_usual_line_is_read() {
     assert_eq!(args.recv_timeout_ms, Some(3_000));
     assert_eq!(
         (args.retransmissions_max, args.invite_retransmissions_max),
-        (4, 4)
+        (9, 5)
     );
+    assert_eq!(args.any_retransmissions_max, 4);
     assert!(args.traces.stat && !args.reads_keys);
 }
 
@@ -34,7 +35,11 @@ fn a_usual_line_is_read() {
 fn mistakes_are_named() {
     for (line, what) in [
         ("-foo", "-foo is no option"),
-        ("-3pcc x", "-3pcc is not covered"),
+        ("-oocsf x", "-oocsf is not covered"),
+        ("-3pcc x -master m", "-3pcc does not go with"),
+        ("-master m -slave s", "-master or -slave once"),
+        ("-slave s", "-master and -slave need the addresses"),
+        ("-slave_cfg x", "-slave_cfg needs the name"),
         ("-t s1", "-t s1 is not covered"),
         ("-t x1", "-t x1 is no transport"),
         ("-r", "-r needs a value"),

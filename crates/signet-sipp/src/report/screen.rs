@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::net::SocketAddr;
 
-use sip_scenario::{Calls, Counter, Moment, StepKind};
+use sip_scenario::{Calls, Classes, Counter, Moment, StepKind};
 
 use crate::args::Args;
 use crate::pacing::Pacing;
@@ -59,18 +59,43 @@ impl Frame {
         pacing: &Pacing,
         from: &Period,
         times: &Times,
-        is_last: bool,
+        which: Option<u8>,
     ) -> String {
         let mut text = String::new();
         // Writing to memory cannot fail.
-        let _ = self.scenario(&mut text, calls, pacing, times.now_ns);
-        if is_last {
-            let _ = rule(&mut text, "Statistics Screen");
-            let _ = statistics(&mut text, calls, from, times);
-            let _ = repartitions(&mut text, calls);
-            let _ = rule(&mut text, "Test Terminated");
+        let _ = match which {
+            None => self.end(&mut text, calls, pacing, from, times),
+            Some(2) => rule(&mut text, "Statistics Screen")
+                .and_then(|()| statistics(&mut text, calls, from, times)),
+            Some(3) => repartitions(&mut text, calls, 0).and_then(|()| lengths(&mut text, calls)),
+            Some(4) => actions(&mut text, calls),
+            // SIPp shows the response times after the first there.
+            Some(more @ 6..=9) => repartitions(&mut text, calls, usize::from(more) - 5),
+            Some(_) => self.scenario(&mut text, calls, pacing, times.now_ns),
+        };
+        if which.is_some() {
+            text.push_str("  [1-9]: another screen, [q]: ends softly, [p]: pauses\n");
         }
         text
+    }
+
+    /// What is told at the end.
+    fn end(
+        &self,
+        text: &mut String,
+        calls: &Calls,
+        pacing: &Pacing,
+        from: &Period,
+        times: &Times,
+    ) -> std::fmt::Result {
+        self.scenario(text, calls, pacing, times.now_ns)?;
+        rule(text, "Statistics Screen")?;
+        statistics(text, calls, from, times)?;
+        for index in 0..calls.program().rtd_names().len() {
+            repartitions(text, calls, index)?;
+        }
+        lengths(text, calls)?;
+        rule(text, "Test Terminated")
     }
 
     fn scenario(
@@ -157,6 +182,15 @@ impl Frame {
                     "  {name:>10} [{:>7}]            {:<29} {}",
                     counts.sessions, counts.done, counts.unexpected
                 )?,
+                StepKind::SendCommand | StepKind::ReceiveCommand => {
+                    let how = if label.kind == StepKind::SendCommand {
+                        "Sent"
+                    } else {
+                        "Received"
+                    };
+                    let name = format!("[ {how} Command ]");
+                    writeln!(out, "  {name:>23}        {}", counts.done)?;
+                }
                 StepKind::Nop => writeln!(out, "  {name:>10}")?,
             }
             if label.crlf {
@@ -272,26 +306,48 @@ const CAUSES: [(&str, Counter); 22] = [
     ("Fatal errors", Counter::FatalErrors),
 ];
 
-fn repartitions(out: &mut String, calls: &Calls) -> std::fmt::Result {
-    let stats = calls.stats();
-    let names = calls.program().rtd_names();
-    let response = names
-        .iter()
-        .map(|name| format!("Response Time Repartition {name}"))
-        .zip(&stats.response_classes);
-    let lengths = ("Call Length Repartition".to_owned(), &stats.call_classes);
-    for (name, classes) in response.chain(std::iter::once(lengths)) {
-        if classes.below_ms.is_empty() {
-            continue;
+/// The classes of one response time, if there is such a one.
+fn repartitions(out: &mut String, calls: &Calls, index: usize) -> std::fmt::Result {
+    let classes = calls.stats().response_classes.get(index);
+    match (calls.program().rtd_names().get(index), classes) {
+        (Some(name), Some(classes)) => {
+            repartition(out, &format!("Response Time Repartition {name}"), classes)
         }
-        rule(out, &name)?;
-        let mut from = 0;
-        for (end, count) in classes.below_ms.iter().zip(&classes.counts) {
-            writeln!(out, "  {from:>10} ms <= n < {end:>10} ms : {count:>10}")?;
-            from = *end;
+        _ => Ok(()),
+    }
+}
+
+fn lengths(out: &mut String, calls: &Calls) -> std::fmt::Result {
+    repartition(out, "Call Length Repartition", &calls.stats().call_classes)
+}
+
+fn repartition(out: &mut String, name: &str, classes: &Classes) -> std::fmt::Result {
+    if classes.below_ms.is_empty() {
+        return Ok(());
+    }
+    rule(out, name)?;
+    let mut from = 0;
+    for (end, count) in classes.below_ms.iter().zip(&classes.counts) {
+        writeln!(out, "  {from:>10} ms <= n < {end:>10} ms : {count:>10}")?;
+        from = *end;
+    }
+    let above = classes.counts.last().copied().unwrap_or(0);
+    writeln!(out, "                    n >= {from:>10} ms : {above:>10}")
+}
+
+/// What SIPp calls the variable screen: the actions of each step.
+fn actions(out: &mut String, calls: &Calls) -> std::fmt::Result {
+    rule(out, "Variable Screen")?;
+    let program = calls.program();
+    for index in 0..program.step_count() {
+        let count = program.action_count(index);
+        if count > 0 {
+            let name = program.step_label(index).name;
+            writeln!(
+                out,
+                "=> Message[{index}] ({name}) - [{count}] action(s) defined"
+            )?;
         }
-        let above = classes.counts.last().copied().unwrap_or(0);
-        writeln!(out, "                    n >= {from:>10} ms : {above:>10}")?;
     }
     Ok(())
 }
@@ -302,4 +358,57 @@ fn rule(out: &mut String, title: &str) -> std::fmt::Result {
         "{:-<80}",
         format!("------------------------------ {title} ")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use sip_scenario::{CompileOptions, Program, Settings};
+
+    use super::*;
+
+    #[test]
+    fn each_key_has_its_screen() {
+        let file = b"<scenario name=\"t\"><ResponseTimeRepartition value=\"10, 20\"/>
+            <CallLengthRepartition value=\"30\"/><recv request=\"A\" start_rtd=\"one\">
+            <action><log message=\"x\"/></action></recv><recv request=\"B\" rtd=\"one\" start_rtd=\"two\"/>
+            <recv request=\"C\" rtd=\"two\"/></scenario>";
+        let program = Program::compile("t", file, CompileOptions::default()).unwrap();
+        let calls = Calls::new(program, Settings::default(), Vec::new(), &[]);
+        let frame = Frame::new(&Args::default(), &[], None);
+        let pacing = Pacing::new(10.0, 1_000, 0);
+        let from = Period {
+            since_ns: 0,
+            before: calls.stats().clone(),
+        };
+        let moment = || Moment::from_unix_us(0);
+        let times = Times {
+            start: moment(),
+            reset: moment(),
+            now: moment(),
+            now_ns: 1_000_000_000,
+        };
+        let draw = |which| frame.draw(&calls, &pacing, &from, &times, which);
+        for (key, shown) in [
+            (1, "Scenario Screen"),
+            (2, "Statistics Screen"),
+            (3, "Response Time Repartition one"),
+            (3, "Call Length Repartition"),
+            (4, "=> Message[0] (A) - [1] action(s) defined"),
+            (5, "Scenario Screen"),
+            (6, "Response Time Repartition two"),
+        ] {
+            let text = draw(Some(key));
+            assert!(text.contains(shown), "key {key}: {text}");
+        }
+        assert!(!draw(Some(9)).contains("Repartition"));
+        let last = draw(None);
+        for shown in [
+            "Scenario Screen",
+            "Statistics Screen",
+            "Repartition two",
+            "Test Terminated",
+        ] {
+            assert!(last.contains(shown), "{last}");
+        }
+    }
 }

@@ -23,6 +23,9 @@ pub(crate) struct Outcome {
     /// Normalised, call by call.
     pub(crate) caller_sent: Vec<String>,
     pub(crate) callee_sent: Vec<String>,
+    /// What each counted, by the columns of its statistics file.
+    pub(crate) caller_counts: Vec<(String, String)>,
+    pub(crate) callee_counts: Vec<(String, String)>,
     told: String,
 }
 
@@ -45,6 +48,7 @@ struct Side {
     log: PathBuf,
     errors: PathBuf,
     output: PathBuf,
+    counts: PathBuf,
 }
 
 impl Drop for Side {
@@ -71,6 +75,7 @@ impl Side {
         let log = folder.join(format!("{role}.messages"));
         let errors = folder.join(format!("{role}.errors"));
         let output = folder.join(format!("{role}.out"));
+        let counts = folder.join(format!("{role}.counts"));
         let file = |path: &Path| std::fs::File::create(path).unwrap();
         let mut command = Command::new(program);
         command.args(remote);
@@ -83,7 +88,9 @@ impl Side {
             .args(["-nostdin", "-trace_msg", "-message_file"])
             .arg(&log)
             .args(["-trace_err", "-error_file"])
-            .arg(&errors);
+            .arg(&errors)
+            .args(["-trace_stat", "-stf"])
+            .arg(&counts);
         // A scenario that says nothing else ends after one call.
         if !options.split_whitespace().any(|option| option == "-m") {
             command.args(["-m", "1"]);
@@ -101,6 +108,7 @@ impl Side {
             log,
             errors,
             output,
+            counts,
         }
     }
 
@@ -115,6 +123,35 @@ impl Side {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// The last line of the statistics, without what depends on the time. A run that
+    /// ends with a fatal error has none in SIPp.
+    fn counts(&self, exit: i32) -> Vec<(String, String)> {
+        const TIMED: [&str; 9] = [
+            "Elapsed",
+            "CallRate",
+            "Time",
+            "Length",
+            "Watchdog",
+            "Retrans",
+            "Warnings",
+            "DeadCall",
+            "OutOfCall",
+        ];
+        let text = std::fs::read_to_string(&self.counts).unwrap_or_default();
+        let (Some(header), Some(last)) = (text.lines().next(), text.lines().last()) else {
+            return Vec::new();
+        };
+        if exit == 255 {
+            return Vec::new();
+        }
+        header
+            .split(';')
+            .zip(last.split(';'))
+            .filter(|(name, _)| name.ends_with("(C)") && !TIMED.iter().any(|t| name.contains(t)))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
     }
 
     fn told(&self) -> String {
@@ -177,6 +214,8 @@ pub(crate) fn play(case: &Case, caller: Player, callee: Player) -> Result<Outcom
         callee_exit,
         caller_sent: normal::received(&called.log, &names),
         callee_sent: normal::received(&calling.log, &names),
+        caller_counts: calling.counts(caller_exit),
+        callee_counts: called.counts(callee_exit),
         told: told(&calling, &called),
     })
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use invariant::broken;
 
-use crate::program::{Action, Arithmetic, Check, Operand, SearchIn, Step, TextOperand, VarRef};
+use crate::inject::InjectionFile;
+use crate::program::{
+    Action, Arithmetic, Check, FileRef, Operand, SearchIn, Step, TextOperand, VarRef,
+};
 use crate::scan;
 use crate::stats::Counter;
 use crate::template::Template;
@@ -165,10 +168,17 @@ impl Core {
             Action::UrlDecode(variable) => self.change(call, *variable, url_decode),
             Action::Lookup { to, file, key } => {
                 let key = self.text(call, key);
-                let line = self
-                    .files
-                    .get(usize::from(*file))
-                    .and_then(|file| file.lookup(&key));
+                let index = match file {
+                    FileRef::Number(number) => usize::from(*number),
+                    FileRef::Named(name) => match self.indexed_file(call, name) {
+                        Ok(index) => index,
+                        Err(why) => {
+                            out.events.push(Event::Fatal(why));
+                            return Acted::Ends(Verdict::Gone);
+                        }
+                    },
+                };
+                let line = self.files.get(index).and_then(|file| file.lookup(&key));
                 // SIPp's answer for a key that is not there.
                 let line = line.map_or(-1.0, f64::from);
                 self.scopes(call).set(*to, Value::Number(line));
@@ -194,6 +204,25 @@ impl Core {
                 let mut scopes = self.scopes(call);
                 scopes.set(*seconds, Value::Number(whole));
                 scopes.set(*microseconds, Value::Number(f64::from(now.microsecond)));
+            }
+            Action::SetDestination {
+                host,
+                port,
+                protocol,
+            } => {
+                if let Err(why) = self.set_destination(call, host, port, protocol) {
+                    out.events.push(Event::Fatal(why));
+                    return Acted::Ends(Verdict::Gone);
+                }
+            }
+            Action::VerifyAuth { to, user, password } => {
+                let (user, password) = (self.text(call, user), self.text(call, password));
+                let is_right = is_answered(message.unwrap_or_default(), &user, &password);
+                self.scopes(call).set(*to, Value::Bool(is_right));
+            }
+            Action::Index(to) => {
+                let index = f64::from(call.step);
+                self.scopes(call).set(*to, Value::Number(index));
             }
             Action::Command(text) => {
                 let text = self.text(call, text);
@@ -261,8 +290,8 @@ impl Core {
         if found {
             let mut scopes = self.scopes(call);
             for (group, to) in assign_to.iter().enumerate() {
-                let part = captures.group(text, group).unwrap_or_default();
-                if let Some(slot) = scopes.slot(*to) {
+                // A part that took no part in the match leaves its variable alone.
+                if let (Some(part), Some(slot)) = (captures.group(text, group), scopes.slot(*to)) {
                     slot.set_text(part);
                 }
             }
@@ -287,6 +316,56 @@ impl Core {
             }
             _ => Acted::Done,
         }
+    }
+
+    /// The injection file that a call names, which must have an index.
+    fn indexed_file(&mut self, call: &mut Call, name: &Template) -> Result<usize, String> {
+        let name = String::from_utf8_lossy(&self.text(call, name)).into_owned();
+        let Some(index) = self.files.iter().position(|file| file.is_named(&name)) else {
+            return Err(format!(
+                "<lookup>: no injection file {name:?} was given; give it with -inf {name}"
+            ));
+        };
+        if self.files.get(index).is_some_and(InjectionFile::is_indexed) {
+            return Ok(index);
+        }
+        Err(format!(
+            "<lookup>: {name} has no index; give one with -infindex {name} FIELD"
+        ))
+    }
+
+    /// Where a call sends to from now on.
+    fn set_destination(
+        &mut self,
+        call: &mut Call,
+        host: &Template,
+        port: &Template,
+        protocol: &Template,
+    ) -> Result<(), String> {
+        let mut text =
+            |template: &Template| String::from_utf8_lossy(&self.text(call, template)).into_owned();
+        let (host, port, protocol) = (text(host), text(port), text(protocol));
+        let own = self.settings.transport;
+        if !protocol.eq_ignore_ascii_case(own.via_name()) {
+            return Err(format!(
+                "<setdest>: the protocol {protocol:?} is not that of the run, {}",
+                own.via_name()
+            ));
+        }
+        if own.is_reliable() {
+            return Err("<setdest> is covered over UDP only".to_owned());
+        }
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let Ok(ip) = address.parse::<std::net::IpAddr>() else {
+            return Err(format!(
+                "<setdest>: {host:?} is no IP address; names are not looked up during a run"
+            ));
+        };
+        let Ok(port) = port.trim().parse::<u16>() else {
+            return Err(format!("<setdest>: {port:?} is no port"));
+        };
+        call.target.remote = std::net::SocketAddr::new(ip, port);
+        Ok(())
     }
 
     fn text(&mut self, call: &mut Call, template: &Template) -> Vec<u8> {
@@ -325,6 +404,25 @@ impl Core {
             *text = how(text);
         }
     }
+}
+
+/// Whether a request bears the digest of a user's password.
+fn is_answered(message: &[u8], user: &[u8], password: &[u8]) -> bool {
+    let line_len = memchr::memchr(b'\n', message).unwrap_or(0);
+    let line = message.get(..line_len).unwrap_or_default();
+    let (Some(method_len), Some(credentials)) = (
+        memchr::memchr(b' ', line),
+        scan::header(message, b"Authorization"),
+    ) else {
+        return false;
+    };
+    sip_auth::is_answered(
+        credentials,
+        user,
+        password,
+        line.get(..method_len).unwrap_or_default(),
+        scan::body(message),
+    )
 }
 
 fn fails(counter: Counter) -> Acted {

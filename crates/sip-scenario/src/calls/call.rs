@@ -36,6 +36,8 @@ pub(super) enum Verdict {
     Failed(Counter),
     /// Failed because the scenario wants it so: nobody is told.
     Stopped,
+    /// Failed because the other instance says so.
+    Aborted,
     /// Neither: the run was ended under it.
     Gone,
 }

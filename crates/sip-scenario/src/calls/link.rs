@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::program::{Action, Program, What};
+use crate::program::{Action, FileRef, Program, What};
 use crate::settings::{Settings, ip_text};
 use crate::template::{Constant, Template};
 
@@ -10,8 +10,10 @@ pub(super) fn link(mut program: Program, settings: &Settings) -> Program {
     let constant = |which: Constant, out: &mut Vec<u8>| write(settings, which, out);
     let relink = |template: &mut Template| *template = template.link(&constant);
     for step in &mut program.steps {
-        if let What::Send(send) = &mut step.what {
-            relink(&mut send.template);
+        match &mut step.what {
+            What::Send(send) => relink(&mut send.template),
+            What::SendCommand(command) => relink(&mut command.template),
+            _ => {}
         }
         for action in &mut step.actions {
             match action {
@@ -19,8 +21,21 @@ pub(super) fn link(mut program: Program, settings: &Settings) -> Program {
                 | Action::Warning(text)
                 | Action::Error(text)
                 | Action::AssignText(_, text)
-                | Action::Command(text)
-                | Action::Lookup { key: text, .. } => relink(text),
+                | Action::Command(text) => relink(text),
+                Action::Lookup { file, key, .. } => {
+                    relink(key);
+                    if let FileRef::Named(name) = file {
+                        relink(name);
+                    }
+                }
+                Action::SetDestination {
+                    host,
+                    port,
+                    protocol,
+                } => [host, port, protocol].into_iter().for_each(&relink),
+                Action::VerifyAuth { user, password, .. } => {
+                    [user, password].into_iter().for_each(&relink);
+                }
                 _ => {}
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use invariant::broken;
 
-use crate::program::{Expects, Presence, RecvStep, What};
+use crate::program::{Expects, Presence, RecvStep, Step, What};
 use crate::scan::{self, Received, Start};
 use crate::stats::Counter;
 
@@ -64,13 +64,14 @@ impl Core {
         let What::Recv(recv) = &step.what else {
             return broken!("only a step that receives is found", Verdict::Waits);
         };
-        self.leave_pause(call);
-        if ends_resending(received.start) {
-            self.stop_resending(call);
+        if !recv.advances {
+            return self.look_at(call, index, step, recv, received, out);
         }
+        self.leave_pause(call);
+        self.heed_answer(call, index, received);
         if matches!(received.start, Start::Request(_)) {
             // `[cseq]` goes on from here.
-            call.cseq = received.cseq;
+            call.cseq = call.cseq.max(received.cseq);
         }
         call.step = index;
         call.seen_hash = hash;
@@ -83,6 +84,41 @@ impl Core {
         match verdict {
             Some(verdict) => verdict,
             None => self.run(call, out),
+        }
+    }
+
+    /// Takes a message that leaves the call where it stands (`advance_state`).
+    fn look_at(
+        &mut self,
+        call: &mut Call,
+        index: u32,
+        step: &Step,
+        recv: &RecvStep,
+        received: &Received<'_>,
+        out: &mut Outputs,
+    ) -> Verdict {
+        self.heed_answer(call, index, received);
+        self.stats.step(index).done += 1;
+        self.keep_dialog(call, recv, received, 0);
+        let stands_at = std::mem::replace(&mut call.step, index);
+        let verdict = self.complete(call, step, Some(received.bytes), out);
+        call.step = stands_at;
+        verdict.unwrap_or(Verdict::Waits)
+    }
+
+    /// Stops or slows what is being sent again, if this message answers it: only
+    /// one that is expected behind it does.
+    fn heed_answer(&mut self, call: &mut Call, index: u32, received: &Received<'_>) {
+        if index <= call.resending.step || !ends_resending(received.start) {
+            return;
+        }
+        // RFC 3261 17.1.2.2: after a provisional response a request other than
+        // INVITE is sent again every T2.
+        match received.start {
+            Start::Response(code) if code < 200 && received.cseq_method != b"INVITE" => {
+                self.slow_resending(call);
+            }
+            _ => self.stop_resending(call),
         }
     }
 
@@ -236,6 +272,7 @@ impl Core {
         if let Start::Request(method) = received.start {
             if behaviors.bye && matches!(method, b"BYE" | b"CANCEL") {
                 self.answer(call, received, out);
+                self.abort_twin(call, out);
                 out.events.push(Event::Warning(format!(
                     "Aborting call on an unexpected {} for call: {}",
                     String::from_utf8_lossy(method),
@@ -266,6 +303,7 @@ impl Core {
         if goes_on {
             return Verdict::Waits;
         }
+        self.abort_twin(call, out);
         if behaviors.bye {
             self.end_politely(call, Some(received.bytes), out);
         }
@@ -295,6 +333,7 @@ impl Core {
                 let name = self.program.step_label(index as usize).name;
                 format!("expecting '{name}' (index {index})")
             }
+            Some(What::ReceiveCommand(_)) => format!("expecting command (index {index})"),
             Some(What::Pause(_)) => format!("pausing (index {index})"),
             _ => format!("sending (index {index})"),
         }

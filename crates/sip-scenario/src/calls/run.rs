@@ -82,7 +82,7 @@ impl Core {
                 continue;
             }
             match &step.what {
-                What::Recv(_) => {
+                What::Recv(_) | What::ReceiveCommand(_) => {
                     self.await_message(call, &program.steps);
                     return Verdict::Waits;
                 }
@@ -91,17 +91,18 @@ impl Core {
                     self.pause(call, pause);
                     return Verdict::Waits;
                 }
+                What::Send(_) | What::SendCommand(_) if call.resending.alarm.serial != 0 => {
+                    // Nothing else is sent until what is being sent again is
+                    // answered.
+                    call.waits = Waits::Answer;
+                    return Verdict::Waits;
+                }
                 What::Send(send) => {
-                    if call.resending.alarm.serial != 0 {
-                        // Nothing else is sent until what is being sent again
-                        // is answered.
-                        call.waits = Waits::Answer;
-                        return Verdict::Waits;
-                    }
                     if let Some(verdict) = self.send(call, step, send, out) {
                         return verdict;
                     }
                 }
+                What::SendCommand(command) => self.send_command(call, command, out),
                 What::Nop => self.stats.step(call.step).done += 1,
             }
             if let Some(verdict) = self.complete(call, step, None, out) {
@@ -279,10 +280,10 @@ impl Core {
         self.stats.step(call.timeout_step).timeouts += 1;
         let program = Arc::clone(&self.program);
         let step = program.steps.get(call.timeout_step as usize);
-        let label = match step.map(|step| &step.what) {
-            Some(What::Recv(recv)) => recv.on_timeout,
-            _ => None,
-        };
+        // A label behind the last step: the call ends, as failed.
+        let label = step
+            .and_then(|step| step.on_timeout)
+            .filter(|label| (*label as usize) < program.steps.len());
         let id = String::from_utf8_lossy(&call.id);
         if let Some(label) = label {
             out.events.push(Event::Warning(format!(
@@ -294,7 +295,7 @@ impl Core {
             return self.run(call, out);
         }
         out.events.push(Event::Warning(format!(
-            "Call-Id: {id}, receive timeout on message {} without label to jump to \
+            "Call-Id: {id}, receive timeout on message {} without a step to go on at \
              (ontimeout attribute): aborting call",
             call.timeout_step
         )));
@@ -311,7 +312,11 @@ impl Core {
         match verdict {
             Verdict::Waits | Verdict::Gone => {}
             Verdict::Succeeded => self.stats.count(Counter::Successful),
-            Verdict::Stopped => self.stats.count(Counter::Failed),
+            Verdict::Aborted => self.stats.count(Counter::Failed),
+            Verdict::Stopped => {
+                self.stats.count(Counter::Failed);
+                self.stats.count(Counter::Rejected);
+            }
             Verdict::Failed(counter) => {
                 self.stats.count(Counter::Failed);
                 self.stats.count(counter);

@@ -132,16 +132,7 @@ impl Core {
         };
         call.resending.count += 1;
         if call.resending.count > max {
-            self.stats.step(call.resending.step).timeouts += 1;
-            out.events.push(Event::Warning(format!(
-                "Aborting call on UDP retransmission timeout for Call-ID '{}'",
-                String::from_utf8_lossy(&call.id)
-            )));
-            call.resending = Resending::default();
-            if self.settings.behaviors.bye {
-                self.end_politely(call, None, out);
-            }
-            return Verdict::Failed(Counter::MaxUdpRetransmissions);
+            return self.give_up(call, out);
         }
         self.send_again(call, out);
         let doubled = call.resending.delay_ms.saturating_mul(2);
@@ -152,6 +143,46 @@ impl Core {
         };
         self.arm_resending(call);
         Verdict::Waits
+    }
+
+    /// Nobody answered what was sent again and again.
+    fn give_up(&mut self, call: &mut Call, out: &mut Outputs) -> Verdict {
+        let index = call.resending.step;
+        self.stats.step(index).timeouts += 1;
+        call.resending = Resending::default();
+        let program = std::sync::Arc::clone(&self.program);
+        // A label behind the last step: the call ends, as failed.
+        let label = program
+            .steps
+            .get(index as usize)
+            .and_then(|step| step.on_timeout)
+            .filter(|label| (*label as usize) < program.steps.len());
+        let id = String::from_utf8_lossy(&call.id);
+        if let Some(label) = label {
+            out.events.push(Event::Warning(format!(
+                "Call-Id: {id}, timeout on max UDP retrans for message {index}, \
+                 jumping to step {label}"
+            )));
+            self.leave_pause(call);
+            call.step = label;
+            return self.run(call, out);
+        }
+        out.events.push(Event::Warning(format!(
+            "Aborting call on UDP retransmission timeout for Call-ID '{id}'"
+        )));
+        if self.settings.behaviors.bye {
+            self.end_politely(call, None, out);
+        }
+        Verdict::Failed(Counter::MaxUdpRetransmissions)
+    }
+
+    /// What is being sent again was answered for now: it goes on, but slowly.
+    pub(super) fn slow_resending(&mut self, call: &mut Call) {
+        if call.resending.alarm.serial != 0 {
+            self.stop_alarm(&mut call.resending.alarm);
+            call.resending.delay_ms = self.settings.t2_ms;
+            self.arm_resending(call);
+        }
     }
 
     fn arm_resending(&mut self, call: &mut Call) {

@@ -149,7 +149,12 @@ fn other_requests_are_sent_again_no_rarer_than_t2() {
     stage.start();
     stage.sent();
     let times = resend_times(&mut stage, 40_000);
-    assert_eq!(times, [500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500]);
+    assert_eq!(
+        times,
+        [
+            500, 1_500, 3_500, 7_500, 11_500, 15_500, 19_500, 23_500, 27_500
+        ]
+    );
 }
 
 #[test]
@@ -468,5 +473,190 @@ fn no_message_makes_it_panic() {
                 calls.receive(0, &flow(), message, out);
             }
         }
+    }
+}
+
+#[test]
+fn after_a_provisional_response_what_is_no_invite_goes_on_every_t2() {
+    let expects = "<recv response=\"100\" optional=\"true\"/><recv response=\"200\"/>";
+    let play = |method: &str| {
+        let mut stage = Stage::new(
+            &(send(method, "retrans=\"500\"") + expects),
+            Settings::default(),
+        );
+        stage.start();
+        stage.sent();
+        stage.receive(&answer(100, 1, 1, method));
+        resend_times(&mut stage, 9_000)
+    };
+    assert_eq!(play("BYE"), [4_000, 8_000]);
+    assert_eq!(play("INVITE"), []);
+}
+
+#[test]
+fn what_nobody_answers_jumps_to_its_label_or_fails_at_the_end() {
+    for (end, messages, failed) in [("", 1, 1), ("<nop/>", 1, 0)] {
+        let steps = send("BYE", "retrans=\"100\" ontimeout=\"late\"")
+            + "<recv response=\"200\"/><label id=\"late\"/>"
+            + end;
+        let settings = Settings {
+            retransmissions_max: 2,
+            ..Settings::default()
+        };
+        let mut stage = Stage::new(&steps, settings);
+        stage.start();
+        assert_eq!(stage.sent().len(), messages);
+        stage.wait(2_000);
+        assert_eq!(stage.count(Counter::Failed), failed, "{end}");
+        assert_eq!(stage.count(Counter::MaxUdpRetransmissions), failed);
+        assert_eq!(stage.count(Counter::Successful), 1 - failed);
+    }
+}
+
+#[test]
+fn a_timeout_whose_label_is_the_end_fails_the_call() {
+    let steps = send("BYE", "")
+        + "<recv response=\"200\" timeout=\"100\" ontimeout=\"end\"/><label id=\"end\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    stage.wait(200);
+    assert_eq!(stage.count(Counter::TimeoutOnRecv), 1);
+    assert_eq!(stage.count(Counter::Successful), 0);
+}
+
+/// The commands to other instances since the last time.
+fn commands(stage: &mut Stage) -> Vec<(Option<u16>, String)> {
+    let events = stage.events();
+    let told = events.into_iter().filter_map(|event| match event {
+        Event::ToTwin { peer, text, .. } => {
+            Some((peer, String::from_utf8_lossy(&text).into_owned()))
+        }
+        _ => None,
+    });
+    told.collect()
+}
+
+const COMMAND: &str = "<sendCmd><![CDATA[\n Call-ID: [call_id]\n X: [service]\n ]]></sendCmd>";
+
+fn path(stage: &Stage) -> CallPath {
+    CallPath {
+        target: Target::back(&flow()),
+        local: None,
+        since_ns: stage.now_ns,
+    }
+}
+
+#[test]
+fn commands_go_to_the_call_of_their_call_id() {
+    let steps = send("INVITE", "")
+        + COMMAND
+        + "<recvCmd><action><ereg regexp=\"[0-9]+\" search_in=\"hdr\" header=\"Y:\" assign_to=\"y\"/>\
+           </action></recvCmd>"
+        + &send("BYE", "").replace("CSeq", "Y: [$y]\nCSeq");
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    assert_eq!(stage.sent().len(), 1);
+    assert_eq!(
+        commands(&mut stage),
+        [(
+            None,
+            "Call-ID: 1-0@127.0.0.1\r\nX: service\r\n\r\n".to_owned()
+        )]
+    );
+    let command = b"Call-ID: 1-0@127.0.0.1\r\nY: 17\r\n\r\n";
+    assert!(
+        stage
+            .calls
+            .receive_command(0, b"Call-ID: other\r\n", &mut stage.out)
+    );
+    assert_eq!(stage.count(Counter::OutOfCallMessages), 1);
+    assert!(stage.calls.receive_command(0, command, &mut stage.out));
+    assert!(stage.sent()[0].contains("\r\nY: 17\r\n"));
+    assert_eq!(stage.count(Counter::Successful), 1);
+    // Its late ones begin no calls.
+    assert!(stage.calls.receive_command(0, command, &mut stage.out));
+    assert_eq!(stage.count(Counter::DeadCallMessages), 1);
+}
+
+#[test]
+fn a_call_may_begin_with_a_command() {
+    let steps =
+        "<recvCmd/>".to_owned() + &send("INVITE", "") + "<recv response=\"200\"/>" + COMMAND;
+    let mut stage = Stage::new(&steps, Settings::default());
+    let command = b"Call-ID: abc\r\n\r\n";
+    assert!(!stage.calls.receive_command(0, command, &mut stage.out));
+    let path = path(&stage);
+    let started = stage
+        .calls
+        .start_by_command(0, path, command, &mut stage.out);
+    assert_eq!(started, Ok(1));
+    assert!(stage.sent()[0].contains("Call-ID: abc\r\n"));
+    // A command that its step does not expect rejects the call.
+    assert!(stage.calls.receive_command(0, command, &mut stage.out));
+    assert_eq!(stage.count(Counter::Rejected), 1);
+}
+
+#[test]
+fn the_other_instance_is_told_of_an_abort_and_heeds_one() {
+    let steps = send("INVITE", "") + COMMAND + "<recv response=\"200\"/><recvCmd/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    commands(&mut stage);
+    let unexpected = answer(486, 1, 1, "INVITE");
+    stage.receive(&unexpected);
+    let told = commands(&mut stage);
+    assert_eq!(told.len(), 1);
+    assert!(
+        told[0].1.contains("internal-cmd: abort_call\r\n"),
+        "{told:?}"
+    );
+    stage.start();
+    assert!(stage.calls.receive_command(
+        0,
+        b"call-id: 2-0@127.0.0.1\r\ninternal-cmd: abort_call\r\n\r\n",
+        &mut stage.out
+    ));
+    assert_eq!((stage.count(Counter::Failed), stage.calls.len()), (2, 0));
+}
+
+#[test]
+fn a_command_that_cannot_be_given_fails_its_call() {
+    let steps = send("INVITE", "") + COMMAND + "<recv response=\"200\"/>";
+    let mut stage = Stage::new(&steps, Settings::default());
+    stage.start();
+    let cookie = stage.events().into_iter().find_map(|event| match event {
+        Event::ToTwin { cookie, .. } => Some(cookie),
+        _ => None,
+    });
+    let failure = SendFailure::Command;
+    stage
+        .calls
+        .send_failed(0, cookie.unwrap(), failure, &mut stage.out);
+    assert_eq!(stage.count(Counter::CommandNotSent), 1);
+}
+
+#[test]
+fn a_destination_is_an_address() {
+    let steps = |host: &str, protocol: &str| {
+        format!(
+            "<nop><action><setdest host=\"{host}\" port=\"5099\" protocol=\"{protocol}\"/></action></nop>{}",
+            send("BYE", "")
+        )
+    };
+    let mut stage = Stage::new(&steps("127.0.0.9", "udp"), Settings::default());
+    stage.start();
+    let remote = stage.out.outbox.sends[0].to.remote;
+    assert_eq!(remote, "127.0.0.9:5099".parse().unwrap());
+    for (host, protocol, why) in [
+        ("host.example", "UDP", "is no IP address"),
+        ("127.0.0.1", "tcp", "is not that of the run"),
+    ] {
+        let mut stage = Stage::new(&steps(host, protocol), Settings::default());
+        stage.start();
+        let fatal = stage.events().into_iter().find_map(|event| match event {
+            Event::Fatal(why) => Some(why),
+            _ => None,
+        });
+        assert!(fatal.unwrap().contains(why), "{host} {protocol}");
     }
 }

@@ -1,7 +1,10 @@
 //! `<action>` and what stands in it.
 
 use crate::problem::Problem;
-use crate::program::{Action, Arithmetic, Check, Compare, Operand, SearchIn, TextOperand, VarRef};
+use crate::program::{
+    Action, Arithmetic, Check, Compare, FileRef, Operand, SearchIn, TextOperand, VarRef,
+};
+use crate::template::Template;
 use crate::xml::{Attribute, Element};
 
 use super::Compiler;
@@ -11,32 +14,46 @@ impl Compiler<'_> {
     /// The actions of a step, in order.
     pub(super) fn actions(&mut self, step: &Element) -> Result<Vec<Action>, Problem> {
         let mut actions = Vec::new();
-        for child in &step.children {
-            if child.name != "action" {
-                return Err(self.problem(
-                    child.at,
-                    format!("<{}> has no business inside <{}>", child.name, step.name),
-                ));
+        // As SIPp: only the first element inside a step is looked at.
+        let (first, others) = match step.children.split_first() {
+            Some((first, others)) if first.name == "action" => (first, others),
+            _ => {
+                self.pass_over(&step.children, step);
+                return Ok(actions);
             }
-            Attributes::new(self.source, child).finish()?;
-            self.no_cdata(child)?;
-            for element in &child.children {
-                self.leaf(element)?;
-                let mut attributes = Attributes::new(self.source, element);
-                let action = self.action(element, &mut attributes)?;
-                attributes.finish()?;
-                actions.push(action);
-            }
+        };
+        self.pass_over(others, step);
+        Attributes::new(self.source, first).finish(&mut self.warnings);
+        self.no_cdata(first);
+        for element in &first.children {
+            self.leaf(element);
+            let mut attributes = Attributes::new(self.source, element);
+            let action = self.action(element, &mut attributes)?;
+            attributes.finish(&mut self.warnings);
+            actions.extend(action);
         }
         Ok(actions)
     }
 
+    fn pass_over(&mut self, children: &[Element], step: &Element) {
+        for child in children {
+            self.warn(
+                child.at,
+                format!(
+                    "<{}> inside <{}> is passed over: only an <action> that comes first counts",
+                    child.name, step.name
+                ),
+            );
+        }
+    }
+
+    /// An action; `None` for one that is passed over.
     fn action(
         &mut self,
         element: &Element,
         attributes: &mut Attributes<'_>,
-    ) -> Result<Action, Problem> {
-        Ok(match element.name.as_str() {
+    ) -> Result<Option<Action>, Problem> {
+        Ok(Some(match element.name.as_str() {
             "ereg" => self.ereg(attributes)?,
             "log" => {
                 let message = attributes.required("message")?;
@@ -83,15 +100,57 @@ impl Compiler<'_> {
             "lookup" => self.lookup(attributes)?,
             "jump" => Action::Jump(self.operand(element, attributes, "variable")?),
             "gettimeofday" => self.time_of_day(attributes)?,
-            "exec" => self.exec(element, attributes)?,
-            name @ ("setdest" | "verifyauth" | "insert" | "replace" | "index" | "closecon"
-            | "pauserestore" | "rtpecho") => {
+            "setdest" => Action::SetDestination {
+                host: self.required_text(attributes, "host")?,
+                port: self.required_text(attributes, "port")?,
+                protocol: self.required_text(attributes, "protocol")?,
+            },
+            "verifyauth" => Action::VerifyAuth {
+                to: self.target(attributes)?,
+                user: self.required_text(attributes, "username")?,
+                password: self.required_text(attributes, "password")?,
+            },
+            "index" => Action::Index(self.target(attributes)?),
+            "exec" => return self.exec(element, attributes),
+            "rtp_echo" => {
+                attributes.take("value");
+                if let Some((name, at)) = attributes.text("variable") {
+                    self.variable(name.trim(), at)?;
+                }
+                self.media(element.at, "<rtp_echo>")?;
+                return Ok(None);
+            }
+            name @ ("insert" | "replace" | "closecon" | "pauserestore") => {
                 return Err(self.problem(element.at, format!("<{name}> is not covered")));
             }
             name => {
                 return Err(self.problem(element.at, format!("<{name}> is no action")));
             }
-        })
+        }))
+    }
+
+    fn required_text(
+        &mut self,
+        attributes: &mut Attributes<'_>,
+        name: &str,
+    ) -> Result<Template, Problem> {
+        let attribute = attributes.required(name)?;
+        self.text(attribute)
+    }
+
+    /// Passes over an action with media, or refuses it.
+    fn media(&mut self, at: usize, what: &str) -> Result<(), Problem> {
+        if !self.options.no_media {
+            return Err(self.problem(
+                at,
+                format!(
+                    "{what} is not covered: this generator sends no media; \
+                     -no_media plays the scenario without it"
+                ),
+            ));
+        }
+        self.warn(at, format!("{what} is passed over (-no_media)"));
+        Ok(())
     }
 
     fn ereg(&mut self, attributes: &mut Attributes<'_>) -> Result<Action, Problem> {
@@ -105,36 +164,44 @@ impl Compiler<'_> {
         };
         let header = attributes.take("header");
         let variable = attributes.take("variable");
-        let place = attributes.required("search_in")?;
-        let search_in = match (place.value.as_slice(), header, variable) {
-            (b"msg", None, None) => SearchIn::Message,
-            (b"body", None, None) => SearchIn::Body,
-            (b"hdr", Some(header), None) if !header.value.is_empty() => SearchIn::Header {
+        let place = attributes.take("search_in");
+        let search_in = match (
+            place.map_or(&b"msg"[..], |p| p.value.as_slice()),
+            header,
+            variable,
+        ) {
+            (b"msg", _, _) => SearchIn::Message,
+            (b"body", _, _) => SearchIn::Body,
+            (b"hdr", Some(header), _) if !header.value.is_empty() => SearchIn::Header {
                 name: header.value.clone(),
                 ignore_case,
                 occurrence: occurrence.unwrap_or(1).max(1),
                 at_line_start,
             },
-            (b"var", None, Some(variable)) => {
+            (b"var", _, Some(variable)) => {
                 let name = String::from_utf8_lossy(&variable.value).into_owned();
                 SearchIn::Variable(self.variable(name.trim(), variable.value_at)?)
             }
             (b"hdr", _, _) => {
-                return Err(self.problem(place.at, "search_in=\"hdr\" needs header=\"NAME:\""));
+                return Err(self.problem(
+                    place.map_or(0, |p| p.at),
+                    "search_in=\"hdr\" needs header=\"NAME:\"",
+                ));
             }
             (b"var", _, _) => {
-                return Err(self.problem(place.at, "search_in=\"var\" needs variable=\"NAME\""));
-            }
-            (b"msg" | b"body", _, _) => {
-                return Err(self.problem(place.at, "header and variable do not go with this"));
+                return Err(self.problem(
+                    place.map_or(0, |p| p.at),
+                    "search_in=\"var\" needs variable=\"NAME\"",
+                ));
             }
             _ => {
                 return Err(self.problem(
-                    place.value_at,
+                    place.map_or(0, |p| p.value_at),
                     "search_in is \"msg\", \"hdr\", \"body\" or \"var\"",
                 ));
             }
         };
+        self.misplaced(&search_in, header, variable);
         let check = self.check(attributes)?;
         let assign_to = match attributes.take("assign_to") {
             Some(list) => self.targets(list)?,
@@ -148,13 +215,14 @@ impl Compiler<'_> {
             .get(usize::from(regex))
             .map_or(0, crate::posix::Regex::groups);
         if let (Some(list), true) = (attributes.take("assign_to"), assign_to.len() > groups + 1) {
-            return Err(self.problem(
+            self.warn(
                 list.value_at,
                 format!(
-                    "{} variables for the match and {groups} parenthesised parts of it",
+                    "{} variables for the match and {groups} parenthesised parts of it: \
+                     the rest stay as they are",
                     assign_to.len()
                 ),
-            ));
+            );
         }
         Ok(Action::Ereg {
             regex,
@@ -162,6 +230,29 @@ impl Compiler<'_> {
             check,
             assign_to,
         })
+    }
+
+    /// Tells which of `header` and `variable` the place to search has no use for.
+    fn misplaced(
+        &mut self,
+        search_in: &SearchIn,
+        header: Option<&Attribute>,
+        variable: Option<&Attribute>,
+    ) {
+        let is_header = matches!(search_in, SearchIn::Header { .. });
+        let is_variable = matches!(search_in, SearchIn::Variable(_));
+        for attribute in [
+            header.filter(|_| !is_header),
+            variable.filter(|_| !is_variable),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            self.warn(
+                attribute.at,
+                format!("{} has no meaning for this search_in", attribute.name),
+            );
+        }
     }
 
     fn arithmetic(
@@ -244,25 +335,28 @@ impl Compiler<'_> {
     fn lookup(&mut self, attributes: &mut Attributes<'_>) -> Result<Action, Problem> {
         let to = self.target(attributes)?;
         let file = attributes.required("file")?;
-        let name = String::from_utf8_lossy(&file.value).into_owned();
-        let number = self.file(&name, file.value_at)?;
-        let is_indexed = self
-            .options
-            .files
-            .get(usize::from(number))
-            .is_some_and(|file| file.is_indexed());
-        if !is_indexed {
-            return Err(self.problem(
-                file.value_at,
-                format!("{name} has no index; give one with -infindex {name} FIELD"),
-            ));
-        }
+        let name = self.text(file)?;
         let key = attributes.required("key")?;
-        Ok(Action::Lookup {
-            to,
-            file: number,
-            key: self.text(key)?,
-        })
+        let key = self.text(key)?;
+        let file = match name.literal() {
+            None => FileRef::Named(name),
+            Some(literal) => {
+                let name = String::from_utf8_lossy(literal).into_owned();
+                let number = self.file(&name, file.value_at)?;
+                let files = self.options.files;
+                if !files
+                    .get(usize::from(number))
+                    .is_some_and(|file| file.is_indexed())
+                {
+                    return Err(self.problem(
+                        file.value_at,
+                        format!("{name} has no index; give one with -infindex {name} FIELD"),
+                    ));
+                }
+                FileRef::Number(number)
+            }
+        };
+        Ok(Action::Lookup { to, file, key })
     }
 
     fn time_of_day(&mut self, attributes: &mut Attributes<'_>) -> Result<Action, Problem> {
@@ -283,7 +377,25 @@ impl Compiler<'_> {
         &mut self,
         element: &Element,
         attributes: &mut Attributes<'_>,
-    ) -> Result<Action, Problem> {
+    ) -> Result<Option<Action>, Problem> {
+        if let Some(command) = attributes.take("command") {
+            return Ok(Some(Action::Command(self.text(command)?)));
+        }
+        if let Some(command) = attributes.take("int_cmd") {
+            return Ok(Some(match command.value.as_slice() {
+                b"stop_now" => Action::StopNow,
+                b"stop_gracefully" => Action::StopGracefully,
+                b"stop_call" => Action::StopCall,
+                _ => {
+                    self.warn(
+                        command.value_at,
+                        "int_cmd is \"stop_now\", \"stop_gracefully\" or \"stop_call\"; \
+                         this counts as stop_call",
+                    );
+                    Action::StopCall
+                }
+            }));
+        }
         for name in [
             "play_pcap_audio",
             "play_pcap_image",
@@ -293,28 +405,14 @@ impl Compiler<'_> {
             "rtp_echo",
         ] {
             if let Some(attribute) = attributes.take(name) {
-                return Err(self.problem(
-                    attribute.at,
-                    format!("<exec {name}=...> is not covered: this generator sends no media"),
-                ));
+                self.media(attribute.at, &format!("<exec {name}=...>"))?;
+                return Ok(None);
             }
         }
-        match (attributes.take("command"), attributes.take("int_cmd")) {
-            (Some(command), None) => Ok(Action::Command(self.text(command)?)),
-            (None, Some(command)) => match command.value.as_slice() {
-                b"stop_now" => Ok(Action::StopNow),
-                b"stop_gracefully" => Ok(Action::StopGracefully),
-                b"stop_call" => Ok(Action::StopCall),
-                _ => Err(self.problem(
-                    command.value_at,
-                    "int_cmd is \"stop_now\", \"stop_gracefully\" or \"stop_call\"",
-                )),
-            },
-            _ => Err(self.problem(
-                element.at,
-                "<exec> needs either command=\"...\" or int_cmd=\"...\"",
-            )),
-        }
+        Err(self.problem(
+            element.at,
+            "<exec> needs either command=\"...\" or int_cmd=\"...\"",
+        ))
     }
 
     fn check(&self, attributes: &mut Attributes<'_>) -> Result<Check, Problem> {

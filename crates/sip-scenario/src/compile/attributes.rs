@@ -1,12 +1,13 @@
-//! Attributes of an element: each is taken once, and what nobody took is refused.
+//! Attributes of an element: each is taken once, and what nobody took is told.
 
-use crate::problem::{Problem, Source};
+use crate::problem::{Problem, Source, Warnings};
 use crate::xml::{Attribute, Element};
 
 pub(crate) struct Attributes<'e> {
     source: Source<'e>,
     element: &'e Element,
     taken: Vec<bool>,
+    warnings: Warnings,
 }
 
 impl<'e> Attributes<'e> {
@@ -15,6 +16,7 @@ impl<'e> Attributes<'e> {
             source,
             element,
             taken: vec![false; element.attributes.len()],
+            warnings: Warnings::default(),
         }
     }
 
@@ -45,10 +47,14 @@ impl<'e> Attributes<'e> {
         Some((text, attribute.value_at))
     }
 
+    /// A number; one without digits is 0, as SIPp reads it.
     pub(crate) fn number(&mut self, name: &str) -> Result<Option<f64>, Problem> {
         let Some((text, at)) = self.text(name) else {
             return Ok(None);
         };
+        if self.is_blank(name, &text, at, "0") {
+            return Ok(Some(0.0));
+        }
         match text.trim().parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(Some(number)),
             _ => Err(self
@@ -57,10 +63,14 @@ impl<'e> Attributes<'e> {
         }
     }
 
+    /// A whole number, likewise.
     pub(crate) fn whole(&mut self, name: &str) -> Result<Option<u32>, Problem> {
         let Some((text, at)) = self.text(name) else {
             return Ok(None);
         };
+        if self.is_blank(name, &text, at, "0") {
+            return Ok(Some(0));
+        }
         match text.trim().parse::<u32>() {
             Ok(number) => Ok(Some(number)),
             Err(_) => Err(self
@@ -69,37 +79,56 @@ impl<'e> Attributes<'e> {
         }
     }
 
+    /// Yes or no; any number but 0 is yes.
     pub(crate) fn flag(&mut self, name: &str) -> Result<bool, Problem> {
         let Some((text, at)) = self.text(name) else {
             return Ok(false);
         };
-        match text.trim() {
-            "true" | "yes" | "1" => Ok(true),
-            "false" | "no" | "0" => Ok(false),
-            _ => Err(self
-                .source
-                .problem(at, format!("{name} is \"true\" or \"false\", not {text:?}"))),
+        if self.is_blank(name, &text, at, "false") {
+            return Ok(false);
         }
+        let word = text.trim();
+        if word.eq_ignore_ascii_case("true") || word == "yes" {
+            return Ok(true);
+        }
+        if word.eq_ignore_ascii_case("false") || word == "no" {
+            return Ok(false);
+        }
+        word.parse::<i64>().map(|number| number != 0).map_err(|_| {
+            let what = format!("{name} is \"true\" or \"false\", not {text:?}");
+            self.source.problem(at, what)
+        })
     }
 
-    /// Refuses what was not taken.
-    pub(crate) fn finish(&self) -> Result<(), Problem> {
-        let left = self
-            .element
-            .attributes
-            .iter()
-            .zip(&self.taken)
-            .find(|(_, taken)| !**taken);
-        match left {
-            Some((attribute, _)) => Err(self.source.problem(
-                attribute.at,
-                format!(
-                    "the attribute \"{}\" of <{}> is not covered",
-                    attribute.name, self.element.name
-                ),
-            )),
-            None => Ok(()),
+    /// Whether an attribute is there, whatever it says.
+    pub(crate) fn has(&mut self, name: &str) -> bool {
+        self.take(name).is_some()
+    }
+
+    fn is_blank(&mut self, name: &str, text: &str, at: usize, meaning: &str) -> bool {
+        let is_blank = text.trim().is_empty();
+        if is_blank {
+            let what = format!("{name} is empty and counts as {meaning}");
+            self.warnings.add(self.source, at, what);
         }
+        is_blank
+    }
+
+    /// Tells what was not taken, and what was taken with a warning.
+    pub(crate) fn finish(mut self, warnings: &mut Warnings) {
+        for (attribute, taken) in self.element.attributes.iter().zip(&self.taken) {
+            if !taken {
+                self.warnings.add(
+                    self.source,
+                    attribute.at,
+                    format!(
+                        "the attribute \"{}\" has no meaning in <{}> and is passed over",
+                        attribute.name, self.element.name
+                    ),
+                );
+            }
+        }
+        warnings.append(&mut self.warnings);
     }
 }
 

@@ -55,11 +55,20 @@ impl Compiler<'_> {
             at += plain;
             match rest.get(plain..).unwrap_or_default() {
                 [b'[', inside @ ..] => {
-                    let Some(len) = closing(inside) else {
-                        return Err(self.problem(
-                            base + at,
-                            "the bracket is not closed; write \\x5B for the bracket itself",
-                        ));
+                    let text = plain_before(inside);
+                    let (Some(len), None) = (closing(inside), text) else {
+                        if text.is_none() {
+                            self.warn(
+                                base + at,
+                                "the bracket is not closed and is taken as text; \
+                                 \\x5B says that this is meant",
+                            );
+                        }
+                        let text = text.unwrap_or_default();
+                        template.push_text(b"[");
+                        template.push_text(text);
+                        at += text.len() + 1;
+                        continue;
                     };
                     let keyword = inside.get(..len).unwrap_or_default();
                     self.keyword(template, keyword, base + at + 1)?;
@@ -90,7 +99,12 @@ impl Compiler<'_> {
     ) -> Result<(), Problem> {
         if let Some(name) = keyword.strip_prefix(b"$") {
             let name = String::from_utf8_lossy(name);
-            let variable = self.variable(&name, at + 1)?;
+            let (name, offset) = split_offset(&name);
+            if offset.is_some() {
+                let what = format!("[${name}] takes no offset; it is passed over");
+                self.warn(at, what);
+            }
+            let variable = self.variable(name, at + 1)?;
             template.push(Part::Variable(variable));
             return Ok(());
         }
@@ -128,40 +142,31 @@ impl Compiler<'_> {
                 ),
             ));
         }
+        if offset.is_some() && !takes_offset(name) {
+            self.warn(at, format!("[{name}] takes no offset; it is passed over"));
+        }
         let part = match simple(name, offset) {
             Some(part) => part,
-            None if offset.is_none() => match name {
-                "sipp_version" => {
-                    // The version whose scenario language this is.
-                    template.push_text(b"3.6.1");
-                    return Ok(());
-                }
-                _ => self.last(template, name, at)?,
-            },
-            None => return Err(self.problem(at, format!("[{name}] takes no offset"))),
+            None if name == "sipp_version" => {
+                // The version whose scenario language this is.
+                template.push_text(b"3.6.1");
+                return Ok(());
+            }
+            None => self.last(template, name, at)?,
         };
-        if part_is_offset_only(name) || offset.is_none() {
-            template.push(part);
-            return Ok(());
-        }
-        Err(self.problem(at, format!("[{name}] takes no offset")))
+        template.push(part);
+        Ok(())
     }
 
-    fn last(&self, template: &mut Template, name: &str, at: usize) -> Result<Part, Problem> {
-        if let Some(header) = name.strip_prefix("last_") {
-            let (header, rest) = header.split_once(':').unwrap_or((header, ""));
-            let is_name = !header.is_empty()
-                && header
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&b));
-            if is_name && rest.is_empty() {
-                let span = template.intern(header.as_bytes());
-                return Ok(Part::Last(span));
+    fn last(&mut self, template: &mut Template, name: &str, at: usize) -> Result<Part, Problem> {
+        if let Some(header) = name.strip_prefix("last_").filter(|name| !name.is_empty()) {
+            let header = header.strip_suffix(':').unwrap_or(header);
+            if header.contains(':') {
+                let what = format!("[{name}] is never there; to take a part of it use <ereg>");
+                self.warn(at, what);
             }
-            return Err(self.problem(
-                at,
-                format!("[{name}] is not covered; write [last_{header}:], or take it with <ereg>"),
-            ));
+            let span = template.intern(header.as_bytes());
+            return Ok(Part::Last(span));
         }
         let what = if name.starts_with("rtpstream") || name == "rtp_echo" {
             format!("[{name}] is not covered: this generator sends no media")
@@ -191,7 +196,7 @@ impl Compiler<'_> {
                     self.fill(&mut text, parameter.value.as_bytes(), parameter.value_at)?;
                     line = Some(text);
                 }
-                name => return Err(self.unknown_parameter("field", name, parameter.at)),
+                name => self.unknown_parameter("field", name, parameter.at),
             }
         }
         if self.options.files.is_empty() {
@@ -232,7 +237,15 @@ impl Compiler<'_> {
             let slot = match parameter.name.as_str() {
                 "username" => &mut login.user,
                 "password" => &mut login.password,
-                name => return Err(self.unknown_parameter("authentication", name, parameter.at)),
+                name @ ("aka_K" | "aka_OP" | "aka_AMF") => {
+                    let what = format!("{name} is passed over: AKA challenges are not answered");
+                    self.warn(parameter.at, what);
+                    continue;
+                }
+                name => {
+                    self.unknown_parameter("authentication", name, parameter.at);
+                    continue;
+                }
             };
             let mut text = Template::default();
             self.fill(&mut text, parameter.value.as_bytes(), parameter.value_at)?;
@@ -251,7 +264,8 @@ impl Compiler<'_> {
         let mut contents = None;
         for parameter in self.parameters(parameters, at)? {
             if parameter.name != "name" {
-                return Err(self.unknown_parameter("file", &parameter.name, parameter.at));
+                self.unknown_parameter("file", &parameter.name, parameter.at);
+                continue;
             }
             let read = match self.options.read_file {
                 Some(read) => read(&parameter.value),
@@ -291,7 +305,7 @@ impl Compiler<'_> {
                 "variable" => {
                     variable = Some(self.variable(&parameter.value, parameter.value_at)?);
                 }
-                name => return Err(self.unknown_parameter("fill", name, parameter.at)),
+                name => self.unknown_parameter("fill", name, parameter.at),
             }
         }
         let Some(variable) = variable else {
@@ -302,11 +316,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    fn unknown_parameter(&self, keyword: &str, name: &str, at: usize) -> Problem {
-        self.problem(
+    fn unknown_parameter(&mut self, keyword: &str, name: &str, at: usize) {
+        self.warn(
             at,
-            format!("the parameter \"{name}\" of [{keyword}] is not covered"),
-        )
+            format!("the parameter \"{name}\" of [{keyword}] has no meaning and is passed over"),
+        );
     }
 
     /// `name=value` and `name="value"`, with white space between them.
@@ -414,8 +428,19 @@ fn split_offset(word: &str) -> (&str, Option<i64>) {
     (word, None)
 }
 
+/// What stands before another opening bracket that comes before any closing one:
+/// text, as SIPp has it, unless the keyword is one whose parameters may hold others.
+fn plain_before(inside: &[u8]) -> Option<&[u8]> {
+    const NESTING: [&[u8]; 4] = [b"field", b"authentication", b"fill", b"file"];
+    if NESTING.iter().any(|name| inside.starts_with(name)) {
+        return None;
+    }
+    let at = memchr::memchr2(b'[', b']', inside)?;
+    inside.get(..at).filter(|_| inside.get(at) == Some(&b'['))
+}
+
 /// Whether a keyword may have an offset.
-fn part_is_offset_only(name: &str) -> bool {
+fn takes_offset(name: &str) -> bool {
     matches!(
         name,
         "branch"
@@ -443,6 +468,8 @@ fn simple(name: &str, offset: Option<i64>) -> Option<Part> {
         "media_ip" => Part::Constant(Constant::MediaIp),
         "media_ip_type" => Part::Constant(Constant::MediaIpType),
         "media_port" => Part::Constant(Constant::MediaPort(by)),
+        // What earlier versions called it.
+        "rtpstream_audio_port" | "rtpstream_video_port" => Part::Constant(Constant::MediaPort(0)),
         "auto_media_port" => Part::AutoMediaPort(by),
         "server_ip" => Part::Constant(Constant::ServerIp),
         "pid" => Part::Constant(Constant::Pid),

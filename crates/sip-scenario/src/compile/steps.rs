@@ -1,13 +1,15 @@
-//! `<send>`, `<recv>`, `<pause>`, `<timewait>` and `<nop>`.
+//! `<send>`, `<recv>`, `<sendCmd>`, `<recvCmd>`, `<pause>`, `<timewait>` and `<nop>`.
 
 use crate::distribution::Distribution;
 use crate::problem::Problem;
-use crate::program::{Expects, Pause, Presence, RecvStep, SendStep, Step, What};
+use crate::program::{
+    CommandStep, Expects, Pause, Presence, ReceiveCommandStep, RecvStep, SendStep, Step, What,
+};
 use crate::template::Kind;
 use crate::xml::Element;
 
 use super::attributes::Attributes;
-use super::{Compiler, Wanted};
+use super::{Compiler, PEERS_MAX, Wanted, index_of};
 
 impl Compiler<'_> {
     pub(super) fn send(&mut self, element: &Element) -> Result<(), Problem> {
@@ -20,6 +22,8 @@ impl Compiler<'_> {
             *started = true;
         }
         let ack_txn = self.txn(&mut attributes, "ack_txn")?;
+        // What cannot be sent at once waits in the socket's queue.
+        attributes.whole("timeout")?;
         let Some(cdata) = &element.cdata else {
             return Err(self.problem(element.at, "<send> needs the message: <![CDATA[ ... ]]>"));
         };
@@ -35,12 +39,12 @@ impl Compiler<'_> {
             start_txn,
             ack_txn,
         }));
-        self.step(element, attributes, what, None)
+        self.step(element, attributes, what)
     }
 
     pub(super) fn recv(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
-        self.no_cdata(element)?;
+        self.no_cdata(element);
         let matching = attributes.flag("regexp_match")?;
         let response = attributes.text("response");
         let request = attributes.take("request");
@@ -61,60 +65,112 @@ impl Compiler<'_> {
             }
             (None, Some(request)) => Expects::Request(request.value.clone()),
             (None, None) => {
-                return Err(self.problem(
+                self.warn(
                     element.at,
-                    "<recv> needs request=\"METHOD\" or response=\"CODE\"",
-                ));
+                    "<recv> without request=\"METHOD\" or response=\"CODE\" expects nothing \
+                     that could come",
+                );
+                Expects::Nothing
             }
             (Some(_), Some(request)) => {
                 return Err(self.problem(request.at, "<recv> has request or response, not both"));
             }
         };
-        let optional = match attributes.text("optional") {
-            None => Presence::Mandatory,
-            Some((text, at)) => match text.as_str() {
-                "true" => Presence::Optional,
-                "false" => Presence::Mandatory,
-                "global" => Presence::Global,
-                _ => {
-                    return Err(self.problem(
-                        at,
-                        format!("optional is \"true\", \"false\" or \"global\", not {text:?}"),
-                    ));
-                }
-            },
-        };
+        let optional = self.presence(&mut attributes)?;
         let keeps_routes = attributes.flag("rrs")?;
         let keeps_challenge = attributes.flag("auth")?;
         let timeout_ms = attributes.whole("timeout")?.filter(|ms| *ms > 0);
-        let on_timeout = attributes.text("ontimeout");
         let response_txn = self.txn(&mut attributes, "response_txn")?;
         if let (Some(number), Some(attribute)) = (response_txn, attributes.take("response_txn")) {
             self.wanted_transactions.push((number, attribute.value_at));
         }
-        // Media is never touched, so there is nothing that SDP could change.
-        attributes.flag("ignoresdp")?;
-        if let Some((text, at)) = attributes.text("advance_state")
-            && text != "true"
-        {
-            return Err(self.problem(at, "advance_state=\"false\" is not covered"));
-        }
+        let advances = match attributes.take("advance_state") {
+            None => true,
+            Some(attribute) => {
+                let advances = attributes.flag("advance_state")?;
+                if !advances && optional == Presence::Mandatory {
+                    let what = "advance_state=\"false\" is for optional messages";
+                    return Err(self.problem(attribute.at, what));
+                }
+                advances
+            }
+        };
         let what = What::Recv(Box::new(RecvStep {
             expects,
             optional,
             keeps_routes,
             keeps_challenge,
             timeout_ms,
-            on_timeout: None,
+            advances,
             response_txn,
             methods: self.methods.clone(),
         }));
-        self.step(element, attributes, what, on_timeout)
+        self.step(element, attributes, what)
+    }
+
+    fn presence(&self, attributes: &mut Attributes<'_>) -> Result<Presence, Problem> {
+        let Some((text, at)) = attributes.text("optional") else {
+            return Ok(Presence::Mandatory);
+        };
+        match text.as_str() {
+            "true" => Ok(Presence::Optional),
+            "false" => Ok(Presence::Mandatory),
+            "global" => Ok(Presence::Global),
+            _ => Err(self.problem(
+                at,
+                format!("optional is \"true\", \"false\" or \"global\", not {text:?}"),
+            )),
+        }
+    }
+
+    pub(super) fn send_command(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        let dest = match attributes.text("dest") {
+            Some((name, at)) if self.options.names_peers => Some(self.peer(&name, at)?),
+            None if self.options.names_peers => {
+                let what = "<sendCmd> needs dest=\"NAME\": with -slave_cfg instances have names";
+                return Err(self.problem(element.at, what));
+            }
+            // With -3pcc there is only one other instance.
+            _ => None,
+        };
+        let Some(cdata) = &element.cdata else {
+            return Err(self.problem(element.at, "<sendCmd> needs the command: <![CDATA[ ... ]]>"));
+        };
+        let template = self.message(&cdata.bytes, cdata.at)?;
+        let what = What::SendCommand(Box::new(CommandStep { template, dest }));
+        self.step(element, attributes, what)
+    }
+
+    pub(super) fn receive_command(&mut self, element: &Element) -> Result<(), Problem> {
+        let mut attributes = Attributes::new(self.source, element);
+        self.no_cdata(element);
+        let src = attributes.take("src").map(|src| src.value.clone());
+        let src = src.filter(|_| self.options.names_peers);
+        if src.is_none() && self.options.names_peers {
+            let what = "<recvCmd> needs src=\"NAME\": with -slave_cfg instances have names";
+            return Err(self.problem(element.at, what));
+        }
+        let is_optional = self.presence(&mut attributes)? != Presence::Mandatory;
+        let what = What::ReceiveCommand(ReceiveCommandStep { src, is_optional });
+        self.step(element, attributes, what)
+    }
+
+    fn peer(&mut self, name: &str, at: usize) -> Result<u16, Problem> {
+        let known = self.peers.iter().position(|known| known == name);
+        let index = known.unwrap_or(self.peers.len());
+        if index >= PEERS_MAX {
+            return Err(self.problem(at, format!("commands to more than {PEERS_MAX} instances")));
+        }
+        if known.is_none() {
+            self.peers.push(name.to_owned());
+        }
+        index_of(self.source, index, at)
     }
 
     pub(super) fn pause(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
-        self.no_cdata(element)?;
+        self.no_cdata(element);
         let pause = if let Some((name, at)) = attributes.text("variable") {
             Pause::Variable(self.variable(name.trim(), at)?)
         } else {
@@ -123,23 +179,27 @@ impl Compiler<'_> {
                 None => Pause::Default,
             }
         };
-        self.step(element, attributes, What::Pause(pause), None)
+        self.step(element, attributes, What::Pause(pause))
     }
 
     pub(super) fn timewait(&mut self, element: &Element) -> Result<(), Problem> {
         let mut attributes = Attributes::new(self.source, element);
-        self.no_cdata(element)?;
-        let Some(distribution) = self.pause_distribution(element, &mut attributes)? else {
-            return Err(self.problem(element.at, "<timewait> needs milliseconds=\"...\""));
+        self.no_cdata(element);
+        let pause = match self.pause_distribution(element, &mut attributes)? {
+            Some(distribution) => Pause::TimeWait(distribution),
+            None => {
+                let what = "<timewait> without milliseconds is as long as -d says";
+                self.warn(element.at, what);
+                Pause::Default
+            }
         };
-        let what = What::Pause(Pause::TimeWait(distribution));
-        self.step(element, attributes, what, None)
+        self.step(element, attributes, What::Pause(pause))
     }
 
     pub(super) fn nop(&mut self, element: &Element) -> Result<(), Problem> {
         let attributes = Attributes::new(self.source, element);
-        self.no_cdata(element)?;
-        self.step(element, attributes, What::Nop, None)
+        self.no_cdata(element);
+        self.step(element, attributes, What::Nop)
     }
 
     fn pause_distribution(
@@ -148,10 +208,18 @@ impl Compiler<'_> {
         attributes: &mut Attributes<'_>,
     ) -> Result<Option<Distribution>, Problem> {
         attributes.flag("sanity_check")?;
-        if let Some(ms) = attributes.number("milliseconds")? {
-            return Ok(Some(Distribution::Fixed(ms)));
+        if let Some(distribution) = self.distribution(element, attributes)? {
+            return Ok(Some(distribution));
         }
-        self.distribution(element, attributes)
+        // An older way to write a uniform distribution.
+        match (attributes.number("min")?, attributes.number("max")?) {
+            (Some(min), Some(max)) => Ok(Some(Distribution::Uniform { min, max })),
+            (None, None) => {
+                let milliseconds = attributes.number("milliseconds")?;
+                Ok(milliseconds.map(Distribution::Fixed))
+            }
+            _ => Err(self.problem(element.at, "min and max go together")),
+        }
     }
 
     /// `distribution="..."` and its parameters, if there is one.
@@ -238,7 +306,6 @@ impl Compiler<'_> {
         element: &Element,
         mut attributes: Attributes<'_>,
         what: What,
-        on_timeout: Option<(String, usize)>,
     ) -> Result<(), Problem> {
         let index = self.steps.len();
         if let Some((label, at)) = attributes.text("next") {
@@ -249,7 +316,7 @@ impl Compiler<'_> {
                 is_timeout: false,
             });
         }
-        if let Some((label, at)) = on_timeout {
+        if let Some((label, at)) = attributes.text("ontimeout") {
             self.wanted.push(Wanted {
                 step: index,
                 label,
@@ -292,14 +359,25 @@ impl Compiler<'_> {
             .map(|(name, at)| self.counter(&name, at))
             .transpose()?;
         let repeat_rtd = attributes.flag("repeat_rtd")?;
-        let crlf = attributes.flag("crlf")?;
-        let hide = attributes.flag("hide")?;
+        // SIPp looks only whether it is there.
+        let crlf = attributes.has("crlf");
+        // Media is never touched, so there is nothing that SDP could change.
+        attributes.flag("ignoresdp")?;
+        if attributes.has("hiderest") {
+            self.hides = attributes.flag("hiderest")?;
+        }
+        let hide = if attributes.has("hide") {
+            attributes.flag("hide")?
+        } else {
+            self.hides
+        };
         let display = attributes.text("display").map(|(text, _)| text);
-        attributes.finish()?;
+        attributes.finish(&mut self.warnings);
         let actions = self.actions(element)?;
         let step = Step {
             what,
             next: None,
+            on_timeout: None,
             test,
             chance,
             condexec,
