@@ -134,15 +134,15 @@ fn command() -> String {
 }
 
 fn profiles() -> String {
-    if SHIPPED.is_empty() {
-        return "none is shipped: signet plan calibrate makes one of this machine\n".to_owned();
-    }
     let mut told = String::new();
     for (name, _) in SHIPPED {
         told.push_str(&match Profile::open(name) {
             Ok(profile) => format!("{name}: {}\n", profile.machine.cpu_model),
             Err(error) => format!("{name}: {error}\n"),
         });
+    }
+    if told.is_empty() {
+        told.push_str("none is shipped: signet plan calibrate makes one of this machine\n");
     }
     told
 }
