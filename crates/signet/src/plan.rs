@@ -44,7 +44,7 @@ pub(crate) struct PlanOptions {
 
 #[derive(Debug, Subcommand)]
 enum PlanCommand {
-    /// Measure what things cost on this machine, in less than five minutes
+    /// Measure what things cost on this machine; end what else runs there first
     Calibrate(CalibrateOptions),
     /// Hold predictions to what mixtures take that took no part in the calibration
     Check(CheckOptions),
