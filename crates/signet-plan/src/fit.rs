@@ -409,7 +409,11 @@ mod tests {
         }
         let runs = runs.into_iter().enumerate();
         runs.map(|(nth, rates)| {
-            let side = if nth % 2 == 0 { 1.0 + off } else { 1.0 - off };
+            let side = if (nth + nth / 4) % 2 == 0 {
+                1.0 + off
+            } else {
+                1.0 - off
+            };
             let value = truth().cores(&rates).0 * side;
             Sample { rates, value }
         })

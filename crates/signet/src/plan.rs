@@ -44,7 +44,7 @@ pub(crate) struct PlanOptions {
 
 #[derive(Debug, Subcommand)]
 enum PlanCommand {
-    /// Measure what things cost on this machine, in less than five minutes
+    /// Measure what things cost on this machine; end what else runs there first
     Calibrate(CalibrateOptions),
     /// Hold predictions to what mixtures take that took no part in the calibration
     Check(CheckOptions),
@@ -134,15 +134,15 @@ fn command() -> String {
 }
 
 fn profiles() -> String {
-    if SHIPPED.is_empty() {
-        return "none is shipped: signet plan calibrate makes one of this machine\n".to_owned();
-    }
     let mut told = String::new();
     for (name, _) in SHIPPED {
         told.push_str(&match Profile::open(name) {
             Ok(profile) => format!("{name}: {}\n", profile.machine.cpu_model),
             Err(error) => format!("{name}: {error}\n"),
         });
+    }
+    if told.is_empty() {
+        told.push_str("none is shipped: signet plan calibrate makes one of this machine\n");
     }
     told
 }

@@ -13,11 +13,12 @@ use super::mixture::{Connection, Directory, Flow, Stream};
 use super::server::{Ports, here, number};
 use crate::demand::{Key, Transport};
 
-/// How often a user of a load calls, registers or resumes a session of his own, a second: so
-/// often that all have a session and a nonce when the measuring begins.
-const OF_EACH_PER_S: f64 = 8.0;
+/// How often a user of a load calls, registers or resumes a session of his own, a second. He does
+/// one thing at a time, which may take a tenth of a second where the machine is busy; and all
+/// are to have a session and a nonce when the measuring begins.
+const OF_EACH_PER_S: f64 = 2.0;
 /// Users of a load, at least and at most.
-const AGENTS: (f64, f64) = (2.0, 500.0);
+const AGENTS: (f64, f64) = (8.0, 1_000.0);
 /// Agents that register before a load begins, a second.
 const SETUP_PER_S: u32 = 500;
 /// Where agents have nothing to do before, the load begins at once.
