@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sip_msg::{ConnId, Flow, Target};
 use sip_net::{CloseReason, Net, NetEvent, SendError};
-use sip_scenario::{CallPath, Calls, Counter, Event, Outputs, Role, SendFailure, Twin};
+use sip_scenario::{CallPath, Calls, Counter, Event, Outputs, Role, SendFailure};
 
 use crate::args::Args;
 use crate::commands::Commands;
@@ -17,10 +17,10 @@ use crate::paths::{self, Paths};
 use crate::report::Report;
 use crate::setup;
 use crate::traces::Traces;
-use crate::twins::{Heard, Twins};
+use crate::twins::Twins;
 
-/// Commands of other instances heard before sockets are looked at again.
-const COMMANDS_MAX: usize = 256;
+mod third_party;
+
 /// Calls begun before sockets are looked at again.
 const STARTS_MAX: u64 = 256;
 /// The longest sleep.
@@ -420,59 +420,6 @@ impl Engine {
             }
             Event::StopGracefully => self.end_softly(),
             Event::Rtt { rtd, ns } => self.traces.rtt(now_ns, rtd, ns),
-        }
-    }
-
-    /// What other instances have to say; gives whether there may be more.
-    fn hear_twins(&mut self) -> bool {
-        for _ in 0..COMMANDS_MAX {
-            let Some(heard) = self.twins.hear() else {
-                return false;
-            };
-            let now_ns = self.now_ns();
-            match heard {
-                Heard::Command(text) => {
-                    self.traces.command(now_ns, &text, false);
-                    if !self.calls.receive_command(now_ns, &text, &mut self.out) {
-                        self.start_by_command(&text);
-                    }
-                }
-                Heard::Ended => self.end_with_twin(now_ns),
-            }
-        }
-        true
-    }
-
-    fn start_by_command(&mut self, text: &[u8]) {
-        let Ok(target) = self.paths.take(&mut self.net, self.args.reconnects_max) else {
-            self.state = State::Over;
-            return;
-        };
-        let now_ns = self.now_ns();
-        let path = CallPath {
-            target,
-            local: None,
-            since_ns: now_ns,
-        };
-        let started = self
-            .calls
-            .start_by_command(now_ns, path, text, &mut self.out);
-        if let Err(why) = started {
-            let what = format!("a command begins no call: {why:?}");
-            self.traces.error(now_ns, &what);
-        }
-    }
-
-    /// Another instance has ended, so calls of both can no longer go on. As SIPp:
-    /// who sent the first command lets its own calls end.
-    fn end_with_twin(&mut self, now_ns: u64) {
-        let what = "one of the other instances has ended: so does this one";
-        self.traces.error(now_ns, what);
-        let is_one = self.args.third_party.twin.is_some();
-        if is_one && self.calls.program().twin() == Some(Twin::Tells) {
-            self.end_softly();
-        } else {
-            self.state = State::Over;
         }
     }
 

@@ -78,6 +78,56 @@ fn what_is_wrong_is_told_before_the_first_packet() {
 }
 
 #[test]
+fn a_check_only_reads_and_tells_what_has_no_meaning() {
+    let folder = Folder::new();
+    folder.write("good.xml", ALONE);
+    folder.write(
+        "odd.xml",
+        &ALONE.replace("<recv ", "\n  stray words <recv td=\"1\" "),
+    );
+    let media = "<nop><action><exec play_pcap_audio=\"a.pcap\"/></action></nop><send>";
+    folder.write("media.xml", &ALONE.replace("<send>", media));
+    // No remote host: nothing is sent.
+    let ended = folder.ours("good", "-sf good.xml -check").wait();
+    assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{ended:?}");
+    assert_eq!(ended.stdout, "good: 2 steps, can be played\n");
+    let ended = folder.ours("odd", "-sf odd.xml -check").wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let warnings: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("warning: odd.xml:10:3: text is passed over"));
+    assert!(warnings[1].starts_with("warning: odd.xml:10:21: the attribute \"td\""));
+    let ended = folder.ours("media", "-sf media.xml -check").wait();
+    assert_eq!(ended.code, 1, "{ended:?}");
+    assert!(ended.stderr.contains("-no_media plays the scenario"));
+    let ended = folder
+        .ours("media", "-sf media.xml -check -no_media")
+        .wait();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let ended = folder.ours("bad", "-sf none.xml -check").wait();
+    assert_eq!(ended.code, 1, "{ended:?}");
+}
+
+#[test]
+fn what_comes_to_the_media_port_goes_back() {
+    let folder = Folder::new();
+    let (port, media) = (free_port(), free_port());
+    let line = format!("-sn uas -i 127.0.0.1 -p {port} -mp {media} -rtp_echo");
+    let mut called = folder.ours("called", &line);
+    await_port(port, &mut called);
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(support::DEADLINE)).unwrap();
+    for port in [media, media + 2] {
+        socket.send_to(b"a packet", ("127.0.0.1", port)).unwrap();
+        let mut bytes = [0; 100];
+        let (len, from) = socket.recv_from(&mut bytes).unwrap();
+        assert_eq!((&bytes[..len], from.port()), (&b"a packet"[..], port));
+    }
+    called.signal("TERM");
+    assert_eq!(called.wait().code, 0);
+}
+
+#[test]
 fn a_taken_port_is_told_from_other_failures() {
     let folder = Folder::new();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
