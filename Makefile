@@ -74,7 +74,7 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf fail2ban:fail2ban-regex cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -78,6 +78,29 @@ pub(crate) enum Command {
     Bed {
         #[command(subcommand)]
         command: BedCommand,
+    },
+    /// Tell what a running server refused lately, and why
+    ///
+    /// It keeps the last few thousand refusals, and of each source a few for each
+    /// reason; figures count them all.
+    Why {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// Those of a user: alice or alice@example.com
+        #[arg(long)]
+        user: Option<String>,
+        /// Those of a call: the beginning of its Call-ID
+        #[arg(long, value_name = "CALL-ID")]
+        call: Option<String>,
+        /// Those from an address
+        #[arg(long, value_name = "ADDRESS")]
+        source: Option<IpAddr>,
+        /// The latest so many
+        #[arg(long, value_name = "N", default_value = "20")]
+        last: usize,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
     },
     /// List where users are registered
     Bindings {

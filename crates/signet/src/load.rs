@@ -362,7 +362,7 @@ pub(crate) struct AnswerOptions {
     /// End after so long; when interrupted if left out
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Duration>,
-    /// Write the result as JSON
+    /// Write the result as JSON; - for the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print the result only
@@ -430,7 +430,7 @@ pub(crate) struct PeakOptions {
     watch_pid: Vec<WatchTarget>,
     #[command(flatten)]
     doubts: DoubtArgs,
-    /// Write the result as JSON
+    /// Write the result as JSON; - for the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print the result only
