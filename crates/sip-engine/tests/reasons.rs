@@ -19,7 +19,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 10] = [
+const ELSEWHERE: [(Reason, &str); 13] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -30,6 +30,12 @@ const ELSEWHERE: [(Reason, &str); 10] = [
     (Reason::NotHisContacts, "the gate asks before the registrar"),
     (Reason::RegistrarBusy, "the registrar's own tests have it"),
     (Reason::NoRoom, "bounds has it"),
+    (
+        Reason::UnreadableUri,
+        "a message with such a URI is malformed before",
+    ),
+    (Reason::NoOutbound, "the registrar's own tests have it"),
+    (Reason::LocationFull, "the registrar's own tests have it"),
 ];
 
 fn open() -> Settings {
