@@ -61,26 +61,7 @@ fn run(args: Args) -> Result<(), Error> {
                 key_type,
             } => admin::ca_issue(&place.into(), &names, out.as_deref(), key_type),
         },
-        Command::Why {
-            place,
-            user,
-            call,
-            source,
-            last,
-            json,
-        } => {
-            let wanted = admin::Wanted {
-                user,
-                call,
-                source,
-                last: Some(last),
-            };
-            let form = match json {
-                true => admin::Form::Json,
-                false => admin::Form::Text,
-            };
-            admin::why(&place.into(), &wanted, form)
-        }
+        Command::Why(options) => options.ask(),
         Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
         Command::Domain { place, command } => {
             let place: admin::Instance = place.into();

@@ -192,7 +192,10 @@ impl Config {
     }
 
     fn parsed(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        match diagnose::read_all(text, "etc/signet.toml", |text| toml::from_str(text)) {
+        fn read(text: &str) -> Result<Config, toml::de::Error> {
+            toml::from_str(text)
+        }
+        match diagnose::read_all(text, "etc/signet.toml", read) {
             (Some(config), problems) if problems.is_empty() => Ok(config),
             (_, problems) => Err(ConfigError::of(path, problems)),
         }
