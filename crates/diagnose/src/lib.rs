@@ -46,21 +46,30 @@ pub struct Problem {
 impl ConfigError {
     /// For a file that cannot be read; `if_missing` is the remedy where there is none.
     pub fn unreadable(path: &Path, error: &std::io::Error, if_missing: &str) -> Self {
-        let remedy = if error.kind() == std::io::ErrorKind::NotFound {
-            if_missing.to_owned()
-        } else {
-            "make the file readable for the user that runs this program".to_owned()
+        use std::io::ErrorKind;
+        let (what, remedy) = match error.kind() {
+            ErrorKind::NotFound => ("there is no such file", if_missing),
+            ErrorKind::IsADirectory => ("it is a folder", "name the file in it"),
+            ErrorKind::InvalidData => ("it is no text", "name a file in TOML"),
+            ErrorKind::PermissionDenied => (
+                "this user may not read it",
+                "make the file readable for the user that runs this program",
+            ),
+            _ => ("", "look at the file and the disk that it is on"),
         };
-        Self::single(
-            path,
-            Problem {
-                place: None,
-                line: String::new(),
-                width: 0,
-                what: error.to_string(),
-                remedy,
-            },
-        )
+        let what = match what.is_empty() {
+            true => error.to_string(),
+            false => format!("{what} ({error})"),
+        };
+        Self::single(path, Problem::new("", None, what, remedy.to_owned()))
+    }
+
+    /// What [`read_all`] found.
+    pub fn of(path: &Path, problems: Vec<Problem>) -> Self {
+        Self {
+            path: path.to_owned(),
+            problems,
+        }
     }
 
     /// For a text that is no TOML, or has a key or a value that is unknown; `example` is where
@@ -163,11 +172,77 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// The most faults of one text that are told at once.
+const PROBLEMS_MAX: usize = 20;
+
+/// Reads a text with `read`: what it says, and what is wrong with it. Past a line that cannot
+/// be read it goes on without that line, so that all are told at once; `example` is where all
+/// keys are shown.
+pub fn read_all<T>(
+    text: &str,
+    example: &str,
+    read: impl Fn(&str) -> Result<T, toml::de::Error>,
+) -> (Option<T>, Vec<Problem>) {
+    let mut problems = Vec::new();
+    let value = read_on(text, example, read, &mut problems);
+    problems.sort_by_key(|problem| problem.place);
+    (value, problems)
+}
+
+fn read_on<T>(
+    text: &str,
+    example: &str,
+    read: impl Fn(&str) -> Result<T, toml::de::Error>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let mut rest = text.to_owned();
+    loop {
+        let error = match read(&rest) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        // What a line that was left out would have said is no fault of its own.
+        if !problems.is_empty() && error.message().starts_with("missing field") {
+            return None;
+        }
+        let (what, remedy) = explain(error.message(), example);
+        problems.push(Problem::new(text, error.span(), what, remedy));
+        let next = match problems.len() < PROBLEMS_MAX {
+            true => error.span().and_then(|span| without_line(&rest, span)),
+            false => None,
+        };
+        rest = next?;
+    }
+}
+
+/// The text without the line of a key and its value, every other byte in its place; `None`
+/// where that makes it another text: a table whose name goes away gives its keys to the table
+/// before.
+fn without_line(text: &str, span: Range<usize>) -> Option<String> {
+    let start = text.get(..span.start)?.rfind('\n').map_or(0, |at| at + 1);
+    let ends = text.get(span.end..)?.find('\n');
+    let end = ends.map_or(text.len(), |at| span.end + at);
+    let line = text.get(start..end)?;
+    if line.trim_start().starts_with('[') || !line.contains('=') {
+        return None;
+    }
+    let blank: String = line
+        .bytes()
+        .map(|byte| if byte == b'\n' { '\n' } else { ' ' })
+        .collect();
+    let mut without = text.to_owned();
+    without.replace_range(start..end, &blank);
+    DeTable::parse(&without).is_ok().then_some(without)
+}
+
 /// Splits a message of the TOML reader into fault and remedy, with a
 /// suggestion for a misspelt word.
 fn explain(message: &str, example: &str) -> (String, String) {
     if let Some((what, remedy)) = message.split_once('\n') {
         return (what.to_owned(), remedy.trim_end().to_owned());
+    }
+    if let Some(explained) = of_another_kind(message).or_else(|| of_another_form(message)) {
+        return explained;
     }
     let mut words = message.split('`').skip(1).step_by(2);
     let expected = message
@@ -198,6 +273,64 @@ fn explain(message: &str, example: &str) -> (String, String) {
         None => format!("write one of: {}", known.join(", ")),
     };
     (format!("{kind} `{given}`"), remedy)
+}
+
+/// A value of one kind where another belongs: `invalid type: string "x", expected u32`.
+fn of_another_kind(message: &str) -> Option<(String, String)> {
+    let rest = message
+        .strip_prefix("invalid type: ")
+        .or_else(|| message.strip_prefix("invalid value: "))?;
+    let (given, expected) = rest.rsplit_once(", expected ")?;
+    let given = match given.split_once(' ') {
+        Some(("string", text)) => format!("the text {text}"),
+        Some(("integer", number)) => format!("the number {number}"),
+        Some(("floating", rest)) => format!("the number{}", rest.trim_start_matches("point")),
+        Some(("boolean", word)) => word.to_owned(),
+        None if given == "sequence" => "a list".to_owned(),
+        None if given == "map" => "a table".to_owned(),
+        _ => given.to_owned(),
+    };
+    let (kind, remedy) = match expected {
+        "u8" => ("a whole number", "write one from 0 to 255, without quotes"),
+        "u16" => (
+            "a whole number",
+            "write one from 0 to 65535, without quotes",
+        ),
+        "u32" => (
+            "a whole number",
+            "write one from 0 to 4294967295, without quotes",
+        ),
+        "i64" | "i32" | "u64" | "usize" => (
+            "a whole number",
+            "write one without quotes, for example 5; etc/signet.toml has its bounds",
+        ),
+        "f32" | "f64" => ("a number", "write one without quotes, for example 0.5"),
+        "a boolean" => ("a yes or no", "write true or false, without quotes"),
+        "a string" | "string" => ("a text", "write it in quotes: \"…\""),
+        "a sequence" => ("a list", "write one in brackets, for example [\"…\"]"),
+        table if table == "a map" || table.starts_with("struct ") => {
+            ("a table", "write { key = … }, or a section of that name")
+        }
+        _ => return None,
+    };
+    let what = format!("{given} stands where {kind} belongs");
+    Some((what, remedy.to_owned()))
+}
+
+/// A text of another form than the library's own kinds have.
+fn of_another_form(message: &str) -> Option<(String, String)> {
+    let (what, remedy) = match message {
+        "invalid socket address syntax" => (
+            "this is no address with a port",
+            "write ADDRESS:PORT, for example \"127.0.0.1:9090\"",
+        ),
+        "invalid IP address syntax" => (
+            "this is no address",
+            "write an address without a port, for example \"192.0.2.53\"",
+        ),
+        _ => return None,
+    };
+    Some((what.to_owned(), remedy.to_owned()))
 }
 
 /// The word among `known` that `given` is most likely a misspelling of.
@@ -277,6 +410,41 @@ mod tests {
         assert_eq!(nearest("banana", &["listen", "route"]), None);
         assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(distance("", "abc"), 3);
+    }
+
+    #[test]
+    fn all_lines_that_cannot_be_read_are_told_at_once() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[allow(dead_code)]
+        struct Read {
+            a: u16,
+            b: Option<Vec<String>>,
+            c: Option<bool>,
+        }
+        let wrong = "a = \"1\"\nb = [\n 5,\n]\nx = 1 # what\nc = \"yes\"\n";
+        let (read, problems) = read_all(wrong, "e.toml", |text| toml::from_str::<Read>(text));
+        assert!(read.is_none());
+        let places: Vec<_> = problems.iter().map(|of| of.place.unwrap().0).collect();
+        assert_eq!(places[0], 1, "{problems:?}");
+        assert!(
+            problems.iter().all(|of| !of.what.contains("missing")),
+            "{problems:?}"
+        );
+        let wrong = "a = 1\nx = 1\nc = 7\n";
+        let (read, problems) = read_all(wrong, "e.toml", |text| toml::from_str::<Read>(text));
+        assert!(read.is_some());
+        let told: Vec<_> = problems.iter().map(|of| (of.place, &*of.what)).collect();
+        assert_eq!(
+            told,
+            [
+                (Some((2, 1)), "unknown key `x`"),
+                (
+                    Some((3, 5)),
+                    "the number `7` stands where a yes or no belongs"
+                )
+            ]
+        );
     }
 
     #[test]

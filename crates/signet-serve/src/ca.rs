@@ -232,6 +232,8 @@ impl Ca {
             return false;
         };
         let ends = leaf.validity().not_after.timestamp();
+        // Issued while the clock was ahead: nobody would take it until it is so late.
+        let begins = leaf.validity().not_before.timestamp();
         let renew_at = OffsetDateTime::now_utc() + Duration::days(RENEW_DAYS);
         let names: BTreeSet<String> = match leaf.subject_alternative_name() {
             Ok(Some(alt)) => alt
@@ -243,6 +245,7 @@ impl Ca {
             _ => BTreeSet::new(),
         };
         ends > renew_at.unix_timestamp()
+            && begins <= OffsetDateTime::now_utc().unix_timestamp()
             && leaf.issuer() == ca.subject()
             && wanted.is_subset(&names)
     }

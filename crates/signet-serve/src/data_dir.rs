@@ -11,7 +11,7 @@
 //! | `domain` | the default domain, that of the last start |
 //! | `signet.db` | subscribers, bindings, domains, secrets of TLS session tickets |
 //! | `listeners.json` | while a server runs: its process and its addresses |
-//! | `admin.sock` | while a server runs: where it is told of changes |
+//! | `admin.sock` | while a server runs: where it is asked, and told of changes |
 //! | `lock` | held while a server runs |
 
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -31,7 +31,7 @@ impl Error {
         let remedy = match error.kind() {
             ErrorKind::NotFound => "look whether the path is right",
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                "run as the user that the folder belongs to, or name another with --data DIR"
+                "run as the user that the folder belongs to, or name another: `data` in the configuration file, --data without one"
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on the disk",
             _ => "look at the file and the disk that it is on",

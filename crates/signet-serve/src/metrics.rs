@@ -20,6 +20,10 @@ use crate::server::TicketReporter;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
 use crate::worker::{Control, Phase, Snapshot};
 
+/// For how long a registration that could not be stored keeps the server from being ready.
+/// Then it is given another: whoever waits until it is ready sends none.
+const UNSTORED_MS: u64 = 30_000;
+
 /// What is asked for figures.
 pub(crate) struct Sources {
     pub(crate) control: Arc<Control>,
@@ -71,6 +75,11 @@ impl Sources {
         tickets: TicketReporter,
     ) {
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = ShownTls::new(shown, tickets);
+    }
+
+    /// Whether registrations can be stored, as far as that was tried lately.
+    fn stores(&self) -> bool {
+        !self.store.fails_to_save(clock::unix_ms(), UNSTORED_MS)
     }
 
     /// What TLS shows and takes, the listeners named by their real addresses.
@@ -196,6 +205,10 @@ async fn tls_json(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
 
 async fn ready(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
     match sources.control.phase() {
+        Phase::Running if !sources.stores() => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "registrations cannot be stored: the log says why\n",
+        ),
         Phase::Running => (StatusCode::OK, "ready\n"),
         Phase::Draining | Phase::Stop => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
     }

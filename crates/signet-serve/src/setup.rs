@@ -12,7 +12,7 @@ use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
 use crate::config::{
-    Advertised, Config, Domain, Listen, ListenAt, ListenSecurity, ListenWebSocket,
+    Advertised, Config, Domain, Listen, ListenAt, ListenSecurity, ListenWebSocket, LogLevel,
 };
 
 mod net;
@@ -148,6 +148,7 @@ pub(crate) fn settings(
         bounds: (&config.bounds).into(),
         rates: config.rates.limits(),
         server_header: config.server_header.clone(),
+        tells_all_refusals: config.log.level == LogLevel::Debug,
     }
 }
 

@@ -1,12 +1,12 @@
 //! The command line.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use signet_serve::ca::KeyKind;
 use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
-use signet_serve::{Overrides, Source, admin};
+use signet_serve::{Error, Overrides, Source, admin};
 
 use crate::bed::BedCommand;
 use crate::load::LoadCommand;
@@ -102,6 +102,11 @@ pub(crate) enum Command {
     /// holds its predictions to what mixtures take. It exits with 0 where there is a plan, 1
     /// where it is refused, 2 where a file or a command is wrong.
     Plan(Box<PlanOptions>),
+    /// Tell what a running server refused lately, and why
+    ///
+    /// It keeps the last few thousand refusals, and of each source a few for each
+    /// reason; figures count them all.
+    Why(WhyOptions),
     /// List where users are registered
     Bindings {
         #[command(flatten)]
@@ -109,6 +114,43 @@ pub(crate) enum Command {
         /// One user alone: alice or alice@example.com
         user: Option<String>,
     },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct WhyOptions {
+    #[command(flatten)]
+    place: InstanceArgs,
+    /// Those of a user: alice or alice@example.com
+    #[arg(long)]
+    user: Option<String>,
+    /// Those of a call: the beginning of its Call-ID
+    #[arg(long, value_name = "CALL-ID")]
+    call: Option<String>,
+    /// Those from an address
+    #[arg(long, value_name = "ADDRESS")]
+    source: Option<IpAddr>,
+    /// The latest so many
+    #[arg(long, value_name = "N", default_value = "20")]
+    last: usize,
+    /// For programs, in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl WhyOptions {
+    pub(crate) fn ask(self) -> Result<(), Error> {
+        let wanted = admin::Wanted {
+            user: self.user,
+            call: self.call,
+            source: self.source,
+            last: Some(self.last),
+        };
+        let form = match self.json {
+            true => admin::Form::Json,
+            false => admin::Form::Text,
+        };
+        admin::why(&self.place.into(), &wanted, form)
+    }
 }
 
 #[derive(Debug, ClapArgs)]

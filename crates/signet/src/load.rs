@@ -379,7 +379,7 @@ pub(crate) struct AnswerOptions {
     /// End after so long; when interrupted if left out
     #[arg(long, value_name = "TIME", value_parser = time)]
     duration: Option<Duration>,
-    /// Write the result as JSON
+    /// Write the result as JSON; - for the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print the result only

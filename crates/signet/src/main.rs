@@ -74,6 +74,7 @@ fn run(args: Args) -> Result<(), Error> {
                 key_type,
             } => admin::ca_issue(&place.into(), &names, out.as_deref(), key_type),
         },
+        Command::Why(options) => options.ask(),
         Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
         Command::Domain { place, command } => {
             let place: admin::Instance = place.into();

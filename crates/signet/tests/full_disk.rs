@@ -27,6 +27,8 @@ fn nothing_acknowledged_is_lost() {
             "--domain",
             "example.com",
             "--no-auth",
+            "--metrics",
+            "127.0.0.1:0",
         ];
         // The log has a folder beside the small disk: it must not fill that.
         let folder = support::TestDir::new("full-disk");
@@ -66,6 +68,8 @@ fn nothing_acknowledged_is_lost() {
         assert_eq!(refused, 5, "the disk was never full");
         assert!(acknowledged.len() > 10);
         assert_eq!(server.options(), "SIP/2.0 200 OK");
+        let ready = support::openssl::page(&disk, "/ready");
+        assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
         server.wait_for_log("make room on the disk");
 
         server.process.signal("-KILL");

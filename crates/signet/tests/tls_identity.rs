@@ -119,7 +119,7 @@ fn a_neighbour_speaks_for_the_domains_of_its_certificate() {
     wait_for_figure(at, "signet_identities_refused_total", 3);
     let log = fs::read_to_string(&server.log).unwrap();
     assert!(
-        log.contains("does not speak for that domain") && log.contains("other.example"),
+        log.contains("speaks_for_others") && log.contains("other.example"),
         "{log}"
     );
 }

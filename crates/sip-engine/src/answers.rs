@@ -2,7 +2,6 @@
 
 use std::hash::Hasher;
 
-use sip_msg::write::reason_phrase;
 use sip_msg::{Flow, HeaderName, Message, MessageWriter, Method, ResponseWriter, Target};
 use sip_txn::{Responded, ServerId, response_target};
 use siphasher::sip::SipHasher13;
@@ -10,6 +9,7 @@ use siphasher::sip::SipHasher13;
 use crate::effect::Effect;
 use crate::permit::is_listed;
 use crate::proxy::context::Context;
+use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{is_supported, unsupported};
 use crate::sender::Sender;
 use crate::text::hex16;
@@ -23,18 +23,17 @@ const SUPPORTED: &[u8] = b"path, outbound";
 impl Shard {
     // RFC 3261 16.1: "When responding directly to a request, the element is playing the role
     // of a UAS and MUST behave as described in Section 8.2."
-    /// Answers with a status and its usual phrase.
+    /// Answers with a status line and nothing else.
     pub(crate) fn answer(
         &mut self,
         now: Now,
         sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
-        status: u16,
+        line: StatusLine,
         out: &mut Outputs,
     ) -> Responded {
-        let reason = reason_phrase(status);
-        self.answer_with(now, sender, server, request, (status, reason), |_| {}, out)
+        self.answer_with(now, sender, server, request, line, |_| {}, out)
     }
 
     /// Answers, with header fields of the caller's.
@@ -45,14 +44,15 @@ impl Shard {
         sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
-        (status, reason): (u16, &str),
+        line: StatusLine,
         more: impl FnOnce(&mut MessageWriter<'_>),
         out: &mut Outputs,
     ) -> Responded {
         let start = out.outbox.bytes.len();
         let tag = self.own_tag(request);
+        let (status, phrase) = (line.status(), line.phrase());
         let mut writer =
-            ResponseWriter::begin(&mut out.outbox.bytes, request, status, reason, &tag);
+            ResponseWriter::begin(&mut out.outbox.bytes, request, status, phrase, &tag);
         more(&mut writer);
         match status {
             503 => {
@@ -64,11 +64,16 @@ impl Shard {
             }
             _ => {}
         }
+        if let Some(reason) = line.reason().filter(|reason| reason.is_told()) {
+            let domain = self.settings.domains.first();
+            let agent = domain.map_or("signet", |domain| &**domain);
+            writer.header_with("Warning", |value| write_warning(reason, agent, value));
+        }
         if !self.settings.server_header.is_empty() {
             writer.header("Server", self.settings.server_header.as_bytes());
         }
         writer.finish(b"");
-        self.send_answer(now, sender, server, request, status, start, out)
+        self.send_answer(now, sender, server, request, &line, start, out)
     }
 
     /// Sends `outbox.bytes[start..]` as the answer to a request: through its
@@ -80,7 +85,7 @@ impl Shard {
         sender: &Sender,
         server: Option<ServerId>,
         request: &Message,
-        status: u16,
+        line: &StatusLine,
         start: usize,
         out: &mut Outputs,
     ) -> Responded {
@@ -90,7 +95,9 @@ impl Shard {
             outbox.bytes.truncate(start);
             return Responded::Refused;
         }
+        let status = line.status();
         self.counters.answered(status);
+        self.note_answer(now, sender, request, line, out);
         if status == 400 {
             self.odd(sender, &mut out.effects);
         }
@@ -142,13 +149,13 @@ impl Shard {
         sender: &Sender,
         server: Option<ServerId>,
         request: Box<Message>,
-        (status, reason): (u16, &str),
+        line: StatusLine,
         out: &mut Outputs,
     ) {
         if let Some(server) = server {
             self.txns.release_server(server);
         }
-        self.answer_with(now, sender, None, &request, (status, reason), |_| {}, out);
+        self.answer(now, sender, None, &request, line, out);
         self.pool.recycle(request);
     }
 
@@ -176,8 +183,8 @@ impl Shard {
                 }
             }
         };
-        let status = (420, reason_phrase(420));
-        self.answer_with(now, sender, None, &request, status, unsupported, out);
+        let line = StatusLine::refused(420, Reason::ExtensionRequired);
+        self.answer_with(now, sender, None, &request, line, unsupported, out);
         self.pool.recycle(request);
     }
 
@@ -202,8 +209,8 @@ impl Shard {
             writer.header("Allow", ALLOW);
             writer.header("Supported", SUPPORTED);
         };
-        let status = (200, reason_phrase(200));
-        self.answer_with(now, sender, None, &request, status, about, out);
+        let line = StatusLine::ok();
+        self.answer_with(now, sender, None, &request, line, about, out);
         self.pool.recycle(request);
     }
 
@@ -212,17 +219,16 @@ impl Shard {
         &mut self,
         now: Now,
         context: &mut Context,
-        (status, reason): (u16, &str),
+        line: StatusLine,
         out: &mut Outputs,
     ) {
         let Some(request) = context.request.take() else {
             return;
         };
         let sender = context.sender.clone();
-        let (server, status_line) = (context.server, (status, reason));
-        let responded = self.answer_with(now, &sender, server, &request, status_line, |_| {}, out);
+        let responded = self.answer(now, &sender, context.server, &request, line, out);
         if responded == Responded::Refused {
-            self.refused(context, status);
+            self.refused(context, line.status());
         }
         context.request = Some(request);
     }
@@ -254,6 +260,17 @@ impl Shard {
         const LENGTH: usize = 16;
         let is_ours = |tag: &[u8]| tag.len() == LENGTH && tag == self.own_tag(ack);
         ack.to_tag().is_some_and(is_ours)
+    }
+}
+
+/// RFC 3261 20.43: a Warning that names the reason; for a SIPS URI the one of RFC 5630.
+fn write_warning(reason: Reason, agent: &str, value: &mut Vec<u8>) {
+    let (code, text) = match reason {
+        Reason::NotUnderTls => ("380 ", "SIPS Not Allowed"),
+        other => ("399 ", other.name()),
+    };
+    for part in [code, agent, " \"", text, "\""] {
+        value.extend_from_slice(part.as_bytes());
     }
 }
 

@@ -1,14 +1,13 @@
 //! What a shard asks the shell to do, as values.
 
-use std::sync::Arc;
-
-use sip_auth::{Failure, Subject};
-use sip_limit::{Party, Rate, Tell};
+use sip_auth::Subject;
+use sip_limit::{Party, Rate};
 use sip_locate::Query;
 use sip_lookup::Question;
-use sip_msg::{ConnId, Flow, Outbox, VerifiedPeer};
+use sip_msg::{ConnId, Flow, Outbox};
 
 use crate::BindingChange;
+use crate::refusal::RefusalRecord;
 
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,18 +69,6 @@ pub enum Effect {
     /// A call has ended: close the connections that it had to itself
     /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
     EndCall(u64),
-    /// Log that a peer sent a request in the name of a domain that it may not speak for.
-    /// The shell limits how often.
-    IdentityRefused {
-        /// Where the request came from.
-        flow: Flow,
-        /// The peer's certificate; `None` for one that is known by its address.
-        proved: Option<Arc<VerifiedPeer>>,
-        /// The host that it named, safe to be logged.
-        claimed: Box<str>,
-    },
-    /// Log that somebody could not log in: each source now and then.
-    LoginFailed(LoginFailed),
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {
         /// Where the request came from.
@@ -89,24 +76,6 @@ pub enum Effect {
         /// Why.
         what: Limited,
     },
-}
-
-/// A login that failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoginFailed {
-    /// Where it came from.
-    pub flow: Flow,
-    /// Whether whoever sent it does receive there: else the source may be forged, and
-    /// nobody is to be shut out for it.
-    pub is_proven: bool,
-    /// The name in the credentials, safe to be logged.
-    pub user: Box<str>,
-    /// The realm.
-    pub realm: Arc<str>,
-    /// Why.
-    pub failure: Failure,
-    /// What was left out since the line before of that source.
-    pub tell: Tell,
 }
 
 /// Why somebody is limited.
@@ -132,6 +101,9 @@ pub struct Outputs {
     pub outbox: Outbox,
     /// Everything else.
     pub effects: Vec<Effect>,
+    /// Requests that were refused, and next hops that failed, as far as they are recorded:
+    /// of each source a few for each reason, and not all of a flood.
+    pub refused: Vec<RefusalRecord>,
 }
 
 impl Outputs {
@@ -139,5 +111,6 @@ impl Outputs {
     pub fn clear(&mut self) {
         self.outbox.clear();
         self.effects.clear();
+        self.refused.clear();
     }
 }

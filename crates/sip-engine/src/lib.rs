@@ -8,7 +8,7 @@
 //!     shard.handle_credential / handle_saved / handle_resolved   // answers
 //!     shard.handle_send_failed / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
-//!     // send outputs.outbox, ask outputs.effects, clear both,
+//!     // send outputs.outbox, ask outputs.effects, tell outputs.refused, clear all three,
 //!     // sleep until shard.next_deadline_ms() at most
 //! }
 //! ```
@@ -28,6 +28,7 @@ mod park;
 pub mod permit;
 mod proxy;
 mod random;
+pub mod refusal;
 pub mod registrar;
 mod relay;
 pub mod routes;
@@ -44,5 +45,6 @@ pub use budget::Budget;
 pub use effect::{Effect, Now, Outputs, ParkId};
 pub use gateways::LearnedGateways;
 pub use location::{Binding, BindingChange, Location};
+pub use refusal::RefusalRecord;
 pub use settings::Settings;
 pub use shard::{Shard, Shared};

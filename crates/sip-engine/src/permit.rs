@@ -85,18 +85,19 @@ use sip_msg::{HeaderName, Message, Method, Span};
 use crate::dialogs::{self, Dialogs};
 use crate::own::Own;
 use crate::proxy::route::Routed;
+use crate::refusal::Reason;
 use crate::sender::Sender;
 use crate::settings::Inbound;
 use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
 use identity::Proof;
+pub(crate) use identity::realms;
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed};
 use pending::Credentials;
 pub use pending::Pending;
 pub use refusal::Refusal;
-use refusal::Why;
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]
@@ -277,7 +278,9 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
         Standing::Listed { .. } if is_for_a_user(cx, message) => {
             return Gate::Pass(Permit::Inbound(Seal(())));
         }
-        Standing::Listed { .. } => return refuse(message, Refusal::forbidden()),
+        Standing::Listed { .. } => {
+            return refuse(message, Refusal::forbidden(Reason::NotForOurUsers));
+        }
         Standing::Unlisted => {}
     }
     let Ok(from) = message.from() else {
@@ -304,7 +307,10 @@ pub fn gate_finish(
 ) -> Gate {
     let reply = match answer {
         Ok(reply) => reply,
-        Err(unavailable) => return Gate::Refuse(gate_unavailable(message, Some(unavailable))),
+        Err(unavailable) => {
+            let reason = Reason::StoreUnavailable;
+            return Gate::Refuse(gate_unavailable(message, reason, Some(unavailable)));
+        }
     };
     let side = pending.side;
     let again = match &reply {
@@ -338,7 +344,8 @@ pub fn gate_finish(
     };
     if pending.why != sip_lookup::Why::Digest {
         broken!("the store itself answers what is asked a second time");
-        return Gate::Refuse(gate_unavailable(message, None));
+        let reason = Reason::StoreUnavailable;
+        return Gate::Refuse(gate_unavailable(message, reason, None));
     }
     Gate::Lookup(Pending {
         credentials: unsettled,
@@ -372,20 +379,13 @@ fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Ga
 
 /// The answer when a look-up took too long, found no room or could not be done: 503 with
 /// Retry-After; to a REGISTER 500, as when its bindings cannot be stored.
-pub fn gate_unavailable(message: &Message, why: Option<Unavailable>) -> Refusal {
+pub fn gate_unavailable(message: &Message, reason: Reason, why: Option<Unavailable>) -> Refusal {
     let status = if message.method() == Method::Register {
         500
     } else {
         503
     };
-    Refusal {
-        status,
-        why: Why::Unavailable {
-            retry_after_s: why.and_then(|why| why.retry_after_s),
-        },
-        is_of_answer: false,
-        failure: Some(Failure::StoreUnavailable),
-    }
+    Refusal::unavailable(status, reason, why.and_then(|why| why.retry_after_s))
 }
 
 /// Judges a request in the name of a user of ours: by his certificate where
@@ -405,10 +405,9 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
         .check(cx.now.unix_ms, message, side, &realm)
     {
         Check::Challenge(failure) => challenge_in(realm, side, failure),
-        Check::Malformed(malformed) => Gate::Refuse(Refusal {
-            failure: Some(Failure::Malformed),
-            ..Refusal::malformed(malformed.reason)
-        }),
+        Check::Malformed(malformed) => {
+            Gate::Refuse(Refusal::malformed_credentials(malformed.reason))
+        }
         Check::Lookup(credentials) => {
             Gate::Lookup(Pending::new(Credentials::Digest(credentials), side))
         }
@@ -423,16 +422,7 @@ pub(crate) fn challenge_there(cx: &GateContext<'_>, message: &Message) -> Gate {
         false => Side::Proxy,
     };
     let realm = identity::realm_of(cx, message, side);
-    Gate::Refuse(Refusal {
-        why: Why::Challenge {
-            side,
-            realm,
-            stale: true,
-        },
-        status: side.status(),
-        is_of_answer: false,
-        failure: None,
-    })
+    Gate::Refuse(Refusal::challenge_there(realm, side))
 }
 
 fn challenge(
@@ -445,13 +435,7 @@ fn challenge(
 }
 
 fn challenge_in(realm: Arc<str>, side: Side, failure: Option<Failure>) -> Gate {
-    let stale = failure.is_some_and(Failure::is_stale);
-    Gate::Refuse(Refusal {
-        status: side.status(),
-        why: Why::Challenge { side, realm, stale },
-        is_of_answer: false,
-        failure,
-    })
+    Gate::Refuse(Refusal::challenge(realm, side, failure))
 }
 
 /// Judges a request whose From is in no domain of ours.
@@ -475,10 +459,23 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
         Inbound::Proven => cx.sender.peer.is_some(),
         Inbound::Anyone => true,
     };
-    if is_let_in && is_for_a_user(cx, message) && !claims_a_user {
-        return Gate::Pass(Permit::Inbound(Seal(())));
-    }
-    refuse(message, Refusal::forbidden())
+    let reason = match is_let_in {
+        true if claims_a_user => Reason::AssertsOurUser,
+        true if !is_for_a_user(cx, message) => Reason::NotForOurUsers,
+        true => return Gate::Pass(Permit::Inbound(Seal(()))),
+        false if is_anonymous(message) => Reason::AnonymousCaller,
+        false => Reason::ForeignFrom,
+    };
+    refuse(message, Refusal::forbidden(reason))
+}
+
+/// Whether From is that of a caller who does not say who he is (RFC 3323 4.1.1.3).
+fn is_anonymous(message: &Message) -> bool {
+    let from = message.from().ok().and_then(|from| from.uri());
+    from.is_some_and(|uri| {
+        let host = uri.host_port.host;
+        host.eq_ignore_ascii_case(b"anonymous.invalid")
+    })
 }
 
 /// Whether a request is for one of our users.

@@ -41,6 +41,7 @@ use crate::gateways::Gateways;
 use crate::location::Entry;
 use crate::own::Own;
 use crate::permit::Permit;
+use crate::refusal::StatusLine;
 use crate::sender::Sender;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
@@ -85,8 +86,8 @@ pub struct Answered {
     pub sender: Sender,
     /// Its transaction.
     pub server: Option<ServerId>,
-    /// The response's status.
-    pub status: u16,
+    /// The response's status line.
+    pub line: StatusLine,
     /// Where the response begins in the outbox.
     pub start: usize,
 }
@@ -314,7 +315,7 @@ impl Registrar {
             registration: &registration,
             to_tag: answer::to_tag(&self.tag_key, &registration.request),
         };
-        let status = match outcome {
+        let line = match outcome {
             Ok(()) => {
                 self.counters.ok += 1;
                 // What is bound now, not what this request asked for.
@@ -323,7 +324,8 @@ impl Registrar {
                     .entries(&self.aor, cx.now.unix_ms, &mut self.entries);
                 out.effects
                     .extend(kept_flow(&self.entries, &registration.sender.flow, cx.now));
-                writer.write_ok(&self.entries, &mut out.outbox.bytes)
+                writer.write_ok(&self.entries, &mut out.outbox.bytes);
+                StatusLine::ok()
             }
             Err(refused) => {
                 self.counters.refused += 1;
@@ -334,7 +336,8 @@ impl Registrar {
                     Refused::BadContact(_) => self.counters.contacts_refused += 1,
                     _ => {}
                 }
-                writer.write_refusal(refused, &mut out.outbox.bytes)
+                writer.write_refusal(refused, &mut out.outbox.bytes);
+                refused.line()
             }
         };
         // What is copied here must not outlive its change.
@@ -350,7 +353,7 @@ impl Registrar {
             request,
             sender,
             server,
-            status,
+            line,
             start,
         }
     }

@@ -44,6 +44,9 @@ pub struct Settings {
     pub rates: RateLimits,
     /// The value of the Server header; empty for none.
     pub server_header: String,
+    /// Whether every refusal is recorded, and not of each source a few for each reason: for
+    /// a log at its lowest level.
+    pub tells_all_refusals: bool,
 }
 
 /// A listener as the protocol sees it.
@@ -277,6 +280,7 @@ impl Default for Settings {
             bounds: Bounds::default(),
             rates: RateLimits::default(),
             server_header: "Signet".to_owned(),
+            tells_all_refusals: false,
         }
     }
 }

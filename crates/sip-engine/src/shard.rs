@@ -7,6 +7,7 @@ mod floor;
 mod guard;
 mod overload;
 mod rates;
+mod refusals;
 mod requests;
 mod spread;
 
@@ -30,6 +31,7 @@ use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
 use crate::random::{Dice, derive};
+use crate::refusal::{Reason, RefusalCounts, StatusLine};
 use crate::registrar::{Registrar, RegistrarContext};
 use crate::sender::Sender;
 use crate::timer::Timer;
@@ -88,6 +90,7 @@ pub struct Shard {
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
     pub(crate) counters: Counters,
+    refusals: RefusalCounts,
     // Memory that is used again by one step at a time.
     pub(crate) bindings: Vec<Arc<Binding>>,
     pub(crate) candidates: Vec<Candidate>,
@@ -141,6 +144,7 @@ impl Shard {
             pool: Pool::default(),
             edits: Edits::default(),
             counters: Counters::default(),
+            refusals: RefusalCounts::default(),
             bindings: Vec::new(),
             candidates: Vec::new(),
             aor: Vec::new(),
@@ -304,11 +308,11 @@ impl Shard {
                 // RFC 3261 16.5: "If the target set remains empty after applying all of the
                 // above, the proxy MUST return an error response, which SHOULD be the 480
                 // (Temporarily Unavailable) response."
-                let status = match answer {
-                    Ok(Reply::Unknown) => 404,
-                    _ => 480,
+                let line = match answer {
+                    Ok(Reply::Unknown) => StatusLine::refused(404, Reason::NoSuchUser),
+                    _ => StatusLine::refused(480, Reason::NotRegistered),
                 };
-                self.answer_job(now, job, status, out);
+                self.answer_job(now, job, line, out);
             }
             _ => self.counters.answers_late += 1,
         }

@@ -282,8 +282,6 @@ impl Run {
                 | Effect::Odd(_)
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }
-                | Effect::IdentityRefused { .. }
-                | Effect::LoginFailed(_)
                 | Effect::Proved(_)
                 | Effect::Limited { .. } => {}
             }

@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use sip_auth::{Attempt, ClientAuth, Failure, Reply, RequestParts};
 use sip_engine::Effect;
-use sip_engine::effect::LoginFailed;
+use sip_engine::refusal::{Reason, RefusalRecord};
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_msg::{Flow, Message, Transport};
 
@@ -185,7 +185,6 @@ fn a_nonce_is_spent_by_three_wrong_answers() {
 fn the_operator_is_told_whom_they_try_and_from_where_and_not_each_time() {
     let mut bed = server();
     let attacker = flow(Transport::Udp, "198.51.100.66:6666");
-    let mut told = Vec::new();
     for n in 0..20 {
         let user = format!("user{n}");
         let challenge = only(bed.receive(&attacker, &register(&user, "")));
@@ -197,23 +196,29 @@ fn the_operator_is_told_whom_they_try_and_from_where_and_not_each_time() {
         bed.act(|shard, now, out| {
             shard.handle_credential(now, park, Ok(Reply::Unknown), out);
         });
-        told.append(&mut bed.effects);
         bed.wait(1_000);
     }
-    let told: Vec<LoginFailed> = told
+    let unknown = |record: &&RefusalRecord| record.reason == Reason::UnknownUser;
+    let recorded: Vec<&RefusalRecord> = bed.refused.iter().filter(unknown).collect();
+    assert_eq!(
+        recorded.len(),
+        20,
+        "each once, and not again with its answer"
+    );
+    let told: Vec<&RefusalRecord> = recorded
         .into_iter()
-        .map(|effect| match effect {
-            Effect::LoginFailed(failed) => failed,
-            other => panic!("{other:?}"),
-        })
+        .filter(|record| record.tell.is_some())
         .collect();
     // Two in twenty seconds, and the second says how many there were between them.
     assert_eq!(told.len(), 2, "{told:?}");
-    let (first, second) = (&told[0], &told[1]);
-    assert_eq!((first.flow, first.is_proven), (attacker, true));
-    assert_eq!((&*first.user, &*first.realm), ("user0", "example.org"));
-    assert_eq!(first.failure, Failure::UnknownUser);
-    assert_eq!((first.tell.more, second.tell.more), (0, 9));
+    let (first, second) = (told[0], told[1]);
+    assert_eq!((first.source, first.is_proven), (attacker.remote, true));
+    assert_eq!(
+        (&*first.user, &*first.from),
+        ("user0", "sip:user0@example.org")
+    );
+    let more = |record: &RefusalRecord| record.tell.map(|tell| tell.more);
+    assert_eq!((more(first), more(second)), (Some(0), Some(9)));
     let counters = bed.shard.counters();
     assert_eq!(counters.auth_failures_of(Failure::UnknownUser), 20);
 }
@@ -247,11 +252,15 @@ fn a_source_that_may_be_forged_is_told_of_as_such_and_a_name_as_it_is() {
         bed.act(|shard, now, out| {
             shard.handle_credential(now, park, Ok(Reply::Unknown), out);
         });
-        let Some(Effect::LoginFailed(failed)) = bed.effects.pop() else {
+        let Some(record) = bed.refused.pop() else {
             panic!("nobody is told");
         };
-        assert_eq!((failed.flow, failed.is_proven), (source, is_proven));
-        assert_eq!(&*failed.user, "x\\x22\\x20as\\x20\\xc3\\xa4\\x20");
+        assert_eq!(record.reason, Reason::UnknownUser);
+        assert_eq!(
+            (record.source, record.is_proven),
+            (source.remote, is_proven)
+        );
+        assert_eq!(&*record.user, "x\\x22\\x20as\\x20\\xc3\\xa4\\x20");
     }
 }
 
@@ -288,6 +297,9 @@ fn who_cancels_before_he_is_told_has_failed_all_the_same() {
     }
     let counters = bed.shard.counters();
     assert_eq!(counters.auth_failures_of(Failure::WrongPassword), 3);
+    let of = |reason: Reason| move |record: &&RefusalRecord| record.reason == reason;
+    let recorded = |reason| bed.refused.iter().filter(of(reason)).count();
+    assert_eq!(recorded(Reason::WrongPassword), 3);
 }
 
 #[test]

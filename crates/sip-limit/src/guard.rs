@@ -48,11 +48,12 @@ use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use invariant::broken;
 use siphasher::sip::SipHasher13;
 
 use crate::names::folded;
 use crate::striped::Striped;
-use crate::told::{Tell, Told};
+use crate::told::{Matter, Note, Told};
 
 /// Failures for which a nonce is good.
 pub const NONCE_FAILURES_MAX: u64 = 3;
@@ -176,7 +177,8 @@ pub struct Guard {
     /// Until when some source is shut.
     shut_until_ms: AtomicU64,
     told_shut_ms: AtomicU64,
-    told_failures: Told,
+    /// By [`crate::Table`].
+    told: [Told; 3],
     refusals_limited: AtomicU64,
     sources_shut: AtomicU64,
     guesses_refused: AtomicU64,
@@ -228,7 +230,7 @@ impl Guard {
             known: striped(KNOWN_MAX, 1.0),
             shut_until_ms: AtomicU64::new(0),
             told_shut_ms: AtomicU64::new(0),
-            told_failures: Told::default(),
+            told: Default::default(),
             refusals_limited: AtomicU64::new(0),
             sources_shut: AtomicU64::new(0),
             guesses_refused: AtomicU64::new(0),
@@ -435,14 +437,14 @@ impl Guard {
         delay_ms.min(self.limits.delay_ms_max)
     }
 
-    /// Whether to log that credentials from there were refused. A source that may be
-    /// forged takes no line from who really is there.
-    pub fn tell(&self, now_ms: u64, origin: &Origin, is_proven: bool) -> Option<Tell> {
-        let kind: &[u8] = match is_proven {
-            true => b"told",
-            false => b"told, perhaps forged",
-        };
-        self.told_failures.note(now_ms, self.source(kind, origin))
+    /// What becomes of a refusal to that source, beside that it is counted.
+    pub fn note(&self, now_ms: u64, origin: &Origin, matter: &Matter) -> Note {
+        let kind = [matter.group, u8::from(matter.is_proven)];
+        let source = self.hash(b"told", origin, None, &kind);
+        match self.told.get(matter.table as usize) {
+            Some(told) => told.note(now_ms, source, matter.records_max),
+            None => broken!("each table is there", Note::Count),
+        }
     }
 
     /// The credentials were right: takes the challenges off the source's debt and

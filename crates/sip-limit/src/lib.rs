@@ -25,4 +25,4 @@ pub use guard::{
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
 pub use rates::{Allowance, Kind, Party, PartyKey, Rate, RateExceeded, RateLimits, Rates};
-pub use told::Tell;
+pub use told::{Matter, Note, Table, Tell};

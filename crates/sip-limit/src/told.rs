@@ -1,4 +1,4 @@
-//! Of whom the log was told lately.
+//! Of what the operator was told lately.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,6 +19,40 @@ pub struct Tell {
     pub since_s: u64,
 }
 
+/// What becomes of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// It is recorded, and a line of log is written of it.
+    Line(Tell),
+    /// It is recorded.
+    Record,
+    /// It is counted and nothing else.
+    Count,
+}
+
+/// What an event is of, as far as those of one source are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matter {
+    /// Which table of sources counts it: those of one table crowd out nobody in another.
+    pub table: Table,
+    /// Events with the same number share their lines.
+    pub group: u8,
+    /// Whether whoever sent it does receive there: else the source may be forged, and
+    /// takes no line from who really is there.
+    pub is_proven: bool,
+    /// Events of one source that are recorded in ten seconds.
+    pub records_max: u64,
+}
+
+/// The tables of sources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Table {
+    Routine,
+    Strangers,
+    Users,
+}
+
 /// A table of sources, by their keyed hashes; shared by all threads.
 #[derive(Default)]
 pub(crate) struct Told(Mutex<Lines>);
@@ -35,15 +69,18 @@ struct Line {
 }
 
 impl Told {
-    /// Whether a line is to be written of an event of a source, and with what.
-    pub(crate) fn note(&self, now_ms: u64, source: u64) -> Option<Tell> {
+    /// What becomes of an event of a source. `records_max` are recorded for each line.
+    pub(crate) fn note(&self, now_ms: u64, source: u64, records_max: u64) -> Note {
         // Each change is whole by itself.
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |line: &Line| now_ms.saturating_sub(line.at_ms) >= EVERY_MS;
         if let Some(line) = lines.by_source.get_mut(&source) {
             if !is_over(line) {
                 line.unwritten += 1;
-                return None;
+                return match line.unwritten < records_max {
+                    true => Note::Record,
+                    false => Note::Count,
+                };
             }
             let tell = Tell {
                 more: line.unwritten,
@@ -53,16 +90,16 @@ impl Told {
                 at_ms: now_ms,
                 unwritten: 0,
             };
-            return Some(tell);
+            return Note::Line(tell);
         }
         if lines.by_source.len() >= SOURCES_MAX {
             if now_ms < lines.swept_ms.saturating_add(SWEEP_MS) {
-                return None;
+                return Note::Count;
             }
             lines.swept_ms = now_ms;
             lines.by_source.retain(|_, line| !is_over(line));
             if lines.by_source.len() >= SOURCES_MAX {
-                return None;
+                return Note::Count;
             }
         }
         let line = Line {
@@ -70,7 +107,7 @@ impl Told {
             unwritten: 0,
         };
         lines.by_source.insert(source, line);
-        Some(Tell::default())
+        Note::Line(Tell::default())
     }
 }
 
@@ -78,21 +115,38 @@ impl Told {
 mod tests {
     use super::*;
 
+    const FIRST: Note = Note::Line(Tell {
+        more: 0,
+        since_s: 0,
+    });
+
     #[test]
     fn a_source_has_one_line_in_a_while_that_counts_the_others() {
         let told = Told::default();
-        assert_eq!(told.note(5_000, 1), Some(Tell::default()));
+        assert_eq!(told.note(5_000, 1, 1), FIRST);
         for nth in 0..3 {
-            assert_eq!(told.note(5_001 + nth, 1), None);
+            assert_eq!(told.note(5_001 + nth, 1, 1), Note::Count);
         }
-        assert_eq!(told.note(14_999, 1), None);
-        assert_eq!(told.note(6_000, 2), Some(Tell::default()), "of another");
+        assert_eq!(told.note(14_999, 1, 1), Note::Count);
+        assert_eq!(told.note(6_000, 2, 1), FIRST, "of another");
         let tell = Tell {
             more: 4,
             since_s: 12,
         };
-        assert_eq!(told.note(17_000, 1), Some(tell));
-        assert_eq!(told.note(26_999, 1), None);
+        assert_eq!(told.note(17_000, 1, 1), Note::Line(tell));
+        assert_eq!(told.note(26_999, 1, 1), Note::Count);
+    }
+
+    #[test]
+    fn some_are_recorded_for_each_line() {
+        let told = Told::default();
+        let notes: Vec<Note> = (0..6).map(|nth| told.note(1_000 + nth, 1, 4)).collect();
+        let [first, recorded @ .., fifth, sixth] = &notes[..] else {
+            panic!("{notes:?}");
+        };
+        assert_eq!(*first, FIRST);
+        assert_eq!(recorded, [Note::Record; 3]);
+        assert_eq!([*fifth, *sixth], [Note::Count; 2]);
     }
 
     #[test]
@@ -100,7 +154,7 @@ mod tests {
         let told = Told::default();
         let lines = |from_ms: u64, sources: std::ops::Range<u64>| {
             sources
-                .filter(|source| told.note(from_ms, *source).is_some())
+                .filter(|source| told.note(from_ms, *source, 9) != Note::Count)
                 .count()
         };
         assert_eq!(lines(50_000, 0..100_000), SOURCES_MAX);

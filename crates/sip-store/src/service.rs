@@ -83,6 +83,8 @@ pub struct ServiceCounters {
     save_groups: AtomicU64,
     saves_failed: AtomicU64,
     expired: AtomicU64,
+    /// When the last save failed, in milliseconds since 1970; 0 where it did not.
+    failed_unix_ms: AtomicU64,
 }
 
 counters::counters! {
@@ -97,7 +99,7 @@ counters::counters! {
         pub lookups_failed: u64 = counter("signet_store_lookups_failed_total"),
         /// Look-ups not made because nobody waited for them any more.
         pub lookups_expired: u64 = counter("signet_store_lookups_expired_total"),
-        /// Changes of bindings carried out.
+        /// Changes of bindings that are stored.
         pub saves: u64 = counter("signet_store_saves_total"),
         /// The commits that they came in.
         pub save_groups: u64 = counter("signet_store_commits_total"),
@@ -109,6 +111,13 @@ counters::counters! {
 }
 
 impl ServiceCounters {
+    /// Whether the last change of bindings could not be stored, and that was no longer ago
+    /// than `within_ms`: whoever waits for the next must give it a chance.
+    pub fn fails_to_save(&self, now_unix_ms: u64, within_ms: u64) -> bool {
+        let failed_unix_ms = self.failed_unix_ms.load(Ordering::Relaxed);
+        failed_unix_ms != 0 && now_unix_ms.saturating_sub(failed_unix_ms) <= within_ms
+    }
+
     /// The figures now.
     pub fn figures(&self) -> ServiceFigures {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -221,10 +230,17 @@ pub fn serve_saves<T>(
         );
         let result = store.save(&mut group.iter().flat_map(|save| &save.changes));
         count(&counters.save_groups, 1);
-        count(&counters.saves, group.len());
-        if let Err(error) = &result {
-            count(&counters.saves_failed, group.len());
-            complaints.note(error, group.len());
+        match &result {
+            Ok(()) => {
+                count(&counters.saves, group.len());
+                counters.failed_unix_ms.store(0, Ordering::Relaxed);
+            }
+            Err(error) => {
+                count(&counters.saves_failed, group.len());
+                let now_ms = unix_ms().max(1);
+                counters.failed_unix_ms.store(now_ms, Ordering::Relaxed);
+                complaints.note(error, group.len());
+            }
         }
         let result = result.map_err(|_| Unavailable);
         answers.extend(group.drain(..).map(|save| (save.tag, result)));

@@ -47,12 +47,8 @@ impl KeyPair {
         der.zeroize();
         let key = key.map_err(|error| TlsError::new(key_file, error.to_string()))?;
         let pair = CertifiedKey::new(chain, key);
-        pair.keys_match().map_err(|error| {
-            TlsError::new(
-                chain_file,
-                format!("{error}; give the chain's own key and certificate, leaf first"),
-            )
-        })?;
+        pair.keys_match()
+            .map_err(|error| TlsError::new(chain_file, mismatch(&error)))?;
         Ok(Self {
             modern: Arc::new(pair),
             legacy: Pair::from_pem(chain_pem, key_pem)?,
@@ -62,5 +58,22 @@ impl KeyPair {
     /// Shows it to whoever asks.
     pub(crate) fn resolver(&self) -> SingleCertAndKey {
         SingleCertAndKey::from(CertifiedKey::clone(&self.modern))
+    }
+}
+
+/// Why a chain and a key are no pair, and what to do.
+fn mismatch(error: &rustls::Error) -> String {
+    use rustls::{CertificateError, Error};
+    match error {
+        Error::InconsistentKeys(_) => {
+            "the key does not belong to the first certificate of the chain; give that certificate's own key".to_owned()
+        }
+        Error::InvalidCertificate(CertificateError::BadEncoding) => {
+            "the first certificate cannot be read; give the chain with the server's own certificate first".to_owned()
+        }
+        Error::InvalidCertificate(_) => {
+            "its first certificate is of no use for TLS, as those of X.509 version 1 are; issue one of version 3, with its names in subjectAltName".to_owned()
+        }
+        other => format!("{other}; give the chain's own key and certificate, the server's own first"),
     }
 }

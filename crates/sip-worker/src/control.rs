@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sip_engine::Settings;
+use sip_engine::refusal::RefusalCounts;
 use sip_engine::registrar::RegistrarCounters;
 use sip_engine::shard::Counters;
 use sip_txn::Live;
 
-use crate::{Mailbox, Wake};
+use crate::{Mailbox, Refusals, Wake};
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub struct Snapshot<F> {
     pub transactions: sip_txn::Counters,
     /// What its registrar counts.
     pub registrar: RegistrarCounters,
+    /// What it has refused.
+    pub refusals: RefusalCounts,
     /// The transactions that live.
     pub live: Live,
     /// Requests that are being forwarded.
@@ -79,6 +82,7 @@ pub struct Control<F, W> {
     settings: Mutex<Option<Arc<Settings>>>,
     snapshots: Vec<Mutex<Snapshot<F>>>,
     mailboxes: Mutex<Vec<Arc<Mailbox<W>>>>,
+    refusals: Refusals,
 }
 
 impl<F: Clone + Default, W: Wake> Control<F, W> {
@@ -91,7 +95,13 @@ impl<F: Clone + Default, W: Wake> Control<F, W> {
             settings: Mutex::new(None),
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
             mailboxes: Mutex::default(),
+            refusals: Refusals::default(),
         }
+    }
+
+    /// What the workers have refused lately.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Whom to wake when something is ordered.

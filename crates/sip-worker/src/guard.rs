@@ -1,6 +1,6 @@
 //! Strangers who ask too much: dropped before they are read, and told of.
 
-use sip_engine::effect::{Limited, LoginFailed};
+use sip_engine::effect::Limited;
 use sip_limit::{Origin, may_go_on};
 use sip_msg::Flow;
 
@@ -41,34 +41,3 @@ impl<E: Environment> Worker<E> {
         }
     }
 }
-
-/// Tells the operator, and programs that read logs, of a login that failed.
-pub(super) fn log_failed(failed: &LoginFailed) {
-    tracing::warn!("{}", line_of(failed));
-}
-
-/// The line, as `etc/fail2ban/signet.conf` reads it. A source that may be forged stands in
-/// another form, which shuts nobody out.
-fn line_of(failed: &LoginFailed) -> String {
-    let LoginFailed {
-        flow,
-        is_proven,
-        user,
-        realm,
-        failure,
-        tell,
-    } = failed;
-    let source = flow.remote.ip().to_canonical();
-    let from = match is_proven {
-        true => format!("failed login from {source}"),
-        false => format!("failed login, perhaps not from {source},"),
-    };
-    let more = match tell.more {
-        0 => String::new(),
-        more => format!(" ({more} more in the {} s before)", tell.since_s),
-    };
-    format!("{from} as \"{user}\" in {realm}: {}{more}", failure.text())
-}
-
-#[cfg(test)]
-mod tests;

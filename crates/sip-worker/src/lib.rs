@@ -29,6 +29,7 @@ mod mailbox;
 mod memory;
 mod overload;
 mod peers;
+mod refusals;
 mod sent_for;
 
 use std::collections::{HashMap, VecDeque};
@@ -53,6 +54,7 @@ pub use environment::{
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use overload::Severities;
+pub use refusals::Refusals;
 
 /// While there is traffic timers are looked at this often, not each time that
 /// one is due: they are set in tens and hundreds of milliseconds.
@@ -378,6 +380,7 @@ impl<E: Environment> Worker<E> {
             }
             self.spare_effects = effects;
         }
+        self.keep_refusals();
         for claim in self.claims.drain(..) {
             claim.settle(sockets);
         }
@@ -437,15 +440,6 @@ impl<E: Environment> Worker<E> {
                 self.conn_acts.push((conn, ConnAct::KeepFor { for_ms }));
             }
             Effect::EndCall(call) => self.ended_calls.push(call),
-            Effect::IdentityRefused {
-                flow,
-                proved,
-                claimed,
-            } => {
-                self.peers
-                    .log_refused(now.mono_ms, &flow, proved.as_deref(), &claimed);
-            }
-            Effect::LoginFailed(failed) => guard::log_failed(&failed),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }
@@ -504,6 +498,7 @@ impl<E: Environment> Worker<E> {
                 engine: shard.counters().clone(),
                 transactions: *shard.transaction_counters(),
                 registrar: *shard.registrar_counters(),
+                refusals: shard.refusal_counts().clone(),
                 live: shard.live_transactions(),
                 contexts: shard.live_contexts(),
                 in_flight: shard.in_flight(),

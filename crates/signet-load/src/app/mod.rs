@@ -185,9 +185,18 @@ pub fn report(file: &Path, html: Option<&Path>) -> u8 {
 
 /// Prints the table and writes the files.
 fn write(result: &RunResult, output: &Output) -> Result<(), String> {
-    say(&measure::terminal::table(result));
-    if let Some(path) = &output.json {
-        result.write(path).map_err(|error| error.to_string())?;
+    let table = measure::terminal::table(result);
+    match &output.json {
+        // Nothing else is to stand beside it there.
+        Some(path) if is_standard_output(path) => {
+            let _ = writeln!(std::io::stderr().lock(), "{}", table.trim_end());
+            say(&result.to_json().map_err(|error| error.to_string())?);
+        }
+        Some(path) => {
+            say(&table);
+            result.write(path).map_err(|error| error.to_string())?;
+        }
+        None => say(&table),
     }
     if let Some(path) = &output.csv {
         result.write_csv(path).map_err(|error| error.to_string())?;
@@ -226,6 +235,11 @@ fn verdict(result: &RunResult, output: &Output) -> u8 {
         );
     }
     if is_in_doubt { EXIT_DOUBT } else { EXIT_FINE }
+}
+
+/// Whether a file's name means the standard output.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 pub(crate) fn say(text: &str) {

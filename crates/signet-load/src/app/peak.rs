@@ -11,8 +11,8 @@ use super::fleet::ask;
 use super::report::describe;
 use super::watching::Watching;
 use super::{
-    EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain, say,
-    signals, unix_ms,
+    EXIT_DOUBT, EXIT_FAILED, EXIT_FINE, EXIT_INTERRUPTED, EXIT_USAGE, Output, complain,
+    is_standard_output, say, signals, unix_ms,
 };
 use crate::crew::{Control, Failed};
 use crate::settings::Settings;
@@ -102,10 +102,17 @@ fn try_peak(
         rfc7502,
         rfc7502_taken: tries.taken,
     };
-    found.say();
-    if let Some(path) = &output.json {
-        let value = found.value(settings, options, output);
-        measure::file::write_json(path, &value).map_err(Failed::Usage)?;
+    match &output.json {
+        Some(path) if is_standard_output(path) => {
+            let value = found.value(settings, options, output);
+            say(&format!("{value:#}"));
+        }
+        Some(path) => {
+            found.say();
+            let value = found.value(settings, options, output);
+            measure::file::write_json(path, &value).map_err(Failed::Usage)?;
+        }
+        None => found.say(),
     }
     Ok(if control.is_interrupted() {
         EXIT_INTERRUPTED

@@ -44,5 +44,11 @@ pub fn bindings(place: &Instance, user: Option<&str>) -> Result<(), Error> {
         }
     });
     listed?;
+    if text.is_empty() {
+        text = match user {
+            Some(user) => format!("{user} has no contacts\n"),
+            None => "nobody has contacts\n".to_owned(),
+        };
+    }
     say(&text)
 }

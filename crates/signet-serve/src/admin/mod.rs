@@ -9,6 +9,7 @@ mod password;
 pub(crate) mod socket;
 mod tls;
 mod users;
+mod why;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,13 +19,14 @@ pub use domains::Domains;
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use users::Users;
+pub use why::{Wanted, why};
 
 use sip_tls::TlsEngine;
 
 use crate::ca::{Ca, KeyKind};
 use crate::config::{Config, Domain};
 use crate::data_dir::{DATABASE, DataDir, become_owner};
-use crate::server::faults_of_files;
+use crate::server::{domains_without_certificate, faults_of_files};
 use crate::{Error, setup, userdb};
 
 /// Which server's data is meant.
@@ -48,13 +50,18 @@ struct Opened {
 }
 
 impl Instance {
+    /// The data folder.
+    fn folder(&self) -> Result<PathBuf, Error> {
+        match self {
+            Self::Config(path) => Ok(Config::from_file(path)?.data),
+            Self::Data(path) => Ok(path.clone()),
+        }
+    }
+
     /// An error where there is no data yet. Who only looks, or changes what
     /// is there, has then mistaken the folder and is not to find an empty one.
     pub fn must_exist(&self) -> Result<(), Error> {
-        let folder = match self {
-            Self::Config(path) => Config::from_file(path)?.data,
-            Self::Data(path) => path.clone(),
-        };
+        let folder = self.folder()?;
         if folder.join(DATABASE).exists() {
             return Ok(());
         }
@@ -98,8 +105,7 @@ impl Instance {
 
 /// Reads a configuration, and the certificates that it names, and says that it is good, or what is wrong.
 pub fn check(path: &Path) -> Result<(), Error> {
-    let config = Config::from_file(path)?;
-    Config::told_in_place(path, faults_of_files(&config))?;
+    let config = Config::from_file_with(path, faults_of_files)?;
     let stores = userdb::options(&config.users, None)?;
     let capabilities = userdb::capabilities(&stores)?;
     if let Some(can) = &capabilities {
@@ -120,7 +126,8 @@ pub fn check(path: &Path) -> Result<(), Error> {
     if let Ok(policies) = config.policies() {
         say(&policies.text(&config))?;
     }
-    for warning in config.warnings() {
+    let names = domains_without_certificate(&config);
+    for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;
     }
     say(&format!("{}: good\n", path.display()))

@@ -1,9 +1,10 @@
-//! The administrative interface of a running server: HTTP on a Unix socket in the data
-//! folder, whose mode keeps everybody else out.
+//! The administrative interface of a running server: JSON over HTTP on a Unix socket in the
+//! data folder, whose mode keeps everybody else out.
 //!
 //! | request | what it does |
 //! |---|---|
 //! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
+//! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -19,7 +20,9 @@ use serde::{Deserialize, Serialize};
 use sip_auth::Subject;
 use sip_lookup::Cache;
 
+use super::why;
 use crate::Error;
+use crate::worker::Control;
 
 /// Its name in the data folder.
 const FILE: &str = "admin.sock";
@@ -27,6 +30,15 @@ const FILE: &str = "admin.sock";
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Users in one request.
 const USERS_MAX: usize = 1_000;
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What of a running server the interface works on.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    pub(crate) cache: Option<Arc<Cache>>,
+    pub(crate) control: Arc<Control>,
+}
 
 /// Whose credentials are to be forgotten.
 #[derive(Default, Serialize, Deserialize)]
@@ -49,7 +61,7 @@ pub(crate) fn path(data: &Path) -> PathBuf {
 }
 
 /// Answers on the socket until the server ends.
-pub(crate) async fn serve(path: PathBuf, cache: Option<Arc<Cache>>) {
+pub(crate) async fn serve(path: PathBuf, admin: Admin) {
     // The lock of the data folder is held, so it is nobody's.
     let _ = std::fs::remove_file(&path);
     let listener = match tokio::net::UnixListener::bind(&path) {
@@ -61,7 +73,8 @@ pub(crate) async fn serve(path: PathBuf, cache: Option<Arc<Cache>>) {
     };
     let router = Router::new()
         .route("/users/forget", post(forget))
-        .with_state(cache);
+        .route("/refusals", post(refusals))
+        .with_state(admin);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(
             "{}: no administrative interface any more: {error}",
@@ -70,8 +83,15 @@ pub(crate) async fn serve(path: PathBuf, cache: Option<Arc<Cache>>) {
     }
 }
 
-async fn forget(State(cache): State<Option<Arc<Cache>>>, Json(whom): Json<Forget>) -> StatusCode {
-    if let Some(cache) = cache {
+async fn refusals(
+    State(admin): State<Admin>,
+    Json(wanted): Json<why::Wanted>,
+) -> Json<why::Answer> {
+    Json(why::Answer::new(&admin.control.refusals().all(), &wanted))
+}
+
+async fn forget(State(admin): State<Admin>, Json(whom): Json<Forget>) -> StatusCode {
+    if let Some(cache) = admin.cache {
         if whom.all {
             cache.invalidate_all();
         }
@@ -100,41 +120,46 @@ pub(super) fn tell_forget(path: &Path, subjects: &[Subject]) -> Result<(), Error
             all: false,
         }
     };
-    let stream = match UnixStream::connect(path) {
-        Ok(stream) => stream,
+    let body = serde_json::to_vec(&forget);
+    let body = body.map_err(|error| untold(path, &error.to_string()))?;
+    match ask(path, "/users/forget", &body) {
+        Ok(None | Some((204, _))) => Ok(()),
+        Ok(Some((status, _))) => Err(untold(path, &format!("it answered {status}"))),
+        Err(error) => Err(untold(path, &error.to_string())),
+    }
+}
+
+/// Posts JSON to a running server: the status and the body of its answer, or `None` where
+/// no server runs.
+pub(super) fn ask(path: &Path, verb: &str, body: &[u8]) -> std::io::Result<Option<(u16, Vec<u8>)>> {
+    let mut stream = match UnixStream::connect(path) {
         Err(error)
             if matches!(
                 error.kind(),
                 ErrorKind::NotFound | ErrorKind::ConnectionRefused
             ) =>
         {
-            return Ok(());
+            return Ok(None);
         }
-        Err(error) => return Err(untold(path, &error.to_string())),
+        connected => connected?,
     };
-    match call(stream, &forget) {
-        Ok(status) if status == StatusCode::NO_CONTENT.as_u16() => Ok(()),
-        Ok(status) => Err(untold(path, &format!("it answered {status}"))),
-        Err(error) => Err(untold(path, &error.to_string())),
-    }
-}
-
-/// Sends the request and reads the status of the answer.
-fn call(mut stream: UnixStream, forget: &Forget) -> std::io::Result<u16> {
-    let body = serde_json::to_vec(forget)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     write!(
         stream,
-        "POST /users/forget HTTP/1.0\r\nHost: signet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST {verb} HTTP/1.0\r\nHost: signet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
     )?;
-    stream.write_all(&body)?;
+    stream.write_all(body)?;
     let mut answer = Vec::new();
-    stream.take(4_096).read_to_end(&mut answer)?;
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let no_http = || std::io::Error::other("it answered no HTTP");
     let status = answer.split(|byte| *byte == b' ').nth(1);
     let status = status.and_then(|status| str::from_utf8(status).ok()?.parse().ok());
-    status.ok_or_else(|| std::io::Error::other("it answered no HTTP"))
+    let status = status.ok_or_else(no_http)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = answer.split_off(head.ok_or_else(no_http)? + 4);
+    Ok(Some((status, body)))
 }
 
 fn untold(path: &Path, why: &str) -> Error {

@@ -183,22 +183,7 @@ impl Config {
     }
 
     fn check_numbers(&self, faults: &mut Faults) {
-        let registrar = &self.registrar;
-        if !(registrar.expires_min_s..=registrar.expires_max_s)
-            .contains(&registrar.expires_default_s)
-        {
-            faults.add(
-                "registrar.expires_default_s",
-                &format!(
-                    "{} is not from expires_min_s to expires_max_s",
-                    registrar.expires_default_s
-                ),
-                &format!(
-                    "write a number from {} to {}",
-                    registrar.expires_min_s, registrar.expires_max_s
-                ),
-            );
-        }
+        self.check_expiry(faults);
         if self.authentication.algorithms.is_empty() {
             faults.add(
                 "authentication.algorithms",
@@ -227,6 +212,36 @@ impl Config {
                 "write a larger write_queue_bytes_max",
             );
         }
+    }
+
+    /// Points at the key that was changed, if one was: the others have their defaults.
+    fn check_expiry(&self, faults: &mut Faults) {
+        let registrar = &self.registrar;
+        let (min, max) = (registrar.expires_min_s, registrar.expires_max_s);
+        let usual = registrar.expires_default_s;
+        if (min..=max).contains(&usual) {
+            return;
+        }
+        let defaults = super::Registrar::default();
+        let is_default = usual == defaults.expires_default_s;
+        let (key, what, remedy) = match (is_default, usual < min) {
+            (true, true) => (
+                "expires_min_s",
+                format!("{min} is above expires_default_s, which is {usual}"),
+                format!("write a number up to {usual}, or a larger expires_default_s"),
+            ),
+            (true, false) => (
+                "expires_max_s",
+                format!("{max} is below expires_default_s, which is {usual}"),
+                format!("write a number from {usual} on, or a smaller expires_default_s"),
+            ),
+            (false, _) => (
+                "expires_default_s",
+                format!("{usual} is not from expires_min_s to expires_max_s"),
+                format!("write a number from {min} to {max}"),
+            ),
+        };
+        faults.add(&format!("registrar.{key}"), &what, &remedy);
     }
 
     fn check_texts(&self, faults: &mut Faults) {

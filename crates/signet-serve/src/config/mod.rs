@@ -163,45 +163,55 @@ impl Config {
     /// Reads and checks a file, and works out its policies by the prices that it
     /// names. Relative paths in it are taken from its folder.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
+        Self::from_file_with(path, |_| Vec::new())
+    }
+
+    /// The same, and tells of what `more` finds beside its faults.
+    pub(crate) fn from_file_with(
+        path: &Path,
+        more: impl FnOnce(&Self) -> Vec<Fault>,
+    ) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let if_missing = "name a file that is there, or start without --config";
             ConfigError::unreadable(path, &error, if_missing)
         })?;
-        let mut config = Self::from_text(path, &text)?;
+        let mut config = Self::parsed(path, &text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for given in config.paths_mut() {
             if given.is_relative() {
                 *given = folder.join(&given);
             }
         }
-        let faults = config.settle();
+        let mut faults = config.faults(true);
         if faults.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigError::faulty(path, &text, faults))
+            faults = config.settle();
         }
+        faults.extend(more(&config));
+        config.without(path, &text, faults)
     }
 
     /// Reads and checks a text; `path` is only for the errors.
     pub fn from_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)
-            .map_err(|error| ConfigError::unparsable(path, text, &error, "etc/signet.toml"))?;
+        let config = Self::parsed(path, text)?;
         let faults = config.faults(true);
-        if faults.is_empty() {
-            Ok(config)
-        } else {
-            Err(ConfigError::faulty(path, text, faults))
+        config.without(path, text, faults)
+    }
+
+    fn parsed(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        fn read(text: &str) -> Result<Config, toml::de::Error> {
+            toml::from_str(text)
+        }
+        match diagnose::read_all(text, "etc/signet.toml", read) {
+            (Some(config), problems) if problems.is_empty() => Ok(config),
+            (_, problems) => Err(ConfigError::of(path, problems)),
         }
     }
 
-    /// The error that tells of faults which were found in the file's values
-    /// later, where there are any.
-    pub(crate) fn told_in_place(path: &Path, faults: Vec<Fault>) -> Result<(), ConfigError> {
-        if faults.is_empty() {
-            return Ok(());
+    fn without(self, path: &Path, text: &str, faults: Vec<Fault>) -> Result<Self, ConfigError> {
+        match faults.is_empty() {
+            true => Ok(self),
+            false => Err(ConfigError::faulty(path, text, faults)),
         }
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        Err(ConfigError::faulty(path, &text, faults))
     }
 
     /// Checks a configuration that came from the command line.

@@ -60,8 +60,8 @@ pub(super) fn render(sources: &Sources) -> String {
     );
     page.gauge(
         "signet_ready",
-        "1 while new calls are taken.",
-        u64::from(sources.control.phase() == Phase::Running),
+        "1 while new calls are taken and registrations can be stored.",
+        u64::from(sources.control.phase() == Phase::Running && sources.stores()),
     );
     if let Ok(usage) = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF) {
         let cpu = usage.user_time() + usage.system_time();

@@ -19,6 +19,8 @@ use crate::data_dir::{DataDir, refuse_readable_by_others};
 use crate::setup::PlannedListener;
 use crate::tls_report::{ListenerTls, ShownCertificate, ShownCrl, ShownOutgoing};
 
+use zeroize::Zeroizing;
+
 use super::tickets::{Tickets, shared_secret};
 
 use super::outgoing::{self, ReadPeer};
@@ -174,7 +176,10 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
         let security = &listen.security;
         let at = format!("listen.{nth}.security");
         for (place, cert, key) in security.pairs() {
-            let at = format!("{at}{place}");
+            let at = match place.is_empty() {
+                true => format!("{at}.{}", key_at_fault(cert, key)),
+                false => format!("{at}{place}"),
+            };
             let is_read = faults.note(&at, add_pair(ServerTlsConfig::new(), cert, key));
             if is_read
                 && let Ok(certificate) = ShownCertificate::read(cert)
@@ -213,6 +218,35 @@ pub(crate) fn faults_of_files(config: &Config) -> Vec<Fault> {
         faults.note::<()>("tls.ticket_store", Err(error));
     }
     faults.0
+}
+
+/// Which of this server's domains no certificate of a listener bears: clients that call it
+/// by its domain will refuse it (RFC 5922 7.1).
+pub(crate) fn domains_without_certificate(config: &Config) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for (nth, listen) in config.listen.iter().enumerate() {
+        let read = |(_, cert, _): (String, &Path, &Path)| ShownCertificate::read(cert).ok();
+        let shown: Vec<_> = listen.security.pairs().filter_map(read).collect();
+        let names: BTreeSet<String> = shown
+            .iter()
+            .flat_map(|certificate| &certificate.names)
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
+        let bears = |name: &str| names.contains(name) || names.contains(&format!("sip:{name}"));
+        let is_named = listen.advertise.as_ref().is_some_and(|of| bears(&of.host));
+        let missing: Vec<_> = (config.domains.iter())
+            .filter(|domain| !bears(&domain.0))
+            .map(Domain::to_string)
+            .collect();
+        if !shown.is_empty() && !is_named && !missing.is_empty() {
+            warnings.push(format!(
+                "listen.{nth}.security: its certificates are for {}, and none for {}: clients that call the server by that name will refuse them",
+                names.into_iter().collect::<Vec<_>>().join(", "),
+                missing.join(", ")
+            ));
+        }
+    }
+    warnings
 }
 
 /// What is wrong with files, each at its place in the configuration.
@@ -360,12 +394,52 @@ pub(super) fn add_identity(
         .map_err(|error| pair_error(cert, key, &error))
 }
 
-/// Whether both files are there, and the key is for its owner alone.
+/// Whether both files are there and what they should be, and the key is for its owner alone.
 fn look_at_pair(cert: &Path, key: &Path) -> Result<(), Error> {
-    for file in [cert, key] {
-        std::fs::File::open(file).map_err(|error| Error::file("read", file, &error))?;
+    let read = |file: &Path| {
+        std::fs::read(file)
+            .map(Zeroizing::new)
+            .map_err(|error| unreadable(file, &error))
+    };
+    let (chain, secret) = (read(cert)?, read(key)?);
+    let holds = |text: &[u8], what: &str| text.windows(what.len()).any(|of| of == what.as_bytes());
+    if holds(&chain, PRIVATE_KEY) && holds(&secret, CERTIFICATE) && !holds(&chain, CERTIFICATE) {
+        return Err(Error::new(
+            format!(
+                "{} holds the key and {} the certificate",
+                cert.display(),
+                key.display()
+            ),
+            "name them the other way round",
+        ));
     }
     refuse_readable_by_others("the key", key)
+}
+
+/// How PEM files say what they hold.
+const CERTIFICATE: &str = "BEGIN CERTIFICATE";
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    let remedy = match error.kind() {
+        ErrorKind::NotFound => {
+            "look whether the path is right: it is taken from the folder of the configuration file"
+        }
+        ErrorKind::PermissionDenied => "make the file readable for the user that runs the server",
+        ErrorKind::IsADirectory => "name the file in it",
+        _ => "look at the file and the disk that it is on",
+    };
+    Error::new(format!("cannot read {}: {error}", file.display()), remedy)
+}
+
+/// Which of the two a fault of a pair is to be shown at.
+fn key_at_fault(cert: &Path, key: &Path) -> &'static str {
+    let is_there = |file: &Path| std::fs::File::open(file).is_ok();
+    match is_there(cert) && !is_there(key) {
+        true => "key",
+        false => "certificate",
+    }
 }
 
 fn shown_certificates(

@@ -27,7 +27,7 @@ use crate::worker::{Control, CountedPeers, Phase};
 use crate::{Error, admin, service_manager, userdb};
 
 use identity::{Identity, Material};
-pub(crate) use identity::{faults_of_files, shown_by_files};
+pub(crate) use identity::{domains_without_certificate, faults_of_files, shown_by_files};
 use tickets::Tickets;
 pub(crate) use tickets::{
     TicketReporter, fresh_secret, old_good_for_s, settle_s, ticket_store, tickets_by_config,
@@ -124,7 +124,11 @@ pub fn serve(source: Source) -> Result<(), Error> {
             tokio::spawn(metrics::serve(listener, server.sources.clone()));
         }
         let socket = admin::socket::path(server.data.path());
-        tokio::spawn(admin::socket::serve(socket, server.store.cache().cloned()));
+        let admin = admin::socket::Admin {
+            cache: server.store.cache().cloned(),
+            control: server.control.clone(),
+        };
+        tokio::spawn(admin::socket::serve(socket, admin));
         server.run(&mut signals).await
     })
 }

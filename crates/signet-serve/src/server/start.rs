@@ -19,7 +19,7 @@ use sip_tls::HandshakePool;
 use sip_userdb::Capabilities;
 
 use crate::config::{Config, Domain};
-use crate::data_dir::DataDir;
+use crate::data_dir::{DATABASE, DataDir};
 use crate::metrics::{ShownTls, Sources};
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
@@ -28,7 +28,7 @@ use crate::trace::Tracer;
 use crate::worker::{self, Control, Mailbox, Parts, Resolver, Severities, Sockets, Waker};
 use crate::{Error, log, memory, random_bytes, system, userdb};
 
-use super::identity::{Identity, Material};
+use super::identity::{Identity, Material, domains_without_certificate};
 use super::tickets::Tickets;
 use super::{Server, Source};
 
@@ -56,14 +56,23 @@ impl Server {
         let workers = setup::worker_count(&config);
         let websockets = websockets(&planned, &domains);
         let sockets = bind(&listener_configs(&planned, &identity, &websockets), workers)
-            .map_err(|error| bind_error(&error))?;
+            .map_err(|error| bind_error(&error, &source))?;
         let bound = bound_addresses(&planned, &sockets);
         let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
+        for warning in domains_without_certificate(&config) {
+            tracing::warn!("{warning}");
+        }
         match store.elsewhere() {
-            None => tracing::info!(bindings, users = store.user_count()?, "read the database"),
+            None => {
+                let users = store.user_count()?;
+                tracing::info!(bindings, users, "read the database");
+                if users == 0 && config.authentication.required {
+                    warn_of_no_users(&data, &source);
+                }
+            }
             Some(_) => tracing::info!(bindings, "read the database; users are in stores elsewhere"),
         }
 
@@ -318,7 +327,28 @@ fn bound_addresses(
         .collect()
 }
 
-fn bind_error(error: &BindError) -> Error {
+/// Nobody can register: perhaps the users are in another folder.
+fn warn_of_no_users(data: &DataDir, source: &Source) {
+    let usual = std::path::Path::new("signet-data");
+    let is_elsewhere = usual.join(DATABASE).exists()
+        && usual.canonicalize().ok() != data.path().canonicalize().ok();
+    let place = match source {
+        Source::File { path, .. } => format!("--config {}", path.display()),
+        Source::Options(_) => format!("--data {}", data.path().display()),
+    };
+    let beside = match is_elsewhere {
+        true => {
+            "; there is another server's data in signet-data, to which commands without --config or --data add"
+        }
+        false => "",
+    };
+    tracing::warn!(
+        "there are no users in {}, so nobody can register: signet user add NAME {place}{beside}",
+        data.path().display()
+    );
+}
+
+fn bind_error(error: &BindError, source: &Source) -> Error {
     let place = format!("{}:{}", error.transport.uri_name(), error.addr);
     let remedy = match error.error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -330,9 +360,13 @@ fn bind_error(error: &BindError) -> Error {
             let port = error.addr.port();
             let another =
                 std::net::SocketAddr::new(error.addr.ip(), port.checked_add(10).unwrap_or(5070));
+            let elsewhere = format!("{}:{another}", error.transport.uri_name());
+            let elsewhere = match source {
+                Source::File { path, .. } => format!("on = \"{elsewhere}\" in {}", path.display()),
+                Source::Options(_) => format!("--listen {elsewhere}"),
+            };
             format!(
-                "another program has that port. Which one: ss -l{kind}np 'sport = :{port}'; or listen elsewhere: --listen {}:{another}",
-                error.transport.uri_name()
+                "another program has that port. Which one: ss -l{kind}np 'sport = :{port}'; or listen elsewhere: {elsewhere}"
             )
         }
         io::ErrorKind::PermissionDenied => {

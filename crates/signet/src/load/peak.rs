@@ -79,7 +79,7 @@ pub(crate) struct PeakOptions {
     fleet: FleetArgs,
     #[command(flatten)]
     doubts: DoubtArgs,
-    /// Write the result as JSON
+    /// Write the result as JSON; - for the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print the result only

@@ -12,7 +12,7 @@ use super::values::{masked, nanoseconds, share, threshold, time};
 /// What becomes of the result.
 #[derive(Debug, Args)]
 pub(super) struct ResultArgs {
-    /// Write the result as JSON
+    /// Write the result as JSON; - for the standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the run second by second as CSV

@@ -141,7 +141,7 @@ pub(super) fn realm_of(cx: &GateContext<'_>, message: &Message, side: Side) -> A
 }
 
 /// Every realm that this server challenges in.
-pub(super) fn realms(settings: &Settings) -> impl Iterator<Item = &str> {
+pub(crate) fn realms(settings: &Settings) -> impl Iterator<Item = &str> {
     let configured = settings
         .authenticate
         .as_ref()

@@ -6,20 +6,25 @@ use sip_auth::{Failure, Side};
 use sip_msg::{HeaderName, Message, ResponseWriter};
 
 use super::GateContext;
+use crate::refusal::{Reason, StatusLine};
 
 /// An answer of the gate: a challenge, 403, 400, 500 or 503.
 #[derive(Debug)]
 pub struct Refusal {
-    pub(super) status: u16,
-    pub(super) why: Why,
+    status: u16,
+    /// What it is recorded as.
+    reason: Reason,
+    why: Why,
     /// Whether the request answered a challenge that was sent to where it came from.
-    pub(super) is_of_answer: bool,
+    is_of_answer: bool,
     /// What was wrong with its credentials.
-    pub(super) failure: Option<Failure>,
+    failure: Option<Failure>,
+    /// Whether it was recorded before it is answered.
+    is_recorded: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Why {
+enum Why {
     Challenge {
         side: Side,
         realm: Arc<str>,
@@ -50,6 +55,16 @@ impl Refusal {
         }
     }
 
+    /// The status line of its answer.
+    pub fn line(&self) -> StatusLine {
+        let line = StatusLine::refused(self.status, self.reason);
+        let line = match self.why {
+            Why::Malformed(phrase) => line.saying(phrase),
+            _ => line,
+        };
+        line.to_proven(self.is_of_answer).recorded(self.is_recorded)
+    }
+
     /// Appends the whole response. `mark` is what the nonce of a challenge bears.
     pub fn write(
         &self,
@@ -59,11 +74,8 @@ impl Refusal {
         to_tag: &[u8],
         out: &mut Vec<u8>,
     ) {
-        let reason = match self.why {
-            Why::Malformed(reason) => reason,
-            _ => sip_msg::write::reason_phrase(self.status),
-        };
-        let mut writer = ResponseWriter::begin(out, request, self.status, reason, to_tag);
+        let phrase = self.line().phrase();
+        let mut writer = ResponseWriter::begin(out, request, self.status, phrase, to_tag);
         match &self.why {
             // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with a
             // Proxy-Authenticate header field value applicable to the proxy for the requested resource."
@@ -121,12 +133,26 @@ impl Refusal {
         self.failure
     }
 
-    /// Which credentials are asked for, where it is a challenge.
-    pub(crate) fn asks_for(&self) -> Option<(Side, &Arc<str>)> {
-        match &self.why {
-            Why::Challenge { side, realm, .. } => Some((*side, realm)),
-            _ => None,
-        }
+    /// Whether somebody may be guessing passwords.
+    pub(crate) fn is_of_guess(&self) -> bool {
+        self.is_of_credentials() || self.failure == Some(Failure::TooManyGuesses)
+    }
+
+    /// The same, after it was recorded.
+    pub(crate) fn recorded(mut self) -> Self {
+        self.is_recorded = true;
+        self
+    }
+
+    /// The same for another reason: the gate does not know which addresses are gateways.
+    pub(crate) fn because(mut self, reason: Reason) -> Self {
+        self.reason = reason;
+        self
+    }
+
+    /// Why it is refused.
+    pub(crate) fn reason(&self) -> Reason {
+        self.reason
     }
 
     /// Whether the request is no one's whom the server can trust: the server's
@@ -136,49 +162,81 @@ impl Refusal {
     }
 
     /// What is sent in its place to a source that was refused too often.
-    pub(crate) fn too_many() -> Self {
+    pub(crate) fn too_many(&self) -> Self {
+        let why = Why::Unavailable {
+            retry_after_s: None,
+        };
         Self {
-            status: 503,
-            why: Why::Unavailable {
-                retry_after_s: None,
-            },
-            is_of_answer: false,
-            failure: None,
+            is_recorded: self.is_recorded,
+            ..Self::new(503, Reason::RefusedTooOften, why)
         }
     }
 
-    pub(super) fn forbidden() -> Self {
+    /// A challenge; with a failure, of credentials that were no good.
+    pub(super) fn challenge(realm: Arc<str>, side: Side, failure: Option<Failure>) -> Self {
+        let stale = failure.is_some_and(Failure::is_stale);
+        let reason = failure.map_or(Reason::Challenged, Reason::from);
         Self {
-            status: 403,
-            why: Why::Forbidden,
-            is_of_answer: false,
-            failure: None,
+            failure,
+            ..Self::new(side.status(), reason, Why::Challenge { side, realm, stale })
         }
+    }
+
+    /// A challenge to who may not be where he seems to be.
+    pub(super) fn challenge_there(realm: Arc<str>, side: Side) -> Self {
+        let why = Why::Challenge {
+            side,
+            realm,
+            stale: true,
+        };
+        Self::new(side.status(), Reason::SourceUnproved, why)
+    }
+
+    /// The store's trouble, or its pipeline's.
+    pub(super) fn unavailable(status: u16, reason: Reason, retry_after_s: Option<u32>) -> Self {
+        Self {
+            failure: Some(Failure::StoreUnavailable),
+            ..Self::new(status, reason, Why::Unavailable { retry_after_s })
+        }
+    }
+
+    pub(super) fn forbidden(reason: Reason) -> Self {
+        Self::new(403, reason, Why::Forbidden)
     }
 
     /// The refusal of a user who speaks for somebody else.
     pub(super) fn not_himself() -> Self {
         Self {
             failure: Some(Failure::NotHimself),
-            ..Self::forbidden()
+            ..Self::forbidden(Reason::NotHimself)
         }
     }
 
     pub(super) fn speaks_for_others(host: Box<str>) -> Self {
+        Self::new(403, Reason::SpeaksForOthers, Why::SpeaksForOthers(host))
+    }
+
+    pub(crate) fn malformed(phrase: &'static str) -> Self {
+        Self::new(400, Reason::Malformed, Why::Malformed(phrase))
+    }
+
+    /// The refusal of credentials that cannot be read.
+    pub(super) fn malformed_credentials(phrase: &'static str) -> Self {
+        let why = Why::Malformed(phrase);
         Self {
-            status: 403,
-            why: Why::SpeaksForOthers(host),
-            is_of_answer: false,
-            failure: None,
+            failure: Some(Failure::Malformed),
+            ..Self::new(400, Reason::CredentialsMalformed, why)
         }
     }
 
-    pub(crate) fn malformed(reason: &'static str) -> Self {
+    fn new(status: u16, reason: Reason, why: Why) -> Self {
         Self {
-            status: 400,
-            why: Why::Malformed(reason),
+            status,
+            reason,
+            why,
             is_of_answer: false,
             failure: None,
+            is_recorded: false,
         }
     }
 }

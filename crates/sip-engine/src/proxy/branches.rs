@@ -143,10 +143,13 @@ impl Shard {
                     None => broken!("a target that is started is in its set"),
                 }
             }
-            Some(Located::Nowhere(refusal)) => match go_to_next_gateway(context, at) {
-                true => self.start_candidate(now, key, context, at, out),
-                false => self.give_up(context, at, refusal.into()),
-            },
+            Some(Located::Nowhere(refusal)) => {
+                self.note_target(now, context, at, refusal.into(), out);
+                match go_to_next_gateway(context, at) {
+                    true => self.start_candidate(now, key, context, at, out),
+                    false => self.give_up(context, at, refusal.into()),
+                }
+            }
             None => self.try_next(now, key, context, at, Outcome::Unreachable, out),
         }
     }
@@ -387,6 +390,7 @@ impl Shard {
         self.wheel.cancel(std::mem::take(&mut branch.timer_c));
         let at = usize::from(branch.candidate);
         self.remember_failure(now, context, at);
+        self.note_way(now, context, at, outcome.why(), out);
         self.target_failed(now, key, context, at, outcome, out);
     }
 
@@ -475,6 +479,7 @@ impl Shard {
                 } else {
                     broken!("a target that waits for addresses is in its set");
                 }
+                self.note_target(now, &context, at, outcome, out);
                 self.try_next(now, key, &mut context, at, outcome, out);
                 self.settle(now, key, context, out);
             }

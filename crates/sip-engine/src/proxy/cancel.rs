@@ -1,13 +1,13 @@
 //! CANCEL processing (RFC 3261 16.10).
 
 use invariant::broken;
-use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::{ServerId, ServerState};
 
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
 use crate::budget::Room;
+use crate::refusal::{Reason, StatusLine};
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
@@ -42,19 +42,20 @@ impl Shard {
         let Some(invite) = invite else {
             // RFC 3261 9.2: without a matching transaction the answer is 481. This proxy keeps
             // state of all that it forwards, so nobody beyond it can know better.
+            let line = StatusLine::refused(481, Reason::NothingToCancel);
             if self.room >= Room::None {
                 // Nothing is kept of it: when it comes again it is answered again.
-                let status = (481, reason_phrase(481));
-                self.refuse(now, sender, Some(cancel), request, status, out);
+                self.refuse(now, sender, Some(cancel), request, line, out);
             } else {
-                self.answer(now, sender, Some(cancel), &request, 481, out);
+                self.answer(now, sender, Some(cancel), &request, line, out);
                 self.pool.recycle(request);
             }
             return;
         };
         // RFC 3261 16.10: "If a matching response context is found, the element MUST
         // immediately return a 200 (OK) response to the CANCEL request."
-        self.answer(now, sender, Some(cancel), &request, 200, out);
+        let line = StatusLine::ok();
+        self.answer(now, sender, Some(cancel), &request, line, out);
         // RFC 3261 9.2: "A CANCEL request has no impact on the processing of transactions with
         // any other method defined in this specification."
         let is_pending = self.txns.server_method(invite) == Some(Method::Invite)

@@ -4,6 +4,7 @@
 use sip_locate::{LocateError, Refusal};
 
 use super::context::TargetKind;
+use crate::refusal::{Reason, StatusLine};
 
 /// Why this server answers a request itself, or a target came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,8 +110,37 @@ impl Outcome {
         }
     }
 
+    /// The status line that says so.
+    pub(crate) fn line(self) -> StatusLine {
+        StatusLine::refused(self.status(), self.why()).saying(self.phrase())
+    }
+
+    /// The reason that is recorded.
+    pub(crate) const fn why(self) -> Reason {
+        match self {
+            Self::UnreadableUri => Reason::UnreadableUri,
+            Self::NotRelayed => Reason::NotRelayed,
+            Self::NetworkDenied => Reason::NetworkDenied,
+            Self::NamesGateway => Reason::NamesGateway,
+            Self::NobodyThere => Reason::NobodyThere,
+            Self::NoRouteForNumber => Reason::NoRoute,
+            Self::NoSuchServer => Reason::NoSuchServer,
+            Self::TimedOut => Reason::TimedOut,
+            Self::Absent => Reason::PhoneUnreachable,
+            Self::NotUnderTls => Reason::NotUnderTls,
+            Self::FlowGone => Reason::PhoneFlowGone,
+            Self::ComesBack => Reason::WouldComeBack,
+            Self::BadResponse => Reason::BadResponse,
+            Self::Unreachable => Reason::Unreachable,
+            Self::NoTransport => Reason::NoTransport,
+            Self::NextHopsDown => Reason::GatewaysUnreachable,
+            Self::NoRoom => Reason::NoRoom,
+            Self::DnsSilent => Reason::DnsSilent,
+        }
+    }
+
     /// The reason phrase.
-    pub(crate) fn reason(self) -> &'static str {
+    fn phrase(self) -> &'static str {
         match self {
             Self::NetworkDenied => "Nothing Is Relayed To That Network",
             Self::NamesGateway => "Gateways Are Reached By Routes",

@@ -2,7 +2,6 @@
 //! where to.
 
 use invariant::broken;
-use sip_msg::write::reason_phrase;
 use sip_msg::{Message, MessageWriter, Uri};
 
 use super::context::{Candidate, TargetKind};
@@ -10,6 +9,7 @@ use super::egress::{target_uri, write_next_hop};
 use super::targets::Targets;
 use crate::park::Job;
 use crate::permit::Permit;
+use crate::refusal::{Reason, StatusLine};
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -25,7 +25,6 @@ impl Shard {
                 let has_any = (candidates.iter())
                     .any(|candidate| write_target(candidate, &job.request, &mut text));
                 if has_any {
-                    let status = (302, reason_phrase(302));
                     let contacts = |writer: &mut MessageWriter<'_>| {
                         write_contacts(&candidates, &job.request, writer);
                     };
@@ -35,11 +34,13 @@ impl Shard {
                         server,
                         ..
                     } = &job;
-                    self.answer_with(now, sender, *server, request, status, contacts, out);
+                    let line = StatusLine::moved();
+                    self.answer_with(now, sender, *server, request, line, contacts, out);
                     self.pool.recycle(job.request);
                 } else {
                     // The request names its place itself, and this server relays nothing.
-                    self.answer_job(now, job, 404, out);
+                    let line = StatusLine::refused(404, Reason::NowhereElse);
+                    self.answer_job(now, job, line, out);
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! Response processing (RFC 3261 16.7) and timer C (16.8).
 
 use invariant::broken;
-use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::Responded;
 use wheel::TimerId;
@@ -11,6 +10,7 @@ use super::cancel::CancelReason;
 use super::context::{Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use crate::effect::Effect;
+use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
@@ -155,6 +155,7 @@ impl Shard {
         if status == 503 && branch.is_pending && !context.is_final_sent && !context.is_closed {
             self.end_branch_alone(context, number);
             self.remember_failure(now, context, at);
+            self.note_way(now, context, at, Reason::NextHopBusy, out);
             self.note_best(context, status, Some(response));
             self.target_failed(now, key, context, at, Outcome::Unreachable, out);
             return;
@@ -296,11 +297,14 @@ impl Shard {
                 if let Some(response) = other {
                     self.pool.recycle(response);
                 }
-                let reason = match own {
-                    Some(own) if own.status() == status => own.reason(),
-                    _ => reason_phrase(status),
+                let line = match (own, status) {
+                    (Some(own), status) if own.status() == status => own.line(),
+                    (_, 487) => StatusLine::refused(487, Reason::Cancelled),
+                    (_, 480) => StatusLine::refused(480, Reason::PhoneFlowGone),
+                    (_, 500) => StatusLine::refused(500, Reason::NextHopBusy),
+                    (_, status) => StatusLine::refused(status, Reason::TimedOut),
                 };
-                self.answer_context(now, context, (status, reason), out);
+                self.answer_context(now, context, line, out);
             }
         }
         self.end_call(context, status, out);

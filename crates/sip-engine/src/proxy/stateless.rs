@@ -18,6 +18,7 @@ use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::random::Dice;
+use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
 use crate::text::hex16;
 use crate::{Now, Outputs, Shard};
@@ -185,7 +186,10 @@ impl Shard {
                 job.server = Some(server);
                 self.forward(now, job, permit, out);
             }
-            sip_txn::Incoming::Full => self.answer_job(now, job, 503, out),
+            sip_txn::Incoming::Full => {
+                let line = StatusLine::refused(503, Reason::TooManyTransactions);
+                self.answer_job(now, job, line, out);
+            }
             _ => self.pool.recycle(job.request),
         }
     }

@@ -6,12 +6,13 @@ use sip_msg::{HeaderName, HostPort, Message, Method};
 
 use super::loops;
 use crate::own::Own;
+use crate::refusal::{Reason, StatusLine};
 
 /// Why a request is not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reject {
-    /// Answered with this status.
-    Status(u16),
+    /// Answered with this.
+    Because(StatusLine),
     /// Answered 420, with the option tags of Proxy-Require as Unsupported.
     ProxyRequire,
     /// An OPTIONS that may go no further: answered as its recipient.
@@ -42,7 +43,7 @@ pub(crate) fn check(
     // every message must have were looked at before.
     check_scheme(scheme)?;
     if is_our_own(request, own) {
-        return Err(Reject::Status(482));
+        return Err(because(482, Reason::CameBack));
     }
     check_max_forwards(request)?;
     let breadth = max_breadth(request, breadth_max)?;
@@ -53,7 +54,7 @@ pub(crate) fn check(
     if !matches!(request.method(), Method::Ack | Method::Cancel) {
         loop_hash = loops::hash(loop_key, request);
         if loops::is_loop(request, loop_hash) {
-            return Err(Reject::Status(482));
+            return Err(because(482, Reason::Loop));
         }
     }
     // RFC 3261 16.3: "If the request contains a Proxy-Require header field (Section
@@ -67,13 +68,17 @@ pub(crate) fn check(
     Ok(Reach { breadth, loop_hash })
 }
 
+fn because(status: u16, reason: Reason) -> Reject {
+    Reject::Because(StatusLine::refused(status, reason))
+}
+
 /// RFC 3261 16.3 step 2: "If the Request-URI has a URI whose scheme is not understood
 /// by the proxy, the proxy SHOULD reject the request with a 416 (Unsupported URI
 /// Scheme) response."
 fn check_scheme(scheme: Scheme) -> Result<(), Reject> {
     match scheme {
         Scheme::Sip | Scheme::Sips | Scheme::Tel => Ok(()),
-        Scheme::Other => Err(Reject::Status(416)),
+        Scheme::Other => Err(because(416, Reason::UnknownScheme)),
     }
 }
 
@@ -102,14 +107,14 @@ fn is_our_own(request: &Message, own: &Own) -> bool {
 fn check_max_forwards(request: &Message) -> Result<(), Reject> {
     let left = request
         .max_forwards()
-        .map_err(|e| Reject::Status(e.status()))?;
+        .map_err(|e| because(e.status(), Reason::Malformed))?;
     // RFC 3261 16.3: "If the request contains a Max-Forwards header field with a field
     // value of zero (0), the element MUST NOT forward the request.  If the request was
     // for OPTIONS, the element MAY act as the final recipient and respond per Section
     // 11.  Otherwise, the element MUST return a 483 (Too many hops) response."
     match (left, request.method()) {
         (Some(0), Method::Options) => Err(Reject::ActAsRecipient),
-        (Some(0), _) => Err(Reject::Status(483)),
+        (Some(0), _) => Err(because(483, Reason::TooManyHops)),
         _ => Ok(()),
     }
 }
@@ -126,11 +131,11 @@ fn max_breadth(request: &Message, configured: u32) -> Result<u32, Reject> {
     let digits = std::str::from_utf8(field.value).unwrap_or_default();
     let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match (is_number, digits.parse::<u32>()) {
-        (true, Ok(0)) => Err(Reject::Status(440)),
+        (true, Ok(0)) => Err(because(440, Reason::BreadthSpent)),
         (true, Ok(breadth)) => Ok(breadth.min(configured)),
         // More digits than a number needs.
         (true, Err(_)) => Ok(configured),
-        (false, _) => Err(Reject::Status(400)),
+        (false, _) => Err(because(400, Reason::Malformed)),
     }
 }
 
@@ -157,7 +162,7 @@ mod tests {
         assert_eq!(checked("INVITE", "tel:+4912", ""), Ok(60));
         assert_eq!(
             checked("INVITE", "nobodyKnowsThisScheme:totallyopaquecontent", ""),
-            Err(Reject::Status(416))
+            Err(because(416, Reason::UnknownScheme))
         );
     }
 
@@ -182,11 +187,14 @@ mod tests {
         // element MUST return a 483 (Too many hops) response."
         let zero = "Max-Forwards: 0\r\n";
         let to_b = "sip:b@b.example";
-        assert_eq!(checked("INVITE", to_b, zero), Err(Reject::Status(483)));
+        assert_eq!(
+            checked("INVITE", to_b, zero),
+            Err(because(483, Reason::TooManyHops))
+        );
         assert_eq!(checked("OPTIONS", to_b, zero), Err(Reject::ActAsRecipient));
         assert_eq!(checked("INVITE", to_b, "Max-Forwards: 1\r\n"), Ok(60));
         let bad = checked("INVITE", to_b, "Max-Forwards: many\r\n");
-        assert_eq!(bad, Err(Reject::Status(400)));
+        assert_eq!(bad, Err(because(400, Reason::Malformed)));
     }
 
     #[test]
@@ -194,11 +202,11 @@ mod tests {
         let to_b = "sip:b@b.example";
         assert_eq!(checked("INVITE", to_b, "Max-Breadth: 3\r\n"), Ok(3));
         let none_left = checked("INVITE", to_b, "Max-Breadth: 0\r\n");
-        assert_eq!(none_left, Err(Reject::Status(440)));
+        assert_eq!(none_left, Err(because(440, Reason::BreadthSpent)));
         let huge = checked("INVITE", to_b, "Max-Breadth: 99999999999\r\n");
         assert_eq!(huge, Ok(60));
         let bad = checked("INVITE", to_b, "Max-Breadth: -1\r\n");
-        assert_eq!(bad, Err(Reject::Status(400)));
+        assert_eq!(bad, Err(because(400, Reason::Malformed)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(super) fn to_tag(key: &[u8; 16], request: &Message) -> [u8; 16] {
 
 impl Answer<'_> {
     /// 200 with all bindings.
-    pub(super) fn write_ok(&self, entries: &[Entry], out: &mut Vec<u8>) -> u16 {
+    pub(super) fn write_ok(&self, entries: &[Entry], out: &mut Vec<u8>) {
         let request = &*self.registration.request;
         let mut writer = ResponseWriter::begin(out, request, 200, reason_phrase(200), &self.to_tag);
         // RFC 3261 10.3: "The registrar returns a 200 (OK) response.  The response MUST contain Contact
@@ -80,27 +80,15 @@ impl Answer<'_> {
         // RFC 3261 10.3: "The response SHOULD include a Date header field."
         writer.header_with("Date", |out| date::write_date(self.cx.now.unix_ms, out));
         self.finish(writer);
-        200
     }
 
     /// Whatever the refusal's answer is.
-    pub(super) fn write_refusal(&self, refused: Refused, out: &mut Vec<u8>) -> u16 {
+    pub(super) fn write_refusal(&self, refused: Refused, out: &mut Vec<u8>) {
         // RFC 3261 10.3: "A registrar MUST not generate 6xx responses."
-        let (status, reason) = match refused {
-            Refused::Malformed(reason) => (400, reason),
-            Refused::Forbidden => (403, reason_phrase(403)),
-            Refused::TooManyContacts => (403, "Too Many Contacts"),
-            Refused::BadContact(reason) => (403, reason),
-            Refused::NotFound => (404, reason_phrase(404)),
-            Refused::BadExtension => (420, reason_phrase(420)),
-            Refused::TooBrief => (423, reason_phrase(423)),
-            Refused::NoOutbound => (439, reason_phrase(439)),
-            Refused::OutOfOrder => (500, "Overtaken By A Later Request"),
-            Refused::Unsaved => (500, reason_phrase(500)),
-            Refused::Busy | Refused::TableFull => (503, reason_phrase(503)),
-        };
+        let line = refused.line();
+        let (status, phrase) = (line.status(), line.phrase());
         let request = &*self.registration.request;
-        let mut writer = ResponseWriter::begin(out, request, status, reason, &self.to_tag);
+        let mut writer = ResponseWriter::begin(out, request, status, phrase, &self.to_tag);
         match refused {
             // RFC 3261 8.2.2.3: "The UAS MUST add an Unsupported header field, and list in it those options it
             // does not understand amongst those in the Require header field of the request."
@@ -126,7 +114,6 @@ impl Answer<'_> {
             _ => {}
         }
         self.finish(writer);
-        status
     }
 
     fn write_contact(&self, entry: &Entry, out: &mut Vec<u8>) {

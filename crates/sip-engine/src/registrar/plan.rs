@@ -11,6 +11,7 @@ use super::{RegistrarContext, Registration, callable, room};
 use crate::BindingChange;
 use crate::aor;
 use crate::location::Entry;
+use crate::refusal::{Reason, StatusLine};
 
 /// Option tags that Require may hold.
 pub(super) const SUPPORTED: [&str; 2] = ["path", "outbound"];
@@ -42,6 +43,27 @@ pub(super) enum Refused {
     Busy,
     /// 503 with Retry-After: there is no room for another user's contacts.
     TableFull,
+}
+
+impl Refused {
+    /// How it is answered.
+    pub(super) fn line(self) -> StatusLine {
+        let of = StatusLine::refused;
+        match self {
+            Self::Malformed(phrase) => of(400, Reason::RegisterMalformed).saying(phrase),
+            Self::Forbidden => of(403, Reason::NotHisContacts),
+            Self::TooManyContacts => of(403, Reason::TooManyContacts).saying("Too Many Contacts"),
+            Self::BadContact(phrase) => of(403, Reason::BadContact).saying(phrase),
+            Self::NotFound => of(404, Reason::NoAddressOfRecord),
+            Self::BadExtension => of(420, Reason::ExtensionRequired),
+            Self::TooBrief => of(423, Reason::IntervalTooBrief),
+            Self::NoOutbound => of(439, Reason::NoOutbound),
+            Self::OutOfOrder => of(500, Reason::OutOfOrder).saying("Overtaken By A Later Request"),
+            Self::Unsaved => of(500, Reason::NotStored),
+            Self::Busy => of(503, Reason::RegistrarBusy),
+            Self::TableFull => of(503, Reason::LocationFull),
+        }
+    }
 }
 
 /// Where the plan is written, and what it starts from.

@@ -163,8 +163,8 @@ impl Registers {
         self.out.clear();
         while let Some(answered) = self.registrar.poll(&cx, &mut self.out) {
             let response = parse(&self.out.outbox.bytes[answered.start..]);
-            assert_eq!(response.status(), answered.status);
-            statuses.push(answered.status);
+            assert_eq!(response.status(), answered.line.status());
+            statuses.push(answered.line.status());
         }
         statuses
     }

@@ -2,7 +2,6 @@
 
 use invariant::broken;
 use sip_locate::LocateError;
-use sip_msg::write::reason_phrase;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
@@ -12,6 +11,7 @@ use crate::permit::gate_unavailable;
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::{Key, Owner};
 use crate::proxy::outcome::Outcome;
+use crate::refusal::{Reason, StatusLine};
 use crate::registrar::RegistrarContext;
 use crate::sender::Sender;
 use crate::settings::Mode;
@@ -92,10 +92,10 @@ impl Shard {
             request,
             sender,
             server,
-            status,
+            line,
             start,
         } = answered;
-        self.send_answer(now, &sender, server, &request, status, start, out);
+        self.send_answer(now, &sender, server, &request, &line, start, out);
         self.pool.recycle(request);
     }
 
@@ -216,7 +216,7 @@ impl Shard {
         match self.take_parked(now, park) {
             Some(Parked::Credential(job, _)) => {
                 self.counters.lookups_expired += 1;
-                let refusal = gate_unavailable(&job.request, None);
+                let refusal = gate_unavailable(&job.request, Reason::StoreTimeout, None);
                 self.counters.auth_failed(refusal.failure());
                 self.refuse_by_gate(now, job, &refusal, out);
             }
@@ -226,7 +226,8 @@ impl Shard {
             Some(Parked::Guess(job, refusal)) => self.refuse_by_gate(now, job, &refusal, out),
             Some(Parked::User(job)) => {
                 self.counters.lookups_expired += 1;
-                self.answer_job(now, job, 480, out);
+                let line = StatusLine::refused(480, Reason::NotRegistered);
+                self.answer_job(now, job, line, out);
             }
             Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
                 self.counters.resolves_expired += 1;
@@ -245,7 +246,8 @@ impl Shard {
                 | Parked::Guess(job, _)
                 | Parked::User(job),
             ) => {
-                self.answer_job(now, job, 487, out);
+                let line = StatusLine::refused(487, Reason::Cancelled);
+                self.answer_job(now, job, line, out);
             }
             Some(other) => self.drop_parked(other),
             None => {}
@@ -277,15 +279,11 @@ impl Shard {
 
     /// Answers a request that has failed, with the reason.
     pub(crate) fn fail_job(&mut self, now: Now, job: Job, outcome: Outcome, out: &mut Outputs) {
-        self.answer_job_with(now, job, (outcome.status(), outcome.reason()), out);
+        self.answer_job(now, job, outcome.line(), out);
     }
 
     /// Answers a request through its transaction, if it has one.
-    pub(crate) fn answer_job(&mut self, now: Now, job: Job, status: u16, out: &mut Outputs) {
-        self.answer_job_with(now, job, (status, reason_phrase(status)), out);
-    }
-
-    fn answer_job_with(&mut self, now: Now, job: Job, status_line: (u16, &str), out: &mut Outputs) {
+    pub(crate) fn answer_job(&mut self, now: Now, job: Job, line: StatusLine, out: &mut Outputs) {
         let Job {
             request,
             sender,
@@ -298,7 +296,7 @@ impl Shard {
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());
             }
-            self.answer_with(now, &sender, server, &request, status_line, |_| {}, out);
+            self.answer(now, &sender, server, &request, line, out);
         }
         self.pool.recycle(request);
     }

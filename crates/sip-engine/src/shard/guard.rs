@@ -7,10 +7,11 @@ use sip_lookup::Outcome;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
 
-use crate::effect::{Effect, Limited, LoginFailed, ParkId};
+use crate::effect::{Effect, Limited, ParkId};
 use crate::park::{Job, Parked};
 use crate::permit::{Gate, Pending, Permit, Refusal, challenge_there, gate_unavailable, is_listed};
 use crate::proxy::context::Owner;
+use crate::refusal::Reason;
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
@@ -114,10 +115,11 @@ impl Shard {
         let until_ms = held_until_ms.unwrap_or(now.mono_ms + timeout_ms);
         if verdict == LookUp::Never {
             let gate = pending.refuse_unseen(&self.gate_context(now, &job.sender), &job.request);
-            if let Gate::Refuse(refusal) = &gate {
-                self.tell_failure(now, &job, refusal, attempt.as_ref(), out);
-            }
-            self.judged(now, job, of_answer(gate, attempt.as_ref()), out);
+            let gate = match of_answer(gate, attempt.as_ref()) {
+                Gate::Refuse(refusal) => Gate::Refuse(self.record_guess(now, &job, refusal, out)),
+                gate => gate,
+            };
+            self.judged(now, job, gate, out);
             return;
         }
         // Nobody has looked at his password: he is not to be told that it is wrong.
@@ -131,7 +133,7 @@ impl Shard {
                 false => &mut self.counters.lookups_full,
             };
             *counter += 1;
-            let refusal = gate_unavailable(&job.request, None);
+            let refusal = gate_unavailable(&job.request, Reason::TooManyLookups, None);
             self.counters.auth_failed(refusal.failure());
             self.refuse_by_gate(now, job, &refusal, out);
             return;
@@ -251,7 +253,7 @@ impl Shard {
                 let delay_ms = guard.failed(now.mono_ms, &attempt);
                 // Now: who cancels before he is answered has failed as well.
                 self.counters.auth_failed(refusal.failure());
-                self.tell_failure(now, &job, &refusal, Some(&attempt), out);
+                let refusal = self.record_guess(now, &job, refusal, out);
                 let due_ms = now.mono_ms.max(told_ms) + delay_ms;
                 if due_ms == now.mono_ms || self.parks.guesses() >= GUESSES_MAX {
                     self.refuse_by_gate(now, job, &refusal, out);
@@ -274,33 +276,15 @@ impl Shard {
         }
     }
 
-    /// Tells the operator of wrong credentials, unless he was told of that source just now.
-    fn tell_failure(
-        &self,
-        now: Now,
-        job: &Job,
-        refusal: &Refusal,
-        attempt: Option<&Attempt>,
-        out: &mut Outputs,
-    ) {
-        let flow = job.sender.flow;
-        let is_proven = flow.transport.is_reliable() || attempt.is_some_and(Attempt::is_answer);
-        let guard = &self.shared.guard;
-        let Some(tell) = guard.tell(now.mono_ms, &origin(&flow), is_proven) else {
-            return;
-        };
-        let (Some(failure), Some((side, realm))) = (refusal.failure(), refusal.asks_for()) else {
-            return broken!("what tells that credentials are wrong asks for others");
-        };
-        let user = sip_auth::claimed_user(&job.request, side, realm);
-        out.effects.push(Effect::LoginFailed(LoginFailed {
-            flow,
-            is_proven,
-            user: escaped(&user),
-            realm: realm.clone(),
-            failure,
-            tell,
-        }));
+    /// Records wrong credentials: before the answer, which may be delayed, and which who
+    /// cancels his INVITE, or sends too much, does not wait for.
+    fn record_guess(&self, now: Now, job: &Job, refusal: Refusal, out: &mut Outputs) -> Refusal {
+        if !refusal.is_of_guess() {
+            return refusal;
+        }
+        let line = refusal.line();
+        self.record(now, &job.sender, &job.request, &line, &String::new, out);
+        refusal.recorded()
     }
 
     /// Drops a request without an answer.
@@ -322,34 +306,4 @@ pub(super) fn shown(name: &[u8]) -> Box<str> {
         })
         .collect::<String>()
         .into()
-}
-
-/// The same between quotes, for a line that programs read: whatever it holds, it neither
-/// ends its quotes nor looks like another part of the line.
-fn escaped(name: &[u8]) -> Box<str> {
-    let mut text = String::new();
-    for byte in name.iter().take(SHOWN_MAX) {
-        match byte {
-            b'"' | b'\\' | 0..=0x20 | 0x7f.. => text.push_str(&format!("\\x{byte:02x}")),
-            _ => text.push(char::from(*byte)),
-        }
-    }
-    text.into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_cannot_leave_its_quotes() {
-        let name = b"a\" in b: x\\\r\n\0\xc3\xa4";
-        let text = escaped(name);
-        assert_eq!(
-            &*text,
-            "a\\x22\\x20in\\x20b:\\x20x\\x5c\\x0d\\x0a\\x00\\xc3\\xa4"
-        );
-        assert_eq!(escaped(&[b'a'; 300]).len(), SHOWN_MAX);
-        assert_eq!(escaped(&[0; 300]).len(), 4 * SHOWN_MAX);
-    }
 }

@@ -1,11 +1,11 @@
 //! What a shard refuses when its worker falls behind.
 
 use sip_limit::{Class, Share, Shares};
-use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method};
 use sip_txn::ServerId;
 
 use crate::permit::is_registration;
+use crate::refusal::{Reason, StatusLine};
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
 
@@ -42,8 +42,8 @@ impl Shard {
     ) {
         if sender.flow.transport.is_reliable() || self.overload.may_answer() {
             self.counters.overload_refused += 1;
-            let status = (503, reason_phrase(503));
-            self.refuse(now, sender, server, request, status, out);
+            let line = StatusLine::refused(503, Reason::Overloaded);
+            self.refuse(now, sender, server, request, line, out);
             return;
         }
         self.counters.overload_dropped += 1;

@@ -4,7 +4,6 @@ use invariant::broken;
 use sip_auth::Subject;
 use sip_limit::Verdict;
 use sip_lookup::{Question, Why};
-use sip_msg::write::reason_phrase;
 use sip_msg::{HeaderName, Message, Method, ParseError};
 use sip_txn::{Incoming, ServerId};
 
@@ -16,6 +15,7 @@ use crate::proxy::context::Owner;
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
+use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
@@ -74,8 +74,8 @@ impl Shard {
                 .handle_request(now.mono_ms, &sender.flow, &request, &mut out.outbox);
         match incoming {
             Incoming::New(server) if self.refuses_calls && begins_call(&request) => {
-                let status = (503, reason_phrase(503));
-                self.refuse(now, sender, Some(server), request, status, out);
+                let line = StatusLine::refused(503, Reason::Draining);
+                self.refuse(now, sender, Some(server), request, line, out);
             }
             Incoming::New(server) if self.has_no_room_for(&request) => {
                 self.refuse_for_memory(now, sender, Some(server), request, out);
@@ -104,8 +104,8 @@ impl Shard {
             Incoming::Ack { .. } => self.admit(now, sender, None, request, out),
             Incoming::Absorbed => self.pool.recycle(request),
             Incoming::Full => {
-                let status = (503, reason_phrase(503));
-                self.refuse(now, sender, None, request, status, out);
+                let line = StatusLine::refused(503, Reason::TooManyTransactions);
+                self.refuse(now, sender, None, request, line, out);
             }
             Incoming::NoVia => {
                 self.counters.requests_dropped += 1;
@@ -137,8 +137,8 @@ impl Shard {
         out: &mut Outputs,
     ) {
         self.counters.memory_refused += 1;
-        let status = (503, reason_phrase(503));
-        self.refuse(now, sender, server, request, status, out);
+        let line = StatusLine::refused(503, Reason::MemoryFull);
+        self.refuse(now, sender, server, request, line, out);
     }
 
     /// Whether a request is handled without a transaction.
@@ -167,7 +167,8 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let Ok(routed) = preprocess(&request, &sender.flow, &self.own, &self.tokens) else {
-            self.refuse(now, sender, server, request, (400, "Malformed Route"), out);
+            let line = StatusLine::refused(400, Reason::Malformed).saying("Malformed Route");
+            self.refuse(now, sender, server, request, line, out);
             return;
         };
         let default = self.settings.proxy.max_breadth;
@@ -226,10 +227,7 @@ impl Shard {
             ..
         } = job;
         match reject {
-            Reject::Status(status) => {
-                let status = (status, reason_phrase(status));
-                self.refuse(now, &sender, server, request, status, out);
-            }
+            Reject::Because(line) => self.refuse(now, &sender, server, request, line, out),
             Reject::ProxyRequire => {
                 let name = HeaderName::ProxyRequire;
                 self.refuse_extensions(now, &sender, server, request, name, out);
@@ -263,6 +261,12 @@ impl Shard {
             Gate::Pass(permit) => self.proceed(now, job, permit, out),
             Gate::Refuse(refusal) => {
                 self.counters.auth_failed(refusal.failure());
+                let is_foreign = refusal.reason() == Reason::ForeignFrom;
+                let source = job.sender.flow.remote.ip();
+                let refusal = match is_foreign && self.gateways.has_host(source) {
+                    true => refusal.because(Reason::GatewayNotTrusted),
+                    false => refusal,
+                };
                 self.refuse_by_gate(now, job, &refusal, out);
             }
             Gate::Drop => {
@@ -291,7 +295,7 @@ impl Shard {
     ) {
         let limited = match self.verdict(now, &job, refusal, out) {
             Verdict::Served => None,
-            Verdict::TooMany => Some(Refusal::too_many()),
+            Verdict::TooMany => Some(refusal.too_many()),
             Verdict::Silence => {
                 self.drop_job(job);
                 return;
@@ -304,14 +308,16 @@ impl Shard {
             server,
             ..
         } = job;
-        if let Some(claimed) = refusal.claimed() {
-            self.counters.identities_refused += 1;
-            out.effects.push(Effect::IdentityRefused {
-                flow: sender.flow,
-                proved: sender.peer.clone(),
-                claimed: claimed.into(),
-            });
-        }
+        let line = match refusal.claimed() {
+            Some(claimed) => {
+                self.counters.identities_refused += 1;
+                let detail = || said_and_proved(claimed, &sender);
+                let line = refusal.line();
+                self.record(now, &sender, &request, &line, &detail, out);
+                line.recorded(true)
+            }
+            None => refusal.line(),
+        };
         // The store's trouble may be over when the request comes again, and a
         // transaction has one final response: this one is kept.
         let kept = server.filter(|_| refusal.status() >= 500 && limited.is_none());
@@ -327,15 +333,15 @@ impl Shard {
             &tag,
             &mut out.outbox.bytes,
         );
-        self.send_answer(now, &sender, kept, &request, refusal.status(), start, out);
+        self.send_answer(now, &sender, kept, &request, &line, start, out);
         self.pool.recycle(request);
     }
 
     /// A request that passed the gate.
     fn proceed(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
         if self.is_too_much(now, &job, &permit, out) {
-            let status = (503, reason_phrase(503));
-            self.refuse(now, &job.sender, job.server, job.request, status, out);
+            let line = StatusLine::refused(503, Reason::RateLimited);
+            self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         }
         self.note_request(now, &job);
@@ -379,8 +385,8 @@ impl Shard {
     pub(crate) fn forward(&mut self, now: Now, job: Job, permit: &Permit, out: &mut Outputs) {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
             self.counters.contexts_full += 1;
-            let status = (503, reason_phrase(503));
-            self.refuse(now, &job.sender, job.server, job.request, status, out);
+            let line = StatusLine::refused(503, Reason::TooManyTransactions);
+            self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
         let candidates = &mut context.candidates;
@@ -433,22 +439,24 @@ impl Shard {
         // RFC 3261 16.5: "If the Request-URI indicates a resource at this proxy that does
         // not exist, the proxy MUST return a 404 (Not Found) response." Without
         // authentication there is no list of users: who is not registered is not there.
+        let unknown = StatusLine::refused(404, Reason::NoSuchUser);
+        let absent = StatusLine::refused(480, Reason::NotRegistered);
         let Some(auth) = self.settings.authenticate.clone() else {
-            self.answer_job(now, job, 404, out);
+            self.answer_job(now, job, unknown, out);
             return;
         };
         let Some(uri) = job.routed.uri(&job.request) else {
-            self.answer_job(now, job, 404, out);
+            self.answer_job(now, job, unknown, out);
             return broken!("the URI of a user who is absent was read before");
         };
         if !auth.tells_unknown_users {
-            self.answer_job(now, job, 480, out);
+            self.answer_job(now, job, absent, out);
             return;
         }
         let (max, timeout_ms) = self.lookup_bounds();
         if self.parks.lookups() >= max {
             self.counters.lookups_full += 1;
-            self.answer_job(now, job, 480, out);
+            self.answer_job(now, job, absent, out);
             return;
         }
         let host = uri.host_port.host;
@@ -490,17 +498,29 @@ impl Shard {
             self.pool.recycle(message);
             return;
         }
-        let status = match self.verdict_on(now, sender, &message, out) {
-            Verdict::Served => (error.status(), error.reason()),
-            Verdict::TooMany => (503, reason_phrase(503)),
+        let line = match self.verdict_on(now, sender, &message, out) {
+            Verdict::Served => {
+                StatusLine::refused(error.status(), Reason::Malformed).saying(error.reason())
+            }
+            Verdict::TooMany => StatusLine::refused(503, Reason::RefusedTooOften),
             Verdict::Silence => {
                 self.pool.recycle(message);
                 return;
             }
         };
         message.stamp_received(sender.flow.remote);
-        self.refuse(now, sender, None, message, status, out);
+        self.refuse(now, sender, None, message, line, out);
     }
+}
+
+/// Which host a peer named, and which its certificate has.
+fn said_and_proved(claimed: &str, sender: &Sender) -> String {
+    let proved = match &sender.peer {
+        Some(peer) if !peer.domains().is_empty() => peer.domains().join(", "),
+        Some(_) => "no domain".to_owned(),
+        None => "its address alone".to_owned(),
+    };
+    format!("claims {claimed}, proves {proved}")
 }
 
 /// Whether this is an INVITE outside of any dialog.

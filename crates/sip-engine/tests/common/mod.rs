@@ -12,7 +12,7 @@ use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
-use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
+use sip_engine::{Effect, Location, Now, Outputs, RefusalRecord, Shard, Shared};
 use sip_lookup::{Question, Unavailable};
 use sip_msg::{
     ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport, VerifiedPeer,
@@ -43,6 +43,8 @@ pub struct Bed {
     pub rates: Arc<sip_limit::Rates>,
     pub now: Now,
     pub effects: Vec<Effect>,
+    /// What was refused, as far as it was recorded.
+    pub refused: Vec<RefusalRecord>,
     /// Connections that contacts rely on, and for how long.
     pub kept: Vec<(ConnId, u64)>,
     out: Outputs,
@@ -207,6 +209,7 @@ impl Bed {
                 unix_ms: STARTED_UNIX_MS,
             },
             effects: Vec::new(),
+            refused: Vec::new(),
             kept: Vec::new(),
             out: Outputs::default(),
         }
@@ -324,6 +327,7 @@ impl Bed {
                 other => self.effects.push(other),
             }
         }
+        self.refused.append(&mut self.out.refused);
         self.out.clear();
         sent
     }

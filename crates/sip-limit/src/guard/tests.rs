@@ -1,4 +1,5 @@
 use super::*;
+use crate::Table;
 
 fn at(addr: &str) -> Origin {
     Origin {
@@ -153,17 +154,47 @@ fn each_failure_is_answered_later_than_the_one_before() {
 fn the_operator_is_told_of_each_source_and_of_one_that_may_be_forged_apart() {
     let guard = guard();
     let (one, other) = (at("192.0.2.1:5060"), at("192.0.2.2:5060"));
-    let told = |origin, is_proven| {
+    let matter = |group, is_proven| Matter {
+        table: Table::Strangers,
+        group,
+        is_proven,
+        records_max: 1,
+    };
+    let told = |origin, matter| {
         (1_000..41_000)
-            .filter(|now_ms| guard.tell(*now_ms, origin, is_proven).is_some())
+            .filter(|now_ms| guard.note(*now_ms, origin, &matter) != Note::Count)
             .count()
     };
     assert_eq!(
-        [told(&one, false), told(&one, true), told(&other, true)],
-        [4; 3]
+        [
+            told(&one, matter(1, false)),
+            told(&one, matter(1, true)),
+            told(&one, matter(2, true)),
+            told(&other, matter(1, true))
+        ],
+        [4; 4]
     );
     // Whatever port it comes from.
-    assert_eq!(guard.tell(40_999, &at("192.0.2.1:6060"), true), None);
+    let again = guard.note(40_999, &at("192.0.2.1:6060"), &matter(1, true));
+    assert_eq!(again, Note::Count);
+}
+
+#[test]
+fn strangers_take_no_line_from_users() {
+    let guard = guard();
+    let matter = |table| Matter {
+        table,
+        group: 1,
+        is_proven: false,
+        records_max: 1,
+    };
+    let strangers = (0..2_000_u32).filter(|nth| {
+        let origin = at(&format!("10.0.{}.{}:5060", nth / 250, nth % 250));
+        guard.note(1_000, &origin, &matter(Table::Strangers)) != Note::Count
+    });
+    assert_eq!(strangers.count(), 1_024);
+    let user = guard.note(1_000, &at("192.0.2.7:5060"), &matter(Table::Users));
+    assert!(matches!(user, Note::Line(_)));
 }
 
 /// Refusals of one origin at a rate for so long: served, in words, silent.

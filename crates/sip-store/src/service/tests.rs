@@ -168,7 +168,25 @@ fn a_failed_commit_is_the_answer_of_its_whole_group_and_of_no_other() {
         },
     );
     assert_eq!(failed, (10..20).collect::<Vec<_>>());
-    assert_eq!(counters.figures().saves_failed, 10);
+    let figures = counters.figures();
+    assert_eq!((figures.saves, figures.saves_failed), (20, 10));
+    assert!(!counters.fails_to_save(0, 1_000), "the last one was stored");
+}
+
+#[test]
+fn a_store_that_fails_is_known_to_for_a_while() {
+    let (orders, queue) = queue(100);
+    orders.try_send(save(1)).expect("room");
+    drop(orders);
+    let mut store = Fake {
+        fail: vec![true],
+        ..Fake::default()
+    };
+    let counters = ServiceCounters::default();
+    assert!(!counters.fails_to_save(5_000, 1_000));
+    serve_saves(&mut store, &queue, &config(), &counters, || 5_000, |_| {});
+    assert!(counters.fails_to_save(6_000, 1_000));
+    assert!(!counters.fails_to_save(6_001, 1_000));
 }
 
 #[test]

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use sip_engine::refusal::{Reason, RefusalCounts};
+use sip_msg::Method;
 use sip_net::{ConnectionFigures, ListenerCounters, PeerCounters, SideCounters};
 use sip_tls::{HandshakeCounters, HandshakeTally};
 use sip_txn::Live;
@@ -66,6 +68,7 @@ impl Numbers {
             engine: self.counted(),
             transactions: self.counted(),
             registrar: self.counted(),
+            refusals: self.refusals(),
             live: Live {
                 client_reserved: self.usize(),
                 client_invite: self.usize(),
@@ -89,6 +92,16 @@ impl Numbers {
                 ..self.counted()
             },
         }
+    }
+
+    fn refusals(&mut self) -> RefusalCounts {
+        let mut counts = RefusalCounts::default();
+        for status in [Some(404), None] {
+            for _ in 0..self.next() {
+                counts.count(Method::Invite, status, Reason::NoRoute);
+            }
+        }
+        counts
     }
 
     fn pool(&mut self) -> HandshakeCounters {
@@ -244,6 +257,15 @@ fn every_counter_of_a_worker_is_on_the_page_once_and_summed() {
     ] {
         assert!(page.text.lines().any(|of| of == line), "{line}");
     }
+    let labels = |name: &str| families(&page.text)[name][0].0;
+    assert_eq!(
+        labels("signet_refusals_total"),
+        "method=\"INVITE\",status=\"404\",reason=\"no_route_for_number\""
+    );
+    assert_eq!(
+        labels("signet_ways_failed_total"),
+        "method=\"INVITE\",reason=\"no_route_for_number\""
+    );
 }
 
 #[test]

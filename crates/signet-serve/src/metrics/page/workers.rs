@@ -1,5 +1,6 @@
 //! The figures of the workers, summed: sockets, requests, transactions.
 
+use sip_engine::refusal::RefusalCounts;
 use sip_txn::Live;
 
 use super::Page;
@@ -23,6 +24,7 @@ pub(super) fn workers(page: &mut Page, workers: &[Snapshot]) {
     page.counted(workers.iter().map(|of| &of.engine));
     page.counted(workers.iter().map(|of| &of.transactions));
     page.counted(workers.iter().map(|of| &of.registrar));
+    refusals(page, workers);
 
     page.gauge(
         "signet_overload_severity_thousandths",
@@ -75,5 +77,38 @@ pub(super) fn workers(page: &mut Page, workers: &[Snapshot]) {
     for (name, help, get) in alive {
         let sum: usize = workers.iter().map(|of| get(&of.live)).sum();
         page.gauge(name, help, sum as u64);
+    }
+}
+
+/// What was refused, by method, status and reason: what never was has no row.
+fn refusals(page: &mut Page, workers: &[Snapshot]) {
+    let mut counts = RefusalCounts::default();
+    for worker in workers {
+        counts.add(&worker.refusals);
+    }
+    page.head(
+        "signet_refusals_total",
+        "Requests answered by this server itself with 4xx to 6xx, by the reason that `signet why` shows.",
+        "counter",
+    );
+    for (of, count) in counts.iter() {
+        if let Some(status) = of.status {
+            let (status, reason) = (status.to_string(), of.reason.name());
+            let labels = [
+                ("method", of.method),
+                ("status", &*status),
+                ("reason", reason),
+            ];
+            page.sample("signet_refusals_total", &labels, count);
+        }
+    }
+    page.head(
+        "signet_ways_failed_total",
+        "Next hops that came to nothing for a request, which may have gone on to another.",
+        "counter",
+    );
+    for (of, count) in counts.iter().filter(|(of, _)| of.status.is_none()) {
+        let labels = [("method", of.method), ("reason", of.reason.name())];
+        page.sample("signet_ways_failed_total", &labels, count);
     }
 }

@@ -218,7 +218,7 @@ fn give(world: &World, registrar: &mut Registrar, text: &str) -> u16 {
         permit,
     };
     let answered = registrar.handle_register(&cx, registration, &mut Outputs::default());
-    answered.expect("nothing waits in memory").status
+    answered.expect("nothing waits in memory").line.status()
 }
 
 fn bound(world: &World, aor: &[u8]) -> Vec<Binding> {

@@ -152,7 +152,7 @@ fn the_number_of_lines_is_bounded() {
         registers
             .registrar
             .handle_register(&cx, registration, &mut registers.out)
-            .map(|answered| answered.status)
+            .map(|answered| answered.line.status())
     };
     for n in 0..SAVES_MAX {
         assert_eq!(give(n), None);

@@ -181,7 +181,8 @@ fn no_refusal_is_final_for_everybody() {
             to_tag: [b'x'; 16],
         };
         let mut bytes = Vec::new();
-        assert_eq!(answer.write_refusal(refused, &mut bytes), expected);
+        answer.write_refusal(refused, &mut bytes);
+        assert_eq!(refused.line().status(), expected);
         let response = parse(&bytes);
         assert_eq!(response.status(), expected);
         // Where it may go better later, it says when.

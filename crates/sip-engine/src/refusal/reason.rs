@@ -1,0 +1,316 @@
+//! Why requests are refused: the closed list. Its names are in the log, in
+//! `signet_refusals_total` and in what `signet why` prints, so they stay as they are.
+
+use sip_auth::Failure;
+use sip_limit::Table;
+
+/// How loudly the log tells of a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Part of how SIP works.
+    Debug,
+    /// A matter of whoever called.
+    Info,
+    /// A matter of the operator's.
+    Warn,
+}
+
+macro_rules! reasons {
+    ($($(#[doc = $text:literal])+ $Name:ident = $name:literal, $Table:ident, $Level:ident;)+) => {
+        /// Why a request is refused, or a copy of it came to nothing.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[doc = $text])+ $Name,)+
+        }
+
+        impl Reason {
+            /// All.
+            pub const ALL: &'static [Self] = &[$(Self::$Name),+];
+
+            /// Its name, which programs read.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Name => $name,)+
+                }
+            }
+
+            /// What happened, and what the operator may do.
+            pub const fn text(self) -> &'static str {
+                match self {
+                    $(Self::$Name => concat!($($text),+).trim_ascii(),)+
+                }
+            }
+
+            /// By whom it is brought about: the floods of strangers crowd out no record of
+            /// what befell users.
+            pub const fn table(self) -> Table {
+                match self {
+                    $(Self::$Name => Table::$Table,)+
+                }
+            }
+
+            /// How loudly it is told.
+            pub const fn level(self) -> Level {
+                match self {
+                    $(Self::$Name => Level::$Level,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// It came without credentials and was asked for them. A phone that gets no further has
+    /// no password, or knows none of the algorithms that are offered.
+    Challenged = "challenged", Routine, Debug;
+    /// Its nonce is too old or of the process before: it was given another, and who has the
+    /// password is let in with it.
+    StaleNonce = "stale_nonce", Routine, Debug;
+    /// Its nonce was sent to another address, and it comes from a network where that must be
+    /// shown: it was given another nonce.
+    SourceUnproved = "source_unproved", Routine, Debug;
+    /// The caller has cancelled it.
+    Cancelled = "cancelled", Routine, Debug;
+
+    /// The digest is not that of the user's password: `signet user passwd`.
+    WrongPassword = "wrong_password", Strangers, Warn;
+    /// There is no user of that name and domain, or none with a password for that
+    /// algorithm: `signet user list`.
+    UnknownUser = "unknown_user", Strangers, Warn;
+    /// Too many passwords before this one were wrong, so it was not looked at: wait, or look
+    /// who guesses.
+    TooManyGuesses = "too_many_guesses", Strangers, Warn;
+    /// The digest is right and was used before: somebody sends again what he has read along,
+    /// or a phone repeats itself.
+    Replay = "replay", Strangers, Warn;
+    /// Its nonce was not made here: the phone answers another server's challenge, or
+    /// somebody tries.
+    ForgedNonce = "forged_nonce", Strangers, Warn;
+    /// It answers with an algorithm that is not offered, or as RFC 2069 has it:
+    /// `authentication.algorithms`.
+    NotOffered = "algorithm_not_offered", Strangers, Warn;
+    /// Its credentials cannot be read, or are for another request.
+    CredentialsMalformed = "credentials_malformed", Strangers, Warn;
+    /// The message, or a header that must be read, is malformed.
+    Malformed = "malformed", Strangers, Warn;
+    /// From is of no domain of ours and the sender is not in `[[trusted]]`: list the peer, or
+    /// see `inbound`.
+    ForeignFrom = "foreign_from", Strangers, Warn;
+    /// The caller is anonymous (RFC 3323), so no user of ours and no domain vouches for him:
+    /// list the peer that brings such calls in `[[trusted]]`.
+    AnonymousCaller = "anonymous_caller", Strangers, Warn;
+    /// It comes from a gateway to which calls are sent, and which is not in `[[trusted]]`: add
+    /// its address there if it may call in.
+    GatewayNotTrusted = "gateway_not_trusted", Strangers, Warn;
+    /// The sender is let in to call our users and nobody else: its Request-URI is none of
+    /// theirs.
+    NotForOurUsers = "not_for_our_users", Strangers, Warn;
+    /// A stranger asserts the identity of a user of ours (P-Asserted-Identity).
+    AssertsOurUser = "asserts_our_user", Strangers, Warn;
+    /// The sender does not speak for the domain that it names: see `speaks_for`, and the
+    /// names in its certificate.
+    SpeaksForOthers = "speaks_for_others", Strangers, Warn;
+    /// The user is proved, and From, To or P-Asserted-Identity names somebody else: the
+    /// phone's user name and account must be the same.
+    NotHimself = "not_himself", Users, Warn;
+    /// The same source was refused too often, so it is answered 503, and then not at all for
+    /// a while: see `[sources]`.
+    RefusedTooOften = "refused_too_often", Strangers, Debug;
+    /// It comes back to this server by way of itself: look for a name, contact or `forward`
+    /// that leads here.
+    CameBack = "came_back", Strangers, Warn;
+    /// It was here before with the same target (RFC 5393): two servers forward to each
+    /// other.
+    Loop = "loop", Strangers, Warn;
+    /// Max-Forwards is 0: it went through too many servers, or in a circle.
+    TooManyHops = "too_many_hops", Strangers, Warn;
+    /// Max-Breadth is 0 (RFC 5393): its sender lets it be forwarded no more.
+    BreadthSpent = "breadth_spent", Strangers, Info;
+    /// Its Request-URI is neither `sip:`, `sips:` nor `tel:`.
+    UnknownScheme = "unknown_scheme", Strangers, Info;
+    /// It requires an extension that is not here: the header Unsupported names it.
+    ExtensionRequired = "extension_required", Strangers, Info;
+    /// A CANCEL for nothing that is under way.
+    NothingToCancel = "nothing_to_cancel", Strangers, Info;
+    /// A worker falls behind: `signet_overload_severity_thousandths`, `bounds.queue_ms_max`.
+    Overloaded = "overloaded", Strangers, Warn;
+    /// The memory for messages is spent: `bounds.memory_max`.
+    MemoryFull = "memory_full", Strangers, Warn;
+    /// There are as many transactions or forwarded requests as there may be: `[bounds]`.
+    TooManyTransactions = "too_many_transactions", Strangers, Warn;
+    /// The server is about to end and begins no new calls.
+    Draining = "draining", Strangers, Info;
+    /// Too many requests wait for the store of users: from that address, or in all
+    /// (`authentication.lookups_max`).
+    TooManyLookups = "too_many_lookups", Strangers, Warn;
+    /// The store of users did not answer in time: `authentication.lookup_timeout_ms`.
+    StoreTimeout = "store_timeout", Strangers, Warn;
+    /// The store of users cannot be asked: the log names it.
+    StoreUnavailable = "store_unavailable", Strangers, Warn;
+
+    /// More than `[rates]` allows: the log says which rate.
+    RateLimited = "rate_limited", Users, Debug;
+    /// The user exists and is not registered: `signet bindings`.
+    NotRegistered = "not_registered", Users, Info;
+    /// There is no user of that name and domain.
+    NoSuchUser = "no_such_user", Users, Info;
+    /// Nobody has an address without a user here.
+    NobodyThere = "nobody_there", Users, Info;
+    /// The user is registered and his phone cannot be reached.
+    PhoneUnreachable = "phone_unreachable", Users, Info;
+    /// The connection to the user's phone is gone: it must register again.
+    PhoneFlowGone = "phone_flow_gone", Users, Info;
+    /// A SIPS URI was called, and nothing there is reached under TLS.
+    NotUnderTls = "not_under_tls", Users, Info;
+    /// No `[[route]]` is for that number.
+    NoRoute = "no_route_for_number", Users, Info;
+    /// The sender may call our users and nobody else: `may_relay`, `inbound`.
+    NotRelayed = "not_relayed", Users, Warn;
+    /// It leads into a network to which nothing is relayed: `proxy.relay_denied`.
+    NetworkDenied = "network_denied", Users, Warn;
+    /// It names a gateway, which is reached by a `[[route]]` alone.
+    NamesGateway = "names_gateway", Users, Warn;
+    /// The Request-URI, or the route, cannot be read.
+    UnreadableUri = "unreadable_uri", Users, Info;
+    /// DNS has no server of that name.
+    NoSuchServer = "no_such_server", Users, Info;
+    /// DNS did not answer, or said that it could not: see `dns.servers`.
+    DnsSilent = "dns_silent", Users, Warn;
+    /// No final response came in time.
+    TimedOut = "timed_out", Users, Info;
+    /// The next hop cannot be reached: nobody listens there, or the network refuses.
+    Unreachable = "next_hop_unreachable", Users, Warn;
+    /// The next hop answered 503: it serves nobody at the moment.
+    NextHopBusy = "next_hop_busy", Users, Warn;
+    /// There is no listener of the transport that leads there: `[[listen]]`.
+    NoTransport = "no_transport", Users, Warn;
+    /// No gateway of the route, or of `forward`, can be reached: the records before this one
+    /// say what each of them did.
+    GatewaysUnreachable = "gateways_unreachable", Users, Warn;
+    /// What came back is no response to it.
+    BadResponse = "bad_response", Users, Warn;
+    /// There is no room for a copy, or too many names are being resolved for its sender.
+    NoRoom = "no_room", Users, Warn;
+    /// It would come back to this server.
+    WouldComeBack = "would_come_back", Users, Warn;
+    /// There is nowhere else to redirect it to.
+    NowhereElse = "nowhere_else", Users, Info;
+
+    /// A header of the REGISTER cannot be used: the phrase says which.
+    RegisterMalformed = "register_malformed", Users, Info;
+    /// The contacts are not the sender's to change: To must be his own.
+    NotHisContacts = "not_his_contacts", Users, Warn;
+    /// The user has as many contacts as he may: `registrar.contacts_max`.
+    TooManyContacts = "too_many_contacts", Users, Info;
+    /// A contact that cannot be called, or must not be: the phrase says why.
+    BadContact = "bad_contact", Users, Warn;
+    /// To is no address-of-record of the domain in the Request-URI.
+    NoAddressOfRecord = "no_address_of_record", Users, Info;
+    /// It asks for less time than `registrar.expires_min_s`.
+    IntervalTooBrief = "interval_too_brief", Users, Info;
+    /// The phone wants an outbound flow, and the proxy before us does not keep one (RFC
+    /// 5626): drop `reg-id` from the phone or the proxy.
+    NoOutbound = "no_outbound", Users, Info;
+    /// A later REGISTER of the same phone was here before it.
+    OutOfOrder = "out_of_order", Users, Info;
+    /// The contacts could not be stored: the disk is full, or the database is locked; the
+    /// log says which.
+    NotStored = "not_stored", Users, Warn;
+    /// Too many REGISTERs wait for the store.
+    RegistrarBusy = "registrar_busy", Users, Warn;
+    /// There is no room for another user's contacts: `registrar.aors_max`.
+    LocationFull = "location_full", Users, Warn;
+}
+
+impl Reason {
+    /// Reasons that share their lines of log and their records. What a line costs must not
+    /// tell whether a name exists: after a wrong password for one name, an unknown one
+    /// would be the first of its kind.
+    pub(super) const fn group(self) -> u8 {
+        match self {
+            Self::WrongPassword | Self::UnknownUser | Self::TooManyGuesses => {
+                Self::WrongPassword as u8
+            }
+            Self::NotRegistered | Self::NoSuchUser => Self::NotRegistered as u8,
+            other => other as u8,
+        }
+    }
+
+    /// How many of one source are recorded in ten seconds.
+    pub(super) const fn records_max(self) -> u64 {
+        match self.table() {
+            Table::Routine => 4,
+            Table::Strangers => 16,
+            Table::Users => 256,
+        }
+    }
+
+    /// Whether the answer names it (RFC 3261 20.43): where the sender was let in, and it says
+    /// what the operator has to change, and nothing of who exists or is at home.
+    pub(crate) const fn is_told(self) -> bool {
+        matches!(
+            self,
+            Self::NotUnderTls
+                | Self::NoRoute
+                | Self::NetworkDenied
+                | Self::NamesGateway
+                | Self::NoSuchServer
+                | Self::DnsSilent
+                | Self::Unreachable
+                | Self::NoTransport
+                | Self::GatewaysUnreachable
+                | Self::BadResponse
+                | Self::WouldComeBack
+        )
+    }
+}
+
+impl From<Failure> for Reason {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::WrongPassword => Self::WrongPassword,
+            Failure::UnknownUser => Self::UnknownUser,
+            Failure::Stale => Self::StaleNonce,
+            Failure::Replay => Self::Replay,
+            Failure::ForgedNonce => Self::ForgedNonce,
+            Failure::NotOffered => Self::NotOffered,
+            Failure::Malformed => Self::CredentialsMalformed,
+            Failure::NotHimself => Self::NotHimself,
+            Failure::TooManyGuesses => Self::TooManyGuesses,
+            Failure::StoreUnavailable => Self::StoreUnavailable,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_for_programs_and_texts_for_people() {
+        let names: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), Reason::ALL.len());
+        for reason in Reason::ALL {
+            let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+            assert!(reason.name().bytes().all(is_plain), "{reason:?}");
+            let text = reason.text();
+            assert!(text.ends_with('.') && !text.contains("  "), "{text}");
+        }
+        assert!(Reason::ALL.len() <= usize::from(u8::MAX));
+    }
+
+    #[test]
+    fn what_tells_of_users_is_not_told() {
+        for reason in Reason::ALL.iter().filter(|reason| reason.is_told()) {
+            assert_eq!(reason.table(), Table::Users, "{reason:?}");
+        }
+        // Whether a name exists changes nothing in what is written of it, or when.
+        let one = |reason: Reason| (reason.group(), reason.table(), reason.level());
+        for other in [Reason::UnknownUser, Reason::TooManyGuesses] {
+            assert_eq!(one(other), one(Reason::WrongPassword));
+        }
+        assert_eq!(one(Reason::NoSuchUser), one(Reason::NotRegistered));
+    }
+}

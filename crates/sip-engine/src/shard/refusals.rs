@@ -1,0 +1,202 @@
+//! What is counted and recorded of requests that are refused, and of next hops that
+//! failed.
+
+use std::net::SocketAddr;
+
+use sip_limit::{Note, Tell};
+use sip_msg::Message;
+use sip_msg::header::NameAddr;
+
+use crate::permit::realms;
+use crate::proxy::context::{Context, TargetKind};
+use crate::proxy::outcome::Outcome;
+use crate::refusal::{Reason, RefusalCounts, RefusalRecord, StatusLine, TEXT_MAX};
+use crate::refusal::{escaped, matter, shown_uri};
+use crate::sender::Sender;
+use crate::{Now, Outputs, Shard};
+
+use super::guard::origin;
+
+/// The most of a method's name that is recorded.
+const METHOD_MAX: usize = 32;
+
+/// What is recorded, beside the request and its sender.
+struct Event<'a> {
+    status: Option<u16>,
+    phrase: &'static str,
+    reason: Reason,
+    is_proven: bool,
+    hop: Option<SocketAddr>,
+    detail: &'a dyn Fn() -> String,
+}
+
+impl Shard {
+    /// What was refused, by method, status and reason.
+    pub fn refusal_counts(&self) -> &RefusalCounts {
+        &self.refusals
+    }
+
+    /// Counts an answer of this server's own that refuses a request, and records it unless
+    /// that was done before.
+    pub(crate) fn note_answer(
+        &mut self,
+        now: Now,
+        sender: &Sender,
+        request: &Message,
+        line: &StatusLine,
+        out: &mut Outputs,
+    ) {
+        let Some(reason) = line.reason() else {
+            return;
+        };
+        let status = Some(line.status());
+        self.refusals.count(request.method(), status, reason);
+        if !line.is_recorded() {
+            self.record(now, sender, request, line, &String::new, out);
+        }
+    }
+
+    /// Records a refusal, if it is time to: before its answer, where that may never be sent.
+    pub(crate) fn record(
+        &self,
+        now: Now,
+        sender: &Sender,
+        request: &Message,
+        line: &StatusLine,
+        detail: &dyn Fn() -> String,
+        out: &mut Outputs,
+    ) {
+        if let Some(reason) = line.reason() {
+            let event = Event {
+                status: Some(line.status()),
+                phrase: line.phrase(),
+                reason,
+                is_proven: line.is_proven(),
+                hop: None,
+                detail,
+            };
+            self.record_event(now, sender, request, &event, out);
+        }
+    }
+
+    /// Counts and records that one way for a request came to nothing, where its answer will
+    /// not say so: it goes on to the next, or the answer tells of all ways together.
+    pub(crate) fn note_way(
+        &mut self,
+        now: Now,
+        context: &Context,
+        at: usize,
+        reason: Reason,
+        out: &mut Outputs,
+    ) {
+        let (Some(request), Some(candidate)) =
+            (context.request.as_deref(), context.candidates.get(at))
+        else {
+            return;
+        };
+        self.refusals.count(request.method(), None, reason);
+        let tried = usize::from(candidate.tried).checked_sub(1);
+        let hop = tried.and_then(|tried| candidate.hops.get(tried));
+        let name = match &candidate.kind {
+            TargetKind::NextHops { hops, at, .. } => hops.get(usize::from(*at)),
+            _ => None,
+        };
+        let event = Event {
+            status: None,
+            phrase: "",
+            reason,
+            is_proven: false,
+            hop: hop.map(|hop| hop.addr),
+            detail: &|| name.map_or_else(String::new, |hop| format!("gateway {}", hop.host)),
+        };
+        self.record_event(now, &context.sender, request, &event, out);
+    }
+
+    /// Whether what became of a target is lost in the answer: a gateway's own trouble, where
+    /// the answer says that none can be reached.
+    pub(crate) fn note_target(
+        &mut self,
+        now: Now,
+        context: &Context,
+        at: usize,
+        outcome: Outcome,
+        out: &mut Outputs,
+    ) {
+        let kind = context.candidates.get(at).map(|candidate| &candidate.kind);
+        let is_told_of = matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
+        if !is_told_of && kind.is_some_and(|kind| outcome.at(kind) != outcome) {
+            self.note_way(now, context, at, outcome.why(), out);
+        }
+    }
+
+    fn record_event(
+        &self,
+        now: Now,
+        sender: &Sender,
+        request: &Message,
+        event: &Event<'_>,
+        out: &mut Outputs,
+    ) {
+        let flow = &sender.flow;
+        let is_proven = event.is_proven || flow.transport.is_reliable();
+        let note = match self.settings.tells_all_refusals {
+            true => Note::Line(Tell::default()),
+            false => {
+                let matter = matter(event.reason, is_proven);
+                let guard = &self.shared.guard;
+                guard.note(now.mono_ms, &origin(flow), &matter)
+            }
+        };
+        let tell = match note {
+            Note::Line(tell) => Some(tell),
+            Note::Record => None,
+            Note::Count => return,
+        };
+        let name = |addr: Option<NameAddr<'_>>| shown_uri(addr.as_ref());
+        out.refused.push(RefusalRecord {
+            at_unix_ms: now.unix_ms,
+            source: flow.remote,
+            transport: flow.transport,
+            is_proven,
+            method: escaped(request.method_token(), METHOD_MAX),
+            status: event.status,
+            phrase: event.phrase,
+            reason: event.reason,
+            hop: event.hop,
+            from: name(request.from().ok()),
+            to: name(request.to().ok()),
+            user: escaped(&self.claimed_user(request), TEXT_MAX),
+            call_id: escaped(request.call_id(), TEXT_MAX),
+            detail: escaped_words(&(event.detail)()),
+            tell,
+        });
+    }
+
+    /// The user whom a request's credentials for us name, whether that is true or not.
+    fn claimed_user(&self, request: &Message) -> Vec<u8> {
+        use sip_auth::Side;
+        for side in [Side::Proxy, Side::Registrar] {
+            if !request.has(side.credentials_header()) {
+                continue;
+            }
+            for realm in realms(&self.settings) {
+                let user = sip_auth::claimed_user(request, side, realm);
+                if !user.is_empty() {
+                    return user;
+                }
+            }
+        }
+        Vec::new()
+    }
+}
+
+/// Words of this server's own, with names from the wire among them.
+fn escaped_words(text: &str) -> Box<str> {
+    let words = text
+        .split(' ')
+        .map(|word| escaped(word.as_bytes(), TEXT_MAX));
+    let mut text = words.collect::<Vec<_>>().join(" ");
+    // Escaped text is ASCII.
+    text.truncate(TEXT_MAX);
+    text.into()
+}
