@@ -13,6 +13,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use measure::RunResult;
@@ -87,7 +88,7 @@ impl Kamailio {
             "#!KAMAILIO\ndebug=1\nlog_stderror=yes\nchildren=1\ntcp_children=1\nauto_aliases=no\n\
              listen=udp:127.0.0.1:{port}\nlisten=tcp:127.0.0.1:{port}\n\
              loadmodule \"tm.so\"\nloadmodule \"sl.so\"\nloadmodule \"pv.so\"\n\
-             loadmodule \"siputils.so\"\n\
+             loadmodule \"textops.so\"\n\
              request_route {{\n\
                $du = \"sip:127.0.0.1:{called};transport=tcp\";\n\
                if (is_method(\"ACK\")) {{ forward(); exit; }}\n\
@@ -199,8 +200,8 @@ fn with_body(sealed: &Sealed) -> Vec<u8> {
 }
 
 /// Reads one message from a stream: its head, and its body. What follows stays in `unread`.
-fn message(stream: &mut TcpStream, unread: &mut Vec<u8>) -> (String, Vec<u8>) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+/// `None` at the end of the stream.
+fn message(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     let mut buffer = [0; 65_536];
     loop {
         let end = unread.windows(4).position(|part| part == b"\r\n\r\n");
@@ -213,13 +214,35 @@ fn message(stream: &mut TcpStream, unread: &mut Vec<u8>) -> (String, Vec<u8>) {
             if unread.len() >= end + 4 + length {
                 let body = unread[end + 4..end + 4 + length].to_vec();
                 unread.drain(..end + 4 + length);
-                return (head, body);
+                return Some((head, body));
             }
         }
-        let length = stream.read(&mut buffer).unwrap();
-        assert!(length > 0, "the connection ended");
+        let length = stream.read(&mut buffer).ok().filter(|length| *length > 0)?;
         unread.extend_from_slice(&buffer[..length]);
     }
+}
+
+/// A message that came, and where its answer goes.
+type Came = (TcpStream, String, Vec<u8>);
+
+/// Takes connections, as many as come, and gives every message of each.
+fn messages(called: TcpListener) -> Receiver<Came> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for stream in called.incoming() {
+            let (mut stream, sender) = (stream.unwrap(), sender.clone());
+            std::thread::spawn(move || {
+                let mut unread = Vec::new();
+                while let Some((head, body)) = message(&mut stream, &mut unread) {
+                    let answer = stream.try_clone().unwrap();
+                    if sender.send((answer, head, body)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    receiver
 }
 
 /// The lines of a head that a response copies.
@@ -242,11 +265,12 @@ fn bodies_pass_through_proxies_byte_for_byte_in_both_directions() {
     let folder = TestDir::new("smime-bytes");
     let called = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = called.local_addr().unwrap().port();
+    let came = messages(called);
     for proxy in Proxy::all(folder.path(), port) {
         let mut client = TcpStream::connect(proxy.at()).unwrap();
         let (local, at) = (client.local_addr().unwrap(), proxy.at().port());
-        let (mut client_unread, mut server_unread) = (Vec::new(), Vec::new());
-        let mut server: Option<TcpStream> = None;
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut unread = Vec::new();
         for kind in [Kind::P256, Kind::Rsa2048] {
             let pair = Pair::new(kind);
             for protection in Protection::ALL {
@@ -263,8 +287,7 @@ fn bodies_pass_through_proxies_byte_for_byte_in_both_directions() {
                     client
                         .write_all(&[head.as_bytes(), &with_body(&there)].concat())
                         .unwrap();
-                    let server = server.get_or_insert_with(|| called.accept().unwrap().0);
-                    let (head, body) = message(server, &mut server_unread);
+                    let (mut server, head, body) = came.recv_timeout(PATIENCE).unwrap();
                     assert!(head.starts_with("INVITE "), "{name}: {head}");
                     let kept = format!("Content-Type: {}", there.content_type);
                     assert!(head.lines().any(|line| line == kept), "{name}: {head}");
@@ -278,7 +301,7 @@ fn bodies_pass_through_proxies_byte_for_byte_in_both_directions() {
                         .write_all(&[answer.as_bytes(), &with_body(&back)].concat())
                         .unwrap();
                     loop {
-                        let (head, body) = message(&mut client, &mut client_unread);
+                        let (head, body) = message(&mut client, &mut unread).unwrap();
                         if head.starts_with("SIP/2.0 1") {
                             continue;
                         }
