@@ -117,7 +117,7 @@ fn field(nth: usize, values: &[f64]) -> Field {
         row: nth / 8,
         value: values.get(nth % (values.len() + 1)).copied(),
         missing: "not settled".to_owned(),
-        is_computed: nth % 7 == 0,
+        is_computed: nth.is_multiple_of(7),
     };
     Field {
         title: name(nth),
