@@ -11,12 +11,12 @@ mod server;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use measure::RunResult;
+use measure::{RunResult, Watcher};
 use signet_bed::calibrate::{self, Speed};
 use signet_bed::certificates::Certificates;
 use signet_bed::database::{Database, Kind};
 use signet_bed::distance::Relay;
-use signet_bed::process::{self, SERVER_CORE, load_core};
+use signet_bed::process::{SERVER_CORE, load_core};
 use signet_bed::system::Server;
 
 pub use mixture::{Connection, Directory, Flow, Mixture, Stream};
@@ -177,8 +177,8 @@ impl Bench {
         Ok(Look {
             at: Instant::now(),
             at_unix_s: unix_s(),
-            cpu_ns: server.watched.map_or(0, process::cpu_ns),
-            database_ns: self.database.as_ref().map(|one| one.process.cpu_ns()),
+            cpu_ns: server.watched.map_or(0, cpu_ns),
+            database_ns: self.database.as_ref().map(|one| cpu_ns(one.process.id())),
             bytes: figures.bytes(),
             wire_bytes,
         })
@@ -284,10 +284,10 @@ impl Bench {
 
     /// CPU time that a server takes in so long, in cores.
     fn spent(&self, server: &Server, length: Duration) -> f64 {
-        let cpu_ns = || server.watched.map_or(0, process::cpu_ns);
-        let (began, before) = (Instant::now(), cpu_ns());
+        let spent_ns = || server.watched.map_or(0, cpu_ns);
+        let (began, before) = (Instant::now(), spent_ns());
         std::thread::sleep(length);
-        cpu_ns().saturating_sub(before) as f64 / 1e9 / began.elapsed().as_secs_f64()
+        spent_ns().saturating_sub(before) as f64 / 1e9 / began.elapsed().as_secs_f64()
     }
 
     /// Memory of a server with nothing to do, and bytes for each call that stands, what
@@ -315,6 +315,11 @@ pub struct Long {
     pub later_us: f64,
     /// What it holds, in bytes.
     pub bytes: f64,
+}
+
+/// CPU time of a process and its descendants, in nanoseconds; 0 where it is gone.
+fn cpu_ns(id: u32) -> u64 {
+    Watcher::new(&[id]).map_or(0, |mut watcher| watcher.sample_light().cpu_ns)
 }
 
 /// What a run took between two moments.

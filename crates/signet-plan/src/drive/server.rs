@@ -9,8 +9,7 @@ use std::process::Command;
 use signet_bed::certificates::{Certificates, Kind};
 use signet_bed::database::PASSWORD;
 use signet_bed::experiment::Transport as Waited;
-use signet_bed::process::Process;
-use signet_bed::system::Server;
+use signet_bed::system::{Server, Site};
 use signet_bed::users::{self, DOMAIN};
 
 use super::mixture::{Directory, Mixture};
@@ -115,11 +114,10 @@ pub(super) fn start(
     if mixture.users == Directory::Own {
         import(signet, folder, &config)?;
     }
-    let log = folder.join("signet.log");
     let words = ["serve", "--config", &config.display().to_string()].map(str::to_owned);
-    let process = Process::start(core, &signet.display().to_string(), &words, &log)?;
-    let server = Server::started(process, log, here(ports.plain()));
-    server.wait(Waited::Tcp, Some(here(ports.metrics())))
+    let mut site = Site::here(folder, core, &[(Waited::Tcp, ports.plain())]);
+    site.ready = Some(here(ports.metrics()));
+    site.start("signet", &signet.display().to_string(), &words)
 }
 
 /// Writes a file that its owner alone can read: some hold a password.

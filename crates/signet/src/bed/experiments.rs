@@ -193,10 +193,4 @@ mod tests {
             "{told}"
         );
     }
-
-    #[test]
-    fn hours_are_told_as_such() {
-        assert_eq!(minutes(61.0), "2 min");
-        assert_eq!(minutes(7_200.0), "2 h 0 min");
-    }
 }

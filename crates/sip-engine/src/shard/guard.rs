@@ -1,6 +1,5 @@
 //! What the guard says of those who are refused, and of those who guess.
 
-use invariant::broken;
 use sip_auth::{Reply, Subject};
 use sip_limit::{Attempt, LATER_MS, LookUp, Origin, Reserved, Verdict};
 use sip_lookup::Outcome;
