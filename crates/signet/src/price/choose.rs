@@ -171,7 +171,7 @@ mod tests {
     fn what_is_no_level_no_time_and_no_size_is_refused() {
         for (line, told) in [
             ("--min-confidentiality 11", "from 0 to 10"),
-            ("--min-authentication -1", "--min-authentication"),
+            ("--min-authentication -1", "'-1'"),
             ("--min-forward-secrecy high", "from 0 to 10"),
             ("--max-cost 20", "write 30ms, 500us or 1s"),
             ("--message-bytes 0", "1..=65535"),
