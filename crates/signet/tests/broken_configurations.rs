@@ -102,10 +102,10 @@ const BROKEN: [Broken; 18] = [
     ),
     (
         "a minimum above the default",
-        "[registrar]\nexpires_min_s = 7200\n",
+        "[registrar]\nexpires_default_s = 600\nexpires_min_s = 1800\n",
         &[
-            ":5:17: 7200 is above expires_default_s, which is 3600",
-            "write a number up to 3600",
+            ":6:17: 1800 is above expires_default_s, which is 600",
+            "write a number up to 600",
         ],
     ),
     (
