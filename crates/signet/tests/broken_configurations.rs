@@ -101,11 +101,11 @@ const BROKEN: [Broken; 18] = [
         &[":5:16: 0 is out of range", "write a number from 1 to 1000"],
     ),
     (
-        "a minimum above the default",
+        "a default below the minimum",
         "[registrar]\nexpires_default_s = 600\nexpires_min_s = 1800\n",
         &[
-            ":6:17: 1800 is above expires_default_s, which is 600",
-            "write a number up to 600",
+            ":5:21: 600 is not from expires_min_s to expires_max_s",
+            "write a number from 1800 to 86400",
         ],
     ),
     (
