@@ -140,7 +140,7 @@ fn a_bad_configuration_is_explained() {
     fs::write(&file, tls).unwrap();
     let error = fail(&["check", text(&file)], "");
     assert!(
-        error.contains("signet.toml:4:12: cannot read") && error.contains("none.pem"),
+        error.contains("signet.toml:4:28: cannot read") && error.contains("none.pem"),
         "{error}"
     );
 
