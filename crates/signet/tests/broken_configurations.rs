@@ -19,7 +19,7 @@ const GOOD: &str = "version = 1\ndata = \"data\"\ndomains = [\"example.com\"]\n"
 /// What is wrong, what is written, and the words that tell place, cause and remedy.
 type Broken = (&'static str, &'static str, &'static [&'static str]);
 
-const BROKEN: [Broken; 18] = [
+const BROKEN: [Broken; 19] = [
     (
         "a misspelt key",
         "[registrar]\nexpires_mni_s = 60\n",
@@ -101,11 +101,19 @@ const BROKEN: [Broken; 18] = [
         &[":5:16: 0 is out of range", "write a number from 1 to 1000"],
     ),
     (
-        "a default below the minimum",
-        "[registrar]\nexpires_default_s = 600\nexpires_min_s = 1800\n",
+        "a maximum below the default",
+        "[registrar]\nexpires_max_s = 1800\n",
         &[
-            ":5:21: 600 is not from expires_min_s to expires_max_s",
-            "write a number from 1800 to 86400",
+            ":5:17: 1800 is below expires_default_s, which is 3600",
+            "write a number from 3600 on",
+        ],
+    ),
+    (
+        "a minimum above the default",
+        "[registrar]\nexpires_min_s = 900\nexpires_default_s = 600\n",
+        &[
+            ":6:21: 600 is not from expires_min_s to expires_max_s",
+            "write a number from 900 to 86400",
         ],
     ),
     (

@@ -292,6 +292,11 @@ fn workers_drive_each_try_of_a_search() {
         "1s",
         "--repeats",
         "1",
+        // A busy machine is no reason to search lower.
+        "--late-max",
+        "30s",
+        "--stall-max",
+        "30s",
         "--json",
         text(&json),
     ];

@@ -224,18 +224,14 @@ impl Config {
         }
         let defaults = super::Registrar::default();
         let is_default = usual == defaults.expires_default_s;
-        let (key, what, remedy) = match (is_default, usual < min) {
-            (true, true) => (
-                "expires_min_s",
-                format!("{min} is above expires_default_s, which is {usual}"),
-                format!("write a number up to {usual}, or a larger expires_default_s"),
-            ),
-            (true, false) => (
+        // The minimum is bounded by the default, so it is the maximum.
+        let (key, what, remedy) = match is_default {
+            true => (
                 "expires_max_s",
                 format!("{max} is below expires_default_s, which is {usual}"),
                 format!("write a number from {usual} on, or a smaller expires_default_s"),
             ),
-            (false, _) => (
+            false => (
                 "expires_default_s",
                 format!("{usual} is not from expires_min_s to expires_max_s"),
                 format!("write a number from {min} to {max}"),
