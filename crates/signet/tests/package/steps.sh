@@ -20,7 +20,7 @@ echo "step: the machine has no signet"
 [ ! -e /etc/signet ]
 
 echo "step: apt installs it, and it runs"
-apt-get install -y -qq /tmp/signet.deb
+apt-get install -y -qq /run/out/signet.deb
 systemctl is-active signet
 systemctl is-enabled signet
 [ "$(systemctl show -P StatusText signet)" = serving ]
@@ -36,9 +36,9 @@ systemd-analyze security signet | tail -1
 systemd-analyze security --threshold=25 signet >/dev/null
 
 echo "step: root adds users, and the server can read them"
-printf 'user,password\n' >/tmp/users.csv
+printf 'user,password\n' >/run/users.csv
 for n in 1 2; do
-    printf 'user%s,secret%s\n' $n $n >>/tmp/users.csv
+    printf 'user%s,secret%s\n' $n $n >>/run/users.csv
     printf 'secret%s\n' $n | signet user add user$n --password-stdin --config $config
 done
 signet user list --config $config
@@ -46,8 +46,8 @@ signet user list --config $config
 
 echo "step: a call goes through"
 domain=$(cat /var/lib/signet/domain)
-common=(--to sip:127.0.0.1:5060 --users /tmp/users.csv --domain "$domain" --no-check-self)
-signet load call "${common[@]}" --pairs ring --rate 2 --count 4 --hold 50ms
+common=(--users /run/users.csv --domain "$domain" --no-check-self --late-max 30s --stall-max 30s)
+signet load call "${common[@]}" --to sip:127.0.0.1:5060 --pairs ring --rate 2 --count 4 --hold 50ms
 signet load register "${common[@]}" --transport tls --to sip:127.0.0.1:5061 --ca /var/lib/signet/ca.pem --rate 2 --count 2 ||
     { echo "over TLS: $?"; exit 1; }
 
