@@ -117,18 +117,19 @@ fn each_watched_process_is_drawn_for_itself_second_by_second() {
     assert!(!page.contains("watched processes, "), "it is told of each");
     for shown in [
         "server, 0: 0.200",
-        "database &lt;2&gt;, 3: 0.200",
+        "database &lt;2&gt;, 3.00: 0.200",
         "this generator, 0: 0.300",
-        "database &lt;2&gt;, 3: 512",
+        "database &lt;2&gt;, 3.00: 512",
         "at most 512 MiB",
         "server (7)",
         "database &lt;2&gt; (8)",
         "<td>together</td>",
     ] {
-        assert!(page.contains(shown), "{shown}");
+        let near: Vec<&str> = page.lines().filter(|l| l.contains("database")).collect();
+        assert!(page.contains(shown), "{shown}: {near:?}");
     }
     assert!(
-        !page.contains("database &lt;2&gt;, 2: "),
+        !page.contains("database &lt;2&gt;, 2.00: "),
         "it was not there yet"
     );
     let alone = RunResult {

@@ -124,6 +124,7 @@ const OTHERS: &[&str] = &[
     "[\"mysql://signet@db.example.org/signet\"]",
     "\"file\"",
     "\"debug\"",
+    "\"json\"",
     "\"none\"",
     "\"40%\"",
     "\"udp:127.0.0.1:7000\"",
