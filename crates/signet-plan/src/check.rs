@@ -78,7 +78,14 @@ pub struct Case {
 }
 
 impl Case {
-    fn new(profile: &Profile, run: Run) -> Self {
+    fn new(profile: &Profile, mut run: Run) -> Self {
+        // What has no price would be predicted to cost nothing.
+        let unpriced = profile.fit.unpriced(&run.rates);
+        run.doubts.extend(
+            unpriced
+                .iter()
+                .map(|event| format!("the profile has no price for {}", event.title())),
+        );
         let slowness = profile.slowness(run.speed);
         let (cores, price_error) = profile.fit.cores(&run.rates);
         let error = price_error.hypot(cores * profile.fit.residual);
@@ -372,6 +379,18 @@ mod tests {
             ..Run::default()
         };
         Case::new(profile, run)
+    }
+
+    #[test]
+    fn what_has_no_price_is_no_prediction() {
+        let mut profile = testing::profile();
+        let mixture = mixtures(&profile, 1, 3, false).remove(0);
+        let (event, _) = mixture.rates().iter().next().unwrap();
+        profile.fit.prices.remove(&event);
+        let case = case(&profile, 1.0, &[]);
+        assert!(!case.counts());
+        let told = format!("the profile has no price for {}", event.title());
+        assert!(line(1, &case).contains(&told), "{}", line(1, &case));
     }
 
     #[test]
