@@ -8,6 +8,7 @@ mod elsewhere;
 mod password;
 pub(crate) mod socket;
 mod tls;
+pub(crate) mod trace;
 mod users;
 mod why;
 
@@ -18,8 +19,10 @@ pub use bindings::bindings;
 pub use domains::Domains;
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
+pub use trace::{Tracing, trace};
 pub use users::Users;
 pub use why::{Wanted, why};
+pub(crate) use why::{names, written};
 
 use sip_tls::TlsEngine;
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
 //! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
+//! | `POST /trace` | messages that pass: [`super::trace`] has the question and the answer |
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -20,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use sip_auth::Subject;
 use sip_lookup::Cache;
 
-use super::why;
+use super::{trace, why};
 use crate::Error;
+use crate::trace::Tracer;
 use crate::worker::Control;
 
 /// Its name in the data folder.
@@ -38,6 +40,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) control: Arc<Control>,
+    pub(crate) tracer: Tracer,
 }
 
 /// Whose credentials are to be forgotten.
@@ -74,6 +77,7 @@ pub(crate) async fn serve(path: PathBuf, admin: Admin) {
     let router = Router::new()
         .route("/users/forget", post(forget))
         .route("/refusals", post(refusals))
+        .route("/trace", post(traced))
         .with_state(admin);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(
@@ -88,6 +92,13 @@ async fn refusals(
     Json(wanted): Json<why::Wanted>,
 ) -> Json<why::Answer> {
     Json(why::Answer::new(&admin.control.refusals().all(), &wanted))
+}
+
+async fn traced(
+    State(admin): State<Admin>,
+    Json(wanted): Json<trace::Wanted>,
+) -> Result<Json<trace::Answer>, StatusCode> {
+    trace::Answer::new(&admin.tracer, wanted).map(Json)
 }
 
 async fn forget(State(admin): State<Admin>, Json(whom): Json<Forget>) -> StatusCode {
