@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::sipp::listens;
 use super::support::caller::Caller;
 use super::support::command::{Serving, succeed, text};
 use super::support::openssl::{PATIENCE, page};
 use super::support::{Running, TestDir, free_port, have, unique};
 
-pub const REASON: &str = "refused_too_often";
-pub const TOLD: &str = "a flood from one source, past `sources.refusals_max`";
-pub const ANSWER: &str = "503 to OPTIONS, then none for `sources.silence_s`";
-pub const BY: &str = "a flood of our own, as SIPp is too slow";
+pub(crate) const REASON: &str = "refused_too_often";
+pub(crate) const TOLD: &str = "a flood from one source, past `sources.refusals_max`";
+pub(crate) const ANSWER: &str = "503 to OPTIONS, then none for `sources.silence_s`";
+pub(crate) const BY: &str = "a flood of our own, as SIPp is too slow";
 
 /// How long it lasts.
 const FLOOD: Duration = Duration::from_secs(3);
@@ -153,6 +154,7 @@ fn a_flood_of_refusals_stays_within_the_bounds_of_log_and_memory() {
         "-nostdin",
     ];
     let _called = Running::start("sipp", &called, &folder.path().join("uas.log"));
+    listens("127.0.0.1", port);
     let mut call = Caller::new(to, &format!("sip:bob@127.0.0.1:{port}"));
     assert_eq!(call.invite(), 200);
     call.ack();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use md5::{Digest, Md5};
 
 use super::rows::{At, BUSY, MIRROR, PEER, PHONE, ROWS, Row, SILENT};
-use super::sipp::{Ask, PATIENCE, Run, Scenario, done};
+use super::sipp::{Ask, PATIENCE, Run, Scenario, done, listens};
 use super::support::small_disk;
 use super::{Bed, DOMAIN};
 
@@ -17,7 +17,7 @@ fn row(reason: &str) -> &'static Row {
 }
 
 /// Begins what takes its time.
-pub fn begin(bed: &mut Bed<'_>) {
+pub(crate) fn begin(bed: &mut Bed<'_>) {
     let late = row("stale_nonce");
     let mut scenario = Scenario::default();
     scenario.send(&late.ask, None);
@@ -30,7 +30,7 @@ pub fn begin(bed: &mut Bed<'_>) {
 }
 
 /// Goes the way of a row.
-pub fn make(bed: &mut Bed<'_>, row: &Row) {
+pub(crate) fn make(bed: &mut Bed<'_>, row: &Row) {
     match row.reason {
         "stale_nonce" => {
             let at = bed.begun.iter().position(|(name, _)| *name == row.reason);
@@ -58,7 +58,15 @@ pub fn make(bed: &mut Bed<'_>, row: &Row) {
         "next_hop_busy" => busy(bed, row),
         "timed_out" => {
             let uri = format!("sip:x@{}", bed.silent.local_addr().unwrap());
-            ask(bed, row, &uri, &row.status.to_string());
+            let ask = Ask {
+                uri: &uri,
+                ..row.ask
+            };
+            let mut scenario = Scenario::default();
+            scenario.send(&ask, None);
+            scenario.expect(&row.status.to_string());
+            scenario.acknowledge(&ask);
+            bed.play(row.reason, &scenario, &bed.run(row, 1));
         }
         "out_of_order" => out_of_order(bed, row),
         "not_stored" => not_stored(bed, row),
@@ -98,12 +106,7 @@ fn elsewhere(
         auth_uri: DOMAIN,
     };
     let running = scenario.start(bed.folder, name, &run);
-    // It is there once nobody else may bind its port.
-    let begun = std::time::Instant::now();
-    while UdpSocket::bind((address, port)).is_ok() {
-        assert!(begun.elapsed() < PATIENCE, "{name} does not listen");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    listens(address, port);
     (running, port)
 }
 
@@ -111,7 +114,7 @@ fn busy(bed: &Bed<'_>, row: &Row) {
     let mut scenario = Scenario::default();
     scenario.expect_request("MESSAGE");
     scenario.message(
-        "SIP/2.0 503 Service Unavailable\n[last_Via:]\n[last_From:]\n[last_To:];tag=b\n\
+        "SIP/2.0 503 Service Unavailable\n[$1]: 1\n[last_From:]\n[last_To:];tag=b\n\
          [last_Call-ID:]\n[last_CSeq:]\nContent-Length: 0\n\n",
     );
     let (mut busy, port) = elsewhere(bed, "busy", BUSY, &scenario);
@@ -124,7 +127,7 @@ fn busy(bed: &Bed<'_>, row: &Row) {
     done(bed.folder, "busy", &mut busy);
 }
 
-/// The request comes back as it left, with a Via more. Nothing answers the one that left.
+/// The request comes back as it left, with a Via more.
 fn send_back(bed: &Bed<'_>, row: &Row) {
     let mut scenario = Scenario::default();
     scenario.expect_request("MESSAGE");
@@ -135,8 +138,12 @@ fn send_back(bed: &Bed<'_>, row: &Row) {
          Content-Length: 0\n\n",
     );
     scenario.expect("482");
+    scenario.message(
+        "SIP/2.0 482 Loop Detected\n[$1]: 1\n[last_From:]\n[last_To:]\n[last_Call-ID:]\n\
+         [last_CSeq:]\nContent-Length: 0\n\n",
+    );
     let (mut mirror, port) = elsewhere(bed, "mirror", MIRROR, &scenario);
-    ask(bed, row, &format!("sip:x@{MIRROR}:{port}"), "408");
+    ask(bed, row, &format!("sip:x@{MIRROR}:{port}"), "482");
     done(bed.folder, "mirror", &mut mirror);
 }
 
@@ -246,13 +253,13 @@ fn draining(bed: &Bed<'_>, row: &Row) {
     );
     socket.send(invite.as_bytes()).unwrap();
     assert!(receive(&socket).starts_with("SIP/2.0 100 "));
-    // Somebody is there, and rings: it takes its time.
+    // Somebody is there among those who were not, and rings: it takes its time.
     let mut came = [0; 65_535];
     bed.silent.set_read_timeout(Some(PATIENCE)).unwrap();
     let from = loop {
         let (length, from) = bed.silent.recv_from(&mut came).unwrap();
         let came = String::from_utf8_lossy(&came[..length]).into_owned();
-        if came.starts_with("INVITE ") {
+        if came.starts_with("INVITE ") && came.contains("Call-ID: held\r\n") {
             let copied: String = came
                 .lines()
                 .filter(|line| {

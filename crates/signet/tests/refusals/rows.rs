@@ -3,26 +3,24 @@
 use super::sipp::Ask;
 
 /// A trusted peer, one who may not relay, one who speaks for one domain, one who asks too much.
-pub const PEER: &str = "127.0.0.7";
-pub const GUEST: &str = "127.0.0.17";
-pub const SPEAKER: &str = "127.0.0.27";
-pub const HASTY: &str = "127.0.0.37";
+pub(crate) const PEER: &str = "127.0.0.7";
+pub(crate) const GUEST: &str = "127.0.0.17";
+pub(crate) const SPEAKER: &str = "127.0.0.27";
+pub(crate) const HASTY: &str = "127.0.0.37";
 /// Strangers, and a phone.
-pub const STRANGER: &str = "127.0.0.8";
-pub const GUESSER: &str = "127.0.0.18";
-pub const PHONE: &str = "127.0.0.77";
+pub(crate) const STRANGER: &str = "127.0.0.8";
+pub(crate) const GUESSER: &str = "127.0.0.18";
+pub(crate) const PHONE: &str = "127.0.0.77";
 /// A gateway that is dead and may not call in.
-pub const GATEWAY: &str = "127.0.0.9";
-/// Hosts elsewhere: one that sends everything back, one that is busy, one that says nothing,
-/// one where nobody listens.
-pub const MIRROR: &str = "127.0.0.47";
-pub const BUSY: &str = "127.0.0.57";
-pub const SILENT: &str = "127.0.0.58";
-pub const NOBODY: &str = "127.0.0.66";
+pub(crate) const GATEWAY: &str = "127.0.0.9";
+/// Hosts elsewhere: one that sends everything back, one that is busy, one that says nothing.
+pub(crate) const MIRROR: &str = "127.0.0.47";
+pub(crate) const BUSY: &str = "127.0.0.57";
+pub(crate) const SILENT: &str = "127.0.0.58";
 
 /// How a way is gone.
 #[derive(Clone, Copy, Debug)]
-pub enum How {
+pub(crate) enum How {
     /// One request without credentials.
     Once,
     /// One that was challenged comes again with this user's name and that password.
@@ -37,7 +35,7 @@ pub enum How {
 
 /// Which server it is done to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
+pub(crate) enum At {
     /// One with authentication, peers, gateways.
     Proxy,
     /// One that redirects and lets anybody register, on a full disk.
@@ -46,17 +44,17 @@ pub enum At {
 
 /// One way.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
-    pub reason: &'static str,
-    pub status: u16,
+pub(crate) struct Row {
+    pub(crate) reason: &'static str,
+    pub(crate) status: u16,
     /// For the table.
-    pub told: &'static str,
-    pub source: &'static str,
-    pub ask: Ask<'static>,
-    pub how: How,
-    pub at: At,
+    pub(crate) told: &'static str,
+    pub(crate) source: &'static str,
+    pub(crate) ask: Ask<'static>,
+    pub(crate) how: How,
+    pub(crate) at: At,
     /// Made by text of our own, because SIPp cannot.
-    pub by: &'static str,
+    pub(crate) by: &'static str,
 }
 
 impl Row {
@@ -140,7 +138,7 @@ const ALICE: &str = "sip:alice@example.com";
 const HERS: How = How::Proved("alice", "alice-secret");
 
 /// All of them, but for what a flood brings about.
-pub const ROWS: &[Row] = &[
+pub(crate) const ROWS: &[Row] = &[
     // Who is it?
     Row::new("challenged", 407, "a user's phone asks without credentials")
         .source(STRANGER)
@@ -218,7 +216,9 @@ pub const ROWS: &[Row] = &[
         .more("Proxy-Require: y\n"),
     Row::new("unknown_scheme", 416, "the Request-URI is urn:service:sos").uri("urn:service:sos"),
     Row::new("nothing_to_cancel", 481, "a CANCEL of nothing").method("CANCEL"),
-    Row::new("loop", 482, "a host elsewhere sends the request back").how(How::Own),
+    Row::new("loop", 482, "a host elsewhere sends the request back")
+        .source(MIRROR)
+        .how(How::Own),
     // Is he there?
     Row::new("no_such_user", 404, "a call to the name of nobody").uri("sip:nobody@example.com"),
     Row::new("not_registered", 480, "a call to a user without a phone").uri(ALICE),
@@ -234,7 +234,11 @@ pub const ROWS: &[Row] = &[
     Row::new("no_route_for_number", 404, "a number without a route").uri("tel:+1555"),
     Row::new("gateways_unreachable", 503, "a number whose only gateway is dead")
         .uri("sip:+4930@example.com"),
-    Row::new("names_gateway", 403, "a gateway called by its own address").uri("sip:x@127.0.0.9:9"),
+    Row::new("names_gateway", 403, "a user calls a gateway by its own address")
+        .source(STRANGER)
+        .uri("sip:x@127.0.0.9:9")
+        .from(ALICE)
+        .how(HERS),
     Row::new("network_denied", 403, "a call into a network of relay_denied").uri("sip:x@10.1.1.1"),
     Row::new("no_such_server", 404, "a domain that DNS does not have").uri("sip:x@nowhere.example"),
     Row::new("dns_silent", 504, "a domain while the DNS server is silent").how(How::Own),
@@ -242,15 +246,17 @@ pub const ROWS: &[Row] = &[
     Row::new("next_hop_unreachable", 502, "an address where nobody listens")
         .uri("sip:x@127.0.0.66:9"),
     Row::new("next_hop_busy", 500, "a host elsewhere answers 503").how(How::Own),
-    Row::new("timed_out", 408, "a host elsewhere says nothing").how(How::Own),
+    Row::new("timed_out", 408, "a host elsewhere says nothing")
+        .method("INVITE")
+        .how(How::Own),
     // May it register so?
     Row::new("register_malformed", 400, "Contact: * without Expires: 0")
         .register(ALICE)
         .more("Contact: *\n")
         .how(HERS),
-    Row::new("bad_contact", 403, "a contact in a network of relay_denied")
+    Row::new("bad_contact", 403, "a SIPS contact over UDP")
         .register(ALICE)
-        .more("Contact: <sip:alice@10.1.1.1>\n")
+        .more("Contact: <sips:alice@127.0.0.77:9>\n")
         .how(HERS),
     Row::new("interval_too_brief", 423, "a registration for five seconds")
         .register(ALICE)
