@@ -248,6 +248,9 @@ fn every_configuration_of_the_documents_is_good() {
             assert!(place.join(format!("{pair}{made}")).exists(), "{wanted}");
         }
     }
+    let shared = place.join("signet-shared");
+    fs::create_dir_all(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o700)).unwrap();
     let tls = place.join("etc/tls");
     fs::copy(place.join("ecdsa.pem"), tls.join("chain.pem")).unwrap();
     fs::copy(place.join("ecdsa.key"), tls.join("key.pem")).unwrap();

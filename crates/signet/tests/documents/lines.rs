@@ -72,8 +72,8 @@ pub(crate) const MADE: &[(&str, u32)] = &[
     ("operating/signet-data/ca.key", 0o600),
     ("operating/signet-data/node.secret", 0o600),
     ("users/users.csv", 0o600),
-    ("operating/gw.pem", 0o644),
-    ("operating/gw.key", 0o600),
+    ("authority/gw.pem", 0o644),
+    ("authority/gw.key", 0o600),
     ("operating/call.pcapng", 0o600),
     ("toml/etc/ticket.secret", 0o600),
 ];
@@ -291,7 +291,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     configured(&[], ""),
     typed(
         OPERATING,
-        "operating",
+        "authority",
         &[
             (
                 "signet ca init                                   # done by the first start as well",

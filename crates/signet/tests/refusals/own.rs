@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use md5::{Digest, Md5};
 
