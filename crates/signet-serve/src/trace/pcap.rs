@@ -246,7 +246,7 @@ mod tests {
         let (mut at, mut kinds) = (0, Vec::new());
         while at < bytes.len() {
             let len = word(at + 4) as usize;
-            assert!(len % 4 == 0 && word(at + len - 4) as usize == len);
+            assert!(len.is_multiple_of(4) && word(at + len - 4) as usize == len);
             kinds.push(word(at));
             at += len;
         }
