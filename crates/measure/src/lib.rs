@@ -23,7 +23,7 @@ pub use compare::{CompareConfig, Comparison, Verdict, compare};
 pub use health::{Bounds, Doubt, Health, ThreadUse};
 pub use latency::{Latency, LatencySummary, Quantiles};
 pub use pace::{Arrivals, PaceError, Pacer, Phase, Schedule};
-pub use result::{Handshakes, Host, ResultError, RunResult, Watched};
+pub use result::{Handshakes, Host, ResultError, RunResult, Watched, command_line};
 pub use retransmissions::Retransmissions;
 pub use search::{
     Ending, Highest, Outcome, Peak, PeakSearch, Ramp, RampConfig, RampStep, Rfc7502, Rfc7502Config,

@@ -4,6 +4,7 @@ pub mod choose;
 pub mod crypto;
 pub mod cycles;
 pub mod line;
+pub mod merge;
 pub mod page;
 pub mod paper;
 pub mod rate;
@@ -13,6 +14,7 @@ pub mod sip;
 pub mod timing;
 
 pub use line::Line;
+pub use merge::merge;
 pub use record::{Check, Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};
 pub use run::{Task, run};
 pub use signet_bed::Error;

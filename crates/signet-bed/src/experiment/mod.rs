@@ -26,7 +26,7 @@ pub use case::{
     Suite, Transport,
 };
 pub use check::SYSTEMS;
-pub use cross_check::{Checked, CheckedRow};
+pub use cross_check::{Checked, CheckedRow, DrawnOut};
 pub use drawing::{Drawing, DrawingKind, RATE};
 pub use figures::{COMPONENTS, Words, in_words, is_of_profile, number, value};
 pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};

@@ -118,7 +118,7 @@ impl RunOptions {
                 format!("which program this is cannot be told ({error}): write --signet PATH")
             })?,
         };
-        let command: Vec<String> = std::env::args().collect();
+        let command = measure::command_line();
         Ok(Options {
             signet,
             seed: self.seed,

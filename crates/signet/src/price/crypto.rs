@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_price::crypto::{self, Choice};
-use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip};
+use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, merge, page, record, run, sip};
 
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
@@ -41,11 +41,18 @@ pub(crate) struct CryptoOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
-    /// What `signet price crypto --json` wrote
-    record: PathBuf,
+    /// What `signet price crypto --json` wrote; of several runs of one machine the medians
+    #[arg(required = true)]
+    records: Vec<PathBuf>,
     /// Where the page goes
     #[arg(long, short, value_name = "FILE", default_value = "crypto.html")]
     out: PathBuf,
+    /// Keep the medians in this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep in it what `signet price choose` reads, and nothing else
+    #[arg(long, requires = "json")]
+    for_choice: bool,
 }
 
 impl CryptoOptions {
@@ -53,7 +60,7 @@ impl CryptoOptions {
     pub(super) fn run(&self) -> Result<String, Error> {
         let (jobs, missed) = self.jobs()?;
         let task = Task {
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             jobs,
             missed,
             versions: crypto::versions(),
@@ -113,7 +120,18 @@ impl CryptoOptions {
 impl ReportOptions {
     /// Draws; gives the name of the page.
     pub(super) fn run(&self) -> Result<String, Error> {
-        draw(&record::read(&self.record)?, &self.out)?;
+        let runs = self.records.iter().map(|path| record::read(path));
+        let mut record = merge(&runs.collect::<Result<Vec<_>, _>>()?)?;
+        draw(&record, &self.out)?;
+        if let Some(path) = &self.json {
+            if self.for_choice {
+                record
+                    .items
+                    .retain(|item| protection::is_priced(&item.name));
+                record.missed.clear();
+            }
+            record::write(path, &record)?;
+        }
         Ok(format!("{}\n", self.out.display()))
     }
 }
