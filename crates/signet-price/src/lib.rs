@@ -3,6 +3,7 @@
 pub mod choose;
 pub mod crypto;
 pub mod cycles;
+pub mod experiment;
 pub mod line;
 pub mod page;
 pub mod paper;
@@ -11,6 +12,7 @@ pub mod record;
 pub mod run;
 pub mod sip;
 pub mod timing;
+pub mod tunnel;
 
 pub use line::Line;
 pub use record::{Check, Clock, FORMAT, Item, Missed, Point, PriceRecord, VERSION, read, write};

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_price::crypto::{self, Choice};
-use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip};
+use signet_price::{
+    Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip, tunnel,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
@@ -41,11 +43,11 @@ pub(crate) struct CryptoOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
-    /// What `signet price crypto --json` wrote
+    /// What `signet price crypto --json` or `signet price tunnel --json` wrote
     record: PathBuf,
-    /// Where the page goes
-    #[arg(long, short, value_name = "FILE", default_value = "crypto.html")]
-    out: PathBuf,
+    /// Where the page goes [default: crypto.html or tunnel.html]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
 }
 
 impl CryptoOptions {
@@ -113,13 +115,26 @@ impl CryptoOptions {
 impl ReportOptions {
     /// Draws; gives the name of the page.
     pub(super) fn run(&self) -> Result<String, Error> {
-        draw(&record::read(&self.record)?, &self.out)?;
-        Ok(format!("{}\n", self.out.display()))
+        let is_of_tunnels = record::format_of(&self.record)? == tunnel::FORMAT;
+        let (page, name) = if is_of_tunnels {
+            let record = tunnel::read(&self.record)?;
+            (tunnel::render(&record)?, "tunnel.html")
+        } else {
+            (page::render(&record::read(&self.record)?)?, "crypto.html")
+        };
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(name));
+        keep(&out, &page)?;
+        Ok(format!("{}\n", out.display()))
     }
 }
 
 fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
-    std::fs::write(path, page::render(record)?).map_err(|error| {
+    keep(path, &page::render(record)?)
+}
+
+/// Writes a page.
+pub(super) fn keep(path: &Path, page: &str) -> Result<(), Error> {
+    std::fs::write(path, page).map_err(|error| {
         Error::new(
             format!("cannot write {}: {error}", path.display()),
             "name a file in a folder that this user may write",
@@ -128,27 +143,27 @@ fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
 }
 
 /// A line on the terminal that is written over; nothing where nobody looks.
-struct Progress {
+pub(crate) struct Progress {
     is_shown: bool,
     width: usize,
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             is_shown: std::io::stderr().is_terminal(),
             width: 0,
         }
     }
 
-    fn show(&mut self, line: &str) {
+    pub(crate) fn show(&mut self, line: &str) {
         if self.is_shown {
             self.width = self.width.max(line.len());
             let _ = write!(std::io::stderr(), "\r{line:<width$}", width = self.width);
         }
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.show("");
         if self.is_shown {
             let _ = write!(std::io::stderr(), "\r");
