@@ -258,7 +258,10 @@ fn text_of(path: &Path, by: &str) -> Result<String, Error> {
     let bytes = std::fs::metadata(path).map_err(failed)?.len();
     if bytes > BYTES_MAX {
         return Err(Error::new(
-            format!("{}: it has {bytes} bytes, more than any record", path.display()),
+            format!(
+                "{}: it has {bytes} bytes, more than any record",
+                path.display()
+            ),
             format!("give the file that `{by}` wrote"),
         ));
     }

@@ -68,7 +68,10 @@ fn packets_are_priced_and_statements_answered() {
     let (file, out) = (folder.path().join("tiny.toml"), folder.path().join("out"));
     fs::write(&file, TINY).unwrap();
     let told = succeed(&["bed", "check", text(&file)], "");
-    assert!(told.contains("short: packets of 64, 700, 1400 bytes x 5"), "{told}");
+    assert!(
+        told.contains("short: packets of 64, 700, 1400 bytes x 5"),
+        "{told}"
+    );
     let words = ["bed", "run", text(&file), "--out", text(&out)];
     let told = succeed(&words, "");
     assert!(told.contains("record.html"), "{told}");

@@ -38,7 +38,14 @@ impl Priced {
     fn start(name: &str, options: &str) -> Self {
         let folder = TestDir::new(name);
         let (json, page) = (file(&folder, "tunnel.json"), file(&folder, "tunnel.html"));
-        let words = ["price", "tunnel", "--json", text(&json), "--page", text(&page)];
+        let words = [
+            "price",
+            "tunnel",
+            "--json",
+            text(&json),
+            "--page",
+            text(&page),
+        ];
         let options: Vec<&str> = options.split(' ').collect();
         let log = file(&folder, "run.log");
         let process = Running::start(signet(), &[&words[..], &options].concat(), &log);
@@ -138,14 +145,20 @@ fn stunnel_and_openvpn_carry_what_passes_and_leave_nothing() {
         carried(&record, tunnel);
     }
     for tunnel in ["none", "openvpn/aes-128-gcm"] {
-        assert!(figure(&record, tunnel, "udp_p50_us").unwrap() > 0.0, "{tunnel}");
+        assert!(
+            figure(&record, tunnel, "udp_p50_us").unwrap() > 0.0,
+            "{tunnel}"
+        );
     }
     assert_eq!(figure(&record, "none", "cpu_ns_per_byte"), None);
     assert_eq!(figure(&record, "stunnel/aes-128-gcm", "udp_p50_us"), None);
     let said = run.said();
     assert!(said.contains("openvpn/aes-128-gcm"), "{said}");
     let json = file(&run.folder, "tunnel.json");
-    let (page, again) = (file(&run.folder, "tunnel.html"), file(&run.folder, "again.html"));
+    let (page, again) = (
+        file(&run.folder, "tunnel.html"),
+        file(&run.folder, "again.html"),
+    );
     succeed(&["price", "report", text(&json), "--out", text(&again)], "");
     let [page, again] = [page, again].map(|path| fs::read_to_string(path).unwrap());
     assert_eq!(page, again);
@@ -181,7 +194,13 @@ fn an_interrupted_run_leaves_nothing() {
         "--only openvpn/aes-128-gcm --seconds 2 --repeats 50 --calls-per-s 20",
     );
     let until = Instant::now() + PATIENCE;
-    while run.processes().iter().filter(|it| it.contains("openvpn")).count() < 2 {
+    while run
+        .processes()
+        .iter()
+        .filter(|it| it.contains("openvpn"))
+        .count()
+        < 2
+    {
         assert!(Instant::now() < until, "no tunnel: {}", run.said());
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -221,7 +240,10 @@ fn what_cannot_be_run_is_a_sentence_and_a_remedy() {
     let error = of("--only openvpn,pigeon");
     assert!(error.contains("write one of: none"), "{error}");
     let error = fail(&["price", "report", "/nowhere/tunnel.json"], "");
-    assert!(error.contains("cannot read /nowhere/tunnel.json"), "{error}");
+    assert!(
+        error.contains("cannot read /nowhere/tunnel.json"),
+        "{error}"
+    );
     let listed = succeed(&["price", "tunnel", "--list"], "");
     assert!(listed.contains("strongswan/aes-128-cbc+sha1"), "{listed}");
 }
@@ -245,7 +267,10 @@ fn a_missing_tool_is_told_with_its_package() {
             .output()
             .unwrap();
         let error = told(&output);
-        assert!(error.contains("is not installed") && error.contains(remedy), "{error}");
+        assert!(
+            error.contains("is not installed") && error.contains(remedy),
+            "{error}"
+        );
     }
 }
 
@@ -262,5 +287,8 @@ fn without_root_it_is_said() {
         .output()
         .unwrap();
     let error = told(&output);
-    assert!(error.contains("ip netns add") && error.contains("be root"), "{error}");
+    assert!(
+        error.contains("ip netns add") && error.contains("be root"),
+        "{error}"
+    );
 }

@@ -94,8 +94,13 @@ pub(super) fn ip(line: &str) -> Result<String, String> {
 /// Removes a namespace of a run, and first what still runs in it: a daemon that was left would
 /// keep it alive.
 fn remove(name: &str) {
-    for id in ip(&format!("netns pids {name}")).unwrap_or_default().lines() {
-        let _ = Command::new("kill").args(["-s", "KILL", id.trim()]).status();
+    for id in ip(&format!("netns pids {name}"))
+        .unwrap_or_default()
+        .lines()
+    {
+        let _ = Command::new("kill")
+            .args(["-s", "KILL", id.trim()])
+            .status();
     }
     let _ = ip(&format!("netns del {name}"));
 }

@@ -80,11 +80,7 @@ fn in_words(figure: PriceFigure, value: f64) -> String {
 }
 
 /// A figure and what its repeats allow.
-fn value(
-    figure: PriceFigure,
-    pick: &PricePick,
-    record: &PricesRecord,
-) -> Result<Interval, String> {
+fn value(figure: PriceFigure, pick: &PricePick, record: &PricesRecord) -> Result<Interval, String> {
     if figure == PriceFigure::Throughput {
         return throughput(&pick.name, record);
     }
@@ -92,7 +88,9 @@ fn value(
         .ok_or_else(|| format!("{} was not measured", pick.name))?;
     if figure == PriceFigure::LineError {
         let line = item.line.as_ref();
-        let error = line.ok_or_else(|| format!("{} has no line", pick.name))?.error;
+        let error = line
+            .ok_or_else(|| format!("{} has no line", pick.name))?
+            .error;
         return Ok(Interval {
             median: error,
             low: error,
@@ -182,7 +180,12 @@ mod tests {
         }
     }
 
-    fn finding(figure: PriceFigure, of: &str, than: &str, (yes_at, no_at): (f64, f64)) -> PriceFinding {
+    fn finding(
+        figure: PriceFigure,
+        of: &str,
+        than: &str,
+        (yes_at, no_at): (f64, f64),
+    ) -> PriceFinding {
         let pick = |name: &str| PricePick {
             name: name.to_owned(),
             size_bytes: (figure == PriceFigure::Time).then_some(1_400),

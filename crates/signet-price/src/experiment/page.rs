@@ -90,7 +90,9 @@ const fn word(verdict: Verdict) -> &'static str {
 fn lead(experiment: &PricesExperiment, record: &PricesRecord) -> String {
     let count = |verdict: Verdict| {
         let findings = experiment.findings.iter();
-        findings.filter(|it| answer(it, record).verdict == verdict).count()
+        findings
+            .filter(|it| answer(it, record).verdict == verdict)
+            .count()
     };
     format!(
         "Of {} statements of the paper {} hold here, {} do not, {} hold differently, and {} were not measured.",
@@ -186,7 +188,13 @@ mod tests {
         for finding in &experiment.findings {
             assert!(page.contains(&finding.statement), "{}", finding.statement);
         }
-        for part in ["Table 1.", "Table 12.", "Table 13.", "63,628", "be &lt;root&gt;"] {
+        for part in [
+            "Table 1.",
+            "Table 12.",
+            "Table 13.",
+            "63,628",
+            "be &lt;root&gt;",
+        ] {
             assert!(page.contains(part), "{part} is missing");
         }
         let options = roxmltree::ParsingOptions {

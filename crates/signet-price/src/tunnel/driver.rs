@@ -86,6 +86,9 @@ pub(super) struct Up {
     /// Its programs; none where the kernel is the tunnel.
     pub(super) members: Vec<Member>,
     pub(super) counted: Counted,
+    /// What the near end's log says where it protects as it was told to; empty where it has no
+    /// choice.
+    pub(super) says: String,
     /// What else is to be told of it: which of two implementations it is.
     pub(super) by: Option<String>,
 }
@@ -98,6 +101,7 @@ impl Up {
             at: FAR_WITHIN,
             members,
             counted,
+            says: String::new(),
             by: None,
         }
     }
@@ -135,6 +139,18 @@ impl Place<'_> {
         Ok(Member { process, log })
     }
 
+    /// # Errors
+    /// That the programs have agreed on something else than what is to be measured.
+    pub(super) fn must_say(&self, says: &str) -> Result<(), String> {
+        let log = std::fs::read_to_string(self.log(End::Near)).unwrap_or_default();
+        if says.is_empty() || log.contains(says) {
+            return Ok(());
+        }
+        Err(format!(
+            "its log does not say `{says}`: it protects otherwise"
+        ))
+    }
+
     /// The log of a tunnel's program at an end.
     pub(super) fn log(&self, end: End) -> PathBuf {
         self.folder.path(&format!("tunnel-{}.log", end.name()))
@@ -161,10 +177,11 @@ impl Tunnel {
                 at: FAR,
                 members: Vec::new(),
                 counted: Counted::Device(DEVICE.to_owned()),
+                says: String::new(),
                 by: None,
             }),
             Kind::Xfrm(esp) => xfrm::make(place, esp),
-            Kind::StrongSwan { esp } => strongswan::make(place, esp),
+            Kind::StrongSwan { esp, says } => strongswan::make(place, esp, says),
             Kind::Stunnel(suite) => stunnel::make(place, suite),
             Kind::OpenVpn {
                 cipher,

@@ -30,9 +30,14 @@ pub(super) enum Kind {
     Bare,
     /// ESP of the kernel, by keys that the run sets.
     Xfrm(Esp),
-    /// strongSwan with ESP in user space; the proposal for ESP.
-    StrongSwan { esp: &'static str },
-    /// stunnel; the version of TLS and the suite.
+    /// strongSwan with ESP in user space.
+    StrongSwan {
+        /// The proposal for ESP.
+        esp: &'static str,
+        /// As its log calls what was agreed on.
+        says: &'static str,
+    },
+    /// stunnel.
     Stunnel(Suite),
     /// OpenVPN.
     OpenVpn {
@@ -109,6 +114,7 @@ pub static TUNNELS: [Tunnel; 12] = [
         carries: Carries::Packets,
         kind: Kind::StrongSwan {
             esp: "aes128-sha256",
+            says: "AES_CBC_128/HMAC_SHA2_256_128/",
         },
     },
     Tunnel {
@@ -116,7 +122,10 @@ pub static TUNNELS: [Tunnel; 12] = [
         title: "strongSwan, ESP in user space (libipsec)",
         algorithms: &["aes-128-cbc", "hmac-sha1-96"],
         carries: Carries::Packets,
-        kind: Kind::StrongSwan { esp: "aes128-sha1" },
+        kind: Kind::StrongSwan {
+            esp: "aes128-sha1",
+            says: "AES_CBC_128/HMAC_SHA1_96/",
+        },
     },
     Tunnel {
         name: "stunnel/aes-128-gcm",

@@ -63,7 +63,10 @@ impl Link {
 
     /// Bytes that a device of the near end has sent and received; `None` where there is none.
     pub(super) fn bytes(&self, device: &str) -> Option<u64> {
-        let told = self.near.ip(&format!("-j -s link show dev {device}")).ok()?;
+        let told = self
+            .near
+            .ip(&format!("-j -s link show dev {device}"))
+            .ok()?;
         counted(&told)
     }
 }
@@ -147,9 +150,8 @@ fn remove_stale(above: &Path) {
     for entry in entries.flatten() {
         let name = entry.file_name();
         let id = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let is_stale = id.is_some_and(|id| {
-            id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists()
-        });
+        let is_stale =
+            id.is_some_and(|id| id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists());
         if is_stale {
             let _ = fs::remove_dir_all(entry.path());
         }

@@ -14,7 +14,10 @@ pub(super) fn make(
     auth: &str,
     is_legacy: bool,
 ) -> Result<Up, String> {
-    must_be("/dev/net/tun", "take a kernel with CONFIG_TUN (modprobe tun)")?;
+    must_be(
+        "/dev/net/tun",
+        "take a kernel with CONFIG_TUN (modprobe tun)",
+    )?;
     let mut members = Vec::new();
     for end in End::BOTH {
         let mut text = configuration(place, end);
@@ -29,7 +32,10 @@ pub(super) fn make(
             .put(&format!("openvpn-{}.conf", end.name()), &text)?;
         members.push(place.start(end, "openvpn", &words(&["--config", &file]))?);
     }
-    Ok(Up::within(members, Counted::Device(DEVICE.to_owned())))
+    Ok(Up {
+        says: format!("cipher={cipher}\n"),
+        ..Up::within(members, Counted::Device(DEVICE.to_owned()))
+    })
 }
 
 fn configuration(place: &Place<'_>, end: End) -> String {

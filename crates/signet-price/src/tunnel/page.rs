@@ -90,7 +90,9 @@ fn delays(record: &TunnelRecord) -> Vec<Value> {
             let median = |name: &str| told(tunnel.median(name));
             let wire = tunnel.median(figure::WIRE_BYTES);
             let carried = tunnel.median(figure::CARRIED_BYTES);
-            let ratio = wire.zip(carried).map(|(wire, carried)| wire / carried.max(1.0));
+            let ratio = wire
+                .zip(carried)
+                .map(|(wire, carried)| wire / carried.max(1.0));
             let bytes = carried.map_or_else(|| NONE.to_owned(), number::bytes);
             json!({
                 "name": tunnel.name,
@@ -172,7 +174,9 @@ pub(super) mod tests {
     use signet_bed::record::Repeat;
 
     fn tunnel(name: &str, figures: &[(&str, f64)]) -> TunnelResult {
-        let figures = figures.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        let figures = figures
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value));
         TunnelResult {
             name: name.to_owned(),
             title: format!("<{name}>"),

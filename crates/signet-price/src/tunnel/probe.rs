@@ -48,7 +48,10 @@ pub struct RoundTrips {
 /// An address that is not to be had.
 pub fn echo(at: SocketAddr) -> Result<(), Error> {
     let failed = |error: std::io::Error| {
-        Error::new(format!("cannot listen at {at}: {error}"), "name another port")
+        Error::new(
+            format!("cannot listen at {at}: {error}"),
+            "name another port",
+        )
     };
     let listener = TcpListener::bind(at).map_err(failed)?;
     let socket = UdpSocket::bind(at).map_err(failed)?;

@@ -98,7 +98,10 @@ pub fn run(task: &Task, told: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
             if stop.is_asked() {
                 return true;
             }
-            told(&format!("round {round} of {}: {}", task.repeats, tunnel.name));
+            told(&format!(
+                "round {round} of {}: {}",
+                task.repeats, tunnel.name
+            ));
             match common.visit(tunnel) {
                 Ok(visited) => {
                     record.keep(tunnel, visited.repeat, visited.by);
@@ -167,7 +170,11 @@ impl TunnelRecord {
                 Some(by) => format!("{}, {by}", tunnel.title),
                 None => tunnel.title.to_owned(),
             },
-            algorithms: tunnel.algorithms.iter().map(|it| (*it).to_owned()).collect(),
+            algorithms: tunnel
+                .algorithms
+                .iter()
+                .map(|it| (*it).to_owned())
+                .collect(),
             carries: tunnel.carries.name().to_owned(),
             repeats: vec![repeat],
         });
@@ -188,10 +195,8 @@ fn calibrated() -> Option<Calibration> {
 }
 
 fn versions(tunnels: &[&Tunnel]) -> BTreeMap<String, String> {
-    let mut versions = BTreeMap::from([(
-        "signet".to_owned(),
-        env!("CARGO_PKG_VERSION").to_owned(),
-    )]);
+    let mut versions =
+        BTreeMap::from([("signet".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let iperf3: (&str, &[&str]) = ("iperf3", &["--version"]);
     let programs = tunnels.iter().filter_map(|tunnel| tunnel.program());
     for (program, words) in programs.chain([iperf3]) {
@@ -215,7 +220,8 @@ fn version(program: &str, words: &[&str]) -> Option<String> {
         let text = String::from_utf8_lossy(told);
         // stunnel says something else before.
         let mut lines = text.lines().map(str::trim);
-        let is_version = |line: &&str| line.contains('.') && line.contains(|it: char| it.is_ascii_digit());
+        let is_version =
+            |line: &&str| line.contains('.') && line.contains(|it: char| it.is_ascii_digit());
         lines.find(is_version).map(str::to_owned)
     })
 }
@@ -234,7 +240,10 @@ fn doubts(record: &TunnelRecord) -> Vec<String> {
         let mut told: Vec<&String> = tunnel.repeats.iter().flat_map(|it| &it.doubts).collect();
         told.sort_unstable();
         told.dedup();
-        doubts.extend(told.iter().map(|it| format!("the calls over {}: {it}", tunnel.name)));
+        doubts.extend(told.iter().map(|it| {
+            let it = it.trim_end_matches('.');
+            format!("the calls over {}: {it}", tunnel.name)
+        }));
     }
     let speeds = || record.calibrations.iter().map(|it| it.compute_us);
     let (low, high) = (
@@ -280,7 +289,10 @@ mod tests {
         assert!(doubts(&record(&[100.0, 105.0], &[40.0, 41.0])).is_empty());
         let told = doubts(&record(&[100.0, 200.0], &[40.0, 50.0]));
         assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("67 %") && told[1].contains("25 %"), "{told:?}");
+        assert!(
+            told[0].contains("67 %") && told[1].contains("25 %"),
+            "{told:?}"
+        );
         assert!(doubts(&TunnelRecord::default()).is_empty());
     }
 }

@@ -10,8 +10,11 @@ const DEVICE: &str = "ipsec0";
 /// Bytes of the secret that both ends prove they know.
 const SECRET_BYTES: usize = 32;
 
-pub(super) fn make(place: &Place<'_>, esp: &str) -> Result<Up, String> {
-    must_be("/dev/net/tun", "take a kernel with CONFIG_TUN (modprobe tun)")?;
+pub(super) fn make(place: &Place<'_>, esp: &str, says: &str) -> Result<Up, String> {
+    must_be(
+        "/dev/net/tun",
+        "take a kernel with CONFIG_TUN (modprobe tun)",
+    )?;
     place.link.address_within()?;
     let secret = secret(SECRET_BYTES)?;
     let mut members = Vec::new();
@@ -32,7 +35,10 @@ pub(super) fn make(place: &Place<'_>, esp: &str) -> Result<Up, String> {
         let script = ["-c", script, "sh", &settings, STARTER, &connections];
         members.push(place.start(end, "sh", &words(&script))?);
     }
-    Ok(Up::within(members, Counted::Device(DEVICE.to_owned())))
+    Ok(Up {
+        says: format!("selected proposal: ESP:{says}"),
+        ..Up::within(members, Counted::Device(DEVICE.to_owned()))
+    })
 }
 
 /// What the daemon loads, and where its secrets are. What is not named here is not there, what

@@ -23,6 +23,7 @@ pub(super) fn make(place: &Place<'_>, suite: Suite) -> Result<Up, String> {
         at: Ipv4Addr::LOCALHOST,
         members,
         counted: Counted::Log(place.log(End::Near), carried),
+        says: String::new(),
         by: None,
     })
 }
@@ -76,7 +77,11 @@ mod tests {
         assert_eq!(carried(line), Some(42));
         let reset = line.replace("closed", "reset");
         assert_eq!(carried(&reset), Some(42));
-        for other in ["", "LOG5[0]: Service [port-5201] accepted connection", "Connection closed: x"] {
+        for other in [
+            "",
+            "LOG5[0]: Service [port-5201] accepted connection",
+            "Connection closed: x",
+        ] {
             assert_eq!(carried(other), None, "{other}");
         }
     }

@@ -80,12 +80,7 @@ impl Common<'_> {
         })
     }
 
-    fn measure(
-        &self,
-        tunnel: &Tunnel,
-        place: &Place<'_>,
-        up: &mut Up,
-    ) -> Result<Repeat, String> {
+    fn measure(&self, tunnel: &Tunnel, place: &Place<'_>, up: &mut Up) -> Result<Repeat, String> {
         let far = &place.link.far;
         let any = Ipv4Addr::UNSPECIFIED;
         let log = |name: &str| self.folder.path(name);
@@ -97,6 +92,7 @@ impl Common<'_> {
         let _server = far.start(core(End::Far), "iperf3", &server, &log("iperf3-server.log"))?;
         let mut figures = BTreeMap::new();
         self.delays(tunnel, place, up, &mut figures)?;
+        place.must_say(&up.says)?;
         // The address within is there by now.
         let answer = format!("tcp:{}:{SIP}", up.at);
         let answer = words(&["load", "answer", "--listen", &answer, "--quiet"]);
@@ -297,9 +293,10 @@ impl Spent {
     /// Nanoseconds of all of them, and how long it was in seconds.
     fn end(self) -> (f64, f64) {
         let ends = self.0.into_iter().map(Stretch::end);
-        ends.fold((0.0, f64::MIN_POSITIVE), |(cpu_ns, most_s), (more_ns, s)| {
-            (cpu_ns + more_ns as f64, most_s.max(s))
-        })
+        ends.fold(
+            (0.0, f64::MIN_POSITIVE),
+            |(cpu_ns, most_s), (more_ns, s)| (cpu_ns + more_ns as f64, most_s.max(s)),
+        )
     }
 }
 

@@ -38,7 +38,14 @@ pub(super) fn make(place: &Place<'_>) -> Result<Up, String> {
         configure(place, end, own, peer)?;
     }
     Ok(Up {
-        by: Some(if is_of_kernel { "the kernel" } else { BORINGTUN }.to_owned()),
+        by: Some(
+            if is_of_kernel {
+                "the kernel"
+            } else {
+                BORINGTUN
+            }
+            .to_owned(),
+        ),
         ..Up::within(members, Counted::Device(name(End::Near)))
     })
 }

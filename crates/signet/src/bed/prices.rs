@@ -52,7 +52,11 @@ pub(super) fn show(experiment: &PricesExperiment) -> String {
         paper.year
     );
     told.push_str(&lengths(experiment));
-    let _ = writeln!(told, "\nPackets with: {}", experiment.packets.only.join(", "));
+    let _ = writeln!(
+        told,
+        "\nPackets with: {}",
+        experiment.packets.only.join(", ")
+    );
     if let Some(tunnels) = &experiment.tunnels {
         let _ = writeln!(told, "Tunnels: {}", tunnels.only.join(", "));
     }
@@ -105,8 +109,12 @@ pub(super) fn run(
             path.display()
         ));
     }
-    std::fs::create_dir_all(out)
-        .map_err(|error| format!("cannot make {}: {error}: choose another --out", out.display()))?;
+    std::fs::create_dir_all(out).map_err(|error| {
+        format!(
+            "cannot make {}: {error}: choose another --out",
+            out.display()
+        )
+    })?;
     let task = Task {
         experiment: &experiment,
         toml,
@@ -126,7 +134,10 @@ pub(super) fn run(
         .map_err(|error| format!("{error}: make room there, or choose another --out"))?;
     if !record.tunnels_missed.is_empty() {
         let why = &record.tunnels_missed;
-        let _ = writeln!(std::io::stderr(), "signet bed: no tunnel was measured: {why}");
+        let _ = writeln!(
+            std::io::stderr(),
+            "signet bed: no tunnel was measured: {why}"
+        );
     }
     for page in experiment::report(&path).map_err(|error| error.to_string())? {
         let _ = writeln!(std::io::stdout(), "the page is {}", page.display());

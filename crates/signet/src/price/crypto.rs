@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_price::crypto::{self, Choice};
-use signet_price::{
-    Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip, tunnel,
-};
+use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip, tunnel};
 
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
