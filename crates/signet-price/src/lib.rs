@@ -3,6 +3,7 @@
 pub mod choose;
 pub mod crypto;
 pub mod cycles;
+pub mod experiment;
 pub mod line;
 pub mod merge;
 pub mod page;
@@ -12,6 +13,7 @@ pub mod record;
 pub mod run;
 pub mod sip;
 pub mod timing;
+pub mod tunnel;
 
 pub use line::Line;
 pub use merge::merge;

@@ -17,6 +17,7 @@ mod fragment;
 mod library;
 mod pairs;
 mod pick;
+mod prices;
 mod published;
 mod settings;
 
@@ -34,4 +35,8 @@ pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;
 pub use pick::{Pick, Places};
+pub use prices::{
+    Packets, PriceFigure, PriceFinding, PricePick, PricesExperiment, PricesPlan, SHIPPED_PRICES,
+    Tunnels,
+};
 pub use published::Published;
