@@ -4,6 +4,7 @@ pub mod choose;
 pub mod crypto;
 pub mod cycles;
 pub mod line;
+pub mod live;
 pub mod page;
 pub mod paper;
 pub mod rate;

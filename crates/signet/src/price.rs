@@ -2,6 +2,7 @@
 
 mod choose;
 mod crypto;
+mod live;
 mod rate;
 
 use std::fs;
@@ -13,6 +14,7 @@ use protection::{ConfigError, Levels, Prices};
 
 use choose::ChooseOptions;
 use crypto::{CryptoOptions, ReportOptions};
+use live::LiveOptions;
 use rate::RateOptions;
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +33,12 @@ pub(crate) enum PriceCommand {
     Rate(RateOptions),
     /// Choose the cheapest protection that is good enough, and tell why the others are not
     Choose(ChooseOptions),
+    /// Tell where a running server's CPU time goes, and what that comes to for a million calls
+    ///
+    /// It looks at the server's figures twice: at the administrative socket in its data folder,
+    /// or at its address for figures. The server accounts by component and not by request:
+    /// where there are calls and registrations, they are not told apart.
+    Live(LiveOptions),
 }
 
 /// What ratings and choices are made from, and where they go.
@@ -94,12 +102,13 @@ fn unwritable(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// Runs it; gives the exit code.
-pub(crate) fn run(command: &PriceCommand) -> u8 {
+pub(crate) fn run(command: PriceCommand) -> u8 {
     let (verb, done) = match command {
         PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
         PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
         PriceCommand::Rate(options) => ("rate", options.run()),
         PriceCommand::Choose(options) => ("choose", options.run()),
+        PriceCommand::Live(options) => ("live", options.run()),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {
