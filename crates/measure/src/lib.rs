@@ -3,6 +3,7 @@
 
 pub mod answered;
 pub mod compare;
+pub mod figures;
 pub mod file;
 pub mod health;
 pub mod latency;
@@ -20,6 +21,7 @@ pub mod watch;
 
 pub use answered::Answered;
 pub use compare::{CompareConfig, Comparison, Verdict, compare};
+pub use figures::Figures;
 pub use health::{Bounds, Doubt, Health, ThreadUse};
 pub use latency::{Latency, LatencySummary, Quantiles};
 pub use pace::{Arrivals, PaceError, Pacer, Phase, Schedule};

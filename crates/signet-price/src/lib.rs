@@ -5,6 +5,7 @@ pub mod crypto;
 pub mod cycles;
 pub mod experiment;
 pub mod line;
+pub mod live;
 pub mod merge;
 pub mod page;
 pub mod paper;

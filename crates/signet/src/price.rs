@@ -1,7 +1,12 @@
 //! `signet price`: the command line, turned into what the libraries are told.
 
 mod choose;
+<<<<<<< HEAD
 pub(crate) mod crypto;
+=======
+mod crypto;
+mod live;
+>>>>>>> live
 mod rate;
 pub(crate) mod tunnel;
 
@@ -14,6 +19,7 @@ use protection::{ConfigError, Levels, Prices};
 
 use choose::ChooseOptions;
 use crypto::{CryptoOptions, ReportOptions};
+use live::LiveOptions;
 use rate::RateOptions;
 use tunnel::{EchoOptions, ProbeOptions, TunnelOptions};
 
@@ -46,6 +52,12 @@ pub(crate) enum PriceCommand {
     Rate(RateOptions),
     /// Choose the cheapest protection that is good enough, and tell why the others are not
     Choose(ChooseOptions),
+    /// Tell where a running server's CPU time goes, and what that comes to for a million calls
+    ///
+    /// It looks at the server's figures twice: at the administrative socket in its data folder,
+    /// or at its address for figures. The server accounts by component and not by request:
+    /// where there are calls and registrations, they are not told apart.
+    Live(LiveOptions),
 }
 
 /// What ratings and choices are made from, and where they go.
@@ -121,6 +133,7 @@ impl Told {
 }
 
 /// Runs it; gives the exit code.
+<<<<<<< HEAD
 pub(crate) fn run(command: &PriceCommand) -> u8 {
     let whole = |text: Result<String, String>| text.map(Told::whole);
     let said = |told: Result<Told, signet_price::Error>| told.map_err(|error| error.to_string());
@@ -132,6 +145,15 @@ pub(crate) fn run(command: &PriceCommand) -> u8 {
         PriceCommand::Report(options) => ("report", said(options.run().map(Told::whole))),
         PriceCommand::Rate(options) => ("rate", whole(options.run())),
         PriceCommand::Choose(options) => ("choose", whole(options.run())),
+=======
+pub(crate) fn run(command: PriceCommand) -> u8 {
+    let (verb, done) = match command {
+        PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
+        PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
+        PriceCommand::Rate(options) => ("rate", options.run()),
+        PriceCommand::Choose(options) => ("choose", options.run()),
+        PriceCommand::Live(options) => ("live", options.run()),
+>>>>>>> live
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {

@@ -5,6 +5,7 @@
 mod bindings;
 mod domains;
 mod elsewhere;
+mod figures;
 mod password;
 pub(crate) mod socket;
 mod tls;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 pub use bindings::bindings;
 pub use domains::Domains;
+pub use figures::{FiguresAt, FiguresPage, figures};
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use users::Users;

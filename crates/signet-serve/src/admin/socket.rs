@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
 //! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
+//! | `POST /figures` | what `/metrics` shows |
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -22,6 +23,7 @@ use sip_lookup::Cache;
 
 use super::why;
 use crate::Error;
+use crate::metrics::Sources;
 use crate::worker::Control;
 
 /// Its name in the data folder.
@@ -38,6 +40,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) control: Arc<Control>,
+    pub(crate) sources: Arc<Sources>,
 }
 
 /// Whose credentials are to be forgotten.
@@ -74,6 +77,7 @@ pub(crate) async fn serve(path: PathBuf, admin: Admin) {
     let router = Router::new()
         .route("/users/forget", post(forget))
         .route("/refusals", post(refusals))
+        .route("/figures", post(figures))
         .with_state(admin);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(
@@ -88,6 +92,10 @@ async fn refusals(
     Json(wanted): Json<why::Wanted>,
 ) -> Json<why::Answer> {
     Json(why::Answer::new(&admin.control.refusals().all(), &wanted))
+}
+
+async fn figures(State(admin): State<Admin>) -> String {
+    admin.sources.page()
 }
 
 async fn forget(State(admin): State<Admin>, Json(whom): Json<Forget>) -> StatusCode {

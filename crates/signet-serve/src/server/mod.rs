@@ -127,6 +127,7 @@ pub fn serve(source: Source) -> Result<(), Error> {
         let admin = admin::socket::Admin {
             cache: server.store.cache().cloned(),
             control: server.control.clone(),
+            sources: server.sources.clone(),
         };
         tokio::spawn(admin::socket::serve(socket, admin));
         server.run(&mut signals).await

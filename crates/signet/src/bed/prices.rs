@@ -120,7 +120,7 @@ pub(super) fn run(
         toml,
         form,
         signet: this_program().map_err(|error| error.to_string())?,
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: measure::command_line().join(" "),
     };
     let mut progress = Progress::new();
     let ended = experiment::run(&task, &mut |line| progress.show(line));

@@ -48,7 +48,7 @@ impl TunnelOptions {
         }
         let task = Task {
             signet: this_program()?,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             tunnels: tunnel::choose(&self.only)?,
             seconds: self.seconds,
             repeats: self.repeats,
