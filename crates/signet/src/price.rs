@@ -1,12 +1,8 @@
 //! `signet price`: the command line, turned into what the libraries are told.
 
 mod choose;
-<<<<<<< HEAD
 pub(crate) mod crypto;
-=======
-mod crypto;
 mod live;
->>>>>>> live
 mod rate;
 pub(crate) mod tunnel;
 
@@ -133,8 +129,7 @@ impl Told {
 }
 
 /// Runs it; gives the exit code.
-<<<<<<< HEAD
-pub(crate) fn run(command: &PriceCommand) -> u8 {
+pub(crate) fn run(command: PriceCommand) -> u8 {
     let whole = |text: Result<String, String>| text.map(Told::whole);
     let said = |told: Result<Told, signet_price::Error>| told.map_err(|error| error.to_string());
     let (verb, done) = match command {
@@ -145,15 +140,7 @@ pub(crate) fn run(command: &PriceCommand) -> u8 {
         PriceCommand::Report(options) => ("report", said(options.run().map(Told::whole))),
         PriceCommand::Rate(options) => ("rate", whole(options.run())),
         PriceCommand::Choose(options) => ("choose", whole(options.run())),
-=======
-pub(crate) fn run(command: PriceCommand) -> u8 {
-    let (verb, done) = match command {
-        PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
-        PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
-        PriceCommand::Rate(options) => ("rate", options.run()),
-        PriceCommand::Choose(options) => ("choose", options.run()),
-        PriceCommand::Live(options) => ("live", options.run()),
->>>>>>> live
+        PriceCommand::Live(options) => ("live", whole(options.run())),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {

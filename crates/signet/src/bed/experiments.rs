@@ -161,7 +161,7 @@ fn loads(case: &Case) -> String {
             Load::Peak { failures_max, .. } => {
                 format!("peak at {} % failures", failures_max * 100.0)
             }
-            Load::Rate { per_s, profile } => {
+            Load::Rate { per_s, profile, .. } => {
                 format!("{per_s}/s{}", if *profile { ", profiled" } else { "" })
             }
         })

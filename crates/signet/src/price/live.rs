@@ -55,7 +55,7 @@ impl LiveOptions {
         std::thread::sleep(Duration::from_secs(self.seconds));
         let second = ask(&at)?;
         let window = Window {
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             from: second.from,
             started_unix_s: began.map_or(0, |since| since.as_secs()),
             seconds: looked.elapsed().as_secs_f64(),
