@@ -69,7 +69,10 @@ fn a_panic_leaves_the_place_as_well() {
         pass(5);
         settle(8_000)
     });
-    assert_eq!((cpu.of(Component::Store), cpu.of(Component::SipCore)), (3, 5));
+    assert_eq!(
+        (cpu.of(Component::Store), cpu.of(Component::SipCore)),
+        (3, 5)
+    );
 }
 
 #[test]
@@ -132,8 +135,14 @@ fn waits_are_nobodys_and_what_they_took_of_the_processor_is_the_kernels() {
         }
         (first, settle(15_000))
     });
-    assert_eq!((first.of(Component::SipCore), first.of(Component::Kernel)), (10, 4));
-    assert_eq!((second.of(Component::SipCore), second.of(Component::Kernel)), (10, 5));
+    assert_eq!(
+        (first.of(Component::SipCore), first.of(Component::Kernel)),
+        (10, 4)
+    );
+    assert_eq!(
+        (second.of(Component::SipCore), second.of(Component::Kernel)),
+        (10, 5)
+    );
 }
 
 #[test]

@@ -57,7 +57,8 @@ mod tests {
 
     #[test]
     fn values_are_told_apart_by_a_label() {
-        let page = "a{of=\"x\",by=\"one\"} 5\na{of=\"x, y\",by=\"two\"} 7.5\na 1\nab{by=\"one\"} 9\n";
+        let page =
+            "a{of=\"x\",by=\"one\"} 5\na{of=\"x, y\",by=\"two\"} 7.5\na 1\nab{by=\"one\"} 9\n";
         let figures = Figures::new(page.to_owned());
         let by = |label| figures.by("a", label).collect::<Vec<_>>();
         assert_eq!(by("by"), [("one", 5.0), ("two", 7.5)]);

@@ -49,7 +49,10 @@ impl Seen {
                 continue;
             };
             // A number with less than before is another thread's by now.
-            if before.get(&task).is_some_and(|(_, seen_ns)| *seen_ns <= cpu_ns) {
+            if before
+                .get(&task)
+                .is_some_and(|(_, seen_ns)| *seen_ns <= cpu_ns)
+            {
                 before.remove(&task);
             }
             self.alive.insert(task, (component, cpu_ns));

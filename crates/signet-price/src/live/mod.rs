@@ -101,13 +101,19 @@ pub fn reckon(before: &Figures, after: &Figures, window: Window) -> Result<LiveR
     let components = passed(before, after);
     if components.is_empty() {
         return Err(Error::new(
-            format!("{}: the server does not tell where its CPU time goes", window.from),
+            format!(
+                "{}: the server does not tell where its CPU time goes",
+                window.from
+            ),
             "ask one of the same version as this program",
         ));
     }
     if began(before) != began(after) || components.iter().any(|(_, cpu_s)| *cpu_s < 0.0) {
         return Err(Error::new(
-            format!("{}: the server was started anew between the two looks", window.from),
+            format!(
+                "{}: the server was started anew between the two looks",
+                window.from
+            ),
             "run it again",
         ));
     }
@@ -117,7 +123,8 @@ pub fn reckon(before: &Figures, after: &Figures, window: Window) -> Result<LiveR
         counted("signet_registers_ok_total"),
     );
     let all_s: f64 = components.iter().map(|(_, cpu_s)| cpu_s).sum();
-    let spent = |name: &str, cpu_s: f64| Spent::new(name, cpu_s, all_s, (calls, registrations), &window);
+    let spent =
+        |name: &str, cpu_s: f64| Spent::new(name, cpu_s, all_s, (calls, registrations), &window);
     let record = LiveRecord {
         format: FORMAT.to_owned(),
         version: VERSION,

@@ -22,15 +22,15 @@ fn window(seconds: f64) -> Window {
 
 fn is_near(one: Option<f64>, other: f64) {
     let one = one.unwrap();
-    assert!((one - other).abs() < 1e-9 * other.abs().max(1.0), "{one} is not {other}");
+    assert!(
+        (one - other).abs() < 1e-9 * other.abs().max(1.0),
+        "{one} is not {other}"
+    );
 }
 
 #[test]
 fn calls_alone_have_a_price_each() {
-    let (before, after) = (
-        figures(1, 100, 5, 1.0, 2.0),
-        figures(1, 2_100, 5, 1.3, 2.1),
-    );
+    let (before, after) = (figures(1, 100, 5, 1.0, 2.0), figures(1, 2_100, 5, 1.3, 2.1));
     let record = reckon(&before, &after, window(10.0)).unwrap();
     assert_eq!((record.calls, record.registrations), (2_000, 0));
     assert_eq!((&*record.server, record.components.len()), ("1.2.3", 3));
@@ -81,31 +81,43 @@ fn a_window_without_calls_and_a_short_one_say_so() {
     assert!(record.total.us_per_call.is_none() && record.total.eur_per_million_calls.is_none());
     assert_eq!(record.notes.len(), 2);
     let text = told(&record);
-    for part in ["no calls and no registrations", "half a second", "--seconds"] {
+    for part in [
+        "no calls and no registrations",
+        "half a second",
+        "--seconds",
+    ] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     assert!(!text.contains("EUR"), "{text}");
-    assert!(page(&record).unwrap().contains("no calls and no registrations"));
+    assert!(
+        page(&record)
+            .unwrap()
+            .contains("no calls and no registrations")
+    );
 }
 
 #[test]
 fn a_server_that_was_started_anew_or_does_not_account_is_an_error() {
     let before = figures(1, 100, 5, 1.0, 2.0);
     for after in [figures(2, 200, 5, 1.5, 2.5), figures(1, 0, 0, 0.5, 2.0)] {
-        let error = reckon(&before, &after, window(10.0)).unwrap_err().to_string();
-        assert!(error.contains("started anew") && error.contains("run it again"), "{error}");
+        let error = reckon(&before, &after, window(10.0))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("started anew") && error.contains("run it again"),
+            "{error}"
+        );
     }
     let silent = Figures::new("signet_calls_total 5\n".to_owned());
-    let error = reckon(&silent, &silent, window(10.0)).unwrap_err().to_string();
+    let error = reckon(&silent, &silent, window(10.0))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("the same version"), "{error}");
 }
 
 #[test]
 fn the_page_has_every_component_and_needs_nothing() {
-    let (before, after) = (
-        figures(1, 100, 5, 1.0, 2.0),
-        figures(1, 2_100, 5, 1.3, 2.1),
-    );
+    let (before, after) = (figures(1, 100, 5, 1.0, 2.0), figures(1, 2_100, 5, 1.3, 2.1));
     let record = reckon(&before, &after, window(10.0)).unwrap();
     let page = page(&record).unwrap();
     for told in ["kernel", "authentication", "total", "for each call", "<svg"] {

@@ -113,20 +113,40 @@ mod tests {
     #[test]
     fn an_address_may_be_written_short() {
         for (url, addr, path) in [
-            ("http://127.0.0.1:9090/metrics", "127.0.0.1:9090", "/metrics"),
+            (
+                "http://127.0.0.1:9090/metrics",
+                "127.0.0.1:9090",
+                "/metrics",
+            ),
             ("http://127.0.0.1:9090/", "127.0.0.1:9090", "/metrics"),
-            ("http://127.0.0.1:9090/sip/metrics", "127.0.0.1:9090", "/sip/metrics"),
+            (
+                "http://127.0.0.1:9090/sip/metrics",
+                "127.0.0.1:9090",
+                "/sip/metrics",
+            ),
             ("192.0.2.1:9090", "192.0.2.1:9090", "/metrics"),
             ("[::1]:9090", "[::1]:9090", "/metrics"),
             (":9090", "127.0.0.1:9090", "/metrics"),
             ("9090", "127.0.0.1:9090", "/metrics"),
         ] {
             let (found, of) = read_url(url).unwrap();
-            assert_eq!((found.to_string().as_str(), of.as_str()), (addr, path), "{url}");
+            assert_eq!(
+                (found.to_string().as_str(), of.as_str()),
+                (addr, path),
+                "{url}"
+            );
         }
-        for url in ["https://127.0.0.1:9090/metrics", "", "127.0.0.1", "http://127.0.0.1:x"] {
+        for url in [
+            "https://127.0.0.1:9090/metrics",
+            "",
+            "127.0.0.1",
+            "http://127.0.0.1:x",
+        ] {
             let error = read_url(url).unwrap_err();
-            assert!(error.what().contains("no address for figures"), "{url}: {error}");
+            assert!(
+                error.what().contains("no address for figures"),
+                "{url}: {error}"
+            );
             assert!(error.remedy().contains("127.0.0.1:9090"), "{error}");
         }
     }
