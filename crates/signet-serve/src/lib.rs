@@ -28,7 +28,7 @@ mod userdb;
 mod worker;
 
 pub use error::Error;
-pub use server::{Overrides, Source, serve};
+pub use server::{Overrides, Source, TraceOverrides, serve};
 
 /// Fills `bytes` with randomness from the kernel.
 pub(crate) fn random_bytes(bytes: &mut [u8]) -> Result<(), Error> {

@@ -1,116 +1,291 @@
-//! Whole messages for the operator's eyes, with secrets masked.
+//! Whole messages for the operator's eyes, with secrets masked: on the terminal, in a file for
+//! Wireshark, and for who asks for them on the socket in the data folder (`signet trace`).
 //!
-//! A worker copies the bytes and goes on; a thread of its own masks and
-//! prints them. When it cannot keep up, messages are left out and their
-//! number is printed: no worker waits for a terminal.
+//! A worker copies the bytes of what a filter lets through and goes on; threads of their own
+//! mask, print and write. When one cannot keep up, messages are left out for it and their
+//! number is said: no worker waits for a terminal, a disk or a client.
 
+mod clients;
+mod filter;
 mod mask;
+mod outlet;
+mod packet;
+mod pcap;
+mod text;
 
-use std::io::{self, Write};
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sip_msg::Transport;
-use sip_worker::Direction;
+use sip_worker::Passing;
 
+use crate::Error;
+use crate::config::Log;
+
+use clients::Clients;
+use outlet::{Inlet, Outlet};
+
+pub(crate) use clients::TooMany;
+pub use filter::Filter;
+pub(crate) use mask::blotted;
 pub use mask::masked;
+pub(crate) use outlet::Seen;
+pub use pcap::FILE_BYTES_MAX;
+pub(crate) use pcap::PcapFile;
+pub(crate) use text::write as write_text;
 
-/// Messages that wait to be printed; past it they are left out.
-const WAITING_MAX: usize = 1_024;
-
-struct Seen {
-    direction: Direction,
-    transport: Transport,
-    remote: SocketAddr,
-    bytes: Vec<u8>,
+/// Where messages go, and which.
+#[derive(Clone)]
+struct Sink {
+    filter: Filter,
+    outlet: Outlet,
 }
 
-/// A worker's end. Cheap to clone.
+/// What workers show messages to. Cheap to clone.
 #[derive(Clone)]
-pub struct Tracer {
-    on: Arc<AtomicBool>,
-    left_out: Arc<AtomicU64>,
-    printer: SyncSender<Seen>,
+pub(crate) struct Tracer(Arc<Shared>);
+
+struct Shared {
+    /// Grows with each change of the sinks, so that a worker need not look at them.
+    generation: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    filter: Filter,
+    terminal: Option<Outlet>,
+    file: Option<File>,
+    clients: Clients,
+    sinks: Arc<[Sink]>,
+}
+
+/// A file that is written, and the thread that does it.
+struct File {
+    path: PathBuf,
+    bytes_max: u64,
+    outlet: Outlet,
+    thread: JoinHandle<()>,
+}
+
+/// What a configuration asks for, with all that could fail done.
+pub(crate) struct Prepared {
+    filter: Filter,
+    terminal: Option<Outlet>,
+    file: Option<File>,
+    keeps_file: bool,
 }
 
 impl Tracer {
-    /// Starts the printing thread, which ends with the last tracer.
-    pub fn start(on: bool) -> io::Result<Self> {
-        let (printer, seen) = sync_channel(WAITING_MAX);
-        let left_out = Arc::new(AtomicU64::new(0));
-        let tracer = Self {
-            on: Arc::new(AtomicBool::new(on)),
-            left_out: left_out.clone(),
-            printer,
-        };
-        std::thread::Builder::new()
-            .name("trace-sip".to_owned())
-            .spawn(move || print_all(&seen, &left_out))?;
+    /// Begins with what the configuration asks for.
+    pub(crate) fn start(log: &Log) -> Result<Self, Error> {
+        let tracer = Self(Arc::new(Shared {
+            generation: AtomicU64::new(1),
+            state: Mutex::default(),
+        }));
+        tracer.take_over(tracer.prepare(log)?);
         Ok(tracer)
     }
 
-    /// Switches it on or off.
-    pub fn set(&self, on: bool) {
-        self.on.store(on, Ordering::Relaxed);
-    }
-}
-
-impl sip_worker::Trace for Tracer {
-    fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
-    }
-
-    fn message(
-        &self,
-        direction: Direction,
-        transport: Transport,
-        remote: SocketAddr,
-        bytes: &[u8],
-    ) {
-        let seen = Seen {
-            direction,
-            transport,
-            remote,
-            bytes: bytes.to_vec(),
+    /// Opens what a configuration asks for and is not open yet.
+    pub(crate) fn prepare(&self, log: &Log) -> Result<Prepared, Error> {
+        let state = self.state();
+        let terminal = match (log.trace_sip, &state.terminal) {
+            (false, _) => None,
+            (true, Some(running)) => Some(running.clone()),
+            (true, None) => Some(terminal()?),
         };
-        if self.printer.try_send(seen).is_err() {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
+        let is_same = |file: &&File| {
+            log.trace_pcap.as_ref() == Some(&file.path)
+                && file.bytes_max == log.trace_pcap_bytes_max
+                && !file.thread.is_finished()
+        };
+        let keeps_file = state.file.as_ref().filter(is_same).is_some();
+        let file = match &log.trace_pcap {
+            Some(path) if !keeps_file => Some(file(path.clone(), log.trace_pcap_bytes_max)?),
+            _ => None,
+        };
+        Ok(Prepared {
+            filter: log.trace_filter(),
+            terminal,
+            file,
+            keeps_file,
+        })
+    }
+
+    /// Goes by what was prepared.
+    pub(crate) fn take_over(&self, prepared: Prepared) {
+        let mut state = self.state();
+        state.filter = prepared.filter;
+        state.terminal = prepared.terminal;
+        if !prepared.keeps_file {
+            state.file = prepared.file;
+        }
+        self.changed(&mut state);
+    }
+
+    /// A worker's end.
+    pub(crate) fn for_worker(&self) -> WorkerTracer {
+        WorkerTracer {
+            shared: self.clone(),
+            generation: Cell::new(0),
+            sinks: RefCell::default(),
         }
     }
+
+    /// Begins to keep messages for who asks for them: the name by which he does.
+    pub(crate) fn open_for(&self, filter: Filter) -> Result<u64, TooMany> {
+        let mut state = self.state();
+        let name = state.clients.open(filter)?;
+        self.changed(&mut state);
+        Ok(name)
+    }
+
+    /// What was kept for him since he last asked, and how many were left out; `None` for a
+    /// name that is not there (any more).
+    pub(crate) fn take_for(&self, name: u64) -> Option<(Vec<Arc<Seen>>, u64)> {
+        self.state().clients.take(name)
+    }
+
+    /// He does not ask any more.
+    pub(crate) fn close_for(&self, name: u64) {
+        let mut state = self.state();
+        state.clients.close(name);
+        self.changed(&mut state);
+    }
+
+    /// Keeps nothing more for who has not asked for a while: to be called every second or so.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let mut state = self.state();
+        if state.clients.sweep(now) {
+            self.changed(&mut state);
+        }
+    }
+
+    /// Waits until the file is written, once no worker has anything more for it.
+    pub(crate) fn end(&self) {
+        let file = {
+            let mut state = self.state();
+            let file = state.file.take();
+            self.changed(&mut state);
+            file
+        };
+        if let Some(File { outlet, thread, .. }) = file {
+            drop(outlet);
+            // One that panicked has ended the process already.
+            let _ = thread.join();
+        }
+    }
+
+    fn changed(&self, state: &mut State) {
+        let own = state.terminal.iter();
+        let own = own.chain(state.file.as_ref().map(|file| &file.outlet));
+        let own = own.map(|outlet| Sink {
+            filter: state.filter.clone(),
+            outlet: outlet.clone(),
+        });
+        state.sinks = own.chain(state.clients.sinks()).collect();
+        self.0.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn print_all(seen: &Receiver<Seen>, left_out: &AtomicU64) {
-    for Seen {
-        direction,
-        transport,
-        remote,
-        bytes,
-    } in seen
-    {
-        let arrow = if direction == Direction::In {
-            "<-"
-        } else {
-            "->"
-        };
-        let text = masked(&bytes);
-        let mut err = io::stderr().lock();
-        let left_out = left_out.swap(0, Ordering::Relaxed);
-        if left_out > 0 {
-            let _ = writeln!(
-                err,
-                "-- {left_out} messages left out: this terminal is too slow"
+/// Starts the thread that prints.
+fn terminal() -> Result<Outlet, Error> {
+    let (outlet, inlet) = Outlet::new();
+    spawn("trace-sip", move || print_all(&inlet))?;
+    Ok(outlet)
+}
+
+/// Makes the file, and starts the thread that writes it.
+fn file(path: PathBuf, bytes_max: u64) -> Result<File, Error> {
+    let made = PcapFile::create(&path, bytes_max);
+    let made = made.map_err(|error| Error::file("write", &path, &error))?;
+    let (outlet, inlet) = Outlet::new();
+    let thread = spawn("trace-pcap", move || write_all(&inlet, made))?;
+    Ok(File {
+        path,
+        bytes_max,
+        outlet,
+        thread,
+    })
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(body).map_err(|error| {
+        Error::new(
+            format!("cannot start a thread: {error}"),
+            "look at the limits of processes: ulimit -u",
+        )
+    })
+}
+
+fn print_all(inlet: &Inlet) {
+    while let Some(seen) = inlet.next() {
+        let mut err = std::io::stderr().lock();
+        // A terminal that is gone is no reason to end.
+        let _ = write_text(&seen, inlet.left_out(), &mut err);
+    }
+}
+
+fn write_all(inlet: &Inlet, mut file: PcapFile) {
+    while let Some(first) = inlet.next() {
+        let mut written = file.write(&first, inlet.left_out());
+        while written.is_ok()
+            && let Some(seen) = inlet.at_hand()
+        {
+            written = file.write(&seen, inlet.left_out());
+        }
+        if let Err(error) = written.and_then(|()| file.flush()) {
+            let path = file.path().display();
+            tracing::error!(
+                "{path}: messages are not written any more: {error}; make room on the disk, then reload"
             );
-        }
-        let _ = writeln!(
-            err,
-            "{arrow} {}:{remote} ({} bytes)",
-            transport.uri_name(),
-            bytes.len()
-        );
-        for line in text.lines() {
-            let _ = writeln!(err, "   {line}");
+            return;
         }
     }
 }
+
+/// What one worker shows messages to.
+pub(crate) struct WorkerTracer {
+    shared: Tracer,
+    generation: Cell<u64>,
+    sinks: RefCell<Arc<[Sink]>>,
+}
+
+impl sip_worker::Trace for WorkerTracer {
+    fn is_on(&self) -> bool {
+        let generation = self.shared.0.generation.load(Ordering::Acquire);
+        if self.generation.replace(generation) != generation {
+            let sinks = self.shared.state().sinks.clone();
+            self.sinks.replace(sinks);
+        }
+        !self.sinks.borrow().is_empty()
+    }
+
+    fn message(&self, passing: &Passing<'_>) {
+        let mut copy = None;
+        for sink in self.sinks.borrow().iter() {
+            if sink.filter.fits(passing.remote, passing.bytes) {
+                let copy = copy.get_or_insert_with(|| Arc::new(Seen::new(passing, now_us())));
+                sink.outlet.give(copy);
+            }
+        }
+    }
+}
+
+/// The time in microseconds since 1970.
+fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or(Duration::ZERO).as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

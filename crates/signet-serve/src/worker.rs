@@ -1,8 +1,9 @@
 //! A worker's thread: the sockets, the database and the resolver under what
 //! [`sip_worker`] decides.
 
+use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ledger::{Component, CpuTimes, enter, within};
@@ -17,7 +18,7 @@ use sip_worker::{Environment, SocketEvent, Wake};
 pub(crate) use sip_worker::{Phase, Severities};
 
 use crate::store_link::StoreClient;
-use crate::trace::Tracer;
+use crate::trace::WorkerTracer;
 
 pub(crate) type Control = sip_worker::Control<NetFigures, Waker>;
 pub(crate) type Mailbox = sip_worker::Mailbox<Waker>;
@@ -31,7 +32,7 @@ impl Environment for Service {
     type Sockets = Sockets;
     type Store = StoreClient;
     type Resolver = Resolver;
-    type Trace = Tracer;
+    type Trace = WorkerTracer;
     type Waker = Waker;
 }
 
@@ -113,6 +114,7 @@ pub(crate) struct Sockets {
     net: Net,
     aliases: Option<Arc<Aliases>>,
     peer_names: CountedPeers,
+    ways: Ways,
 }
 
 /// What the sockets of a worker count.
@@ -140,6 +142,7 @@ impl Sockets {
             net,
             aliases,
             peer_names,
+            ways: Ways::default(),
         };
         sockets.name_peers();
         sockets
@@ -227,6 +230,14 @@ impl sip_worker::Sockets for Sockets {
         self.net.trim();
     }
 
+    fn local_for(&mut self, to: &Target) -> Option<SocketAddr> {
+        let mut local = self.net.local_for(to)?;
+        if local.ip().is_unspecified() {
+            local.set_ip(self.ways.local_to(to.remote));
+        }
+        Some(local)
+    }
+
     fn is_drained(&self) -> bool {
         self.net.is_drained()
     }
@@ -263,6 +274,38 @@ impl sip_worker::Sockets for Sockets {
             buffered_bytes: (net.queued_bytes() + net.kept_bytes()) as u64,
             cpu: ledger::settle(cpu_ns()),
         }
+    }
+}
+
+/// From which address of this machine the routes lead to others, as they were when first
+/// asked for.
+#[derive(Default)]
+struct Ways(HashMap<IpAddr, IpAddr>);
+
+impl Ways {
+    /// Past so many they are asked for anew.
+    const MAX: usize = 1_024;
+
+    /// The kernel is asked, and nothing is sent. Without a route it is the unspecified address.
+    fn local_to(&mut self, remote: SocketAddr) -> IpAddr {
+        if let Some(known) = self.0.get(&remote.ip()) {
+            return *known;
+        }
+        let any: IpAddr = match remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let route = || {
+            let socket = UdpSocket::bind((any, 0))?;
+            socket.connect(remote)?;
+            socket.local_addr()
+        };
+        let local = route().map_or(any, |local: SocketAddr| local.ip());
+        if self.0.len() >= Self::MAX {
+            self.0.clear();
+        }
+        self.0.insert(remote.ip(), local);
+        local
     }
 }
 

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use signet_serve::ca::KeyKind;
 use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
-use signet_serve::{Error, Overrides, Source, admin};
+use signet_serve::{Error, Overrides, Source, TraceOverrides, admin};
 
 use crate::bed::BedCommand;
 use crate::load::LoadCommand;
 use crate::plan::PlanOptions;
 use crate::price::PriceCommand;
+use crate::trace::{TraceFlags, TraceOptions};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -107,6 +108,11 @@ pub(crate) enum Command {
     /// It keeps the last few thousand refusals, and of each source a few for each
     /// reason; figures count them all.
     Why(WhyOptions),
+    /// Show the messages that pass a running server, secrets masked, until Ctrl-C
+    ///
+    /// What it does not take soon enough is left out and counted: the server waits for
+    /// nobody. Four may do so at a time.
+    Trace(TraceOptions),
     /// List where users are registered
     Bindings {
         #[command(flatten)]
@@ -188,9 +194,8 @@ pub(crate) struct ServeOptions {
     /// Serve figures for Prometheus, /health and /ready there
     #[arg(long, value_name = "ADDR:PORT", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Print whole messages, secrets masked
-    #[arg(long)]
-    trace_sip: bool,
+    #[command(flatten)]
+    trace: TraceFlags,
 }
 
 #[derive(Debug, Subcommand)]
@@ -309,7 +314,7 @@ impl ServeOptions {
             let overrides = Overrides {
                 workers,
                 metrics: self.metrics,
-                trace_sip: self.trace_sip,
+                trace: self.trace.into(),
                 pin: self.pin,
             };
             return Source::File { path, overrides };
@@ -340,7 +345,7 @@ impl ServeOptions {
             .collect();
         config.authentication.required = !self.no_auth;
         config.metrics.listen = self.metrics;
-        config.log.trace_sip = self.trace_sip;
+        TraceOverrides::from(self.trace).apply(&mut config.log);
         Source::Options(Box::new(config))
     }
 }
@@ -446,7 +451,28 @@ mod tests {
             panic!()
         };
         assert_eq!(overrides.workers, Some(3));
-        assert!(overrides.trace_sip);
+        assert!(overrides.trace.sip);
+    }
+
+    #[test]
+    fn what_is_traced_is_said_beside_a_file_and_without_one() {
+        let line = "--trace-pcap t --trace-user alice --trace-address 192.0.2.0/24 --trace-call x";
+        let Source::Options(config) = serve(&format!("signet serve {line}")) else {
+            panic!()
+        };
+        let mut log = config.log.clone();
+        assert!(!log.trace_sip);
+        assert_eq!(log.trace_pcap, Some(PathBuf::from("t")));
+        assert_eq!(log.trace_user.as_deref(), Some("alice"));
+        assert_eq!(log.trace_address, Some("192.0.2.0/24".parse().unwrap()));
+        assert_eq!(log.trace_call.as_deref(), Some("x"));
+        let Source::File { overrides, .. } = serve("signet serve --config f --trace-user bob")
+        else {
+            panic!()
+        };
+        overrides.trace.apply(&mut log);
+        assert_eq!(log.trace_user.as_deref(), Some("bob"));
+        assert_eq!(log.trace_call.as_deref(), Some("x"), "that of the file");
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod documents;
 mod load;
 mod plan;
 mod price;
+mod trace;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -75,6 +76,7 @@ fn run(args: Args) -> Result<(), Error> {
             } => admin::ca_issue(&place.into(), &names, out.as_deref(), key_type),
         },
         Command::Why(options) => options.ask(),
+        Command::Trace(options) => options.run(),
         Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
         Command::Domain { place, command } => {
             let place: admin::Instance = place.into();

@@ -14,7 +14,7 @@ use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
 use sip_lookup::{Cache, Question as LookUp, Unavailable, Why};
 use sip_msg::{ConnId, Outbox, Target, Transport};
-use sip_worker::{AtOnce, Direction, Environment, StoreAnswer};
+use sip_worker::{AtOnce, Environment, Passing, StoreAnswer};
 
 use crate::Dice;
 
@@ -62,7 +62,7 @@ impl sip_worker::Trace for Silent {
         false
     }
 
-    fn message(&self, _: Direction, _: Transport, _: SocketAddr, _: &[u8]) {}
+    fn message(&self, _: &Passing<'_>) {}
 }
 
 /// A worker's sockets.
@@ -130,6 +130,10 @@ impl sip_worker::Sockets for Sockets {
 
     fn messages_in(&self) -> u64 {
         self.messages_in
+    }
+
+    fn local_for(&mut self, _: &Target) -> Option<SocketAddr> {
+        None
     }
 
     fn is_drained(&self) -> bool {

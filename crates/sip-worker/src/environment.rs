@@ -103,6 +103,9 @@ pub trait Sockets {
     fn held_bytes(&self) -> usize;
     /// Gives back memory that nothing needs.
     fn trim(&mut self);
+    /// The address of this server's end that a message leaves from which was just sent there;
+    /// `None` where there was no way. Asked while messages are traced.
+    fn local_for(&mut self, to: &Target) -> Option<SocketAddr>;
     /// Whether the last turn left nothing to read.
     fn is_drained(&self) -> bool;
     /// How long the datagrams that were read last had waited, where that is known.
@@ -170,12 +173,27 @@ pub enum Direction {
     Out,
 }
 
+/// A message that came or goes, for the operator's eyes.
+#[derive(Clone, Copy, Debug)]
+pub struct Passing<'a> {
+    /// Which of them.
+    pub direction: Direction,
+    /// By which transport.
+    pub transport: Transport,
+    /// The address of this server's end; `None` where the message had no way to go.
+    pub local: Option<SocketAddr>,
+    /// The address of the peer's end.
+    pub remote: SocketAddr,
+    /// The message, as it was read or is written under TLS and WebSocket frames.
+    pub bytes: &'a [u8],
+}
+
 /// What shows messages to the operator.
 pub trait Trace {
     /// Whether messages are shown; a worker asks once a turn.
     fn is_on(&self) -> bool;
     /// Shows a message, soon.
-    fn message(&self, direction: Direction, transport: Transport, remote: SocketAddr, bytes: &[u8]);
+    fn message(&self, passing: &Passing<'_>);
 }
 
 /// Ends a worker's wait, from any thread.

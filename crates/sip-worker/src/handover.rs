@@ -29,6 +29,7 @@ impl<E: Environment> Worker<E> {
                     cookie,
                 } => {
                     sockets.send(&to, &bytes, self.sent_for.cookie(from, cookie));
+                    self.trace_out(sockets, &to, &bytes);
                     self.memory.posted -= bytes.capacity() as i64;
                     self.buffers.recycle_buffer(bytes);
                 }
@@ -55,11 +56,13 @@ impl<E: Environment> Worker<E> {
     pub(super) fn send(&mut self, sockets: &mut E::Sockets) {
         let mut outbox = std::mem::take(&mut self.outputs.outbox);
         self.figures.aliases_used += sockets.name_aliases(&mut outbox, self.now.unix_ms / 1_000);
-        if self.is_traced {
-            self.trace_out(&outbox);
-        }
         if self.batches.len() == 1 {
             sockets.send_outbox(&outbox);
+            for send in outbox.sends.iter().filter(|_| self.is_traced) {
+                if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
+                    self.trace_out(sockets, &send.to, bytes);
+                }
+            }
         } else {
             for send in &outbox.sends {
                 let Some(bytes) = outbox.bytes.get(send.start..send.end) else {
@@ -79,7 +82,10 @@ impl<E: Environment> Worker<E> {
                             cookie: send.cookie,
                         });
                     }
-                    _ => sockets.send(&send.to, bytes, send.cookie),
+                    _ => {
+                        sockets.send(&send.to, bytes, send.cookie);
+                        self.trace_out(sockets, &send.to, bytes);
+                    }
                 }
             }
         }
@@ -145,7 +151,9 @@ impl<E: Environment> Worker<E> {
             ResponseWriter::begin(&mut bytes, message, 503, "Service Unavailable", b"busy");
         writer.number("Retry-After", u64::from(self.parts.retry_after_s));
         writer.finish(b"");
-        sockets.send(&Target::back(flow), &bytes, 0);
+        let back = Target::back(flow);
+        sockets.send(&back, &bytes, 0);
+        self.trace_out(sockets, &back, &bytes);
         self.buffers.recycle_buffer(bytes);
     }
 

@@ -42,7 +42,7 @@ use sip_engine::shard::shard_of;
 use sip_engine::{Effect, Now, Outputs, Shard};
 use sip_limit::Guard;
 use sip_locate::LocateError;
-use sip_msg::{ConnId, Flow, Limits, Message, Outbox, Pool};
+use sip_msg::{ConnId, Flow, Limits, Message, Pool, Target};
 
 use overload::Overload;
 use peers::Peers;
@@ -50,7 +50,8 @@ use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
-    AtOnce, Direction, Environment, Resolver, SocketEvent, Sockets, Store, StoreAnswer, Trace, Wake,
+    AtOnce, Direction, Environment, Passing, Resolver, SocketEvent, Sockets, Store, StoreAnswer,
+    Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use overload::Severities;
@@ -237,6 +238,7 @@ impl<E: Environment> Worker<E> {
         if !self.now_is_fresh {
             self.now = clock();
             self.now_is_fresh = true;
+            self.is_traced = self.parts.trace.is_on();
             // The order may have come with the messages that woke us.
             if self.parts.control.phase() == Phase::Draining {
                 self.refuse_new_calls();
@@ -457,7 +459,6 @@ impl<E: Environment> Worker<E> {
     /// Looks whether something was ordered; false when the order is to stop.
     fn follow_orders(&mut self, sockets: &mut E::Sockets) -> bool {
         let control = &self.parts.control;
-        self.is_traced = self.parts.trace.is_on();
         if control.generation() != self.generation {
             let (generation, settings) = control.settings();
             self.generation = generation;
@@ -515,19 +516,26 @@ impl<E: Environment> Worker<E> {
 
     fn trace_in(&self, flow: &Flow, bytes: &[u8]) {
         if self.is_traced && !bytes.is_empty() {
-            self.parts
-                .trace
-                .message(Direction::In, flow.transport, flow.remote, bytes);
+            self.parts.trace.message(&Passing {
+                direction: Direction::In,
+                transport: flow.transport,
+                local: Some(flow.local),
+                remote: flow.remote,
+                bytes,
+            });
         }
     }
 
-    fn trace_out(&self, outbox: &Outbox) {
-        for send in &outbox.sends {
-            if let Some(bytes) = outbox.bytes.get(send.start..send.end) {
-                self.parts
-                    .trace
-                    .message(Direction::Out, send.to.transport, send.to.remote, bytes);
-            }
+    /// Shows a message that was just given to this worker's sockets.
+    fn trace_out(&self, sockets: &mut E::Sockets, to: &Target, bytes: &[u8]) {
+        if self.is_traced {
+            self.parts.trace.message(&Passing {
+                direction: Direction::Out,
+                transport: to.transport,
+                local: sockets.local_for(to),
+                remote: to.remote,
+                bytes,
+            });
         }
     }
 }

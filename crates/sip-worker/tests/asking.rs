@@ -18,7 +18,7 @@ use sip_locate::{Hop, LocateError, Query};
 use sip_lookup::{Question, Why};
 use sip_msg::{ConnId, Flow, ListenerId, Message, Outbox, Target, Transport};
 use sip_worker::{
-    AtOnce, Control, Direction, Environment, Mailbox, Parts, SocketEvent, StoreAnswer, Worker,
+    AtOnce, Control, Environment, Mailbox, Parts, Passing, SocketEvent, StoreAnswer, Worker,
 };
 
 /// Whom the cache has.
@@ -45,7 +45,7 @@ impl sip_worker::Trace for Nothing {
         false
     }
 
-    fn message(&self, _: Direction, _: Transport, _: SocketAddr, _: &[u8]) {}
+    fn message(&self, _: &Passing<'_>) {}
 }
 
 impl sip_worker::Resolver for Nothing {
@@ -121,6 +121,9 @@ impl sip_worker::Sockets for Wire {
         0
     }
     fn trim(&mut self) {}
+    fn local_for(&mut self, _: &Target) -> Option<SocketAddr> {
+        None
+    }
     fn is_drained(&self) -> bool {
         true
     }

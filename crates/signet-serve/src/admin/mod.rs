@@ -9,6 +9,7 @@ mod figures;
 mod password;
 pub(crate) mod socket;
 mod tls;
+pub(crate) mod trace;
 mod users;
 mod why;
 
@@ -20,8 +21,10 @@ pub use domains::Domains;
 pub use figures::{FiguresAt, FiguresPage, figures};
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
+pub use trace::{Tracing, trace};
 pub use users::Users;
 pub use why::{Wanted, why};
+pub(crate) use why::{names, written};
 
 use sip_tls::TlsEngine;
 

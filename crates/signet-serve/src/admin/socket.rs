@@ -6,6 +6,7 @@
 //! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
 //! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
 //! | `POST /figures` | what `/metrics` shows |
+//! | `POST /trace` | messages that pass: [`super::trace`] has the question and the answer |
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -21,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use sip_auth::Subject;
 use sip_lookup::Cache;
 
-use super::why;
+use super::{trace, why};
 use crate::Error;
 use crate::metrics::Sources;
+use crate::trace::Tracer;
 use crate::worker::Control;
 
 /// Its name in the data folder.
@@ -41,6 +43,7 @@ pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) control: Arc<Control>,
     pub(crate) sources: Arc<Sources>,
+    pub(crate) tracer: Tracer,
 }
 
 /// Whose credentials are to be forgotten.
@@ -78,6 +81,7 @@ pub(crate) async fn serve(path: PathBuf, admin: Admin) {
         .route("/users/forget", post(forget))
         .route("/refusals", post(refusals))
         .route("/figures", post(figures))
+        .route("/trace", post(traced))
         .with_state(admin);
     if let Err(error) = axum::serve(listener, router).await {
         tracing::error!(
@@ -96,6 +100,13 @@ async fn refusals(
 
 async fn figures(State(admin): State<Admin>) -> String {
     admin.sources.page()
+}
+
+async fn traced(
+    State(admin): State<Admin>,
+    Json(wanted): Json<trace::Wanted>,
+) -> Result<Json<trace::Answer>, StatusCode> {
+    trace::Answer::new(&admin.tracer, wanted).map(Json)
 }
 
 async fn forget(State(admin): State<Admin>, Json(whom): Json<Forget>) -> StatusCode {

@@ -115,7 +115,7 @@ impl Wanted {
 }
 
 /// Whether a URI is that of a user, whose domain may be left out.
-fn names(uri: &str, wanted: &str) -> bool {
+pub(crate) fn names(uri: &str, wanted: &str) -> bool {
     let (_, user_and_place) = uri.split_once(':').unwrap_or(("", uri));
     let (user, place) = user_and_place
         .split_once('@')
@@ -192,7 +192,7 @@ impl Refusal {
 }
 
 /// A time as RFC 3339 has it, in UTC.
-fn written(unix_ms: u64) -> String {
+pub(crate) fn written(unix_ms: u64) -> String {
     let seconds = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
     let Ok(at) = OffsetDateTime::from_unix_timestamp(seconds) else {
         return unix_ms.to_string();

@@ -230,6 +230,7 @@ impl Config {
             .chain(listen.flat_map(|listen| listen.security.paths_mut()))
             .chain(self.users.paths_mut())
             .chain(self.tls.paths_mut())
+            .chain(self.log.trace_pcap.as_mut())
     }
 }
 

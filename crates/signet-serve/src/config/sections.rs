@@ -1,6 +1,7 @@
 //! The tables of a configuration and their defaults.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 use sip_engine::settings::{self, ContactsFull, ProxySettings, RegistrarSettings};
@@ -12,10 +13,11 @@ use super::neighbours::ConnectionUse;
 use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
 use super::values::{
-    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, NumberPrefix, networks, some_within,
-    within,
+    Advertised, DigestAlgorithm, Domain, HopUri, ListenAt, Network, NumberPrefix, networks,
+    some_within, within,
 };
 use super::websocket::ListenWebSocket;
+use crate::trace::Filter;
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -436,7 +438,7 @@ pub struct Metrics {
 }
 
 /// Logs.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Log {
     /// From which level on.
@@ -445,6 +447,43 @@ pub struct Log {
     pub format: LogFormat,
     /// Whether whole messages are printed, secrets masked.
     pub trace_sip: bool,
+    /// The file that they are written to, for Wireshark.
+    pub trace_pcap: Option<PathBuf>,
+    /// How large it grows before it is kept as another and begun anew.
+    #[serde(deserialize_with = "within::<_, _, 65_536, 1_000_000_000_000>")]
+    pub trace_pcap_bytes_max: u64,
+    /// Only messages of this user.
+    pub trace_user: Option<String>,
+    /// Only those with peers there.
+    pub trace_address: Option<Network>,
+    /// Only those whose Call-ID begins so.
+    pub trace_call: Option<String>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self {
+            level: LogLevel::default(),
+            format: LogFormat::default(),
+            trace_sip: false,
+            trace_pcap: None,
+            trace_pcap_bytes_max: crate::trace::FILE_BYTES_MAX,
+            trace_user: None,
+            trace_address: None,
+            trace_call: None,
+        }
+    }
+}
+
+impl Log {
+    /// Which messages are shown.
+    pub(crate) fn trace_filter(&self) -> Filter {
+        Filter {
+            user: self.trace_user.clone(),
+            address: self.trace_address,
+            call: self.trace_call.clone(),
+        }
+    }
 }
 
 /// The forms of the log's lines.

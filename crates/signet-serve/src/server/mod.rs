@@ -17,12 +17,12 @@ use sip_net::{WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
-use crate::config::{Config, Domain, Users};
+use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
-use crate::trace::Tracer;
+use crate::trace::{Filter, Tracer};
 use crate::worker::{Control, CountedPeers, Phase};
 use crate::{Error, admin, service_manager, userdb};
 
@@ -60,16 +60,39 @@ pub enum Source {
 }
 
 /// What may be said on the command line beside a file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// The number of workers.
     pub workers: Option<usize>,
     /// The address for figures.
     pub metrics: Option<SocketAddr>,
-    /// Whether messages are printed.
-    pub trace_sip: bool,
+    /// Which messages are shown, and where; what is not given is the file's.
+    pub trace: TraceOverrides,
     /// Whether workers are pinned to cores.
     pub pin: bool,
+}
+
+/// What may be said on the command line of the messages that are shown.
+#[derive(Clone, Debug, Default)]
+pub struct TraceOverrides {
+    /// Whether they are printed.
+    pub sip: bool,
+    /// The file that they are written to.
+    pub pcap: Option<PathBuf>,
+    /// Which.
+    pub filter: Filter,
+}
+
+impl TraceOverrides {
+    /// Says so in a configuration.
+    pub fn apply(&self, log: &mut Log) {
+        log.trace_sip |= self.sip;
+        let (pcap, filter) = (&self.pcap, &self.filter);
+        log.trace_pcap = pcap.clone().or_else(|| log.trace_pcap.take());
+        log.trace_user = filter.user.clone().or_else(|| log.trace_user.take());
+        log.trace_address = filter.address.or(log.trace_address);
+        log.trace_call = filter.call.clone().or_else(|| log.trace_call.take());
+    }
 }
 
 impl Source {
@@ -80,7 +103,7 @@ impl Source {
                 let mut config = Config::from_file(path)?;
                 config.workers = overrides.workers.unwrap_or(config.workers);
                 config.metrics.listen = overrides.metrics.or(config.metrics.listen);
-                config.log.trace_sip |= overrides.trace_sip;
+                overrides.trace.apply(&mut config.log);
                 config.pin |= overrides.pin;
                 Ok(config)
             }
@@ -128,6 +151,7 @@ pub fn serve(source: Source) -> Result<(), Error> {
             cache: server.store.cache().cloned(),
             control: server.control.clone(),
             sources: server.sources.clone(),
+            tracer: server.tracer.clone(),
         };
         tokio::spawn(admin::socket::serve(socket, admin));
         server.run(&mut signals).await
@@ -217,6 +241,7 @@ impl Server {
                 }
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
+                    self.tracer.sweep(std::time::Instant::now());
                 }
                 _ = token_keys.tick() => if let Err(error) = self.renew_token_keys() {
                     tracing::error!("the keys that sign the routes of calls were not renewed; those at hand go on: {error}");
@@ -284,6 +309,7 @@ impl Server {
         }
         let fresh = Material::read(&config, &self.data, &domains, &planned, &self.tickets)?;
         self.identity.admits(&fresh)?;
+        let traced = self.tracer.prepare(&config.log)?;
 
         // From here on nothing fails: what is taken over was read and found good.
         self.identity.replace(fresh)?;
@@ -299,7 +325,7 @@ impl Server {
             .peer_names
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(setup::peer_names(&config));
-        self.tracer.set(config.log.trace_sip);
+        self.tracer.take_over(traced);
         self.control.reload(Arc::new(settings));
         if let Some(first) = domains.first()
             && let Err(error) = self.data.keep_domain(first)
@@ -396,6 +422,7 @@ impl Server {
             // A worker that panicked has ended the process already.
             let _ = worker.join();
         }
+        self.tracer.end();
         self.tickets.end();
         let figures = self.store.end();
         announce::gone(&self.data);

@@ -84,7 +84,7 @@ impl Server {
             u64::from_be_bytes(random()?),
         ))
         .map_err(thread_error)?;
-        let tracer = Tracer::start(config.log.trace_sip).map_err(thread_error)?;
+        let tracer = Tracer::start(&config.log)?;
         let control = Arc::new(Control::new(workers));
 
         let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
@@ -121,7 +121,7 @@ impl Server {
                 store: store.client(net.waker())?,
                 resolver: Resolver(dns.client(net.waker())),
                 control: control.clone(),
-                trace: tracer.clone(),
+                trace: tracer.for_worker(),
                 retry_after_s: settings.bounds.retry_after_s,
                 memory: Share::new(budget.clone()),
                 uses_aliases: aliases.is_some(),

@@ -1,5 +1,7 @@
 //! Masks what would let a reader of the log call in somebody's name, or listen.
 
+use std::ops::Range;
+
 /// Headers with credentials or challenges.
 const CREDENTIAL_HEADERS: [&str; 5] = [
     "authorization",
@@ -17,39 +19,80 @@ const MASK: &str = "***";
 /// A message as text: proofs in credentials, passwords in URIs and media keys
 /// masked, control characters escaped.
 pub fn masked(message: &[u8]) -> String {
-    let text = String::from_utf8_lossy(message);
-    let mut out = String::with_capacity(text.len());
-    let mut in_body = false;
-    let mut header = Header::Plain;
-    for line in text
-        .split('\n')
-        .map(|line| line.strip_suffix('\r').unwrap_or(line))
-    {
-        if in_body {
-            body_line(line, &mut out);
-        } else if line.is_empty() {
-            in_body = true;
-        } else {
-            // A folded line continues the header before it.
-            if !line.starts_with([' ', '\t']) {
-                header = Header::of(line);
-            }
-            match header {
-                Header::Plain => push_clean(&without_uri_passwords(line), &mut out),
-                Header::Digest => push_clean(&without_params(line), &mut out),
-                Header::Opaque => {
-                    let name = line.split_once(':').map_or("", |(name, _)| name);
-                    push_clean(name, &mut out);
-                    out.push_str(": ");
-                    out.push_str(MASK);
-                }
-            }
-        }
-        out.push('\n');
+    let mut out = String::with_capacity(message.len());
+    let mut done = 0;
+    for secret in secrets(message) {
+        push_clean(
+            message.get(done..secret.start).unwrap_or_default(),
+            &mut out,
+        );
+        out.push_str(MASK);
+        done = secret.end;
     }
+    push_clean(message.get(done..).unwrap_or_default(), &mut out);
     let whole = out.trim_end_matches('\n').len();
     out.truncate(whole);
     out
+}
+
+/// The same message with the same secrets blotted out: of the same length and form, so that
+/// programs read it as the one that was on the wire.
+pub(crate) fn blotted(message: &[u8]) -> Vec<u8> {
+    let mut out = message.to_vec();
+    for secret in secrets(message) {
+        let Some(secret) = out.get_mut(secret) else {
+            continue;
+        };
+        let last = secret.len().saturating_sub(1);
+        for (at, byte) in secret.iter_mut().enumerate() {
+            let is_quote = *byte == b'"' && (at == 0 || at == last);
+            if !is_quote {
+                *byte = b'*';
+            }
+        }
+    }
+    out
+}
+
+/// What of a message is secret, in order.
+fn secrets(message: &[u8]) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut in_body = false;
+    let mut header = Header::Plain;
+    let mut start = 0;
+    for whole in message.split(|byte| *byte == b'\n') {
+        let line = whole.strip_suffix(b"\r").unwrap_or(whole);
+        let mut tell = |secret: Range<usize>| {
+            if !secret.is_empty() {
+                found.push(start + secret.start..start + secret.end);
+            }
+        };
+        let is_folded = line.starts_with(b" ") || line.starts_with(b"\t");
+        let key_at = in_body.then(|| media_key(line)).flatten();
+        if let Some(key_at) = key_at {
+            tell(key_at..line.len());
+        } else if line.is_empty() {
+            // A body may hold a message (RFC 3420, RFC 3261 23.4), which is masked alike.
+            in_body = true;
+            header = Header::Plain;
+        } else {
+            // A folded line continues the header before it.
+            if !is_folded {
+                header = Header::of(line);
+            }
+            match header {
+                Header::Plain => uri_passwords(line, &mut tell),
+                Header::Digest => params(line, &mut tell),
+                Header::Opaque => {
+                    let colon = line.iter().position(|byte| *byte == b':');
+                    let value = colon.filter(|_| !is_folded).map_or(0, |colon| colon + 1);
+                    tell(after_space(line, value)..line.len());
+                }
+            }
+        }
+        start += whole.len() + 1;
+    }
+    found
 }
 
 #[derive(Clone, Copy)]
@@ -62,16 +105,20 @@ enum Header {
 }
 
 impl Header {
-    fn of(line: &str) -> Self {
-        let Some((name, value)) = line.split_once(':') else {
+    fn of(line: &[u8]) -> Self {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
             return Self::Plain;
         };
-        let name = name.trim().to_ascii_lowercase();
-        if !CREDENTIAL_HEADERS.contains(&name.as_str()) {
+        let (name, value) = line.split_at(colon);
+        let name = name.trim_ascii();
+        let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
+        if !CREDENTIAL_HEADERS.iter().any(is) {
             return Self::Plain;
         }
-        let scheme = value.split_ascii_whitespace().next().unwrap_or("");
-        if name == "authentication-info" || scheme.eq_ignore_ascii_case("digest") {
+        let value = value.get(1..).unwrap_or_default().trim_ascii_start();
+        let mut words = value.split(u8::is_ascii_whitespace);
+        let scheme = words.next().unwrap_or_default();
+        if is(&"authentication-info") || scheme.eq_ignore_ascii_case(b"digest") {
             Self::Digest
         } else {
             Self::Opaque
@@ -79,108 +126,112 @@ impl Header {
     }
 }
 
-/// Puts a mask in the place of the values of secret parameters.
-fn without_params(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find('=') {
-        let (front, value) = rest.split_at(at + 1);
-        out.push_str(front);
-        let name = front.trim_end_matches('=').trim_end();
-        let name_start = name
-            .rfind(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '_'))
-            .map_or(0, |at| at + 1);
-        let name = name.get(name_start..).unwrap_or("").to_ascii_lowercase();
-        let (value, after) = split_value(value);
-        if SECRET_PARAMS.contains(&name.as_str()) {
-            out.push_str(MASK);
-        } else {
-            out.push_str(value);
-        }
-        rest = after;
-    }
-    out.push_str(rest);
-    out
+/// The first place from `at` on that is no space.
+fn after_space(line: &[u8], at: usize) -> usize {
+    let rest = line.get(at..).unwrap_or_default();
+    at + rest.len() - rest.trim_ascii_start().len()
 }
 
-/// A parameter's value, quoted or not, and what follows.
-fn split_value(text: &str) -> (&str, &str) {
-    let lead = text.len() - text.trim_start().len();
-    let value = text.get(lead..).unwrap_or("");
-    let len = if value.starts_with('"') {
+/// Tells the values of secret parameters.
+fn params(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
+    let mut at = 0;
+    while let Some(rest) = line.get(at..)
+        && let Some(equals) = rest.iter().position(|byte| *byte == b'=')
+    {
+        let front = rest.get(..equals).unwrap_or_default().trim_ascii_end();
+        let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let before = front.iter().rposition(|byte| !is_of_name(byte));
+        let name = front.get(before.map_or(0, |before| before + 1)..);
+        let name = name.unwrap_or_default();
+        let value = value_at(line, at + equals + 1);
+        at = value.end;
+        let is = |other: &&str| name.eq_ignore_ascii_case(other.as_bytes());
+        if SECRET_PARAMS.iter().any(is) {
+            tell(value);
+        }
+    }
+}
+
+/// Where a parameter's value is, quoted or not.
+fn value_at(line: &[u8], at: usize) -> Range<usize> {
+    let start = after_space(line, at);
+    let value = line.get(start..).unwrap_or_default();
+    let len = if value.starts_with(b"\"") {
         let mut escaped = false;
-        value
-            .char_indices()
-            .skip(1)
-            .find(|(_, c)| {
-                let ends = *c == '"' && !escaped;
-                escaped = *c == '\\' && !escaped;
-                ends
-            })
-            .map_or(value.len(), |(at, _)| at + 1)
+        let end = value.iter().skip(1).position(|byte| {
+            let ends = *byte == b'"' && !escaped;
+            escaped = *byte == b'\\' && !escaped;
+            ends
+        });
+        end.map_or(value.len(), |end| end + 2)
     } else {
-        value.find([',', ' ', '\t']).unwrap_or(value.len())
+        let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'\t');
+        value.iter().position(ends).unwrap_or(value.len())
     };
-    text.split_at(lead + len)
+    start..start + len
 }
 
-/// Puts a mask in the place of the password in `sip:user:password@host`.
-fn without_uri_passwords(line: &str) -> String {
-    let lower = line.to_ascii_lowercase();
-    let mut out = String::with_capacity(line.len());
-    let mut done = 0;
-    for (at, scheme) in lower
-        .match_indices("sip:")
-        .chain(lower.match_indices("sips:"))
-    {
-        let start = at + scheme.len();
-        let Some(rest) = line.get(start..) else {
-            continue;
+/// Tells the password in each `sip:user:password@host`.
+fn uri_passwords(line: &[u8], tell: &mut impl FnMut(Range<usize>)) {
+    let mut at = 0;
+    while at < line.len() {
+        let begins = |scheme: &[u8]| {
+            let front = line.get(at..at + scheme.len());
+            front.is_some_and(|front| front.eq_ignore_ascii_case(scheme))
         };
-        let user_info = rest.split(['>', ' ', ';', '?', ',']).next().unwrap_or("");
-        let Some((user_info, _)) = user_info.rsplit_once('@') else {
-            continue;
+        let start = match (begins(b"sip:"), begins(b"sips:")) {
+            (true, _) => at + 4,
+            (_, true) => at + 5,
+            _ => {
+                at += 1;
+                continue;
+            }
         };
-        let Some((user, password)) = user_info.split_once(':') else {
-            continue;
-        };
-        let from = start + user.len() + 1;
-        if from < done || password.is_empty() {
-            continue;
+        at = start;
+        let rest = line.get(start..).unwrap_or_default();
+        let ends = |byte: &u8| matches!(byte, b'>' | b'"' | b' ' | b'\t');
+        let uri = rest.get(..rest.iter().position(ends).unwrap_or(rest.len()));
+        let uri = uri.unwrap_or_default();
+        // A user may have commas, semicolons and question marks (RFC 3261 25.1), and nothing
+        // behind him an @.
+        let host = uri.iter().rposition(|byte| *byte == b'@');
+        let user = uri.iter().position(|byte| *byte == b':');
+        if let (Some(host), Some(user)) = (host, user)
+            && user < host
+        {
+            tell(start + user + 1..start + host);
+            at = start + host;
         }
-        out.push_str(line.get(done..from).unwrap_or(""));
-        out.push_str(MASK);
-        done = from + password.len();
     }
-    out.push_str(line.get(done..).unwrap_or(""));
-    out
 }
 
-/// SDP that carries keys: `a=crypto` (RFC 4568), `k=` (RFC 8866), ICE passwords.
-fn body_line(line: &str, out: &mut String) {
-    let lower = line.to_ascii_lowercase();
-    if lower.starts_with("a=crypto:") {
-        let key_at = lower
-            .find("inline:")
-            .map_or("a=crypto:".len(), |at| at + "inline:".len());
-        push_clean(line.get(..key_at).unwrap_or(""), out);
-        out.push_str(MASK);
-    } else if lower.starts_with("k=")
-        || lower.starts_with("a=ice-pwd:")
-        || lower.starts_with("a=key-mgmt:")
-    {
-        let key_at = line.find(':').map_or(2, |at| at + 1);
-        push_clean(line.get(..key_at).unwrap_or(""), out);
-        out.push_str(MASK);
-    } else {
-        push_clean(line, out);
+/// Where the key begins in a line of SDP that carries one: `a=crypto` (RFC 4568), `k=`
+/// (RFC 8866), ICE passwords.
+fn media_key(line: &[u8]) -> Option<usize> {
+    let begins = |name: &str| {
+        let front = line.get(..name.len());
+        front.is_some_and(|front| front.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let colon = || line.iter().position(|byte| *byte == b':');
+    if begins("a=crypto:") {
+        let is_inline = |seven: &[u8]| seven.eq_ignore_ascii_case(b"inline:");
+        let inline = line.windows(7).position(is_inline);
+        return Some(inline.map_or("a=crypto:".len(), |at| at + 7));
     }
+    if begins("a=ice-pwd:") || begins("a=key-mgmt:") {
+        return colon().map(|at| at + 1);
+    }
+    begins("k=").then(|| colon().map_or(2, |at| at + 1))
 }
 
 /// What came from outside does not steer the terminal.
-fn push_clean(text: &str, out: &mut String) {
-    for c in text.chars() {
-        if c.is_control() && c != '\t' {
+fn push_clean(bytes: &[u8], out: &mut String) {
+    let mut chars = String::from_utf8_lossy(bytes);
+    if chars.contains("\r\n") {
+        chars = chars.replace("\r\n", "\n").into();
+    }
+    for c in chars.chars() {
+        if c.is_control() && !matches!(c, '\t' | '\n') {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -210,7 +261,7 @@ mod tests {
         );
         assert_eq!(
             header("proxy-AUTHORIZATION : digest Response = 0123, qop=auth"),
-            "proxy-AUTHORIZATION : digest Response =***, qop=auth"
+            "proxy-AUTHORIZATION : digest Response = ***, qop=auth"
         );
         assert_eq!(
             header("WWW-Authenticate: Digest realm=\"r\",nonce=\"n\""),
@@ -230,7 +281,7 @@ mod tests {
         );
         assert_eq!(
             header("Authorization: Bearer\r\n secret"),
-            "Authorization: ***\n: ***"
+            "Authorization: ***\n ***"
         );
     }
 
@@ -253,6 +304,10 @@ mod tests {
             "To: <sip:alice@example.com:5060>"
         );
         assert!(!masked(b"INVITE sips:a:secret@h SIP/2.0\r\n\r\n").contains("secret"));
+        assert_eq!(
+            header("Contact: <sips:a:first@h>, \"sip:x\" <sip:b,c;d:second@h:5060;x=y>"),
+            "Contact: <sips:a:***@h>, \"sip:x\" <sip:b,c;d:***@h:5060;x=y>"
+        );
     }
 
     #[test]
@@ -265,6 +320,34 @@ mod tests {
     }
 
     #[test]
+    fn a_message_in_a_body_is_masked_too() {
+        let text = masked(
+            b"NOTIFY sip:a SIP/2.0\r\n\r\nSIP/2.0 200 OK\r\nAuthorization: Digest response=\"0123\"\r\n\r\n",
+        );
+        assert!(
+            text.ends_with("Authorization: Digest response=***"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_blotted_out_keeps_its_length_and_form() {
+        for (message, expected) in [
+            (
+                "REGISTER sip:a:secret@h SIP/2.0\r\nAuthorization: Digest username=\"a\", nonce=\"n\\\"1\", response=\"0123\", nc=1\r\n\r\n",
+                "REGISTER sip:a:******@h SIP/2.0\r\nAuthorization: Digest username=\"a\", nonce=\"****\", response=\"****\", nc=1\r\n\r\n",
+            ),
+            (
+                "A b SIP/2.0\r\nAuthorization: Bearer\r\n key\r\nTo: x\r\n\r\nk=base64:c2V\r\na=x\r\n",
+                "A b SIP/2.0\r\nAuthorization: ******\r\n ***\r\nTo: x\r\n\r\nk=base64:***\r\na=x\r\n",
+            ),
+        ] {
+            let blotted = blotted(message.as_bytes());
+            assert_eq!(String::from_utf8(blotted).unwrap(), expected);
+        }
+    }
+
+    #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(header("Subject: \x1b[2J"), "Subject: \\u{1b}[2J");
     }
@@ -273,14 +356,15 @@ mod tests {
     fn any_bytes_can_be_masked() {
         for first in 0..=255u8 {
             for second in [b'=', b'"', b':', b'@', b'\\', 0xc3] {
-                let _ = masked(&[b'A', first, second, b'\n', first, second]);
-                let _ = masked(
-                    format!(
-                        "Authorization: Digest response={}{}",
-                        first as char, second as char
-                    )
-                    .as_bytes(),
+                let short = vec![b'A', first, second, b'\n', first, second];
+                let proof = format!(
+                    "Authorization: Digest response={}{}",
+                    first as char, second as char
                 );
+                for message in [short, proof.into_bytes()] {
+                    let _ = masked(&message);
+                    assert_eq!(blotted(&message).len(), message.len());
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ use super::pending_event::push_failure;
 use super::{Net, Port};
 use crate::conns::Peer;
 use crate::shared::traffic;
+use crate::stream::Conn;
 use crate::{CloseReason, SendError};
 
 /// Bytes queued on a connection before they are written without being asked to.
@@ -36,6 +37,38 @@ impl Net {
                 self.send(&send.to, bytes, send.cookie);
             }
         }
+    }
+
+    /// The address from which a message leaves that was just queued for `to`: of the
+    /// connection that took it, or of the listener whose datagram it is. That of a datagram is
+    /// unspecified where the listener has all addresses and the route decides. `None` where
+    /// nothing took it.
+    pub fn local_for(&self, to: &Target) -> Option<SocketAddr> {
+        if to.transport != Transport::Udp {
+            return self.known_conn(to).map(|conn| conn.flow.local);
+        }
+        let listener = self.listeners.get(usize::from(to.listener.0))?;
+        let mut local = listener.local;
+        let is_datagram = matches!(&listener.port, Port::Udp(_));
+        if !is_datagram || local.is_ipv4() != to.remote.is_ipv4() {
+            return None;
+        }
+        if let Some(ip) = to.local.filter(|_| local.ip().is_unspecified()) {
+            local.set_ip(ip);
+        }
+        Some(local)
+    }
+
+    /// The connection to a target that there is.
+    fn known_conn(&self, to: &Target) -> Option<&Conn> {
+        let named = self.conns.get(to.conn);
+        if let Some(conn) = named.filter(|conn| to.conn.is_some() && conn.takes_messages()) {
+            return Some(conn);
+        }
+        let (call, lane) = call_and_lane(to.lane);
+        let of_call = || self.conns.by_call(call?, to);
+        let id = of_call().or_else(|| self.conns.by_peer(&peer_of(to, lane)));
+        self.conns.get(id.filter(|_| to.may_open)?)
     }
 
     /// Looks for the datagram whose error the kernel gave to another worker of
@@ -148,11 +181,7 @@ impl Net {
         if !to.may_open {
             return Err(SendError::Gone);
         }
-        let (call, lane) = match to.lane {
-            Lane::Shared => (None, 0),
-            Lane::Nth(lane) => (None, lane),
-            Lane::Call(call) | Lane::OfCall(call) => (Some(call), 0),
-        };
+        let (call, lane) = call_and_lane(to.lane);
         if let Some(call) = call
             && let Some(id) = self.conns.by_call(call, to)
         {
@@ -163,12 +192,7 @@ impl Net {
         if matches!(to.lane, Lane::Call(_)) && !has_room {
             self.shared.counters.calls_shared += 1;
         }
-        let peer = Peer {
-            transport: to.transport,
-            remote: to.remote,
-            tls_name: to.tls_name.clone(),
-            lane,
-        };
+        let peer = peer_of(to, lane);
         if !opens_for_call && let Some(id) = self.conns.by_peer(&peer) {
             return Ok(id);
         }
@@ -181,5 +205,23 @@ impl Net {
         }
         let call = call.filter(|_| opens_for_call);
         self.open_with(to, OpenReason::ToSend { call })
+    }
+}
+
+/// Of which call's own connections one is wanted, and which of those that calls share.
+const fn call_and_lane(lane: Lane) -> (Option<u64>, u8) {
+    match lane {
+        Lane::Shared => (None, 0),
+        Lane::Nth(lane) => (None, lane),
+        Lane::Call(call) | Lane::OfCall(call) => (Some(call), 0),
+    }
+}
+
+fn peer_of(to: &Target, lane: u8) -> Peer {
+    Peer {
+        transport: to.transport,
+        remote: to.remote,
+        tls_name: to.tls_name.clone(),
+        lane,
     }
 }

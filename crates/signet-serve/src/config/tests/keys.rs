@@ -194,7 +194,7 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "drain_timeout_ms",
         "listen.",
         "tls.",
-        "log.trace_sip",
+        "log.trace_",
     ];
     let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));

@@ -1,0 +1,396 @@
+//! What is done with each line of the blocks in README and OPERATING, in their order.
+
+/// What is done with a line.
+#[derive(Debug)]
+pub(crate) enum Do {
+    /// It ends with success and says this.
+    Run(&'static [&'static str]),
+    /// The same while `signet serve` runs in the same place.
+    Beside(&'static [&'static str]),
+    /// It goes on serving and says this. The server before it is ended.
+    Serve(&'static [&'static str]),
+    /// It says this, and goes on until it is interrupted.
+    UntilInterrupted(&'static [&'static str]),
+    /// Nothing, and why.
+    Skip(&'static str),
+}
+
+use Do::{Beside, Run, Serve, Skip, UntilInterrupted};
+
+/// A block.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) document: &'static str,
+    /// The folder in which it is typed; blocks of one place go on from each other.
+    pub(crate) place: &'static str,
+    pub(crate) lines: &'static [(&'static str, Do)],
+    /// Whether a configuration is in it, and the beginning of lines that are left out of it
+    /// when it is checked, or `not here: ` and why it is not.
+    pub(crate) configuration: Option<&'static str>,
+}
+
+const fn typed(
+    document: &'static str,
+    place: &'static str,
+    lines: &'static [(&'static str, Do)],
+) -> Block {
+    Block {
+        document,
+        place,
+        lines,
+        configuration: None,
+    }
+}
+
+const fn configured(lines: &'static [(&'static str, Do)], leave_out: &'static str) -> Block {
+    Block {
+        document: OPERATING,
+        place: "toml",
+        lines,
+        configuration: Some(leave_out),
+    }
+}
+
+const README: &str = "README.md";
+const OPERATING: &str = "docs/OPERATING.md";
+
+const RELEASE: &str = "a build for release takes minutes; the program is in its place here";
+const PACKAGE: &str = "tests/package.rs makes and installs the package";
+const MEASURES: &str = "it measures for minutes, and wants the machine for itself";
+
+/// Certificates that configurations name, and for what they are.
+pub(crate) const PAIRS: &[(&str, &str)] = &[
+    ("ecdsa", "example.com"),
+    ("rsa", "--key-type rsa2048 example.com"),
+    ("provider", "example.com"),
+];
+
+/// What is there afterwards, and its mode.
+pub(crate) const MADE: &[(&str, u32)] = &[
+    ("operating/signet-data", 0o700),
+    ("operating/signet-data/ca.pem", 0o644),
+    ("operating/signet-data/ca.key", 0o600),
+    ("operating/signet-data/node.secret", 0o600),
+    ("users/users.csv", 0o600),
+    ("authority/gw.pem", 0o644),
+    ("authority/gw.key", 0o600),
+    ("operating/call.pcapng", 0o600),
+    ("toml/etc/ticket.secret", 0o600),
+];
+
+pub(crate) const BLOCKS: &[Block] = &[
+    typed(
+        README,
+        "readme",
+        &[
+            (
+                "make demo    # builds, starts a server, makes 40,000 calls over UDP, TCP and TLS, draws what they cost",
+                Skip(MEASURES),
+            ),
+            (
+                "make test    # formats, lints, licences, unit, simulation, interoperation",
+                Skip("this test is part of it"),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            ("cargo build --release", Skip(RELEASE)),
+            (
+                "target/release/signet serve            # data in ./signet-data; says what to type next",
+                Serve(&[
+                    "data in signet-data",
+                    "Next, in another terminal:",
+                    "user add alice",
+                ]),
+            ),
+            (
+                "target/release/signet user add alice   # in another terminal: asks for a password",
+                Run(&["alice"]),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[("target/release/signet bindings", Run(&[]))],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            (
+                "target/release/signet check etc/signet.toml      # says what is wrong, where, and what to write instead",
+                Run(&["etc/signet.toml: good"]),
+            ),
+            (
+                "target/release/signet serve --config etc/signet.toml",
+                Serve(&[
+                    "listening on udp:0.0.0.0:5060",
+                    "listening on tls:0.0.0.0:5061",
+                ]),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            ("make deb", Skip(PACKAGE)),
+            ("apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
+            (
+                "signet why --user alice --config /etc/signet/signet.toml",
+                Run(&["no such refusal among the last 0"]),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            (
+                "target/release/signet serve --metrics 127.0.0.1:9090 --trace-sip",
+                Serve(&["figures on http://127.0.0.1:9090/metrics"]),
+            ),
+            (
+                "curl http://127.0.0.1:9090/metrics",
+                Run(&["# HELP signet_", "signet_refusals_total"]),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            (
+                "target/release/signet load call --self --rate 5000 --duration 10s",
+                Skip("tests/load_call.rs makes calls at a rate that any machine holds"),
+            ),
+            (
+                "target/release/signet load sipp -sn uac 127.0.0.1:5060 -m 10",
+                Skip("tests/load_sipp.rs runs it against a called side"),
+            ),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[(
+            "target/release/signet price crypto --page crypto.html",
+            Skip(MEASURES),
+        )],
+    ),
+    typed(README, "readme", &[("make attacks", Skip(MEASURES))]),
+    typed(
+        README,
+        "readme",
+        &[
+            ("make bench", Skip(MEASURES)),
+            ("make bench-load", Skip(MEASURES)),
+            ("make bench-tls", Skip(MEASURES)),
+            ("make bench-auth", Skip(MEASURES)),
+        ],
+    ),
+    typed(
+        README,
+        "readme",
+        &[
+            ("target/release/signet plan calibrate", Skip(MEASURES)),
+            (
+                "target/release/signet plan etc/plan.toml",
+                Skip("tests/plan.rs makes plans, of a profile that is there"),
+            ),
+        ],
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[(
+            "signet serve",
+            Serve(&[
+                "listening on udp:",
+                "listening on tcp:",
+                "listening on tls:",
+                ":5060",
+                ":5061",
+                "Next, in another terminal:",
+            ]),
+        )],
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[("signet user add alice", Run(&["alice"]))],
+    ),
+    typed(
+        OPERATING,
+        "package",
+        &[
+            (
+                "make deb                                 # target/deb/signet_*.deb",
+                Skip(PACKAGE),
+            ),
+            ("apt install ./target/deb/signet_*.deb", Skip(PACKAGE)),
+            (
+                "signet user add alice --config /etc/signet/signet.toml",
+                Run(&["alice"]),
+            ),
+        ],
+    ),
+    typed(
+        OPERATING,
+        "package",
+        &[
+            (
+                "signet check /etc/signet/signet.toml     # says what is wrong, where, and what to write instead",
+                Run(&["signet.toml: good"]),
+            ),
+            (
+                "signet serve --config /etc/signet/signet.toml",
+                Serve(&["listening on udp:0.0.0.0:5060"]),
+            ),
+        ],
+    ),
+    typed(
+        OPERATING,
+        "users",
+        &[
+            (
+                "signet user add alice                  # at the terminal: asks; elsewhere: makes a password",
+                Run(&["alice"]),
+            ),
+            (
+                "signet user add bob@example.net --password-stdin < file",
+                Run(&["bob"]),
+            ),
+            ("signet user add carol --generate", Run(&["carol"])),
+            ("signet user passwd alice", Run(&["alice"])),
+            ("signet user list", Run(&["alice", "bob", "carol"])),
+            ("signet user remove alice", Run(&["alice"])),
+            (
+                "signet user import users.csv           # all lines or none",
+                Run(&["1"]),
+            ),
+            (
+                "signet user export users.csv           # mode 0600: as secret as the passwords",
+                Run(&[]),
+            ),
+            (
+                "signet bindings                        # who is registered where",
+                Run(&[]),
+            ),
+            (
+                "signet domain add example.net          # then kill -HUP",
+                Run(&["example.net"]),
+            ),
+        ],
+    ),
+    configured(&[], ""),
+    configured(&[], ""),
+    typed(
+        OPERATING,
+        "authority",
+        &[
+            (
+                "signet ca init                                   # done by the first start as well",
+                Run(&["ca.pem"]),
+            ),
+            (
+                "signet ca issue gw.example.com 192.0.2.7 --out gw # gw.pem and gw.key",
+                Run(&["gw.pem", "gw.key"]),
+            ),
+        ],
+    ),
+    configured(&[], ""),
+    configured(&[], "crls"),
+    configured(
+        &[
+            (
+                "cargo build --release -p signet --features legacy-tls",
+                Skip("the other build; tests/legacy_tls.rs has it"),
+            ),
+            (
+                "signet ca issue --key-type rsa2048 sip.example.com --out legacy",
+                Run(&["legacy.pem", "legacy.key"]),
+            ),
+        ],
+        "not here: it is for the other build, and tests/legacy_tls.rs has it",
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[
+            (
+                "_sips._tcp.example.com. SRV 0 0 5061 sip.example.com.",
+                Skip("a line of a DNS zone; tests/dns.rs has such"),
+            ),
+            (
+                "_sip._udp.example.com.  SRV 0 0 5060 sip.example.com.",
+                Skip("a line of a DNS zone; tests/dns.rs has such"),
+            ),
+            (
+                "sip.example.com.        A   203.0.113.7",
+                Skip("a line of a DNS zone; tests/dns.rs has such"),
+            ),
+        ],
+    ),
+    configured(&[], ""),
+    configured(&[], ""),
+    typed(
+        OPERATING,
+        "operating",
+        &[(
+            "signet why --user alice               # or --call CALL-ID, --source ADDRESS; --last 100, --json",
+            Beside(&["no such refusal among the last 0"]),
+        )],
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[(
+            "WARN refused request from 192.0.2.1: wrong_password 401, REGISTER of \"alice\" from \"sip:alice@example.org\" to \"sip:alice@example.org\" call \"a84b4c76\" (3 more in the 12 s before)",
+            Skip("a line of the log; sip-worker's tests make it"),
+        )],
+    ),
+    typed(
+        OPERATING,
+        "package",
+        &[(
+            "signet tls rotate-secret --forget-old --config /etc/signet/signet.toml",
+            Run(&[]),
+        )],
+    ),
+    configured(&[], ""),
+    configured(
+        &[(
+            "(umask 077; openssl rand -hex 32 > /etc/signet/ticket.secret)   # once, then copied",
+            Run(&[]),
+        )],
+        "",
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[("signet serve --trace-sip", Serve(&[]))],
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[
+            (
+                "signet trace --user alice                  # until Ctrl-C",
+                UntilInterrupted(&["tracing the server on", "Ctrl-C ends it"]),
+            ),
+            (
+                "signet trace --call a84b4c76 --address 192.0.2.0/24 --seconds 60",
+                UntilInterrupted(&["tracing the server on"]),
+            ),
+            (
+                "signet trace --pcap call.pcapng            # for Wireshark, in place of text",
+                UntilInterrupted(&["call.pcapng; Ctrl-C ends it"]),
+            ),
+        ],
+    ),
+];
