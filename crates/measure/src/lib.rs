@@ -3,6 +3,7 @@
 
 pub mod answered;
 pub mod compare;
+pub mod figures;
 pub mod file;
 pub mod health;
 pub mod latency;
@@ -20,10 +21,11 @@ pub mod watch;
 
 pub use answered::Answered;
 pub use compare::{CompareConfig, Comparison, Verdict, compare};
+pub use figures::Figures;
 pub use health::{Bounds, Doubt, Health, ThreadUse};
 pub use latency::{Latency, LatencySummary, Quantiles};
 pub use pace::{Arrivals, PaceError, Pacer, Phase, Schedule};
-pub use result::{Handshakes, Host, ResultError, RunResult, Watched};
+pub use result::{Handshakes, Host, ResultError, RunResult, Watched, command_line};
 pub use retransmissions::Retransmissions;
 pub use search::{
     Ending, Highest, Outcome, Peak, PeakSearch, Ramp, RampConfig, RampStep, Rfc7502, Rfc7502Config,

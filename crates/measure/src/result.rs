@@ -95,6 +95,16 @@ pub struct Host {
     pub cpu_model: String,
 }
 
+/// The command of this process as anybody would give it, wherever the program lies.
+pub fn command_line() -> Vec<String> {
+    let mut command: Vec<String> = std::env::args().collect();
+    if let Some(program) = command.first_mut() {
+        let name = std::path::Path::new(program.as_str()).file_name();
+        *program = name.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    }
+    command
+}
+
 impl Host {
     /// This machine, as far as `/proc` tells.
     pub fn this() -> Self {

@@ -40,7 +40,7 @@ pub use choice::{Choice, Fallen, Member, Miss, Pair, Reason, Side, choose};
 pub use ipsec::choose_ipsec;
 pub use level::{Aspect, Level, Protection};
 pub use policy::Policy;
-pub use price::{FILE_BYTES_MAX, Origin, Price, Prices, Use, time};
+pub use price::{FILE_BYTES_MAX, Origin, Price, Prices, Use, is_priced, time};
 pub use rating::{Published, Rating, Ratings};
 pub use table::{Algorithm, BelowTheFloor, Judged, Kind, Levels};
 pub use tls::{End, Listed, Offer, TlsChoice, Usage, choose_tls};

@@ -223,6 +223,33 @@ struct Line {
     b_ns: f64,
 }
 
+/// Whether anything is chosen by the price of an item of this name.
+pub fn is_priced(name: &str) -> bool {
+    ["server", "client"]
+        .into_iter()
+        .any(|operation| used(name, operation).is_some())
+}
+
+/// What an item is the price of.
+fn used(name: &str, operation: &str) -> Option<(Use, String)> {
+    let parts: Vec<&str> = name.split('/').collect();
+    let (what, name) = match parts.as_slice() {
+        ["tls-record", suite] => (Use::Record, *suite),
+        ["handshake", "full", key, group] if *key == HANDSHAKE_KEY => {
+            let side = match operation {
+                "server" => Use::Accept,
+                "client" => Use::Connect,
+                _ => return None,
+            };
+            (side, *group)
+        }
+        ["esp", "transport", "ipv4", cipher] => (Use::Cipher, *cipher),
+        ["ah", "transport", "ipv4", mac] => (Use::Mac, *mac),
+        _ => return None,
+    };
+    Some((what, name.to_ascii_lowercase()))
+}
+
 impl Item {
     /// Its line, or what points make of one; `None` where nothing was measured.
     fn price(&self) -> Option<Price> {
@@ -247,26 +274,6 @@ impl Item {
         let is_sound = price.a_ns_per_byte.is_finite() && price.b_ns.is_finite();
         (is_sound && (price.a_ns_per_byte > 0.0 || price.b_ns > 0.0)).then_some(price)
     }
-
-    /// What it is the price of, and its share in that.
-    fn used(&self) -> Option<(Use, String)> {
-        let parts: Vec<&str> = self.name.split('/').collect();
-        let (what, name) = match parts.as_slice() {
-            ["tls-record", suite] => (Use::Record, (*suite).to_owned()),
-            ["handshake", "full", key, group] if *key == HANDSHAKE_KEY => {
-                let side = match self.operation.as_str() {
-                    "server" => Use::Accept,
-                    "client" => Use::Connect,
-                    _ => return None,
-                };
-                (side, (*group).to_owned())
-            }
-            ["esp", "transport", "ipv4", cipher] => (Use::Cipher, (*cipher).to_owned()),
-            ["ah", "transport", "ipv4", mac] => (Use::Mac, (*mac).to_owned()),
-            _ => return None,
-        };
-        Some((what, name.to_ascii_lowercase()))
-    }
 }
 
 /// One way and back, of one provider; `None` until both are there.
@@ -281,7 +288,7 @@ struct Ways {
 fn by_use(items: &[Item]) -> BTreeMap<(Use, String), Price> {
     let mut found: BTreeMap<(Use, String), Vec<(&str, Ways)>> = BTreeMap::new();
     for item in items {
-        let (Some(used), Some(price)) = (item.used(), item.price()) else {
+        let (Some(used), Some(price)) = (used(&item.name, &item.operation), item.price()) else {
             continue;
         };
         let providers = found.entry(used).or_default();

@@ -282,6 +282,7 @@ mod tests {
                 load: Load::Rate {
                     per_s: 1_000.0,
                     profile: false,
+                    for_check: false,
                 },
                 repeats: values.iter().map(repeat).collect(),
                 missed: None,

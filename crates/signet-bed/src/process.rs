@@ -21,6 +21,14 @@ pub fn load_core() -> &'static str {
     }
 }
 
+/// Whether a program is in the places where programs are; a path is looked at alone.
+pub fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .any(|folder| folder.join(program).is_file())
+}
+
 /// A child that ends with this value.
 #[derive(Debug)]
 pub struct Process {
@@ -239,5 +247,16 @@ impl Drop for Process {
             }
         }
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_where_they_are() {
+        assert!(is_there("sh"));
+        assert!(!is_there("signet-no-such-program"));
     }
 }

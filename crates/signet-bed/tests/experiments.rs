@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use signet_bed::experiment::{Case, Experiment, Form, Load, SHIPPED};
+use signet_bed::experiment::{Case, Experiment, Form, Load, SHIPPED, SHIPPED_PRICES};
 use signet_bed::run::{Choice, Task};
 
 /// What a short form may take.
@@ -43,7 +43,8 @@ fn every_file_is_shipped_under_its_own_name() {
             found.insert(path.file_stem().unwrap().to_str().unwrap().to_owned());
         }
     }
-    let names: BTreeSet<String> = SHIPPED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let names = SHIPPED.iter().chain(&SHIPPED_PRICES);
+    let names: BTreeSet<String> = names.map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(found, names);
     for (experiment, (name, _)) in shipped().iter().zip(SHIPPED) {
         assert_eq!(experiment.name, name);

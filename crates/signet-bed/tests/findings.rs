@@ -361,7 +361,46 @@ fn peaks_are_held_against_costs_at_the_common_rate() {
     near(tcp.error, 0.1);
     near(tls.error, 0.1);
     near(checked[0].error_mean.unwrap(), 0.1);
+    assert_eq!(checked[0].drawn_out_error_mean, None, "one rate is no line");
     assert_eq!(check.check(&Record::default()), Vec::new());
+}
+
+#[test]
+fn two_rates_let_a_peak_be_expected_where_wake_ups_make_few_calls_dear() {
+    let check = experiment("").cross_check.unwrap();
+    // A tenth of a core for being woken up, and 50 us for each call.
+    let cores = |rate: f64| 0.1 + rate * 50e-6;
+    let at = |rate: f64, is_peak: bool| {
+        let figures = [
+            (figure::RATE_PER_S, rate),
+            (figure::SERVER_CORES, cores(rate)),
+            (figure::SERVER_CPU_US, cores(rate) / rate * 1e6),
+        ];
+        let mut result = result("chain.tcp", is_peak, vec![repeat(&figures)]);
+        if let Load::Rate { per_s, .. } = &mut result.load {
+            *per_s = rate;
+        }
+        result
+    };
+    let rates = [at(4_000.0, false), at(100.0, false), at(9_000.0, false)];
+    // A rate above the peak is none that it could be expected from.
+    let above = at(20_000.0, false);
+    let results = rates.into_iter().chain([above, at(16_000.0, true)]);
+    let checked = check.check(&record(results.collect()));
+    let row = &checked[0].rows[0];
+    let drawn_out = row.drawn_out.unwrap();
+    assert_eq!(
+        (drawn_out.low_per_s, drawn_out.high_per_s),
+        (4_000.0, 9_000.0)
+    );
+    near(drawn_out.expected_per_s, 16_000.0);
+    assert!(drawn_out.error < 1e-9, "{drawn_out:?}");
+    assert!(row.error > 0.9, "the cost at 100/s is mostly of wake-ups");
+    assert!(
+        checked[0]
+            .drawn_out_error_mean
+            .is_some_and(|error| error < 1e-9)
+    );
 }
 
 /// Findings come from a record's copy of the file, so answers need the shipped files to

@@ -161,7 +161,7 @@ impl Circumstances {
             ("rustc", "rustc", &["--version"]),
         ];
         Self {
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             quick: is_quick,
             date_unix_s: std::time::SystemTime::now()
                 .duration_since(std::time::UNIX_EPOCH)

@@ -11,10 +11,12 @@
 )]
 #![forbid(unsafe_code)]
 
+mod bodies;
 mod differential;
 mod digest;
 mod messages;
 mod other;
+mod packets;
 mod readings;
 mod route;
 mod scenario;
@@ -22,10 +24,12 @@ mod streams;
 mod tls;
 mod world;
 
+pub use bodies::bodies;
 pub use differential::differential;
 pub use digest::digest;
 pub use messages::{edit, parse};
 pub use other::{Answer, OTHER_PARSER, Other, is_other_here};
+pub use packets::packets;
 pub use readings::Reading;
 pub use route::route;
 pub use scenario::scenario;
@@ -36,7 +40,7 @@ pub use tls::tls_hello;
 pub type Claim = fn(&[u8]);
 
 /// Every claim, by the name of its fuzz target and of its corpus.
-pub const CLAIMS: [(&str, Claim); 9] = [
+pub const CLAIMS: [(&str, Claim); 11] = [
     ("parse", parse),
     ("frame", frame),
     ("edit", edit),
@@ -46,6 +50,8 @@ pub const CLAIMS: [(&str, Claim); 9] = [
     ("tls_hello", tls_hello),
     ("scenario", scenario),
     ("differential", differential),
+    ("packets", packets),
+    ("bodies", bodies),
 ];
 
 /// The parts of an input that is several texts, one after the other.

@@ -105,6 +105,16 @@ fn scenarios_compile_or_have_a_problem() {
 }
 
 #[test]
+fn packets_are_opened_for_whom_has_the_keys() {
+    replay_target("packets");
+}
+
+#[test]
+fn nobody_else_signs_in_her_name() {
+    replay_target("bodies");
+}
+
+#[test]
 fn what_is_forwarded_is_read_alike_elsewhere() {
     let is_allowed = std::env::var_os("SIGNET_MAY_SKIP").is_some_and(|value| value == "1");
     assert!(

@@ -43,9 +43,9 @@ fn head(told: &mut String, plan: &Plan) {
     line(
         told,
         format_args!(
-            "{} machines of {} cores, {spare}; {} each",
-            count(plan.machines),
-            machines.cores,
+            "{} of {}, {spare}; {} each",
+            many(plan.machines, "machine"),
+            many(machines.cores, "core"),
             span(plan.memory_bytes, bytes)
         ),
     );
@@ -56,8 +56,8 @@ fn head(told: &mut String, plan: &Plan) {
     line(
         told,
         format_args!(
-            "{} cores at {} of each, as {decided} decides",
-            count(plan.cores),
+            "{} at {} of each, as {decided} decides",
+            many(plan.cores, "core"),
             percent(machines.load_max)
         ),
     );
@@ -216,6 +216,14 @@ pub(crate) fn span(estimate: Estimate, told: impl Fn(f64) -> String) -> String {
         told(estimate.low),
         told(estimate.high)
     )
+}
+
+/// A number of things.
+fn many(number: impl Into<u64>, thing: &str) -> String {
+    match number.into() {
+        1 => format!("1 {thing}"),
+        number => format!("{} {thing}s", count(number)),
+    }
 }
 
 fn line(told: &mut String, what: std::fmt::Arguments<'_>) {

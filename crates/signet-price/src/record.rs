@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use signet_bed::Error;
 use signet_bed::record::Machine;
@@ -205,31 +206,66 @@ struct Head {
 /// # Errors
 /// That the file is not there, or what it is in the place of a record of this version.
 pub fn read(path: &Path) -> Result<PriceRecord, Error> {
-    let failed = |error: std::io::Error| {
+    read_as(path, FORMAT, VERSION, "signet price crypto --json FILE")
+}
+
+/// What a record says that it is, whatever that is; empty where it says nothing.
+///
+/// # Errors
+/// That the file cannot be read, or is no JSON.
+pub fn format_of(path: &Path) -> Result<String, Error> {
+    let text = text_of(path, "signet price crypto --json FILE")?;
+    let head: Head = serde_json::from_str(&text).map_err(|error| {
         Error::new(
-            format!("cannot read {}: {error}", path.display()),
-            "give the file that `signet price crypto --json FILE` wrote",
+            format!("{}: no record of prices: {error}", path.display()),
+            "give a file that `signet price crypto` or `signet price tunnel` wrote",
         )
-    };
+    })?;
+    Ok(head.format)
+}
+
+/// Reads a record of a form that `by` writes.
+pub(crate) fn read_as<T: DeserializeOwned>(
+    path: &Path,
+    format: &str,
+    version: u32,
+    by: &str,
+) -> Result<T, Error> {
     let wrong = |why: &str| {
         Error::new(
             format!("{}: no record of prices: {why}", path.display()),
-            "give a file that `signet price crypto --json FILE` of the same program wrote",
+            format!("give a file that `{by}` of the same program wrote"),
         )
     };
-    let bytes = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes > BYTES_MAX {
-        return Err(wrong(&format!("it has {bytes} bytes, more than any")));
-    }
-    let text = std::fs::read_to_string(path).map_err(failed)?;
+    let text = text_of(path, by)?;
     let head: Head = serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))?;
-    if head.format != FORMAT || head.version != u64::from(VERSION) {
+    if head.format != format || head.version != u64::from(version) {
         return Err(wrong(&format!(
-            "its format is {:?} and its version {}; this program reads {FORMAT:?}, version {VERSION}",
+            "its format is {:?} and its version {}; this program reads {format:?}, version {version}",
             head.format, head.version
         )));
     }
     serde_json::from_str(&text).map_err(|error| wrong(&error.to_string()))
+}
+
+fn text_of(path: &Path, by: &str) -> Result<String, Error> {
+    let failed = |error: std::io::Error| {
+        Error::new(
+            format!("cannot read {}: {error}", path.display()),
+            format!("give the file that `{by}` wrote"),
+        )
+    };
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > BYTES_MAX {
+        return Err(Error::new(
+            format!(
+                "{}: it has {bytes} bytes, more than any record",
+                path.display()
+            ),
+            format!("give the file that `{by}` wrote"),
+        ));
+    }
+    std::fs::read_to_string(path).map_err(failed)
 }
 
 /// Writes a record whole, or leaves the file as it was.

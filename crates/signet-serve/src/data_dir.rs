@@ -20,7 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
-use nix::unistd::{Uid, User};
+use nix::unistd::{Gid, Uid, User};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -41,28 +41,63 @@ pub struct DataLock {
     _file: Flock<File>,
 }
 
-/// The user that a folder belongs to, where this process is root and he is not.
-fn other_owner(folder: &Path) -> Option<User> {
-    let owner = folder.metadata().ok()?.uid();
-    if !nix::unistd::geteuid().is_root() || owner == 0 {
-        return None;
+/// Whom a folder belongs to. He may have no name, as in a container.
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+impl Owner {
+    /// The owner of a folder, where this process is root and he is not.
+    fn other(folder: &Path) -> Option<Self> {
+        let meta = folder.metadata().ok()?;
+        let is_other = nix::unistd::geteuid().is_root() && meta.uid() != 0;
+        is_other.then(|| Self {
+            uid: meta.uid(),
+            gid: meta.gid(),
+        })
     }
-    User::from_uid(Uid::from_raw(owner)).ok().flatten()
+
+    fn name(&self) -> Option<String> {
+        let user = User::from_uid(Uid::from_raw(self.uid)).ok().flatten()?;
+        Some(user.name)
+    }
+
+    /// How to give a command as this user.
+    fn remedy(&self, command: &str) -> String {
+        match self.name() {
+            Some(name) => format!("type: runuser -u {name} -- signet {command} ..."),
+            None => format!(
+                "type: setpriv --reuid={} --regid={} --clear-groups signet {command} ...",
+                self.uid, self.gid
+            ),
+        }
+    }
+}
+
+impl std::fmt::Display for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => write!(f, "the user {name}"),
+            None => write!(f, "the user with the number {}", self.uid),
+        }
+    }
 }
 
 /// What root makes in a data folder of somebody else's that server could not open. So a
 /// command that root gives goes on as the folder's owner.
 pub(crate) fn become_owner(folder: &Path) -> Result<(), Error> {
-    let Some(owner) = other_owner(folder) else {
+    let Some(owner) = Owner::other(folder) else {
         return Ok(());
     };
-    nix::unistd::setgroups(&[owner.gid])
-        .and_then(|()| nix::unistd::setgid(owner.gid))
-        .and_then(|()| nix::unistd::setuid(owner.uid))
+    let group = Gid::from_raw(owner.gid);
+    nix::unistd::setgroups(&[group])
+        .and_then(|()| nix::unistd::setgid(group))
+        .and_then(|()| nix::unistd::setuid(Uid::from_raw(owner.uid)))
         .map_err(|error| {
             Error::new(
-                format!("cannot go on as the user {}: {error}", owner.name),
-                format!("type: runuser -u {} -- signet ...", owner.name),
+                format!("cannot go on as {owner}: {error}"),
+                owner.remedy("COMMAND"),
             )
         })
 }
@@ -100,16 +135,15 @@ impl DataDir {
 
     /// Takes the folder for this process.
     pub fn lock(&self) -> Result<DataLock, Error> {
-        if let Some(owner) = other_owner(&self.path) {
+        if let Some(owner) = Owner::other(&self.path) {
             return Err(Error::new(
                 format!(
-                    "the data folder {} belongs to the user {}, and what root makes in it that user cannot open",
-                    self.path.display(),
-                    owner.name
+                    "the data folder {} belongs to {owner}, and what root makes in it that user cannot open",
+                    self.path.display()
                 ),
                 format!(
-                    "start the server as that user, for example: systemctl start signet, or: runuser -u {} -- signet serve ...",
-                    owner.name
+                    "start the server as that user, for example: systemctl start signet; or {}",
+                    owner.remedy("serve")
                 ),
             ));
         }

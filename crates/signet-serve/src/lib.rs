@@ -20,6 +20,7 @@ mod store_link;
 mod system;
 #[cfg(test)]
 mod testing;
+mod threads;
 mod tls_report;
 mod token_keys;
 pub mod trace;

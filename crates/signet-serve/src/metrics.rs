@@ -17,6 +17,7 @@ use sip_tls::{ClientTls, HandshakePool};
 use crate::Error;
 use crate::lookups;
 use crate::server::TicketReporter;
+use crate::threads::Threads;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
 use crate::worker::{Control, Phase, Snapshot};
 
@@ -44,6 +45,8 @@ pub(crate) struct Sources {
     pub(crate) tls: Mutex<ShownTls>,
     /// What connections are opened with.
     pub(crate) client_tls: Arc<ClientTls>,
+    /// What the threads beside the workers use.
+    pub(crate) threads: Threads,
 }
 
 /// What TLS shows and takes, as it is in service.
@@ -75,6 +78,11 @@ impl Sources {
         tickets: TicketReporter,
     ) {
         *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = ShownTls::new(shown, tickets);
+    }
+
+    /// What `/metrics` shows.
+    pub(crate) fn page(&self) -> String {
+        page::render(self)
     }
 
     /// Whether registrations can be stored, as far as that was tried lately.
@@ -186,7 +194,7 @@ pub(crate) async fn serve(listener: TcpListener, sources: Arc<Sources>) {
 async fn metrics(State(sources): State<Arc<Sources>>) -> impl IntoResponse {
     (
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-        page::render(&sources),
+        sources.page(),
     )
 }
 

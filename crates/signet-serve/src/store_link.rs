@@ -10,6 +10,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use ledger::{Component, enter, within};
 use sip_auth::{Ha1, Reply, Subject};
 use sip_engine::{BindingChange, Location, ParkId, Settings};
 use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable, Why};
@@ -301,6 +302,7 @@ impl StoreClient {
 
 impl sip_worker::Store for StoreClient {
     fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce {
+        let _store = enter(Component::Store);
         let tag = self.tag(park);
         match &self.lookups {
             Credentials::Here(lookups) => {
@@ -329,12 +331,11 @@ impl sip_worker::Store for StoreClient {
     }
 
     fn save_bindings(&mut self, park: ParkId, changes: Vec<BindingChange>) -> bool {
-        self.saves
-            .try_send(Save {
-                tag: self.tag(park),
-                changes,
-            })
-            .is_ok()
+        let save = Save {
+            tag: self.tag(park),
+            changes,
+        };
+        within(Component::Store, || self.saves.try_send(save).is_ok())
     }
 
     fn take_answers(&mut self, into: &mut Vec<StoreAnswer>) {

@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ledger::{Component, CpuTimes, enter, within};
 use sip_engine::{Now, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
@@ -37,9 +38,11 @@ impl Environment for Service {
 
 /// Runs a worker until it is told to stop. An error is the sockets' own.
 pub(crate) fn run(mut sockets: Sockets, parts: Parts) -> io::Result<()> {
+    ledger::open(clock::now_ns);
     let mut worker = sip_worker::Worker::new(parts, now());
     while worker.begin_turn(&mut sockets) {
         sockets.net.poll(worker.timeout(), |event| {
+            let _core = enter(Component::SipCore);
             worker.wake_up(now);
             if let Some(event) = translate(event) {
                 worker.handle_event(event);
@@ -49,6 +52,13 @@ pub(crate) fn run(mut sockets: Sockets, parts: Parts) -> io::Result<()> {
         worker.end_turn(&mut sockets);
     }
     Ok(())
+}
+
+/// The CPU time of this thread, as the kernel counts it; 0 where it does not say, which
+/// takes nothing from what was counted.
+fn cpu_ns() -> u64 {
+    let cpu = sip_net::sys::thread_cpu_time().unwrap_or_default();
+    u64::try_from(cpu.as_nanos()).unwrap_or(0)
 }
 
 fn now() -> Now {
@@ -122,6 +132,8 @@ pub(crate) struct NetFigures {
     pub(crate) peers: Vec<sip_net::PeerCounters>,
     /// Bytes that wait on connections: to be written, or for the rest of a message.
     pub(crate) buffered_bytes: u64,
+    /// The CPU time of the worker's thread, by component.
+    pub(crate) cpu: CpuTimes,
 }
 
 impl Sockets {
@@ -260,6 +272,7 @@ impl sip_worker::Sockets for Sockets {
             opened: net.opened_connections(),
             peers: net.peer_counters(),
             buffered_bytes: (net.queued_bytes() + net.kept_bytes()) as u64,
+            cpu: ledger::settle(cpu_ns()),
         }
     }
 }
@@ -301,7 +314,7 @@ pub(crate) struct Resolver(pub(crate) DnsClient);
 
 impl sip_worker::Resolver for Resolver {
     fn ask(&mut self, park: ParkId, query: Query) -> bool {
-        self.0.ask(park.0, query).is_ok()
+        within(Component::Resolver, || self.0.ask(park.0, query).is_ok())
     }
 
     fn next_answer(&mut self) -> Option<(ParkId, Result<Vec<Hop>, LocateError>)> {

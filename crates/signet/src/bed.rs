@@ -1,6 +1,7 @@
 //! `signet bed`: the command line, turned into settings.
 
 mod experiments;
+mod prices;
 mod profile;
 mod report;
 mod run;

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
         return ExitCode::from(bed::run(&command));
     }
     if let Command::Price { command } = args.command {
-        return ExitCode::from(price::run(&command));
+        return ExitCode::from(price::run(command));
     }
     if let Command::Plan(options) = args.command {
         return ExitCode::from(plan::run(&options));

@@ -130,7 +130,7 @@ fn said(error: impl std::fmt::Display) -> String {
 }
 
 fn command() -> String {
-    std::env::args().collect::<Vec<String>>().join(" ")
+    measure::command_line().join(" ")
 }
 
 fn profiles() -> String {

@@ -1,8 +1,10 @@
 //! `signet price`: the command line, turned into what the libraries are told.
 
 mod choose;
-mod crypto;
+pub(crate) mod crypto;
+mod live;
 mod rate;
+pub(crate) mod tunnel;
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +15,9 @@ use protection::{ConfigError, Levels, Prices};
 
 use choose::ChooseOptions;
 use crypto::{CryptoOptions, ReportOptions};
+use live::LiveOptions;
 use rate::RateOptions;
+use tunnel::{EchoOptions, ProbeOptions, TunnelOptions};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PriceCommand {
@@ -24,6 +28,19 @@ pub(crate) enum PriceCommand {
     /// shows sending in transport mode over IPv4; --all, --json and --page have everything.
     /// Measure where nothing else runs.
     Crypto(CryptoOptions),
+    /// Measure what passes whole tunnels between two namespaces of the network, what they add to
+    /// a round trip, and what they cost SIP
+    ///
+    /// Namespaces take root. What cannot run on this machine is named with the reason, and the
+    /// rest runs. Whatever it starts ends with it. Measure where nothing else runs. It exits
+    /// with 130 when it was interrupted.
+    Tunnel(TunnelOptions),
+    /// Send back what comes, for probes
+    #[command(hide = true)]
+    Echo(EchoOptions),
+    /// Take the time of round trips to an echo, printed as JSON
+    #[command(hide = true)]
+    Probe(ProbeOptions),
     /// Draw the page of prices anew
     Report(ReportOptions),
     /// Rate algorithms from 0 to 10: what they are worth and how fast they are, beside
@@ -31,6 +48,12 @@ pub(crate) enum PriceCommand {
     Rate(RateOptions),
     /// Choose the cheapest protection that is good enough, and tell why the others are not
     Choose(ChooseOptions),
+    /// Tell where a running server's CPU time goes, and what that comes to for a million calls
+    ///
+    /// It looks at the server's figures twice: at the administrative socket in its data folder,
+    /// or at its address for figures. The server accounts by component and not by request:
+    /// where there are calls and registrations, they are not told apart.
+    Live(LiveOptions),
 }
 
 /// What ratings and choices are made from, and where they go.
@@ -93,19 +116,37 @@ fn unwritable(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
+/// What is printed, and the exit code.
+struct Told {
+    text: String,
+    code: u8,
+}
+
+impl Told {
+    fn whole(text: String) -> Self {
+        Self { text, code: 0 }
+    }
+}
+
 /// Runs it; gives the exit code.
-pub(crate) fn run(command: &PriceCommand) -> u8 {
+pub(crate) fn run(command: PriceCommand) -> u8 {
+    let whole = |text: Result<String, String>| text.map(Told::whole);
+    let said = |told: Result<Told, signet_price::Error>| told.map_err(|error| error.to_string());
     let (verb, done) = match command {
-        PriceCommand::Crypto(options) => ("crypto", options.run().map_err(|e| e.to_string())),
-        PriceCommand::Report(options) => ("report", options.run().map_err(|e| e.to_string())),
-        PriceCommand::Rate(options) => ("rate", options.run()),
-        PriceCommand::Choose(options) => ("choose", options.run()),
+        PriceCommand::Crypto(options) => ("crypto", said(options.run().map(Told::whole))),
+        PriceCommand::Tunnel(options) => ("tunnel", said(options.run())),
+        PriceCommand::Echo(options) => ("echo", said(options.run())),
+        PriceCommand::Probe(options) => ("probe", said(options.run())),
+        PriceCommand::Report(options) => ("report", said(options.run().map(Told::whole))),
+        PriceCommand::Rate(options) => ("rate", whole(options.run())),
+        PriceCommand::Choose(options) => ("choose", whole(options.run())),
+        PriceCommand::Live(options) => ("live", whole(options.run())),
     };
     // A reader who has gone, as `head` does, needs no more of it.
     match done {
         Ok(told) => {
-            let _ = std::io::stdout().write_all(told.as_bytes());
-            0
+            let _ = std::io::stdout().write_all(told.text.as_bytes());
+            told.code
         }
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "signet price {verb}: {error}");

@@ -77,6 +77,7 @@ mod trust;
 use std::sync::Arc;
 
 use invariant::broken;
+use ledger::{Component, within};
 use sip_auth::{Check, Failure, Reply, Side, Verdict};
 use sip_lookup::{Outcome, Unavailable};
 use sip_msg::header::NameAddr;
@@ -319,11 +320,10 @@ pub fn gate_finish(
     };
     let unsettled = match pending.credentials {
         Credentials::Digest(credentials) => {
-            match cx
-                .shared
-                .authenticator
-                .finish(cx.now.unix_ms, credentials, &reply)
-            {
+            let authenticator = &cx.shared.authenticator;
+            match within(Component::Authentication, || {
+                authenticator.finish(cx.now.unix_ms, credentials, &reply)
+            }) {
                 Verdict::Ok(proof) => return pass(cx, message, side, Proof::Digest(proof)),
                 Verdict::Challenge(failure) => {
                     return challenge(cx, message, side, Some(failure));
@@ -399,11 +399,10 @@ fn judge_user(cx: &GateContext<'_>, message: &Message, side: Side) -> Gate {
 
 fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gate {
     let realm = identity::realm_of(cx, message, side);
-    match cx
-        .shared
-        .authenticator
-        .check(cx.now.unix_ms, message, side, &realm)
-    {
+    let authenticator = &cx.shared.authenticator;
+    match within(Component::Authentication, || {
+        authenticator.check(cx.now.unix_ms, message, side, &realm)
+    }) {
         Check::Challenge(failure) => challenge_in(realm, side, failure),
         Check::Malformed(malformed) => {
             Gate::Refuse(Refusal::malformed_credentials(malformed.reason))

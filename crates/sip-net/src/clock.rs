@@ -19,6 +19,13 @@ pub fn ms_at(now: Instant) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Nanoseconds on the same clock: what a thread's ledger reads.
+pub fn now_ns() -> u64 {
+    let now = Instant::now();
+    let since = now.saturating_duration_since(*START.get_or_init(|| now));
+    since.as_secs() * 1_000_000_000 + u64::from(since.subsec_nanos())
+}
+
 /// Milliseconds since 1970.
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now()

@@ -184,6 +184,7 @@ impl Net {
         let Some(mut events) = self.events.take() else {
             return Err(io::Error::other("poll is not reentrant"));
         };
+        let waits = ledger::wait();
         let interval = Duration::from_micros(self.shared.config.gather_us);
         if !interval.is_zero() && timeout != Some(Duration::ZERO) {
             let pause = self.gather.pause(interval, self.clock.now());
@@ -197,6 +198,7 @@ impl Net {
             _ => Some(Duration::ZERO),
         };
         let result = self.poll.poll(&mut events, timeout);
+        drop(waits);
         let woken = self.clock.now();
         self.shared.now_ms = clock::ms_at(woken);
         self.shared.counters.polls += 1;

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ledger::{Component, within};
 use mio::net::TcpStream;
 use sip_msg::{ConnId, Flow, Framer, VerifiedPeer};
 use sip_tls::{ClientTls, Proven, Session, TlsInfo};
@@ -336,7 +337,7 @@ impl Conn {
         while let Some(rest) = queue.get(self.written..end)
             && !rest.is_empty()
         {
-            match socket.write(rest) {
+            match within(Component::Kernel, || socket.write(rest)) {
                 Ok(0) => return Err(CloseReason::Broken),
                 Ok(len) => {
                     if let Some(ws) = self.ws.as_mut().filter(|_| !is_sealed) {
@@ -389,7 +390,7 @@ impl Conn {
             && let Some(rest) = bytes.get(written..)
             && !rest.is_empty()
         {
-            match socket.write(rest) {
+            match within(Component::Kernel, || socket.write(rest)) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(len) => written += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
@@ -477,7 +478,9 @@ impl Conn {
             self.unsent_wire = shared.buffers.take();
         }
         let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
-        let result = session.send(plain, &mut self.partial_record, &mut self.unsent_wire);
+        let result = within(Component::TlsRecords, || {
+            session.send(plain, &mut self.partial_record, &mut self.unsent_wire)
+        });
         shared.kept_bytes -= unread - self.partial_record.len();
         shared.queued_bytes += self.unsent_wire.len() - before;
         result.map_err(|_| CloseReason::Tls)?;

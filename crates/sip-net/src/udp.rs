@@ -1,6 +1,7 @@
 //! A UDP listener: datagrams in, datagrams out, and what came of them.
 
 use invariant::broken;
+use ledger::{Component, within};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
@@ -126,7 +127,7 @@ impl UdpPort {
         counters: &mut Counters,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) -> bool {
-        let (count, more) = match batch.receive(self.fd()) {
+        let (count, more) = match within(Component::Kernel, || batch.receive(self.fd())) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.stamps.socket_is_empty();
@@ -276,7 +277,8 @@ impl UdpPort {
             && let Some(first) = unsent.first()
             && !self.blocked
         {
-            match batch.send(self.socket.as_raw_fd(), &self.arena, unsent) {
+            let fd = self.socket.as_raw_fd();
+            match within(Component::Kernel, || batch.send(fd, &self.arena, unsent)) {
                 Ok(count) => {
                     let sent = unsent.iter().take(count);
                     counters.udp.bytes_out +=

@@ -11,6 +11,25 @@ use crate::record::{CaseResult, Record};
 /// their noise. So what is left below the line counts as this share of the figure at least.
 const LEFT_MIN: f64 = 0.01;
 
+impl Verdict {
+    /// Yes where the median reaches `yes_at` and all that the repeats allow stays short of
+    /// `no_at`; no the other way round. `yes_at` below `no_at` is of a statement about less.
+    pub fn of(ratio: &Interval, yes_at: f64, no_at: f64) -> Self {
+        // Turned so that yes is up.
+        let turned = |value: f64| if yes_at > no_at { value } else { -value };
+        let (yes_at, no_at) = (turned(yes_at), turned(no_at));
+        let median = turned(ratio.median);
+        let (a, b) = (turned(ratio.low), turned(ratio.high));
+        if median >= yes_at && a.min(b) > no_at {
+            Self::Yes
+        } else if median <= no_at && a.max(b) < yes_at {
+            Self::No
+        } else {
+            Self::Differently
+        }
+    }
+}
+
 impl Finding {
     /// The answer for each system of the record that the finding is asked of.
     ///
@@ -41,7 +60,11 @@ impl Finding {
             By::Highest | By::Lowest => self.by_best(&results),
         };
         let (verdict, ratio, sentence) = match found {
-            Ok((ratio, sentence)) => (self.verdict(&ratio), Some(ratio), sentence),
+            Ok((ratio, sentence)) => (
+                Verdict::of(&ratio, self.yes_at, self.no_at),
+                Some(ratio),
+                sentence,
+            ),
             Err(why) => (Verdict::NotMeasured, None, why),
         };
         Answer {
@@ -49,27 +72,6 @@ impl Finding {
             verdict,
             ratio,
             sentence,
-        }
-    }
-
-    fn verdict(&self, ratio: &Interval) -> Verdict {
-        // Turned so that yes is up.
-        let turned = |value: f64| {
-            if self.yes_at > self.no_at {
-                value
-            } else {
-                -value
-            }
-        };
-        let (yes_at, no_at) = (turned(self.yes_at), turned(self.no_at));
-        let median = turned(ratio.median);
-        let (a, b) = (turned(ratio.low), turned(ratio.high));
-        if median >= yes_at && a.min(b) > no_at {
-            Verdict::Yes
-        } else if median <= no_at && a.max(b) < yes_at {
-            Verdict::No
-        } else {
-            Verdict::Differently
         }
     }
 

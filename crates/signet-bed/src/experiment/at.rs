@@ -23,7 +23,8 @@ impl At {
     /// Whether it means this load.
     pub fn fits(self, load: &Load) -> bool {
         match (self, load) {
-            (Self::Rates, Load::Rate { .. }) | (Self::Peak, Load::Peak { .. }) => true,
+            (Self::Rates, Load::Rate { for_check, .. }) => !for_check,
+            (Self::Peak, Load::Peak { .. }) => true,
             (Self::Rate(rate), Load::Rate { per_s, .. }) => rate == *per_s,
             (Self::Rates | Self::Rate(_), Load::Peak { .. }) | (Self::Peak, Load::Rate { .. }) => {
                 false

@@ -196,5 +196,9 @@ pub enum Load {
         /// Whether the CPU time is taken apart by component.
         #[serde(default)]
         profile: bool,
+        /// Whether it only lets a peak be expected, and is none of the rates that findings and
+        /// drawings are about.
+        #[serde(default)]
+        for_check: bool,
     },
 }

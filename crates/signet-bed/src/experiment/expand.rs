@@ -118,6 +118,7 @@ impl LoadRule {
         let rates = self.rates_per_s.iter().map(|&per_s| Load::Rate {
             per_s,
             profile: self.profile,
+            for_check: self.for_check,
         });
         rates.chain(peak).collect()
     }

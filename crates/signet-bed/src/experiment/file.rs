@@ -198,6 +198,10 @@ pub struct LoadRule {
     /// Whether CPU time is taken apart by component at these rates.
     #[serde(default)]
     pub profile: bool,
+    /// Whether these rates only let a peak be expected (`[cross_check]`), and are none of those
+    /// that findings and drawings are about.
+    #[serde(default)]
+    pub for_check: bool,
 }
 
 /// How a peak is sought.

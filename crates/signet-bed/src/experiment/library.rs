@@ -5,6 +5,7 @@ use std::path::Path;
 use diagnose::ConfigError;
 
 use super::file::Experiment;
+use super::prices::SHIPPED_PRICES;
 
 /// The experiments that this program brings, by name, as their files' texts.
 pub const SHIPPED: [(&str, &str); 4] = [
@@ -27,7 +28,7 @@ pub const SHIPPED: [(&str, &str); 4] = [
 ];
 
 /// Where all keys are shown.
-const EXAMPLE: &str = "docs/EXPERIMENTS.md";
+pub(super) const EXAMPLE: &str = "docs/EXPERIMENTS.md";
 
 impl Experiment {
     /// The experiment of this name that the program brings, or else in this file, and its text.
@@ -59,9 +60,11 @@ impl Experiment {
     }
 }
 
-fn read(path: &Path) -> Result<String, ConfigError> {
+pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| {
-        let names = SHIPPED.map(|(name, _)| name).join(", ");
+        let names = SHIPPED.iter().chain(&SHIPPED_PRICES);
+        let names: Vec<&str> = names.map(|(name, _)| *name).collect();
+        let names = names.join(", ");
         let if_missing = format!("name a file that is there, or one of: {names}");
         ConfigError::unreadable(path, &error, &if_missing)
     })

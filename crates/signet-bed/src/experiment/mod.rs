@@ -17,6 +17,7 @@ mod fragment;
 mod library;
 mod pairs;
 mod pick;
+mod prices;
 mod published;
 mod settings;
 
@@ -26,7 +27,7 @@ pub use case::{
     Suite, Transport,
 };
 pub use check::SYSTEMS;
-pub use cross_check::{Checked, CheckedRow};
+pub use cross_check::{Checked, CheckedRow, DrawnOut};
 pub use drawing::{Drawing, DrawingKind, RATE};
 pub use figures::{COMPONENTS, Words, in_words, is_of_profile, number, value};
 pub use file::{Axis, AxisValue, Experiment, Form, LoadRule, NotFor, Paper, PeakRule, Plan};
@@ -34,4 +35,8 @@ pub use finding::{Answer, By, CrossCheck, Finding, Interval, Verdict};
 pub use fragment::{AgentsFragment, Fragment, SecurityFragment};
 pub use library::SHIPPED;
 pub use pick::{Pick, Places};
+pub use prices::{
+    Packets, PriceFigure, PriceFinding, PricePick, PricesExperiment, PricesPlan, SHIPPED_PRICES,
+    Tunnels,
+};
 pub use published::Published;

@@ -54,18 +54,30 @@ pub(super) fn checked(
         .iter()
         .map(|of_system| {
             let system = names::system(&of_system.system);
-            match of_system.error_mean {
+            let judged = |error: f64| {
+                let side = if error < check.error_max {
+                    "within"
+                } else {
+                    "above"
+                };
+                format!("{}, {side} what is aimed at", number::percent(error))
+            };
+            let Some(error) = of_system.error_mean else {
+                return format!("{system}: no case has both a peak and a cost that count.");
+            };
+            let by_cost = format!(
+                "{system}: by the cost the mean error over {} is {}",
+                cases(of_system.rows.len()),
+                judged(error)
+            );
+            let drawn_out = of_system.rows.iter().filter(|row| row.drawn_out.is_some());
+            match of_system.drawn_out_error_mean {
                 Some(error) => format!(
-                    "{system}: the mean error over {} is {}, {} what is aimed at.",
-                    cases(of_system.rows.len()),
-                    number::percent(error),
-                    if error < check.error_max {
-                        "within"
-                    } else {
-                        "above"
-                    }
+                    "{by_cost}; by two rates, over {}, {}.",
+                    cases(drawn_out.count()),
+                    judged(error)
                 ),
-                None => format!("{system}: no case has both a peak and a cost that count."),
+                None => format!("{by_cost}."),
             }
         })
         .collect();

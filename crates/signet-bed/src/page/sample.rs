@@ -65,6 +65,7 @@ fn rate(case: &Case, system: &str, per_s: f64, us: f64) -> CaseResult {
         load: Load::Rate {
             per_s,
             profile: true,
+            for_check: false,
         },
         repeats: (0..3).map(repeat).collect(),
         missed: None,

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::Path;
 
 use crate::Error;
+use crate::process::is_there;
 use crate::system::Ports;
 
 /// Free space below which a run would end in the middle: logs and a database with users.
@@ -50,14 +51,6 @@ pub(super) fn tools(has_database: bool) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// Whether a program is in the places where programs are.
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(program).is_file())
 }
 
 /// Whether nobody has a port of the run's.
@@ -132,11 +125,5 @@ mod tests {
         assert!(ports(all, |_| false).is_ok());
         drop(taken);
         assert!(ports(all, |port| port == all.plain()).is_ok());
-    }
-
-    #[test]
-    fn programs_are_found_where_they_are() {
-        assert!(is_there("sh"));
-        assert!(!is_there("signet-no-such-program"));
     }
 }

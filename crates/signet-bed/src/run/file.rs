@@ -229,6 +229,7 @@ mod tests {
         let load = Load::Rate {
             per_s: 5.0,
             profile: false,
+            for_check: false,
         };
         let case = Case {
             id: "a".to_owned(),

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 pub use estimate::{Remaining, said};
 pub use file::RecordFile;
 pub use order::{Repeats, Step, is_of, steps};
+pub use stop::Stop;
 pub use task::{Choice, Lengths, Task};
 
 use crate::Error;

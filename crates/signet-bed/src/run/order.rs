@@ -112,6 +112,7 @@ mod tests {
         let rate = |per_s| Load::Rate {
             per_s,
             profile: false,
+            for_check: false,
         };
         let peak = Load::Peak {
             failures_max: 0.01,

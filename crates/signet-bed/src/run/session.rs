@@ -225,7 +225,7 @@ impl<'a> Session<'a> {
         // The same for all systems in a round: they meet the same load.
         let seed = self.options.seed.wrapping_add(u64::from(step.round)) & u64::from(u32::MAX);
         match load {
-            Load::Rate { per_s, profile } => {
+            Load::Rate { per_s, profile, .. } => {
                 let rate = Rate {
                     per_s: *per_s,
                     stretch,

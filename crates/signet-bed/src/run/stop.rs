@@ -11,13 +11,16 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Whether a run is to end.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stop {
+pub struct Stop {
     asked: Arc<AtomicBool>,
 }
 
 impl Stop {
     /// Asked by either signal from now on.
-    pub(super) fn by_signals() -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// That the system watches for none.
+    pub fn by_signals() -> Result<Self, String> {
         let stop = Self::default();
         let failed = |error: std::io::Error| format!("cannot watch for Ctrl-C: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -39,12 +42,12 @@ impl Stop {
     }
 
     /// Whether it was asked for.
-    pub(super) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// Sleeps until then, or until the end is asked for.
-    pub(super) fn sleep_until(&self, until: Instant) {
+    pub fn sleep_until(&self, until: Instant) {
         while !self.is_asked() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

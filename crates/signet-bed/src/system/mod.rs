@@ -6,6 +6,7 @@
 mod address;
 mod asterisk;
 mod kamailio;
+mod namespace;
 mod network;
 mod opensips;
 mod signet;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub use address::{Address, Watched};
 pub use asterisk::Asterisk;
 pub use kamailio::{Kamailio, Peer, PeerTls};
+pub use namespace::{Namespace, REMEDY as NAMESPACE_REMEDY};
 pub use network::Network;
 pub use opensips::OpenSips;
 pub use signet::{NUMBER, Signet};

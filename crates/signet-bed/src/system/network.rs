@@ -7,8 +7,8 @@
 
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
 
+use super::namespace::{Namespace, REMEDY, ip};
 use crate::Error;
 use crate::process::Process;
 
@@ -23,11 +23,9 @@ pub struct Network {
     /// choice if left out.
     pub callers: Option<&'static str>,
     /// The server's namespace, where it has one.
-    namespace: Option<Namespace>,
+    namespace: Option<Apart>,
 }
 
-/// The names of what namespaces leave behind begin so.
-const PREFIX: &str = "signet-bed-";
 const SERVER: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 2);
 const LOAD: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 1);
 const CALLERS: &str = "10.213.1.0/24";
@@ -52,7 +50,7 @@ impl Network {
             server: SERVER,
             load: LOAD,
             callers: Some(CALLERS),
-            namespace: Some(Namespace::make()?),
+            namespace: Some(Apart::make()?),
         })
     }
 
@@ -80,49 +78,41 @@ impl Network {
         arguments: &[String],
         log: &Path,
     ) -> Result<Process, String> {
-        let Some(namespace) = &self.namespace else {
-            return Process::start(core, program, arguments, log);
-        };
-        let mut words = ["netns", "exec", &namespace.name, program]
-            .map(str::to_owned)
-            .to_vec();
-        words.extend_from_slice(arguments);
-        // It becomes the program that it starts, under the same process id.
-        Process::start(core, "ip", &words, log)
+        match &self.namespace {
+            None => Process::start(core, program, arguments, log),
+            Some(apart) => apart.namespace.start(core, program, arguments, log),
+        }
     }
 }
 
-/// A namespace and the interface that leads to it, both of which go with this value.
+/// The server's namespace and the interface that leads to it, both of which go with this value.
 #[derive(Debug)]
-struct Namespace {
-    name: String,
+struct Apart {
+    namespace: Namespace,
     link: String,
 }
 
-impl Namespace {
+impl Apart {
     fn make() -> Result<Self, Error> {
-        remove_stale();
-        let id = std::process::id();
+        let failed = |why: String| Error::new(why, format!("{REMEDY}, or leave --network out"));
         let made = Self {
-            name: format!("{PREFIX}{id}"),
+            namespace: Namespace::make("").map_err(failed)?,
             // Names of interfaces have at most 15 characters.
-            link: format!("sgb{id}"),
+            link: format!("sgb{}", std::process::id()),
         };
         for line in made.commands() {
-            ip(&line)?;
+            ip(&line).map_err(failed)?;
         }
         Ok(made)
     }
 
     fn commands(&self) -> Vec<String> {
-        let (name, link) = (&self.name, &self.link);
+        let (name, link) = (self.namespace.name(), &self.link);
         vec![
-            format!("netns add {name}"),
             format!("link add {link} type veth peer name server netns {name}"),
             format!("addr add {LOAD}/24 dev {link}"),
             format!("link set {link} up"),
             format!("-n {name} addr add {SERVER}/24 dev server"),
-            format!("-n {name} link set lo up"),
             format!("-n {name} link set server up"),
             format!("route replace local {CALLERS} dev lo"),
             format!("-n {name} route add {CALLERS} dev server"),
@@ -130,37 +120,9 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
+impl Drop for Apart {
     fn drop(&mut self) {
         let _ = ip(&format!("route del local {CALLERS} dev lo"));
         let _ = ip(&format!("link del {}", self.link));
-        let _ = ip(&format!("netns del {}", self.name));
-    }
-}
-
-fn ip(line: &str) -> Result<String, Error> {
-    let remedy = "be root on a kernel with namespaces and veth, and have `ip` (apt-get install iproute2), or leave --network out";
-    let failed = |why: &str| Error::new(format!("ip {line}: {why}"), remedy);
-    let output = Command::new("ip")
-        .args(line.split(' '))
-        .output()
-        .map_err(|error| failed(&error.to_string()))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        Err(failed(String::from_utf8_lossy(&output.stderr).trim()))
-    }
-}
-
-/// Removes namespaces of runs that were killed.
-fn remove_stale() {
-    for line in ip("netns list").unwrap_or_default().lines() {
-        let name = line.split(' ').next().unwrap_or("");
-        let Some(id) = name.strip_prefix(PREFIX) else {
-            continue;
-        };
-        if id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists() {
-            let _ = ip(&format!("netns del {name}"));
-        }
     }
 }

@@ -55,7 +55,7 @@ impl Report {
         Self {
             version: RESULT_VERSION,
             date: number::utc(now.map_or(0, |since| since.as_secs())),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             server,
             machine: Host::this(),
             results,

@@ -21,7 +21,7 @@ const DRAWN: [(&str, &str); 3] = [
 const NATIVE: u32 = 4;
 const STRONGSWAN: u32 = 5;
 
-pub(super) fn figures(record: &PriceRecord, paper: &Paper) -> Vec<Figure> {
+pub(crate) fn figures(record: &PriceRecord, paper: &Paper) -> Vec<Figure> {
     let mut figures = Vec::new();
     let ours: Vec<Line> = (0..)
         .zip(DRAWN)

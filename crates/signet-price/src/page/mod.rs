@@ -1,8 +1,8 @@
 //! The page of a record: the paper's tables with our figures beside, its figures drawn, and
 //! everything that was measured.
 
-mod drawn;
-mod tables;
+pub(crate) mod drawn;
+pub(crate) mod tables;
 
 use serde_json::json;
 use signet_bed::Error;
@@ -72,7 +72,7 @@ fn named(item: &Item) -> String {
 
 /// The item that stands for a name in the paper's tables: sending, by RustCrypto where it may
 /// be, which alone has all of them.
-fn standing<'a>(record: &'a PriceRecord, name: &str) -> Option<&'a Item> {
+pub(crate) fn standing<'a>(record: &'a PriceRecord, name: &str) -> Option<&'a Item> {
     let sent = || {
         record
             .items

@@ -14,7 +14,7 @@ const TABLES: std::ops::RangeInclusive<u32> = 1..=12;
 const PUBLISHED_LINE: (f64, f64) = (79.5, 19_700.0);
 const PUBLISHED_NAME: &str = "esp+ah/transport/ipv4/aes-128-cbc/hmac-sha1-96";
 
-pub(super) fn tables(record: &PriceRecord, paper: &Paper) -> Vec<Value> {
+pub(crate) fn tables(record: &PriceRecord, paper: &Paper) -> Vec<Value> {
     let tables = paper
         .tables
         .iter()
@@ -73,7 +73,7 @@ fn unit_name(unit: &str) -> &str {
 }
 
 /// The paper's line beside ours, in a sentence; `None` where ours was not measured in cycles.
-pub(super) fn regression(record: &PriceRecord) -> Option<String> {
+pub(crate) fn regression(record: &PriceRecord) -> Option<String> {
     let line = standing(record, PUBLISHED_NAME)?.line?;
     if record.clock.hz <= 0.0 {
         return None;

@@ -45,7 +45,8 @@ pub fn page(ratings: &Ratings) -> Result<String, Error> {
         })
 }
 
-fn row(rating: &Rating) -> Value {
+/// A rating in a row of a table.
+pub(crate) fn row(rating: &Rating) -> Value {
     let level = |level: Option<Level>| match level {
         Some(level) => level.to_string(),
         None => "–".to_owned(),

@@ -1,15 +1,24 @@
 //! Handshakes: full, resumed and mutual, by key and group, each side for itself.
 
 use signet_bed::Error;
-use sip_tls::TlsVersion;
+use sip_tls::{GROUP_NAMES, TlsVersion};
 
 use super::made::{KeyKind, Made};
 use super::tls::{Ends, Offer};
 use super::{AWS_LC, fault, item};
 use crate::timing::{Job, Work};
 
-/// The groups that are agreed on, in TLS 1.3, by their names in sip-tls.
+/// The groups that are agreed on with every key, in TLS 1.3.
 const GROUPS: [&str; 3] = ["X25519", "P-256", "X25519MLKEM768"];
+
+/// The groups for a key: all with P-256, since by its handshakes a policy compares groups.
+fn groups(key: KeyKind) -> Vec<&'static str> {
+    if key == KeyKind::P256 {
+        GROUP_NAMES.to_vec()
+    } else {
+        GROUPS.to_vec()
+    }
+}
 
 /// How a handshake is done.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +46,7 @@ impl Way {
 pub(super) fn jobs(jobs: &mut Vec<Job>) -> Result<(), Error> {
     for key in KeyKind::ALL {
         let made = Made::new(key)?;
-        let kinds = GROUPS
+        let kinds = groups(key)
             .into_iter()
             .map(|group| (TlsVersion::V13, group))
             .chain([(TlsVersion::V12, "X25519")]);

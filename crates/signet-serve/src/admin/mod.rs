@@ -5,6 +5,7 @@
 mod bindings;
 mod domains;
 mod elsewhere;
+mod figures;
 mod password;
 pub(crate) mod socket;
 mod tls;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use bindings::bindings;
 pub use domains::Domains;
+pub use figures::{FiguresAt, FiguresPage, figures};
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};

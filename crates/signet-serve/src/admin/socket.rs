@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
 //! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
+//! | `POST /figures` | what `/metrics` shows |
 //! | `POST /trace` | messages that pass: [`super::trace`] has the question and the answer |
 
 use std::io::{ErrorKind, Read, Write};
@@ -23,6 +24,7 @@ use sip_lookup::Cache;
 
 use super::{trace, why};
 use crate::Error;
+use crate::metrics::Sources;
 use crate::trace::Tracer;
 use crate::worker::Control;
 
@@ -40,6 +42,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) control: Arc<Control>,
+    pub(crate) sources: Arc<Sources>,
     pub(crate) tracer: Tracer,
 }
 
@@ -77,6 +80,7 @@ pub(crate) async fn serve(path: PathBuf, admin: Admin) {
     let router = Router::new()
         .route("/users/forget", post(forget))
         .route("/refusals", post(refusals))
+        .route("/figures", post(figures))
         .route("/trace", post(traced))
         .with_state(admin);
     if let Err(error) = axum::serve(listener, router).await {
@@ -92,6 +96,10 @@ async fn refusals(
     Json(wanted): Json<why::Wanted>,
 ) -> Json<why::Answer> {
     Json(why::Answer::new(&admin.control.refusals().all(), &wanted))
+}
+
+async fn figures(State(admin): State<Admin>) -> String {
+    admin.sources.page()
 }
 
 async fn traced(

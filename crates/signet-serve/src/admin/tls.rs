@@ -200,8 +200,8 @@ fn running(data: &Path) -> Option<Running> {
     matches!(is_alive, Ok(()) | Err(nix::errno::Errno::EPERM)).then_some(running)
 }
 
-/// The body of the answer.
-fn ask(addr: SocketAddr, path: &str) -> std::io::Result<String> {
+/// The body of the answer of a server at its address for figures.
+pub(super) fn ask(addr: SocketAddr, path: &str) -> std::io::Result<String> {
     // Who listens on all addresses is reached on the loopback one.
     let addr = match addr {
         SocketAddr::V4(v4) if v4.ip().is_unspecified() => ([127, 0, 0, 1], v4.port()).into(),

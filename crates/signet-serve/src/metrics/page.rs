@@ -2,6 +2,7 @@
 //! text and where the number comes from, for each.
 
 mod connections;
+mod cpu;
 mod faults;
 mod handshakes;
 mod store;
@@ -20,6 +21,7 @@ pub(super) fn render(sources: &Sources) -> String {
     let snapshots = sources.control.snapshots();
     let mut page = Page::default();
     workers::workers(&mut page, &snapshots);
+    cpu::cpu(&mut page, &snapshots, sources.threads.cpu());
     tls::pool(&mut page, &sources.handshakes.counters());
     let counted = sources.counted(&snapshots);
     let shown = sources.tls();

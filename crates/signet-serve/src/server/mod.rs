@@ -150,6 +150,7 @@ pub fn serve(source: Source) -> Result<(), Error> {
         let admin = admin::socket::Admin {
             cache: server.store.cache().cloned(),
             control: server.control.clone(),
+            sources: server.sources.clone(),
             tracer: server.tracer.clone(),
         };
         tokio::spawn(admin::socket::serve(socket, admin));

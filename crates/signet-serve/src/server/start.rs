@@ -23,6 +23,7 @@ use crate::data_dir::{DATABASE, DataDir};
 use crate::metrics::{ShownTls, Sources};
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
+use crate::threads::Threads;
 use crate::token_keys::KeptKeys;
 use crate::trace::Tracer;
 use crate::worker::{self, Control, Mailbox, Parts, Resolver, Severities, Sockets, Waker};
@@ -151,6 +152,7 @@ impl Server {
                 tickets.reporter(&config.tls),
             )),
             client_tls: identity.client.clone(),
+            threads: Threads::default(),
         });
         Ok(Self {
             source,

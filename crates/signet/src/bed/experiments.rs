@@ -7,6 +7,8 @@ use clap::Args;
 use signet_bed::experiment::{Case, Experiment, Form, Load, SHIPPED};
 use signet_bed::run::{Choice, Task, said};
 
+use super::prices;
+
 #[derive(Debug, Args)]
 pub(crate) struct ShowOptions {
     /// An experiment that `signet bed list` names, or a file
@@ -32,23 +34,27 @@ pub(super) fn list() -> Result<String, String> {
     let mut told = String::new();
     for (name, _) in SHIPPED {
         let (experiment, _) = Experiment::open(name).map_err(|error| error.to_string())?;
-        line(&mut told, format_args!("{name:<15} {}", experiment.title));
+        line(&mut told, format_args!("{name:<16} {}", experiment.title));
         for form in [Form::Short, Form::Long] {
             line(
                 &mut told,
                 format_args!(
-                    "{:<15}   {}",
+                    "{:<16}   {}",
                     "",
                     length(&experiment, form, &experiment.systems)?
                 ),
             );
         }
     }
+    told.push_str(&prices::list()?);
     Ok(told)
 }
 
 /// An experiment: its question, its lengths, its cases, and what its paper found.
 pub(super) fn show(options: &ShowOptions) -> Result<String, String> {
+    if let Some((experiment, _)) = prices::opened(&options.experiment)? {
+        return Ok(prices::show(&experiment));
+    }
     let (experiment, _) =
         Experiment::open(&options.experiment).map_err(|error| error.to_string())?;
     let systems = if options.systems.is_empty() {
@@ -115,6 +121,9 @@ pub(super) fn check(options: &CheckOptions) -> Result<String, String> {
     } else {
         file.into_owned()
     };
+    if let Some((experiment, _)) = prices::opened(&path)? {
+        return Ok(prices::lengths(&experiment));
+    }
     let (experiment, _) = Experiment::open(&path).map_err(|error| error.to_string())?;
     let mut told = String::new();
     for form in [Form::Short, Form::Long] {
@@ -152,7 +161,7 @@ fn loads(case: &Case) -> String {
             Load::Peak { failures_max, .. } => {
                 format!("peak at {} % failures", failures_max * 100.0)
             }
-            Load::Rate { per_s, profile } => {
+            Load::Rate { per_s, profile, .. } => {
                 format!("{per_s}/s{}", if *profile { ", profiled" } else { "" })
             }
         })
@@ -168,14 +177,16 @@ fn line(told: &mut String, what: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use signet_bed::experiment::SHIPPED_PRICES;
 
     #[test]
     fn every_experiment_is_listed_with_both_lengths() {
         let told = list().unwrap();
-        for (name, _) in SHIPPED {
+        let all = SHIPPED.iter().chain(&SHIPPED_PRICES);
+        for (name, _) in all.clone() {
             assert!(told.contains(name), "{told}");
         }
-        assert_eq!(told.lines().count(), 3 * SHIPPED.len());
+        assert_eq!(told.lines().count(), 3 * all.count());
     }
 
     #[test]

@@ -47,12 +47,22 @@ pub(crate) struct TableOptions {
 /// Draws pages and prints their names, a line each; gives the exit code.
 pub(crate) fn report(options: &ReportOptions) -> u8 {
     for path in &options.records {
-        match report::report(path) {
+        match pages(path) {
             Ok(pages) => pages.iter().for_each(|page| say(&name(page))),
             Err(error) => return complain("report", &error),
         }
     }
     EXIT_FINE
+}
+
+/// The pages of a record, or of those in a folder, of either kind.
+fn pages(path: &Path) -> Result<Vec<PathBuf>, String> {
+    let priced = signet_price::experiment::report(path).map_err(|error| error.to_string())?;
+    match report::report(path) {
+        Ok(more) => Ok([priced, more].concat()),
+        Err(_) if !priced.is_empty() => Ok(priced),
+        Err(error) => Err(error),
+    }
 }
 
 /// Draws a page and prints its name; gives the exit code.

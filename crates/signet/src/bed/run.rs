@@ -11,6 +11,8 @@ use signet_bed::report;
 use signet_bed::run::{self, Choice, Ended, Options, Task};
 use signet_bed::system::Watched;
 
+use super::prices;
+
 /// What `signet bed run` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -81,15 +83,47 @@ enum NetworkName {
 impl RunOptions {
     /// Runs it; gives the exit code.
     pub(super) fn run(&self) -> u8 {
+        match self.run_prices() {
+            Ok(None) => {}
+            Ok(Some(code)) => return code,
+            Err(error) => return complain(&error),
+        }
         match self.try_run() {
             Ok(Ended::Whole { missed: 0 }) => 0,
             Ok(Ended::Whole { .. }) => 1,
             Ok(Ended::Interrupted) => 130,
-            Err(error) => {
-                let _ = writeln!(std::io::stderr(), "signet bed run: {error}");
-                2
-            }
+            Err(error) => complain(&error),
         }
+    }
+
+    /// Runs an experiment that prices packets; `None` where it is of the other kind.
+    fn run_prices(&self) -> Result<Option<u8>, String> {
+        let Some((experiment, toml)) = prices::opened(&self.experiment)? else {
+            return Ok(None);
+        };
+        let given = [
+            (!self.systems.is_empty(), "--systems"),
+            (self.cases.is_some(), "--cases"),
+            (self.repeats.is_some(), "--repeats"),
+            (self.resume, "--resume"),
+            (self.flame, "--flame"),
+            (self.signet.is_some(), "--signet"),
+            (self.to.is_some(), "--to"),
+            (!self.watch.is_empty(), "--watch"),
+        ];
+        if let Some((_, option)) = given.iter().find(|(is_given, _)| *is_given) {
+            return Err(format!(
+                "{} prices packets and tunnels, and no server: leave {option} out",
+                experiment.name
+            ));
+        }
+        let out = self.out(&experiment.name);
+        prices::run((experiment, toml), self.form, &out).map(Some)
+    }
+
+    fn out(&self, name: &str) -> PathBuf {
+        let default = || PathBuf::from("bed").join(format!("{name}-{}", self.form));
+        self.out.clone().unwrap_or_else(default)
     }
 
     fn try_run(&self) -> Result<Ended, String> {
@@ -118,14 +152,11 @@ impl RunOptions {
                 format!("which program this is cannot be told ({error}): write --signet PATH")
             })?,
         };
-        let command: Vec<String> = std::env::args().collect();
+        let command = measure::command_line();
         Ok(Options {
             signet,
             seed: self.seed,
-            out: self
-                .out
-                .clone()
-                .unwrap_or_else(|| PathBuf::from("bed").join(format!("{name}-{}", self.form))),
+            out: self.out(name),
             is_resumed: self.resume,
             port: self.port,
             to: self.to.map(|to| (self.name.clone(), to)),
@@ -135,4 +166,10 @@ impl RunOptions {
             command: command.join(" "),
         })
     }
+}
+
+/// Says what is wrong; gives the exit code.
+fn complain(error: &str) -> u8 {
+    let _ = writeln!(std::io::stderr(), "signet bed run: {error}");
+    2
 }

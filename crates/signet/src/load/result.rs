@@ -93,7 +93,7 @@ impl ResultArgs {
 
 /// The command and the program, and nothing asked for.
 pub(super) fn output() -> Output {
-    let command: Vec<String> = std::env::args().collect();
+    let command = measure::command_line();
     Output {
         command: masked(command).join(" "),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use signet_price::crypto::{self, Choice};
-use signet_price::{Error, Job, Missed, PriceRecord, Task, Timing, page, record, run, sip};
+use signet_price::{
+    Error, Job, Missed, PriceRecord, Task, Timing, merge, page, record, run, sip, tunnel,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct CryptoOptions {
@@ -41,11 +43,19 @@ pub(crate) struct CryptoOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportOptions {
-    /// What `signet price crypto --json` wrote
-    record: PathBuf,
-    /// Where the page goes
-    #[arg(long, short, value_name = "FILE", default_value = "crypto.html")]
-    out: PathBuf,
+    /// What `signet price crypto --json` wrote, of several runs of one machine the medians; or
+    /// what `signet price tunnel --json` wrote
+    #[arg(required = true)]
+    records: Vec<PathBuf>,
+    /// Where the page goes [default: crypto.html or tunnel.html]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Keep the medians in this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Keep in it what `signet price choose` reads, and nothing else
+    #[arg(long, requires = "json")]
+    for_choice: bool,
 }
 
 impl CryptoOptions {
@@ -53,7 +63,7 @@ impl CryptoOptions {
     pub(super) fn run(&self) -> Result<String, Error> {
         let (jobs, missed) = self.jobs()?;
         let task = Task {
-            command: std::env::args().collect::<Vec<_>>().join(" "),
+            command: measure::command_line().join(" "),
             jobs,
             missed,
             versions: crypto::versions(),
@@ -113,13 +123,41 @@ impl CryptoOptions {
 impl ReportOptions {
     /// Draws; gives the name of the page.
     pub(super) fn run(&self) -> Result<String, Error> {
-        draw(&record::read(&self.record)?, &self.out)?;
-        Ok(format!("{}\n", self.out.display()))
+        let (page, name) = match &self.records[..] {
+            [one] if record::format_of(one)? == tunnel::FORMAT => {
+                (tunnel::render(&tunnel::read(one)?)?, "tunnel.html")
+            }
+            _ => (page::render(&self.medians()?)?, "crypto.html"),
+        };
+        let out = self.out.clone().unwrap_or_else(|| PathBuf::from(name));
+        keep(&out, &page)?;
+        Ok(format!("{}\n", out.display()))
+    }
+
+    /// The medians of all runs, which are kept where that was asked for.
+    fn medians(&self) -> Result<PriceRecord, Error> {
+        let runs = self.records.iter().map(|path| record::read(path));
+        let mut merged = merge(&runs.collect::<Result<Vec<_>, _>>()?)?;
+        if let Some(path) = &self.json {
+            if self.for_choice {
+                merged
+                    .items
+                    .retain(|item| protection::is_priced(&item.name));
+                merged.missed.clear();
+            }
+            record::write(path, &merged)?;
+        }
+        Ok(merged)
     }
 }
 
 fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
-    std::fs::write(path, page::render(record)?).map_err(|error| {
+    keep(path, &page::render(record)?)
+}
+
+/// Writes a page.
+pub(super) fn keep(path: &Path, page: &str) -> Result<(), Error> {
+    std::fs::write(path, page).map_err(|error| {
         Error::new(
             format!("cannot write {}: {error}", path.display()),
             "name a file in a folder that this user may write",
@@ -128,27 +166,27 @@ fn draw(record: &PriceRecord, path: &Path) -> Result<(), Error> {
 }
 
 /// A line on the terminal that is written over; nothing where nobody looks.
-struct Progress {
+pub(crate) struct Progress {
     is_shown: bool,
     width: usize,
 }
 
 impl Progress {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             is_shown: std::io::stderr().is_terminal(),
             width: 0,
         }
     }
 
-    fn show(&mut self, line: &str) {
+    pub(crate) fn show(&mut self, line: &str) {
         if self.is_shown {
             self.width = self.width.max(line.len());
             let _ = write!(std::io::stderr(), "\r{line:<width$}", width = self.width);
         }
     }
 
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.show("");
         if self.is_shown {
             let _ = write!(std::io::stderr(), "\r");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ledger::{Component, enter};
 use sip_auth::{Failure, Side};
 use sip_msg::{HeaderName, Message, ResponseWriter};
 
@@ -83,6 +84,7 @@ impl Refusal {
                 let user_agent = request
                     .first(HeaderName::UserAgent)
                     .map_or(&[][..], |f| f.value);
+                let _authentication = enter(Component::Authentication);
                 cx.shared.authenticator.add_challenge(
                     cx.now.unix_ms,
                     *side,

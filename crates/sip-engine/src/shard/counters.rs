@@ -9,6 +9,8 @@ counters::counters! {
     pub struct Counters {
         /// Requests that parsed.
         pub requests: u64 = counter("signet_requests_total"),
+        /// Calls begun: INVITEs outside of dialogs that were let in.
+        pub calls: u64 = counter("signet_calls_total"),
         /// Responses that parsed.
         pub responses: u64 = counter("signet_responses_total"),
         /// Messages that did not parse, or that no element may trust.

@@ -1,6 +1,7 @@
 //! Listeners, and the connections that they accept.
 
 use invariant::broken;
+use ledger::{Component, within};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -105,7 +106,7 @@ impl Net {
             else {
                 return;
             };
-            match port.accept() {
+            match within(Component::Kernel, || port.accept()) {
                 Ok((socket, remote)) => {
                     self.admit(index, socket, remote);
                     self.emit_pending(on_event);

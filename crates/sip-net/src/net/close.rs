@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ledger::{Component, within};
 use sip_msg::ConnId;
 use socket2::SockRef;
 
@@ -109,6 +110,7 @@ impl Net {
         }
         self.shared.counters.lost += lost;
         conn.release(&mut self.shared);
+        within(Component::Kernel, || drop(conn.socket.take()));
         self.pending_events
             .push_back(PendingEvent::Closed(id, reason));
     }

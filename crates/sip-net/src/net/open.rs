@@ -1,6 +1,7 @@
 //! Connections that this side opens, and the moment at which one is up.
 
 use invariant::broken;
+use ledger::Component;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -253,6 +254,7 @@ impl Step {
 /// Begins to connect, from the listener's address where it has one; with the
 /// address that the connection has.
 fn connect(remote: SocketAddr, local: SocketAddr) -> Result<(TcpStream, SocketAddr), Step> {
+    let _kernel = ledger::enter(Component::Kernel);
     let new = || {
         let kind = Type::STREAM.nonblocking();
         let socket = Socket::new(Domain::for_address(remote), kind, Some(Protocol::TCP))?;

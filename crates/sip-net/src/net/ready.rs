@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ledger::{Component, within};
 use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -61,5 +62,8 @@ impl Ready {
 pub(super) fn register(registry: &Registry, socket: &mut TcpStream, id: ConnId) -> io::Result<()> {
     // Both at once and for good: with edge-triggered events that costs no
     // wake-up, and never a call to change it.
-    registry.register(socket, token(id), Interest::READABLE | Interest::WRITABLE)
+    let both = Interest::READABLE | Interest::WRITABLE;
+    within(Component::Kernel, || {
+        registry.register(socket, token(id), both)
+    })
 }

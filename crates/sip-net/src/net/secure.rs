@@ -1,6 +1,7 @@
 //! TLS handshakes: read, computed here or by a thread of the pool, written.
 
 use invariant::broken;
+use ledger::{Component, enter, within};
 use std::io::{self, Read};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Net {
         side: Side,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
+        let _handshakes = enter(Component::TlsHandshakes);
         if self.begin_handshake(id, side, None) {
             self.go_on(id, on_event);
         }
@@ -119,6 +121,7 @@ impl Net {
         ready: Ready,
         on_event: &mut impl FnMut(NetEvent<'_>),
     ) {
+        let _handshakes = enter(Component::TlsHandshakes);
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -178,6 +181,7 @@ impl Net {
             }
             if let Some(pending) = self.pending(id) {
                 pending.is_deferred = false;
+                let _handshakes = enter(Component::TlsHandshakes);
                 self.read_handshake(id, on_event);
                 self.emit_pending(on_event);
             }
@@ -191,6 +195,7 @@ impl Net {
             let Some(pending) = self.pending(id) else {
                 continue;
             };
+            let _handshakes = enter(Component::TlsHandshakes);
             pending.handshake = Some(handshaken.handshake);
             pending.queued_step = None;
             let readable = std::mem::take(&mut pending.readable);
@@ -411,7 +416,7 @@ enum ReadOutcome {
 
 fn read(socket: &mut TcpStream, scratch: &mut [u8], input: &mut Vec<u8>) -> ReadOutcome {
     loop {
-        return match socket.read(scratch) {
+        return match within(Component::Kernel, || socket.read(scratch)) {
             Ok(0) => ReadOutcome::End,
             Ok(len) => {
                 input.extend_from_slice(scratch.get(..len).unwrap_or_default());

@@ -2,6 +2,8 @@
 
 use std::net::Shutdown;
 
+use ledger::{Component, within};
+
 use super::{Conn, Ending, Stage};
 use crate::event::CloseReason;
 use crate::shared::Shared;
@@ -40,7 +42,9 @@ impl Conn {
         if let Some(session) = &mut self.session {
             let (before, unread) = (self.unsent_wire.len(), self.partial_record.len());
             // Without it the peer sees a cut, which is all that is lost.
-            let _ = session.send_close(&mut self.partial_record, &mut self.unsent_wire);
+            let _ = within(Component::TlsRecords, || {
+                session.send_close(&mut self.partial_record, &mut self.unsent_wire)
+            });
             shared.kept_bytes -= unread - self.partial_record.len();
             shared.queued_bytes += self.unsent_wire.len() - before;
         }
@@ -94,7 +98,9 @@ impl Conn {
     /// resets the connection, and the last answer may be lost with it.
     pub(super) fn begin_to_linger(&mut self, shared: &mut Shared) {
         let socket = self.socket.as_ref();
-        let is_over = socket.is_some_and(|socket| socket.shutdown(Shutdown::Write).is_err());
+        let is_over = socket.is_some_and(|socket| {
+            within(Component::Kernel, || socket.shutdown(Shutdown::Write)).is_err()
+        });
         if let Stage::Closing {
             deadline_ms,
             ending,

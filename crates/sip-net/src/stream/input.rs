@@ -1,6 +1,7 @@
 //! What a stream connection reads: records opened, messages cut.
 
 use invariant::broken;
+use ledger::{Component, enter, within};
 use std::io::{self, Read};
 
 use mio::net::TcpStream;
@@ -44,7 +45,7 @@ impl Conn {
         };
         let (front, room) = scratch.split_at_mut(carried);
         let room_len = room.len();
-        let result = match socket.read(room) {
+        let result = match within(Component::Kernel, || socket.read(room)) {
             Ok(0) => Err(CloseReason::Peer),
             Ok(len) => {
                 shared.kept_bytes -= kept.len();
@@ -121,9 +122,12 @@ impl Conn {
         };
         let mut output = std::mem::take(&mut self.unsent_wire);
         let before = output.len();
+        let opening = enter(Component::TlsRecords);
         let result = session.receive(input, &mut output, &mut |data| {
+            let _core = enter(Component::SipCore);
             self.take_data(data, shared, on_event)
         });
+        drop(opening);
         if output.len() > before {
             shared.queued_bytes += output.len() - before;
             self.held_until_ms = u64::MAX;

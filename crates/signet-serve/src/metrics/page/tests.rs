@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use ledger::{Component, CpuTimes};
 use sip_engine::refusal::{Reason, RefusalCounts};
 use sip_msg::Method;
 use sip_net::{ConnectionFigures, ListenerCounters, PeerCounters, SideCounters};
@@ -86,6 +87,8 @@ impl Numbers {
                 opened: ConnectionFigures::default(),
                 peers: Vec::new(),
                 buffered_bytes: self.next(),
+                // By itself, below.
+                cpu: CpuTimes::default(),
             },
             own: Figures {
                 severity: 0,
@@ -269,6 +272,28 @@ fn every_counter_of_a_worker_is_on_the_page_once_and_summed() {
 }
 
 #[test]
+fn cpu_time_is_that_of_workers_and_of_threads_in_seconds() {
+    let mut worker = Numbers(0).snapshot();
+    let mut threads = CpuTimes::default();
+    for (nth, component) in (1..).zip(Component::ALL) {
+        worker.sockets.cpu.add(component, 1_000_000 * nth);
+        threads.add(component, 10_000_000 * nth + 1);
+    }
+    let mut page = Page::default();
+    cpu::cpu(&mut page, &[worker.clone(), worker], threads);
+    let families = families(&page.text);
+    assert_eq!(families.len(), 1);
+    let shown = &families["signet_cpu_seconds_total"];
+    assert_eq!(shown.len(), Component::COUNT);
+    assert_eq!(shown[0], ("component=\"kernel\"", "12.000001"));
+    assert_eq!(shown[1], ("component=\"sip_core\"", "24.000001"));
+    for component in Component::ALL {
+        let label = format!("component=\"{}\"", component.name());
+        assert!(shown.iter().any(|(of, _)| *of == label), "{label}");
+    }
+}
+
+#[test]
 fn every_counter_of_tls_and_of_connections_is_on_the_page_once() {
     let mut numbers = Numbers(0);
     let mut page = Page::default();
@@ -314,6 +339,7 @@ fn labels_are_names_and_are_escaped() {
         labels::<sip_engine::shard::Counters>(),
         labels::<sip_net::Counters>(),
         labels::<sip_net::WebSocketCounters>(),
+        labels::<CpuTimes>(),
     ]
     .concat();
     assert!(

@@ -1,0 +1,93 @@
+//! ESP of the kernel in tunnel mode, by keys that the run sets: no key exchange is measured.
+
+use super::driver::{Counted, End, Place, Up};
+use super::kind::Esp;
+use super::link::{DEVICE, FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
+
+/// AES-128 and its salt (RFC 4106), AES-128, and HMAC-SHA-1, in bytes of key.
+const GCM_BYTES: usize = 20;
+const AES_BYTES: usize = 16;
+const SHA1_BYTES: usize = 20;
+
+const REMEDY: &str =
+    "take a kernel with CONFIG_INET_ESP, CONFIG_XFRM_USER and the algorithms (modprobe esp4)";
+
+pub(super) fn make(place: &Place<'_>, esp: Esp) -> Result<Up, String> {
+    let there = keys(esp)?;
+    let back = keys(esp)?;
+    let failed = |why: String| {
+        let why = without_keys(why.trim_end_matches('.'));
+        format!("the kernel does not take ESP ({why}): {REMEDY}")
+    };
+    for end in End::BOTH {
+        let namespace = place.namespace(end);
+        for (source, destination, spi, key) in
+            [(NEAR, FAR, "0x101", &there), (FAR, NEAR, "0x102", &back)]
+        {
+            let state = format!(
+                "xfrm state add src {source} dst {destination} proto esp spi {spi} mode tunnel {key}"
+            );
+            namespace.ip(&state).map_err(failed)?;
+        }
+        for (source, destination, from, to) in [
+            (NEAR_WITHIN, FAR_WITHIN, NEAR, FAR),
+            (FAR_WITHIN, NEAR_WITHIN, FAR, NEAR),
+        ] {
+            let way = if (end == End::Near) == (from == NEAR) {
+                "out"
+            } else {
+                "in"
+            };
+            let policy = format!(
+                "xfrm policy add src {source}/32 dst {destination}/32 dir {way} \
+                 tmpl src {from} dst {to} proto esp mode tunnel"
+            );
+            namespace.ip(&policy).map_err(failed)?;
+        }
+    }
+    place.link.address_within()?;
+    for (end, to, by, from) in [
+        (End::Near, FAR_WITHIN, FAR, NEAR_WITHIN),
+        (End::Far, NEAR_WITHIN, NEAR, FAR_WITHIN),
+    ] {
+        let route = format!("route add {to}/32 via {by} dev {DEVICE} src {from}");
+        place.namespace(end).ip(&route)?;
+    }
+    Ok(Up::within(Vec::new(), Counted::Nowhere))
+}
+
+/// Algorithms and keys as `ip xfrm` takes them.
+fn keys(esp: Esp) -> Result<String, String> {
+    Ok(match esp {
+        Esp::Gcm => format!("aead rfc4106(gcm(aes)) 0x{} 128", secret(GCM_BYTES)?),
+        Esp::CbcSha1 => format!(
+            "enc cbc(aes) 0x{} auth-trunc hmac(sha1) 0x{} 96",
+            secret(AES_BYTES)?,
+            secret(SHA1_BYTES)?
+        ),
+    })
+}
+
+/// What is told, and so kept, of a command: keys of a run are nowhere but in it.
+fn without_keys(told: &str) -> String {
+    // An SPI is shorter.
+    let is_key = |word: &&str| word.starts_with("0x") && word.len() > 2 + 8;
+    let words = told.split(' ');
+    let words = words.map(|word| if is_key(&word) { "KEY" } else { word });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_is_told() {
+        for esp in [Esp::Gcm, Esp::CbcSha1] {
+            let line = format!("xfrm state add spi 0x101 {}", keys(esp).unwrap());
+            let told = without_keys(&line);
+            assert!(told.contains("KEY") && told.contains("0x101"), "{told}");
+            assert_eq!(told.matches("0x").count(), 1, "{told}");
+        }
+    }
+}
