@@ -33,7 +33,7 @@ tunnel_seconds = 1
 
 [packets]
 sizes_bytes = [64, 700, 1400]
-only = ["aes-128-cbc+hmac-sha1-96"]
+only = ["aes-128-cbc"]
 providers = ["rustcrypto"]
 
 [[finding]]
@@ -60,6 +60,20 @@ fn the_paper_is_listed_and_shown() {
     }
     let unknown = fail(&["bed", "show", "niedermayer-2007"], "");
     assert!(unknown.contains("niedermayer-2006"), "{unknown}");
+}
+
+#[test]
+fn the_example_of_the_documents_is_sound() {
+    let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/EXPERIMENTS.md");
+    let documents = fs::read_to_string(documents).unwrap();
+    let (_, rest) = documents.split_once("\n## Prices\n").unwrap();
+    let (_, rest) = rest.split_once("```toml\n").unwrap();
+    let (example, _) = rest.split_once("```").unwrap();
+    let folder = TestDir::new("bed-prices-example");
+    let file = folder.path().join("mine.toml");
+    fs::write(&file, example).unwrap();
+    let told = succeed(&["bed", "check", text(&file)], "");
+    assert!(told.contains("tunnels x 2, 2 s each"), "{told}");
 }
 
 #[test]
@@ -120,7 +134,7 @@ fn what_is_misspelt_or_has_no_place_is_told() {
     assert!(told.contains("did you mean `tunnel_repeats`?"), "{told}");
     let told = of(TINY.replace("size_bytes = 64", "size_bytes = 65"), &[]);
     assert!(told.contains("65 bytes are not priced"), "{told}");
-    let told = of(TINY.replace("aes-128-cbc+", "aes-129-cbc+"), &[]);
+    let told = of(TINY.replace("[\"aes-128-cbc\"]", "[\"aes128-cbc\"]"), &[]);
     assert!(told.contains("did you mean aes-128-cbc?"), "{told}");
     let told = of(TINY.to_owned(), &["--systems", "signet"]);
     assert!(told.contains("leave --systems out"), "{told}");

@@ -13,9 +13,9 @@ use crate::timing::Timing;
 use crate::tunnel;
 
 /// What a run of packets takes for each round and size, in seconds.
-const ROUND_S: f64 = 0.1;
+const ROUND_S: f64 = 0.05;
 /// What a measurement of a tunnel takes besides its three or four parts: it is made, and goes.
-const AROUND_S: f64 = 4.0;
+const AROUND_S: f64 = 2.0;
 /// Round trips over two carriers, throughput and calls.
 const PARTS: f64 = 4.0;
 
@@ -137,4 +137,17 @@ fn through(
 fn now_unix_s() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_ends_within_a_quarter_of_an_hour() {
+        let (experiment, _) = PricesExperiment::open("niedermayer-2006").unwrap().unwrap();
+        let [short_s, long_s] = [Form::Short, Form::Long].map(|form| estimate_s(&experiment, form));
+        assert!(short_s < 15.0 * 60.0, "{short_s}");
+        assert!(long_s > short_s, "{long_s}");
+    }
 }

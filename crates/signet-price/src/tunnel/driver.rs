@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use signet_bed::certificates::Certificates;
 use signet_bed::process::{Process, SERVER_CORE, load_core};
@@ -19,6 +20,11 @@ pub(super) const THROUGHPUT: u16 = 5_201;
 pub(super) const ECHO: u16 = 5_202;
 /// That of the called side.
 pub(super) const SIP: u16 = 5_060;
+
+/// How long a program may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a log is read meanwhile.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// What a driver has at hand.
 pub(super) struct Place<'a> {
@@ -137,6 +143,25 @@ impl Place<'_> {
         let log = self.folder.path(&format!("tunnel-{}.log", end.name()));
         let process = self.namespace(end).start(core(end), program, words, &log)?;
         Ok(Member { process, log })
+    }
+
+    /// Waits until the log at an end says something.
+    ///
+    /// # Errors
+    /// That its program has ended, or does not say it.
+    pub(super) fn wait_for(&self, end: End, member: &mut Member, says: &str) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let log = std::fs::read_to_string(self.log(end)).unwrap_or_default();
+            if log.contains(says) {
+                return Ok(());
+            }
+            member.must_run()?;
+            if Instant::now() > until {
+                return Err(format!("it does not begin: {}", member.said()));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// # Errors

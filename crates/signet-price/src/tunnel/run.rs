@@ -70,9 +70,9 @@ pub fn run(task: &Task, told: &mut dyn FnMut(&str)) -> Result<Ended, Error> {
             ));
         }
     }
+    let stop = Stop::by_signals().map_err(|error| Error::new(error, "try again"))?;
     // Better now than for each tunnel.
     drop(Link::make()?);
-    let stop = Stop::by_signals().map_err(|error| Error::new(error, "try again"))?;
     let folder = Folder::make()?;
     let certificates = folder.certificates()?;
     let common = Common {
@@ -237,12 +237,15 @@ fn doubts(record: &TunnelRecord) -> Vec<String> {
                 noisy.spread() * 100.0
             ));
         }
-        let mut told: Vec<&String> = tunnel.repeats.iter().flat_map(|it| &it.doubts).collect();
-        told.sort_unstable();
-        told.dedup();
-        doubts.extend(told.iter().map(|it| {
-            let it = it.trim_end_matches('.');
-            format!("the calls over {}: {it}", tunnel.name)
+        let mut told = tunnel.repeats.iter().filter(|it| !it.doubts.is_empty());
+        let first = told.next().and_then(|repeat| repeat.doubts.first());
+        doubts.extend(first.map(|first| {
+            let first = first.trim_end_matches('.');
+            let (of, all) = (1 + told.count(), tunnel.repeats.len());
+            format!(
+                "the load doubts {of} of {all} repeats of its calls over {}: {first}",
+                tunnel.name
+            )
         }));
     }
     let speeds = || record.calibrations.iter().map(|it| it.compute_us);

@@ -7,6 +7,8 @@ use super::link::{FAR, FAR_WITHIN, NEAR, NEAR_WITHIN, secret};
 
 /// The device that the daemon makes.
 const DEVICE: &str = "ipsec0";
+/// What a log says once the connection is known.
+const READY: &str = "added configuration 'tunnel'";
 /// Bytes of the secret that both ends prove they know.
 const SECRET_BYTES: usize = 32;
 
@@ -33,7 +35,10 @@ pub(super) fn make(place: &Place<'_>, esp: &str, says: &str) -> Result<Up, Strin
         // Sockets and ids of processes have fixed names below /run, and each end needs its own.
         let script = "mount -t tmpfs tmpfs /run && exec env STRONGSWAN_CONF=\"$1\" \"$2\" --nofork --conf \"$3\"";
         let script = ["-c", script, "sh", &settings, STARTER, &connections];
-        members.push(place.start(end, "sh", &words(&script))?);
+        let mut member = place.start(end, "sh", &words(&script))?;
+        // Whoever is asked before it knows its connection refuses, and is not asked again.
+        place.wait_for(end, &mut member, READY)?;
+        members.push(member);
     }
     Ok(Up {
         says: format!("selected proposal: ESP:{says}"),
@@ -56,7 +61,7 @@ fn connection(end: End, esp: &str) -> String {
         End::Near => (NEAR, NEAR_WITHIN, FAR, FAR_WITHIN),
         End::Far => (FAR, FAR_WITHIN, NEAR, NEAR_WITHIN),
     };
-    // Whichever begins, the other is there by then.
+    // The far end is there by the time that the near one begins.
     let begins = match end {
         End::Near => "start",
         End::Far => "add",
