@@ -345,6 +345,9 @@ impl Shard {
             return;
         }
         self.note_request(now, &job);
+        if job.request.method() == Method::Bye {
+            self.note_end_of_call(&job.request);
+        }
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
             _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),

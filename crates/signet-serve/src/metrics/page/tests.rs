@@ -78,6 +78,7 @@ impl Numbers {
             },
             contexts: self.usize(),
             in_flight: self.usize(),
+            calls: self.usize(),
             unanswered: None,
             sockets: NetFigures {
                 net: self.net(),
