@@ -80,7 +80,7 @@ tls-resumption: tools
 	scripts/tls-resumption
 
 tools:
-	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf fail2ban:fail2ban-regex prometheus:promtool systemd:systemd-analyze iproute2:ip man-db:man binutils:readelf dpkg-dev:dpkg-shlibdeps python3-scapy:/usr/lib/python3/dist-packages/scapy/layers/ipsec.py python3-cryptography:/usr/lib/python3/dist-packages/cryptography/__init__.py cargo-deny
+	scripts/tools sip-tester:sipp baresip-core:baresip openssl:openssl chromium:chromium kamailio:kamailio "kamailio-tls-modules:/usr/lib/*/kamailio/modules/tls.so" gcc:cc pkg-config:pkg-config libsofia-sip-ua-dev:/usr/include/sofia-sip-1.12/sofia-sip/sip.h mariadb-server:mariadbd "postgresql:/usr/lib/postgresql/*/bin/postgres" redis-server:redis-server redis-tools:redis-cli slapd:slapd freeradius:freeradius linux-perf:perf fail2ban:fail2ban-regex prometheus:promtool systemd:systemd-analyze iproute2:ip man-db:man tmux:tmux binutils:readelf dpkg-dev:dpkg-shlibdeps python3-scapy:/usr/lib/python3/dist-packages/scapy/layers/ipsec.py python3-cryptography:/usr/lib/python3/dist-packages/cryptography/__init__.py cargo-deny
 
 tools-legacy:
 	scripts/tools perl:perl make:make gcc:cc openssl:openssl

@@ -25,7 +25,7 @@ use sip_worker::Order;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
 use super::{bans, bindings, calls, forget, gateways, level, limits, top, why};
@@ -52,7 +52,9 @@ const VERBS: &[Verb] = &[
 
 /// Connections at a time; the next waits until one has ended.
 const CONNECTIONS_MAX: usize = 32;
-/// How long a connection may last, whatever its other end does.
+/// How long the other end of a connection may say nothing at first.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a connection may last after that, whatever its other end does.
 const CONNECTION_MAX: Duration = Duration::from_secs(10);
 /// The longest question.
 const QUESTION_BYTES_MAX: usize = 1 << 20;
@@ -206,7 +208,8 @@ impl axum::serve::Listener for Bounded {
                 (Ok(seat), Ok((stream, addr))) => {
                     let io = Seated {
                         stream,
-                        end: Box::pin(sleep(CONNECTION_MAX)),
+                        end: Box::pin(sleep(SILENCE_MAX)),
+                        is_silent: true,
                         _seat: seat,
                     };
                     return (io, addr);
@@ -226,6 +229,8 @@ impl axum::serve::Listener for Bounded {
 struct Seated {
     stream: UnixStream,
     end: Pin<Box<Sleep>>,
+    /// Whether nothing has come yet.
+    is_silent: bool,
     _seat: OwnedSemaphorePermit,
 }
 
@@ -246,7 +251,11 @@ impl AsyncRead for Seated {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.poll_end(context)?;
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() && std::mem::replace(&mut self.is_silent, false) {
+            self.end.as_mut().reset(Instant::now() + CONNECTION_MAX);
+        }
+        read
     }
 }
 
@@ -299,7 +308,7 @@ mod tests {
         let (mut io, _) = axum::serve::Listener::accept(&mut bounded).await;
         assert_eq!(seats.available_permits(), 0);
         // Its time is up: a read that would wait fails, and the seat is free with it.
-        io.end.as_mut().reset(tokio::time::Instant::now());
+        io.end.as_mut().reset(Instant::now());
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let read = std::future::poll_fn(|context| {
