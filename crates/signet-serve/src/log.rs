@@ -4,10 +4,10 @@ use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::Registry;
 
 use crate::config::{Log, LogFormat, LogLevel};
 
@@ -41,7 +41,9 @@ pub(crate) fn start(log: &Log) {
 /// From which level on the running log has lines; `None` where there is none.
 pub(crate) fn level() -> Option<LogLevel> {
     let held = LEVEL.get()?.with_current(|held| *held).ok()?;
-    LogLevel::ALL.into_iter().find(|level| filter(*level) == held)
+    LogLevel::ALL
+        .into_iter()
+        .find(|level| filter(*level) == held)
 }
 
 /// Has the running log from another level on.

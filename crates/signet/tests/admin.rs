@@ -75,7 +75,10 @@ fn contacts_are_listed_with_their_sources_and_removed_for_good() {
     let folder = TestDir::new("admin-bindings");
     let server = serve(folder.path());
     let at = server.at("udp");
-    let (mut alice, mut bob) = (Phone::udp(at, "alice", DOMAIN), Phone::udp(at, "bob", DOMAIN));
+    let (mut alice, mut bob) = (
+        Phone::udp(at, "alice", DOMAIN),
+        Phone::udp(at, "bob", DOMAIN),
+    );
     alice.register();
     alice.register();
     bob.register();
@@ -91,15 +94,34 @@ fn contacts_are_listed_with_their_sources_and_removed_for_good() {
     assert_eq!(contact["transport"], "udp");
     let uri = contact["contact"].as_str().unwrap();
     let source = contact["source"].as_str().unwrap();
-    assert!(uri.ends_with(source), "it registers from where it is reached: {contact}");
-    assert!((1..=600).contains(&contact["expires_in_s"].as_u64().unwrap()), "{contact}");
+    assert!(
+        uri.ends_with(source),
+        "it registers from where it is reached: {contact}"
+    );
+    assert!(
+        (1..=600).contains(&contact["expires_in_s"].as_u64().unwrap()),
+        "{contact}"
+    );
     assert!(contact["age_s"].is_u64(), "{contact}");
     let line = told(folder.path(), &["bindings", "alice"]);
     assert!(line.contains(&format!("from {source} by udp")), "{line}");
 
     let data = folder.path().join("data");
-    let stranger = fail(&["bindings", "remove", "alice", "sip:x@192.0.2.1", "--data", text(&data)], "");
-    assert!(stranger.contains("has no contact sip:x@192.0.2.1"), "{stranger}");
+    let stranger = fail(
+        &[
+            "bindings",
+            "remove",
+            "alice",
+            "sip:x@192.0.2.1",
+            "--data",
+            text(&data),
+        ],
+        "",
+    );
+    assert!(
+        stranger.contains("has no contact sip:x@192.0.2.1"),
+        "{stranger}"
+    );
     let removed = told(folder.path(), &["bindings", "remove", "alice", uri]);
     assert_eq!(removed, format!("removed 1 contact of alice@{DOMAIN}\n"));
     assert!(calls(&mut bob, "alice").contains(" 480 "));
@@ -114,7 +136,10 @@ fn contacts_are_listed_with_their_sources_and_removed_for_good() {
         panic!("{left}");
     };
     assert_eq!(contact["user"], format!("sip:bob@{DOMAIN}"));
-    assert_eq!((&contact["transport"], contact["source"].is_string()), (&"udp".into(), true));
+    assert_eq!(
+        (&contact["transport"], contact["source"].is_string()),
+        (&"udp".into(), true)
+    );
     // Where no server runs the database is changed, and the next one begins with that.
     let removed = told(folder.path(), &["bindings", "remove", "bob"]);
     assert!(removed.contains("removed 1 contact"), "{removed}");
@@ -127,7 +152,10 @@ fn a_successor_does_not_get_the_phone_of_who_had_the_name_before() {
     let folder = TestDir::new("admin-successor");
     let server = serve(folder.path());
     let at = server.at("udp");
-    let (mut alice, mut bob) = (Phone::udp(at, "alice", DOMAIN), Phone::udp(at, "bob", DOMAIN));
+    let (mut alice, mut bob) = (
+        Phone::udp(at, "alice", DOMAIN),
+        Phone::udp(at, "bob", DOMAIN),
+    );
     alice.register();
     let removed = told(folder.path(), &["user", "remove", "alice"]);
     assert_eq!(removed, format!("removed alice@{DOMAIN} and 1 contact\n"));
@@ -161,7 +189,10 @@ fn a_call_is_listed_from_its_answer_to_its_end() {
     let folder = TestDir::new("admin-call");
     let server = serve(folder.path());
     let at = server.at("udp");
-    let (mut alice, mut bob) = (Phone::udp(at, "alice", DOMAIN), Phone::udp(at, "bob", DOMAIN));
+    let (mut alice, mut bob) = (
+        Phone::udp(at, "alice", DOMAIN),
+        Phone::udp(at, "bob", DOMAIN),
+    );
     alice.register();
     let none = told(folder.path(), &["calls"]);
     assert_eq!(none, "no calls are in progress\n");
@@ -178,9 +209,15 @@ fn a_call_is_listed_from_its_answer_to_its_end() {
     assert_eq!(shown["from"], format!("sip:bob@{DOMAIN}"));
     assert_eq!(shown["to"], format!("sip:alice@{DOMAIN}"));
     assert_eq!(shown["caller"]["transport"], "udp");
-    assert_eq!(json(folder.path(), &["calls", "carol"])["calls"], Value::Array(Vec::new()));
+    assert_eq!(
+        json(folder.path(), &["calls", "carol"])["calls"],
+        Value::Array(Vec::new())
+    );
     let line = told(folder.path(), &["calls"]);
-    assert!(line.contains(&format!("sip:bob@{DOMAIN} to sip:alice@{DOMAIN} for ")), "{line}");
+    assert!(
+        line.contains(&format!("sip:bob@{DOMAIN} to sip:alice@{DOMAIN} for ")),
+        "{line}"
+    );
     assert!(line.ends_with("1 of 1 calls in progress\n"), "{line}");
 
     bob.hang_up(&mut call);
@@ -209,9 +246,24 @@ fn calls_of_sipp_are_listed_while_they_last() {
     )
     .unwrap();
     let server = Serving::start(folder.path(), &data, &["--config", text(&config)]);
+    // Its own called side leaves Record-Route out (RFC 3261 12.1.1), and so the server.
+    let scenario = Command::new("sipp").args(["-sd", "uas"]).output().unwrap();
+    let scenario = String::from_utf8(scenario.stdout).unwrap();
+    let kept = scenario.replace("[last_Via:]", "[last_Via:]\n[last_Record-Route:]");
+    assert_ne!(scenario, kept);
+    let answering = folder.path().join("uas.xml");
+    fs::write(&answering, kept).unwrap();
     let _called = Running::start(
         "sipp",
-        &["-sn", "uas", "-i", "127.0.0.1", "-p", &called, "-nostdin"],
+        &[
+            "-sf",
+            text(&answering),
+            "-i",
+            "127.0.0.1",
+            "-p",
+            &called,
+            "-nostdin",
+        ],
         &folder.path().join("uas.log"),
     );
     let to = server.at("udp").to_string();
@@ -219,7 +271,18 @@ fn calls_of_sipp_are_listed_while_they_last() {
     let mut caller = Running::start(
         "sipp",
         &[
-            "-sn", "uac", "-i", "127.0.0.1", "-r", "40", "-m", &count, "-d", "8000", "-nostdin", &to,
+            "-sn",
+            "uac",
+            "-i",
+            "127.0.0.1",
+            "-r",
+            "40",
+            "-m",
+            &count,
+            "-d",
+            "8000",
+            "-nostdin",
+            &to,
         ],
         &folder.path().join("uac.log"),
     );
@@ -239,7 +302,10 @@ fn calls_of_sipp_are_listed_while_they_last() {
         assert_eq!(call["callee"]["address"], format!("127.0.0.1:{called}"));
     }
     assert_eq!(caller.wait(Duration::from_secs(60)), Some(0));
-    assert_eq!(told(folder.path(), &["calls"]), "no calls are in progress\n");
+    assert_eq!(
+        told(folder.path(), &["calls"]),
+        "no calls are in progress\n"
+    );
 }
 
 /// A socket at one of the addresses of this machine.
@@ -269,7 +335,10 @@ fn a_gateway_that_fails_is_told() {
     let server = serve_with(folder.path(), &more);
     let gateway = || json(folder.path(), &["gateways"])["gateways"][0].clone();
     let before = gateway();
-    assert_eq!((&before["group"], &before["priority"]), (&"dead".into(), &3.into()));
+    assert_eq!(
+        (&before["group"], &before["priority"]),
+        (&"dead".into(), &3.into())
+    );
     assert_eq!(before["addresses"][0]["address"], format!("{GATEWAY}:9"));
     assert_eq!(before["addresses"][0]["passed_over_by_workers"], 0);
     assert!(told(folder.path(), &["gateways"]).contains(": in use; "));
@@ -287,7 +356,10 @@ fn a_gateway_that_fails_is_told() {
     // A server without gateways says so.
     let other = TestDir::new("admin-no-gateways");
     let _server = serve(other.path());
-    assert_eq!(told(other.path(), &["gateways"]), "no gateways are configured\n");
+    assert_eq!(
+        told(other.path(), &["gateways"]),
+        "no gateways are configured\n"
+    );
 }
 
 #[test]
@@ -312,7 +384,10 @@ fn a_source_that_is_banned_is_shown_and_let_in_again() {
     let [ban] = &banned["bans"].as_array().unwrap()[..] else {
         panic!("{banned}");
     };
-    assert_eq!((&ban["source"], &ban["is_stream"]), (&STRANGER.into(), &false.into()));
+    assert_eq!(
+        (&ban["source"], &ban["is_stream"]),
+        (&STRANGER.into(), &false.into())
+    );
     assert!(ban["ends_in_s"].as_u64().unwrap() > 500, "{ban}");
     assert_eq!(json(folder.path(), &["limits"])["refusals"]["banned"], 1);
     let lifted = told(folder.path(), &["bans", "lift", STRANGER]);
@@ -334,9 +409,15 @@ fn the_log_says_more_while_that_is_wanted() {
     bob.register();
     let log = || fs::read_to_string(&server.log).unwrap();
     assert!(!log().contains("DEBUG"), "{}", log());
-    assert_eq!(told(folder.path(), &["log-level"]), "the log has info and above\n");
+    assert_eq!(
+        told(folder.path(), &["log-level"]),
+        "the log has info and above\n"
+    );
     let changed = json(folder.path(), &["log-level", "debug"]);
-    assert_eq!((&changed["level"], &changed["before"]), (&"debug".into(), &"info".into()));
+    assert_eq!(
+        (&changed["level"], &changed["before"]),
+        (&"debug".into(), &"info".into())
+    );
     let register = message(&socket, &format!("sip:alice@{DOMAIN}")).replace("MESSAGE", "REGISTER");
     socket.send(register.as_bytes()).unwrap();
     server.wait_for_log("DEBUG");
@@ -345,7 +426,10 @@ fn the_log_says_more_while_that_is_wanted() {
     let config = folder.path().join("signet.toml");
     let error = run(&["log-level", "loud", "--config", text(&config)], "");
     let error = String::from_utf8_lossy(&error.stderr).into_owned();
-    assert!(error.contains("write error, warn, info or debug"), "{error}");
+    assert!(
+        error.contains("write error, warn, info or debug"),
+        "{error}"
+    );
     // The log's own lines at the end are not of that level.
     drop(server);
 }
@@ -358,7 +442,11 @@ fn the_socket_is_its_owners_and_who_hangs_holds_nobody() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let until = Instant::now() + Duration::from_secs(20);
     while !socket.exists() || mode(&socket) != 0o600 {
-        assert!(Instant::now() < until, "the socket has mode {:o}", mode(&socket));
+        assert!(
+            Instant::now() < until,
+            "the socket has mode {:o}",
+            mode(&socket)
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(mode(&folder.path().join("data")), 0o700);

@@ -181,7 +181,13 @@ mod tests {
     use crate::testing::{NOW, parse, request};
 
     fn message(from: &str, call: &str) -> Message {
-        let text = request("BYE", "sip:b@192.0.2.9", from, "<sip:b@example.org>;tag=b", "");
+        let text = request(
+            "BYE",
+            "sip:b@192.0.2.9",
+            from,
+            "<sip:b@example.org>;tag=b",
+            "",
+        );
         parse(text.replace("call-1", call).as_bytes())
     }
 
@@ -205,14 +211,22 @@ mod tests {
     #[test]
     fn a_call_is_shown_without_secrets_and_without_control_characters() {
         let mut calls = Calls::default();
-        assert!(begin(&mut calls, NOW, 1, "<sip:a:secret@example.org:5070;x=y>;tag=a"));
+        assert!(begin(
+            &mut calls,
+            NOW,
+            1,
+            "<sip:a:secret@example.org:5070;x=y>;tag=a"
+        ));
         let mut found = Vec::new();
         assert_eq!(calls.list(0, 10, &mut found), None);
         let [call] = &found[..] else { panic!() };
         assert_eq!(&*call.from(), "sip:a@example.org:5070");
         assert_eq!(&*call.to(), "sip:b@example.org");
         assert_eq!(&*call.call_id(), "call-1");
-        assert_eq!((call.caller, call.callee), (end(Transport::Udp), end(Transport::Tls)));
+        assert_eq!(
+            (call.caller, call.callee),
+            (end(Transport::Udp), end(Transport::Tls))
+        );
 
         let long = format!("<sip:{}@example.org>;tag=a", "a".repeat(PART_MAX));
         assert!(begin(&mut calls, NOW, 2, &long));
@@ -226,10 +240,7 @@ mod tests {
         let mut calls = Calls::default();
         let from = "<sip:a@example.org>;tag=a";
         for n in 1..=20 {
-            let now = Now {
-                unix_ms: n,
-                ..NOW
-            };
+            let now = Now { unix_ms: n, ..NOW };
             assert!(begin(&mut calls, now, n, from));
         }
         for n in (2..=20).step_by(2) {
@@ -242,10 +253,7 @@ mod tests {
         }
         assert_eq!(calls.len(), 10);
         // A name that is used again is another call.
-        let now = Now {
-            unix_ms: 21,
-            ..NOW
-        };
+        let now = Now { unix_ms: 21, ..NOW };
         assert!(begin(&mut calls, now, 2, from));
         assert_eq!(listed(&calls, 4).len(), 11);
     }

@@ -351,9 +351,7 @@ impl Registrar {
         out: &mut Outputs,
     ) -> Option<Answered> {
         match cause {
-            Cause::Register(registration) => {
-                Some(self.answer(cx, registration, Err(refused), out))
-            }
+            Cause::Register(registration) => Some(self.answer(cx, registration, Err(refused), out)),
             Cause::Order(removal) => {
                 self.carried_out.push_back((removal.order, Err(())));
                 None

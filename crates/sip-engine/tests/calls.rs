@@ -81,7 +81,10 @@ fn what_is_no_call_or_goes_past_this_server_is_not_listed() {
         first.call_id = method.into();
         let sent = bed.receive(&alice(Transport::Udp), &first.text());
         let forwarded = sent.into_iter().last().unwrap();
-        bed.receive(&answering(&forwarded), &response(&forwarded, status, "b", CONTACT));
+        bed.receive(
+            &answering(&forwarded),
+            &response(&forwarded, status, "b", CONTACT),
+        );
         assert!(listed(&bed).is_empty(), "{method}");
     }
 }
@@ -105,7 +108,10 @@ fn a_call_within_a_call_is_the_same_and_ends_with_it() {
         let sent = bed.receive(&alice, &again.text());
         let forwarded = sent.into_iter().last().unwrap();
         assert_eq!(forwarded.method(), method);
-        bed.receive(&answering(&forwarded), &response(&forwarded, status, "b", CONTACT));
+        bed.receive(
+            &answering(&forwarded),
+            &response(&forwarded, status, "b", CONTACT),
+        );
         assert_eq!(listed(&bed).len(), left, "{method} {status}");
         bed.wait(60_000);
     }

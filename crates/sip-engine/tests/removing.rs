@@ -125,14 +125,21 @@ fn an_order_waits_its_turn_among_registers() {
     assert_eq!(bed.location.bindings(), 1);
     let order = change(&mut bed);
     saved(&mut bed, order, Ok(()));
-    let second = bed.effects.iter().position(|of| matches!(of, Effect::SaveBindings { .. }));
+    let second = bed
+        .effects
+        .iter()
+        .position(|of| matches!(of, Effect::SaveBindings { .. }));
     let Effect::SaveBindings { park, .. } = bed.effects.remove(second.unwrap()) else {
         panic!();
     };
     assert_eq!(outcomes(&mut bed), [(1, Ok(1))]);
     assert_eq!(bed.location.bindings(), 0);
     assert_eq!(kinds(&saved(&mut bed, park, Ok(()))), ["200"]);
-    assert_eq!(bed.location.bindings(), 1, "he has registered after the order");
+    assert_eq!(
+        bed.location.bindings(),
+        1,
+        "he has registered after the order"
+    );
     assert_eq!(bed.shard.in_flight(), 2, "nothing but transactions");
 }
 
@@ -148,7 +155,9 @@ fn a_register_whose_password_was_looked_up_before_is_looked_up_again() {
     let mut client = ClientAuth::new();
     client.add("example.org", "bob", "bob");
     let mut attempt = Attempt::default();
-    client.handle_challenge(&mut attempt, &challenge.message).unwrap();
+    client
+        .handle_challenge(&mut attempt, &challenge.message)
+        .unwrap();
     let mut line = Vec::new();
     let parts = RequestParts {
         method: b"REGISTER",

@@ -92,7 +92,10 @@ mod tests {
     #[test]
     fn a_source_is_kept_by_whatever_transport() {
         for transport in [Transport::Udp, Transport::Tls, Transport::Wss] {
-            let source = (transport, "[2001:db8::7]:40000".parse().expect("an address"));
+            let source = (
+                transport,
+                "[2001:db8::7]:40000".parse().expect("an address"),
+            );
             let mut text = String::new();
             write_source(&source, &mut text);
             assert_eq!(read_source(text.as_bytes()), Some(source), "{text}");

@@ -370,7 +370,10 @@ pub(super) fn end_of_user(
                 "{user}@{realm} is removed, and his contacts are not: {}",
                 error.what()
             ),
-            format!("{}; then type: signet bindings remove {user}", error.remedy()),
+            format!(
+                "{}; then type: signet bindings remove {user}",
+                error.remedy()
+            ),
         )
     })
 }

@@ -79,7 +79,9 @@ impl Shown {
                     && of.1.port() == address.port()
                     && hop.transport.is_none_or(|transport| transport == of.0)
             };
-            let each = dead.iter().filter_map(|of_worker| of_worker.iter().find(fits));
+            let each = dead
+                .iter()
+                .filter_map(|of_worker| of_worker.iter().find(fits));
             let left_ms: Vec<u64> = each.map(|(_, _, left_ms)| *left_ms).collect();
             self.addresses.push(Address {
                 address: *address,
@@ -147,7 +149,9 @@ impl Listed {
 /// How many gateways there are, and how many of them no worker uses.
 pub(super) async fn counted(admin: &Admin) -> Result<(usize, usize), Refused> {
     let (workers, gateways) = known(admin).await?;
-    let out = gateways.iter().filter(|of| of.state(workers) == "passed over");
+    let out = gateways
+        .iter()
+        .filter(|of| of.state(workers) == "passed over");
     Ok((gateways.len(), out.count()))
 }
 
@@ -184,8 +188,9 @@ async fn known(admin: &Admin) -> Result<(usize, Vec<Shown>), Refused> {
             }
             Err(_) => {
                 let name = hop.host.clone();
-                let learned =
-                    admin.look(0, move |shard, now| shard.learned_addresses(&name, now.mono_ms));
+                let learned = admin.look(0, move |shard, now| {
+                    shard.learned_addresses(&name, now.mono_ms)
+                });
                 learned.await?
             }
         };

@@ -28,10 +28,7 @@ pub(super) struct Told {
 }
 
 /// Answers `/log-level`.
-pub(super) async fn changed(
-    State(_): State<Admin>,
-    Json(wanted): Json<Wanted>,
-) -> Answered<Told> {
+pub(super) async fn changed(State(_): State<Admin>, Json(wanted): Json<Wanted>) -> Answered<Told> {
     let unknown = || Refused::new("this server has no log of its own", "");
     let before = log::level().ok_or_else(unknown)?;
     let level = wanted.level.unwrap_or(before);

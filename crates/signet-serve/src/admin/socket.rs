@@ -311,10 +311,8 @@ mod tests {
         io.end.as_mut().reset(Instant::now());
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
-        let read = std::future::poll_fn(|context| {
-            Pin::new(&mut io).poll_read(context, &mut buffer)
-        })
-        .await;
+        let read =
+            std::future::poll_fn(|context| Pin::new(&mut io).poll_read(context, &mut buffer)).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
         drop(io);
         assert_eq!(seats.available_permits(), 1);

@@ -109,7 +109,10 @@ pub(super) async fn figures(
     }
     let mut by_reason: Vec<(String, u64)> = Vec::new();
     for (of, count) in refusals.iter().filter(|(of, _)| of.status.is_some()) {
-        match by_reason.iter_mut().find(|(name, _)| name == of.reason.name()) {
+        match by_reason
+            .iter_mut()
+            .find(|(name, _)| name == of.reason.name())
+        {
             Some((_, sum)) => *sum += count,
             None => by_reason.push((of.reason.name().to_owned(), count)),
         }
@@ -122,7 +125,9 @@ pub(super) async fn figures(
         requests: snapshots.iter().map(|of| of.engine.requests).sum(),
         calls: snapshots.iter().map(|of| of.engine.calls_begun).sum(),
         registrations: snapshots.iter().map(|of| of.registrar.ok).sum(),
-        handshakes: nets().map(|net| net.handshakes_in + net.handshakes_out).sum(),
+        handshakes: nets()
+            .map(|net| net.handshakes_in + net.handshakes_out)
+            .sum(),
     };
     let workers = snapshots.iter().map(|of| {
         let net = &of.sockets.net;
@@ -229,8 +234,14 @@ impl Seen<'_> {
     fn write_rates(&self, text: &mut String) {
         let per_s = &self.per_s;
         for [(left, a), (right, b)] in [
-            [("calls", per_s.calls), ("registrations", per_s.registrations)],
-            [("requests", per_s.requests), ("TLS handshakes", per_s.handshakes)],
+            [
+                ("calls", per_s.calls),
+                ("registrations", per_s.registrations),
+            ],
+            [
+                ("requests", per_s.requests),
+                ("TLS handshakes", per_s.handshakes),
+            ],
         ] {
             let (a, b) = (rate_or_dash(a), rate_or_dash(b));
             let _ = writeln!(text, "{left:<18}{a:>10}/s    {right:<18}{b:>10}/s");
@@ -259,8 +270,14 @@ impl Seen<'_> {
     fn write_state(&self, text: &mut String) {
         let now = self.now;
         for [(left, a), (right, b)] in [
-            [("calls in progress", now.calls), ("connections", now.connections)],
-            [("contacts", now.bindings), ("users with contacts", now.users)],
+            [
+                ("calls in progress", now.calls),
+                ("connections", now.connections),
+            ],
+            [
+                ("contacts", now.bindings),
+                ("users with contacts", now.users),
+            ],
             [
                 ("gateways", now.gateways as u64),
                 ("passed over", now.gateways_passed_over as u64),
@@ -386,7 +403,10 @@ mod tests {
         let title = format!("on {}\x1b[2J", "x".repeat(100));
         for before in [None, Some(&before)] {
             let picture = seen(before, &now).picture(&title);
-            assert!(picture.lines().all(|line| line.chars().count() <= 80), "{picture}");
+            assert!(
+                picture.lines().all(|line| line.chars().count() <= 80),
+                "{picture}"
+            );
             assert!(!picture.contains('\x1b'), "{picture}");
             assert!(picture.lines().count() <= LINES, "{picture}");
             assert!(picture.contains("and 6 more"), "{picture}");

@@ -54,10 +54,9 @@ impl Users {
         } = place.open()?;
         let kept = match userdb::options(&users, None)?.into_iter().next() {
             None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
-            Some(options) => Kept::Elsewhere(Box::new(Elsewhere::open(
-                options,
-                data.path().to_owned(),
-            )?)),
+            Some(options) => {
+                Kept::Elsewhere(Box::new(Elsewhere::open(options, data.path().to_owned())?))
+            }
         };
         Ok(Self {
             data,

@@ -224,8 +224,7 @@ pub(super) async fn refusals(
 
 /// Prints what the running server refused lately.
 pub fn why(place: &Instance, wanted: &Wanted, form: Form) -> Result<(), Error> {
-    let otherwise =
-        "refusals are kept as long as the server runs, and its log has more of them";
+    let otherwise = "refusals are kept as long as the server runs, and its log has more of them";
     let answer: Answer = ask_running(place, "/refusals", wanted, otherwise)?;
     tell(&answer, form, Answer::text)
 }

@@ -67,10 +67,11 @@ impl Registrar {
         let known = location.entries(&removal.aor, unix_ms, &mut self.entries);
         let aor = known.unwrap_or_else(|| removal.aor.clone());
         let meant = self.entries.iter().filter(|entry| removal.means(entry));
-        self.changes.extend(meant.map(|entry| BindingChange::Remove {
-            aor: aor.clone(),
-            key: entry.key.clone(),
-        }));
+        self.changes
+            .extend(meant.map(|entry| BindingChange::Remove {
+                aor: aor.clone(),
+                key: entry.key.clone(),
+            }));
         self.entries.clear();
         let (order, count) = (removal.order, self.changes.len());
         if self.changes.is_empty() || !cx.settings.registrar.durable {

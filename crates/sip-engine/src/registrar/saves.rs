@@ -97,12 +97,7 @@ impl Saves {
         clippy::result_large_err,
         reason = "it is the caller's own value that comes back"
     )]
-    pub(super) fn wait(
-        &mut self,
-        slot: Slot,
-        cause: Cause,
-        deadline_ms: u64,
-    ) -> Result<(), Cause> {
+    pub(super) fn wait(&mut self, slot: Slot, cause: Cause, deadline_ms: u64) -> Result<(), Cause> {
         match self.lines.get_mut(slot.0) {
             Some(line) if line.waiting.len() < LINE_MAX => {
                 self.waiting += 1;

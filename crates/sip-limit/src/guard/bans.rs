@@ -138,7 +138,10 @@ mod tests {
             .collect();
         let (first, second) = ("192.0.2.1".to_owned(), "2001:db8::".to_owned());
         assert_eq!(shown, [(first, false, 1_000), (second, true, 2_000)]);
-        assert!(bans.iter().all(|ban| ban.left_ms > 0 && ban.left_ms < 40_000));
+        assert!(
+            bans.iter()
+                .all(|ban| ban.left_ms > 0 && ban.left_ms < 40_000)
+        );
         let over_ms = 2_000 + bans.iter().map(|ban| ban.left_ms).max().unwrap();
         assert_eq!(guard.bans(over_ms - 1).len(), 1);
         assert!(guard.bans(over_ms).is_empty());
@@ -160,7 +163,10 @@ mod tests {
         };
         assert!(!guard.is_shut(1_000, &origin("192.0.2.1:9")));
         assert!(guard.is_shut(1_000, &origin("192.0.2.2:9")));
-        assert_eq!(guard.refused(1_000, &origin("192.0.2.1:9"), 100).0, Verdict::Served);
+        assert_eq!(
+            guard.refused(1_000, &origin("192.0.2.1:9"), 100).0,
+            Verdict::Served
+        );
     }
 
     #[test]

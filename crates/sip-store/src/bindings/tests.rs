@@ -29,7 +29,10 @@ fn full() -> Binding {
         user_agent: b"phone \"1\""[..].into(),
         node: "node-1".into(),
         since_unix_ms: 1_600_000_000_007,
-        source: Some((Transport::Tls, "[2001:db8::7]:40000".parse().expect("an address"))),
+        source: Some((
+            Transport::Tls,
+            "[2001:db8::7]:40000".parse().expect("an address"),
+        )),
         ..binding(u32::MAX, u64::MAX >> 1)
     }
 }
