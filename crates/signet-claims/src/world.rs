@@ -131,6 +131,8 @@ impl World {
             flow,
             user_agent: Box::default(),
             node: "".into(),
+            since_unix_ms: 0,
+            source: None,
         };
         let change = BindingChange::Put {
             aor: format!("sip:{user}@{DOMAIN}").into_bytes().into(),

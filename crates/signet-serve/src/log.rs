@@ -1,33 +1,66 @@
 //! Logs: by `tracing`, to the standard error, none for a single message.
 
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Log, LogFormat, LogLevel};
 
 /// The exit code after a fault of the program itself (`EX_SOFTWARE`).
 const EXIT_FAULT: i32 = 70;
 
+/// What changes the level of the running log.
+static LEVEL: OnceLock<Handle<LevelFilter, Registry>> = OnceLock::new();
+
 /// Starts the log, which tells of broken invariants too; a second start in one process is ignored.
 pub(crate) fn start(log: &Log) {
-    let level = match log.level {
+    let (level, handle) = reload::Layer::new(filter(log.level));
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_target(false);
+    let log_of = tracing_subscriber::registry().with(level);
+    let started = match log.format {
+        LogFormat::Text => log_of
+            .with(lines.with_ansi(std::io::stderr().is_terminal()))
+            .try_init(),
+        LogFormat::Json => log_of.with(lines.json().flatten_event(true)).try_init(),
+    };
+    if started.is_ok() {
+        let _ = LEVEL.set(handle);
+    }
+    invariant::report_by(|broken| {
+        tracing::error!("a fault of this program, please report this line: {broken}");
+    });
+}
+
+/// From which level on the running log has lines; `None` where there is none.
+pub(crate) fn level() -> Option<LogLevel> {
+    let held = LEVEL.get()?.with_current(|held| *held).ok()?;
+    LogLevel::ALL
+        .into_iter()
+        .find(|level| filter(*level) == held)
+}
+
+/// Has the running log from another level on.
+pub(crate) fn set_level(level: LogLevel) -> Result<(), reload::Error> {
+    match LEVEL.get() {
+        Some(handle) => handle.reload(filter(level)),
+        None => Ok(()),
+    }
+}
+
+const fn filter(level: LogLevel) -> LevelFilter {
+    match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
         LogLevel::Info => LevelFilter::INFO,
         LogLevel::Debug => LevelFilter::DEBUG,
-    };
-    let lines = tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_target(false);
-    let _ = match log.format {
-        LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
-    };
-    invariant::report_by(|broken| {
-        tracing::error!("a fault of this program, please report this line: {broken}");
-    });
+    }
 }
 
 /// Makes a panic in any thread the end of the process. A server that lost a

@@ -1,7 +1,7 @@
-//! What is asked of the machine at the start.
+//! What is asked of the machine.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::unistd::Pid;
 
 use crate::Error;
@@ -43,6 +43,25 @@ pub(crate) fn pin_to_core(nth: usize) -> Result<(), Error> {
     sched_setaffinity(this_thread, &one).map_err(failed)
 }
 
+/// The CPU time of this process, in microseconds.
+pub(crate) fn cpu_us() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return 0;
+    };
+    let cpu = usage.user_time() + usage.system_time();
+    let (seconds, us) = (u64::try_from(cpu.tv_sec()), u64::try_from(cpu.tv_usec()));
+    seconds.unwrap_or(0) * 1_000_000 + us.unwrap_or(0)
+}
+
+/// The memory of this process that is in use; 0 where /proc does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1_024
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -51,6 +70,12 @@ mod tests {
     fn the_limit_of_open_files_is_raised_to_the_hard_one() {
         let hard = raise_open_files().unwrap();
         assert_eq!(getrlimit(Resource::RLIMIT_NOFILE).unwrap(), (hard, hard));
+    }
+
+    #[test]
+    fn this_process_has_used_time_and_memory() {
+        while cpu_us() == 0 {}
+        assert!(resident_bytes() > 1 << 16, "{}", resident_bytes());
     }
 
     #[test]

@@ -27,11 +27,11 @@ pub(crate) enum Wish {
 
 /// A terminal that hands on each key at once, without showing it; as it was
 /// when this is dropped.
-pub(crate) struct Keyboard(Termios);
+pub struct Keyboard(Termios);
 
 impl Keyboard {
     /// `None` where there is no terminal, or it does not want to.
-    pub(crate) fn take() -> Option<Self> {
+    pub fn take() -> Option<Self> {
         let stdin = std::io::stdin();
         // One that another job has is not ours to change.
         if tcgetpgrp(&stdin).ok()? != getpgrp() {
@@ -54,7 +54,7 @@ impl Drop for Keyboard {
 
 /// Blocks the signals that end a process, so that a thread can wait for them.
 /// To be called before any other thread is started.
-pub(crate) fn hold_signals() -> Option<SigSet> {
+pub fn hold_signals() -> Option<SigSet> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGINT,

@@ -20,6 +20,7 @@ mod setup;
 mod traces;
 mod twins;
 
+pub use control::{Keyboard, hold_signals};
 pub use error::exit;
 
 use args::Args;

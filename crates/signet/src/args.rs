@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use signet_serve::ca::KeyKind;
-use signet_serve::config::{Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, Mode};
+use signet_serve::config::{
+    Config, Domain, HopUri, Listen, ListenAt, ListenSecurity, LogLevel, Mode,
+};
 use signet_serve::{Error, Overrides, Source, TraceOverrides, admin};
 
 use crate::bed::BedCommand;
@@ -113,13 +115,105 @@ pub(crate) enum Command {
     /// What it does not take soon enough is left out and counted: the server waits for
     /// nobody. Four may do so at a time.
     Trace(TraceOptions),
-    /// List where users are registered
+    /// List where users are registered: as a running server has it, else the database
     Bindings {
         #[command(flatten)]
         place: InstanceArgs,
         /// One user alone: alice or alice@example.com
         user: Option<String>,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        command: Option<BindingsCommand>,
     },
+    /// List the calls in progress through a running server
+    Calls {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// Those of one user, on either side: alice or alice@example.com
+        user: Option<String>,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the gateways of a running server, and which of them it passes over
+    Gateways {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the sources that a running server does not answer
+    Bans {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        command: Option<BansCommand>,
+    },
+    /// Tell which limits hold at a running server
+    Limits {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have a running server log more or less, until it is started again
+    LogLevel {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// error, warn, info or debug; says which it is if left out
+        level: Option<LogLevel>,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Watch a running server: calls, registrations, refusals, CPU, memory; q ends it
+    ///
+    /// Where the output is no terminal it prints what happened in one second, and ends.
+    Top {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// One second, for programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BindingsCommand {
+    /// Remove the contacts of a user, or one of them
+    ///
+    /// A phone that registers again is bound again: remove the user, or change his password
+    /// (`signet user passwd`), where it shall not be.
+    Remove {
+        /// alice or alice@example.com
+        user: String,
+        /// The contact's URI, as `signet bindings` shows it; all of them if left out
+        contact: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BansCommand {
+    /// Answer a source again, and forget its wrong passwords
+    Lift {
+        /// Its address
+        source: IpAddr,
+    },
+}
+
+/// For whom an answer is.
+pub(crate) const fn form(json: bool) -> admin::Form {
+    match json {
+        true => admin::Form::Json,
+        false => admin::Form::Text,
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -151,11 +245,7 @@ impl WhyOptions {
             source: self.source,
             last: Some(self.last),
         };
-        let form = match self.json {
-            true => admin::Form::Json,
-            false => admin::Form::Text,
-        };
-        admin::why(&self.place.into(), &wanted, form)
+        admin::why(&self.place.into(), &wanted, form(self.json))
     }
 }
 

@@ -7,6 +7,7 @@ mod documents;
 mod load;
 mod plan;
 mod price;
+mod top;
 mod trace;
 
 use std::io::Write;
@@ -15,7 +16,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use signet_serve::Error;
 
-use args::{Args, CaCommand, Command, DomainCommand, TlsCommand, UserCommand};
+use args::{
+    Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, TlsCommand, UserCommand,
+    form,
+};
 
 /// Transactions live for half a minute, so what a message touches is seldom in
 /// a cache; huge pages (`.cargo/config.toml`) spare the walks through the page tables as well.
@@ -58,8 +62,7 @@ fn run(args: Args) -> Result<(), Error> {
             json,
             command,
         } => match command {
-            None if json => admin::tls(&place.into(), admin::Form::Json),
-            None => admin::tls(&place.into(), admin::Form::Text),
+            None => admin::tls(&place.into(), form(json)),
             Some(TlsCommand::RotateSecret { forget_old }) => {
                 admin::tls_rotate_secret(&place.into(), forget_old)
             }
@@ -77,7 +80,34 @@ fn run(args: Args) -> Result<(), Error> {
         },
         Command::Why(options) => options.ask(),
         Command::Trace(options) => options.run(),
-        Command::Bindings { place, user } => admin::bindings(&place.into(), user.as_deref()),
+        Command::Bindings {
+            place,
+            user,
+            json,
+            command,
+        } => match command {
+            None => admin::bindings(&place.into(), user.as_deref(), form(json)),
+            Some(BindingsCommand::Remove { user, contact }) => {
+                admin::bindings_remove(&place.into(), &user, contact.as_deref())
+            }
+        },
+        Command::Calls { place, user, json } => {
+            admin::calls(&place.into(), user.as_deref(), form(json))
+        }
+        Command::Gateways { place, json } => admin::gateways(&place.into(), form(json)),
+        Command::Bans {
+            place,
+            json,
+            command,
+        } => match command {
+            None => admin::bans(&place.into(), form(json)),
+            Some(BansCommand::Lift { source }) => admin::bans_lift(&place.into(), source),
+        },
+        Command::Limits { place, json } => admin::limits(&place.into(), form(json)),
+        Command::LogLevel { place, level, json } => {
+            admin::log_level(&place.into(), level, form(json))
+        }
+        Command::Top { place, json } => top::run(&place.into(), json),
         Command::Domain { place, command } => {
             let place: admin::Instance = place.into();
             if !matches!(command, DomainCommand::Add { .. }) {

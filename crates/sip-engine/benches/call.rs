@@ -207,6 +207,8 @@ impl Bench {
                     flow: Some(bob),
                     user_agent: Box::default(),
                     node: "".into(),
+                    since_unix_ms: 0,
+                    source: None,
                 }),
             }]);
         }

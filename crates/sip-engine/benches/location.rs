@@ -91,6 +91,8 @@ fn binding(uri: &[u8]) -> Binding {
         }),
         user_agent: b"phone 1.0".as_slice().into(),
         node: "".into(),
+        since_unix_ms: 0,
+        source: None,
     }
 }
 

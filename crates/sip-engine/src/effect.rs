@@ -46,6 +46,13 @@ pub enum Effect {
         /// The changes, all of one address-of-record, all or none.
         changes: Vec<BindingChange>,
     },
+    /// An order of the operator ([`crate::Shard::remove_bindings`]) is carried out, or not.
+    Removed {
+        /// Its number ([`Removal::order`](crate::registrar::Removal::order)).
+        order: u64,
+        /// How many contacts are gone for good; `Err` where the store did not say so in time.
+        removed: Result<usize, ()>,
+    },
     /// Resolve a host (RFC 3263); answered by [`crate::Shard::handle_resolved`].
     Resolve {
         /// Who waits for it.

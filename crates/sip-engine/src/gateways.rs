@@ -40,6 +40,15 @@ impl LearnedGateways {
         }
     }
 
+    /// Those of one name.
+    pub(crate) fn addresses(&self, name: &str, now_ms: u64) -> Vec<SocketAddr> {
+        let known = self.lock();
+        let of_name = known
+            .iter()
+            .filter(|((own, _), until_ms)| **own == *name && **until_ms > now_ms);
+        of_name.map(|((_, addr), _)| *addr).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(Box<str>, SocketAddr), u64>> {
         self.until_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }

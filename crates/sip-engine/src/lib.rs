@@ -17,6 +17,7 @@
 mod answers;
 mod aor;
 pub mod budget;
+pub mod calls;
 mod dialogs;
 pub mod effect;
 mod gateways;

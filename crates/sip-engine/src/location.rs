@@ -18,11 +18,12 @@ mod stripe;
 mod tests;
 
 use std::hash::Hasher;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use invariant::broken;
-use sip_msg::Flow;
+use sip_msg::{Flow, Transport};
 use siphasher::sip::SipHasher13;
 
 pub(crate) use stripe::Entry;
@@ -58,6 +59,12 @@ pub struct Binding {
     pub user_agent: Box<[u8]>,
     /// The node whose flow it is (clusters), or empty.
     pub node: Arc<str>,
+    /// When this contact was first bound, in milliseconds since 1970; 0 where that is not
+    /// known. A refresh leaves it as it is.
+    pub since_unix_ms: u64,
+    /// By which transport and from where its last REGISTER came, for the operator's list:
+    /// calls go by `flow` and `uri`.
+    pub source: Option<(Transport, SocketAddr)>,
 }
 
 /// A change to one contact of an address-of-record.
@@ -103,6 +110,9 @@ struct Totals {
 }
 
 impl Location {
+    /// In how many parts the table is.
+    pub const PARTS: usize = STRIPES;
+
     /// An empty table of at most `aors_max` addresses-of-record; `hash_key` is
     /// secret, because phones choose what is hashed.
     pub fn new(aors_max: usize, hash_key: [u8; 16]) -> Self {
@@ -195,11 +205,21 @@ impl Location {
     /// Shows every address-of-record with its bindings that are alive, in no
     /// order. Copies one part of the table at a time: `show` runs without a lock.
     pub fn for_each(&self, unix_ms: u64, mut show: impl FnMut(&Arc<[u8]>, &[Arc<Binding>])) {
-        for stripe in &self.stripes {
-            let alive = lock(stripe).alive(unix_ms);
-            for (aor, bindings) in &alive {
-                show(aor, bindings);
-            }
+        for part in 0..Self::PARTS {
+            self.for_each_in(part, unix_ms, &mut show);
+        }
+    }
+
+    /// The same for one of the [`Location::PARTS`], so that a long list can be given in pieces.
+    pub fn for_each_in(
+        &self,
+        part: usize,
+        unix_ms: u64,
+        mut show: impl FnMut(&Arc<[u8]>, &[Arc<Binding>]),
+    ) {
+        let alive = self.stripes.get(part).map(|part| lock(part).alive(unix_ms));
+        for (aor, bindings) in alive.iter().flatten() {
+            show(aor, bindings);
         }
     }
 

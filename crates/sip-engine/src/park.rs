@@ -170,6 +170,17 @@ impl Parks {
         entry.parked.as_ref()
     }
 
+    /// Names what is parked and wanted. Looks at everything.
+    pub(crate) fn find_all(&self, is_wanted: impl Fn(&Parked) -> bool) -> Vec<ParkId> {
+        let slots = self.slots.iter().enumerate();
+        let wanted = slots.filter(|(_, entry)| entry.parked.as_ref().is_some_and(&is_wanted));
+        wanted
+            .map(|(slot, entry)| {
+                ParkId((slot as u64) << GENERATION_BITS | u64::from(entry.generation))
+            })
+            .collect()
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.live

@@ -17,6 +17,9 @@
 //!                       too late ------------------------------> 500, Retry-After
 //! ```
 //!
+//! An order of the operator ([`Removal`]) is planned and stored as a REGISTER is, and waits
+//! its turn in the same line.
+//!
 //! An answer of the store that comes too late still counts: what it has stored
 //! is applied, or memory and store would differ until the next restart. The
 //! phone was told 500 and asks again.
@@ -26,6 +29,7 @@ mod callable;
 mod contacts;
 mod date;
 mod plan;
+mod removal;
 mod room;
 mod saves;
 #[cfg(test)]
@@ -46,7 +50,8 @@ use crate::sender::Sender;
 use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
 use plan::{Planned, Refused};
 pub(crate) use plan::{is_supported, unsupported};
-use saves::{Saves, Slot};
+pub use removal::Removal;
+use saves::{Cause, Saves, Slot};
 
 /// What the registrar needs beside the request.
 #[derive(Clone, Copy)]
@@ -119,12 +124,14 @@ counters::counters! {
     }
 }
 
-/// The registrar of a shard: the REGISTERs that wait for the store, and in
+/// The registrar of a shard: the REGISTERs and orders that wait for the store, and in
 /// which order. The bindings themselves are in [`Location`].
 pub struct Registrar {
     saves: Saves,
     /// Saves that ended, each with the status of its REGISTER.
     ended: VecDeque<(Registration, Result<(), Refused>)>,
+    /// What came of orders: their numbers, and how many contacts were removed.
+    carried_out: VecDeque<(u64, Result<usize, ()>)>,
     tag_key: [u8; 16],
     /// The empty name: this server is alone.
     node: Arc<str>,
@@ -141,6 +148,7 @@ impl Registrar {
         Self {
             saves: Saves::new(seed),
             ended: VecDeque::new(),
+            carried_out: VecDeque::new(),
             tag_key: seed,
             node: "".into(),
             counters: RegistrarCounters::default(),
@@ -168,9 +176,12 @@ impl Registrar {
             .now
             .mono_ms
             .saturating_add(cx.settings.registrar.save_timeout_ms);
-        match self.saves.wait(slot, registration, deadline_ms) {
+        match self
+            .saves
+            .wait(slot, Cause::Register(registration), deadline_ms)
+        {
             Ok(()) => None,
-            Err(registration) => Some(self.answer(cx, registration, Err(Refused::Busy), out)),
+            Err(cause) => self.give_up(cx, cause, Refused::Busy, out),
         }
     }
 
@@ -182,7 +193,7 @@ impl Registrar {
         park: ParkId,
         answer: Result<(), ()>,
     ) {
-        let Some((registration, changes)) = self.saves.end(park) else {
+        let Some((cause, changes)) = self.saves.end(park) else {
             return;
         };
         // RFC 3261 10.3: "The binding updates MUST be committed (that is, made visible to the proxy or
@@ -192,22 +203,32 @@ impl Registrar {
         if answer.is_ok() {
             cx.location.apply(&changes);
         }
-        let Some(registration) = registration else {
-            return;
-        };
-        let outcome = answer.map_err(|()| {
-            self.counters.save_failed += 1;
-            Refused::Unsaved
-        });
-        self.ended.push_back((registration, outcome));
+        match cause {
+            Some(Cause::Register(registration)) => {
+                let outcome = answer.map_err(|()| {
+                    self.counters.save_failed += 1;
+                    Refused::Unsaved
+                });
+                self.ended.push_back((registration, outcome));
+            }
+            Some(Cause::Order(removal)) => {
+                let removed = answer.map(|()| changes.len());
+                self.carried_out.push_back((removal.order, removed));
+            }
+            None => {}
+        }
     }
 
     /// Ends REGISTERs that have waited too long. Then [`Registrar::poll`] until `None`.
     pub fn handle_timers(&mut self, now: Now) {
         let (ended, counters) = (&mut self.ended, &mut self.counters);
-        self.saves.handle_timers(now.mono_ms, |registration| {
-            counters.save_timeout += 1;
-            ended.push_back((registration, Err(Refused::Unsaved)));
+        let carried_out = &mut self.carried_out;
+        self.saves.handle_timers(now.mono_ms, |cause| match cause {
+            Cause::Register(registration) => {
+                counters.save_timeout += 1;
+                ended.push_back((registration, Err(Refused::Unsaved)));
+            }
+            Cause::Order(removal) => carried_out.push_back((removal.order, Err(()))),
         });
     }
 
@@ -218,7 +239,14 @@ impl Registrar {
             let aor = plan::address_of_record(cx, &registration, &mut self.aor);
             return Some(self.answer(cx, registration, outcome.and(aor), out));
         }
-        while let Some((slot, registration)) = self.saves.next_in_line() {
+        while let Some((slot, cause)) = self.saves.next_in_line() {
+            let registration = match cause {
+                Cause::Register(registration) => registration,
+                Cause::Order(removal) => {
+                    self.carry_out(cx, removal, Some(slot), out);
+                    continue;
+                }
+            };
             let answered = match plan::address_of_record(cx, &registration, &mut self.aor) {
                 Ok(()) => self.process(cx, registration, Some(slot), out),
                 Err(refused) => Some(self.answer(cx, registration, Err(refused), out)),
@@ -227,6 +255,9 @@ impl Registrar {
                 return answered;
             }
         }
+        let carried_out = self.carried_out.drain(..);
+        out.effects
+            .extend(carried_out.map(|(order, removed)| Effect::Removed { order, removed }));
         None
     }
 
@@ -235,9 +266,9 @@ impl Registrar {
         self.saves.next_deadline_ms()
     }
 
-    /// REGISTERs that wait.
+    /// REGISTERs and orders that wait.
     pub fn waiting(&self) -> usize {
-        self.saves.waiting() + self.ended.len()
+        self.saves.waiting() + self.ended.len() + self.carried_out.len()
     }
 
     /// The memory of those requests.
@@ -282,22 +313,49 @@ impl Registrar {
             cx.location.apply(&self.changes);
             return Some(self.answer(cx, registration, Ok(()), out));
         }
+        match self.save(cx, Cause::Register(registration), slot, &aor, out) {
+            Ok(()) => None,
+            Err(cause) => self.give_up(cx, cause, Refused::Busy, out),
+        }
+    }
+
+    /// Gives `self.changes` to the store; their cause comes back where there is no room.
+    #[allow(
+        clippy::result_large_err,
+        reason = "it is the caller's own value that comes back"
+    )]
+    fn save(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        cause: Cause,
+        slot: Option<Slot>,
+        aor: &Arc<[u8]>,
+        out: &mut Outputs,
+    ) -> Result<(), Cause> {
         let changes = std::mem::take(&mut self.changes);
         let now_ms = cx.now.mono_ms;
         let timeout_ms = cx.settings.registrar.save_timeout_ms;
-        match self.saves.begin(
-            slot,
-            &aor,
-            registration,
-            changes.clone(),
-            now_ms,
-            timeout_ms,
-        ) {
-            Ok(park) => {
-                out.effects.push(Effect::SaveBindings { park, changes });
+        let park = self
+            .saves
+            .begin(slot, aor, cause, changes.clone(), now_ms, timeout_ms)?;
+        out.effects.push(Effect::SaveBindings { park, changes });
+        Ok(())
+    }
+
+    /// Says that a change is not made: to a REGISTER by its answer.
+    fn give_up(
+        &mut self,
+        cx: &RegistrarContext<'_>,
+        cause: Cause,
+        refused: Refused,
+        out: &mut Outputs,
+    ) -> Option<Answered> {
+        match cause {
+            Cause::Register(registration) => Some(self.answer(cx, registration, Err(refused), out)),
+            Cause::Order(removal) => {
+                self.carried_out.push_back((removal.order, Err(())));
                 None
             }
-            Err(registration) => Some(self.answer(cx, registration, Err(Refused::Busy), out)),
         }
     }
 

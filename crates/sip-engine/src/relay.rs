@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use sip_locate::{Hop, Query};
 use sip_msg::network::{IpNet, is_in};
-use sip_msg::{Flow, HostPort, Message, Target, Uri};
+use sip_msg::{Flow, HostPort, Message, Target, Transport, Uri};
 
 use crate::Settings;
 use crate::gateways::Gateways;
@@ -202,7 +202,7 @@ impl Relay<'_> {
     /// Whether a message came from a gateway; a connection has a port of its own.
     fn is_gateways(&self, source: &Source) -> bool {
         self.is_gateway(source.addr)
-            || (source.is_connection && self.gateways.has_host(source.addr.ip()))
+            || (source.transport.is_reliable() && self.gateways.has_host(source.addr.ip()))
     }
 
     /// Whether that is the name of a gateway.
@@ -279,8 +279,8 @@ fn is_from(flow: &Flow, addr: SocketAddr) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source {
     addr: SocketAddr,
-    /// Whether it came by a connection, which may have a port of its own.
-    is_connection: bool,
+    /// A connection may have a port of its own.
+    transport: Transport,
 }
 
 impl Source {
@@ -288,7 +288,7 @@ impl Source {
     pub(crate) fn of(flow: &Flow) -> Self {
         Self {
             addr: flow.remote,
-            is_connection: flow.transport.is_reliable(),
+            transport: flow.transport,
         }
     }
 
@@ -296,8 +296,13 @@ impl Source {
     pub(crate) fn at(target: &Target) -> Self {
         Self {
             addr: target.remote,
-            is_connection: target.transport.is_reliable(),
+            transport: target.transport,
         }
+    }
+
+    /// The transport and the address.
+    pub(crate) const fn end(self) -> (Transport, SocketAddr) {
+        (self.transport, self.addr)
     }
 }
 

@@ -11,16 +11,18 @@ mod refusals;
 mod requests;
 mod spread;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_auth::Reply;
 use sip_locate::{Hop, LocateError};
 use sip_lookup::Outcome;
-use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
+use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span, Transport};
 use sip_txn::Transactions;
 use wheel::Wheel;
 
 use crate::budget::Room;
+use crate::calls::{Call, Calls};
 use crate::dialogs::Dialogs;
 use crate::effect::{Now, Outputs, ParkId};
 use crate::gateways::{Gateways, LearnedGateways};
@@ -32,14 +34,14 @@ use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
 use crate::random::{Dice, derive};
 use crate::refusal::{Reason, RefusalCounts, StatusLine};
-use crate::registrar::{Registrar, RegistrarContext};
+use crate::registrar::{Registrar, RegistrarContext, Removal};
 use crate::sender::Sender;
 use crate::timer::Timer;
 use crate::token::{TokenKeys, Tokens};
 use crate::{Binding, Location, Settings};
 
 pub use counters::Counters;
-pub use spread::shard_of;
+pub use spread::{shard_of, shard_of_user};
 
 /// What all shards of a process share.
 pub struct Shared {
@@ -86,6 +88,7 @@ pub struct Shard {
     pub(crate) gateways: Gateways,
     pub(crate) lanes: Lanes,
     pub(crate) dialogs: Dialogs,
+    pub(crate) calls: Calls,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -131,6 +134,7 @@ impl Shard {
             own: Own::new(&settings),
             tokens: Tokens::new(Arc::clone(&shared.token_keys)),
             dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
+            calls: Calls::default(),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),
@@ -338,6 +342,21 @@ impl Shard {
         self.drain(now, out);
     }
 
+    /// Removes contacts by the operator's order. REGISTERs of that user whose credentials are
+    /// being looked up are looked up again, because he may be gone by now.
+    pub fn remove_bindings(&mut self, now: Now, removal: Removal, out: &mut Outputs) {
+        self.look_up_again(now, &removal.aor, out);
+        let cx = RegistrarContext {
+            now,
+            settings: &self.settings,
+            location: &self.shared.location,
+            own: &self.own,
+            gateways: &self.gateways,
+        };
+        self.registrar.remove(&cx, removal, out);
+        self.drain(now, out);
+    }
+
     /// The resolver's answer: the hops to try, in order, or why there are none.
     pub fn handle_resolved(
         &mut self,
@@ -459,6 +478,34 @@ impl Shard {
     /// Dialogs of which something is remembered.
     pub fn dialogs(&self) -> usize {
         self.dialogs.len()
+    }
+
+    /// Calls in progress, as far as they are listed.
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Appends calls in progress that follow the one of that number (0 for the first), the
+    /// oldest first, and gives the number to go on from; `None` when the last was reached.
+    /// No more than `max` are looked at.
+    pub fn list_calls(&self, after: u64, max: usize, found: &mut Vec<Call>) -> Option<u64> {
+        self.calls.list(after, max, found)
+    }
+
+    /// Next hops that failed lately and are passed over, each with the milliseconds for which
+    /// it still is.
+    pub fn dead_hops(&self, now_ms: u64) -> Vec<(Transport, SocketAddr, u64)> {
+        self.dead.all(now_ms)
+    }
+
+    /// The addresses that DNS gave lately for a configured next hop of that name.
+    pub fn learned_addresses(&self, name: &str, now_ms: u64) -> Vec<SocketAddr> {
+        self.shared.gateways.addresses(name, now_ms)
+    }
+
+    /// The settings that it goes by.
+    pub fn settings(&self) -> &Arc<Settings> {
+        &self.settings
     }
 
     /// Response contexts alive.

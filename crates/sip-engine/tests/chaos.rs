@@ -279,6 +279,7 @@ impl Run {
                 Effect::Resolve { park, .. } => self.parks.push((park, false)),
                 Effect::SaveBindings { .. } => panic!("nobody registers here"),
                 Effect::Close(_)
+                | Effect::Removed { .. }
                 | Effect::Odd(_)
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }

@@ -40,6 +40,7 @@
 //! The tables have a fixed size ([`crate::debts`]). Their locks are taken only for
 //! refusals and for credentials.
 
+mod bans;
 mod mismatches;
 #[cfg(test)]
 mod tests;
@@ -54,6 +55,8 @@ use siphasher::sip::SipHasher13;
 use crate::names::folded;
 use crate::striped::Striped;
 use crate::told::{Matter, Note, Told};
+
+pub use bans::Ban;
 
 /// Failures for which a nonce is good.
 pub const NONCE_FAILURES_MAX: u64 = 3;
@@ -177,6 +180,8 @@ pub struct Guard {
     /// Until when some source is shut.
     shut_until_ms: AtomicU64,
     told_shut_ms: AtomicU64,
+    /// Which sources are shut, to be shown: the debts themselves decide.
+    bans: bans::Bans,
     /// By [`crate::Table`].
     told: [Told; 3],
     refusals_limited: AtomicU64,
@@ -230,11 +235,17 @@ impl Guard {
             known: striped(KNOWN_MAX, 1.0),
             shut_until_ms: AtomicU64::new(0),
             told_shut_ms: AtomicU64::new(0),
+            bans: bans::Bans::default(),
             told: Default::default(),
             refusals_limited: AtomicU64::new(0),
             sources_shut: AtomicU64::new(0),
             guesses_refused: AtomicU64::new(0),
         }
+    }
+
+    /// Its bounds.
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The counters.
@@ -268,6 +279,7 @@ impl Guard {
             return (verdict, false);
         }
         self.sources_shut.fetch_add(1, Ordering::Relaxed);
+        self.bans.begin(now_ms, origin);
         let until_ms = now_ms + self.limits.silence_ms;
         self.shut_until_ms.fetch_max(until_ms, Ordering::Relaxed);
         (verdict, is_due(&self.told_shut_ms, now_ms))

@@ -21,7 +21,7 @@ mod told;
 
 pub use glance::may_go_on;
 pub use guard::{
-    Attempt, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
+    Attempt, Ban, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,
 };
 pub use overload::{Class, Controller, Gate, Share, Shares, Signals};
 pub use rates::{Allowance, Kind, Party, PartyKey, Rate, RateExceeded, RateLimits, Rates};

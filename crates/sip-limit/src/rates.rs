@@ -129,7 +129,8 @@ impl Allowance {
         *self == Self::default()
     }
 
-    const fn per_s(&self, rate: Rate) -> u32 {
+    /// The limit of one rate; 0 is none.
+    pub const fn per_s(&self, rate: Rate) -> u32 {
         match rate {
             Rate::Requests(Kind::Call) => self.calls_per_s,
             Rate::Requests(Kind::Registration) => self.registrations_per_s,

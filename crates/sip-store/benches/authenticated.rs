@@ -233,6 +233,8 @@ fn contact_of_bob(now: Now) -> BindingChange {
             flow: Some(flow(CALLED)),
             user_agent: Box::default(),
             node: "".into(),
+            since_unix_ms: 0,
+            source: None,
         }),
     }
 }

@@ -120,6 +120,8 @@ fn change(user: u32, cseq: u32) -> BindingChange {
             flow: None,
             user_agent: b"SIPp"[..].into(),
             node: "".into(),
+            since_unix_ms: 0,
+            source: None,
         }),
     }
 }

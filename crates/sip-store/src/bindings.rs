@@ -80,7 +80,7 @@ impl BindingStore for Bindings {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         {
             let mut put = transaction.prepare_cached(
-                "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO bindings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
             let mut remove = transaction
                 .prepare_cached("DELETE FROM bindings WHERE aor = ? AND contact_key = ?")?;
@@ -151,7 +151,7 @@ impl BindingStore for Bindings {
         each: &mut dyn FnMut(BindingChange),
     ) -> Result<u64, StoreError> {
         let mut statement = self.database.connection.prepare(
-            "SELECT aor, contact_key, uri, q, expires_unix_ms, call_id, cseq, instance, reg_id, path, flow, user_agent, node
+            "SELECT aor, contact_key, uri, q, expires_unix_ms, call_id, cseq, instance, reg_id, path, flow, user_agent, node, since_unix_ms, source
              FROM bindings WHERE expires_unix_ms > ?1 ORDER BY aor, contact_key",
         )?;
         let mut rows = statement.query((i64::try_from(unix_ms).unwrap_or(i64::MAX),))?;
@@ -181,7 +181,7 @@ fn bind(
     flow: &mut String,
 ) -> Result<(), StoreError> {
     flow.clear();
-    let flow = binding.flow.as_ref().map(|of| {
+    let way = binding.flow.as_ref().map(|of| {
         flow_text::write(of, flow);
         Text(flow.as_bytes())
     });
@@ -198,9 +198,16 @@ fn bind(
     put.raw_bind_parameter(8, binding.instance.as_deref().map(Text))?;
     put.raw_bind_parameter(9, binding.reg_id)?;
     put.raw_bind_parameter(10, Text(&binding.path))?;
-    put.raw_bind_parameter(11, flow)?;
+    put.raw_bind_parameter(11, way)?;
     put.raw_bind_parameter(12, Text(&binding.user_agent))?;
     put.raw_bind_parameter(13, &*binding.node)?;
+    put.raw_bind_parameter(14, i64::try_from(binding.since_unix_ms).unwrap_or(i64::MAX))?;
+    let source = binding.source.as_ref().map(|of| {
+        flow.clear();
+        flow_text::write_source(of, flow);
+        Text(flow.as_bytes())
+    });
+    put.raw_bind_parameter(15, source)?;
     Ok(())
 }
 
@@ -217,6 +224,8 @@ fn read(row: &Row<'_>, node: Arc<str>) -> Result<Binding, StoreError> {
         flow: optional(row, 10)?.and_then(flow_text::read),
         user_agent: bytes(row, 11)?.into(),
         node,
+        since_unix_ms: millis(row, 13)?,
+        source: optional(row, 14)?.and_then(flow_text::read_source),
     })
 }
 

@@ -21,7 +21,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// The steps from each version of the schema to the next. A step that was
 /// released is never changed: another is added.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     "
     CREATE TABLE domains (
         name TEXT NOT NULL PRIMARY KEY,
@@ -63,6 +63,10 @@ const MIGRATIONS: [&str; 2] = [
         created_unix_s INTEGER NOT NULL,
         not_after_unix_s INTEGER
     ) WITHOUT ROWID;
+",
+    "
+    ALTER TABLE bindings ADD COLUMN since_unix_ms INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE bindings ADD COLUMN source TEXT;
 ",
 ];
 

@@ -1,6 +1,7 @@
 //! A flow as text, for the `flow` column.
 
 use std::fmt::Write;
+use std::net::SocketAddr;
 
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 
@@ -41,6 +42,19 @@ pub(crate) fn read(text: &[u8]) -> Option<Flow> {
     })
 }
 
+/// `udp remote`: where a REGISTER came from.
+pub(crate) fn write_source((transport, remote): &(Transport, SocketAddr), out: &mut String) {
+    // Writing to a string does not fail.
+    let _ = write!(out, "{} {remote}", transport.uri_name());
+}
+
+/// Where that was, of a connection too: it is shown, and nothing is sent there.
+pub(crate) fn read_source(text: &[u8]) -> Option<(Transport, SocketAddr)> {
+    let (transport, remote) = str::from_utf8(text).ok()?.split_once(' ')?;
+    let transport = Transport::from_token(transport.as_bytes())?;
+    Some((transport, remote.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +86,22 @@ mod tests {
             Transport::Wss,
         ] {
             assert_eq!(read(text(flow(transport, 77)).as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_source_is_kept_by_whatever_transport() {
+        for transport in [Transport::Udp, Transport::Tls, Transport::Wss] {
+            let source = (
+                transport,
+                "[2001:db8::7]:40000".parse().expect("an address"),
+            );
+            let mut text = String::new();
+            write_source(&source, &mut text);
+            assert_eq!(read_source(text.as_bytes()), Some(source), "{text}");
+        }
+        for bad in ["", "udp", "udp host:1", "carrier 192.0.2.1:1"] {
+            assert_eq!(read_source(bad.as_bytes()), None, "{bad}");
         }
     }
 

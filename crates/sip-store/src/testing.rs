@@ -55,6 +55,8 @@ pub(crate) fn binding(cseq: u32, expires_unix_ms: u64) -> Binding {
         flow: None,
         user_agent: Box::default(),
         node: "".into(),
+        since_unix_ms: 0,
+        source: None,
     }
 }
 

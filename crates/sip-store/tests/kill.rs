@@ -150,6 +150,8 @@ fn change(user: u32, step: u32) -> BindingChange {
         flow: None,
         user_agent: Box::default(),
         node: "".into(),
+        since_unix_ms: 0,
+        source: None,
     };
     BindingChange::Put {
         aor,

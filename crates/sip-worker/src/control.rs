@@ -9,6 +9,7 @@ use sip_engine::registrar::RegistrarCounters;
 use sip_engine::shard::Counters;
 use sip_txn::Live;
 
+use crate::orders::{Order, Orders};
 use crate::{Mailbox, Refusals, Wake};
 
 /// Where a process is in its life.
@@ -64,6 +65,8 @@ pub struct Snapshot<F> {
     pub contexts: usize,
     /// Transactions, contexts and parked requests.
     pub in_flight: usize,
+    /// Calls in progress, as far as they are listed.
+    pub calls: usize,
     /// Requests that have no final answer yet, where the worker drains.
     pub unanswered: Option<usize>,
     /// What the sockets count.
@@ -83,6 +86,8 @@ pub struct Control<F, W> {
     snapshots: Vec<Mutex<Snapshot<F>>>,
     mailboxes: Mutex<Vec<Arc<Mailbox<W>>>>,
     refusals: Refusals,
+    /// For each worker.
+    orders: Vec<Orders>,
 }
 
 impl<F: Clone + Default, W: Wake> Control<F, W> {
@@ -96,12 +101,34 @@ impl<F: Clone + Default, W: Wake> Control<F, W> {
             snapshots: (0..workers).map(|_| Mutex::default()).collect(),
             mailboxes: Mutex::default(),
             refusals: Refusals::default(),
+            orders: (0..workers).map(|_| Orders::default()).collect(),
         }
     }
 
     /// What the workers have refused lately.
     pub fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.orders.len()
+    }
+
+    /// Gives one worker an order; false where it has too many already. What it does with it
+    /// is told by the order itself.
+    pub fn order_of(&self, worker: usize, order: Order) -> bool {
+        let is_given = self.orders.get(worker).is_some_and(|own| own.give(order));
+        if let Some(mailbox) = lock(&self.mailboxes).get(worker) {
+            mailbox.wake();
+        }
+        is_given
+    }
+
+    /// Takes a worker's orders.
+    pub(crate) fn orders_of(&self, worker: usize) -> Vec<Order> {
+        let own = self.orders.get(worker);
+        own.map(Orders::take).unwrap_or_default()
     }
 
     /// Whom to wake when something is ordered.

@@ -27,6 +27,7 @@ mod guard;
 mod handover;
 mod mailbox;
 mod memory;
+mod orders;
 mod overload;
 mod peers;
 mod refusals;
@@ -54,6 +55,7 @@ pub use environment::{
     Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
+pub use orders::{Look, Order, Removed};
 pub use overload::Severities;
 pub use refusals::Refusals;
 
@@ -134,6 +136,7 @@ pub struct Worker<E: Environment> {
     is_traced: bool,
     figures: Figures,
     overload: Overload,
+    removals: orders::Removals,
 }
 
 impl<E: Environment> Worker<E> {
@@ -167,6 +170,7 @@ impl<E: Environment> Worker<E> {
             is_traced: false,
             figures: Figures::default(),
             overload: Overload::new(parts.queue_ms_max, parts.severities.clone(), parts.index),
+            removals: orders::Removals::default(),
             parts,
         }
     }
@@ -198,6 +202,7 @@ impl<E: Environment> Worker<E> {
     pub fn end_turn(&mut self, sockets: &mut E::Sockets) {
         self.take_answers();
         self.take_mail(sockets);
+        self.take_orders();
         self.run_timers();
         self.settle(sockets);
         sockets.flush();
@@ -430,6 +435,7 @@ impl<E: Environment> Worker<E> {
                     shard.handle_saved(now, park, Err(()), out);
                 }
             }
+            Effect::Removed { order, removed } => self.removed(order, removed),
             Effect::Resolve { park, query } => {
                 if !self.parts.resolver.ask(park, query) {
                     self.figures.dns_refused += 1;
@@ -503,6 +509,7 @@ impl<E: Environment> Worker<E> {
                 live: shard.live_transactions(),
                 contexts: shard.live_contexts(),
                 in_flight: shard.in_flight(),
+                calls: shard.calls(),
                 unanswered: self.is_draining.then(|| shard.unanswered()),
                 sockets: sockets.figures(),
                 own: Figures {

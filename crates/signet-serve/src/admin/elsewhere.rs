@@ -11,7 +11,7 @@ use sip_userdb::{Options, UserDb};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
-use super::socket;
+use super::forget::tell_forget;
 use crate::Error;
 use crate::userdb::store_error;
 
@@ -23,13 +23,13 @@ pub(super) struct Elsewhere {
     runtime: Runtime,
     local: RefCell<LocalSet>,
     store: UserDb,
-    /// Where a running server is told of changes.
-    socket: PathBuf,
+    /// The data folder, where a running server is told of changes.
+    data: PathBuf,
 }
 
 impl Elsewhere {
     /// Takes the first of the stores: it is the one that is written to.
-    pub(super) fn open(options: Options, socket: PathBuf) -> Result<Self, Error> {
+    pub(super) fn open(options: Options, data: PathBuf) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -44,7 +44,7 @@ impl Elsewhere {
             runtime,
             local: RefCell::new(LocalSet::new()),
             store,
-            socket,
+            data,
         })
     }
 
@@ -75,7 +75,7 @@ impl Elsewhere {
         let subject = subject(realm, user);
         self.wait(self.store.put(&subject, &set.into()))
             .map_err(|error| store_error(&error))?;
-        socket::tell_forget(&self.socket, &[subject])
+        tell_forget(&self.data, &[subject])
     }
 
     /// Removes a user; false where there was none.
@@ -84,7 +84,7 @@ impl Elsewhere {
         let removed = self
             .wait(self.store.remove(&subject))
             .map_err(|error| store_error(&error))?;
-        socket::tell_forget(&self.socket, &[subject])?;
+        tell_forget(&self.data, &[subject])?;
         Ok(removed)
     }
 
@@ -120,7 +120,7 @@ impl Elsewhere {
             .iter()
             .map(|listed| subject(&listed.realm, &listed.user))
             .collect();
-        socket::tell_forget(&self.socket, &subjects)
+        tell_forget(&self.data, &subjects)
     }
 
     fn wait<T>(&self, answer: impl Future<Output = T>) -> T {

@@ -2,7 +2,10 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use super::{Instance, socket, tls};
+use axum::extract::State;
+
+use super::socket::Admin;
+use super::{Instance, ask, tls};
 use crate::Error;
 
 /// The path of the figures at their address.
@@ -27,6 +30,11 @@ pub struct FiguresPage {
     pub text: String,
 }
 
+/// Answers `/figures` with what `/metrics` shows.
+pub(super) async fn shown(State(admin): State<Admin>) -> String {
+    admin.sources.page()
+}
+
 /// Asks a running server what it counts.
 ///
 /// # Errors
@@ -40,14 +48,14 @@ pub fn figures(at: &FiguresAt) -> Result<FiguresPage, Error> {
 
 fn by_socket(place: &Instance) -> Result<FiguresPage, Error> {
     let folder = place.folder()?;
-    let path = socket::path(&folder);
+    let path = ask::path(&folder);
     let unanswered = |why: String| {
         Error::new(
             format!("{}: the server did not answer: {why}", path.display()),
             "look whether it is alive, and of the same version as this program",
         )
     };
-    let answered = socket::ask(&path, "/figures", b"");
+    let answered = ask::ask(&path, "/figures", b"");
     match answered.map_err(|error| unanswered(error.to_string()))? {
         Some((200, body)) => Ok(FiguresPage {
             from: path.display().to_string(),

@@ -1,14 +1,23 @@
 //! What an operator does beside a server: users, certificates, a look at the
 //! configuration and at the bindings. A running server sees changes of users
-//! at once, because both read the same database.
+//! at once, because both read the same database. What it does besides it is asked and told
+//! on its socket ([`socket`]).
 
+mod ask;
+mod bans;
 mod bindings;
+mod calls;
 mod domains;
 mod elsewhere;
 mod figures;
+mod forget;
+mod gateways;
+mod level;
+mod limits;
 mod password;
 pub(crate) mod socket;
 mod tls;
+pub mod top;
 pub(crate) mod trace;
 mod users;
 mod why;
@@ -16,9 +25,15 @@ mod why;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-pub use bindings::bindings;
+pub(crate) use ask::path as socket_path;
+pub use bans::{bans, bans_lift};
+pub use bindings::{bindings, bindings_remove};
+pub use calls::calls;
 pub use domains::Domains;
 pub use figures::{FiguresAt, FiguresPage, figures};
+pub use gateways::gateways;
+pub use level::log_level;
+pub use limits::limits;
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};
@@ -75,6 +90,15 @@ impl Instance {
             "name the server's folder with --data DIR or its file with --config FILE; \
              `signet serve` or `signet user add` makes a new one",
         ))
+    }
+
+    /// `alice@example.com` of a user's name, which may be without its domain.
+    fn full_name(&self, user: &str) -> Result<String, Error> {
+        let bare = user.strip_prefix("sip:").unwrap_or(user);
+        match bare.contains('@') {
+            true => Ok(bare.to_owned()),
+            false => Ok(format!("{bare}@{}", self.open()?.domain)),
+        }
     }
 
     fn open(&self) -> Result<Opened, Error> {
@@ -180,6 +204,16 @@ pub fn ca_issue(
 fn value_error(error: &str) -> Error {
     let (what, remedy) = error.split_once('\n').unwrap_or((error, ""));
     Error::new(what, remedy)
+}
+
+/// A time in the unit that suits it.
+fn lasting(seconds: u64) -> String {
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
 }
 
 /// Writes to the standard output. A reader that has gone is no error.

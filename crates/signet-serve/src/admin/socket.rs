@@ -1,192 +1,325 @@
 //! The administrative interface of a running server: JSON over HTTP on a Unix socket in the
-//! data folder, whose mode keeps everybody else out.
+//! data folder, whose mode keeps everybody else out. Each verb is a `POST` with a question
+//! in JSON; the modules that answer them have the questions and the answers.
 //!
-//! | request | what it does |
-//! |---|---|
-//! | `POST /users/forget` | forgets what is remembered of users: `{"users": [{"user", "realm"}]}`, or of all: `{"all": true}` |
-//! | `POST /refusals` | what was refused lately: [`super::why`] has the question and the answer |
-//! | `POST /figures` | what `/metrics` shows |
-//! | `POST /trace` | messages that pass: [`super::trace`] has the question and the answer |
+//! What is asked of a shard its worker copies between two turns ([`Admin::look`]); so no
+//! answer takes more of one than a bounded piece.
 
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::DefaultBodyLimit;
 use axum::http::StatusCode;
-use axum::routing::post;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, post};
 use axum::{Json, Router};
-use serde::{Deserialize, Serialize};
-use sip_auth::Subject;
+use sip_engine::shard::shard_of_user;
+use sip_engine::{Now, Shard};
 use sip_lookup::Cache;
+use sip_worker::Order;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use super::{trace, why};
-use crate::Error;
+use super::ask::Told;
+use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, why};
 use crate::metrics::Sources;
 use crate::trace::Tracer;
-use crate::worker::Control;
 
-/// Its name in the data folder.
-const FILE: &str = "admin.sock";
-/// How long a server may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// Users in one request.
-const USERS_MAX: usize = 1_000;
-/// The longest answer that is read.
-const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// A verb: its path, and what answers it.
+type Verb = (&'static str, fn() -> MethodRouter<Admin>);
+
+/// All verbs.
+const VERBS: &[Verb] = &[
+    ("/users/forget", || post(forget::forget)),
+    ("/users/removed", || post(bindings::user_removed)),
+    ("/bindings", || post(bindings::listed)),
+    ("/bindings/remove", || post(bindings::removed)),
+    ("/calls", || post(calls::listed)),
+    ("/gateways", || post(gateways::listed)),
+    ("/bans", || post(bans::listed)),
+    ("/bans/lift", || post(bans::lifted)),
+    ("/figures", || post(figures::shown)),
+    ("/limits", || post(limits::listed)),
+    ("/log-level", || post(level::changed)),
+    ("/refusals", || post(why::refusals)),
+    ("/trace", || post(trace::traced)),
+    ("/top", || post(top::figures)),
+];
+
+/// Connections at a time; the next waits until one has ended.
+const CONNECTIONS_MAX: usize = 32;
+/// How long the other end of a connection may say nothing at first.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// How long a connection may last after that, whatever its other end does.
+const CONNECTION_MAX: Duration = Duration::from_secs(10);
+/// The longest question.
+const QUESTION_BYTES_MAX: usize = 1 << 20;
+/// How long a worker, or the store behind it, may take.
+const WORKER_MAX: Duration = Duration::from_secs(5);
+/// The pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What of a running server the interface works on.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
-    pub(crate) control: Arc<Control>,
     pub(crate) sources: Arc<Sources>,
     pub(crate) tracer: Tracer,
+    /// What decides whose bindings are which worker's.
+    pub(crate) shard_key: [u8; 16],
 }
 
-/// Whose credentials are to be forgotten.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Forget {
-    users: Vec<Named>,
-    all: bool,
+/// Why something was not done.
+pub(super) struct Refused(Told);
+
+impl Refused {
+    pub(super) fn new(error: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self(Told {
+            error: error.into(),
+            remedy: remedy.into(),
+        })
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Named {
-    user: String,
-    realm: String,
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        (StatusCode::SERVICE_UNAVAILABLE, Json(self.0)).into_response()
+    }
 }
 
-/// The path of the socket.
-pub(crate) fn path(data: &Path) -> PathBuf {
-    data.join(FILE)
+/// What a verb answers.
+pub(super) type Answered<A> = Result<Json<A>, Refused>;
+
+impl Admin {
+    /// How many workers there are.
+    pub(super) fn workers(&self) -> usize {
+        self.sources.control.workers()
+    }
+
+    /// Has a worker copy something of its shard.
+    pub(super) async fn look<T: Send + 'static>(
+        &self,
+        worker: usize,
+        look: impl FnOnce(&Shard, Now) -> T + Send + 'static,
+    ) -> Result<T, Refused> {
+        let (tell, told) = oneshot::channel();
+        let order = Order::Look(Box::new(move |shard, now| {
+            // Who asked may have gone.
+            let _ = tell.send(look(shard, now));
+        }));
+        self.order(worker, order, told).await
+    }
+
+    /// Removes contacts of an address-of-record, all of them or the one with that URI, for
+    /// good; how many there were.
+    pub(super) async fn remove(
+        &self,
+        aor: Arc<[u8]>,
+        contact: Option<Box<[u8]>>,
+    ) -> Result<usize, Refused> {
+        let workers = self.workers();
+        let worker = shard_of_user(user_of(&aor), workers, &self.shard_key);
+        let (tell, told) = oneshot::channel();
+        let order = Order::Remove {
+            aor,
+            contact,
+            then: Box::new(move |removed| {
+                let _ = tell.send(removed);
+            }),
+        };
+        let removed = self.order(worker, order, told).await?;
+        removed.map_err(|()| {
+            Refused::new(
+                "the contacts are not removed: the database did not store that in time",
+                "look at the log and at the disk, and type the command again",
+            )
+        })
+    }
+
+    async fn order<T>(
+        &self,
+        worker: usize,
+        order: Order,
+        told: oneshot::Receiver<T>,
+    ) -> Result<T, Refused> {
+        if self.sources.control.order_of(worker, order)
+            && let Ok(Ok(answer)) = timeout(WORKER_MAX, told).await
+        {
+            return Ok(answer);
+        }
+        Err(Refused::new(
+            format!("worker {worker} did not answer in time, so what was asked may be done or not"),
+            "it is overloaded or ends: look at `signet top` and the log, and type the command again",
+        ))
+    }
+}
+
+/// The user in an address-of-record, as the registrar writes it.
+fn user_of(aor: &[u8]) -> &[u8] {
+    let bare = aor.strip_prefix(b"sip:").unwrap_or(aor);
+    let end = bare.iter().rposition(|byte| *byte == b'@');
+    bare.get(..end.unwrap_or(bare.len())).unwrap_or(bare)
 }
 
 /// Answers on the socket until the server ends.
 pub(crate) async fn serve(path: PathBuf, admin: Admin) {
     // The lock of the data folder is held, so it is nobody's.
     let _ = std::fs::remove_file(&path);
-    let listener = match tokio::net::UnixListener::bind(&path) {
+    let none = |error: io::Error| {
+        tracing::error!("{}: no administrative interface: {error}", path.display());
+    };
+    // The folder lets nobody else in; this holds where its mode was changed.
+    let owner_alone = std::fs::Permissions::from_mode(0o600);
+    let bound = UnixListener::bind(&path)
+        .and_then(|listener| std::fs::set_permissions(&path, owner_alone).map(|()| listener));
+    let listener = match bound {
         Ok(listener) => listener,
-        Err(error) => {
-            tracing::error!("{}: no administrative interface: {error}", path.display());
-            return;
-        }
+        Err(error) => return none(error),
     };
-    let router = Router::new()
-        .route("/users/forget", post(forget))
-        .route("/refusals", post(refusals))
-        .route("/figures", post(figures))
-        .route("/trace", post(traced))
+    let routes = VERBS.iter().fold(Router::new(), |router, (path, answer)| {
+        router.route(path, answer())
+    });
+    let router = routes
+        .layer(DefaultBodyLimit::max(QUESTION_BYTES_MAX))
         .with_state(admin);
-    if let Err(error) = axum::serve(listener, router).await {
-        tracing::error!(
-            "{}: no administrative interface any more: {error}",
-            path.display()
-        );
+    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    if let Err(error) = axum::serve(Bounded { listener, seats }, router).await {
+        none(error);
     }
 }
 
-async fn refusals(
-    State(admin): State<Admin>,
-    Json(wanted): Json<why::Wanted>,
-) -> Json<why::Answer> {
-    Json(why::Answer::new(&admin.control.refusals().all(), &wanted))
+/// Accepts no more connections than there are seats.
+struct Bounded {
+    listener: UnixListener,
+    seats: Arc<Semaphore>,
 }
 
-async fn figures(State(admin): State<Admin>) -> String {
-    admin.sources.page()
-}
+impl axum::serve::Listener for Bounded {
+    type Io = Seated;
+    type Addr = tokio::net::unix::SocketAddr;
 
-async fn traced(
-    State(admin): State<Admin>,
-    Json(wanted): Json<trace::Wanted>,
-) -> Result<Json<trace::Answer>, StatusCode> {
-    trace::Answer::new(&admin.tracer, wanted).map(Json)
-}
-
-async fn forget(State(admin): State<Admin>, Json(whom): Json<Forget>) -> StatusCode {
-    if let Some(cache) = admin.cache {
-        if whom.all {
-            cache.invalidate_all();
-        }
-        for Named { user, realm } in whom.users {
-            cache.invalidate(&Subject::new(user.as_bytes(), realm.into()));
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            let seat = Arc::clone(&self.seats).acquire_owned().await;
+            match (seat, self.listener.accept().await) {
+                (Ok(seat), Ok((stream, addr))) => {
+                    let io = Seated {
+                        stream,
+                        end: Box::pin(sleep(SILENCE_MAX)),
+                        is_silent: true,
+                        _seat: seat,
+                    };
+                    return (io, addr);
+                }
+                // No descriptor is left, for a while.
+                _ => sleep(PAUSE).await,
+            }
         }
     }
-    StatusCode::NO_CONTENT
-}
 
-/// Tells a running server to forget what it remembers of these users. Where none runs,
-/// nothing is remembered.
-pub(super) fn tell_forget(path: &Path, subjects: &[Subject]) -> Result<(), Error> {
-    let forget = if subjects.len() > USERS_MAX {
-        Forget {
-            users: Vec::new(),
-            all: true,
-        }
-    } else {
-        let users = subjects.iter().map(|subject| Named {
-            user: String::from_utf8_lossy(subject.user()).into_owned(),
-            realm: subject.realm().to_string(),
-        });
-        Forget {
-            users: users.collect(),
-            all: false,
-        }
-    };
-    let body = serde_json::to_vec(&forget);
-    let body = body.map_err(|error| untold(path, &error.to_string()))?;
-    match ask(path, "/users/forget", &body) {
-        Ok(None | Some((204, _))) => Ok(()),
-        Ok(Some((status, _))) => Err(untold(path, &format!("it answered {status}"))),
-        Err(error) => Err(untold(path, &error.to_string())),
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.listener.local_addr()
     }
 }
 
-/// Posts JSON to a running server: the status and the body of its answer, or `None` where
-/// no server runs.
-pub(super) fn ask(path: &Path, verb: &str, body: &[u8]) -> std::io::Result<Option<(u16, Vec<u8>)>> {
-    let mut stream = match UnixStream::connect(path) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused
-            ) =>
-        {
-            return Ok(None);
-        }
-        connected => connected?,
-    };
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
-        "POST {verb} HTTP/1.0\r\nHost: signet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    )?;
-    stream.write_all(body)?;
-    let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-    let no_http = || std::io::Error::other("it answered no HTTP");
-    let status = answer.split(|byte| *byte == b' ').nth(1);
-    let status = status.and_then(|status| str::from_utf8(status).ok()?.parse().ok());
-    let status = status.ok_or_else(no_http)?;
-    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let body = answer.split_off(head.ok_or_else(no_http)? + 4);
-    Ok(Some((status, body)))
+/// A connection with its seat and its end.
+struct Seated {
+    stream: UnixStream,
+    end: Pin<Box<Sleep>>,
+    /// Whether nothing has come yet.
+    is_silent: bool,
+    _seat: OwnedSemaphorePermit,
 }
 
-fn untold(path: &Path, why: &str) -> Error {
-    Error::new(
-        format!(
-            "the change is made, and the running server was not told ({}: {why})",
-            path.display()
-        ),
-        "it takes it up when what it remembers of the user expires (users.cache.lifetime_s)",
-    )
+impl Seated {
+    /// An error once its time is up, which ends the connection.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        match self.end.as_mut().poll(context) {
+            Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),
+            Poll::Pending => Ok(()),
+        }
+    }
+}
+
+impl AsyncRead for Seated {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_end(context)?;
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if read.is_ready() && std::mem::replace(&mut self.is_silent, false) {
+            self.end.as_mut().reset(Instant::now() + CONNECTION_MAX);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Seated {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_end(context)?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_end(context)?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_of_an_address_of_record() {
+        for (aor, user) in [
+            ("sip:alice@example.com", "alice"),
+            ("sip:a@b@example.com", "a@b"),
+            ("sip:example.com", "example.com"),
+        ] {
+            assert_eq!(user_of(aor.as_bytes()), user.as_bytes(), "{aor}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_hangs_holds_one_seat_and_not_for_long() {
+        let folder = std::env::temp_dir().join(format!("signet-seats-{}", std::process::id()));
+        let _ = std::fs::remove_file(&folder);
+        let listener = UnixListener::bind(&folder).unwrap();
+        let seats = Arc::new(Semaphore::new(1));
+        let mut bounded = Bounded {
+            listener,
+            seats: seats.clone(),
+        };
+        let _silent = UnixStream::connect(&folder).await.unwrap();
+        let (mut io, _) = axum::serve::Listener::accept(&mut bounded).await;
+        assert_eq!(seats.available_permits(), 0);
+        // Its time is up: a read that would wait fails, and the seat is free with it.
+        io.end.as_mut().reset(Instant::now());
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let read =
+            std::future::poll_fn(|context| Pin::new(&mut io).poll_read(context, &mut buffer)).await;
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(io);
+        assert_eq!(seats.available_permits(), 1);
+        std::fs::remove_file(&folder).unwrap();
+    }
 }

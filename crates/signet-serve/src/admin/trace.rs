@@ -9,12 +9,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use axum::Json;
+use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use sip_msg::Transport;
 use sip_worker::Direction;
 
-use super::{Instance, socket};
+use super::socket::Admin;
+use super::{Instance, ask};
 use crate::Error;
 use crate::config::Network;
 use crate::trace::{FILE_BYTES_MAX, Filter, PcapFile, Seen, TooMany, Tracer, blotted, write_text};
@@ -148,11 +151,19 @@ fn bytes_of(text: &str) -> Option<Vec<u8>> {
     text.as_bytes().chunks(2).map(pair).collect()
 }
 
+/// Answers `/trace`.
+pub(super) async fn traced(
+    State(admin): State<Admin>,
+    Json(wanted): Json<Wanted>,
+) -> Result<Json<Answer>, StatusCode> {
+    Answer::new(&admin.tracer, wanted).map(Json)
+}
+
 /// Shows what passes the running server, until the time is up, the server ends or nobody
 /// reads it.
 pub fn trace(place: &Instance, what: &Tracing) -> Result<(), Error> {
     let folder = place.folder()?;
-    let path = socket::path(&folder);
+    let path = ask::path(&folder);
     let unanswered = |why: &str| {
         Error::new(
             format!("{}: the server did not answer: {why}", path.display()),
@@ -173,7 +184,7 @@ pub fn trace(place: &Instance, what: &Tracing) -> Result<(), Error> {
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         wanted.is_end = is_over && wanted.name.is_some();
         let body = serde_json::to_vec(&wanted).map_err(|error| unanswered(&error.to_string()))?;
-        let answered = socket::ask(&path, "/trace", &body);
+        let answered = ask::ask(&path, "/trace", &body);
         let body = match answered.map_err(|error| unanswered(&error.to_string()))? {
             Some((200, body)) => body,
             Some((429, _)) => {

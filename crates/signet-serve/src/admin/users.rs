@@ -11,14 +11,15 @@ use zeroize::Zeroizing;
 
 use super::elsewhere::Elsewhere;
 use super::password::PasswordFrom;
-use super::{Instance, Opened, say, socket};
+use super::{Instance, Opened, bindings, say};
 use crate::Error;
 use crate::config::Domain;
-use crate::data_dir::write_whole;
+use crate::data_dir::{DataDir, write_whole};
 use crate::userdb;
 
 /// The users of one server.
 pub struct Users {
+    data: DataDir,
     kept: Kept,
     /// The domain of names that are given without one.
     domain: Domain,
@@ -53,12 +54,12 @@ impl Users {
         } = place.open()?;
         let kept = match userdb::options(&users, None)?.into_iter().next() {
             None => Kept::Here(RefCell::new(Database::open(&data.database())?)),
-            Some(options) => Kept::Elsewhere(Box::new(Elsewhere::open(
-                options,
-                socket::path(data.path()),
-            )?)),
+            Some(options) => {
+                Kept::Elsewhere(Box::new(Elsewhere::open(options, data.path().to_owned())?))
+            }
         };
         Ok(Self {
+            data,
             kept,
             domain: domain.clone().unwrap_or(default),
             only: domain,
@@ -124,22 +125,26 @@ impl Users {
         say(&text)
     }
 
-    /// Removes a user.
+    /// Removes a user, and with him his contacts: whoever gets the name after him does not
+    /// get his phone.
     pub fn remove(&self, name: &str) -> Result<(), Error> {
         let Named { user, realm } = self.parse(name)?;
-        let database = match &self.kept {
-            Kept::Here(database) => database,
-            Kept::Elsewhere(store) => {
-                return match store.remove(&realm.0, &user)? {
-                    true => say(&format!("removed {user}@{realm}\n")),
-                    false => Err(unknown(&user, &realm)),
-                };
-            }
+        let is_removed = match &self.kept {
+            Kept::Here(database) => match database.borrow_mut().remove_user(&realm.0, &user) {
+                Ok(()) => true,
+                Err(error) if error.kind() == StoreErrorKind::NotFound => false,
+                Err(error) => return Err(error.into()),
+            },
+            Kept::Elsewhere(store) => store.remove(&realm.0, &user)?,
         };
-        match database.borrow_mut().remove_user(&realm.0, &user) {
-            Ok(()) => say(&format!("removed {user}@{realm}\n")),
-            Err(error) if error.kind() == StoreErrorKind::NotFound => Err(unknown(&user, &realm)),
-            Err(error) => Err(error.into()),
+        if !is_removed {
+            return Err(unknown(&user, &realm));
+        }
+        let is_one_realm = self.realm.is_some();
+        match bindings::end_of_user(&self.data, &user, &realm.0, is_one_realm)? {
+            0 => say(&format!("removed {user}@{realm}\n")),
+            1 => say(&format!("removed {user}@{realm} and 1 contact\n")),
+            count => say(&format!("removed {user}@{realm} and {count} contacts\n")),
         }
     }
 

@@ -4,11 +4,15 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use axum::Json;
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sip_engine::RefusalRecord;
 use time::OffsetDateTime;
 
-use super::{Form, Instance, say, socket};
+use super::ask::{ask_running, tell};
+use super::socket::Admin;
+use super::{Form, Instance};
 use crate::Error;
 
 /// The version of the answer's form.
@@ -209,39 +213,20 @@ pub(crate) fn written(unix_ms: u64) -> String {
     )
 }
 
+/// Answers `/refusals`.
+pub(super) async fn refusals(
+    State(admin): State<Admin>,
+    Json(wanted): Json<Wanted>,
+) -> Json<Answer> {
+    let kept = admin.sources.control.refusals().all();
+    Json(Answer::new(&kept, &wanted))
+}
+
 /// Prints what the running server refused lately.
 pub fn why(place: &Instance, wanted: &Wanted, form: Form) -> Result<(), Error> {
-    let folder = place.folder()?;
-    let path = socket::path(&folder);
-    let unanswered = |why: &str| {
-        Error::new(
-            format!("{}: the server did not answer: {why}", path.display()),
-            "look whether it is alive, and of the same version as this program",
-        )
-    };
-    let body = serde_json::to_vec(wanted).map_err(|error| unanswered(&error.to_string()))?;
-    let answered = socket::ask(&path, "/refusals", &body);
-    let body = match answered.map_err(|error| unanswered(&error.to_string()))? {
-        Some((200, body)) => body,
-        Some((status, _)) => return Err(unanswered(&format!("it said {status}"))),
-        None => {
-            return Err(Error::new(
-                format!("no server runs on {}", folder.display()),
-                "name the server's folder with --data DIR or its file with --config FILE; \
-                 refusals are kept as long as the server runs, and its log has more of them",
-            ));
-        }
-    };
-    let answer: Answer =
-        serde_json::from_slice(&body).map_err(|error| unanswered(&error.to_string()))?;
-    match form {
-        Form::Text => say(&answer.text()),
-        Form::Json => {
-            let text = serde_json::to_string_pretty(&answer);
-            let text = text.map_err(|error| unanswered(&error.to_string()))?;
-            say(&format!("{text}\n"))
-        }
-    }
+    let otherwise = "refusals are kept as long as the server runs, and its log has more of them";
+    let answer: Answer = ask_running(place, "/refusals", wanted, otherwise)?;
+    tell(&answer, form, Answer::text)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sip_engine::settings::{self, ContactsFull, ProxySettings, RegistrarSettings};
 use sip_msg::network::IpNet;
 
@@ -499,7 +499,7 @@ pub enum LogFormat {
 }
 
 /// The levels of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
 pub enum LogLevel {
@@ -508,6 +508,31 @@ pub enum LogLevel {
     #[default]
     Info,
     Debug,
+}
+
+impl LogLevel {
+    /// All of them, the quietest first.
+    pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
+
+    /// As it stands in the configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
+impl std::str::FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        let known = all.find(|level| level.name() == text);
+        known.ok_or_else(|| "write error, warn, info or debug".to_owned())
+    }
 }
 
 const fn one() -> u16 {

@@ -146,11 +146,11 @@ pub fn serve(source: Source) -> Result<(), Error> {
         if let Some(listener) = metrics {
             tokio::spawn(metrics::serve(listener, server.sources.clone()));
         }
-        let socket = admin::socket::path(server.data.path());
+        let socket = admin::socket_path(server.data.path());
         let admin = admin::socket::Admin {
             cache: server.store.cache().cloned(),
-            control: server.control.clone(),
             sources: server.sources.clone(),
+            shard_key: server.shard_key,
             tracer: server.tracer.clone(),
         };
         tokio::spawn(admin::socket::serve(socket, admin));
@@ -172,6 +172,8 @@ struct Server {
     /// The rules of the listeners that take WebSockets, in the order of `planned`.
     websockets: Vec<Option<Arc<WebSocketListener>>>,
     control: Arc<Control>,
+    /// What decides which message is which worker's.
+    shard_key: [u8; 16],
     peer_names: CountedPeers,
     tracer: Tracer,
     sources: Arc<Sources>,

@@ -167,6 +167,7 @@ impl Server {
             token_keys,
             websockets,
             control,
+            shard_key,
             peer_names,
             tracer,
             sources,

@@ -27,6 +27,8 @@ fn binding(uri: &str, q: u16, expires_unix_ms: u64) -> Binding {
         }),
         user_agent: Box::default(),
         node: "".into(),
+        since_unix_ms: 0,
+        source: None,
     }
 }
 

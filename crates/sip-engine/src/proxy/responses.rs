@@ -124,6 +124,7 @@ impl Shard {
             return;
         }
         let source = context.answerer(number);
+        self.note_call(now, context, source.as_ref(), response);
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
         self.final_sent(now, context, CancelReason::Answered(response.status()), out);
@@ -161,6 +162,13 @@ impl Shard {
             return;
         }
         self.end_branch(context, number);
+        // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481
+        // (Call/Transaction Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD
+        // terminate the dialog."
+        if matches!(status, 408 | 481) && matches!(context.method, Method::Invite | Method::Update)
+        {
+            self.note_end_of_call(&response);
+        }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
             // responses." There is nothing left to be the best for.

@@ -185,6 +185,48 @@ impl Shard {
         self.counters.dialogs_forgotten = self.dialogs.forgotten();
     }
 
+    /// Lists a call whose 2xx passes, if its BYE will pass too.
+    pub(super) fn note_call(
+        &mut self,
+        now: Now,
+        context: &Context,
+        source: Option<&Source>,
+        response: &Message,
+    ) {
+        // Given up with the first final response: what comes again is listed already.
+        let Some(request) = context.request.as_deref() else {
+            return;
+        };
+        let Some(source) = source.filter(|_| context.method == Method::Invite) else {
+            return;
+        };
+        let caller = Source::of(&context.sender.flow).end();
+        let callee = source.end();
+        let changes_scheme = caller.0.is_secure() != callee.0.is_secure();
+        let is_on_path = self.settings.proxy.record_route || changes_scheme;
+        if !is_on_path || request.to_tag().is_some() || !response.has(HeaderName::RecordRoute) {
+            return;
+        }
+        let Some(id) = self.dialogs.id(response) else {
+            return;
+        };
+        self.counters.calls_begun += 1;
+        let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+        let ends = (caller, callee);
+        if !self.calls.begin(now, lifetime_s, id, response, ends) {
+            self.counters.calls_unlisted += 1;
+        }
+    }
+
+    /// A message of a dialog says that it is over.
+    pub(crate) fn note_end_of_call(&mut self, message: &Message) {
+        if !self.calls.is_empty()
+            && let Some(id) = self.dialogs.id(message)
+        {
+            self.calls.end(id);
+        }
+    }
+
     /// Writes the caller's grant for the dialog that a response makes into
     /// `self.granted`; where in the response it belongs. `identity` is that of
     /// the request, where it is known.

@@ -1,9 +1,10 @@
 //! What a REGISTER says of its contacts, and of the way that it came.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::header::ContactAddr;
-use sip_msg::{Flow, HeaderName, Message, Uri};
+use sip_msg::{Flow, HeaderName, Message, Transport, Uri};
 
 use super::Registration;
 use super::plan::Refused;
@@ -24,6 +25,8 @@ pub(super) struct Flows<'m> {
     /// Whether `reg-id` counts: the first hop keeps the flow (RFC 5626 6).
     keeps_flow: bool,
     node: &'m Arc<str>,
+    /// Where the request itself came from.
+    source: (Transport, SocketAddr),
 }
 
 /// A contact of the request.
@@ -64,15 +67,20 @@ impl<'m> Flows<'m> {
             flow,
             keeps_flow,
             node,
+            source: (
+                registration.sender.flow.transport,
+                registration.sender.flow.remote,
+            ),
         })
     }
 
-    /// The binding that a contact becomes.
+    /// The binding that a contact becomes, which was first bound at `since_unix_ms`.
     pub(super) fn binding(
         &self,
         asked: &Asked<'_>,
         call_id: &[u8],
         cseq: u32,
+        since_unix_ms: u64,
         expires_unix_ms: u64,
     ) -> Binding {
         Binding {
@@ -87,6 +95,8 @@ impl<'m> Flows<'m> {
             flow: self.flow,
             user_agent: user_agent(self.request),
             node: Arc::clone(self.node),
+            since_unix_ms,
+            source: Some(self.source),
         }
     }
 }

@@ -304,7 +304,9 @@ fn plan_contacts(
         let granted_ms = u64::from(requested_s.min(rules.expires_max_s)).saturating_mul(1_000);
         let expires_unix_ms = cx.now.unix_ms.saturating_add(granted_ms);
         // RFC 3261 10.3: "Each binding record records the Call-ID and CSeq values from the request."
-        let mut binding = flows.binding(&asked, sequence.call_id, sequence.cseq, expires_unix_ms);
+        let since_unix_ms = existing.map_or(cx.now.unix_ms, |entry| entry.binding.since_unix_ms);
+        let (call_id, cseq) = (sequence.call_id, sequence.cseq);
+        let mut binding = flows.binding(&asked, call_id, cseq, since_unix_ms, expires_unix_ms);
         callable::check(cx, registration, &mut binding)?;
         planned.changes.push(BindingChange::Put {
             aor,

@@ -1,5 +1,5 @@
-//! The changes that the store has, and the REGISTERs that wait behind them:
-//! one line for each address-of-record.
+//! The changes that the store has, and what waits behind them, REGISTERs and orders of
+//! the operator: one line for each address-of-record.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -11,10 +11,10 @@ use siphasher::sip::SipHasher13;
 use slab::Slab;
 use wheel::{TimerId, Wheel};
 
-use super::Registration;
+use super::{Registration, Removal};
 use crate::{BindingChange, ParkId};
 
-/// REGISTERs that may wait behind one that the store has.
+/// What may wait behind a change that the store has.
 pub(super) const LINE_MAX: usize = 8;
 /// Addresses-of-record with a change under way.
 pub(super) const SAVES_MAX: usize = 16_384;
@@ -24,6 +24,24 @@ const GIVE_UP_TIMEOUTS: u64 = 8;
 /// An address-of-record with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(usize);
+
+/// Why bindings are to change.
+#[derive(Debug)]
+pub(super) enum Cause {
+    /// A phone asks for it.
+    Register(Registration),
+    /// The operator has ordered it.
+    Order(Removal),
+}
+
+impl Cause {
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Register(registration) => registration.request.held_bytes(),
+            Self::Order(_) => 0,
+        }
+    }
+}
 
 pub(super) struct Saves {
     by_aor: HashMap<Arc<[u8]>, usize, Keyed>,
@@ -38,10 +56,11 @@ pub(super) struct Saves {
     waiting_bytes: usize,
 }
 
+/// What waits for an address-of-record.
 struct Line {
     aor: Arc<[u8]>,
     save: Option<Save>,
-    waiting: VecDeque<(Registration, u64)>,
+    waiting: VecDeque<(Cause, u64)>,
     timer: TimerId,
 }
 
@@ -49,7 +68,7 @@ struct Line {
 struct Save {
     serial: u32,
     /// `None` once it was answered that it took too long.
-    registration: Option<Registration>,
+    cause: Option<Cause>,
     changes: Vec<BindingChange>,
     deadline_ms: u64,
     give_up_ms: u64,
@@ -73,34 +92,29 @@ impl Saves {
         self.by_aor.get(aor).copied().map(Slot)
     }
 
-    /// Puts a REGISTER at the end of a line; gives it back where the line is full.
+    /// Puts something at the end of a line; gives it back where the line is full.
     #[allow(
         clippy::result_large_err,
         reason = "it is the caller's own value that comes back"
     )]
-    pub(super) fn wait(
-        &mut self,
-        slot: Slot,
-        registration: Registration,
-        deadline_ms: u64,
-    ) -> Result<(), Registration> {
+    pub(super) fn wait(&mut self, slot: Slot, cause: Cause, deadline_ms: u64) -> Result<(), Cause> {
         match self.lines.get_mut(slot.0) {
             Some(line) if line.waiting.len() < LINE_MAX => {
                 self.waiting += 1;
-                self.waiting_bytes += registration.request.held_bytes();
-                line.waiting.push_back((registration, deadline_ms));
+                self.waiting_bytes += cause.held_bytes();
+                line.waiting.push_back((cause, deadline_ms));
                 self.set_timer(slot.0);
                 Ok(())
             }
-            Some(_) => Err(registration),
+            Some(_) => Err(cause),
             None => broken!(
                 "an address-of-record names a line that is there",
-                Err(registration)
+                Err(cause)
             ),
         }
     }
 
-    /// Notes that the store is given `changes`; gives the REGISTER back where
+    /// Notes that the store is given `changes`; gives their cause back where
     /// there is no room.
     #[allow(
         clippy::result_large_err,
@@ -110,14 +124,14 @@ impl Saves {
         &mut self,
         slot: Option<Slot>,
         aor: &Arc<[u8]>,
-        registration: Registration,
+        cause: Cause,
         changes: Vec<BindingChange>,
         now_ms: u64,
         timeout_ms: u64,
-    ) -> Result<ParkId, Registration> {
+    ) -> Result<ParkId, Cause> {
         let at = match slot {
             Some(Slot(at)) => at,
-            None if self.lines.len() >= SAVES_MAX => return Err(registration),
+            None if self.lines.len() >= SAVES_MAX => return Err(cause),
             None => {
                 let line = Line {
                     aor: aor.clone(),
@@ -131,14 +145,14 @@ impl Saves {
             }
         };
         let Some(line) = self.lines.get_mut(at) else {
-            return broken!("a line whose turn it is stays", Err(registration));
+            return broken!("a line whose turn it is stays", Err(cause));
         };
         self.serial = self.serial.wrapping_add(1);
         self.waiting += 1;
-        self.waiting_bytes += registration.request.held_bytes();
+        self.waiting_bytes += cause.held_bytes();
         line.save = Some(Save {
             serial: self.serial,
-            registration: Some(registration),
+            cause: Some(cause),
             changes,
             deadline_ms: now_ms.saturating_add(timeout_ms),
             give_up_ms: now_ms.saturating_add(timeout_ms.saturating_mul(GIVE_UP_TIMEOUTS)),
@@ -147,27 +161,24 @@ impl Saves {
         Ok(ParkId(u64::from(self.serial) << 32 | at as u64))
     }
 
-    /// Ends a save: its REGISTER, unless that was answered before, and its changes.
-    pub(super) fn end(
-        &mut self,
-        park: ParkId,
-    ) -> Option<(Option<Registration>, Vec<BindingChange>)> {
+    /// Ends a save: its cause, unless that was answered before, and its changes.
+    pub(super) fn end(&mut self, park: ParkId) -> Option<(Option<Cause>, Vec<BindingChange>)> {
         let at = usize::try_from(park.0 & u64::from(u32::MAX)).ok()?;
         let serial = (park.0 >> 32) as u32;
         let line = self.lines.get_mut(at)?;
         let save = line.save.take_if(|save| save.serial == serial)?;
-        if let Some(registration) = &save.registration {
+        if let Some(cause) = &save.cause {
             self.waiting -= 1;
-            self.waiting_bytes -= registration.request.held_bytes();
+            self.waiting_bytes -= cause.held_bytes();
         }
         self.free.push_back(at);
         self.set_timer(at);
-        Some((save.registration, save.changes))
+        Some((save.cause, save.changes))
     }
 
-    /// The next REGISTER whose turn it is. Its line stays until it is empty and
-    /// no save was begun for it.
-    pub(super) fn next_in_line(&mut self) -> Option<(Slot, Registration)> {
+    /// What has its turn next. Its line stays until it is empty and no save was
+    /// begun for it.
+    pub(super) fn next_in_line(&mut self) -> Option<(Slot, Cause)> {
         while let Some(&at) = self.free.front() {
             let next = match self.lines.get_mut(at) {
                 // The one before began another save: the rest waits on.
@@ -175,10 +186,10 @@ impl Saves {
                 Some(line) => line.waiting.pop_front(),
                 None => broken!("a line stays until it was looked at", None),
             };
-            if let Some((registration, _)) = next {
+            if let Some((cause, _)) = next {
                 self.waiting -= 1;
-                self.waiting_bytes -= registration.request.held_bytes();
-                return Some((Slot(at), registration));
+                self.waiting_bytes -= cause.held_bytes();
+                return Some((Slot(at), cause));
             }
             self.free.pop_front();
             self.close_if_empty(at);
@@ -187,7 +198,7 @@ impl Saves {
     }
 
     /// Hands over what has waited too long, and gives up saves.
-    pub(super) fn handle_timers(&mut self, now_ms: u64, mut late: impl FnMut(Registration)) {
+    pub(super) fn handle_timers(&mut self, now_ms: u64, mut late: impl FnMut(Cause)) {
         let mut due = VecDeque::new();
         self.wheel.advance(now_ms, |at| due.push_back(at));
         for at in due {
@@ -198,11 +209,11 @@ impl Saves {
             line.timer = TimerId::NONE;
             if let Some(save) = &mut line.save {
                 if save.deadline_ms <= now_ms
-                    && let Some(registration) = save.registration.take()
+                    && let Some(cause) = save.cause.take()
                 {
                     self.waiting -= 1;
-                    self.waiting_bytes -= registration.request.held_bytes();
-                    late(registration);
+                    self.waiting_bytes -= cause.held_bytes();
+                    late(cause);
                 }
                 if save.give_up_ms <= now_ms {
                     line.save = None;
@@ -214,10 +225,10 @@ impl Saves {
                 .front()
                 .is_some_and(|(_, deadline_ms)| *deadline_ms <= now_ms)
             {
-                if let Some((registration, _)) = line.waiting.pop_front() {
+                if let Some((cause, _)) = line.waiting.pop_front() {
                     self.waiting -= 1;
-                    self.waiting_bytes -= registration.request.held_bytes();
-                    late(registration);
+                    self.waiting_bytes -= cause.held_bytes();
+                    late(cause);
                 }
             }
             self.set_timer(at);
@@ -228,7 +239,7 @@ impl Saves {
         self.wheel.next_deadline_ms()
     }
 
-    /// REGISTERs in all lines, those with the store included.
+    /// What is in all lines, what the store has included.
     pub(super) fn waiting(&self) -> usize {
         self.waiting
     }
@@ -243,7 +254,7 @@ impl Saves {
         let Some(line) = self.lines.get_mut(at) else {
             return broken!("only a line that is there has a timer");
         };
-        let save = line.save.as_ref().map(|save| match save.registration {
+        let save = line.save.as_ref().map(|save| match save.cause {
             Some(_) => save.deadline_ms,
             None => save.give_up_ms,
         });

@@ -79,6 +79,10 @@ counters::counters! {
         pub dialog_tokens_refused: u64 = counter("signet_dialog_tokens_refused_total"),
         /// Dialogs forgotten before their time to make room.
         pub dialogs_forgotten: u64 = counter("signet_dialogs_forgotten_total"),
+        /// Calls that were answered 2xx and whose dialogs this server stays on the path of.
+        pub calls_begun: u64 = counter("signet_calls_begun_total"),
+        /// Calls of those that `signet calls` does not list for want of room.
+        pub calls_unlisted: u64 = counter("signet_calls_unlisted_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }

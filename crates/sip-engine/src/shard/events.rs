@@ -254,6 +254,28 @@ impl Shard {
         }
     }
 
+    /// Looks the credentials of REGISTERs for an address-of-record up again: what the store
+    /// was asked before may not hold any more.
+    pub(super) fn look_up_again(&mut self, now: Now, aor: &[u8], out: &mut Outputs) {
+        let is_for_him = |parked: &Parked| {
+            let Parked::Credential(job, _) = parked else {
+                return false;
+            };
+            let mut named = Vec::new();
+            let to = job.request.to().ok().and_then(|to| to.uri());
+            job.request.method() == Method::Register
+                && to.is_some_and(|to| {
+                    crate::aor::write_aor(&self.settings, &self.own, &to, &mut named)
+                })
+                && named == aor
+        };
+        for park in self.parks.find_all(is_for_him) {
+            if let Some(Parked::Credential(job, pending)) = self.take_parked(now, park) {
+                self.look_up(now, job, pending, None, out);
+            }
+        }
+    }
+
     /// Takes out what was parked. A look-up that ends with it gives its reservations back.
     pub(super) fn take_parked(&mut self, now: Now, park: ParkId) -> Option<Parked> {
         let mut parked = self.parks.take(park, &mut self.wheel)?;

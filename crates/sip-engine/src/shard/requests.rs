@@ -346,6 +346,9 @@ impl Shard {
         }
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
+        if job.request.method() == Method::Bye {
+            self.note_end_of_call(&job.request);
+        }
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
             _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),

@@ -14,7 +14,6 @@ pub fn shard_of(message: &Message, shards: usize, hash_key: &[u8; 16]) -> usize 
     if shards <= 1 {
         return 0;
     }
-    let mut hasher = SipHasher13::new_with_key(hash_key);
     let address = match message.method() {
         Method::Register => message.to().ok().and_then(|to| to.uri()),
         _ => None,
@@ -23,10 +22,20 @@ pub fn shard_of(message: &Message, shards: usize, hash_key: &[u8; 16]) -> usize 
         Some(uri) => {
             let mut user = Vec::with_capacity(uri.raw.len());
             uri.write_user(&mut user);
-            hasher.write(&user);
+            shard_of_user(&user, shards, hash_key)
         }
-        None => hasher.write(message.call_id()),
+        None => shard_at(message.call_id(), shards, hash_key),
     }
+}
+
+/// Which shard the bindings of a user belong to, by his unescaped name.
+pub fn shard_of_user(user: &[u8], shards: usize, hash_key: &[u8; 16]) -> usize {
+    shard_at(user, shards, hash_key)
+}
+
+fn shard_at(name: &[u8], shards: usize, hash_key: &[u8; 16]) -> usize {
+    let mut hasher = SipHasher13::new_with_key(hash_key);
+    hasher.write(name);
     ((u128::from(hasher.finish()) * shards as u128) >> 64) as usize
 }
 
@@ -51,6 +60,10 @@ mod tests {
         assert_eq!(
             register("<sip:bob@Example.org>", "a"),
             register("\"B\" <sip:bob@example.org>;x=y", "b")
+        );
+        assert_eq!(
+            register("<sip:bob@example.org>", "a"),
+            shard_of_user(b"bob", 64, &key)
         );
         assert_eq!(
             register("<sip:b%6fb@example.org>", "a"),

@@ -285,6 +285,8 @@ impl Bed {
             flow,
             user_agent: Box::default(),
             node: "".into(),
+            since_unix_ms: 0,
+            source: None,
         };
         change(&mut binding);
         let key = format!("{contact} {:?}", binding.reg_id);

@@ -28,6 +28,11 @@ fn full() -> Binding {
         }),
         user_agent: b"phone \"1\""[..].into(),
         node: "node-1".into(),
+        since_unix_ms: 1_600_000_000_007,
+        source: Some((
+            Transport::Tls,
+            "[2001:db8::7]:40000".parse().expect("an address"),
+        )),
         ..binding(u32::MAX, u64::MAX >> 1)
     }
 }
@@ -255,6 +260,8 @@ proptest! {
                 flow: None,
                 user_agent: part(6).into(),
                 node: node.into(),
+                since_unix_ms: 0,
+                source: None,
             }),
         };
         store.save(&mut [change.clone()].iter()).expect("saved");

@@ -79,6 +79,7 @@ impl Numbers {
             },
             contexts: self.usize(),
             in_flight: self.usize(),
+            calls: self.usize(),
             unanswered: None,
             sockets: NetFigures {
                 net: self.net(),

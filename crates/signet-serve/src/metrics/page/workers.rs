@@ -34,11 +34,16 @@ pub(super) fn workers(page: &mut Page, workers: &[Snapshot]) {
     page.gauge("signet_workers", "Worker threads.", workers.len() as u64);
     type Get = fn(&Snapshot) -> usize;
     type GetLive = fn(&Live) -> usize;
-    let gauges: [(&str, &str, Get); 2] = [
+    let gauges: [(&str, &str, Get); 3] = [
         (
             "signet_in_flight",
             "Transactions, forwarded requests and parked requests.",
             |of| of.in_flight,
+        ),
+        (
+            "signet_calls",
+            "Calls in progress, as far as `signet calls` lists them.",
+            |of| of.calls,
         ),
         ("signet_contexts", "Requests being forwarded.", |of| {
             of.contexts

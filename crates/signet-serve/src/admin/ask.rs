@@ -1,0 +1,140 @@
+//! How a command asks the server that runs on its data folder.
+
+use std::io::{Error as IoError, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Form, Instance, say};
+use crate::Error;
+
+/// The socket's name in the data folder.
+const FILE: &str = "admin.sock";
+/// How long a server may take to answer.
+const TIMEOUT: Duration = Duration::from_secs(6);
+/// The longest answer that is read.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What a server says where it does not do as it is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub(crate) error: String,
+    pub(crate) remedy: String,
+}
+
+/// The path of the socket.
+pub(crate) fn path(data: &Path) -> PathBuf {
+    data.join(FILE)
+}
+
+/// Asks the server that runs on this folder; `None` where none runs.
+pub(super) fn ask_if_running<A: DeserializeOwned>(
+    folder: &Path,
+    verb: &str,
+    wanted: &impl Serialize,
+) -> Result<Option<A>, Error> {
+    let path = path(folder);
+    let unanswered = |why: &dyn std::fmt::Display| {
+        Error::new(
+            format!("{}: the server did not answer: {why}", path.display()),
+            "look whether it is alive, and of the same version as this program",
+        )
+    };
+    let body = serde_json::to_vec(wanted).map_err(|error| unanswered(&error))?;
+    let (status, body) = match ask(&path, verb, &body) {
+        Ok(Some(answer)) => answer,
+        Ok(None) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(Error::new(
+                format!("{}: {error}", path.display()),
+                "give the command as the user that the server runs as, or as root",
+            ));
+        }
+        Err(error) => return Err(unanswered(&error)),
+    };
+    if !(200..300).contains(&status) {
+        return Err(match serde_json::from_slice::<Told>(&body) {
+            Ok(told) => Error::new(told.error, told.remedy),
+            Err(_) => unanswered(&format!("it said {status}")),
+        });
+    }
+    // What has nothing to say says nothing.
+    let body = match body.is_empty() {
+        true => b"null",
+        false => &*body,
+    };
+    serde_json::from_slice(body)
+        .map(Some)
+        .map_err(|error| unanswered(&error))
+}
+
+/// The same where a server must run; `otherwise` is what may be done where none does.
+pub(super) fn ask_running<A: DeserializeOwned>(
+    place: &Instance,
+    verb: &str,
+    wanted: &impl Serialize,
+    otherwise: &str,
+) -> Result<A, Error> {
+    let folder = place.folder()?;
+    ask_if_running(&folder, verb, wanted)?.ok_or_else(|| {
+        Error::new(
+            format!("no server runs on {}", folder.display()),
+            format!(
+                "name the server's folder with --data DIR or its file with --config FILE; {otherwise}"
+            ),
+        )
+    })
+}
+
+/// Prints an answer, for people or for programs.
+pub(super) fn tell<A: Serialize>(
+    answer: &A,
+    form: Form,
+    text: impl FnOnce(&A) -> String,
+) -> Result<(), Error> {
+    match form {
+        Form::Text => say(&text(answer)),
+        Form::Json => {
+            let text = serde_json::to_string_pretty(answer).map_err(|error| {
+                Error::new(format!("the answer cannot be written: {error}"), "")
+            })?;
+            say(&format!("{text}\n"))
+        }
+    }
+}
+
+/// Posts JSON to a running server: the status and the body of its answer, or `None` where
+/// no server runs.
+pub(super) fn ask(path: &Path, verb: &str, body: &[u8]) -> std::io::Result<Option<(u16, Vec<u8>)>> {
+    let mut stream = match UnixStream::connect(path) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+            ) =>
+        {
+            return Ok(None);
+        }
+        connected => connected?,
+    };
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    write!(
+        stream,
+        "POST {verb} HTTP/1.0\r\nHost: signet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    )?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let no_http = || IoError::other("it answered no HTTP");
+    let status = answer.split(|byte| *byte == b' ').nth(1);
+    let status = status.and_then(|status| str::from_utf8(status).ok()?.parse().ok());
+    let status = status.ok_or_else(no_http)?;
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    let body = answer.split_off(head.ok_or_else(no_http)? + 4);
+    Ok(Some((status, body)))
+}
