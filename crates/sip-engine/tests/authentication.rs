@@ -248,6 +248,30 @@ fn ack_and_bye_of_a_call_pass_by_their_route_and_forged_ones_do_not() {
 }
 
 #[test]
+fn a_call_counts_once_when_it_is_let_in() {
+    for transport in TRANSPORTS {
+        let mut bed = server();
+        register_bob(&mut bed, transport);
+        let alice = alice(transport);
+        let challenge = only(bed.receive(&alice, &invite(transport).text()));
+        assert_eq!(challenge.status(), 407);
+        assert_eq!(bed.shard.counters().calls, 0, "{transport:?}");
+    }
+    for transport in TRANSPORTS {
+        let mut bed = server();
+        register_bob(&mut bed, transport);
+        let (_, route) = call(&mut bed, transport);
+        assert_eq!(bed.shard.counters().calls, 1, "{transport:?}");
+        let alice = alice(transport);
+        only(bed.receive(&alice, &in_dialog("ACK", transport, 2, &route).text()));
+        let again = bed.receive(&alice, &in_dialog("INVITE", transport, 3, &route).text());
+        let passes = |sent: &Sent| sent.status() == 0 && sent.method() == "INVITE";
+        assert!(again.iter().any(passes), "{:?}", kinds(&again));
+        assert_eq!(bed.shard.counters().calls, 1, "{transport:?}");
+    }
+}
+
+#[test]
 fn the_other_side_hangs_up_by_its_route_too() {
     for transport in TRANSPORTS {
         let mut bed = server();
