@@ -239,12 +239,12 @@ pub(super) async fn user_removed(
 pub fn bindings(place: &Instance, user: Option<&str>, form: Form) -> Result<(), Error> {
     place.must_exist()?;
     let folder = place.folder()?;
-    let user = user.map(|user| place.full_name(user)).transpose()?;
-    let running = from_server(&folder, user.as_deref())?;
+    let named = user.map(|user| place.full_name(user)).transpose()?;
+    let running = from_server(&folder, named.as_deref())?;
     let is_running = running.is_some();
     let mut bindings = match running {
         Some(bindings) => bindings,
-        None => from_database(place, user.as_deref())?,
+        None => from_database(place, named.as_deref())?,
     };
     bindings.sort_by(|a, b| a.user.cmp(&b.user));
     let listed = Listed {
@@ -256,7 +256,7 @@ pub fn bindings(place: &Instance, user: Option<&str>, form: Form) -> Result<(), 
         let mut text = String::new();
         listed.bindings.iter().for_each(|of| of.write(&mut text));
         if text.is_empty() {
-            text = match &user {
+            text = match user {
                 Some(user) => format!("{user} has no contacts\n"),
                 None => "nobody has contacts\n".to_owned(),
             };
