@@ -115,7 +115,13 @@ pub(crate) const BLOCKS: &[Block] = &[
     typed(
         README,
         "readme",
-        &[("target/release/signet bindings", Run(&[]))],
+        &[
+            ("target/release/signet bindings", Run(&[])),
+            (
+                "target/release/signet top              # calls, registrations, refusals, CPU, each second",
+                Run(&["calls"]),
+            ),
+        ],
     ),
     typed(
         README,
@@ -177,10 +183,16 @@ pub(crate) const BLOCKS: &[Block] = &[
     typed(
         README,
         "readme",
-        &[(
-            "target/release/signet price crypto --page crypto.html",
-            Skip(MEASURES),
-        )],
+        &[
+            (
+                "target/release/signet price crypto --page crypto.html",
+                Skip(MEASURES),
+            ),
+            (
+                "sudo target/release/signet price tunnel --page tunnel.html",
+                Skip(MEASURES),
+            ),
+        ],
     ),
     typed(README, "readme", &[("make attacks", Skip(MEASURES))]),
     typed(
@@ -392,5 +404,13 @@ pub(crate) const BLOCKS: &[Block] = &[
                 UntilInterrupted(&["call.pcapng; Ctrl-C ends it"]),
             ),
         ],
+    ),
+    typed(
+        OPERATING,
+        "operating",
+        &[(
+            "signet price live --data DIR --core-hour-eur 0.05",
+            Skip("tests/price_live.rs looks at a server with calls"),
+        )],
     ),
 ];
