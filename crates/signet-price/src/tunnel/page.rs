@@ -121,10 +121,15 @@ pub(crate) fn charts(record: &TunnelRecord) -> Vec<Figure> {
             .filter_map(|tunnel| {
                 let found = tunnel.summary(name)?;
                 let [value, low, high] = [found.median, found.low, found.high].map(|it| it * scale);
+                let datum = if found.count > 1 {
+                    Datum::between(value, low, high)
+                } else {
+                    Datum::exact(value)
+                };
                 Some(Row {
                     name: tunnel.name.clone(),
                     colour: 0,
-                    content: Content::Bar(Datum::between(value, low, high)),
+                    content: Content::Bar(datum),
                 })
             })
             .collect();

@@ -1,6 +1,7 @@
 //! WireGuard: of the kernel where it has it, else boringtun's, in user space.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -63,10 +64,16 @@ fn device(place: &Place<'_>, end: End, is_of_kernel: bool) -> Result<Option<Memb
         namespace.ip(&format!("link add {device} type wireguard"))?;
         return Ok(None);
     }
-    let options = ["--foreground", "--disable-drop-privileges", &device];
-    let mut member = place.start(end, BORINGTUN, &words(&options))?;
+    // Else it gives up root's rights, which the device takes.
+    let options = ["WG_SUDO=1", BORINGTUN, "--foreground", &device];
+    let mut member = place.start(end, "env", &words(&options))?;
     let until = Instant::now() + PATIENCE;
-    while namespace.ip(&format!("link show dev {device}")).is_err() {
+    let socket = format!("/var/run/wireguard/{device}.sock");
+    let is_there = || {
+        let shown = namespace.ip(&format!("link show dev {device}"));
+        shown.is_ok() && Path::new(&socket).exists()
+    };
+    while !is_there() {
         member.must_run()?;
         if Instant::now() > until {
             return Err(format!("{BORINGTUN} makes no device: {}", member.said()));
