@@ -346,7 +346,7 @@ impl Shard {
         }
         self.note_request(now, &job);
         if job.request.method() == Method::Bye {
-            self.note_end_of_call(&job.request);
+            self.calls.end(&job.request);
         }
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
