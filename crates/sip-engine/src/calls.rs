@@ -8,18 +8,21 @@
 //! The table is bounded: a call that finds no room is counted and not listed.
 
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sip_msg::{Message, Transport, Uri};
+use sip_msg::header::NameAddr;
+use sip_msg::{HeaderName, Message, Transport};
+use siphasher::sip::SipHasher13;
 
 use crate::Now;
-use crate::refusal::{escaped, shown};
+use crate::refusal::{escaped, shown_uri};
 
 /// Calls of one shard that are listed.
 const CALLS_MAX: usize = 65_536;
-/// The most bytes that are kept of a Call-ID; a URI that is longer is not kept.
+/// The most bytes that are kept of a Call-ID; a From or To that is longer is not kept.
 const PART_MAX: usize = 192;
 
 /// One end of a call, as this server reaches it: the phone, or the next hop on its way.
@@ -28,8 +31,8 @@ pub type End = (Transport, SocketAddr);
 /// A call in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The URIs of From and To, and the Call-ID. They are shared: to list a call is to
-    /// count one more that holds them.
+    /// From, To and the Call-ID as they came: reading them waits until they are shown.
+    /// They are shared: to list a call is to count one more that holds them.
     text: Arc<[u8]>,
     from_len: u8,
     to_len: u8,
@@ -44,12 +47,12 @@ pub struct Call {
 impl Call {
     /// Who calls: a URI without a password, safe to be shown; empty where it is not kept.
     pub fn from(&self) -> Box<str> {
-        shown_in(self.part(0, usize::from(self.from_len)))
+        shown_in(self.sides().0)
     }
 
     /// Who is called, in the same form.
     pub fn to(&self) -> Box<str> {
-        shown_in(self.part(usize::from(self.from_len), usize::from(self.to_len)))
+        shown_in(self.sides().1)
     }
 
     /// The Call-ID, or how it begins, safe to be shown.
@@ -58,19 +61,43 @@ impl Call {
         escaped(self.text.get(start..).unwrap_or_default(), 4 * PART_MAX)
     }
 
-    fn part(&self, start: usize, len: usize) -> &[u8] {
-        self.text.get(start..start + len).unwrap_or_default()
+    /// From and To, each empty where it is not kept.
+    fn sides(&self) -> (&[u8], &[u8]) {
+        let part = |start: usize, len: u8| self.text.get(start..start + usize::from(len));
+        let from = part(0, self.from_len).unwrap_or_default();
+        let to = part(usize::from(self.from_len), self.to_len).unwrap_or_default();
+        (from, to)
+    }
+
+    /// Whether a message of that Call-ID is one of this dialog. Nearly all repeat From and
+    /// To as they were, in either order; else the tags decide.
+    fn has(&self, message: &Message) -> bool {
+        let raw = |name| message.first(name).map_or(&[][..], |field| field.value);
+        let (from, to) = (raw(HeaderName::From), raw(HeaderName::To));
+        let (own_from, own_to) = self.sides();
+        if (own_from, own_to) == (from, to) || (own_from, own_to) == (to, from) {
+            return true;
+        }
+        let [from, to] = [from, to].map(tag_of);
+        // What is not kept cannot tell them apart.
+        let is_side = |own: &[u8], tag| own.is_empty() || tag_of(own) == tag;
+        (is_side(own_from, from) && is_side(own_to, to))
+            || (is_side(own_from, to) && is_side(own_to, from))
     }
 }
 
-fn shown_in(uri: &[u8]) -> Box<str> {
-    Uri::parse(uri).map(|uri| shown(&uri)).unwrap_or_default()
+fn tag_of(value: &[u8]) -> Option<&[u8]> {
+    NameAddr::parse(value)?.tag()
+}
+
+fn shown_in(value: &[u8]) -> Box<str> {
+    shown_uri(NameAddr::parse(value).as_ref())
 }
 
 /// The calls of a shard.
-#[derive(Default)]
 pub(crate) struct Calls {
-    /// By the dialog's name.
+    key: [u8; 16],
+    /// By the hash of the Call-ID.
     entries: HashMap<u64, (u64, Call)>,
     /// Names and numbers, the oldest first; a call that has ended may still stand there.
     order: VecDeque<(u64, u64)>,
@@ -79,12 +106,22 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
+    /// None yet; the key is secret, because phones choose what is hashed.
+    pub(crate) fn new(key: [u8; 16]) -> Self {
+        Self {
+            key,
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+            last: 0,
+            buffer: Vec::new(),
+        }
+    }
+
     /// A 2xx to an INVITE passes; false where there is no room for its call.
     pub(crate) fn begin(
         &mut self,
         now: Now,
         lifetime_s: u64,
-        id: u64,
         response: &Message,
         (caller, callee): (End, End),
     ) -> bool {
@@ -93,9 +130,8 @@ impl Calls {
             return false;
         }
         self.buffer.clear();
-        let (from, to) = (response.from().ok(), response.to().ok());
-        let from_len = self.keep(from.and_then(|from| from.uri()));
-        let to_len = self.keep(to.and_then(|to| to.uri()));
+        let from_len = self.keep(response, HeaderName::From);
+        let to_len = self.keep(response, HeaderName::To);
         let call_id = response.call_id();
         let cut = call_id.get(..PART_MAX).unwrap_or(call_id);
         self.buffer.extend_from_slice(cut);
@@ -108,19 +144,25 @@ impl Calls {
             callee,
         };
         self.last += 1;
+        let id = self.id(call_id);
         self.entries.insert(id, (self.last, call));
         self.order.push_back((id, self.last));
         true
     }
 
-    /// A call is over.
-    pub(crate) fn end(&mut self, id: u64) {
-        self.entries.remove(&id);
-    }
-
-    /// Whether none is listed: then nothing can end.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+    /// A message says that its dialog is over.
+    pub(crate) fn end(&mut self, message: &Message) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let id = self.id(message.call_id());
+        if self
+            .entries
+            .get(&id)
+            .is_some_and(|(_, call)| call.has(message))
+        {
+            self.entries.remove(&id);
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -142,8 +184,16 @@ impl Calls {
         (*last < self.last).then_some(*last)
     }
 
-    fn keep(&mut self, uri: Option<Uri<'_>>) -> u8 {
-        let raw = uri.map_or(&[][..], |uri| uri.raw);
+    /// One call is listed of a Call-ID: a second that was forked is hung up as soon as it
+    /// is answered.
+    fn id(&self, call_id: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.key);
+        hasher.write(call_id);
+        hasher.finish()
+    }
+
+    fn keep(&mut self, response: &Message, name: HeaderName) -> u8 {
+        let raw = response.first(name).map_or(&[][..], |field| field.value);
         // PART_MAX fits.
         let kept = if raw.len() > PART_MAX { &[][..] } else { raw };
         self.buffer.extend_from_slice(kept);
@@ -180,24 +230,29 @@ mod tests {
     use super::*;
     use crate::testing::{NOW, parse, request};
 
-    fn message(from: &str, call: &str) -> Message {
-        let text = request(
-            "BYE",
-            "sip:b@192.0.2.9",
-            from,
-            "<sip:b@example.org>;tag=b",
-            "",
-        );
+    const ALICE: &str = "<sip:a@example.org>;tag=a";
+    const BOB: &str = "<sip:b@example.org>;tag=b";
+
+    fn message(from: &str, to: &str, call: &str) -> Message {
+        let text = request("BYE", "sip:b@192.0.2.9", from, to, "");
         parse(text.replace("call-1", call).as_bytes())
+    }
+
+    fn of(call: u64) -> Message {
+        message(ALICE, BOB, &format!("call-{call}"))
+    }
+
+    fn at(unix_ms: u64) -> Now {
+        Now { unix_ms, ..NOW }
     }
 
     fn end(transport: Transport) -> End {
         (transport, "192.0.2.9:5060".parse().unwrap())
     }
 
-    fn begin(calls: &mut Calls, now: Now, id: u64, from: &str) -> bool {
+    fn begin(calls: &mut Calls, now: Now, message: &Message) -> bool {
         let ends = (end(Transport::Udp), end(Transport::Tls));
-        calls.begin(now, 100, id, &message(from, "call-1"), ends)
+        calls.begin(now, 100, message, ends)
     }
 
     fn listed(calls: &Calls, max: usize) -> Vec<u64> {
@@ -210,13 +265,9 @@ mod tests {
 
     #[test]
     fn a_call_is_shown_without_secrets_and_without_control_characters() {
-        let mut calls = Calls::default();
-        assert!(begin(
-            &mut calls,
-            NOW,
-            1,
-            "<sip:a:secret@example.org:5070;x=y>;tag=a"
-        ));
+        let mut calls = Calls::new([1; 16]);
+        let from = "\"A\" <sip:a:secret@example.org:5070;x=y>;tag=a";
+        assert!(begin(&mut calls, NOW, &message(from, BOB, "call-1")));
         let mut found = Vec::new();
         assert_eq!(calls.list(0, 10, &mut found), None);
         let [call] = &found[..] else { panic!() };
@@ -229,59 +280,77 @@ mod tests {
         );
 
         let long = format!("<sip:{}@example.org>;tag=a", "a".repeat(PART_MAX));
-        assert!(begin(&mut calls, NOW, 2, &long));
+        assert!(begin(&mut calls, NOW, &message(&long, BOB, "call-2")));
         calls.list(1, 10, &mut found);
         assert_eq!(&*found[1].from(), "");
         assert_eq!(&*found[1].to(), "sip:b@example.org");
+        calls.end(&message(BOB, &long, "call-2"));
+        assert_eq!(calls.len(), 1);
+    }
+
+    #[test]
+    fn a_bye_of_either_side_ends_its_own_dialog_and_no_other() {
+        for (from, to, is_its) in [
+            (ALICE, BOB, true),
+            (BOB, ALICE, true),
+            ("\"Al\" <sip:a@example.org> ; tag=a", BOB, true),
+            (
+                "sip:b@example.org;tag=b",
+                "<sip:a@example.org>;x;tag=a",
+                true,
+            ),
+            // The other leg of a call that was forked.
+            (ALICE, "<sip:b@example.org>;tag=c", false),
+            ("<sip:a@example.org>;tag=c", BOB, false),
+            (ALICE, ALICE, false),
+        ] {
+            let mut calls = Calls::new([1; 16]);
+            assert!(begin(&mut calls, NOW, &of(1)));
+            calls.end(&of(2));
+            assert_eq!(calls.len(), 1);
+            calls.end(&message(from, to, "call-1"));
+            assert_eq!(calls.len(), usize::from(!is_its), "{from} {to}");
+        }
     }
 
     #[test]
     fn calls_are_listed_in_pieces_and_those_that_ended_are_not() {
-        let mut calls = Calls::default();
-        let from = "<sip:a@example.org>;tag=a";
+        let mut calls = Calls::new([1; 16]);
         for n in 1..=20 {
-            let now = Now { unix_ms: n, ..NOW };
-            assert!(begin(&mut calls, now, n, from));
+            assert!(begin(&mut calls, at(n), &of(n)));
         }
         for n in (2..=20).step_by(2) {
-            calls.end(n);
+            calls.end(&of(n));
         }
-        calls.end(99);
         let odd: Vec<u64> = (1..=20).step_by(2).collect();
         for max in [1, 3, 20, 100] {
             assert_eq!(listed(&calls, max), odd, "{max}");
         }
         assert_eq!(calls.len(), 10);
         // A name that is used again is another call.
-        let now = Now { unix_ms: 21, ..NOW };
-        assert!(begin(&mut calls, now, 2, from));
+        assert!(begin(&mut calls, at(21), &of(2)));
         assert_eq!(listed(&calls, 4).len(), 11);
     }
 
     #[test]
     fn the_table_is_bounded_and_what_never_ended_makes_room() {
-        let mut calls = Calls::default();
-        let from = "<sip:a@example.org>;tag=a";
+        let mut calls = Calls::new([1; 16]);
         for n in 0..CALLS_MAX as u64 {
-            assert!(begin(&mut calls, NOW, n, from));
+            assert!(begin(&mut calls, NOW, &of(n)));
         }
-        assert!(!begin(&mut calls, NOW, u64::MAX, from));
+        assert!(!begin(&mut calls, NOW, &of(CALLS_MAX as u64)));
         // A long call in front of many short ones.
         for n in 1..CALLS_MAX as u64 {
-            calls.end(n);
+            calls.end(&of(n));
         }
-        for n in 0..3 * CALLS_MAX as u64 {
-            let id = n + (1 << 32);
-            assert!(begin(&mut calls, NOW, id, from));
-            calls.end(id);
+        for n in 0..2 * CALLS_MAX as u64 {
+            let short = of(n + CALLS_MAX as u64);
+            assert!(begin(&mut calls, NOW, &short));
+            calls.end(&short);
         }
         assert!(calls.order.len() <= 2 * CALLS_MAX);
         assert_eq!(calls.len(), 1);
-        let late = Now {
-            unix_ms: NOW.unix_ms + 100_000,
-            ..NOW
-        };
-        assert!(begin(&mut calls, late, 7, from));
+        assert!(begin(&mut calls, at(NOW.unix_ms + 100_000), &of(7)));
         assert_eq!(calls.len(), 1, "the long one is forgotten");
     }
 }

@@ -243,7 +243,7 @@ impl Dialogs {
     }
 
     /// A dialog's name, the same from either side.
-    pub(crate) fn id(&self, message: &Message) -> Option<u64> {
+    fn id(&self, message: &Message) -> Option<u64> {
         let (from, to) = (message.from().ok()?.tag()?, message.to().ok()?.tag()?);
         let mut hasher = SipHasher24::new_with_key(&self.key);
         for part in [message.call_id(), from.min(to), from.max(to)] {

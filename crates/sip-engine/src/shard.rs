@@ -134,7 +134,7 @@ impl Shard {
             own: Own::new(&settings),
             tokens: Tokens::new(Arc::clone(&shared.token_keys)),
             dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
-            calls: Calls::default(),
+            calls: Calls::new(derive(&seed, b"calls")),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),

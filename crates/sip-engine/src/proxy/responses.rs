@@ -167,7 +167,7 @@ impl Shard {
         // terminate the dialog."
         if matches!(status, 408 | 481) && matches!(context.method, Method::Invite | Method::Update)
         {
-            self.note_end_of_call(&response);
+            self.calls.end(&response);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other

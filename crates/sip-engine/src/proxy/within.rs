@@ -204,26 +204,14 @@ impl Shard {
         let callee = source.end();
         let changes_scheme = caller.0.is_secure() != callee.0.is_secure();
         let is_on_path = self.settings.proxy.record_route || changes_scheme;
-        if !is_on_path || request.to_tag().is_some() || !response.has(HeaderName::RecordRoute) {
+        if !is_on_path || !response.has(HeaderName::RecordRoute) || request.to_tag().is_some() {
             return;
         }
-        let Some(id) = self.dialogs.id(response) else {
-            return;
-        };
         self.counters.calls_begun += 1;
         let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
         let ends = (caller, callee);
-        if !self.calls.begin(now, lifetime_s, id, response, ends) {
+        if !self.calls.begin(now, lifetime_s, response, ends) {
             self.counters.calls_unlisted += 1;
-        }
-    }
-
-    /// A message of a dialog says that it is over.
-    pub(crate) fn note_end_of_call(&mut self, message: &Message) {
-        if !self.calls.is_empty()
-            && let Some(id) = self.dialogs.id(message)
-        {
-            self.calls.end(id);
         }
     }
 

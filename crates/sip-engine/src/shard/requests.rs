@@ -347,7 +347,7 @@ impl Shard {
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
         if job.request.method() == Method::Bye {
-            self.note_end_of_call(&job.request);
+            self.calls.end(&job.request);
         }
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
