@@ -63,7 +63,11 @@ impl Outgoing<'_> {
             texts: self.texts,
         };
         let route = request.route();
-        let target = if agent.always_proxy {
+        // What begins a dialog, or is of none, goes to the proxy that the agent is configured
+        // with, unless it has routes of its own.
+        let is_of_no_dialog = self.texts.get(Part::RemoteTag).is_empty();
+        let is_unrouted = is_of_no_dialog && self.texts.get(Part::Routes).is_empty();
+        let target = if agent.always_proxy || is_unrouted {
             agent.proxy.clone()
         } else {
             route.target(&agent.proxy)

@@ -142,3 +142,16 @@ fn every_request_goes_to_the_proxy_where_that_is_asked_for() {
         );
     }
 }
+
+#[test]
+fn what_begins_a_dialog_goes_to_the_proxy() {
+    let mut wire = Wire::new(Transport::Udp, 2, |_| {});
+    let alice = wire.add(0, "alice", 5061);
+    wire.act(0, |agents, now_ms, out| {
+        agents
+            .invite(now_ms, alice, "sip:bob@192.0.2.7:5077", None, out)
+            .unwrap()
+    });
+    let ways: Vec<u16> = wire.packets.iter().map(|packet| packet.to.port()).collect();
+    assert_eq!(ways, [5061]);
+}

@@ -244,14 +244,14 @@ impl Seen<'_> {
             ],
         ] {
             let (a, b) = (rate_or_dash(a), rate_or_dash(b));
-            let _ = writeln!(text, "{left:<18}{a:>10}/s    {right:<18}{b:>10}/s");
+            let _ = writeln!(text, "{left:<18}{a:>10}/s     {right:<19}{b:>10}/s");
         }
         let now = self.now;
         let cpu = per_s.cpu_percent.map(|percent| format!("{percent:.0}"));
         let mib = |bytes: u64| bytes >> 20;
         let _ = writeln!(
             text,
-            "{:<18}{:>10} %     {:<18}{:>10} MiB",
+            "{:<18}{:>10} %      {:<19}{:>10} MiB",
             "CPU of one core",
             cpu.as_deref().unwrap_or("-"),
             "memory",
@@ -259,7 +259,7 @@ impl Seen<'_> {
         );
         let _ = writeln!(
             text,
-            "{:<18}{:>10} MiB   {:<18}{:>10} MiB\n",
+            "{:<18}{:>10} MiB    {:<19}{:>10} MiB\n",
             "messages hold",
             mib(now.messages_held_bytes),
             "of at most",
@@ -283,7 +283,7 @@ impl Seen<'_> {
                 ("passed over", now.gateways_passed_over as u64),
             ],
         ] {
-            let _ = writeln!(text, "{left:<18}{a:>10}      {right:<18}{b:>9}");
+            let _ = writeln!(text, "{left:<18}{a:>10}       {right:<19}{b:>10}");
         }
         let _ = writeln!(text, "{:<18}{:>10}\n", "sources banned", now.bans);
     }

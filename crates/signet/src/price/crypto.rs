@@ -137,14 +137,15 @@ impl ReportOptions {
     /// The medians of all runs, which are kept where that was asked for.
     fn medians(&self) -> Result<PriceRecord, Error> {
         let runs = self.records.iter().map(|path| record::read(path));
-        let mut merged = merge(&runs.collect::<Result<Vec<_>, _>>()?)?;
-        if let Some(path) = &self.json {
-            if self.for_choice {
-                merged
-                    .items
-                    .retain(|item| protection::is_priced(&item.name));
-                merged.missed.clear();
+        let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
+        if self.for_choice {
+            for run in &mut runs {
+                run.items.retain(|item| protection::is_priced(&item.name));
+                run.missed.clear();
             }
+        }
+        let merged = merge(&runs)?;
+        if let Some(path) = &self.json {
             record::write(path, &merged)?;
         }
         Ok(merged)
