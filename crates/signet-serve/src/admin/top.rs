@@ -251,7 +251,7 @@ impl Seen<'_> {
         let mib = |bytes: u64| bytes >> 20;
         let _ = writeln!(
             text,
-            "{:<18}{:>10} %      {:<19}{:>10} MiB",
+            "{:<18}{:>10} %     {:<19}{:>10} MiB",
             "CPU of one core",
             cpu.as_deref().unwrap_or("-"),
             "memory",
@@ -259,7 +259,7 @@ impl Seen<'_> {
         );
         let _ = writeln!(
             text,
-            "{:<18}{:>10} MiB    {:<19}{:>10} MiB\n",
+            "{:<18}{:>10} MiB   {:<19}{:>10} MiB\n",
             "messages hold",
             mib(now.messages_held_bytes),
             "of at most",
