@@ -28,17 +28,21 @@ pub struct Options {
     pub command: String,
 }
 
-/// What rates are written for: microseconds of CPU that a call over UDP takes. They are
-/// lowered where it takes more.
-const CALL_US: f64 = 40.0;
+/// What rates are written for: microseconds of CPU that a call over UDP takes at
+/// [`PROBE_MAX_PER_S`]. They are lowered where it takes more.
+const CALL_US: f64 = 80.0;
 /// How far rates are raised or lowered.
 const FACTORS: (f64, f64) = (0.02, 1.5);
 /// A calibration in a hurry has lower rates: it may share the machine with anything.
 const IN_A_HURRY: f64 = 0.25;
-/// Calls a second of the run that finds out; a second one has more, as far as the first allows.
+/// Calls a second of the first run that finds out.
 const PROBE_PER_S: f64 = 100.0;
-/// Calls a second of the second one, where a call takes [`CALL_US`].
-const PROBE_AGAIN_PER_S: f64 = 1_500.0;
+/// Each further one has so many times as many,
+const PROBE_STEP: f64 = 4.0;
+/// until there are so many,
+const PROBE_MAX_PER_S: f64 = 1_600.0;
+/// or the server takes so much of its core.
+const PROBE_CORES: f64 = 0.15;
 /// How often a run is done again that is in doubt.
 const DOUBTED_AGAIN: u32 = 1;
 
@@ -108,7 +112,7 @@ pub(crate) fn lengths(is_quick: bool) -> Lengths {
     let (warm_up_ms, measure_ms) = if is_quick {
         (600, 1_000)
     } else {
-        (1_200, 2_400)
+        (1_200, 3_000)
     };
     Lengths {
         warm_up: Duration::from_millis(warm_up_ms),
@@ -151,22 +155,29 @@ fn unix_s() -> u64 {
 }
 
 /// By how much rates are raised or lowered here. Where little comes each message wakes the
-/// server up, which makes a call dearer than it is at the rates of the calibration.
+/// server up, which makes a call dearer than it is at the rates of the calibration: so the rate
+/// is raised until the server has something to do.
 fn factor(bench: &Bench, lengths: Lengths) -> Result<f64, String> {
-    let first = probe(bench, lengths, PROBE_PER_S)?;
-    let second = probe(bench, lengths, PROBE_AGAIN_PER_S * first)?;
-    Ok(second.max(first))
+    let mut per_s = PROBE_PER_S;
+    loop {
+        let (cores, came_per_s) = probe(bench, lengths, per_s)?;
+        if cores >= PROBE_CORES || per_s >= PROBE_MAX_PER_S {
+            let us = cores * 1e6 / came_per_s;
+            return Ok((CALL_US / us.max(1.0)).clamp(FACTORS.0, FACTORS.1));
+        }
+        per_s = (per_s * PROBE_STEP).min(PROBE_MAX_PER_S);
+    }
 }
 
-fn probe(bench: &Bench, lengths: Lengths, per_s: f64) -> Result<f64, String> {
+/// What the server takes at so many calls a second, and how many of them came.
+fn probe(bench: &Bench, lengths: Lengths, per_s: f64) -> Result<(f64, f64), String> {
     let probe = mixture("probe", Directory::None, calls(Transport::Udp, per_s));
     let run = bench.run(&probe, lengths)?;
-    let per_s = run.rates.get(Event::LegUdp) / 2.0;
-    if per_s <= 0.0 {
+    let came_per_s = run.rates.get(Event::LegUdp) / 2.0;
+    if came_per_s <= 0.0 {
         return Err("no call came through".to_owned());
     }
-    let us = run.cores * 1e6 / per_s;
-    Ok((CALL_US / us.max(1.0)).clamp(FACTORS.0, FACTORS.1))
+    Ok((run.cores, came_per_s))
 }
 
 /// A run, and once more where it is in doubt.
@@ -195,12 +206,18 @@ fn told(nth: usize, run: &Run, elapsed: Duration) -> String {
     )
 }
 
+/// Of two loads alike: what one process sends comes together, and wakes the server up less often
+/// than what comes from many.
 fn mixture(name: &str, users: Directory, stream: Stream) -> Mixture {
+    let half = Stream {
+        per_s: stream.per_s / 2.0,
+        ..stream
+    };
     Mixture {
         name: name.to_owned(),
         users,
         rtt_ms: 0,
-        streams: vec![stream],
+        streams: vec![half.clone(), half],
     }
 }
 
@@ -248,51 +265,51 @@ fn unasked() -> Vec<Planned> {
             resumed: 0.0,
             is_mutual: true,
         },
-        ..Stream::per_call(Tls, 250.0, Key::P256, 0.0)
+        ..Stream::per_call(Tls, 600.0, Key::P256, 0.0)
     };
     vec![
         none("calls udp 400/s", calls(Udp, 400.0), false),
-        none("calls udp 2500/s", calls(Udp, 2_500.0), true),
-        none("calls tcp 1500/s", calls(Tcp, 1_500.0), true),
-        none("calls tls 1500/s", calls(Tls, 1_500.0), true),
+        none("calls udp 4000/s", calls(Udp, 4_000.0), true),
+        none("calls tcp 3000/s", calls(Tcp, 3_000.0), true),
+        none("calls tls 3000/s", calls(Tls, 3_000.0), true),
         none(
-            "calls to users 800/s",
-            Stream::new(Flow::Local, Udp, 800.0),
+            "calls to users 1200/s",
+            Stream::new(Flow::Local, Udp, 1_200.0),
             false,
         ),
         none(
-            "registrations udp 2500/s",
-            registrations(Udp, 2_500.0),
+            "registrations udp 6000/s",
+            registrations(Udp, 6_000.0),
             true,
         ),
         none(
-            "registrations tcp 2000/s",
-            registrations(Tcp, 2_000.0),
+            "registrations tcp 5000/s",
+            registrations(Tcp, 5_000.0),
             false,
         ),
         none(
-            "registrations tls 2000/s",
-            registrations(Tls, 2_000.0),
+            "registrations tls 5000/s",
+            registrations(Tls, 5_000.0),
             false,
         ),
         none(
             "a tcp connection per call",
-            Stream::per_call(Tcp, 500.0, Key::P256, 0.0),
+            Stream::per_call(Tcp, 1_000.0, Key::P256, 0.0),
             false,
         ),
         none(
             "a handshake per call, P-256",
-            Stream::per_call(Tls, 300.0, Key::P256, 0.0),
+            Stream::per_call(Tls, 800.0, Key::P256, 0.0),
             true,
         ),
         none(
             "a handshake per call, RSA-2048",
-            Stream::per_call(Tls, 300.0, Key::Rsa2048, 0.0),
+            Stream::per_call(Tls, 800.0, Key::Rsa2048, 0.0),
             true,
         ),
         none(
             "a resumed handshake per call",
-            Stream::per_call(Tls, 400.0, Key::P256, 1.0),
+            Stream::per_call(Tls, 1_000.0, Key::P256, 1.0),
             true,
         ),
         none("a handshake with certificates per call", mutual, false),
@@ -306,12 +323,12 @@ fn asked() -> Vec<Planned> {
         (mixture(name, Directory::Own, stream), is_repeated)
     };
     vec![
-        own("calls of users", calls(Udp, 1_500.0), false),
-        own("challenged calls", calls(Udp, 1_000.0).challenged(), true),
-        own("registrations of users", registrations(Udp, 2_000.0), false),
+        own("calls of users", calls(Udp, 3_000.0), false),
+        own("challenged calls", calls(Udp, 2_500.0).challenged(), true),
+        own("registrations of users", registrations(Udp, 5_000.0), false),
         own(
             "challenged registrations",
-            registrations(Udp, 1_500.0).challenged(),
+            registrations(Udp, 3_500.0).challenged(),
             true,
         ),
     ]
@@ -325,14 +342,14 @@ fn looked_up() -> Vec<Planned> {
         ..mixture(
             "look-ups 10 ms away",
             Directory::Database,
-            registrations(Udp, 800.0),
+            registrations(Udp, 2_000.0),
         )
     };
-    let looked_up = mixture("look-ups", Directory::Database, registrations(Udp, 1_200.0));
+    let looked_up = mixture("look-ups", Directory::Database, registrations(Udp, 3_000.0));
     let cached = mixture(
         "look-ups in the cache",
         Directory::Cache,
-        registrations(Udp, 1_500.0),
+        registrations(Udp, 4_000.0),
     );
     vec![(looked_up, false), (away, false), (cached, false)]
 }
@@ -342,11 +359,11 @@ fn more() -> Vec<Planned> {
     use Transport::{Tcp, Tls, Udp};
     let none = |name: &str, stream: Stream| (mixture(name, Directory::None, stream), false);
     vec![
-        none("calls udp 6000/s", calls(Udp, 6_000.0)),
+        none("calls udp 8000/s", calls(Udp, 8_000.0)),
         none("calls tcp 400/s", calls(Tcp, 400.0)),
         none("calls tls 400/s", calls(Tls, 400.0)),
         none("registrations udp 500/s", registrations(Udp, 500.0)),
-        none("registrations udp 6000/s", registrations(Udp, 6_000.0)),
+        none("registrations udp 12000/s", registrations(Udp, 12_000.0)),
     ]
 }
 
@@ -461,12 +478,12 @@ mod tests {
     #[test]
     fn it_ends_within_five_minutes() {
         // What starts and ends a run: server, gateways, the loops, the last answers.
-        const AROUND_S: f64 = 2.2;
+        const AROUND_S: f64 = 1.6;
         let lengths = lengths(false);
         let each_s = (lengths.warm_up + lengths.measure).as_secs_f64() + AROUND_S;
         let runs = runs(1.0, true, false);
-        // The database, two probes, memory, the long run.
-        let others_s = 55.0 + KEPT_S + 10.0;
+        // The database, three probes, memory, the long run.
+        let others_s = 60.0 + KEPT_S + 10.0;
         assert!(
             (runs.len() as f64).mul_add(each_s, others_s) < 300.0,
             "{}",
@@ -485,7 +502,8 @@ mod tests {
             assert!(same.clone().count() <= 2, "{}", run.name);
             assert!(same.clone().all(|other| other == run), "{}", run.name);
         }
-        assert_eq!(runs[1].streams[0].per_s, 1_250.0);
+        assert_eq!(runs[1].streams.len(), 2);
+        assert_eq!(runs[1].streams[0].per_s, 1_000.0);
     }
 
     #[test]

@@ -29,10 +29,11 @@ pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
     if others.is_empty() {
         return Ok(first.clone());
     }
+    let mut apart = 0;
     let items: Vec<Item> = first
         .items
         .iter()
-        .filter_map(|item| of_all(item, others))
+        .filter_map(|item| of_all(item, others, &mut apart))
         .collect();
     let mut merged = PriceRecord {
         command: format!("{} (medians of {} runs)", first.command, runs.len()),
@@ -47,12 +48,10 @@ pub fn merge(runs: &[PriceRecord]) -> Result<PriceRecord, Error> {
             merged.doubts.push(doubt.clone());
         }
     }
-    let points = || merged.items.iter().flat_map(|item| &item.points);
-    let apart = points().filter(|point| point.spread > DISAGREE_MIN).count();
     if apart > 0 {
+        let count: usize = merged.items.iter().map(|item| item.points.len()).sum();
         let told = format!(
-            "on {apart} of {} points the runs differ by more than {:.0} %",
-            points().count(),
+            "on {apart} of {count} points the runs differ by more than {:.0} %",
             DISAGREE_MIN * 100.0
         );
         merged.doubts.push(told);
@@ -64,8 +63,9 @@ fn is_like(one: &PriceRecord, other: &PriceRecord) -> bool {
     one.machine.cpu_model == other.machine.cpu_model && one.versions == other.versions
 }
 
-/// An item over all runs; `None` where one lacks it, or all of its sizes.
-fn of_all(item: &Item, others: &[PriceRecord]) -> Option<Item> {
+/// An item over all runs; `None` where one lacks it, or all of its sizes. Points that the runs
+/// disagree on are added to `apart`.
+fn of_all(item: &Item, others: &[PriceRecord], apart: &mut usize) -> Option<Item> {
     let others = others
         .iter()
         .map(|run| run.item(&item.name, &item.provider, &item.operation))
@@ -79,7 +79,9 @@ fn of_all(item: &Item, others: &[PriceRecord]) -> Option<Item> {
                 .map(|other| other.at(point.size_bytes).copied());
             let mut all = same.collect::<Option<Vec<Point>>>()?;
             all.push(*point);
-            Some(median(&mut all))
+            let (point, distance) = median(&mut all);
+            *apart += usize::from(distance > DISAGREE_MIN);
+            Some(point)
         })
         .collect();
     let line = Line::through(&points);
@@ -90,9 +92,9 @@ fn of_all(item: &Item, others: &[PriceRecord]) -> Option<Item> {
     })
 }
 
-/// The median of one point's runs. Its spread is how far the runs lie apart, or that of the
-/// batches where that is more.
-fn median(all: &mut [Point]) -> Point {
+/// The median of one point's runs, and how far the runs lie apart, over the median. The point's
+/// spread is that distance, or that of the batches where it is more.
+fn median(all: &mut [Point]) -> (Point, f64) {
     all.sort_by(|one, other| one.median_ns.total_cmp(&other.median_ns));
     let middle = all.len() / 2;
     let is_even = all.len().is_multiple_of(2);
@@ -114,7 +116,7 @@ fn median(all: &mut [Point]) -> Point {
         0.0
     };
     let of_batches = all.iter().map(|point| point.spread).fold(0.0, f64::max);
-    Point {
+    let point = Point {
         median_ns,
         spread: apart.max(of_batches),
         cycles: at(0)
@@ -122,7 +124,8 @@ fn median(all: &mut [Point]) -> Point {
             .map(|_| mean(|point| point.cycles.unwrap_or(0.0))),
         batches: all.iter().map(|point| point.batches).sum(),
         ..at(middle)
-    }
+    };
+    (point, apart)
 }
 
 #[cfg(test)]
@@ -165,6 +168,15 @@ mod tests {
         assert!(merged.doubts[0].contains("1 of 3"), "{:?}", merged.doubts);
         let two = merge(&[run("a", &[100.0]), run("a", &[104.0])]).unwrap();
         assert_eq!(two.items[0].points[0].median_ns, 102.0);
+    }
+
+    #[test]
+    fn batches_that_differ_are_no_disagreement_of_runs() {
+        let mut noisy = run("a", &[100.0]);
+        noisy.items[0].points[0].spread = 0.2;
+        let merged = merge(&[noisy, run("a", &[100.0])]).unwrap();
+        assert_eq!(merged.items[0].points[0].spread, 0.2);
+        assert!(merged.doubts.is_empty(), "{:?}", merged.doubts);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Finds how often a batch leaves, how large it may grow, and how many are in flight.
 //!
 //! # What it weighs
-//! A statement costs the store `query` besides its rows, and the questions in it wait for
-//! half an interval on average. With arrivals at rate `l`, a statement at cost `K` and a
-//! price `H` for a question's delay, `K / D + H * l * D / 2` is least at
+//! A statement costs the store `query` besides its rows, and this side some wake-ups and system
+//! calls: together `K`. The questions in it wait for half an interval on average. With arrivals
+//! at rate `l` and a price `H` for a question's delay, `K / D + H * l * D / 2` is least at
 //! `D = sqrt(2 K / (H l))` ([`Reason::Cost`]): batches grow with the root of the load. That
 //! interval is bounded
 //! - from above by the latency target ([`Reason::Target`]): nobody waits longer than an
@@ -12,8 +12,8 @@
 //!   rows and `query / D` for statements, and by the statements that may be in flight at
 //!   all ([`Reason::Slots`]).
 //!
-//! Where statements cost the store next to nothing at this rate, every question leaves at
-//! once ([`Reason::Idle`]).
+//! Where statements cost next to nothing at this rate, every question leaves at once
+//! ([`Reason::Idle`]).
 //!
 //! # What it measures
 //! What a client sees of a store is one number for each statement: round trip, the store's
@@ -61,12 +61,15 @@ const STATEMENTS: f64 = 64.0;
 const PERIOD_MAX_US: u64 = 1_000_000;
 /// Statements in a period that say anything at all.
 const STATEMENTS_MIN: f64 = 8.0;
-/// What a microsecond of a question's delay is worth, in microseconds of the store's time.
+/// What a microsecond of a question's delay is worth, in microseconds of CPU time.
 const DELAY_PRICE: f64 = 0.01;
 /// A statement's cost until it is known.
 const QUERY_US: f64 = 100.0;
-/// The share of the store's time up to which statements cost next to nothing; once they
-/// leave at once, a little more.
+/// What a statement costs this side, whatever is in it: the wake-up for it, the send, the wake-up
+/// for its answer, and those of the workers that wait. A microsecond here counts as one there.
+const OWN_US: f64 = 60.0;
+/// The share of a core up to which statements cost next to nothing; once they leave at once, a
+/// little more.
 const IDLE_LOAD: f64 = 0.1;
 const IDLE_LOAD_KEPT: f64 = 0.13;
 /// The shortest interval that the latency target can ask for.
@@ -451,7 +454,7 @@ impl Tuner {
             Reason::Idle => IDLE_LOAD_KEPT,
             _ => IDLE_LOAD,
         };
-        if rate * query_us < idle_load && self.stretch <= 1.0 {
+        if rate * (query_us + OWN_US) < idle_load && self.stretch <= 1.0 {
             let flight = (4.0 * rate * floor_us).max(FLIGHT_MIN as f64);
             return whole(Reason::Idle, 0.0, flight, f64::INFINITY);
         }
@@ -471,7 +474,8 @@ impl Tuner {
     fn interval(&self, rate: f64, floor_us: f64, query_us: f64, row_us: f64) -> (f64, Reason) {
         let target_us = self.tuning.delay_target_us as f64;
         let load_max = self.tuning.load_max.clamp(0.01, 1.0);
-        let mut best = (2.0 * query_us / (DELAY_PRICE * rate.max(1e-9))).sqrt() * self.stretch;
+        let cost_us = query_us + OWN_US;
+        let mut best = (2.0 * cost_us / (DELAY_PRICE * rate.max(1e-9))).sqrt() * self.stretch;
         let mut reason = match self.stretch > 1.0 {
             true => Reason::BackOff,
             false => Reason::Cost,

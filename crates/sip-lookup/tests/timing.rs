@@ -27,9 +27,10 @@ const CALLERS: u64 = 500;
 const SLEEPERS: u64 = 500_000;
 /// Names that are tried again and again, and do not exist.
 const KNOWN_GHOSTS: u64 = 200;
-/// Questions a second: of users, and of the one who tries names.
-const USERS_PER_S: f64 = 2_000.0;
-const GUESSES_PER_S: f64 = 1_000.0;
+/// Questions a second: of users, and of the one who tries names. So few that each leaves at once
+/// where the tuner decides: a wait for company would hide small differences.
+const USERS_PER_S: f64 = 800.0;
+const GUESSES_PER_S: f64 = 400.0;
 
 /// What is known of a name that is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,6 +132,9 @@ pub struct Plan {
     /// How often each peak is sought.
     #[serde(default = "once")]
     pub peak_repeats: u32,
+    /// In how many of the repeats CPU time is taken apart, where a load wants that: in all where
+    /// nothing is said.
+    pub profile_repeats: Option<u32>,
     /// Seconds of load before the measuring.
     pub warm_up_s: u32,
     /// Seconds of measuring.

@@ -3,22 +3,23 @@
 use signet_page::number;
 
 use super::Lengths;
+use super::profiled::LONGER_S;
 use crate::experiment::{Case, Flow, Load};
 
 /// Seconds that a server and the load take to start.
-const START_S: f64 = 2.0;
+const START_S: f64 = 1.0;
 /// Seconds that the last calls have, beyond the time that they are held.
-const DRAIN_S: f64 = 3.0;
+const DRAIN_S: f64 = 1.0;
 /// Agents that register a second, before they call.
 const REGISTERED_PER_S: f64 = 500.0;
 /// Seconds of a ramp, in which a peak is sought.
 const RAMP_S: f64 = 10.0;
 /// Ramps, and rates held, until a peak is found.
-const RAMPS: f64 = 1.4;
-const HELD: f64 = 1.6;
+const RAMPS: f64 = 2.0;
+const HELD: f64 = 3.2;
 
 /// How long it takes to measure a load of a case once, in seconds.
-pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load) -> f64 {
+pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load, is_taken_apart: bool) -> f64 {
     let measured_s = f64::from(lengths.warm_up_s) + f64::from(lengths.measure_s);
     let agents = case.setting.agents;
     let registered_s = match case.setting.flow {
@@ -30,6 +31,7 @@ pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load) -> f64 {
     let hold_s = case.setting.hold_ms as f64 / 1_000.0;
     let around_s = START_S + registered_s + hold_s + DRAIN_S;
     match load {
+        Load::Rate { .. } if is_taken_apart => around_s + measured_s + LONGER_S as f64,
         Load::Rate { .. } => around_s + measured_s,
         Load::Peak { .. } => RAMPS * (around_s + RAMP_S) + HELD * (around_s + measured_s),
     }

@@ -28,17 +28,27 @@ impl Step {
 pub struct Repeats {
     /// Rates that are held.
     pub rates: u32,
-    /// Peaks.
+    /// Peaks, and rates that only let one be expected.
     pub peaks: u32,
+    /// Those of the rates in which CPU time is taken apart, the first ones.
+    pub profiles: u32,
 }
 
 impl Repeats {
     /// Of one load.
     pub const fn of(self, load: &Load) -> u32 {
         match load {
-            Load::Peak { .. } => self.peaks,
+            Load::Peak { .. }
+            | Load::Rate {
+                for_check: true, ..
+            } => self.peaks,
             Load::Rate { .. } => self.rates,
         }
+    }
+
+    /// Whether CPU time is taken apart in this round of a load.
+    pub const fn is_taken_apart(self, load: &Load, round: u32) -> bool {
+        matches!(load, Load::Rate { profile: true, .. }) && round < self.profiles
     }
 }
 
@@ -126,7 +136,11 @@ mod tests {
         }
     }
 
-    const REPEATS: Repeats = Repeats { rates: 3, peaks: 2 };
+    const REPEATS: Repeats = Repeats {
+        rates: 3,
+        peaks: 2,
+        profiles: 1,
+    };
 
     #[test]
     fn each_load_of_each_case_and_system_comes_as_often_as_it_is_to() {

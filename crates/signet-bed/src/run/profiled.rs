@@ -12,7 +12,7 @@ pub(super) const APART_S: u64 = 1;
 /// Seconds that a profile looks.
 const LOOK_S: u64 = 6;
 /// Seconds that `perf` has to begin and to end.
-const BEGIN_S: u64 = 3;
+const BEGIN_S: u64 = 2;
 /// How much longer the load goes on where CPU time is taken apart.
 pub(super) const LONGER_S: u64 = APART_S + BEGIN_S + LOOK_S + BEGIN_S;
 

@@ -225,12 +225,13 @@ impl<'a> Session<'a> {
         // The same for all systems in a round: they meet the same load.
         let seed = self.options.seed.wrapping_add(u64::from(step.round)) & u64::from(u32::MAX);
         match load {
-            Load::Rate { per_s, profile, .. } => {
+            Load::Rate { per_s, .. } => {
+                let is_taken_apart = self.task.repeats.is_taken_apart(load, step.round);
                 let rate = Rate {
                     per_s: *per_s,
                     stretch,
                     seed,
-                    apart: profile.then(|| self.apart(case, driver, *per_s)),
+                    apart: is_taken_apart.then(|| self.apart(case, driver, *per_s)),
                 };
                 hold(&self.bed, driver, &case.setting, rate).and_then(must_have_ended)
             }

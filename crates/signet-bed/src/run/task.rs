@@ -105,6 +105,7 @@ impl Task {
             repeats: Repeats {
                 rates: choice.repeats.unwrap_or(plan.repeats),
                 peaks: choice.repeats.unwrap_or(plan.peak_repeats),
+                profiles: plan.profile_repeats.unwrap_or(u32::MAX),
             },
             lengths: Lengths {
                 warm_up_s: plan.warm_up_s,
@@ -120,7 +121,10 @@ impl Task {
     pub fn step_s(&self, step: &Step) -> f64 {
         let case = self.cases.get(step.case);
         let load = case.and_then(|case| Some((case, case.loads.get(step.load)?)));
-        load.map_or(0.0, |(case, load)| visit_s(self.lengths, case, load))
+        load.map_or(0.0, |(case, load)| {
+            let is_taken_apart = self.repeats.is_taken_apart(load, step.round);
+            visit_s(self.lengths, case, load, is_taken_apart)
+        })
     }
 
     /// How long all of it takes. What a system cannot do takes no time.

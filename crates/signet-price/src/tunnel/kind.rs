@@ -196,6 +196,7 @@ pub static TUNNELS: [Tunnel; 12] = [
 
 /// What strongSwan's daemon is started by, and what has ESP in user space.
 pub(super) const STARTER: &str = "/usr/lib/ipsec/starter";
+const CHARON: &str = "/usr/lib/ipsec/charon";
 const LIBIPSEC: &str = "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so";
 
 impl Tunnel {
@@ -205,6 +206,7 @@ impl Tunnel {
             Kind::Bare | Kind::Xfrm(_) => &[],
             Kind::StrongSwan { .. } => &[
                 (STARTER, "apt-get install strongswan-starter"),
+                (CHARON, "apt-get install strongswan-charon"),
                 (LIBIPSEC, "apt-get install libcharon-extra-plugins"),
             ],
             Kind::Stunnel(_) => &[("stunnel", "apt-get install stunnel4")],

@@ -116,6 +116,12 @@ impl<'a> Check<'a> {
         for (name, value, least, most) in [
             ("repeats", plan.repeats, 1, REPEATS_MAX),
             ("peak_repeats", plan.peak_repeats, 1, REPEATS_MAX),
+            (
+                "profile_repeats",
+                plan.profile_repeats.unwrap_or(plan.repeats),
+                1,
+                plan.repeats.max(1),
+            ),
             ("warm_up_s", plan.warm_up_s, 0, SECONDS_MAX),
             ("measure_s", plan.measure_s, 1, SECONDS_MAX),
         ] {
