@@ -16,7 +16,7 @@ const REGISTERED_PER_S: f64 = 500.0;
 const RAMP_S: f64 = 10.0;
 /// Ramps, and rates held, until a peak is found.
 const RAMPS: f64 = 2.0;
-const HELD: f64 = 3.2;
+const HELD: f64 = 2.8;
 
 /// How long it takes to measure a load of a case once, in seconds.
 pub(super) fn visit_s(lengths: Lengths, case: &Case, load: &Load, is_taken_apart: bool) -> f64 {
