@@ -10,6 +10,7 @@
 //! | `tokens.keys` | the keys under which the tokens of dialogs are signed |
 //! | `domain` | the default domain, that of the last start |
 //! | `signet.db` | subscribers, bindings, domains, secrets of TLS session tickets |
+//! | `records-….spool` | call records that wait for a table |
 //! | `listeners.json` | while a server runs: its process and its addresses |
 //! | `admin.sock` | while a server runs: where it is asked, and told of changes |
 //! | `lock` | held while a server runs |

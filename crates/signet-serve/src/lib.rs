@@ -13,6 +13,7 @@ mod log;
 mod lookups;
 mod memory;
 mod metrics;
+mod records;
 mod server;
 mod service_manager;
 mod setup;

@@ -16,6 +16,7 @@ use sip_tls::{ClientTls, HandshakePool};
 
 use crate::Error;
 use crate::lookups;
+use crate::records::Tally;
 use crate::server::TicketReporter;
 use crate::threads::Threads;
 use crate::tls_report::{Counted, Facts, ListenerTls, Report, ShownOutgoing};
@@ -32,6 +33,7 @@ pub(crate) struct Sources {
     pub(crate) authenticator: Arc<sip_auth::Authenticator>,
     pub(crate) guard: Arc<sip_limit::Guard>,
     pub(crate) rates: Arc<sip_limit::Rates>,
+    pub(crate) gateways: Arc<sip_engine::SharedGateways>,
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     /// What asks stores of users on other machines.
@@ -47,6 +49,8 @@ pub(crate) struct Sources {
     pub(crate) client_tls: Arc<ClientTls>,
     /// What the threads beside the workers use.
     pub(crate) threads: Threads,
+    /// What became of call records.
+    pub(crate) records: Arc<Tally>,
 }
 
 /// What TLS shows and takes, as it is in service.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
+use sip_engine::records::RecordSettings;
 use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes};
-use sip_engine::settings::{AuthSettings, Listener, TrustedPeer};
+use sip_engine::settings::{AuthSettings, Listener, Nat, TrustedPeer};
 use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
 use crate::config::{
-    Advertised, Config, Domain, Listen, ListenAt, ListenSecurity, ListenWebSocket, LogLevel,
+    Advertised, Config, Domain, Listen, ListenAt, ListenSecurity, ListenWebSocket, LogLevel, Mode,
 };
 
 mod net;
@@ -24,6 +25,7 @@ pub(crate) use net::{bound_sockets, connections_room, handshake_config, net_conf
 pub(crate) struct PlannedListener {
     pub(crate) at: ListenAt,
     pub(crate) advertise: Option<Advertised>,
+    pub(crate) nat: Nat,
     pub(crate) security: ListenSecurity,
     pub(crate) websocket: ListenWebSocket,
     /// Whether it accepts; one that does not lends its address to connections
@@ -64,6 +66,7 @@ pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
                 planned.push(PlannedListener {
                     at: ListenAt { transport, addr },
                     advertise: first.advertise.clone(),
+                    nat: first.nat,
                     security: ListenSecurity::default(),
                     websocket: ListenWebSocket::default(),
                     accept: false,
@@ -142,6 +145,7 @@ pub(crate) fn settings(
             ..hop.0.clone()
         }),
         registrar: (&config.registrar).into(),
+        nat: config.nat.settings(planned.iter().map(|of| of.nat)),
         proxy: (&config.proxy).into(),
         timers: (&config.timers).into(),
         limits: (&config.limits).into(),
@@ -149,6 +153,18 @@ pub(crate) fn settings(
         rates: config.rates.limits(),
         server_header: config.server_header.clone(),
         tells_all_refusals: config.log.level == LogLevel::Debug,
+        records: record_settings(config),
+    }
+}
+
+/// Whether calls are recorded: only a stateful server follows them.
+fn record_settings(config: &Config) -> RecordSettings {
+    match config.mode {
+        Mode::Stateful => RecordSettings {
+            is_on: config.records.is_on(),
+            session_expires_s: config.records.session_expires_s,
+        },
+        Mode::Stateless | Mode::Redirect => RecordSettings::default(),
     }
 }
 
@@ -161,6 +177,7 @@ pub(crate) fn auth_config(config: &Config) -> AuthConfig {
             .map(|algorithm| algorithm.0)
             .collect(),
         md5_only_agents: given.md5_only_agents.clone(),
+        lenient: given.lenient.iter().map(Into::into).collect(),
         offer_auth_int: given.offer_auth_int,
         authentication_info: given.authentication_info,
         nonce_lifetime_ms: given.nonce_lifetime_s.saturating_mul(1_000),
@@ -224,6 +241,7 @@ impl PlannedListener {
         Self {
             at,
             advertise: None,
+            nat: Nat::default(),
             security: ListenSecurity::default(),
             websocket: ListenWebSocket::default(),
             accept: true,
@@ -234,6 +252,7 @@ impl PlannedListener {
         Self {
             at: listen.on,
             advertise: listen.advertise.clone(),
+            nat: listen.nat,
             security: listen.security.clone(),
             websocket: listen.websocket.clone(),
             accept: true,
@@ -320,6 +339,7 @@ fn routes(config: &Config) -> Routes {
                 .prepend
                 .as_ref()
                 .map_or_else(|| "".into(), |prepend| prepend.0.clone()),
+            care: group.care(),
         })
         .collect();
     let index: BTreeMap<&str, usize> = groups

@@ -1,5 +1,6 @@
 //! The stores of users that a configuration names.
 
+use std::path::Path;
 use std::time::Duration;
 
 use sip_auth::AuthConfig;
@@ -259,16 +260,27 @@ pub(crate) fn store_error(error: &sip_userdb::Error) -> Error {
 }
 
 fn password(users: &Users) -> Result<Option<Secret>, Error> {
-    let text = if let Some(path) = &users.password_file {
+    let (file, env) = (&users.password_file, &users.password_env);
+    secret_of("users", file.as_deref(), env.as_deref())
+}
+
+/// The password of a store, from a file or the environment; `at` is the table of the
+/// configuration that says which.
+pub(crate) fn secret_of(
+    at: &str,
+    file: Option<&Path>,
+    env: Option<&str>,
+) -> Result<Option<Secret>, Error> {
+    let text = if let Some(path) = file {
         let text = std::fs::read(path)
             .map_err(|error| Error::file("read the stores' password from", path, &error))?;
         let text = Zeroizing::new(text);
         refuse_readable_by_others("the stores' password in", path)?;
         text
-    } else if let Some(name) = &users.password_env {
+    } else if let Some(name) = env {
         let value = std::env::var_os(name).ok_or_else(|| {
             Error::new(
-                format!("users.password_env: there is no variable {name} in the environment"),
+                format!("{at}.password_env: there is no variable {name} in the environment"),
                 format!("start with {name}=..., or name a file by password_file"),
             )
         })?;
@@ -281,7 +293,7 @@ fn password(users: &Users) -> Result<Option<Secret>, Error> {
     if bare.is_empty() {
         return Err(Error::new(
             "the stores' password is empty",
-            "write it into the file that users.password_file names, or drop that",
+            format!("write it into the file that {at}.password_file names, or drop that"),
         ));
     }
     Ok(Some(Secret::new(bare.to_vec())))

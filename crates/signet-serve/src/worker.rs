@@ -17,6 +17,7 @@ use sip_net::{
 use sip_worker::{Environment, SocketEvent, Wake};
 pub(crate) use sip_worker::{Phase, Severities};
 
+use crate::records::WorkerRecords;
 use crate::store_link::StoreClient;
 use crate::trace::WorkerTracer;
 
@@ -33,6 +34,7 @@ impl Environment for Service {
     type Store = StoreClient;
     type Resolver = Resolver;
     type Trace = WorkerTracer;
+    type Records = WorkerRecords;
     type Waker = Waker;
 }
 
@@ -51,6 +53,7 @@ pub(crate) fn run(mut sockets: Sockets, parts: Parts) -> io::Result<()> {
         worker.wake_up(now);
         worker.end_turn(&mut sockets);
     }
+    worker.stop(now());
     Ok(())
 }
 

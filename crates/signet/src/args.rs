@@ -16,6 +16,10 @@ use crate::plan::PlanOptions;
 use crate::price::PriceCommand;
 use crate::trace::{TraceFlags, TraceOptions};
 
+mod operator;
+
+pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand};
+
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
 #[command(name = "signet", version, arg_required_else_help = true)]
@@ -137,13 +141,15 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// List the gateways of a running server, and which of them it passes over
+    /// List the gateways of a running server, how they are, and drain them
     Gateways {
         #[command(flatten)]
         place: InstanceArgs,
         /// For programs, in JSON
         #[arg(long)]
         json: bool,
+        #[command(subcommand)]
+        command: Option<GatewaysCommand>,
     },
     /// List the sources that a running server does not answer
     Bans {
@@ -182,29 +188,6 @@ pub(crate) enum Command {
         /// One second, for programs, in JSON
         #[arg(long)]
         json: bool,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BindingsCommand {
-    /// Remove the contacts of a user, or one of them
-    ///
-    /// A phone that registers again is bound again: remove the user, or change his password
-    /// (`signet user passwd`), where it shall not be.
-    Remove {
-        /// alice or alice@example.com
-        user: String,
-        /// The contact's URI, as `signet bindings` shows it; all of them if left out
-        contact: Option<String>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum BansCommand {
-    /// Answer a source again, and forget its wrong passwords
-    Lift {
-        /// Its address
-        source: IpAddr,
     },
 }
 
@@ -429,6 +412,7 @@ impl ServeOptions {
                 on,
                 name: None,
                 advertise: None,
+                nat: Default::default(),
                 security: ListenSecurity::default(),
                 websocket: Default::default(),
             })

@@ -17,8 +17,8 @@ use clap::Parser;
 use signet_serve::Error;
 
 use args::{
-    Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, TlsCommand, UserCommand,
-    form,
+    Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, GatewaysCommand,
+    TlsCommand, UserCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -94,7 +94,19 @@ fn run(args: Args) -> Result<(), Error> {
         Command::Calls { place, user, json } => {
             admin::calls(&place.into(), user.as_deref(), form(json))
         }
-        Command::Gateways { place, json } => admin::gateways(&place.into(), form(json)),
+        Command::Gateways {
+            place,
+            json,
+            command,
+        } => match command {
+            None => admin::gateways(&place.into(), form(json)),
+            Some(GatewaysCommand::Drain { name }) => {
+                admin::gateways_drain(&place.into(), &name, true)
+            }
+            Some(GatewaysCommand::Undrain { name }) => {
+                admin::gateways_drain(&place.into(), &name, false)
+            }
+        },
         Command::Bans {
             place,
             json,

@@ -1,8 +1,10 @@
 //! How users are challenged, by whom, and what came of it.
 
+use std::net::IpAddr;
+
 use sip_msg::HeaderName;
 
-use crate::Algorithm;
+use crate::{Algorithm, Lenient};
 
 /// How users are challenged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct AuthConfig {
     /// they do not know instead of going on to the next: where MD5 is among
     /// the algorithms, they are offered nothing else.
     pub md5_only_agents: Vec<String>,
+    /// Phones of which less is asked; of several entries that fit the first counts.
+    pub lenient: Vec<Lenient>,
     /// Whether `auth-int` is offered beside `auth`. It is accepted in any case.
     pub offer_auth_int: bool,
     /// Whether a successful answer can carry Authentication-Info (RFC 7616 3.5). It is left
@@ -35,6 +39,7 @@ impl Default for AuthConfig {
         Self {
             algorithms: vec![Algorithm::Sha256, Algorithm::Md5],
             md5_only_agents: vec!["baresip v0.".to_owned(), "baresip v1.".to_owned()],
+            lenient: Vec::new(),
             offer_auth_int: false,
             authentication_info: false,
             store_verifies: false,
@@ -58,10 +63,29 @@ impl AuthConfig {
         self.algorithms.last().copied().unwrap_or(Algorithm::Md5)
     }
 
+    /// What is asked of a phone at that address that gives that user's name, where that is
+    /// less than what is asked of all.
+    pub fn lenient_for(&self, source: Option<IpAddr>, user: &[u8]) -> Option<&Lenient> {
+        self.lenient.iter().find(|entry| entry.is_for(source, user))
+    }
+
+    /// Every algorithm that is accepted from somebody.
+    pub fn accepted(&self) -> impl Iterator<Item = Algorithm> {
+        let is_accepted = move |algorithm: &Algorithm| {
+            let mut lenient = self.lenient.iter();
+            self.algorithms.contains(algorithm)
+                || lenient.any(|entry| entry.algorithms.contains(algorithm))
+        };
+        Algorithm::ALL.into_iter().filter(is_accepted)
+    }
+
     /// Keeps those of the algorithms that the store holds, in their order: a phone that is
     /// offered another would be refused with the right password.
     pub fn keep_held(&mut self, held: &[Algorithm]) -> Result<(), NothingToOffer> {
         self.algorithms.retain(|algorithm| held.contains(algorithm));
+        for entry in &mut self.lenient {
+            entry.algorithms.retain(|of| held.contains(of));
+        }
         match self.algorithms.is_empty() {
             true => Err(NothingToOffer {
                 held: held.to_vec(),

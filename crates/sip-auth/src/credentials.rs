@@ -11,6 +11,9 @@ use crate::config::Side;
 pub const USERNAME_MAX: usize = 255;
 /// The longest cnonce, in bytes.
 pub const CNONCE_MAX: usize = 256;
+/// Credentials of one request that are judged; those past it are not looked at. Phones
+/// answer each challenge, and there are as many as there are algorithms.
+pub const JUDGED_MAX: usize = 4;
 
 /// Why credentials are answered 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,49 +74,42 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// The first Digest credentials for `realm`; an error where there are none and
-/// one that might have been cannot be read.
-pub(crate) fn find<'m>(
+/// The Digest credentials for `realm`, in order; an error for each that might be some and
+/// cannot be read.
+pub(crate) fn all<'m>(
     message: &'m Message,
     side: Side,
-    realm: &str,
-) -> Result<Option<Credentials<'m>>, Malformed> {
-    let mut failure = None;
-    for field in message.fields_of(side.credentials_header()) {
-        // RFC 3261 22: "Servers MUST NOT accept credentials using the "Basic" authorization scheme"
-        // RFC 3261 22.4: "Note, however, that SIP servers MUST NOT accept or request Basic
-        // authentication."
-        if !is_digest(field.value) {
-            continue;
-        }
+    realm: &'m str,
+) -> impl Iterator<Item = Result<Credentials<'m>, Malformed>> {
+    // RFC 3261 22: "Servers MUST NOT accept credentials using the "Basic" authorization scheme"
+    // RFC 3261 22.4: "Note, however, that SIP servers MUST NOT accept or request Basic
+    // authentication."
+    let fields = message.fields_of(side.credentials_header());
+    let digests = fields.filter(|field| is_digest(field.value));
+    digests.filter_map(move |field| {
         let Some(params) = AuthParams::parse(field.value) else {
-            failure = Some(unreadable(side));
-            continue;
+            return Some(Err(unreadable(side)));
         };
         match Credentials::read(&params) {
             // RFC 3261 22.3: "When multiple proxies are used in a chain, a Proxy-Authorization header
             // field value MUST NOT be consumed by any proxy whose realm does not match the "realm"
             // parameter specified in that value."
             Ok(read) => match read.realm {
-                Some(given) if given.is(realm.as_bytes()) => return Ok(Some(read)),
-                Some(_) => {}
-                None => {
-                    failure = Some(Malformed {
-                        reason: "Digest Realm Missing",
-                    })
-                }
+                Some(given) => given.is(realm.as_bytes()).then_some(Ok(read)),
+                None => Some(Err(Malformed {
+                    reason: "Digest Realm Missing",
+                })),
             },
-            Err(malformed) => failure = Some(malformed),
+            Err(malformed) => Some(Err(malformed)),
         }
-    }
-    failure.map_or(Ok(None), Err)
+    })
 }
 
-/// The user whom a request's credentials for `realm` name, unescaped, whether that is true
-/// or not; empty where they name none. For what is told of a failure.
+/// The user whom a request's credentials for `realm` name first, unescaped, whether that is
+/// true or not; empty where they name none. For what is told of a failure.
 pub fn claimed_user(message: &Message, side: Side, realm: &str) -> Vec<u8> {
-    let found = find(message, side, realm).ok().flatten();
-    let name = found.and_then(|credentials| credentials.username);
+    let mut judged = all(message, side, realm).take(JUDGED_MAX);
+    let name = judged.find_map(|credentials| credentials.ok()?.username);
     name.map(|name| name.bytes().take(USERNAME_MAX).collect())
         .unwrap_or_default()
 }

@@ -19,6 +19,9 @@ pub enum Failure {
     /// An algorithm that is not offered, or the form of RFC 2069, which has no guard
     /// against replays.
     NotOffered,
+    /// The digest is as long as one of another algorithm: phones answer a challenge of
+    /// SHA-256 by MD5.
+    OtherAlgorithm,
     /// The credentials cannot be read, or are for another request.
     Malformed,
     /// The user is proved, and the request speaks for somebody else.
@@ -31,13 +34,14 @@ pub enum Failure {
 
 impl Failure {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::WrongPassword,
         Self::UnknownUser,
         Self::Stale,
         Self::Replay,
         Self::ForgedNonce,
         Self::NotOffered,
+        Self::OtherAlgorithm,
         Self::Malformed,
         Self::NotHimself,
         Self::TooManyGuesses,
@@ -53,6 +57,7 @@ impl Failure {
             Self::Replay => "replay",
             Self::ForgedNonce => "forged_nonce",
             Self::NotOffered => "not_offered",
+            Self::OtherAlgorithm => "other_algorithm",
             Self::Malformed => "malformed",
             Self::NotHimself => "not_himself",
             Self::TooManyGuesses => "too_many_guesses",
@@ -69,6 +74,7 @@ impl Failure {
             Self::Replay => "replayed digest",
             Self::ForgedNonce => "forged nonce",
             Self::NotOffered => "algorithm not offered",
+            Self::OtherAlgorithm => "digest of another algorithm",
             Self::Malformed => "malformed credentials",
             Self::NotHimself => "speaks for somebody else",
             Self::TooManyGuesses => "too many guesses",

@@ -2,7 +2,7 @@
 //!
 //! # How it runs
 //! ```text
-//! match authenticator.check(unix_ms, &message, Side::Registrar, &realm) {
+//! match authenticator.check(unix_ms, &message, Side::Registrar, &realm) {  // or check_from
 //!     Check::Challenge(why) => // 401 with add_challenge(.., why.is_stale(), ..)
 //!     Check::Malformed(why) => // 400 with why.reason
 //!     Check::Lookup(pending) => {
@@ -33,10 +33,18 @@
 //! a watermark of serial numbers][AuthConfig::replay_entries_max]). The window
 //! dies with the process, and so do its nonces: each process has a boot
 //! number, so that this holds even where the clock was set back meanwhile.
-//! Credentials without a nonce count (RFC 2069) are not accepted at all.
+//! Credentials without a nonce count (RFC 2069) are not accepted, but from phones
+//! that the operator names ([`Lenient`]), and then once for each nonce: they use up
+//! all of its counts.
 //!
 //! RFC 3261 22.4 asks for compatibility with RFC 2069; this is a deviation,
 //! for a replayed REGISTER is worth more than a phone from before 1999.
+//!
+//! **One guess a request.** A request may bear credentials for one realm more than once,
+//! as phones do that answer each challenge. Each is judged by itself, [`JUDGED_MAX`] at
+//! most, and the first that is good in itself is looked up: of an algorithm that is
+//! accepted, for this request, with a fresh nonce. No second one is compared with a
+//! password, so nobody tries more passwords by writing more lines.
 //!
 //! **A name cannot be probed.** For an unknown user the digest is computed all
 //! the same, against a secret, and the answer has the same shape. Everything
@@ -58,7 +66,8 @@
 //! the caller's question: this crate says who he is.
 //!
 //! **A digest covers one request.** The method and the URI are hashed, and the
-//! URI must be the Request-URI; with `auth-int` the body too. A proxy cuts the
+//! URI must be the Request-URI, or at least of its host for phones that the operator names;
+//! with `auth-int` the body too. A proxy cuts the
 //! credentials for its realm ([`credential_lines`]) before it forwards.
 //!
 //! **No password is kept.** The store holds [`Ha1`]s, which are masked in
@@ -79,6 +88,7 @@ mod failure;
 mod ha1;
 mod hash;
 mod key;
+mod lenient;
 mod lookup;
 mod nonce;
 mod replay;
@@ -88,10 +98,13 @@ pub use algorithm::{Algorithm, Qop};
 pub use answered::is_answered;
 pub use client::{Attempt, ClientAuth, GiveUp, RequestParts};
 pub use config::{AuthConfig, AuthCounters, NothingToOffer, Side};
-pub use credentials::{CNONCE_MAX, Malformed, USERNAME_MAX, claimed_user, credential_lines};
+pub use credentials::{
+    CNONCE_MAX, JUDGED_MAX, Malformed, USERNAME_MAX, claimed_user, credential_lines,
+};
 pub use failure::Failure;
 pub use ha1::{Ha1, Ha1Set};
 pub use key::CredentialKey;
+pub use lenient::{Claimant, Lenient};
 pub use lookup::{DigestRequest, Reply, Secrets, Subject};
 pub use server::{Authenticated, Authenticator, Check, Pending, Verdict};
 

@@ -1,22 +1,25 @@
 //! The server's side: who is it?
 
 mod challenge;
+mod given;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sip_msg::header::AuthValue;
-use sip_msg::{Message, Uri};
+use sip_msg::Message;
 use smallvec::SmallVec;
 use subtle::ConstantTimeEq;
 
 use crate::config::{AuthConfig, AuthCounters, Side};
-use crate::credentials::{self, CNONCE_MAX, Credentials, Malformed, USERNAME_MAX};
+use crate::credentials::{self, JUDGED_MAX, Malformed};
 use crate::hash::{self, Hex, Raw};
 use crate::key::{CredentialKey, UserName};
 use crate::nonce::{Nonce, NonceKey, TEXT_LEN};
 use crate::replay::{Admission, ReplayWindow};
 use crate::{Algorithm, DigestRequest, Failure, Ha1, Qop, Reply};
+
+use given::Bad;
 
 /// How far ahead of this shard's clock the one that issued a nonce may be:
 /// shards read the clock once for each batch.
@@ -45,8 +48,9 @@ pub struct Pending {
     key: CredentialKey,
     nonce: Nonce,
     nc: u32,
-    qop: Qop,
-    /// `nonce:nc:cnonce:qop` as it came: what stands between HA1 and HA2.
+    /// `None` for the form of RFC 2069.
+    qop: Option<Qop>,
+    /// `nonce:nc:cnonce:qop` as it came, or `nonce`: what stands between HA1 and HA2.
     between: SmallVec<[u8; 128]>,
     /// H(method:uri) or H(method:uri:H(body)).
     ha2: Raw,
@@ -210,19 +214,38 @@ impl Authenticator {
         &self.config
     }
 
-    /// Reads the credentials for `realm`. Keeps no state.
+    /// [`Authenticator::check_from`] for a request whose source does not count.
+    pub fn check(&self, unix_ms: u64, message: &Message, side: Side, realm: &Arc<str>) -> Check {
+        self.check_from(unix_ms, message, side, realm, None)
+    }
+
+    /// Reads the credentials for `realm` of a request from `source`, and takes the first
+    /// that are good in themselves. Keeps no state.
     ///
     /// Not for ACK and CANCEL: they cannot be challenged (RFC 3261 22.1), and
     /// an ACK repeats the credentials of its INVITE, nonce count and all.
     // RFC 3261 26.3.1: "Proxy servers, redirect servers, registrars, and UAs MUST implement Digest
     // Authorization, encompassing all of the aspects required in 22."
-    pub fn check(&self, unix_ms: u64, message: &Message, side: Side, realm: &Arc<str>) -> Check {
-        match credentials::find(message, side, realm) {
-            Ok(None) => Check::Challenge(None),
-            Ok(Some(credentials)) => self
-                .read(unix_ms, message, realm, &credentials)
-                .unwrap_or_else(Check::Malformed),
-            Err(malformed) => Check::Malformed(malformed),
+    pub fn check_from(
+        &self,
+        unix_ms: u64,
+        message: &Message,
+        side: Side,
+        realm: &Arc<str>,
+        source: Option<IpAddr>,
+    ) -> Check {
+        let mut bad = None;
+        for found in credentials::all(message, side, realm).take(JUDGED_MAX) {
+            let read = found.map_err(Bad::Malformed);
+            match read.and_then(|read| self.read(unix_ms, message, realm, source, &read)) {
+                Ok(pending) => return Check::Lookup(pending),
+                Err(this) => bad = Some(this.or_before(bad)),
+            }
+        }
+        match bad {
+            None => Check::Challenge(None),
+            Some(Bad::Refused(failure)) => Check::Challenge(Some(failure)),
+            Some(Bad::Malformed(malformed)) => Check::Malformed(malformed),
         }
     }
 
@@ -242,6 +265,11 @@ impl Authenticator {
             .admit(unix_ms, &pending.nonce, &pending.key.user, pending.nc)
         {
             Admission::Admitted => {}
+            // Without counts a phone uses its nonce again, as RFC 2069 has it: it is
+            // given another each time.
+            Admission::Replayed if pending.qop.is_none() => {
+                return Verdict::Challenge(Failure::Stale);
+            }
             // The digest was right, so the sender or somebody who listened to
             // him has the right password: a new nonce tells them apart.
             Admission::Replayed => return Verdict::Challenge(Failure::Replay),
@@ -295,113 +323,6 @@ impl Authenticator {
         }
     }
 
-    fn read(
-        &self,
-        unix_ms: u64,
-        message: &Message,
-        realm: &Arc<str>,
-        credentials: &Credentials<'_>,
-    ) -> Result<Check, Malformed> {
-        let challenge = |failure| Ok(Check::Challenge(Some(failure)));
-        let malformed = |reason| Malformed { reason };
-        let algorithm = match credentials.algorithm {
-            // RFC 7616 3.3: a challenge, and so an answer, without one means MD5.
-            None => Some(Algorithm::Md5),
-            Some(token) => Algorithm::from_token(token.raw),
-        };
-        let Some(algorithm) = algorithm.filter(|a| self.config.algorithms.contains(a)) else {
-            return challenge(Failure::NotOffered);
-        };
-        let username = credentials
-            .username
-            .ok_or(malformed("Digest Username Missing"))?;
-        let nonce_text = credentials.nonce.ok_or(malformed("Digest Nonce Missing"))?;
-        let uri = credentials.uri.ok_or(malformed("Digest URI Missing"))?;
-        let response = credentials
-            .response
-            .ok_or(malformed("Digest Response Missing"))?;
-        if credentials
-            .userhash
-            .is_some_and(|hashed| hashed.raw.eq_ignore_ascii_case(b"true"))
-        {
-            return Err(malformed("Digest Userhash Was Not Offered"));
-        }
-        let qop = match credentials.qop {
-            // RFC 3261 22.4: "These mechanisms MUST be used by a server to determine if the client
-            // supports the new mechanisms in RFC 2617 that were not specified in RFC 2069."
-            // Without qop there is no nonce count, and so no guard against
-            // replay: the form of RFC 2069 is not good enough.
-            None => return challenge(Failure::NotOffered),
-            Some(qop) => {
-                Qop::from_token(qop.raw).ok_or(malformed("Digest Quality Of Protection Unknown"))?
-            }
-        };
-        let nc_text = credentials
-            .nc
-            .ok_or(malformed("Digest Nonce Count Missing"))?;
-        let cnonce = credentials
-            .cnonce
-            .ok_or(malformed("Digest Client Nonce Missing"))?;
-        let nc = hash::unhex_u32(nc_text.raw).ok_or(malformed("Digest Nonce Count Malformed"))?;
-        if cnonce.raw.len() > CNONCE_MAX {
-            return Err(malformed("Digest Client Nonce Too Long"));
-        }
-        let response_text = response;
-        let response = hash::unhex(response.raw, algorithm.digest_len())
-            .ok_or(malformed("Digest Response Malformed"))?;
-        // The bound is on the name: the backslashes before quotes in it do not count.
-        if username.raw.len() > USERNAME_MAX && username.bytes().nth(USERNAME_MAX).is_some() {
-            return Err(malformed("Digest Username Too Long"));
-        }
-        // RFC 7616 3.4.6: the uri and the Request-URI must name the same
-        // resource, or credentials for one request would serve for another.
-        if !is_same_uri(uri.raw, message) {
-            return Err(malformed("Digest URI Is Not The Request-URI"));
-        }
-        let Some(nonce) = self.key.verify(nonce_text.raw, realm) else {
-            return challenge(Failure::ForgedNonce);
-        };
-        if !self.is_fresh(unix_ms, &nonce) {
-            return challenge(Failure::Stale);
-        }
-        let given = Given {
-            username,
-            nonce: nonce_text.raw,
-            uri: uri.raw,
-            qop,
-            algorithm,
-            cnonce: cnonce.raw,
-            nonce_count: nc_text.raw,
-            response: response_text.raw,
-        };
-        Ok(Check::Lookup(Pending {
-            key: CredentialKey {
-                user: username.bytes().collect(),
-                realm: realm.clone(),
-                algorithm,
-            },
-            nonce,
-            nc,
-            qop,
-            between: given.between(),
-            ha2: ha2(
-                algorithm,
-                qop,
-                message.method_token(),
-                uri.raw,
-                message.body(),
-            ),
-            // Who does not know the secret cannot sign an answer.
-            answer_ha2: (self.config.authentication_info && !self.config.store_verifies)
-                .then(|| ha2(algorithm, qop, b"", uri.raw, b"")),
-            response,
-            digest: self
-                .config
-                .store_verifies
-                .then(|| Box::new(given.to_digest(message, realm))),
-        }))
-    }
-
     fn is_fresh(&self, unix_ms: u64, nonce: &Nonce) -> bool {
         nonce.node_id == self.config.node_id
             && nonce.boot_id == self.boot_id
@@ -417,7 +338,7 @@ impl Authenticator {
         ha2: &Raw,
     ) -> Box<[u8]> {
         // `between` is the nonce, eight digits of count, the client's nonce, the qop.
-        let qop = pending.qop.as_str().as_bytes();
+        let qop = pending.qop.map_or(&b""[..], |qop| qop.as_str().as_bytes());
         let cnonce_start = TEXT_LEN + 1 + 8 + 1;
         let cnonce_end = pending.between.len().saturating_sub(1 + qop.len());
         let nc = pending
@@ -449,57 +370,6 @@ impl Authenticator {
     }
 }
 
-/// Credentials as they came.
-struct Given<'m> {
-    username: AuthValue<'m>,
-    nonce: &'m [u8],
-    uri: &'m [u8],
-    qop: Qop,
-    algorithm: Algorithm,
-    cnonce: &'m [u8],
-    nonce_count: &'m [u8],
-    response: &'m [u8],
-}
-
-impl Given<'_> {
-    /// `nonce:nc:cnonce:qop`.
-    fn between(&self) -> SmallVec<[u8; 128]> {
-        let qop = self.qop.as_str().as_bytes();
-        let mut between = SmallVec::new();
-        for (at, part) in [self.nonce, self.nonce_count, self.cnonce, qop]
-            .into_iter()
-            .enumerate()
-        {
-            if at > 0 {
-                between.push(b':');
-            }
-            between.extend_from_slice(part);
-        }
-        between
-    }
-
-    fn to_digest(&self, message: &Message, realm: &Arc<str>) -> DigestRequest {
-        let body_digest = (self.qop == Qop::AuthInt).then(|| {
-            body_digest(self.algorithm, message.body())
-                .as_bytes()
-                .to_vec()
-        });
-        DigestRequest {
-            user: self.username.bytes().collect(),
-            realm: realm.clone(),
-            nonce: self.nonce.to_vec(),
-            method: message.method_token().to_vec(),
-            uri: self.uri.to_vec(),
-            qop: self.qop,
-            algorithm: self.algorithm,
-            cnonce: self.cnonce.to_vec(),
-            nonce_count: self.nonce_count.to_vec(),
-            response: self.response.to_vec(),
-            body_digest,
-        }
-    }
-}
-
 /// H(A2) (RFC 7616 3.4.3).
 pub(crate) fn ha2(algorithm: Algorithm, qop: Qop, method: &[u8], uri: &[u8], body: &[u8]) -> Raw {
     match qop {
@@ -518,16 +388,6 @@ fn body_digest(algorithm: Algorithm, body: &[u8]) -> Hex {
 
 pub(crate) fn hex(algorithm: Algorithm, raw: &Raw) -> Hex {
     Hex::new(raw.get(..algorithm.digest_len()).unwrap_or_default())
-}
-
-fn is_same_uri(given: &[u8], message: &Message) -> bool {
-    if given == message.request_uri() {
-        return true;
-    }
-    match (Uri::parse(given), message.uri()) {
-        (Some(given), Ok(uri)) => given.equals(&uri),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,16 @@
 //! What a shard asks the shell to do, as values.
 
+use std::net::SocketAddr;
+
 use sip_auth::Subject;
 use sip_limit::{Party, Rate};
 use sip_locate::Query;
 use sip_lookup::Question;
-use sip_msg::{ConnId, Flow, Outbox};
+use sip_msg::{ConnId, Flow, Outbox, Transport};
 
 use crate::BindingChange;
+use crate::gateways::Change;
+use crate::records::CallRecord;
 use crate::refusal::RefusalRecord;
 
 /// The time of an input: both clocks, read once per batch by the shell.
@@ -76,6 +80,18 @@ pub enum Effect {
     /// A call has ended: close the connections that it had to itself
     /// ([`sip_msg::Lane::Call`]), after what is queued on them was written.
     EndCall(u64),
+    /// Log that an address of the operator's next hops is passed over from now on, or is used
+    /// again. The worker that found it out is told, and no other.
+    Gateway {
+        /// The transport by which it is reached.
+        transport: Transport,
+        /// The address.
+        addr: SocketAddr,
+        /// Its host, as the operator wrote it.
+        name: Box<str>,
+        /// What has become of it.
+        change: Change,
+    },
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {
         /// Where the request came from.
@@ -111,6 +127,8 @@ pub struct Outputs {
     /// Requests that were refused, and next hops that failed, as far as they are recorded:
     /// of each source a few for each reason, and not all of a flood.
     pub refused: Vec<RefusalRecord>,
+    /// Calls that are over, where records are made.
+    pub records: Vec<Box<CallRecord>>,
 }
 
 impl Outputs {
@@ -119,5 +137,6 @@ impl Outputs {
         self.outbox.clear();
         self.effects.clear();
         self.refused.clear();
+        self.records.clear();
     }
 }

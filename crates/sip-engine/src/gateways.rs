@@ -1,5 +1,7 @@
-//! The addresses of the configured next hops: from the configuration, and as DNS gave
-//! them for the names there.
+//! The operator's next hops as all workers see them: their addresses, from the configuration
+//! and as DNS gave them; how each address is; and which hops are drained.
+
+mod health;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,75 +9,174 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::{HashMap, HashSet};
+use sip_locate::Hop;
 use sip_msg::{HostPort, Transport};
 
 use crate::Settings;
 use crate::routes::NextHop;
 
+pub use health::{Change, Health, Shown, Why};
+
 /// Addresses of gateways that DNS gave, at most so many.
 const LEARNED_MAX: usize = 1_024;
 /// How long such an address is taken for the gateway's after it was last given.
 const LEARNED_MS: u64 = 86_400_000;
+/// Addresses whose health is known, at most so many.
+const HEALTH_MAX: usize = 1_024;
 
-/// The addresses that DNS gave for the gateways' names. All shards share them: a user
-/// chooses the shard of his call by its Call-ID, and could choose one that has resolved
-/// no name yet. They outlive a reload.
+/// An address, and the transport by which it is reached.
+pub(crate) type Place = (Transport, SocketAddr);
+/// A next hop as it is written: host, port and transport.
+type Written = (Arc<str>, Option<u16>, Option<Transport>);
+
+/// What all shards know of the operator's next hops. They keep copies of the tables, and take
+/// them over anew when something was added; the health of an address is read by all where it
+/// is. All of it outlives a reload.
+///
+/// The addresses that DNS gave are shared for another reason too: a user chooses the shard of
+/// his call by its Call-ID, and could choose one that has resolved no name yet.
 #[derive(Debug, Default)]
-pub struct LearnedGateways {
+pub struct SharedGateways {
+    /// Grows whenever a table below has changed.
     version: AtomicU64,
-    /// Until when, by name and address.
-    until_ms: Mutex<BTreeMap<(Box<str>, SocketAddr), u64>>,
+    /// Addresses that DNS gave: until when, by name and address.
+    learned: Mutex<BTreeMap<(Box<str>, SocketAddr), u64>>,
+    health: Mutex<HashMap<Place, Arc<Health>>>,
+    drained: Mutex<Vec<Written>>,
 }
 
-impl LearnedGateways {
+impl SharedGateways {
     fn learn(&self, name: &str, addr: SocketAddr, now_ms: u64) {
-        let mut known = self.lock();
+        let mut known = lock(&self.learned);
         if known.len() >= LEARNED_MAX {
             known.retain(|_, until_ms| *until_ms > now_ms);
         }
         let key = (Box::from(name), addr);
         if known.len() < LEARNED_MAX || known.contains_key(&key) {
             known.insert(key, now_ms.saturating_add(LEARNED_MS));
-            self.version.fetch_add(1, Ordering::Release);
+            self.has_changed();
         }
     }
 
-    /// Those of one name.
-    pub(crate) fn addresses(&self, name: &str, now_ms: u64) -> Vec<SocketAddr> {
-        let known = self.lock();
+    /// The addresses that DNS gave lately for a next hop of that name.
+    pub fn addresses(&self, name: &str, now_ms: u64) -> Vec<SocketAddr> {
+        let known = lock(&self.learned);
         let of_name = known
             .iter()
             .filter(|((own, _), until_ms)| **own == *name && **until_ms > now_ms);
         of_name.map(|((_, addr), _)| *addr).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Box<str>, SocketAddr), u64>> {
-        self.until_ms.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The health of an address; a new one where nothing is known of it yet, `None` where
+    /// there is no room.
+    fn health_at(&self, place: Place, name: &str) -> Option<Arc<Health>> {
+        let mut known = lock(&self.health);
+        if let Some(health) = known.get(&place) {
+            return Some(Arc::clone(health));
+        }
+        if known.len() >= HEALTH_MAX {
+            known.retain(|_, health| health.is_worth_keeping());
+        }
+        if known.len() >= HEALTH_MAX {
+            return None;
+        }
+        let health = Arc::new(Health::new(name));
+        known.insert(place, Arc::clone(&health));
+        self.has_changed();
+        Some(health)
+    }
+
+    /// The health of all addresses of which anything is known, in order.
+    pub fn health(&self, now_ms: u64) -> Vec<(Transport, SocketAddr, Shown)> {
+        let known = lock(&self.health);
+        let all = known.iter();
+        let all = all.map(|((transport, addr), health)| (*transport, *addr, health.shown(now_ms)));
+        let mut all: Vec<_> = all.collect();
+        drop(known);
+        all.sort_by_key(|(transport, addr, _)| (*addr, transport.uri_name()));
+        all
+    }
+
+    /// Drains a next hop, or ends that; whether it was otherwise before. A hop that is drained
+    /// gets no request that begins something; those within dialogs go on.
+    pub fn drain(&self, hop: &NextHop, is_drained: bool) -> bool {
+        let mut drained = lock(&self.drained);
+        let at = drained.iter().position(|of| is_written_so(of, hop));
+        match (at, is_drained) {
+            (None, true) => {
+                drained.push((Arc::clone(&hop.host), hop.port, hop.transport));
+            }
+            (Some(at), false) => {
+                drained.swap_remove(at);
+            }
+            _ => return false,
+        }
+        self.has_changed();
+        true
+    }
+
+    /// Whether a next hop is drained.
+    pub fn is_drained(&self, hop: &NextHop) -> bool {
+        let drained = lock(&self.drained);
+        drained.iter().any(|of| is_written_so(of, hop))
+    }
+
+    /// What is configured no more is drained no more, should it come back one day.
+    fn forget_drained(&self, settings: &Settings) {
+        let mut drained = lock(&self.drained);
+        let before = drained.len();
+        drained.retain(|of| next_hops(settings).any(|hop| is_written_so(of, hop)));
+        if drained.len() != before {
+            self.has_changed();
+        }
+    }
+
+    fn has_changed(&self) {
+        self.version.fetch_add(1, Ordering::Release);
     }
 }
 
-/// The same for one shard, with those in the configuration.
+/// All configured next hops.
+fn next_hops(settings: &Settings) -> impl Iterator<Item = &NextHop> {
+    let groups = settings.routes.groups.iter();
+    let hops = groups.flat_map(|group| group.gateways.iter().map(|of| &of.next_hop));
+    hops.chain(&settings.forward)
+}
+
+fn is_written_so((host, port, transport): &Written, hop: &NextHop) -> bool {
+    *host == hop.host && *port == hop.port && *transport == hop.transport
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A table is whole whenever its lock is free.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same for one shard, with the addresses in the configuration.
 pub(crate) struct Gateways {
     written: HashSet<SocketAddr>,
     names: Vec<(Box<str>, Option<u16>)>,
     learned: HashMap<SocketAddr, u64>,
-    shared: Arc<LearnedGateways>,
+    health: HashMap<Place, Arc<Health>>,
+    drained: Vec<Written>,
+    shared: Arc<SharedGateways>,
     /// Of what is shared; `None` before it was looked at.
     version: Option<u64>,
 }
 
 impl Gateways {
-    pub(crate) fn new(settings: &Settings, shared: Arc<LearnedGateways>) -> Self {
+    pub(crate) fn new(settings: &Settings, shared: Arc<SharedGateways>) -> Self {
+        shared.forget_drained(settings);
         let mut gateways = Self {
             written: HashSet::new(),
             names: Vec::new(),
             learned: HashMap::new(),
+            health: HashMap::new(),
+            drained: Vec::new(),
             shared,
             version: None,
         };
-        let groups = settings.routes.groups.iter();
-        let hops = groups.flat_map(|group| group.gateways.iter().map(|of| &of.next_hop));
-        for hop in hops.chain(&settings.forward) {
+        for hop in next_hops(settings) {
             gateways.add(hop);
         }
         gateways.refresh();
@@ -90,7 +191,9 @@ impl Gateways {
         }
         self.version = version;
         self.learned.clear();
-        for ((name, addr), until_ms) in self.shared.lock().iter() {
+        self.health.clone_from(&lock(&self.shared.health));
+        self.drained.clone_from(&lock(&self.shared.drained));
+        for ((name, addr), until_ms) in lock(&self.shared.learned).iter() {
             // Of a name that is configured no more, nothing is known.
             if self.names.iter().any(|(own, _)| own == name) {
                 for port in ports_beside(Some(addr.port())) {
@@ -111,6 +214,55 @@ impl Gateways {
             self.shared.learn(name, addr, now_ms);
             self.refresh();
         }
+    }
+
+    /// Whether that address is passed over.
+    pub(crate) fn is_out(&self, transport: Transport, addr: SocketAddr, now_ms: u64) -> bool {
+        let health = self.health_of(transport, addr);
+        health.is_some_and(|health| health.is_out(now_ms))
+    }
+
+    /// Moves addresses that are passed over behind the others, and keeps the order within
+    /// both.
+    pub(crate) fn sort(&self, hops: &mut [Hop], now_ms: u64) {
+        if !self.health.is_empty() {
+            hops.sort_by_key(|hop| self.is_out(hop.transport, hop.addr, now_ms));
+        }
+    }
+
+    /// What is known of the health of an address, if anything is.
+    pub(crate) fn health_of(&self, transport: Transport, addr: SocketAddr) -> Option<&Health> {
+        if self.health.is_empty() {
+            return None;
+        }
+        let health = self.health.get(&(transport, canonical(addr)));
+        health.map(|health| &**health)
+    }
+
+    /// The same where something is to be noted of it; `None` where there is no room.
+    pub(crate) fn health_at(
+        &mut self,
+        transport: Transport,
+        addr: SocketAddr,
+        name: &str,
+    ) -> Option<Arc<Health>> {
+        let place = (transport, canonical(addr));
+        if let Some(health) = self.health.get(&place) {
+            return Some(Arc::clone(health));
+        }
+        let health = self.shared.health_at(place, name)?;
+        self.refresh();
+        Some(health)
+    }
+
+    /// Whether any next hop is drained.
+    pub(crate) fn has_drained(&self) -> bool {
+        !self.drained.is_empty()
+    }
+
+    /// Whether a next hop is drained.
+    pub(crate) fn is_drained(&self, hop: &NextHop) -> bool {
+        self.drained.iter().any(|of| is_written_so(of, hop))
     }
 
     fn add(&mut self, hop: &NextHop) {
@@ -185,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_one_shard_has_learned_of_a_gateway_all_know() {
-        let shared = Arc::new(LearnedGateways::default());
+        let shared = Arc::new(SharedGateways::default());
         let shard = || Gateways::new(&settings("gw.example"), Arc::clone(&shared));
         let (mut one, mut other) = (shard(), shard());
         let addr: SocketAddr = "203.0.113.7:5060".parse().unwrap();
@@ -202,18 +354,81 @@ mod tests {
 
     #[test]
     fn what_is_learned_is_bounded() {
-        let shared = Arc::new(LearnedGateways::default());
+        let shared = Arc::new(SharedGateways::default());
         let mut gateways = Gateways::new(&settings("gw.example"), Arc::clone(&shared));
         for n in 0..2 * LEARNED_MAX as u16 {
             gateways.learn("gw.example", SocketAddr::new([203, 0, 113, 7].into(), n), 1);
         }
-        assert_eq!(shared.lock().len(), LEARNED_MAX);
+        assert_eq!(lock(&shared.learned).len(), LEARNED_MAX);
         // A day later there is room.
         gateways.learn(
             "gw.example",
             "203.0.113.8:1".parse().unwrap(),
             2 * LEARNED_MS,
         );
-        assert_eq!(shared.lock().len(), 1);
+        assert_eq!(lock(&shared.learned).len(), 1);
+    }
+
+    #[test]
+    fn what_one_shard_finds_out_of_an_address_all_know() {
+        let shared = Arc::new(SharedGateways::default());
+        let shard = || Gateways::new(&settings("192.0.2.9"), Arc::clone(&shared));
+        let (mut one, mut other) = (shard(), shard());
+        let addr: SocketAddr = "192.0.2.9:5060".parse().unwrap();
+        assert!(one.health_of(Transport::Udp, addr).is_none());
+        let health = one.health_at(Transport::Udp, addr, "192.0.2.9").unwrap();
+        health.failed(1_000, Why::Silent, 500);
+        other.refresh();
+        for gateways in [&one, &other, &shard()] {
+            assert!(gateways.is_out(Transport::Udp, addr, 1_499));
+            assert!(!gateways.is_out(Transport::Udp, addr, 1_500));
+            assert!(!gateways.is_out(Transport::Tcp, addr, 1_001));
+        }
+        // From then on it is one table: nothing has to be taken over.
+        health.answered(1_100, 200, true);
+        assert!(!other.is_out(Transport::Udp, addr, 1_101));
+    }
+
+    #[test]
+    fn addresses_in_health_make_room_for_others() {
+        let shared = Arc::new(SharedGateways::default());
+        let mut gateways = Gateways::new(&settings("gw.example"), Arc::clone(&shared));
+        let place = |n: u16| SocketAddr::new([203, 0, 113, 7].into(), n);
+        let kept = gateways.health_at(Transport::Udp, place(0), "gw").unwrap();
+        kept.failed(1, Why::Silent, 1_000);
+        for n in 1..2 * HEALTH_MAX as u16 {
+            assert!(gateways.health_at(Transport::Udp, place(n), "gw").is_some());
+        }
+        assert!(lock(&shared.health).len() <= HEALTH_MAX);
+        assert!(gateways.is_out(Transport::Udp, place(0), 2));
+        // Where all are wanted there is no room, and the call fails over by itself.
+        for n in 0..2 * HEALTH_MAX as u16 {
+            if let Some(health) = gateways.health_at(Transport::Tcp, place(n), "gw") {
+                health.failed(1, Why::Silent, 1_000);
+            }
+        }
+        assert!(lock(&shared.health).len() <= HEALTH_MAX);
+        assert!(gateways.health_at(Transport::Tls, place(0), "gw").is_none());
+    }
+
+    #[test]
+    fn a_hop_is_drained_as_it_is_written_and_while_it_is_configured() {
+        let shared = Arc::new(SharedGateways::default());
+        let (here, elsewhere) = (settings("gw.example"), settings("other.example"));
+        let hop = here.forward.clone().unwrap();
+        let mut gateways = Gateways::new(&here, Arc::clone(&shared));
+        assert!(shared.drain(&hop, true) && !shared.drain(&hop, true));
+        gateways.refresh();
+        let beside = NextHop {
+            port: Some(5_070),
+            ..hop.clone()
+        };
+        assert!(gateways.has_drained() && gateways.is_drained(&hop));
+        assert!(!gateways.is_drained(&beside));
+        // A reload that keeps it keeps it drained.
+        assert!(Gateways::new(&here, Arc::clone(&shared)).is_drained(&hop));
+        assert!(!Gateways::new(&elsewhere, Arc::clone(&shared)).has_drained());
+        assert!(!Gateways::new(&here, Arc::clone(&shared)).is_drained(&hop));
+        assert!(!shared.drain(&hop, false));
     }
 }

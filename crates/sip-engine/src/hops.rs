@@ -1,4 +1,4 @@
-//! Locates configured next hops, and remembers hops that failed.
+//! Locates configured next hops, and remembers other hops that failed.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,8 @@ pub(crate) fn of_next_hop(next: &NextHop, secure: bool, reach: Reach) -> Located
     locate(&destination, reach)
 }
 
-/// Hops that did not answer lately. Bounded; only hops that were tried get in.
+/// Hops that did not answer lately, other than the operator's own
+/// ([`crate::gateways`]). Bounded; only hops that were tried get in.
 #[derive(Default)]
 pub(crate) struct DeadHops {
     until: HashMap<(Transport, SocketAddr), u64>,
@@ -63,14 +64,6 @@ impl DeadHops {
                 .is_some_and(|until| *until > now_ms)
     }
 
-    /// All of them, each with the milliseconds for which it is still passed over.
-    pub(crate) fn all(&self, now_ms: u64) -> Vec<(Transport, SocketAddr, u64)> {
-        let left = |until_ms: u64| until_ms.checked_sub(now_ms).filter(|left_ms| *left_ms > 0);
-        let all = self.until.iter();
-        all.filter_map(|((transport, addr), until_ms)| Some((*transport, *addr, left(*until_ms)?)))
-            .collect()
-    }
-
     /// Moves dead hops behind the others, and keeps the order within both.
     pub(crate) fn sort(&self, hops: &mut [Hop], now_ms: u64) {
         if !self.until.is_empty() {
@@ -98,8 +91,8 @@ mod tests {
         hops.sort_by_key(|h| h.addr);
         dead.sort(&mut hops, 100);
         assert_eq!(hops, [hop(1), hop(2), hop(3)]);
-        assert_eq!(dead.all(99), [(Transport::Udp, hop(1).addr, 1)]);
-        assert!(dead.all(100).is_empty());
+        assert!(dead.is_dead(Transport::Udp, hop(1).addr, 99));
+        assert!(!dead.is_dead(Transport::Udp, hop(1).addr, 100));
         dead.answered(Transport::Udp, hop(1).addr);
         assert!(!dead.is_dead(Transport::Udp, hop(1).addr, 50));
     }

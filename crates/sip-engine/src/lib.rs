@@ -8,8 +8,8 @@
 //!     shard.handle_credential / handle_saved / handle_resolved   // answers
 //!     shard.handle_send_failed / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
-//!     // send outputs.outbox, ask outputs.effects, tell outputs.refused, clear all three,
-//!     // sleep until shard.next_deadline_ms() at most
+//!     // send outputs.outbox, ask outputs.effects, tell outputs.refused and outputs.records,
+//!     // clear all four, sleep until shard.next_deadline_ms() at most
 //! }
 //! ```
 #![forbid(unsafe_code)]
@@ -20,15 +20,17 @@ pub mod budget;
 pub mod calls;
 mod dialogs;
 pub mod effect;
-mod gateways;
+pub mod gateways;
 mod hops;
 mod lanes;
 pub mod location;
+mod nat;
 mod own;
 mod park;
 pub mod permit;
 mod proxy;
 mod random;
+pub mod records;
 pub mod refusal;
 pub mod registrar;
 mod relay;
@@ -44,8 +46,9 @@ pub mod token;
 
 pub use budget::Budget;
 pub use effect::{Effect, Now, Outputs, ParkId};
-pub use gateways::LearnedGateways;
+pub use gateways::SharedGateways;
 pub use location::{Binding, BindingChange, Location};
+pub use records::CallRecord;
 pub use refusal::RefusalRecord;
 pub use settings::Settings;
 pub use shard::{Shard, Shared};

@@ -140,9 +140,20 @@ impl Own {
     ) -> Option<ListenerId> {
         let will_do =
             |l: &OwnListener| l.transport == transport && l.bound.is_ipv4() == remote.is_ipv4();
-        if self.get(came_by.listener).is_some_and(will_do) {
-            return Some(came_by.listener);
+        match self.get(came_by.listener).is_some_and(will_do) {
+            true => Some(came_by.listener),
+            false => self.first_towards(transport, remote),
         }
+    }
+
+    /// The first listener from which `remote` can be reached.
+    pub(crate) fn first_towards(
+        &self,
+        transport: Transport,
+        remote: &SocketAddr,
+    ) -> Option<ListenerId> {
+        let will_do =
+            |l: &OwnListener| l.transport == transport && l.bound.is_ipv4() == remote.is_ipv4();
         let at = self.listeners.iter().position(will_do)?;
         u16::try_from(at).ok().map(ListenerId)
     }

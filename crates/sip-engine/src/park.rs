@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::sync::Arc;
 
 use invariant::broken;
 use wheel::{TimerId, Wheel};
@@ -11,8 +12,10 @@ use crate::effect::ParkId;
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
+use crate::records::CallRecord;
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
+use crate::shard::probes::Probed;
 use crate::timer::Timer;
 use sip_msg::Message;
 use sip_txn::ServerId;
@@ -29,6 +32,8 @@ pub(crate) struct Job {
     pub(crate) loop_hash: u64,
     /// Who chose its destination, once the gate let it in.
     pub(crate) chosen_by: ChosenBy,
+    /// The record of the call that it begins, where one is made.
+    pub(crate) record: Option<Box<CallRecord>>,
 }
 
 /// What is parked, by what it waits for.
@@ -46,6 +51,8 @@ pub(crate) enum Parked {
     Resolve(Key, u16, Option<Asker>),
     /// A request that is forwarded without state, for addresses.
     Single(Job, Permit, Candidate, Option<Asker>),
+    /// A next hop that is to be probed, for its addresses.
+    Probe(Arc<Probed>),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -181,6 +188,16 @@ impl Parks {
             .collect()
     }
 
+    /// Takes the records of the calls that wait. Looks at everything.
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Box<CallRecord>> {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| match &mut slot.parked {
+                Some(Parked::User(job)) => job.record.take(),
+                _ => None,
+            })
+    }
+
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
         self.live
@@ -211,7 +228,11 @@ impl Parks {
 const fn asker(parked: &Parked) -> Option<Asker> {
     match parked {
         Parked::Resolve(_, _, asker) | Parked::Single(_, _, _, asker) => *asker,
-        Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(_) => None,
+        Parked::Credential(..)
+        | Parked::Held(..)
+        | Parked::Guess(..)
+        | Parked::User(_)
+        | Parked::Probe(_) => None,
     }
 }
 
@@ -223,7 +244,7 @@ fn messages_bytes(parked: &Parked) -> usize {
         | Parked::User(job)
         | Parked::Single(job, _, _, _) => job.request.held_bytes(),
         // Its context counts it.
-        Parked::Resolve(..) => 0,
+        Parked::Resolve(..) | Parked::Probe(_) => 0,
     }
 }
 

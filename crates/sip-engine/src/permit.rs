@@ -45,6 +45,8 @@
 //!    up, a digest is computed and compared in constant time, and the answer
 //!    to a wrong one is the same. Whether a user may do what he asks is looked
 //!    at after the digest, never before.
+//!    (A user whom the operator wrote into `[[authentication.lenient]]` is offered other
+//!    algorithms than the rest; whether he exists is not in it.)
 //! 7. *Credentials go no further.* Those of our realms are cut from what is
 //!    forwarded; those of other realms pass untouched, and their challenges go
 //!    to the client: this server has no password to answer one with.
@@ -93,7 +95,7 @@ use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
 use identity::Proof;
-pub(crate) use identity::realms;
+pub(crate) use identity::{bare_name, realms};
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed};
 use pending::Credentials;
@@ -401,7 +403,8 @@ fn judge_credentials(cx: &GateContext<'_>, message: &Message, side: Side) -> Gat
     let realm = identity::realm_of(cx, message, side);
     let authenticator = &cx.shared.authenticator;
     match within(Component::Authentication, || {
-        authenticator.check(cx.now.unix_ms, message, side, &realm)
+        let source = Some(cx.sender.flow.remote.ip());
+        authenticator.check_from(cx.now.unix_ms, message, side, &realm, source)
     }) {
         Check::Challenge(failure) => challenge_in(realm, side, failure),
         Check::Malformed(malformed) => {

@@ -12,7 +12,7 @@ use sip_msg::write::reason_phrase;
 
 pub use reason::{Level, Reason};
 pub use record::RefusalRecord;
-pub(crate) use record::{TEXT_MAX, escaped, shown_uri};
+pub(crate) use record::{TEXT_MAX, escaped, shown, shown_uri};
 
 /// The status line of an answer of this server's own. Whatever refuses a request has a
 /// reason: there is no other way to make such a line.

@@ -7,6 +7,8 @@ use sip_limit::RateLimits;
 use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
+pub use crate::nat::{Nat, NatSettings};
+use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
 
 /// The settings of a shard. Immutable: a reload replaces the whole.
@@ -32,6 +34,8 @@ pub struct Settings {
     pub forward: Option<NextHop>,
     /// The registrar.
     pub registrar: RegistrarSettings,
+    /// Where phones are reached.
+    pub nat: NatSettings,
     /// The proxy.
     pub proxy: ProxySettings,
     /// Transaction timers.
@@ -47,6 +51,8 @@ pub struct Settings {
     /// Whether every refusal is recorded, and not of each source a few for each reason: for
     /// a log at its lowest level.
     pub tells_all_refusals: bool,
+    /// Call records.
+    pub records: RecordSettings,
 }
 
 /// A listener as the protocol sees it.
@@ -193,6 +199,9 @@ pub struct RegistrarSettings {
     pub save_timeout_ms: u64,
     /// The Service-Route (RFC 3608) handed to phones; empty for none.
     pub service_route: Vec<String>,
+    /// Whether a phone that asks for an outbound flow is refused (439) where the proxy before
+    /// this server does not say that it keeps one (RFC 5626 6), and not bound without.
+    pub outbound_needs_ob: bool,
 }
 
 /// What happens when an address-of-record has the most contacts and registers another.
@@ -227,7 +236,7 @@ pub struct ProxySettings {
     pub serial_timeout_ms: u64,
     /// How long a request waits for DNS before the branch fails.
     pub resolve_timeout_ms: u64,
-    /// How long a hop that failed is skipped.
+    /// How long a hop that failed is passed over, where it did not say itself for how long.
     pub dead_hop_ms: u64,
     /// Networks to which requests are not relayed when a sender names an address there.
     /// Addresses of this server's listeners are never relayed to, listed or not.
@@ -274,6 +283,7 @@ impl Default for Settings {
             routes: Routes::default(),
             forward: None,
             registrar: RegistrarSettings::default(),
+            nat: NatSettings::default(),
             proxy: ProxySettings::default(),
             timers: sip_txn::Timers::default(),
             limits: Limits::default(),
@@ -281,6 +291,7 @@ impl Default for Settings {
             rates: RateLimits::default(),
             server_header: "Signet".to_owned(),
             tells_all_refusals: false,
+            records: RecordSettings::default(),
         }
     }
 }
@@ -310,6 +321,7 @@ impl Default for RegistrarSettings {
             durable: true,
             save_timeout_ms: 4_000,
             service_route: Vec::new(),
+            outbound_needs_ob: false,
         }
     }
 }

@@ -6,18 +6,18 @@ mod events;
 mod floor;
 mod guard;
 mod overload;
+pub(crate) mod probes;
 mod rates;
 mod refusals;
 mod requests;
 mod spread;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_auth::Reply;
 use sip_locate::{Hop, LocateError};
 use sip_lookup::Outcome;
-use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span, Transport};
+use sip_msg::{ConnId, Edits, Message, ParseError, Pool, Span};
 use sip_txn::Transactions;
 use wheel::Wheel;
 
@@ -25,7 +25,7 @@ use crate::budget::Room;
 use crate::calls::{Call, Calls};
 use crate::dialogs::Dialogs;
 use crate::effect::{Now, Outputs, ParkId};
-use crate::gateways::{Gateways, LearnedGateways};
+use crate::gateways::{Gateways, SharedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
 use crate::own::Own;
@@ -33,6 +33,7 @@ use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
 use crate::random::{Dice, derive};
+use crate::records::OpenCalls;
 use crate::refusal::{Reason, RefusalCounts, StatusLine};
 use crate::registrar::{Registrar, RegistrarContext, Removal};
 use crate::sender::Sender;
@@ -55,8 +56,9 @@ pub struct Shared {
     pub rates: Arc<sip_limit::Rates>,
     /// The keys under which flow and route tokens are signed.
     pub token_keys: Arc<TokenKeys>,
-    /// The addresses of the gateways, as DNS gave them.
-    pub gateways: Arc<LearnedGateways>,
+    /// The operator's next hops: their addresses as DNS gave them, how each is, and which are
+    /// drained.
+    pub gateways: Arc<SharedGateways>,
 }
 
 /// The random seed of a shard: everything that must not be guessed, or must differ
@@ -86,9 +88,11 @@ pub struct Shard {
     pub(crate) wheel: Wheel<Timer>,
     pub(crate) dead: DeadHops,
     pub(crate) gateways: Gateways,
+    probes: probes::Probes,
     pub(crate) lanes: Lanes,
     pub(crate) dialogs: Dialogs,
     pub(crate) calls: Calls,
+    pub(crate) open_calls: OpenCalls,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -130,11 +134,12 @@ impl Shard {
             branches: derive(&seed, b"stateless"),
             identities: derive(&seed, b"identities"),
         };
-        Self {
+        let mut shard = Self {
             own: Own::new(&settings),
             tokens: Tokens::new(Arc::clone(&shared.token_keys)),
             dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
             calls: Calls::new(derive(&seed, b"calls")),
+            open_calls: OpenCalls::new(derive(&seed, b"records"), derive(&seed, b"numbers")),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),
@@ -144,6 +149,7 @@ impl Shard {
             wheel: Wheel::new(0),
             dead: DeadHops::default(),
             gateways: Gateways::new(&settings, Arc::clone(&shared.gateways)),
+            probes: probes::Probes::default(),
             lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
@@ -165,7 +171,9 @@ impl Shard {
             neighbours: sip_limit::oc::Neighbours::default(),
             settings,
             shared,
-        }
+        };
+        shard.plan_probes();
+        shard
     }
 
     /// Replaces the settings; requests under way continue with the new ones. The timers
@@ -175,6 +183,7 @@ impl Shard {
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
         self.settings = settings;
+        self.plan_probes();
     }
 
     /// Answers new calls with 503 from now on; requests under way, and requests within
@@ -205,6 +214,7 @@ impl Shard {
             + self.parks.held_bytes()
             + self.registrar.held_bytes()
             + self.wheel.held_bytes()
+            + self.open_calls.held_bytes()
     }
 
     /// Frees memory that was not needed since the last call, half of it at a time: to be
@@ -381,6 +391,11 @@ impl Shard {
             (Some(parked @ (Parked::Resolve(..) | Parked::Single(..))), Err(error)) => {
                 self.unresolved(now, parked, error, out);
             }
+            (Some(Parked::Probe(probed)), Ok(hops)) => {
+                self.probe_resolved(now, &probed, hops, out);
+            }
+            // What is known of its addresses stays; a call says what DNS said.
+            (Some(Parked::Probe(_)), Err(_)) => {}
             _ => self.counters.answers_late += 1,
         }
         self.drain(now, out);
@@ -492,17 +507,6 @@ impl Shard {
         self.calls.list(after, max, found)
     }
 
-    /// Next hops that failed lately and are passed over, each with the milliseconds for which
-    /// it still is.
-    pub fn dead_hops(&self, now_ms: u64) -> Vec<(Transport, SocketAddr, u64)> {
-        self.dead.all(now_ms)
-    }
-
-    /// The addresses that DNS gave lately for a configured next hop of that name.
-    pub fn learned_addresses(&self, name: &str, now_ms: u64) -> Vec<SocketAddr> {
-        self.shared.gateways.addresses(name, now_ms)
-    }
-
     /// The settings that it goes by.
     pub fn settings(&self) -> &Arc<Settings> {
         &self.settings
@@ -530,6 +534,9 @@ impl Shard {
             Timer::C(key, branch) => self.timer_c_fired(now, key, usize::from(branch), out),
             Timer::Serial(key) => self.serial_timer_fired(now, key, out),
             Timer::Park(park) => self.park_expired(now, park, out),
+            Timer::Probes => self.probes_due(now, out),
+            Timer::Probe(number) => self.probe_timed_out(now, number, out),
+            Timer::Record(call) => self.record_timer_fired(now, call, out),
         }
     }
 }

@@ -12,4 +12,10 @@ pub(crate) enum Timer {
     Serial(Key),
     /// What is parked has waited too long.
     Park(ParkId),
+    /// It is time to look whose turn it is to be probed.
+    Probes,
+    /// A probe has had its time.
+    Probe(u32),
+    /// The record of a call that was answered has waited too long for its end.
+    Record(u64),
 }

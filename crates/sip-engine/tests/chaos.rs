@@ -284,6 +284,7 @@ impl Run {
                 | Effect::EndCall(_)
                 | Effect::KeepFor { .. }
                 | Effect::Proved(_)
+                | Effect::Gateway { .. }
                 | Effect::Limited { .. } => {}
             }
         }

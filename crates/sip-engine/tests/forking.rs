@@ -254,9 +254,14 @@ fn which_contacts_are_reached_by_the_flow_that_they_registered_on() {
     assert_eq!(behind, (Transport::Udp, "203.0.113.9:40001".into(), true));
     let unnamed = way("sip:bob@phone.invalid", udp);
     assert_eq!(unnamed, (Transport::Udp, "203.0.113.9:40001".into(), true));
+    // Its flow is only kept where a translation showed, and that has put another port.
+    let other_port = way("sip:bob@203.0.113.9:5080", udp);
+    assert_eq!(other_port, behind);
     // Not behind one: where it says.
-    let direct = way("sip:bob@203.0.113.9:5080", udp);
-    assert_eq!(direct, (Transport::Udp, "203.0.113.9:5080".into(), true));
+    let mut direct = Bed::new(settings());
+    direct.register("sip:bob@example.org", "sip:bob@203.0.113.9:5080", None);
+    let sent = only(call(&mut direct, Transport::Udp, ""));
+    assert_eq!(sent.to.remote.to_string(), "203.0.113.9:5080");
     let elsewhere = way("sip:bob@203.0.113.77:5080", udp);
     assert_eq!(elsewhere.1, "203.0.113.77:5080");
     // Over a connection: the connection.

@@ -19,7 +19,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 13] = [
+const ELSEWHERE: [(Reason, &str); 16] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -34,6 +34,9 @@ const ELSEWHERE: [(Reason, &str); 13] = [
         Reason::UnreadableUri,
         "a message with such a URI is malformed before",
     ),
+    (Reason::GatewaysDrained, "gateways has it"),
+    (Reason::GatewaySilent, "gateways has it"),
+    (Reason::GatewayFailed, "gateways has it"),
     (Reason::NoOutbound, "the registrar's own tests have it"),
     (Reason::LocationFull, "the registrar's own tests have it"),
 ];
@@ -218,6 +221,9 @@ fn credentials_that_let_nobody_in(met: &mut Met) {
         &broken(&line.replace("algorithm=MD5", "algorithm=SHA-1")),
     );
     met.saw(&mut bed, 401, Reason::NotOffered);
+    let line_of_another = line.replace("algorithm=MD5", "algorithm=SHA-256");
+    ask(&mut bed, &broken(&line_of_another));
+    met.saw(&mut bed, 401, Reason::OtherAlgorithm);
     ask(&mut bed, &broken(&line.replace("nc=00000001", "nc=x")));
     met.saw(&mut bed, 400, Reason::CredentialsMalformed);
 

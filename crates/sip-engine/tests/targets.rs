@@ -151,6 +151,7 @@ fn gateways() -> Settings {
         gateways,
         strip,
         prepend: prepend.into(),
+        care: None,
     };
     let mut settings = settings();
     settings.routes = Routes {

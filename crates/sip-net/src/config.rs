@@ -130,6 +130,9 @@ pub struct NetConfig {
     pub read_buffers_bytes_max: usize,
     /// Datagrams waiting because a socket is full; past it they are dropped.
     pub udp_queue_max: usize,
+    /// Whether STUN Binding requests are answered on UDP listeners that frame SIP
+    /// (RFC 5626 4.4.2).
+    pub stun: bool,
     /// How long a message may take from its first byte to its last.
     pub message_timeout_ms: u64,
     /// How long a connection may be silent.
@@ -186,6 +189,7 @@ impl Default for NetConfig {
             write_queues_bytes_max: 256 * 1024 * 1024,
             read_buffers_bytes_max: 256 * 1024 * 1024,
             udp_queue_max: 4_096,
+            stun: false,
             message_timeout_ms: 32_000,
             idle_timeout_ms: 3_600_000,
             call_idle_timeout_ms: 600_000,

@@ -47,6 +47,10 @@ counters::counters! {
         pub udp_unsendable: u64 = counter("signet_udp_unsendable_total"),
         /// Datagrams of line ends only.
         pub udp_keep_alives: u64 = counter("signet_udp_keep_alives_total"),
+        /// STUN requests that were answered.
+        pub stun_answers: u64 = counter("signet_stun_answers_total"),
+        /// Datagrams of STUN that were not: no request, or too many of them.
+        pub stun_drops: u64 = counter("signet_stun_drops_total"),
         /// ICMP errors received for datagrams sent.
         pub udp_unreachable: u64 = counter("signet_udp_unreachable_total"),
         /// Connections accepted.

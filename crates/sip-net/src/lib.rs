@@ -55,6 +55,7 @@ mod net;
 mod ranks;
 mod shared;
 mod stream;
+mod stun;
 pub mod sys;
 #[cfg(feature = "testing")]
 pub mod testing;

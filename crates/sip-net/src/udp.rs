@@ -11,8 +11,9 @@ use mio::{Interest, Registry, Token};
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use socket2::Socket;
 
+use crate::stun::{Answers, is_stun};
 use crate::sys::{self, Icmp, Outgoing, RecvBatch, SendBatch, Shed};
-use crate::{Counters, Framing, NetEvent, SendError};
+use crate::{Counters, Framing, NetConfig, NetEvent, SendError};
 
 mod recent;
 
@@ -45,6 +46,8 @@ pub(crate) struct UdpPort {
     /// Whether the socket was full when last written to.
     blocked: bool,
     queue_max: usize,
+    /// What answers STUN, where that is answered.
+    stun: Option<Answers>,
     /// Drops as the kernel counts them, when last seen.
     drops: u32,
     stamps: Stamps,
@@ -89,11 +92,10 @@ impl UdpPort {
         socket: Socket,
         local: SocketAddr,
         framing: Framing,
-        queue_max: usize,
-        buffer_bytes: usize,
+        config: &NetConfig,
     ) -> io::Result<Self> {
         sys::set_udp_options(socket.as_raw_fd(), local.ip())?;
-        sys::set_buffer_bytes(socket.as_raw_fd(), buffer_bytes);
+        sys::set_buffer_bytes(socket.as_raw_fd(), config.udp_receive_buffer_bytes);
         Ok(Self {
             listener,
             socket: mio::net::UdpSocket::from_std(socket.into()),
@@ -103,7 +105,8 @@ impl UdpPort {
             items: Vec::new(),
             sent: 0,
             blocked: false,
-            queue_max,
+            queue_max: config.udp_queue_max,
+            stun: (config.stun && framing == Framing::Sip).then(Answers::new),
             drops: 0,
             stamps: Stamps::Off,
             waiting_ms: None,
@@ -160,6 +163,19 @@ impl UdpPort {
                 counters.udp_keep_alives += 1;
                 continue;
             }
+            if is_stun(datagram.bytes)
+                && let Some(stun) = &mut self.stun
+            {
+                let answer = stun.answer(datagram.bytes, datagram.remote);
+                match answer.filter(|answer| self.has_room(answer.bytes())) {
+                    Some(answer) => {
+                        counters.stun_answers += 1;
+                        self.put(datagram.remote, datagram.local, answer.bytes(), 0);
+                    }
+                    None => counters.stun_drops += 1,
+                }
+                continue;
+            }
             counters.udp.messages_in += 1;
             let mut local = self.local;
             if let Some(ip) = datagram.local.filter(|_| self.has_all) {
@@ -196,8 +212,7 @@ impl UdpPort {
         if self.items.len() >= WRITE_AT && !self.blocked {
             self.flush(batch, counters, failed);
         }
-        let is_full = self.arena.len() + bytes.len() > QUEUE_BYTES_MAX;
-        if is_full || self.items.len() - self.sent >= self.queue_max {
+        if !self.has_room(bytes) {
             counters.udp_queue_drops += 1;
             failed(cookie, SendError::Full);
             return;
@@ -208,6 +223,16 @@ impl UdpPort {
             return;
         }
         self.recent.remember(remote, bytes, cookie);
+        self.put(remote, source, bytes, cookie);
+    }
+
+    /// Whether one datagram more may wait.
+    fn has_room(&self, bytes: &[u8]) -> bool {
+        let has_bytes = self.arena.len() + bytes.len() <= QUEUE_BYTES_MAX;
+        has_bytes && self.items.len() - self.sent < self.queue_max
+    }
+
+    fn put(&mut self, remote: SocketAddr, source: Option<IpAddr>, bytes: &[u8], cookie: u64) {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
         let is_usable = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4() && !ip.is_unspecified();

@@ -279,6 +279,46 @@ fn line_ends_alone_are_no_message() {
 }
 
 #[test]
+fn a_binding_request_is_answered_at_the_port_and_no_message() {
+    let request = b"\0\x01\0\0\x21\x12\xa4\x42transaction!";
+    for (ip, len) in [("127.0.0.1", 32), ("::1", 44)] {
+        let config = NetConfig {
+            stun: true,
+            ..NetConfig::default()
+        };
+        let listener = ListenerConfig::new(Transport::Udp, any_port(ip));
+        let mut server = Bench::new(&[listener], config);
+        let client = UdpSocket::bind((ip, 0)).unwrap();
+        client
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        client.send_to(request, server.addr()).unwrap();
+        // Another method of STUN, and SIP behind it.
+        client
+            .send_to(b"\0\x03\0\0\x21\x12\xa4\x42transaction!", server.addr())
+            .unwrap();
+        client.send_to(b"x", server.addr()).unwrap();
+        assert_eq!(server.message().1, b"x");
+        server.net.flush();
+        let mut buffer = [0; 64];
+        let (got, from) = client.recv_from(&mut buffer).unwrap();
+        assert_eq!((got, from), (len, server.addr()));
+        assert_eq!(buffer[..2], [1, 1]);
+        assert_eq!(buffer[8..20], *b"transaction!");
+        // XOR-MAPPED-ADDRESS: the port under the first half of the cookie.
+        let port = u16::from_be_bytes([buffer[26] ^ 0x21, buffer[27] ^ 0x12]);
+        assert_eq!(port, client.local_addr().unwrap().port());
+        let counters = server.net.counters();
+        assert_eq!((counters.stun_answers, counters.stun_drops), (1, 1));
+    }
+    // Where it is off, it is a datagram as any other.
+    let mut server = Bench::on(Transport::Udp, "127.0.0.1");
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(request, server.addr()).unwrap();
+    assert_eq!(server.message().1, request);
+}
+
+#[test]
 fn a_flood_is_dropped_by_the_kernel_and_counted() {
     let config = NetConfig {
         udp_receive_buffer_bytes: 4_096,

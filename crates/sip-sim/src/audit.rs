@@ -50,6 +50,10 @@ pub struct Report {
     pub cached: u64,
     /// Answers of databases at a distance.
     pub batches: u64,
+    /// Probes of gateways that had a good answer.
+    pub probed: u64,
+    /// Calls that left a gateway for its silence.
+    pub left: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.
@@ -181,7 +185,13 @@ impl Audit {
         let is_refused_again = matches!(before, 401 | 407) && status >= 400;
         // Where there is no memory for a request, there is none for what it was answered.
         let was_without_room = self.is_short_of_memory && before == 503;
-        let may_differ = is_fork || is_refused_again || was_without_room;
+        // RFC 3261 16.7 has a 2xx forwarded whatever came before it: that of a gateway which was
+        // left for its silence, and which has the call after all.
+        let is_late = method == Method::Invite
+            && status == 200
+            && before >= 400
+            && Text::read(bytes).header("contact").contains("sip:gw@");
+        let may_differ = is_fork || is_refused_again || was_without_room || is_late;
         if before != status && !may_differ {
             self.fault(format!("{from} gave two final responses to one request: {before} and {status} to {method:?}"));
         }

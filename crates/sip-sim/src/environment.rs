@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sip_auth::{Reply, Subject};
-use sip_engine::{BindingChange, ParkId};
+use sip_engine::{BindingChange, CallRecord, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
 use sip_lookup::{Cache, Question as LookUp, Unavailable, Why};
@@ -31,6 +31,7 @@ impl Environment for Simulated {
     type Store = Questions;
     type Resolver = Questions;
     type Trace = Silent;
+    type Records = Kept;
     type Waker = Bell;
 }
 
@@ -63,6 +64,22 @@ impl sip_worker::Trace for Silent {
     }
 
     fn message(&self, _: &Passing<'_>) {}
+}
+
+/// The call records of a worker.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(Rc<RefCell<Vec<CallRecord>>>);
+
+impl Kept {
+    pub(crate) fn take(&self) -> Vec<CallRecord> {
+        self.0.take()
+    }
+}
+
+impl sip_worker::Records for Kept {
+    fn give(&mut self, record: Box<CallRecord>) {
+        self.0.borrow_mut().push(*record);
+    }
 }
 
 /// A worker's sockets.

@@ -20,6 +20,7 @@
 //!   are in a database at a distance ([`Plan::distance`]), it is asked in batches that
 //!   fail in every way, and each question has one answer, true, and in its turn;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
+//! - gateways that are probed and have been back for long are in use;
 //! - everything that is sent is a well-formed message.
 //!
 //! In a run with the hostile in it ([`Plan::hostile`]) a neighbour and a user

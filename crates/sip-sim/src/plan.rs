@@ -126,6 +126,8 @@ pub struct Plan {
     pub deaths: u64,
     /// Whether each call has a connection to its gateway.
     pub has_lanes: bool,
+    /// Whether gateways are probed, and left early for others.
+    pub probes: bool,
     /// How often the process is killed and started again.
     pub restarts: u64,
     /// How often other settings are taken over.
@@ -185,6 +187,7 @@ impl Plan {
             outward: dice.between(0, 300),
             deaths: if is_calm { 0 } else { dice.between(0, 2) },
             has_lanes: dice.below(3) == 0,
+            probes: false,
             restarts: if is_calm { 0 } else { dice.between(0, 2) },
             reloads: dice.between(0, 3),
             hostility: None,
@@ -199,7 +202,12 @@ impl Plan {
             has_cache: dice.below(2) == 0,
             impostors: if is_calm { 0 } else { dice.below(3) },
         });
-        Self { distance, ..plan }
+        let probes = dice.below(2) == 0;
+        Self {
+            distance,
+            probes,
+            ..plan
+        }
     }
 
     /// A run in which nothing goes wrong: every call must succeed that its

@@ -92,6 +92,10 @@ pub(crate) struct Figures {
     pub(crate) cached: u64,
     /// Answers of databases at a distance.
     pub(crate) batches: u64,
+    /// Probes of gateways that had a good answer.
+    pub(crate) probed: u64,
+    /// Calls that left a gateway for its silence.
+    pub(crate) left: u64,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -274,13 +278,28 @@ impl Server {
         (unix_ms, all)
     }
 
+    /// Addresses of gateways that are passed over.
+    pub(crate) fn gateways_out(&self, now_ms: u64) -> Vec<String> {
+        let process = self.process.iter();
+        let all = process.flat_map(|process| process.gateways.health(now_ms));
+        let out = all.filter(|(_, _, shown)| shown.out_for_ms > 0);
+        out.map(|(transport, addr, shown)| format!("{transport:?} {addr}: {shown:?}"))
+            .collect()
+    }
+
     /// Adds up what the workers have counted so far.
     fn count(&mut self) {
+        if let Some(process) = &self.process {
+            let all = process.gateways.health(0);
+            let good = all.iter().map(|(_, _, shown)| shown.probes_good);
+            self.figures.probed += good.sum::<u64>();
+        }
         for seat in self.process.iter().flat_map(|process| &process.seats) {
             let (own, shard) = (seat.worker.figures(), seat.worker.shard());
             self.figures.handed_over += own.handed_over;
             self.figures.refused += own.handover_refused + own.store_refused + own.dns_refused;
             self.figures.malformed += shard.counters().malformed;
+            self.figures.left += shard.counters().gateways_silent;
             self.figures.cached += seat
                 .asked
                 .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));

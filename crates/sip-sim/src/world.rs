@@ -64,6 +64,8 @@ struct World {
     reloaded: u64,
     /// Whether nobody begins anything any more.
     is_over: bool,
+    /// Since when.
+    over_ms: u64,
 }
 
 /// What went wrong in a run, with all that is needed to see it again.
@@ -173,6 +175,7 @@ impl World {
             is_dutiful: is_dutiful && plan.hostility.is_none(),
             reloaded: 0,
             is_over: false,
+            over_ms: 0,
         };
         for host in 0..world.hosts.len() {
             for phone in 0..world.hosts.get(host).map_or(0, |host| host.phones.len()) {
@@ -297,6 +300,7 @@ impl World {
                 host.is_busy = false;
             }
             self.is_over = true;
+            self.over_ms = self.now_ms;
             return;
         }
         let at = self.dice.below(self.hosts.len() as u64) as usize;
@@ -505,6 +509,8 @@ impl World {
             resolved: figures.resolved,
             cached: figures.cached,
             batches: figures.batches,
+            probed: figures.probed,
+            left: figures.left,
             virtual_ms: self.now_ms,
             ..audit
         })

@@ -71,6 +71,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.unacknowledged += report.unacknowledged;
         sum.cached += report.cached;
         sum.batches += report.batches;
+        sum.probed += report.probed;
+        sum.left += report.left;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -115,6 +117,7 @@ fn calls_in_any_weather() {
         "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
          {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
+         {} probes answered, {} gateways left, \
          {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
@@ -131,6 +134,8 @@ fn calls_in_any_weather() {
         total(|r| r.unacknowledged),
         total(|r| r.cached),
         total(|r| r.batches),
+        total(|r| r.probed),
+        total(|r| r.left),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -142,6 +147,8 @@ fn calls_in_any_weather() {
     if count >= 20 {
         assert!(total(|r| r.cached) > 0, "no cache knew anybody");
         assert!(total(|r| r.batches) > 0, "no database was at a distance");
+        assert!(total(|r| r.probed) > 0, "no gateway was probed");
+        assert!(total(|r| r.left) > 0, "no gateway was left");
     }
 }
 

@@ -25,6 +25,13 @@ pub struct Subscriber {
     pub updated_unix_ms: u64,
 }
 
+/// What is true of a row that is a user's own. Beside it stands one with the same password
+/// under his name with the domain behind it, which phones give, and of which nobody need know.
+const IS_OWN: &str = "(instr(user, '@') = 0 OR NOT EXISTS (
+    SELECT 1 FROM subscribers AS bare WHERE bare.realm = subscribers.realm
+    AND bare.user = substr(subscribers.user, 1, length(subscribers.user) - length(subscribers.realm) - 1)
+    AND subscribers.user = bare.user || '@' || bare.realm))";
+
 /// Users written in one transaction of an import: a few hundredths of a second.
 const IMPORT_STEP: usize = 5_000;
 /// The pause between two of them. SQLite's waiting writers look every few
@@ -59,8 +66,7 @@ impl Database {
             );
             return Err(StoreError::new(StoreErrorKind::Exists, text));
         }
-        let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
-        put(&self.connection, realm, user, &set.into(), unix_ms)
+        self.put_password(realm, user, password, unix_ms)
     }
 
     /// Sets a user's password anew.
@@ -75,8 +81,22 @@ impl Database {
         if !self.has_user(realm, user)? {
             return Err(no_such_user(realm, user));
         }
-        let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
-        put(&self.connection, realm, user, &set.into(), unix_ms)
+        self.put_password(realm, user, password, unix_ms)
+    }
+
+    fn put_password(
+        &mut self,
+        realm: &str,
+        user: &str,
+        password: &str,
+        unix_ms: u64,
+    ) -> Result<(), StoreError> {
+        let listed = ListedUser::with_password(realm, user, password);
+        let transaction = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        put(&transaction, &listed, unix_ms)?;
+        Ok(transaction.commit()?)
     }
 
     /// Removes a user and wipes what was stored of him. His bindings end when
@@ -84,7 +104,7 @@ impl Database {
     pub fn remove_user(&mut self, realm: &str, user: &str) -> Result<(), StoreError> {
         self.connection.execute_batch("PRAGMA secure_delete = ON")?;
         match self.connection.execute(
-            "DELETE FROM subscribers WHERE realm = ? AND user = ?",
+            "DELETE FROM subscribers WHERE realm = ?1 AND user IN (?2, ?2 || '@' || ?1)",
             (realm, user),
         )? {
             0 => Err(no_such_user(realm, user)),
@@ -106,10 +126,10 @@ impl Database {
         realm: Option<&str>,
         each: &mut dyn FnMut(Subscriber),
     ) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare(
+        let mut statement = self.connection.prepare(&format!(
             "SELECT user, realm, created_unix_ms, updated_unix_ms FROM subscribers
-             WHERE ?1 IS NULL OR realm = ?1 ORDER BY realm, user",
-        )?;
+             WHERE (?1 IS NULL OR realm = ?1) AND {IS_OWN} ORDER BY realm, user",
+        ))?;
         let mut rows = statement.query((realm,))?;
         while let Some(row) = rows.next()? {
             each(Subscriber {
@@ -124,9 +144,8 @@ impl Database {
 
     /// How many users there are in all realms.
     pub fn user_count(&mut self) -> Result<u64, StoreError> {
-        let count: i64 =
-            self.connection
-                .query_row("SELECT count(*) FROM subscribers", (), |row| row.get(0))?;
+        let question = format!("SELECT count(*) FROM subscribers WHERE {IS_OWN}");
+        let count: i64 = self.connection.query_row(&question, (), |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
@@ -164,17 +183,12 @@ impl Database {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut step = *imported;
-        for ListedUser {
-            realm,
-            user,
-            secrets,
-        } in users
-        {
+        for listed in users {
             let is_known = transaction
                 .prepare_cached("SELECT 1 FROM subscribers WHERE realm = ? AND user = ?")?
-                .exists((realm, user))?;
-            put(&transaction, realm, user, secrets, unix_ms)?;
-            step.md5_only += usize::from(secrets.get(Algorithm::Sha256).is_none());
+                .exists((&listed.realm, &listed.user))?;
+            put(&transaction, listed, unix_ms)?;
+            step.md5_only += usize::from(listed.secrets.get(Algorithm::Sha256).is_none());
             if is_known {
                 step.changed += 1;
             } else {
@@ -190,10 +204,10 @@ impl Database {
     pub fn export_users(&mut self, realm: Option<&str>) -> Result<Zeroizing<String>, StoreError> {
         let mut out = Zeroizing::new(String::new());
         csv::write(&COLUMNS, &mut out);
-        let mut statement = self.connection.prepare(
+        let mut statement = self.connection.prepare(&format!(
             "SELECT user, realm, hex(ha1_md5), hex(ha1_sha256), hex(ha1_sha512_256) FROM subscribers
-             WHERE ?1 IS NULL OR realm = ?1 ORDER BY realm, user",
-        )?;
+             WHERE (?1 IS NULL OR realm = ?1) AND {IS_OWN} ORDER BY realm, user",
+        ))?;
         let mut rows = statement.query((realm,))?;
         while let Some(row) = rows.next()? {
             let (user, realm): (String, String) = (row.get(0)?, row.get(1)?);
@@ -257,6 +271,27 @@ pub struct ListedUser {
     pub user: String,
     /// His HA1s.
     pub secrets: Secrets,
+    /// Those of his name with the realm behind it, as of a domain; without his password
+    /// nobody knows them.
+    pub with_domain: Option<Secrets>,
+}
+
+impl ListedUser {
+    fn with_password(realm: &str, user: &str, password: &str) -> Self {
+        let secrets_of = |name: &str| -> Secrets {
+            Ha1Set::compute(name.as_bytes(), realm.as_bytes(), password.as_bytes()).into()
+        };
+        Self {
+            realm: realm.to_owned(),
+            user: user.to_owned(),
+            secrets: secrets_of(user),
+            with_domain: (!user.contains('@')).then(|| secrets_of(&named_with_domain(realm, user))),
+        }
+    }
+}
+
+fn named_with_domain(realm: &str, user: &str) -> String {
+    format!("{user}@{realm}")
 }
 
 /// Reads a list of users in CSV. Its first line names the columns: `user` or `username`,
@@ -274,19 +309,17 @@ pub fn read_users(text: &str, realm_default: Option<&str>) -> Result<Vec<ListedU
     let mut users = Vec::with_capacity(rows.len());
     for row in rows {
         let read = columns.read(&row.fields, head.fields.len(), realm_default);
-        let (realm, user, secrets) = read.map_err(|error| error.at_line(row.line))?;
-        if !seen.insert((realm, user)) {
+        let listed = read.map_err(|error| error.at_line(row.line))?;
+        let (realm, user) = (&listed.realm, &listed.user);
+        if !seen.insert((realm.clone(), user.clone())) {
             return Err(
                 input(&format!("{user} in {realm} stands in the list twice")).at_line(row.line),
             );
         }
-        let (realm, user) = (realm.to_owned(), user.to_owned());
-        users.push(ListedUser {
-            realm,
-            user,
-            secrets,
-        });
+        users.push(listed);
     }
+    // A name with its domain counts as it stands in the list, wherever that is.
+    users.sort_by_key(|listed| listed.user.contains('@'));
     Ok(users)
 }
 
@@ -331,12 +364,12 @@ impl Columns {
         })
     }
 
-    fn read<'r>(
+    fn read(
         &self,
-        row: &'r [String],
+        row: &[String],
         width: usize,
-        realm_default: Option<&'r str>,
-    ) -> Result<(&'r str, &'r str, Secrets), StoreError> {
+        realm_default: Option<&str>,
+    ) -> Result<ListedUser, StoreError> {
         if row.len() != width {
             return Err(input(&format!(
                 "there are {} fields, and the first line names {width}",
@@ -358,8 +391,7 @@ impl Columns {
             .filter(|password| !password.is_empty());
         if let Some(password) = password {
             check_password(password)?;
-            let set = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
-            return Ok((realm, user, set.into()));
+            return Ok(ListedUser::with_password(realm, user, password));
         }
         let mut secrets = Secrets::default();
         for &(algorithm, at) in &self.digests {
@@ -380,11 +412,40 @@ impl Columns {
                 "{user} in {realm} has neither a password nor an HA1"
             )));
         }
-        Ok((realm, user, secrets))
+        Ok(ListedUser {
+            realm: realm.to_owned(),
+            user: user.to_owned(),
+            secrets,
+            with_domain: None,
+        })
     }
 }
 
+/// Writes a user, and what is known of his name with the domain: what was there would be the
+/// password before.
 fn put(
+    connection: &rusqlite::Connection,
+    listed: &ListedUser,
+    unix_ms: u64,
+) -> Result<(), StoreError> {
+    let ListedUser { realm, user, .. } = listed;
+    put_row(connection, realm, user, &listed.secrets, unix_ms)?;
+    if user.contains('@') {
+        return Ok(());
+    }
+    let named = named_with_domain(realm, user);
+    match &listed.with_domain {
+        Some(secrets) => put_row(connection, realm, &named, secrets, unix_ms),
+        None => {
+            connection
+                .prepare_cached("DELETE FROM subscribers WHERE realm = ? AND user = ?")?
+                .execute((realm, &named))?;
+            Ok(())
+        }
+    }
+}
+
+fn put_row(
     connection: &rusqlite::Connection,
     realm: &str,
     user: &str,

@@ -18,6 +18,7 @@ mod postgres;
 mod radius;
 mod redis;
 mod sql;
+mod table;
 mod tls;
 mod url;
 
@@ -25,4 +26,5 @@ pub use capabilities::Capabilities;
 pub use client::{Changed, UserDb};
 pub use error::Error;
 pub use options::{Layout, Options, Secret, Tls};
+pub use table::{ColumnKind, Table};
 pub use url::check as check_url;

@@ -10,6 +10,7 @@ mod link;
 mod login;
 mod response;
 mod wire;
+mod writer;
 
 use std::cell::RefCell;
 
@@ -20,6 +21,7 @@ use self::connection::Connection;
 use self::link::Maker;
 use self::login::Account;
 use self::response::Rows;
+pub(crate) use self::writer::Writer;
 use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
@@ -42,19 +44,7 @@ impl Client {
     pub(crate) fn new(url: Url, options: Options) -> Result<Self, Error> {
         only(&url, &["socket", "domain", "pipelined"])?;
         let plan = Plan::new(Dialect::Mysql, &url, &options)?;
-        let missing = |what: &str| {
-            Error::new(
-                format!("the URL of a store names no {what}"),
-                "write it as mysql://user@db.example.com/database",
-            )
-        };
-        let account = Account {
-            user: url.user.clone().ok_or_else(|| missing("user"))?,
-            password: options.password.clone(),
-            database: Some(url.path.clone())
-                .filter(|path| !path.is_empty())
-                .ok_or_else(|| missing("database"))?,
-        };
+        let account = account(&url, &options)?;
         let is_pipelined = switch(&url, "pipelined")?.unwrap_or(true);
         let maker = Maker {
             connector: Connector::new(&url, &options)?,
@@ -260,4 +250,21 @@ impl Client {
         }
         done.map_err(Fault::into_error)
     }
+}
+
+/// Who logs in, by the URL and the password.
+fn account(url: &Url, options: &Options) -> Result<Account, Error> {
+    let missing = |what: &str| {
+        Error::new(
+            format!("the URL of a store names no {what}"),
+            "write it as mysql://user@db.example.com/database",
+        )
+    };
+    Ok(Account {
+        user: url.user.clone().ok_or_else(|| missing("user"))?,
+        password: options.password.clone(),
+        database: Some(url.path.clone())
+            .filter(|path| !path.is_empty())
+            .ok_or_else(|| missing("database"))?,
+    })
 }

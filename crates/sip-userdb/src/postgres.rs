@@ -6,6 +6,7 @@
 mod link;
 mod listen;
 mod login;
+mod writer;
 
 use std::cell::RefCell;
 use std::error::Error as StdError;
@@ -20,6 +21,7 @@ use tokio_postgres::{Client as Session, Config, Row};
 use self::link::{Bytes, Maker};
 use self::listen::Listener;
 use self::login::{LoggedIn, fault, log_in};
+pub(crate) use self::writer::Writer;
 use crate::fault::Fault;
 use crate::net::Connector;
 use crate::pool::Pool;
@@ -46,25 +48,9 @@ impl Client {
     pub(crate) fn new(url: Url, options: Options) -> Result<Self, Error> {
         only(&url, &["socket", "domain"])?;
         let plan = Plan::new(Dialect::Postgres, &url, &options)?;
-        let missing = |what: &str| {
-            Error::new(
-                format!("the URL of a store names no {what}"),
-                "write it as postgresql://user@db.example.com/database",
-            )
-        };
-        let mut config = Config::new();
-        config.user(url.user.as_deref().ok_or_else(|| missing("user"))?);
-        config.application_name("signet");
-        if url.path.is_empty() {
-            return Err(missing("database"));
-        }
-        config.dbname(&url.path);
-        if let Some(password) = options.password.as_ref().map(Secret::expose) {
-            config.password(password);
-        }
         let maker = Maker {
             connector: Connector::new(&url, &options)?,
-            config,
+            config: account(&url, &options)?,
             plan,
         };
         let in_flight_max = options.connections_max.max(1).saturating_mul(WAITING_MAX);
@@ -227,6 +213,27 @@ impl Client {
         }
         done.map_err(Fault::into_error)
     }
+}
+
+/// Who logs in, by the URL and the password.
+fn account(url: &Url, options: &Options) -> Result<Config, Error> {
+    let missing = |what: &str| {
+        Error::new(
+            format!("the URL of a store names no {what}"),
+            "write it as postgresql://user@db.example.com/database",
+        )
+    };
+    let mut config = Config::new();
+    config.user(url.user.as_deref().ok_or_else(|| missing("user"))?);
+    config.application_name("signet");
+    if url.path.is_empty() {
+        return Err(missing("database"));
+    }
+    config.dbname(&url.path);
+    if let Some(password) = options.password.as_ref().map(Secret::expose) {
+        config.password(password);
+    }
+    Ok(config)
 }
 
 async fn query(session: &Session, step: &Step) -> Result<Vec<Row>, Fault> {

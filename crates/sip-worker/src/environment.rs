@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_auth::{Reply, Subject};
-use sip_engine::{BindingChange, ParkId};
+use sip_engine::{BindingChange, CallRecord, ParkId};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
 use sip_lookup::{Outcome, Question, Unavailable};
@@ -21,6 +21,8 @@ pub trait Environment {
     type Resolver: Resolver;
     /// What shows messages to the operator.
     type Trace: Trace;
+    /// What takes call records.
+    type Records: Records;
     /// What ends a worker's wait.
     type Waker: Wake;
 }
@@ -194,6 +196,12 @@ pub trait Trace {
     fn is_on(&self) -> bool;
     /// Shows a message, soon.
     fn message(&self, passing: &Passing<'_>);
+}
+
+/// What takes call records.
+pub trait Records {
+    /// Takes a record, at once: it is counted where there is no room for it.
+    fn give(&mut self, record: Box<CallRecord>);
 }
 
 /// Ends a worker's wait, from any thread.

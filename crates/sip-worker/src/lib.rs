@@ -23,6 +23,7 @@ mod alias;
 mod control;
 mod environment;
 mod failures;
+mod gateways;
 mod guard;
 mod handover;
 mod mailbox;
@@ -51,8 +52,8 @@ use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
-    AtOnce, Direction, Environment, Passing, Resolver, SocketEvent, Sockets, Store, StoreAnswer,
-    Trace, Wake,
+    AtOnce, Direction, Environment, Passing, Records, Resolver, SocketEvent, Sockets, Store,
+    StoreAnswer, Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
 pub use orders::{Look, Order, Removed};
@@ -87,6 +88,8 @@ pub struct Parts<E: Environment> {
     pub control: Arc<Control<<E::Sockets as Sockets>::Figures, E::Waker>>,
     /// What shows messages to the operator.
     pub trace: E::Trace,
+    /// What takes call records.
+    pub records: E::Records,
     /// What a refusal tells as Retry-After.
     pub retry_after_s: u32,
     /// This worker's share in what messages hold.
@@ -141,8 +144,10 @@ pub struct Worker<E: Environment> {
 
 impl<E: Environment> Worker<E> {
     /// A worker at that time, which has not run yet.
-    pub fn new(parts: Parts<E>, now: Now) -> Self {
+    pub fn new(mut parts: Parts<E>, now: Now) -> Self {
         let workers = parts.mailboxes.len();
+        let (index, key) = (parts.index, parts.shard_key);
+        parts.shard.set_home(index, workers, key);
         Self {
             now,
             now_is_fresh: false,
@@ -209,6 +214,18 @@ impl<E: Environment> Worker<E> {
         self.count_memory(sockets);
         self.control_load(sockets);
         self.report(sockets);
+    }
+
+    /// Ends what only a process that ends has to end: the records of calls that go on.
+    pub fn stop(&mut self, now: Now) {
+        self.parts.shard.stop_records(now, &mut self.outputs);
+        self.give_records();
+    }
+
+    fn give_records(&mut self) {
+        for record in self.outputs.records.drain(..) {
+            self.parts.records.give(record);
+        }
     }
 
     /// How long the sockets may wait: until the next timer, and while figures
@@ -388,6 +405,7 @@ impl<E: Environment> Worker<E> {
             self.spare_effects = effects;
         }
         self.keep_refusals();
+        self.give_records();
         for claim in self.claims.drain(..) {
             claim.settle(sockets);
         }
@@ -448,6 +466,12 @@ impl<E: Environment> Worker<E> {
                 self.conn_acts.push((conn, ConnAct::KeepFor { for_ms }));
             }
             Effect::EndCall(call) => self.ended_calls.push(call),
+            Effect::Gateway {
+                transport,
+                addr,
+                name,
+                change,
+            } => gateways::log(transport, addr, &name, change),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }

@@ -31,6 +31,7 @@ impl Environment for Played {
     type Store = Front;
     type Resolver = Nothing;
     type Trace = Nothing;
+    type Records = Nothing;
     type Waker = Nothing;
 }
 
@@ -38,6 +39,10 @@ struct Nothing;
 
 impl sip_worker::Wake for Nothing {
     fn wake(&self) {}
+}
+
+impl sip_worker::Records for Nothing {
+    fn give(&mut self, _: Box<sip_engine::CallRecord>) {}
 }
 
 impl sip_worker::Trace for Nothing {
@@ -180,6 +185,7 @@ fn worker(store: Front) -> Worker<Played> {
         resolver: Nothing,
         control: Arc::new(Control::new(1)),
         trace: Nothing,
+        records: Nothing,
         retry_after_s: 5,
         memory: Share::new(Arc::new(Budget::new(1 << 30))),
         queue_ms_max: 0,

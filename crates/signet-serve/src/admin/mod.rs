@@ -31,7 +31,7 @@ pub use bindings::{bindings, bindings_remove};
 pub use calls::calls;
 pub use domains::Domains;
 pub use figures::{FiguresAt, FiguresPage, figures};
-pub use gateways::gateways;
+pub use gateways::{gateways, gateways_drain};
 pub use level::log_level;
 pub use limits::limits;
 pub use password::PasswordFrom;
@@ -143,6 +143,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     if config.authentication.required {
         userdb::fit_auth(&mut setup::auth_config(&config), capabilities.as_ref())?;
     }
+    crate::records::check(&config.records)?;
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -155,6 +156,8 @@ pub fn check(path: &Path) -> Result<(), Error> {
     if let Ok(policies) = config.policies() {
         say(&policies.text(&config))?;
     }
+    say(&config.cares_text())?;
+    say(&config.records.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;

@@ -43,6 +43,7 @@ const VERBS: &[Verb] = &[
     ("/bindings/remove", || post(bindings::removed)),
     ("/calls", || post(calls::listed)),
     ("/gateways", || post(gateways::listed)),
+    ("/gateways/drain", || post(gateways::drained)),
     ("/bans", || post(bans::listed)),
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),

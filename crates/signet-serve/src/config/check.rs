@@ -31,11 +31,14 @@ impl Config {
         self.check_listeners(&mut faults);
         self.check_routes(&mut faults);
         self.check_neighbours(&mut faults);
+        self.check_cares(&mut faults);
         self.check_peers(&mut faults);
         self.check_tls(&mut faults);
         self.check_numbers(&mut faults);
+        self.check_lenient(&mut faults);
         self.users.check(&mut faults);
         self.check_texts(&mut faults);
+        self.check_records(&mut faults);
         faults.found
     }
 

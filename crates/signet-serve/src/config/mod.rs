@@ -7,13 +7,17 @@
 //! compared with each other, and [`crate::setup`] turns the whole into what engine
 //! and sockets are told, for which certificates are read.
 
+mod care;
 mod check;
+mod lenient;
 mod memory;
 mod mirror;
+mod nat;
 mod neighbours;
 mod peers;
 mod policy;
 mod rates;
+mod records;
 mod restart;
 mod sections;
 mod tls;
@@ -26,12 +30,16 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
+pub use lenient::{DigestQop, DigestUri, Lenient};
 pub use memory::MemoryMax;
+pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use policy::Chosen;
 pub use rates::Rates;
+pub use records::{RecordFormat, RecordTable, Records};
 pub use sections::{
     Authentication, Bounds, Connections, Dns, Gateway, GatewayGroup, Limits, Listen, Log,
     LogFormat, LogLevel, Metrics, Proxy, Registrar, Route, Sources, Timers,
@@ -98,6 +106,8 @@ pub struct Config {
     pub route: Vec<Route>,
     /// The registrar.
     pub registrar: Registrar,
+    /// Where phones behind address translations are reached.
+    pub nat: Nat,
     /// The proxy.
     pub proxy: Proxy,
     /// Transaction timers.
@@ -120,6 +130,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Logs.
     pub log: Log,
+    /// Call records.
+    pub records: Records,
 }
 
 impl Default for Config {
@@ -144,6 +156,7 @@ impl Default for Config {
             gateway_group: Vec::new(),
             route: Vec::new(),
             registrar: Registrar::default(),
+            nat: Nat::default(),
             proxy: Proxy::default(),
             timers: Timers::default(),
             tls: Tls::default(),
@@ -155,6 +168,7 @@ impl Default for Config {
             dns: Dns::default(),
             metrics: Metrics::default(),
             log: Log::default(),
+            records: Records::default(),
         }
     }
 }
@@ -231,6 +245,7 @@ impl Config {
             .chain(self.users.paths_mut())
             .chain(self.tls.paths_mut())
             .chain(self.log.trace_pcap.as_mut())
+            .chain(self.records.paths_mut())
     }
 }
 

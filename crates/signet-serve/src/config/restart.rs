@@ -19,7 +19,7 @@ impl Config {
         let mut changed = Vec::new();
         let places = |config: &Self| {
             let places = config.listen.iter();
-            let places = places.map(|listen| (listen.on, listen.advertise.clone()));
+            let places = places.map(|listen| (listen.on, listen.advertise.clone(), listen.nat));
             places.collect::<Vec<_>>()
         };
         if places(self) != places(running) {
@@ -37,6 +37,7 @@ impl Config {
             authentication.required
             authentication.algorithms
             authentication.md5_only_agents
+            authentication.lenient
             authentication.offer_auth_int
             authentication.authentication_info
             authentication.nonce_lifetime_s
@@ -69,6 +70,7 @@ impl Config {
             metrics
             log.level
             log.format
+            records
         }
         changed
     }

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use sip_engine::settings::{self, ContactsFull, ProxySettings, RegistrarSettings};
 use sip_msg::network::IpNet;
 
+use super::care::{self, FailoverAnswer};
+use super::lenient::Lenient;
 use super::memory::MemoryMax;
 use super::mirror::mirror;
 use super::neighbours::ConnectionUse;
@@ -30,6 +32,9 @@ pub struct Listen {
     pub name: Option<String>,
     /// The host and port that stand in Via and Record-Route.
     pub advertise: Option<Advertised>,
+    /// Where phones are reached that register or call here.
+    #[serde(default)]
+    pub nat: settings::Nat,
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
@@ -50,6 +55,8 @@ pub struct Authentication {
     pub algorithms: Vec<DigestAlgorithm>,
     /// Beginnings of the User-Agent of phones that are offered MD5 alone.
     pub md5_only_agents: Vec<String>,
+    /// Phones of which less is asked.
+    pub lenient: Vec<Lenient>,
     /// Whether `auth-int` is offered beside `auth`.
     pub offer_auth_int: bool,
     /// Whether a 2xx carries Authentication-Info.
@@ -88,6 +95,7 @@ impl Default for Authentication {
                 .map(|algorithm| DigestAlgorithm(*algorithm))
                 .collect(),
             md5_only_agents: auth.md5_only_agents,
+            lenient: Vec::new(),
             offer_auth_int: auth.offer_auth_int,
             authentication_info: auth.authentication_info,
             nonce_lifetime_s: auth.nonce_lifetime_ms / 1_000,
@@ -120,6 +128,30 @@ pub struct GatewayGroup {
     pub connections: Option<u8>,
     /// Whether calls share them, where the gateway itself does not say.
     pub connection: Option<ConnectionUse>,
+    /// How long a gateway may take to its first response before the next one is tried.
+    #[serde(
+        default = "care::timeout_ms",
+        deserialize_with = "within::<_, _, 0, 60_000>"
+    )]
+    pub timeout_ms: u64,
+    /// The answers after which the next one is tried.
+    #[serde(default = "care::failover")]
+    pub failover: Vec<FailoverAnswer>,
+    /// How long a gateway is passed over at most because it asks for a pause.
+    #[serde(
+        default = "care::retry_after_max_s",
+        deserialize_with = "within::<_, _, 0, 86_400>"
+    )]
+    pub retry_after_max_s: u64,
+    /// The time from one probe to the next; 0 for none.
+    #[serde(default, deserialize_with = "within::<_, _, 0, 3_600>")]
+    pub probe_interval_s: u64,
+    /// So many failed probes in a row, and a gateway is passed over.
+    #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
+    pub probe_fail: Option<u32>,
+    /// So many good ones in a row, and it is used again.
+    #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
+    pub probe_ok: Option<u32>,
     /// Its members.
     pub gateways: Vec<Gateway>,
 }
@@ -183,11 +215,14 @@ pub struct Registrar {
     pub save_timeout_ms: u64,
     /// The Service-Route handed to phones.
     pub service_route: Vec<String>,
+    /// Whether a phone that asks for an outbound flow is refused where the proxy before this
+    /// server does not say that it keeps one.
+    pub outbound_needs_ob: bool,
 }
 
 mirror! { Registrar of RegistrarSettings:
     expires_min_s, expires_default_s, expires_max_s, contacts_max, contacts_full, aors_max, durable,
-    save_timeout_ms, service_route;
+    save_timeout_ms, service_route, outbound_needs_ob;
 }
 
 /// The proxy.
@@ -356,6 +391,8 @@ pub struct Connections {
     /// Datagrams waiting because a socket is full.
     #[serde(deserialize_with = "within::<_, _, 1, 1_000_000>")]
     pub udp_queue_max: usize,
+    /// Whether STUN Binding requests are answered on UDP listeners.
+    pub stun: bool,
     /// How long a message may take from its first byte to its last.
     #[serde(deserialize_with = "within::<_, _, 100, 600_000>")]
     pub message_timeout_ms: u64,
@@ -395,6 +432,7 @@ pub struct Connections {
 
 mirror! { Connections of sip_net::NetConfig:
     connections_per_source_max, opened_per_source_per_s, write_queue_bytes_max, udp_queue_max,
+    stun = true,
     message_timeout_ms, idle_timeout_ms, call_idle_timeout_ms, call_connections_max,
     reopen_backoff_max_ms = 1_000, upgrade_timeout_ms, websocket_ping_ms, connect_timeout_ms,
     linger_ms, udp_receive_buffer_bytes, gather_us = 1_000;

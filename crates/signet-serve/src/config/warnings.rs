@@ -14,6 +14,9 @@ impl Config {
         self.warn_of_own_addresses(&mut warnings);
         self.warn_of_denied_networks(&mut warnings);
         self.warn_of_policies(&mut warnings);
+        self.warn_of_cares(&mut warnings);
+        warnings.extend(self.lenient_warnings());
+        self.warn_of_records(&mut warnings);
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {
             warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
         }

@@ -4,7 +4,9 @@
 mod connections;
 mod cpu;
 mod faults;
+mod gateways;
 mod handshakes;
+mod records;
 mod store;
 mod tls;
 mod workers;
@@ -12,6 +14,7 @@ mod workers;
 use std::fmt::Write as _;
 
 use counters::Counted;
+use sip_net::clock;
 
 use super::Sources;
 use crate::worker::Phase;
@@ -21,6 +24,7 @@ pub(super) fn render(sources: &Sources) -> String {
     let snapshots = sources.control.snapshots();
     let mut page = Page::default();
     workers::workers(&mut page, &snapshots);
+    gateways::gateways(&mut page, &sources.gateways.health(clock::now_ms()));
     cpu::cpu(&mut page, &snapshots, sources.threads.cpu());
     tls::pool(&mut page, &sources.handshakes.counters());
     let counted = sources.counted(&snapshots);
@@ -34,6 +38,7 @@ pub(super) fn render(sources: &Sources) -> String {
     tls::shown(&mut page, &shown);
     store::shared(&mut page, sources);
     faults::faults(&mut page);
+    records::records(&mut page, &sources.records);
 
     page.gauge(
         "signet_memory_held_bytes",

@@ -532,6 +532,7 @@ mod tests {
         [PlannedListener {
             at,
             advertise: None,
+            nat: Default::default(),
             security,
             websocket: Default::default(),
             accept: true,

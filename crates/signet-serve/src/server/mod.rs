@@ -20,6 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::metrics::{self, Sources};
+use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
 use crate::trace::{Filter, Tracer};
@@ -176,6 +177,7 @@ struct Server {
     shard_key: [u8; 16],
     peer_names: CountedPeers,
     tracer: Tracer,
+    recorder: Recorder,
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
     store: crate::store_link::Store,
@@ -229,6 +231,7 @@ impl Server {
                 _ = signals.interrupt.recv() => break,
                 _ = signals.hang_up.recv() => {
                     service_manager::reloading();
+                    self.recorder.reopen();
                     // Where they have to be asked for, the reload waits for the answer.
                     self.is_reload_due = self.store.foreign_domains().ask();
                     if !self.is_reload_due {
@@ -243,7 +246,9 @@ impl Server {
                 }
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
-                    self.tracer.sweep(std::time::Instant::now());
+                    let now = std::time::Instant::now();
+                    self.tracer.sweep(now);
+                    self.recorder.tell_losses(now);
                 }
                 _ = token_keys.tick() => if let Err(error) = self.renew_token_keys() {
                     tracing::error!("the keys that sign the routes of calls were not renewed; those at hand go on: {error}");
@@ -425,6 +430,7 @@ impl Server {
             let _ = worker.join();
         }
         self.tracer.end();
+        self.recorder.end();
         self.tickets.end();
         let figures = self.store.end();
         announce::gone(&self.data);

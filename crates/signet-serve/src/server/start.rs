@@ -18,9 +18,10 @@ use sip_net::{
 use sip_tls::HandshakePool;
 use sip_userdb::Capabilities;
 
-use crate::config::{Config, Domain};
+use crate::config::{Config, DigestAlgorithm, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::metrics::{ShownTls, Sources};
+use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
 use crate::threads::Threads;
@@ -41,7 +42,14 @@ impl Server {
         let open_files = system::raise_open_files()?;
         let data = DataDir::open(&config.data)?;
         let lock = data.lock()?;
-        let mut store = Store::start(&data, &config.users, &config.authentication.algorithms)?;
+        let wanted: Vec<DigestAlgorithm> = setup::auth_config(&config)
+            .accepted()
+            .map(DigestAlgorithm)
+            .collect();
+        let mut store = Store::start(&data, &config.users, &wanted)?;
+        for warning in config.lenient_warnings() {
+            tracing::warn!("{warning}");
+        }
         let domains = domains(&config, &data, &mut store)?;
 
         let planned = setup::listeners(&config);
@@ -85,6 +93,7 @@ impl Server {
         ))
         .map_err(thread_error)?;
         let tracer = Tracer::start(&config.log)?;
+        let recorder = Recorder::start(&config.records, &data)?;
         let control = Arc::new(Control::new(workers));
 
         let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
@@ -122,6 +131,7 @@ impl Server {
                 resolver: Resolver(dns.client(net.waker())),
                 control: control.clone(),
                 trace: tracer.for_worker(),
+                records: recorder.for_worker(),
                 retry_after_s: settings.bounds.retry_after_s,
                 memory: Share::new(budget.clone()),
                 uses_aliases: aliases.is_some(),
@@ -141,6 +151,7 @@ impl Server {
             authenticator: shared.authenticator.clone(),
             guard: shared.guard.clone(),
             rates: shared.rates.clone(),
+            gateways: shared.gateways.clone(),
             location,
             store: store.counters(),
             lookups: store.elsewhere().cloned(),
@@ -153,6 +164,7 @@ impl Server {
             )),
             client_tls: identity.client.clone(),
             threads: Threads::default(),
+            records: recorder.tally(),
         });
         Ok(Self {
             source,
@@ -170,6 +182,7 @@ impl Server {
             shard_key,
             peer_names,
             tracer,
+            recorder,
             sources,
             workers: threads,
             store,

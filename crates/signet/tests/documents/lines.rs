@@ -301,6 +301,8 @@ pub(crate) const BLOCKS: &[Block] = &[
     ),
     configured(&[], ""),
     configured(&[], ""),
+    configured(&[], ""),
+    configured(&[], ""),
     typed(
         OPERATING,
         "authority",
@@ -350,6 +352,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     ),
     configured(&[], ""),
     configured(&[], ""),
+    configured(&[], ""),
     typed(
         OPERATING,
         "operating",
@@ -382,6 +385,7 @@ pub(crate) const BLOCKS: &[Block] = &[
         )],
         "",
     ),
+    configured(&[], ""),
     typed(
         OPERATING,
         "operating",

@@ -172,6 +172,9 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new("algorithm_not_offered", 401, "credentials by SHA-1")
         .register(ALICE)
         .more("Authorization: Digest username=\"alice\", realm=\"example.com\", nonce=\"x\", uri=\"sip:example.com\", response=\"6629fae49393a05397450978507c4ef1\", algorithm=SHA-1, cnonce=\"y\", qop=auth, nc=00000001\n"),
+    Row::new("digest_of_other_algorithm", 401, "a digest as long as one of SHA-256, called MD5")
+        .register(ALICE)
+        .more("Authorization: Digest username=\"alice\", realm=\"example.com\", nonce=\"x\", uri=\"sip:example.com\", response=\"6629fae49393a05397450978507c4ef16629fae49393a05397450978507c4ef1\", algorithm=MD5, cnonce=\"y\", qop=auth, nc=00000001\n"),
     Row::new("credentials_malformed", 400, "credentials whose count is no number")
         .register(ALICE)
         .more("Authorization: Digest username=\"alice\", realm=\"example.com\", nonce=\"x\", uri=\"sip:example.com\", response=\"6629fae49393a05397450978507c4ef1\", algorithm=MD5, cnonce=\"y\", qop=auth, nc=x\n"),

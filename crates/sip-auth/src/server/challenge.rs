@@ -7,11 +7,14 @@ use sip_msg::MessageWriter;
 use super::Authenticator;
 use crate::Algorithm;
 use crate::config::Side;
+use crate::lenient::Claimant;
 use crate::nonce::{Nonce, TEXT_LEN};
 
 impl Authenticator {
-    /// Adds one challenge for each algorithm, most preferred first; for a
-    /// user agent of [`AuthConfig::md5_only_agents`] only the one that it bears.
+    /// Adds one challenge for each algorithm, most preferred first: those of the entry of
+    /// [`AuthConfig::lenient`](crate::AuthConfig::lenient) that is for the claimant; for a
+    /// user agent of [`AuthConfig::md5_only_agents`](crate::AuthConfig::md5_only_agents)
+    /// only the one that it bears.
     /// The nonce bears `mark`, by which [`Pending::nonce_mark`] tells where it was sent.
     #[allow(
         clippy::too_many_arguments,
@@ -24,7 +27,7 @@ impl Authenticator {
         realm: &str,
         stale: bool,
         mark: u16,
-        user_agent: &[u8],
+        claimant: &Claimant<'_>,
         writer: &mut MessageWriter<'_>,
     ) {
         let nonce = self.new_nonce(unix_ms, realm, mark);
@@ -32,7 +35,7 @@ impl Authenticator {
         // (Unauthorized) response messages."
         // RFC 3261 22.3: "The proxy MUST populate the 407 (Proxy Authentication Required) message with
         // a Proxy-Authenticate header field value applicable to the proxy for the requested resource."
-        for &algorithm in self.offered(user_agent) {
+        for &algorithm in self.offered(claimant) {
             writer.header_with(side.challenge_header().as_str(), |out| {
                 self.write_challenge_value(algorithm, realm, &nonce, stale, out);
             });
@@ -72,11 +75,15 @@ impl Authenticator {
 
     /// What a user agent is offered. Who offers MD5 to everybody loses nothing
     /// by offering nothing else to a phone that says it cannot do more.
-    fn offered(&self, user_agent: &[u8]) -> &[Algorithm] {
+    fn offered(&self, claimant: &Claimant<'_>) -> &[Algorithm] {
+        let lenient = self.config.lenient_for(claimant.source, claimant.user);
+        if let Some(entry) = lenient.filter(|entry| !entry.algorithms.is_empty()) {
+            return &entry.algorithms;
+        }
         let only_md5 = |agents: &[String]| {
             agents
                 .iter()
-                .any(|prefix| user_agent.starts_with(prefix.as_bytes()))
+                .any(|prefix| claimant.user_agent.starts_with(prefix.as_bytes()))
         };
         let algorithms = &self.config.algorithms;
         match algorithms.iter().position(|a| *a == Algorithm::Md5) {

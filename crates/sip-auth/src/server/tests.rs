@@ -1,13 +1,15 @@
 //! Scenarios of the server's side, most with the client's side as the peer.
 
 mod headers;
+mod lenient;
 mod nonces;
 mod replies;
+mod several;
 
 use sip_msg::{Limits, MessageWriter};
 
 use super::*;
-use crate::{Attempt, ClientAuth, GiveUp, Ha1Set, RequestParts, credential_lines};
+use crate::{Attempt, Claimant, ClientAuth, GiveUp, Ha1Set, RequestParts, credential_lines};
 
 const START_MS: u64 = 1_790_000_000_000;
 const KEY: [u8; 32] = [9; 32];
@@ -181,7 +183,7 @@ fn pending_of(
             serial: 0,
         },
         nc: 1,
-        qop,
+        qop: Some(qop),
         between: SmallVec::from_slice(
             format!("{nonce}:00000001:{cnonce}:{}", qop.as_str()).as_bytes(),
         ),
@@ -443,7 +445,7 @@ fn challenges_are_bounded_and_in_order_of_preference() {
         "a\"b\r\nX: y",
         false,
         0,
-        b"phone",
+        &Claimant::default(),
         &mut writer,
     );
     writer.finish(b"");
@@ -587,7 +589,10 @@ fn a_phone_that_does_md5_alone_is_offered_md5_alone() {
             "example.org",
             false,
             0,
-            user_agent,
+            &Claimant {
+                user_agent,
+                ..Claimant::default()
+            },
             &mut writer,
         );
         writer.finish(b"");

@@ -106,14 +106,56 @@ pub(super) fn is_ours(cx: &GateContext<'_>, uri: &Uri<'_>) -> bool {
     uri.is_sip() && cx.own.is_own_host(uri.host_port.host)
 }
 
-/// Whether a URI names the user whose credentials were verified.
+/// Whether a URI names the user whose credentials were verified, by the name before the
+/// domain or by both: phones write `alice@example.org` for alice of example.org.
 pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<'_>) -> bool {
     let Some(user) = uri.user else {
         return false;
     };
-    if !is_ours(cx, uri) || *realm_of_host(cx.settings, uri.host_port.host) != *realm {
+    let host = uri.host_port.host;
+    if !is_ours(cx, uri) || *realm_of_host(cx.settings, host) != *realm {
         return false;
     }
+    let is_of = |domain: &Arc<str>| {
+        let named = domain_of(cx.settings, host).or(cx.settings.domains.first());
+        named == Some(domain)
+    };
+    is_spelt(uri, user, proven)
+        || with_domain(cx.settings, proven)
+            .is_some_and(|(bare, domain)| is_of(domain) && is_spelt(uri, user, bare))
+}
+
+/// A user's name without the domain of ours that stands behind it, where one does.
+pub(crate) fn bare_name<'n>(settings: &Settings, name: &'n [u8]) -> &'n [u8] {
+    with_domain(settings, name).map_or(name, |(bare, _)| bare)
+}
+
+/// The user of whom a request says that it is his, unescaped; empty where that is none of
+/// ours.
+pub(super) fn named_user(cx: &GateContext<'_>, message: &Message, side: Side) -> Vec<u8> {
+    let mut user = Vec::new();
+    let addr = match side {
+        Side::Registrar => message.to(),
+        Side::Proxy => message.from(),
+    };
+    if let Some(uri) = addr.ok().and_then(|addr| addr.uri())
+        && is_ours(cx, &uri)
+    {
+        uri.write_user(&mut user);
+    }
+    user
+}
+
+/// A name that ends with a domain of ours: what stands before it, and the domain.
+fn with_domain<'s, 'n>(settings: &'s Settings, name: &'n [u8]) -> Option<(&'n [u8], &'s Arc<str>)> {
+    let at = name.iter().rposition(|byte| *byte == b'@')?;
+    let domain = domain_of(settings, name.get(at + 1..)?)?;
+    let bare = name.get(..at).filter(|bare| !bare.is_empty())?;
+    Some((bare, domain))
+}
+
+/// Whether the user of a URI is that name, unescaped.
+fn is_spelt(uri: &Uri<'_>, user: &[u8], proven: &[u8]) -> bool {
     if !user.contains(&b'%') {
         return user == proven;
     }

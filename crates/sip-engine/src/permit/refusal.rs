@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use ledger::{Component, enter};
-use sip_auth::{Failure, Side};
+use sip_auth::{Claimant, Failure, Side};
 use sip_msg::{HeaderName, Message, ResponseWriter};
 
-use super::GateContext;
+use super::{GateContext, identity};
 use crate::refusal::{Reason, StatusLine};
 
 /// An answer of the gate: a challenge, 403, 400, 500 or 503.
@@ -84,6 +84,12 @@ impl Refusal {
                 let user_agent = request
                     .first(HeaderName::UserAgent)
                     .map_or(&[][..], |f| f.value);
+                // Who is named counts only where that changes what is asked.
+                let tells_apart = !cx.shared.authenticator.config().lenient.is_empty();
+                let user = match tells_apart {
+                    true => identity::named_user(cx, request, *side),
+                    false => Vec::new(),
+                };
                 let _authentication = enter(Component::Authentication);
                 cx.shared.authenticator.add_challenge(
                     cx.now.unix_ms,
@@ -91,7 +97,11 @@ impl Refusal {
                     realm,
                     *stale,
                     mark,
-                    user_agent,
+                    &Claimant {
+                        source: Some(cx.sender.flow.remote.ip()),
+                        user: &user,
+                        user_agent,
+                    },
                     &mut writer,
                 );
             }

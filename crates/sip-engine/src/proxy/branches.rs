@@ -12,6 +12,7 @@ use super::forward::{Forwarder, RequestCopy};
 use super::loops;
 use super::outcome::Outcome;
 use crate::effect::Effect;
+use crate::gateways::Why;
 use crate::park::Parked;
 use crate::relay::Source;
 use crate::timer::Timer;
@@ -224,13 +225,14 @@ impl Shard {
         let Some(candidate) = context.candidates.get_mut(candidate) else {
             return broken!("a target that has addresses is in its set", false);
         };
-        let is_dead = |hop: &Hop| self.dead.is_dead(hop.transport, hop.addr, now.mono_ms);
+        let gateways = &self.gateways;
+        let is_out = |hop: &Hop| gateways.is_out(hop.transport, hop.addr, now.mono_ms);
         let TargetKind::NextHops { hops, at, .. } = &mut candidate.kind else {
             return false;
         };
         let (here, others) = (usize::from(*at), hops.len().saturating_sub(1));
         let may_wait = here + usize::from(candidate.passed_over) < others;
-        if !may_wait || candidate.hops.is_empty() || !candidate.hops.iter().all(is_dead) {
+        if !may_wait || candidate.hops.is_empty() || !candidate.hops.iter().all(is_out) {
             return false;
         }
         if let Some(rest) = hops.get_mut(here..) {
@@ -292,6 +294,8 @@ impl Shard {
             instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
+            session_expires_s: (context.session)
+                .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -317,6 +321,11 @@ impl Shard {
             &mut out.outbox.bytes,
         );
         let method = request.method();
+        let is_out = |hop: &Hop| gateways.is_out(hop.transport, hop.addr, now.mono_ms);
+        let patience_ms = match method {
+            Method::Invite => candidate.patience_ms(request, is_out),
+            _ => None,
+        };
         let owner = Owner::Context(key, number as u16).encode();
         let to = egress.to.clone();
         self.txns.start_client(
@@ -332,8 +341,10 @@ impl Shard {
         let mut branch = Branch::new(client, at as u16, Source::at(&egress.to));
         if method == Method::Invite {
             // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
-            // request is proxied.  The timer MUST be larger than 3 minutes."
-            branch.timer_c_ms = now.mono_ms + self.timer_c_ms();
+            // request is proxied.  The timer MUST be larger than 3 minutes." Until the first
+            // response it stands for a shorter time, where there is another way to try.
+            branch.is_awaited = patience_ms.is_some();
+            branch.timer_c_ms = now.mono_ms + patience_ms.unwrap_or(self.timer_c_ms());
             let timer = Timer::C(key, number as u16);
             branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
         }
@@ -355,7 +366,7 @@ impl Shard {
         // RFC 5626 5.3: a flow that is gone is answered 430, and the next flow of the
         // same phone is tried; so it is when nothing came back along it.
         let is_flow = match &candidate.kind {
-            TargetKind::Contact(binding) => flow_of(binding).is_some(),
+            TargetKind::Contact(binding) => flow_of(&self.settings.nat, binding).is_some(),
             TargetKind::Token(_) => true,
             TargetKind::Routed | TargetKind::NextHops { .. } => false,
         };
@@ -381,15 +392,22 @@ impl Shard {
         outcome: Outcome,
         out: &mut Outputs,
     ) {
-        let Some(branch) = context.branches.get_mut(branch) else {
+        let number = branch;
+        let Some(branch) = context.branches.get_mut(number) else {
             return broken!("a transaction's branch is in its context");
         };
         if !std::mem::take(&mut branch.is_pending) {
             return;
         }
         self.wheel.cancel(std::mem::take(&mut branch.timer_c));
-        let at = usize::from(branch.candidate);
-        self.remember_failure(now, context, at);
+        let (at, end) = (usize::from(branch.candidate), branch.answerer.end());
+        self.note_try(context, number, Err(outcome.why()));
+        let why = match outcome {
+            Outcome::Unreachable => Why::Unreachable,
+            _ => Why::Silent,
+        };
+        let for_ms = self.settings.proxy.dead_hop_ms;
+        self.hold_against(now, context, at, end, (why, for_ms), out);
         self.note_way(now, context, at, outcome.why(), out);
         self.target_failed(now, key, context, at, outcome, out);
     }
@@ -413,19 +431,6 @@ impl Shard {
         }
     }
 
-    /// Remembers that the hop that was tried last is dead.
-    pub(crate) fn remember_failure(&mut self, now: Now, context: &Context, at: usize) {
-        let tried = context
-            .candidates
-            .get(at)
-            .and_then(|c| c.hops.get(usize::from(c.tried).checked_sub(1)?));
-        if let Some(hop) = tried {
-            let until_ms = now.mono_ms + self.settings.proxy.dead_hop_ms;
-            self.dead
-                .failed(hop.transport, hop.addr, until_ms, now.mono_ms);
-        }
-    }
-
     /// The resolver's answer for a target.
     pub(crate) fn candidate_resolved(
         &mut self,
@@ -442,7 +447,10 @@ impl Shard {
         if let Some(candidate) = context.candidates.get_mut(at) {
             self.learn_gateways(now, &candidate.kind, &hops);
             hops.truncate(self.settings.proxy.branches_max);
-            self.dead.sort(&mut hops, now.mono_ms);
+            match candidate.kind {
+                TargetKind::NextHops { .. } => self.gateways.sort(&mut hops, now.mono_ms),
+                _ => self.dead.sort(&mut hops, now.mono_ms),
+            }
             candidate.progress = Progress::Trying;
             candidate.hops.extend(hops);
             // Without an address there is none to try.
@@ -486,7 +494,11 @@ impl Shard {
             Parked::Single(job, _, candidate, _) => {
                 self.fail_job(now, job, outcome.at(&candidate.kind), out);
             }
-            Parked::Credential(..) | Parked::Held(..) | Parked::Guess(..) | Parked::User(..) => {
+            Parked::Credential(..)
+            | Parked::Held(..)
+            | Parked::Guess(..)
+            | Parked::User(..)
+            | Parked::Probe(..) => {
                 broken!("only a target waits for addresses");
             }
         }

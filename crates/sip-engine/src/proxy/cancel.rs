@@ -7,6 +7,7 @@ use sip_txn::{ServerId, ServerState};
 use super::branches::end_candidate;
 use super::context::{Context, Key, Owner, Progress};
 use crate::budget::Room;
+use crate::records::notes::note_cancelled;
 use crate::refusal::{Reason, StatusLine};
 use crate::sender::Sender;
 use crate::{Now, Outputs, Shard};
@@ -79,6 +80,7 @@ impl Shard {
             return broken!("an INVITE without a final response has its context");
         };
         context.is_cancelled = true;
+        note_cancelled(&mut context, reason);
         self.close_context(now, &mut context, CancelReason::Caller(reason), out);
         self.settle(now, key, context, out);
     }

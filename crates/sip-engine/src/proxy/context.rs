@@ -15,8 +15,9 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::ParkId;
 use crate::location::Binding;
+use crate::records::{AskedTimer, CallRecord};
 use crate::relay::{ChosenBy, Source};
-use crate::routes::NextHop;
+use crate::routes::{Care, NextHop};
 use crate::sender::Sender;
 use crate::token::{self, Sides};
 
@@ -30,6 +31,7 @@ pub(crate) struct Key {
 
 const KIND_CONTEXT: u64 = 1 << 62;
 const KIND_PARKED: u64 = 2 << 62;
+const KIND_PROBE: u64 = 3 << 62;
 const KIND_MASK: u64 = 3 << 62;
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 22;
@@ -43,6 +45,8 @@ pub(crate) enum Owner {
     Context(Key, u16),
     /// A request that waits for an answer.
     Parked(ParkId),
+    /// A probe of a next hop, by its number.
+    Probe(u32),
     /// Nobody.
     Nobody,
 }
@@ -57,6 +61,7 @@ impl Owner {
                     | u64::from(branch)
             }
             Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
+            Self::Probe(number) => KIND_PROBE | u64::from(number),
             Self::Nobody => 0,
         }
     }
@@ -76,6 +81,7 @@ impl Owner {
                 )
             }
             KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
+            KIND_PROBE => Self::Probe(value as u32),
             _ => Self::Nobody,
         }
     }
@@ -96,7 +102,18 @@ pub(crate) enum TargetKind {
         hops: SmallVec<[NextHop; 1]>,
         at: u8,
         user: Option<Box<[u8]>>,
+        care: Option<Arc<Care>>,
     },
+}
+
+impl TargetKind {
+    /// How the operator's next hops are cared for; `None` for other targets.
+    pub(crate) fn care(&self) -> Option<&Care> {
+        match self {
+            Self::NextHops { care, .. } => Some(care.as_deref().unwrap_or(&Care::USUAL)),
+            _ => None,
+        }
+    }
 }
 
 /// How far a target has got.
@@ -165,6 +182,26 @@ impl Candidate {
         has_more
     }
 
+    /// How long the next hop at hand may take to its first response to an INVITE that begins
+    /// a call: `None` for as long as the transaction takes, which is so for other targets, and
+    /// for the last way that is left. What is passed over is no way.
+    pub(crate) fn patience_ms(
+        &self,
+        request: &Message,
+        is_out: impl Fn(&Hop) -> bool,
+    ) -> Option<u64> {
+        let TargetKind::NextHops { hops, at, .. } = &self.kind else {
+            return None;
+        };
+        let left = hops.len().saturating_sub(usize::from(*at) + 1);
+        let mut addresses = self.hops.iter().skip(usize::from(self.tried));
+        let has_other_way =
+            left > usize::from(self.passed_over) || addresses.any(|hop| !is_out(hop));
+        let timeout_ms = self.kind.care()?.timeout_ms;
+        let counts = timeout_ms > 0 && has_other_way && request.to_tag().is_none();
+        counts.then_some(timeout_ms)
+    }
+
     /// Whether the datagram is still to be tried, in the case that the stream
     /// which was chosen for a long request fails.
     pub(crate) fn has_datagram_left(&self) -> bool {
@@ -188,6 +225,11 @@ pub(crate) struct Branch {
     pub(crate) is_ringing: bool,
     /// Whether a 2xx to its INVITE came: it may come again.
     pub(crate) is_accepted: bool,
+    /// Whether timer C stands for the time to the first response, which is shorter.
+    pub(crate) is_awaited: bool,
+    /// Whether nobody waits for it any more, because its first response did not come in
+    /// time: another has its place, and still a 2xx of its would be the caller's.
+    pub(crate) is_left: bool,
     pub(crate) timer_c: TimerId,
     /// When timer C is really due: it is set back far more often than it fires.
     pub(crate) timer_c_ms: u64,
@@ -203,6 +245,8 @@ impl Branch {
             is_pending: true,
             is_ringing: false,
             is_accepted: false,
+            is_awaited: false,
+            is_left: false,
             timer_c: TimerId::NONE,
             timer_c_ms: 0,
         }
@@ -277,7 +321,11 @@ pub(crate) struct Context {
     pub(crate) is_closed: bool,
     pub(crate) is_cancelled: bool,
     pub(crate) serial_timer: TimerId,
-    /// The memory of `request` and `best`, as it was when they came.
+    /// The record of the call that it begins, until that was answered.
+    pub(crate) record: Option<Box<CallRecord>>,
+    /// The session timer that its copies ask for.
+    pub(crate) session: Option<AskedTimer>,
+    /// The memory of `request`, `best` and `record`, as it was when they came.
     messages_bytes: usize,
 }
 
@@ -316,14 +364,19 @@ impl Context {
             is_closed: false,
             is_cancelled: false,
             serial_timer: TimerId::NONE,
+            record: None,
+            session: None,
             messages_bytes: 0,
         }
     }
 
-    /// Counts the memory of its messages: to be called when one of them has come.
+    /// Counts the memory of its messages, and of its record: to be called when one of them has
+    /// come.
     pub(crate) fn count_messages(&mut self) {
         let messages = self.request.iter().chain(&self.best.response);
-        self.messages_bytes = messages.map(|message| message.held_bytes()).sum();
+        let messages: usize = messages.map(|message| message.held_bytes()).sum();
+        let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
+        self.messages_bytes = messages + record;
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -342,6 +395,8 @@ impl Context {
         self.is_closed = false;
         self.is_cancelled = false;
         self.serial_timer = TimerId::NONE;
+        self.record = None;
+        self.session = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -368,13 +423,16 @@ impl Context {
     // RFC 3261 16.7: "The proxy MUST maintain the response context until all of its
     // associated transactions have been terminated, even after forwarding a final
     // response." Maintained is what can still make a difference: once every branch has
-    // its final response, that is a 2xx to an INVITE, which may come again. All else
-    // the transactions absorb by themselves.
+    // its final response, that is a 2xx to an INVITE, which may come again, or for the first
+    // time from who was left. All else the transactions absorb by themselves.
     /// Whether nothing is left to come.
     pub(crate) fn is_over(&self) -> bool {
         self.is_final_sent
             && !self.is_waiting()
-            && !self.branches.iter().any(|b| b.is_live && b.is_accepted)
+            && !self
+                .branches
+                .iter()
+                .any(|b| b.is_live && (b.is_accepted || b.is_left))
     }
 }
 
@@ -402,6 +460,15 @@ impl Contexts {
     pub(crate) fn unanswered(&self) -> usize {
         let contexts = self.slots.iter().filter_map(|slot| slot.context.as_ref());
         contexts.filter(|context| !context.is_final_sent).count()
+    }
+
+    /// Takes the records of the calls in it. Looks at every slot.
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Box<CallRecord>> {
+        let contexts = self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.context.as_mut());
+        contexts.filter_map(|context| context.record.take())
     }
 
     /// A context that is not in the table yet; [`Contexts::put`] puts it there.
@@ -510,6 +577,8 @@ mod tests {
             Owner::Nobody,
             Owner::Parked(ParkId(0)),
             Owner::Parked(ParkId((1 << 62) - 1)),
+            Owner::Probe(0),
+            Owner::Probe(u32::MAX),
             Owner::Context(
                 Key {
                     slot: (1 << SLOT_BITS) - 1,

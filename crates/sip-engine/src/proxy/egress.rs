@@ -12,6 +12,7 @@ use super::context::{Candidate, Context, TargetKind};
 use crate::aor::domain_of;
 use crate::hops;
 use crate::location::Binding;
+use crate::nat::{Nat, NatSettings, is_hidden, is_private};
 use crate::park::Asker;
 use crate::relay::{ChosenBy, Reached, Relay};
 use crate::routes::NextHop;
@@ -71,7 +72,7 @@ impl Shard {
             TargetKind::Contact(binding) if !binding.path.is_empty() => {
                 Some(of(first_path(binding).and_then(Uri::parse)))
             }
-            TargetKind::Contact(binding) if flow_of(binding).is_some() => None,
+            TargetKind::Contact(binding) if flow_of(&self.settings.nat, binding).is_some() => None,
             TargetKind::Contact(binding) => Some(of(Uri::parse(&binding.uri))),
             // RFC 3261 16.6: "Such a policy MUST NOT be used if the proxy is not certain that the
             // IP address, port, and transport correspond to a server that is a loose router."
@@ -126,7 +127,9 @@ impl Shard {
             candidate.tried = 1;
             let flow = match &candidate.kind {
                 TargetKind::Token(flow) => Some(*flow),
-                TargetKind::Contact(binding) if binding.path.is_empty() => flow_of(binding),
+                TargetKind::Contact(binding) if binding.path.is_empty() => {
+                    flow_of(&self.settings.nat, binding)
+                }
                 _ => None,
             };
             return flow.filter(|_| is_first).map(|flow| Egress {
@@ -251,9 +254,9 @@ fn egress_inside(reached: Reached, kind: &TargetKind, hop: &Hop) -> Option<Flow>
 /// where no other way is sure to lead there. That is so when the phone asked
 /// for it (RFC 5626), when the flow is a connection, and when the contact's
 /// address is not the one that it registered from (a translation in between,
-/// or a name that stands for no address). A contact that somebody else
-/// registered is reached by its URI.
-pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
+/// or a name that stands for no address), unless the operator says otherwise. A contact
+/// that somebody else registered is reached by its URI.
+pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
     let flow = binding.flow?;
     if binding.reg_id.is_some() {
         return Some(flow);
@@ -261,13 +264,14 @@ pub(crate) fn flow_of(binding: &Binding) -> Option<Flow> {
     let uri = Uri::parse(&binding.uri)?;
     let ip = uri.host_port.ip();
     let is_same_host = ip == Some(flow.remote.ip().to_canonical());
+    let nat = nat.of(&flow);
+    if nat == Nat::Always {
+        return Some(flow);
+    }
     if flow.transport == Transport::Udp {
         let is_udp = matches!(uri.transport(), None | Some(Some(Transport::Udp)));
-        let is_behind = match ip {
-            Some(ip) => is_private(ip) && !is_same_host,
-            None => names_no_address(uri.host_port.host),
-        };
-        return (is_udp && is_behind).then_some(flow);
+        let is_hidden = nat == Nat::Auto && is_hidden(&uri, flow.remote);
+        return (is_udp && is_hidden).then_some(flow);
     }
     // A browser makes its address up (RFC 7118 B.1), and has no other way.
     if flow.transport.is_websocket()
@@ -304,32 +308,6 @@ fn registered_at(kind: &TargetKind, hop: &Hop, listener: ListenerId) -> Option<I
         && flow.listener == listener
         && flow.remote.ip() == hop.addr.ip();
     is_same.then(|| flow.local.ip())
-}
-
-/// Names that no DNS has (RFC 2606, RFC 6762).
-fn names_no_address(host: &[u8]) -> bool {
-    [&b".invalid"[..], b".local"].iter().any(|suffix| {
-        host.len()
-            .checked_sub(suffix.len())
-            .and_then(|at| host.get(at..))
-            .is_some_and(|end| end.eq_ignore_ascii_case(suffix))
-    })
-}
-
-/// Addresses that only their own network can reach.
-fn is_private(ip: std::net::IpAddr) -> bool {
-    match ip {
-        std::net::IpAddr::V4(v4) => {
-            let [a, b, ..] = v4.octets();
-            v4.is_private()
-                || v4.is_link_local()
-                || v4.is_unspecified()
-                || (a == 100 && (b & 0xc0) == 64)
-        }
-        std::net::IpAddr::V6(v6) => {
-            v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_unspecified()
-        }
-    }
 }
 
 /// The target of a flow. Where the phone did not ask for the flow alone, and
@@ -372,6 +350,7 @@ pub(crate) fn target_uri<'a>(kind: &'a TargetKind, text: &'a mut Vec<u8>) -> Opt
             hops,
             at,
             user: Some(user),
+            ..
         } => {
             let next = hops.get(usize::from(*at))?;
             text.extend_from_slice(b"sip:");

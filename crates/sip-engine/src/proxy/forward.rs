@@ -78,6 +78,8 @@ pub(crate) struct RequestCopy<'a> {
     pub(crate) breadth: Option<u32>,
     /// Header lines that are for this server alone.
     pub(crate) strip: &'a [Span],
+    /// The session timer that is asked for, where the request has none (RFC 4028).
+    pub(crate) session_expires_s: Option<u32>,
 }
 
 impl RequestCopy<'_> {
@@ -129,6 +131,9 @@ impl RequestCopy<'_> {
                 && !request.has(HeaderName::MaxBreadth)
             {
                 number(text, "Max-Breadth", u64::from(breadth));
+            }
+            if let Some(session_expires_s) = self.session_expires_s {
+                number(text, "Session-Expires", u64::from(session_expires_s));
             }
             // RFC 3261 16.6: "If the request will be sent to the next hop using a
             // stream-based transport and the copy contains no Content-Length header field,

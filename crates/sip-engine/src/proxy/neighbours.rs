@@ -57,22 +57,19 @@ impl Shard {
         number: usize,
         response: &Message,
     ) {
-        let Some(candidate) = context
-            .branches
-            .get(number)
-            .and_then(|branch| context.candidates.get(usize::from(branch.candidate)))
-            .filter(|candidate| matches!(candidate.kind, TargetKind::NextHops { .. }))
-        else {
+        let Some(branch) = context.branches.get(number) else {
             return;
         };
-        let hop = usize::from(candidate.tried)
-            .checked_sub(1)
-            .and_then(|nth| candidate.hops.get(nth));
+        let candidate = context.candidates.get(usize::from(branch.candidate));
+        if !candidate.is_some_and(|of| matches!(of.kind, TargetKind::NextHops { .. })) {
+            return;
+        }
         let via = response.top_via().ok();
         let feedback = via.and_then(|via| oc::read_feedback(response.slice(via.span)));
-        if let (Some(hop), Some(feedback)) = (hop, feedback) {
-            self.neighbours
-                .take_feedback(now.mono_ms, hop.addr, feedback);
+        if let Some(feedback) = feedback {
+            // Its target may have gone on to another by now.
+            let (_, addr) = branch.answerer.end();
+            self.neighbours.take_feedback(now.mono_ms, addr, feedback);
         }
     }
 

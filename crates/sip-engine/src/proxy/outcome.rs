@@ -41,6 +41,8 @@ pub(crate) enum Outcome {
     NoTransport,
     /// None of the operator's next hops can be reached.
     NextHopsDown,
+    /// The operator has drained all next hops that it might take.
+    Drained,
     /// There is no room for what forwarding it takes.
     NoRoom,
     /// DNS did not answer.
@@ -103,7 +105,7 @@ impl Outcome {
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
             // the 503." It knows that of whatever takes this way.
-            Self::NextHopsDown | Self::NoRoom => 503,
+            Self::NextHopsDown | Self::Drained | Self::NoRoom => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -134,6 +136,7 @@ impl Outcome {
             Self::Unreachable => Reason::Unreachable,
             Self::NoTransport => Reason::NoTransport,
             Self::NextHopsDown => Reason::GatewaysUnreachable,
+            Self::Drained => Reason::GatewaysDrained,
             Self::NoRoom => Reason::NoRoom,
             Self::DnsSilent => Reason::DnsSilent,
         }
@@ -150,6 +153,7 @@ impl Outcome {
             Self::Unreachable => "Next Hop Unreachable",
             Self::NoTransport => "No Transport Leads There",
             Self::NextHopsDown => "Gateways Unreachable",
+            Self::Drained => "Gateways Drained",
             Self::DnsSilent => "No Answer From DNS",
             Self::UnreadableUri
             | Self::NotRelayed

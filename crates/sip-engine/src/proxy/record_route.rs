@@ -1,6 +1,7 @@
 //! Record-Route: what is written into a copy (RFC 3261 16.6 step 4, RFC 5658),
 //! and what becomes of it in the responses (16.7 step 8).
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 
 use sip_msg::header::Contact;
@@ -9,6 +10,7 @@ use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transp
 use super::context::Identity;
 use super::forward::{Forwarder, RequestCopy};
 use super::route::place;
+use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Source};
 use crate::token::{Decoded, Grant, Holder, Offer, Sides, Tokens, begins_offer};
@@ -21,15 +23,18 @@ impl RequestCopy<'_> {
         let source = Source::of(self.came_by);
         let next = first_foreign_record(self.request, forwarder.own);
         let names_another = self.names_another(forwarder, &source, next.as_ref());
-        let flow_up = self.flow_up(names_another);
+        // Parsed once, and not where nobody asks.
+        let parsed = OnceCell::new();
+        let shown = || *parsed.get_or_init(|| first_contact(self.request));
+        let flow_up = self.flow_up(forwarder, names_another, &shown);
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
         let is_any_signed = forwarder.sign_routes || flow_up.is_some() || self.flow_down.is_some();
         let (mut sides, mut contact) = (None, None);
         if is_any_signed {
             sides = Sides::of(self.request);
             let may_show = |uri: &Uri<'_>| forwarder.relay.may_show(Some(&source), uri);
-            contact = first_contact(self.request)
-                .filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
+            contact =
+                shown().filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
         }
         let grant = Grant {
             unix_ms: forwarder.unix_ms,
@@ -162,15 +167,38 @@ impl RequestCopy<'_> {
     /// The flow to the sender, where it is a phone that can be reached by no
     /// other way: it names somebody else than it calls, or it is the first hop (RFC 5626 5.1), and it came over a
     /// connection or from behind a network address translation.
-    fn flow_up(&self, names_another: bool) -> Option<&Flow> {
+    fn flow_up<'m>(
+        &self,
+        forwarder: &Forwarder<'_>,
+        names_another: bool,
+        shown: &dyn Fn() -> Option<Uri<'m>>,
+    ) -> Option<&Flow> {
         if names_another {
             return Some(self.came_by);
         }
         let first = self.request.top_via().ok()?;
-        let is_first_hop = !self.request.has_several(HeaderName::Via);
-        let is_translated = first.received.is_some()
-            && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical());
-        (is_first_hop && (self.came_by.conn.is_some() || is_translated)).then_some(self.came_by)
+        if self.request.has_several(HeaderName::Via) {
+            return None;
+        }
+        if self.came_by.conn.is_some() {
+            return Some(self.came_by);
+        }
+        let is_translated = || {
+            first.received.is_some()
+                && first.sent_by.ip() != Some(self.came_by.remote.ip().to_canonical())
+        };
+        let port = first.sent_by.port.unwrap_or(Transport::Udp.default_port());
+        let has_other_port = first.rport.is_some() && port != self.came_by.remote.port();
+        let contact_shows = || {
+            let contact = shown();
+            contact.is_some_and(|uri| shows_translation(&uri, self.came_by, has_other_port))
+        };
+        let is_behind = match forwarder.relay.settings.nat.of(self.came_by) {
+            Nat::Always => true,
+            Nat::Auto => is_translated() || contact_shows(),
+            Nat::Never => false,
+        };
+        is_behind.then_some(self.came_by)
     }
 }
 

@@ -1,15 +1,16 @@
-//! Response processing (RFC 3261 16.7) and timer C (16.8).
+//! Response processing (RFC 3261 16.7).
 
 use invariant::broken;
 use sip_msg::{HeaderName, Message, Method};
-use sip_txn::Responded;
+use sip_txn::{Responded, ServerId, ServerState};
 use wheel::TimerId;
 
 use super::branches::end_candidate;
 use super::cancel::CancelReason;
-use super::context::{Context, Key, Owner, Progress};
+use super::context::{Context, Key, Owner};
 use super::outcome::Outcome;
 use crate::effect::Effect;
+use crate::records::notes::{note_reason, note_why};
 use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
 use crate::timer::Timer;
@@ -34,7 +35,7 @@ impl Shard {
         };
         let is_heard = context.branches.get(branch).is_some();
         if is_heard {
-            self.hop_answered(&context, branch);
+            self.hop_answered(now, &context, branch, response.status(), out);
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
             self.take_feedback(now, &context, branch, &response);
@@ -79,6 +80,10 @@ impl Shard {
             return broken!("the branch of a response was just found");
         };
         branch.is_ringing = true;
+        // Whatever it says, it is there: from now on timer C is what it is called.
+        if std::mem::take(&mut branch.is_awaited) {
+            branch.timer_c_ms = now.mono_ms + timer_c_ms;
+        }
         // RFC 3261 16.7: "In particular, a stateful proxy MUST NOT forward any 100 (Trying)
         // response."
         if response.status() == 100 {
@@ -100,6 +105,7 @@ impl Shard {
         // response other than 100 (Trying)" "Any 2xx response".
         if !context.is_final_sent {
             let source = context.answerer(number);
+            self.note_ringing(now, context, number);
             self.forward_response(now, context, source.as_ref(), response, out);
         }
     }
@@ -112,10 +118,14 @@ impl Shard {
         response: &Message,
         out: &mut Outputs,
     ) {
-        self.end_branch(context, number);
-        match context.branches.get_mut(number) {
-            Some(branch) => branch.is_accepted = context.method == Method::Invite,
-            None => broken!("the branch of a response was just found"),
+        let Some(branch) = context.branches.get_mut(number) else {
+            return broken!("the branch of a response was just found");
+        };
+        branch.is_accepted = context.method == Method::Invite;
+        // Of one that was left, the target is with another by now.
+        match std::mem::take(&mut branch.is_left) {
+            true => self.end_branch_alone(context, number),
+            false => self.end_branch(context, number),
         }
         // RFC 3261 16.7: "After a final response has been sent on the server transaction,
         // the following responses MUST be forwarded immediately:" "Any 2xx response to an
@@ -125,6 +135,8 @@ impl Shard {
         }
         let source = context.answerer(number);
         self.note_call(now, context, source.as_ref(), response);
+        self.note_answered(now, context, number, response, out);
+        self.note_refreshed(now, context, response);
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
         self.final_sent(now, context, CancelReason::Answered(response.status()), out);
@@ -147,27 +159,46 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let status = response.status();
-        let Some(branch) = context.branches.get(number).copied() else {
+        let Some(branch) = context.branches.get_mut(number) else {
             self.pool.recycle(response);
             return broken!("the branch of a response was just found");
         };
+        let was_left = std::mem::take(&mut branch.is_left);
+        if was_left && status < 600 {
+            // It was left for its silence, and another has its place.
+            return self.pool.recycle(response);
+        }
+        let branch = *branch;
         let at = usize::from(branch.candidate);
-        // RFC 3263 4.3: a 503 is a failure of the hop: the next one is tried.
-        if status == 503 && branch.is_pending && !context.is_final_sent && !context.is_closed {
+        self.note_try(context, number, Ok(status));
+        if branch.is_pending && matches!(status, 500 | 503) {
+            self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
+        }
+        let fails_over = self.fails_over(context, at, status);
+        // RFC 3263 4.3: a 503 is a failure of the hop: the next one is tried. So it is after
+        // other answers of a gateway that the operator has named.
+        if fails_over && branch.is_pending && !context.is_final_sent && !context.is_closed {
             self.end_branch_alone(context, number);
-            self.remember_failure(now, context, at);
-            self.note_way(now, context, at, Reason::NextHopBusy, out);
-            self.note_best(context, status, Some(response));
+            let reason = match status {
+                503 => Reason::NextHopBusy,
+                _ => Reason::GatewayFailed,
+            };
+            self.note_way(now, context, at, reason, out);
+            self.note_ranked(context, (rank_of_failed(status), status), Some(response));
             self.target_failed(now, key, context, at, Outcome::Unreachable, out);
             return;
         }
-        self.end_branch(context, number);
+        match was_left {
+            true => self.end_branch_alone(context, number),
+            false => self.end_branch(context, number),
+        }
         // RFC 3261 12.2.1.2: "If the response for a request within a dialog is a 481
         // (Call/Transaction Does Not Exist) or a 408 (Request Timeout), the UAC SHOULD
         // terminate the dialog."
         if matches!(status, 408 | 481) && matches!(context.method, Method::Invite | Method::Update)
         {
             self.calls.end(&response);
+            self.note_gone(now, &response, out);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
@@ -205,26 +236,17 @@ impl Shard {
         self.wheel.cancel(std::mem::take(&mut branch.timer_c));
     }
 
-    fn hop_answered(&mut self, context: &Context, number: usize) {
-        let tried = context.branches.get(number).and_then(|branch| {
-            let candidate = context.candidates.get(usize::from(branch.candidate))?;
-            candidate
-                .hops
-                .get(usize::from(candidate.tried).checked_sub(1)?)
-        });
-        if let Some(hop) = tried {
-            self.dead.answered(hop.transport, hop.addr);
-        }
+    /// Keeps a final response, if it is better than what there was.
+    fn note_best(&mut self, context: &mut Context, status: u16, response: Option<Box<Message>>) {
+        self.note_ranked(context, (rank(status), status), response);
     }
 
-    /// Keeps a final response, if it is better than what there was.
-    pub(crate) fn note_best(
+    fn note_ranked(
         &mut self,
         context: &mut Context,
-        status: u16,
+        (rank, status): (u8, u16),
         response: Option<Box<Message>>,
     ) {
-        let rank = rank(status);
         let best = &mut context.best;
         if best.rank != 0 && best.rank <= rank {
             // RFC 3261 16.7: "If the selected response is a 401 (Unauthorized) or 407 (Proxy
@@ -298,6 +320,7 @@ impl Shard {
             // RFC 3261 16.7: "Otherwise, the proxy MUST forward a response from the responses
             // stored in the response context."
             Some(response) if response.status() == status => {
+                note_reason(context, &response);
                 self.forward_response(now, context, None, &response, out);
                 self.pool.recycle(response);
             }
@@ -312,6 +335,7 @@ impl Shard {
                     (_, 500) => StatusLine::refused(500, Reason::NextHopBusy),
                     (_, status) => StatusLine::refused(status, Reason::TimedOut),
                 };
+                note_why(context, &line);
                 self.answer_context(now, context, line, out);
             }
         }
@@ -328,6 +352,9 @@ impl Shard {
         because: CancelReason<'_>,
         out: &mut Outputs,
     ) {
+        if !context.is_final_sent {
+            self.note_final(now, context, because, out);
+        }
         context.is_final_sent = true;
         // RFC 3261 16.7: "If the forwarded response was a final response, the proxy MUST
         // generate a CANCEL request for all pending client transactions associated with
@@ -371,6 +398,7 @@ impl Shard {
             response,
             &context.best.challenges,
             granted.map(|place| (place, &*self.granted)),
+            context.session.and_then(|timer| timer.missing_in(response)),
             is_stream,
             &mut self.edits,
             &mut outbox.bytes,
@@ -379,9 +407,16 @@ impl Shard {
         let outbox = &mut out.outbox;
         self.counters.responses_forwarded += 1;
         let status = response.status();
-        let server = context
-            .server
-            .filter(|server| self.txns.server_state(*server).is_some());
+        // RFC 3261 16.7: "After a final response has been sent on the server transaction, the
+        // following responses MUST be forwarded immediately:" "Any 2xx response to an INVITE
+        // request". A transaction that has refused the call takes none, so it goes past it.
+        let takes_it = |server: ServerId| match self.txns.server_state(server) {
+            Some(ServerState::Completed | ServerState::Confirmed) => {
+                !(context.is_final_sent && matches!(status, 200..=299))
+            }
+            state => state.is_some(),
+        };
+        let server = context.server.filter(|server| takes_it(*server));
         let Some(server) = server else {
             // RFC 3261 16.7: "If the server transaction is no longer available to handle the
             // transmission, the element MUST forward the response statelessly by sending it
@@ -417,66 +452,6 @@ impl Shard {
         }
     }
 
-    // RFC 3261 16.8: "If timer C should fire, the proxy MUST either reset the timer with any
-    // value it chooses, or terminate the client transaction.  If the client transaction
-    // has received a provisional response, the proxy MUST generate a CANCEL request
-    // matching that transaction.  If the client transaction has not received a
-    // provisional response, the proxy MUST behave as if the transaction received a 408
-    // (Request Timeout) response."
-    pub(crate) fn timer_c_fired(&mut self, now: Now, key: Key, number: usize, out: &mut Outputs) {
-        let Some(mut context) = self.contexts.take(key) else {
-            return broken!("timer C is cancelled before its context ends");
-        };
-        if let Some(branch) = context.branches.get_mut(number)
-            && branch.is_pending
-        {
-            branch.timer_c = TimerId::NONE;
-            let due_ms = branch.timer_c_ms;
-            if due_ms > now.mono_ms {
-                branch.timer_c = self.wheel.start(due_ms, Timer::C(key, number as u16));
-            } else if branch.is_ringing {
-                self.counters.timer_c_fired += 1;
-                self.txns
-                    .cancel(now.mono_ms, branch.client, &mut out.outbox);
-            } else {
-                self.counters.timer_c_fired += 1;
-                let client = branch.client;
-                branch.is_live = false;
-                self.txns.release_client(client);
-                self.branch_failed(now, key, &mut context, number, Outcome::TimedOut, out);
-            }
-        }
-        self.settle(now, key, context, out);
-    }
-
-    /// A group of a serial search has rung long enough.
-    pub(crate) fn serial_timer_fired(&mut self, now: Now, key: Key, out: &mut Outputs) {
-        // Another timer of the same tick may have ended it.
-        let Some(mut context) = self.contexts.take(key) else {
-            return;
-        };
-        context.serial_timer = TimerId::NONE;
-        let parts = &mut *context;
-        for candidate in &mut parts.candidates {
-            match candidate.progress {
-                Progress::Trying => {
-                    end_candidate(candidate, &mut parts.breadth_left);
-                    candidate.progress = Progress::GivenUp;
-                }
-                Progress::Resolving(park) => {
-                    self.parks.take(park, &mut self.wheel);
-                    end_candidate(candidate, &mut parts.breadth_left);
-                }
-                _ => {}
-            }
-        }
-        for branch in parts.branches.iter().filter(|b| b.is_pending) {
-            self.txns
-                .cancel(now.mono_ms, branch.client, &mut out.outbox);
-        }
-        self.settle(now, key, context, out);
-    }
-
     /// Does what is due in a context and puts it back, or ends it.
     pub(crate) fn settle(
         &mut self,
@@ -504,11 +479,13 @@ impl Shard {
 }
 
 /// Writes a response as it leaves for the next hop upstream; `granted` is the
-/// caller's grant and its place.
+/// caller's grant and its place, `session_expires_s` the session timer that the callee left
+/// out (RFC 4028 8.2).
 pub(crate) fn write_upstream(
     response: &Message,
     challenges: &[u8],
     granted: Option<(sip_msg::Span, &[u8])>,
+    session_expires_s: Option<u32>,
     is_stream: bool,
     edits: &mut sip_msg::Edits,
     out: &mut Vec<u8>,
@@ -526,6 +503,16 @@ pub(crate) fn write_upstream(
             text.extend_from_slice(b"Content-Length: ");
             crate::text::write_decimal(response.body().len() as u64, text);
             text.extend_from_slice(b"\r\n");
+        });
+    }
+    if let Some(expires_s) = session_expires_s {
+        edits.insert_with(response.headers_end(), |text| {
+            text.extend_from_slice(b"Session-Expires: ");
+            crate::text::write_decimal(u64::from(expires_s), text);
+            text.extend_from_slice(b";refresher=uac\r\n");
+            if !response.has_option(HeaderName::Require, "timer") {
+                text.extend_from_slice(b"Require: timer\r\n");
+            }
         });
     }
     edits.apply(response, out);
@@ -547,10 +534,19 @@ pub(crate) const fn rank(status: u16) -> u8 {
         300..=399 => 2,
         401 | 407 => 3,
         415 | 420 | 484 => 4,
-        408 | 430 => 6,
-        503 => 8,
-        500..=599 => 7,
+        408 | 430 => 7,
+        503 => 9,
+        500..=599 => 8,
         _ => 5,
+    }
+}
+
+/// The same for an answer after which another gateway was tried: what that one says is
+/// better than what is as good otherwise, and nobody's silence is.
+const fn rank_of_failed(status: u16) -> u8 {
+    match status {
+        503 => rank(status),
+        _ => rank(status) + 1,
     }
 }
 
@@ -566,5 +562,12 @@ mod tests {
         let mut statuses = [503, 500, 408, 486, 484, 407, 302, 603];
         statuses.sort_by_key(|s| rank(*s));
         assert_eq!(statuses, [603, 302, 407, 484, 486, 408, 500, 503]);
+        // After a failover: the answer of the gateway that was asked last, if it gave any.
+        for failed in [404, 480, 486] {
+            assert!(rank_of_failed(failed) > rank(486) && rank_of_failed(failed) < rank(408));
+        }
+        for failed in [500, 502, 503] {
+            assert!(rank_of_failed(failed) > rank(500) && rank_of_failed(failed) <= rank(503));
+        }
     }
 }

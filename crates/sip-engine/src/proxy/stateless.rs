@@ -218,6 +218,7 @@ impl Shard {
             instance,
             breadth: Some(job.breadth),
             strip,
+            session_expires_s: None,
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -278,6 +279,7 @@ impl Shard {
                     &response,
                     &[],
                     granted.map(|place| (place, &*self.granted)),
+                    None,
                     is_stream,
                     &mut self.edits,
                     &mut out.outbox.bytes,

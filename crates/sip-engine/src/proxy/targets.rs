@@ -12,10 +12,11 @@ use super::context::{Candidate, TargetKind};
 use super::outcome::Outcome;
 use super::route::Routed;
 use crate::location::Binding;
+use crate::nat::NatSettings;
 use crate::permit::Permit;
 use crate::random::Dice;
 use crate::relay::ChosenBy;
-use crate::routes::{Gateway, GatewayGroup, NextHop};
+use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
 use crate::{Now, Shard};
 
 /// Targets that one address-of-record may have in all.
@@ -72,21 +73,45 @@ impl Shard {
         if let Some((may, kind)) = predetermined {
             return single(may, kind, found);
         }
+        // A hop that is drained begins nothing, and goes on with what has begun.
+        let skips_drained = self.gateways.has_drained() && request.to_tag().is_none();
         if uri.scheme == Scheme::Tel {
-            let targets = self.number_targets(&uri, permit, found);
-            return match &self.settings.forward {
-                Some(next) if targets != Targets::Found && permit.may_use_routes() => {
-                    next_hops(SmallVec::from_elem(next.clone(), 1), None, found)
+            let targets = self.number_targets(&uri, permit, skips_drained, found);
+            let is_settled = matches!(targets, Targets::Found | DRAINED);
+            return match self.settings.forward.is_some() {
+                true if !is_settled && permit.may_use_routes() => {
+                    self.forward_target(skips_drained, found)
                 }
                 _ => targets,
             };
         }
         if self.own.is_own_uri(&uri) {
-            self.user_targets(now, &uri, permit, found)
+            self.user_targets(now, &uri, permit, skips_drained, found)
         } else {
             let chosen_by = self.relay(now).chosen_by(permit, routed, request);
-            self.foreign_targets(chosen_by, &uri, permit, found)
+            self.foreign_targets(chosen_by, &uri, permit, skips_drained, found)
         }
+    }
+
+    /// The next hop of all that is for nobody here.
+    fn forward_target(&self, skips_drained: bool, found: &mut Vec<Candidate>) -> Targets {
+        let next = self.settings.forward.iter();
+        let hops = next.filter(|next| !(skips_drained && self.gateways.is_drained(next)));
+        next_hops(hops.cloned().collect(), None, None, found)
+    }
+
+    /// The gateways of a group that may have this request, in the order of its lots.
+    fn group_targets(
+        &mut self,
+        group: &GatewayGroup,
+        user: Option<Box<[u8]>>,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let gateways = &self.gateways;
+        let may_have = |of: &Gateway| !(skips_drained && gateways.is_drained(&of.next_hop));
+        let hops = in_order(group, may_have, &mut self.dice);
+        next_hops(hops, user, group.care.clone(), found)
     }
 
     // RFC 3261 16.5: "If the domain of the Request-URI indicates a domain this element is
@@ -100,6 +125,7 @@ impl Shard {
         chosen_by: ChosenBy,
         uri: &Uri<'_>,
         permit: &Permit,
+        skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         if !permit.may_relay() {
@@ -114,11 +140,10 @@ impl Shard {
                 false => settings.routes.domains.get(&*domain.to_ascii_lowercase()),
             };
             if let Some(group) = group.and_then(|at| group_at(&settings, *at)) {
-                let hops = in_order(group, &mut self.dice);
-                return next_hops(hops, None, found);
+                return self.group_targets(group, None, skips_drained, found);
             }
-            if let Some(next) = &settings.forward {
-                return next_hops(SmallVec::from_elem(next.clone(), 1), None, found);
+            if settings.forward.is_some() {
+                return self.forward_target(skips_drained, found);
             }
         }
         single(true, TargetKind::Routed, found)
@@ -129,6 +154,7 @@ impl Shard {
         now: Now,
         uri: &Uri<'_>,
         permit: &Permit,
+        skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         let mut bindings = std::mem::take(&mut self.bindings);
@@ -139,22 +165,22 @@ impl Shard {
                 self.counters.branches_refused += 1;
                 break;
             }
-            add_contact(binding, uri.scheme == Scheme::Sips, found);
+            let nat = &self.settings.nat;
+            add_contact(nat, binding, uri.scheme == Scheme::Sips, found);
         }
         self.bindings = bindings;
         if !found.is_empty() {
             return Targets::Found;
         }
         if uri.user.is_some() && permit.may_use_routes() {
-            let targets = self.number_targets(uri, permit, found);
-            if targets == Targets::Found {
+            let targets = self.number_targets(uri, permit, skips_drained, found);
+            // Another way than the route's is none that the operator wants.
+            if matches!(targets, Targets::Found | DRAINED) {
                 return targets;
             }
         }
-        if permit.may_use_routes()
-            && let Some(next) = self.settings.forward.clone()
-        {
-            return next_hops(SmallVec::from_elem(next, 1), None, found);
+        if permit.may_use_routes() && self.settings.forward.is_some() {
+            return self.forward_target(skips_drained, found);
         }
         // RFC 3261 16.5: "If the Request-URI indicates a resource at this proxy that does
         // not exist, the proxy MUST return a 404 (Not Found) response." Nobody is at an
@@ -187,6 +213,7 @@ impl Shard {
         &mut self,
         uri: &Uri<'_>,
         permit: &Permit,
+        skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         let settings = Arc::clone(&self.settings);
@@ -206,9 +233,8 @@ impl Shard {
         if !permit.may_use_routes() {
             return Targets::Answer(Outcome::NotRelayed);
         }
-        let user = rewritten(&number, group);
-        let hops = in_order(group, &mut self.dice);
-        next_hops(hops, Some(user.into_bytes().into_boxed_slice()), found)
+        let user = rewritten(&number, group).into_bytes().into_boxed_slice();
+        self.group_targets(group, Some(user), skips_drained, found)
     }
 }
 
@@ -225,29 +251,42 @@ fn single(may: bool, kind: TargetKind, found: &mut Vec<Candidate>) -> Targets {
     Targets::Found
 }
 
+/// All hops that a request might take are drained.
+const DRAINED: Targets = Targets::Answer(Outcome::Drained);
+
 fn next_hops(
     hops: SmallVec<[NextHop; 1]>,
     user: Option<Box<[u8]>>,
+    care: Option<Arc<Care>>,
     found: &mut Vec<Candidate>,
 ) -> Targets {
+    // A group has gateways: the configuration is not taken without.
     if hops.is_empty() {
-        return Targets::Answer(Outcome::Absent);
+        return DRAINED;
     }
-    found.push(Candidate::new(
-        TargetKind::NextHops { hops, at: 0, user },
-        1000,
-    ));
+    let kind = TargetKind::NextHops {
+        hops,
+        at: 0,
+        user,
+        care,
+    };
+    found.push(Candidate::new(kind, 1000));
     Targets::Found
 }
 
 /// Adds a contact, unless it is there already or must not be used.
-fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candidate>) {
+fn add_contact(
+    nat: &NatSettings,
+    binding: Arc<Binding>,
+    secure_only: bool,
+    found: &mut Vec<Candidate>,
+) {
     let Some(uri) = Uri::parse(&binding.uri) else {
         return;
     };
     // A contact may have been bound before it was refused for its flow.
     let needs_tls = secure_only || uri.scheme == Scheme::Sips;
-    if needs_tls && !is_secure(&uri, &binding) {
+    if needs_tls && !is_secure(nat, &uri, &binding) {
         return;
     }
     // RFC 3261 16.5: "If a target URI is already present in the set (based on the
@@ -269,9 +308,9 @@ fn add_contact(binding: Arc<Binding>, secure_only: bool, found: &mut Vec<Candida
 }
 
 /// Whether a contact may be called by a `sips` URI (RFC 3261 26.2.2).
-fn is_secure(uri: &Uri<'_>, binding: &Binding) -> bool {
+fn is_secure(nat: &NatSettings, uri: &Uri<'_>, binding: &Binding) -> bool {
     if binding.path.is_empty()
-        && let Some(flow) = super::egress::flow_of(binding)
+        && let Some(flow) = super::egress::flow_of(nat, binding)
     {
         return flow.transport.is_secure();
     }
@@ -305,10 +344,15 @@ fn rewritten(number: &str, group: &GatewayGroup) -> String {
     format!("{}{}", group.prepend, chars.as_str())
 }
 
-/// The gateways of a group: by priority, and among equals by lot, each with the
-/// chance of its weight (RFC 2782).
-fn in_order(group: &GatewayGroup, dice: &mut Dice) -> SmallVec<[NextHop; 1]> {
-    let mut gateways: Vec<&Gateway> = group.gateways.iter().take(GATEWAYS_MAX).collect();
+/// The gateways of a group that may have a request: by priority, and among equals by lot,
+/// each with the chance of its weight (RFC 2782).
+fn in_order(
+    group: &GatewayGroup,
+    may_have: impl Fn(&Gateway) -> bool,
+    dice: &mut Dice,
+) -> SmallVec<[NextHop; 1]> {
+    let gateways = group.gateways.iter().filter(|of| may_have(of));
+    let mut gateways: Vec<&Gateway> = gateways.take(GATEWAYS_MAX).collect();
     let rank = |gateway: &&Gateway| Rank {
         priority: gateway.priority,
         weight: gateway.weight,
@@ -354,7 +398,7 @@ mod tests {
         let mut dice = Dice::new(&[5; 16]);
         let mut firsts = BTreeMap::new();
         for _ in 0..1_100 {
-            let order = in_order(&group, &mut dice);
+            let order = in_order(&group, |_| true, &mut dice);
             assert_eq!(order.len(), 4);
             assert_eq!(&*order[3].host, "backup");
             *firsts.entry(order[0].host.to_string()).or_insert(0) += 1;
@@ -366,6 +410,8 @@ mod tests {
         assert!((850..950).contains(&share("often")), "{firsts:?}");
         assert!((50..150).contains(&share("seldom")), "{firsts:?}");
         assert!((50..150).contains(&share("hardly")), "{firsts:?}");
+        let others = in_order(&group, |of| of.priority > 10, &mut dice);
+        assert_eq!(others.len(), 1);
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Shard {
     }
 
     fn is_same_phone(&self, binding: &Arc<Binding>, token: &RouteToken, target: &Uri<'_>) -> bool {
-        let is_gone = flow_of(binding).is_some_and(|flow| {
+        let is_gone = flow_of(&self.settings.nat, binding).is_some_and(|flow| {
             self.dialogs.is_conn_ended(flow.conn)
                 || (flow.conn.is_some() && token.flow().is_some_and(|lost| lost.conn == flow.conn))
         });
@@ -202,9 +202,7 @@ impl Shard {
         };
         let caller = Source::of(&context.sender.flow).end();
         let callee = source.end();
-        let changes_scheme = caller.0.is_secure() != callee.0.is_secure();
-        let is_on_path = self.settings.proxy.record_route || changes_scheme;
-        if !is_on_path || !response.has(HeaderName::RecordRoute) || request.to_tag().is_some() {
+        if !self.sees_the_end(context, source, response) || request.to_tag().is_some() {
             return;
         }
         self.counters.calls_begun += 1;
@@ -213,6 +211,19 @@ impl Shard {
         if !self.calls.begin(now, lifetime_s, response, ends) {
             self.counters.calls_unlisted += 1;
         }
+    }
+
+    /// Whether the BYE of a dialog that this 2xx makes will pass here.
+    pub(crate) fn sees_the_end(
+        &self,
+        context: &Context,
+        source: &Source,
+        response: &Message,
+    ) -> bool {
+        let caller = context.sender.flow.transport;
+        let changes_scheme = caller.is_secure() != source.end().0.is_secure();
+        let is_on_path = self.settings.proxy.record_route || changes_scheme;
+        is_on_path && response.has(HeaderName::RecordRoute)
     }
 
     /// Writes the caller's grant for the dialog that a response makes into

@@ -86,10 +86,14 @@ reasons! {
     /// Its nonce was not made here: the phone answers another server's challenge, or
     /// somebody tries.
     ForgedNonce = "forged_nonce", Strangers, Warn;
-    /// It answers with an algorithm that is not offered, or as RFC 2069 has it:
-    /// `authentication.algorithms`.
+    /// It answers with an algorithm that is not offered, or as RFC 2069 has it, without qop:
+    /// `authentication.algorithms`, or `[[authentication.lenient]]` for such phones alone.
     NotOffered = "algorithm_not_offered", Strangers, Warn;
-    /// Its credentials cannot be read, or are for another request.
+    /// Its digest is of another algorithm than it says, by its length: offer such phones MD5
+    /// first, by `[[authentication.lenient]]`.
+    OtherAlgorithm = "digest_of_other_algorithm", Strangers, Warn;
+    /// Its credentials cannot be read, or are for another request: the phrase says which, and
+    /// `[[authentication.lenient]]` what phones may be allowed.
     CredentialsMalformed = "credentials_malformed", Strangers, Warn;
     /// The message, or a header that must be read, is malformed.
     Malformed = "malformed", Strangers, Warn;
@@ -187,6 +191,13 @@ reasons! {
     /// No gateway of the route, or of `forward`, can be reached: the records before this one
     /// say what each of them did.
     GatewaysUnreachable = "gateways_unreachable", Users, Warn;
+    /// All gateways of the route, or `forward`, are drained: `signet gateways undrain`.
+    GatewaysDrained = "gateways_drained", Users, Warn;
+    /// A gateway gave no response to a call in time, and the next one was tried: `timeout_ms`
+    /// of its group.
+    GatewaySilent = "gateway_silent", Users, Warn;
+    /// A gateway gave an answer after which the next one is tried: `failover` of its group.
+    GatewayFailed = "gateway_failed", Users, Info;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
     /// There is no room for a copy, or too many names are being resolved for its sender.
@@ -259,6 +270,7 @@ impl Reason {
                 | Self::Unreachable
                 | Self::NoTransport
                 | Self::GatewaysUnreachable
+                | Self::GatewaysDrained
                 | Self::BadResponse
                 | Self::WouldComeBack
         )
@@ -274,6 +286,7 @@ impl From<Failure> for Reason {
             Failure::Replay => Self::Replay,
             Failure::ForgedNonce => Self::ForgedNonce,
             Failure::NotOffered => Self::NotOffered,
+            Failure::OtherAlgorithm => Self::OtherAlgorithm,
             Failure::Malformed => Self::CredentialsMalformed,
             Failure::NotHimself => Self::NotHimself,
             Failure::TooManyGuesses => Self::TooManyGuesses,

@@ -76,9 +76,12 @@ pub(crate) fn escaped(name: &[u8], max: usize) -> Box<str> {
 /// The URI of From or To as it is shown: who, and where. A password in it is left out,
 /// and so is what cannot be read.
 pub(crate) fn shown_uri(addr: Option<&NameAddr<'_>>) -> Box<str> {
-    let Some(uri) = addr.and_then(|addr| addr.uri()) else {
-        return Box::default();
-    };
+    let uri = addr.and_then(|addr| addr.uri());
+    uri.map_or_else(Box::default, |uri| shown(&uri))
+}
+
+/// A URI as it is shown.
+pub(crate) fn shown(uri: &Uri<'_>) -> Box<str> {
     let mut text = Vec::with_capacity(TEXT_MAX);
     let is_known = uri.scheme != Scheme::Other;
     text.extend_from_slice(match uri.scheme {
@@ -89,7 +92,7 @@ pub(crate) fn shown_uri(addr: Option<&NameAddr<'_>>) -> Box<str> {
         Scheme::Other => b"other:",
     });
     if is_known {
-        write_place(&uri, &mut text);
+        write_place(uri, &mut text);
     }
     escaped(&text, TEXT_MAX)
 }

@@ -39,7 +39,7 @@ pub(super) fn check(
         binding.flow = Some(flow);
     }
     // Along its own flow a phone is called whatever its contact says.
-    if binding.path.is_empty() && flow_of(binding).is_some() {
+    if binding.path.is_empty() && flow_of(&cx.settings.nat, binding).is_some() {
         return Ok(());
     }
     let judged = relay.judge_contact(&flow, hop.addr);

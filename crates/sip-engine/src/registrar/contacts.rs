@@ -8,7 +8,8 @@ use sip_msg::{Flow, HeaderName, Message, Transport, Uri};
 
 use super::Registration;
 use super::plan::Refused;
-use crate::Binding;
+use crate::nat::{Nat, shows_translation};
+use crate::{Binding, Settings};
 
 /// The most bytes of a URI, a Call-ID or an instance that are kept.
 pub(super) const LONG: usize = 512;
@@ -20,8 +21,11 @@ const USER_AGENT_MAX: usize = 64;
 /// What is the same for all contacts of a request.
 pub(super) struct Flows<'m> {
     request: &'m Message,
-    /// The flow that the phone itself is at the other end of.
+    /// The flow that the phone itself is at the other end of, where that is how it is
+    /// reached whatever its contact says.
     flow: Option<Flow>,
+    /// The same where its contact may yet show that it is.
+    maybe: Option<Flow>,
     /// Whether `reg-id` counts: the first hop keeps the flow (RFC 5626 6).
     keeps_flow: bool,
     node: &'m Arc<str>,
@@ -39,7 +43,11 @@ pub(super) struct Asked<'m> {
 }
 
 impl<'m> Flows<'m> {
-    pub(super) fn of(registration: &'m Registration, node: &'m Arc<str>) -> Result<Self, Refused> {
+    pub(super) fn of(
+        settings: &Settings,
+        registration: &'m Registration,
+        node: &'m Arc<str>,
+    ) -> Result<Self, Refused> {
         let request = &*registration.request;
         let is_direct = is_direct(request);
         // RFC 5626 6: outbound works only where the flow ends here, or at an
@@ -50,7 +58,13 @@ impl<'m> Flows<'m> {
                 .contacts()
                 .any(|c| matches!(c, Ok(sip_msg::header::Contact::Addr(c)) if is_outbound(&c)))
         };
-        if !keeps_flow && request.has_option(HeaderName::Supported, "outbound") && is_asked() {
+        // The RFC has 439 for it. Phones send `reg-id` whatever stands before them, and
+        // one that is refused for it is reached by nobody: it is bound as one without.
+        if settings.registrar.outbound_needs_ob
+            && !keeps_flow
+            && request.has_option(HeaderName::Supported, "outbound")
+            && is_asked()
+        {
             return Err(Refused::NoOutbound);
         }
         let path_len: usize = request
@@ -60,11 +74,13 @@ impl<'m> Flows<'m> {
         if path_len > PATH_MAX {
             return Err(Refused::Malformed("Path Too Long"));
         }
-        let flow = (is_direct && wants_flow(request, &registration.sender.flow))
-            .then_some(registration.sender.flow);
+        let flow = &registration.sender.flow;
+        let nat = settings.nat.of(flow);
+        let wants_flow = is_direct && wants_flow(request, flow, nat);
         Ok(Self {
             request,
-            flow,
+            flow: wants_flow.then_some(*flow),
+            maybe: (is_direct && nat == Nat::Auto).then_some(*flow),
             keeps_flow,
             node,
             source: (
@@ -92,12 +108,19 @@ impl<'m> Flows<'m> {
             instance: asked.instance.map(Into::into),
             reg_id: asked.reg_id,
             path: path(self.request),
-            flow: self.flow,
+            flow: self.flow.or_else(|| self.flow_to(&asked.uri)),
             user_agent: user_agent(self.request),
             node: Arc::clone(self.node),
             since_unix_ms,
             source: Some(self.source),
         }
+    }
+
+    /// The flow, where this contact shows that it is how the phone is reached.
+    fn flow_to(&self, contact: &Uri<'_>) -> Option<Flow> {
+        // What the port in Via shows was looked at with Via.
+        let shows = |flow: &Flow| shows_translation(contact, flow, false);
+        self.maybe.filter(shows)
     }
 }
 
@@ -176,9 +199,12 @@ fn first_path_has_ob(request: &Message) -> bool {
 /// contact's address where a NAT stands between, which the Via tells: its
 /// address is not the source's, or only its port is not, and the phone asked
 /// for that (RFC 3581).
-fn wants_flow(request: &Message, flow: &Flow) -> bool {
-    if flow.transport.is_reliable() {
+fn wants_flow(request: &Message, flow: &Flow, nat: Nat) -> bool {
+    if flow.transport.is_reliable() || nat == Nat::Always {
         return true;
+    }
+    if nat == Nat::Never {
+        return false;
     }
     let Ok(via) = request.top_via() else {
         return false;

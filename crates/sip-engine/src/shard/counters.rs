@@ -65,6 +65,14 @@ counters::counters! {
         pub timer_c_fired: u64 = counter("signet_timer_c_fired_total"),
         /// Flows to phones that were gone when a request came for them.
         pub flows_failed: u64 = counter("signet_flows_failed_total"),
+        /// Calls for which a gateway gave no first response in its time.
+        pub gateways_silent: u64 = counter("signet_gateways_silent_total"),
+        /// Times that an address of a gateway began to be passed over.
+        pub gateways_passed_over: u64 = counter("signet_gateways_passed_over_total"),
+        /// Times that such an address came back into use.
+        pub gateways_returned: u64 = counter("signet_gateways_returned_total"),
+        /// Probes of gateways not sent for want of room.
+        pub probes_skipped: u64 = counter("signet_gateway_probes_skipped_total"),
         /// Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).
         pub spared: u64 = counter("signet_neighbours_spared_total"),
         /// Requests refused 503 because a worker falls behind.
@@ -83,6 +91,12 @@ counters::counters! {
         pub calls_begun: u64 = counter("signet_calls_begun_total"),
         /// Calls of those that `signet calls` does not list for want of room.
         pub calls_unlisted: u64 = counter("signet_calls_unlisted_total"),
+        /// Call records begun: calls that were forwarded, or refused behind the gate.
+        pub call_records_begun: u64 = counter("signet_call_records_begun_total"),
+        /// Call records that are whole: what is not has a call that goes on.
+        pub call_records: u64 = counter("signet_call_records_total"),
+        /// Of these, records of answered calls whose end is not waited for, for want of room.
+        pub call_records_unfollowed: u64 = counter("signet_call_records_unfollowed_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }

@@ -40,6 +40,10 @@ impl Shard {
                 Owner::Context(key, branch) => {
                     self.branch_response(now, key, usize::from(branch), response, out);
                 }
+                Owner::Probe(number) => {
+                    self.probe_answered(now, number, &response, out);
+                    self.pool.recycle(response);
+                }
                 _ => {
                     broken!("a client transaction belongs to a branch");
                     self.pool.recycle(response);
@@ -140,8 +144,10 @@ impl Shard {
     /// A client transaction is over; `outcome` stands for the final response, if
     /// none has come.
     fn client_over(&mut self, now: Now, context: u64, outcome: Outcome, out: &mut Outputs) {
-        let Owner::Context(key, number) = Owner::decode(context) else {
-            return broken!("a client transaction belongs to a branch");
+        let (key, number) = match Owner::decode(context) {
+            Owner::Context(key, number) => (key, number),
+            Owner::Probe(number) => return self.probe_failed(now, number, out),
+            _ => return broken!("a client transaction belongs to a branch or is a probe"),
         };
         // A context ends with its final response, its transactions after it.
         let Some(mut context) = self.contexts.take(key) else {
@@ -159,11 +165,12 @@ impl Shard {
         match Owner::decode(context) {
             Owner::Context(key, _) => self.context_server_over(now, key, out),
             Owner::Parked(park) => {
-                if let Some(parked) = self.take_parked(now, park) {
+                if let Some(mut parked) = self.take_parked(now, park) {
+                    self.note_dropped(now, &mut parked, out);
                     self.drop_parked(parked);
                 }
             }
-            Owner::Nobody => {}
+            Owner::Nobody | Owner::Probe(_) => {}
         }
     }
 
@@ -207,7 +214,7 @@ impl Shard {
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
-            Owner::Nobody => {}
+            Owner::Nobody | Owner::Probe(_) => {}
         }
     }
 
@@ -233,6 +240,7 @@ impl Shard {
                 self.counters.resolves_expired += 1;
                 self.unresolved(now, parked, LocateError::Timeout, out);
             }
+            Some(Parked::Probe(_)) => self.counters.resolves_expired += 1,
             None => {}
         }
     }
@@ -295,7 +303,7 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) => {}
+            Parked::Resolve(..) | Parked::Probe(_) => {}
         }
     }
 
@@ -310,11 +318,14 @@ impl Shard {
             request,
             sender,
             server,
+            record,
             ..
         } = job;
         if request.method() == Method::Ack {
             self.counters.requests_dropped += 1;
         } else {
+            self.note_refused(now, record, &line, out);
+            self.note_bye_answered(now, &request, line.status(), out);
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());
             }

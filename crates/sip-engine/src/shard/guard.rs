@@ -8,7 +8,9 @@ use sip_txn::ServerId;
 
 use crate::effect::{Effect, Limited, ParkId};
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Pending, Permit, Refusal, challenge_there, gate_unavailable, is_listed};
+use crate::permit::{
+    Gate, Pending, Permit, Refusal, bare_name, challenge_there, gate_unavailable, is_listed,
+};
 use crate::proxy::context::Owner;
 use crate::refusal::Reason;
 use crate::sender::Sender;
@@ -177,6 +179,8 @@ impl Shard {
     pub(super) fn attempt(&self, flow: &Flow, pending: &Pending) -> Option<Attempt> {
         let (user, nonce, mark) = pending.guess()?;
         let guard = &self.shared.guard;
+        // With his domain behind it a name is the same user's: no guess more.
+        let user = bare_name(&self.settings, user);
         Some(guard.attempt(&origin(flow), user, nonce, mark))
     }
 

@@ -5,7 +5,7 @@ use sip_msg::{Message, Method};
 
 use crate::effect::{Effect, Limited};
 use crate::park::Job;
-use crate::permit::{Permit, is_within, listed};
+use crate::permit::{Permit, bare_name, is_within, listed};
 use crate::{Now, Outputs, Shard};
 
 use super::guard::shown;
@@ -62,7 +62,10 @@ impl Shard {
             Permit::Dialog(_) => None,
             Permit::Authenticated(user) => (!limits.user.is_unlimited()).then(|| {
                 (
-                    rates.user(user.user(), user.realm().as_bytes()),
+                    rates.user(
+                        bare_name(&self.settings, user.user()),
+                        user.realm().as_bytes(),
+                    ),
                     limits.user,
                 )
             }),

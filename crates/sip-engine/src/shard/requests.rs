@@ -15,11 +15,12 @@ use crate::proxy::context::Owner;
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
+use crate::records::AskedTimer;
 use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
-use crate::settings::Mode;
+use crate::settings::{Mode, Nat};
 use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
@@ -44,7 +45,12 @@ impl Shard {
         mut request: Box<Message>,
         out: &mut Outputs,
     ) {
-        request.stamp_received(sender.flow.remote);
+        match self.settings.nat.of(&sender.flow) {
+            Nat::Always if !sender.flow.transport.is_reliable() => {
+                request.stamp_source(sender.flow.remote);
+            }
+            _ => request.stamp_received(sender.flow.remote),
+        }
         // RFC 3261 16.3: "The request MUST be well-formed enough to be handled with a server
         // transaction."
         if let Err(error) = request.validate() {
@@ -179,6 +185,7 @@ impl Shard {
             breadth: default,
             loop_hash: 0,
             chosen_by: ChosenBy::User,
+            record: None,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -349,6 +356,7 @@ impl Shard {
         if job.request.method() == Method::Bye {
             self.calls.end(&job.request);
         }
+        self.note_within(now, &job.request);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
             _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
@@ -386,13 +394,14 @@ impl Shard {
     }
 
     /// Opens a response context for a request and starts its first branches.
-    pub(crate) fn forward(&mut self, now: Now, job: Job, permit: &Permit, out: &mut Outputs) {
+    pub(crate) fn forward(&mut self, now: Now, mut job: Job, permit: &Permit, out: &mut Outputs) {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
             self.counters.contexts_full += 1;
             let line = StatusLine::refused(503, Reason::TooManyTransactions);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
+        job.record = self.begin_record(now, &job, permit);
         let candidates = &mut context.candidates;
         let targets = self.find_targets(now, &job.request, &job.routed, permit, candidates);
         if targets != Targets::Found {
@@ -417,6 +426,8 @@ impl Shard {
         context.loop_hash = job.loop_hash;
         context.breadth_left = job.breadth;
         context.server = job.server;
+        context.record = job.record.take();
+        context.session = AskedTimer::of(&self.settings, &job.request);
         if let Some(server) = job.server {
             context.back = self.txns.server_target(server).cloned();
             self.txns

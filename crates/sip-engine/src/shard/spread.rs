@@ -33,7 +33,8 @@ pub fn shard_of_user(user: &[u8], shards: usize, hash_key: &[u8; 16]) -> usize {
     shard_at(user, shards, hash_key)
 }
 
-fn shard_at(name: &[u8], shards: usize, hash_key: &[u8; 16]) -> usize {
+/// The same by that name.
+pub(super) fn shard_at(name: &[u8], shards: usize, hash_key: &[u8; 16]) -> usize {
     let mut hasher = SipHasher13::new_with_key(hash_key);
     hasher.write(name);
     ((u128::from(hasher.finish()) * shards as u128) >> 64) as usize

@@ -12,7 +12,9 @@ use sip_engine::sender::Sender;
 use sip_engine::settings::{Listener, ProxySettings, Settings};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
-use sip_engine::{Effect, Location, Now, Outputs, RefusalRecord, Shard, Shared};
+use sip_engine::{
+    CallRecord, Effect, Location, Now, Outputs, RefusalRecord, Shard, Shared, SharedGateways,
+};
 use sip_lookup::{Question, Unavailable};
 use sip_msg::{
     ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport, VerifiedPeer,
@@ -41,10 +43,13 @@ pub struct Bed {
     pub location: Arc<Location>,
     pub guard: Arc<sip_limit::Guard>,
     pub rates: Arc<sip_limit::Rates>,
+    pub gateways: Arc<SharedGateways>,
     pub now: Now,
     pub effects: Vec<Effect>,
     /// What was refused, as far as it was recorded.
     pub refused: Vec<RefusalRecord>,
+    /// The records of calls that are over.
+    pub records: Vec<CallRecord>,
     /// Connections that contacts rely on, and for how long.
     pub kept: Vec<(ConnId, u64)>,
     out: Outputs,
@@ -186,6 +191,23 @@ impl Bed {
         seed: u8,
         auth: AuthConfig,
     ) -> Self {
+        Self::build(settings, token_keys, seed, auth, Arc::default())
+    }
+
+    /// A server that knows of gateways what another does, as two workers of one process.
+    pub fn with_gateways(settings: Settings, gateways: &Arc<SharedGateways>) -> Self {
+        let token_keys = Arc::new(TokenKeys::of([4; 32], 1));
+        let auth = AuthConfig::default();
+        Self::build(settings, token_keys, 5, auth, Arc::clone(gateways))
+    }
+
+    fn build(
+        settings: Settings,
+        token_keys: Arc<TokenKeys>,
+        seed: u8,
+        auth: AuthConfig,
+        gateways: Arc<SharedGateways>,
+    ) -> Self {
         let location = Arc::new(Location::new(1_000, [2; 16]));
         let authenticator = Authenticator::new(auth, &[3; 32], 1);
         let guard = sip_limit::Guard::new([9; 16], sip_limit::Limits::default());
@@ -197,19 +219,21 @@ impl Bed {
             guard: Arc::clone(&guard),
             rates: Arc::clone(&rates),
             token_keys,
-            gateways: Arc::default(),
+            gateways: Arc::clone(&gateways),
         });
         Self {
             shard: Shard::new(Arc::new(settings), shared, Seed([seed; 32])),
             location,
             guard,
             rates,
+            gateways,
             now: Now {
                 mono_ms: 1_000,
                 unix_ms: STARTED_UNIX_MS,
             },
             effects: Vec::new(),
             refused: Vec::new(),
+            records: Vec::new(),
             kept: Vec::new(),
             out: Outputs::default(),
         }
@@ -330,6 +354,8 @@ impl Bed {
             }
         }
         self.refused.append(&mut self.out.refused);
+        let records = self.out.records.drain(..).map(|record| *record);
+        self.records.extend(records);
         self.out.clear();
         sent
     }

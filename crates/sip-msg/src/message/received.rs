@@ -64,6 +64,20 @@ impl Message {
         self.read_top_via();
     }
 
+    /// The same, as if the sender had asked for answers at the port that he sends from
+    /// (RFC 3581 3): for phones that send from behind a translation and do not ask.
+    pub fn stamp_source(&mut self, source: SocketAddr) {
+        let end = match self.top_via() {
+            Ok(via) if via.rport.is_none() => Some(via.span.end),
+            _ => None,
+        };
+        if let Some(end) = end {
+            self.splice(Span { start: end, end }, b";rport");
+            self.read_top_via();
+        }
+        self.stamp_received(source);
+    }
+
     /// Replaces `span` in this copy and moves the index along.
     fn splice(&mut self, span: Span, with: &[u8]) {
         let (start, end) = (span.start as usize, span.end as usize);

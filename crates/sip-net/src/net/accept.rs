@@ -60,9 +60,7 @@ impl Listener {
         let port = match bound.socket {
             None => Port::Closed,
             Some(socket) if transport == Transport::Udp => {
-                let (queue_max, buffer_bytes) =
-                    (config.udp_queue_max, config.udp_receive_buffer_bytes);
-                let mut port = UdpPort::new(id, socket, local, framing, queue_max, buffer_bytes)?;
+                let mut port = UdpPort::new(id, socket, local, framing, config)?;
                 port.register(poll, Token(index))?;
                 Port::Udp(Box::new(port))
             }

@@ -1,8 +1,11 @@
 //! What is left of a server that has nothing to do any more.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
-use super::Server;
+use sip_engine::records::EndedBy;
+
+use super::process::Seat;
+use super::{Server, now};
 use crate::distant::Distant;
 
 /// What a worker that has nothing under way may hold more than a new one: tables that
@@ -11,10 +14,10 @@ const IDLE_BYTES: usize = (128 + 256) << 10;
 
 impl Server {
     /// What is left of a server that has nothing to do any more.
-    pub(crate) fn finish(&mut self) -> Vec<String> {
+    pub(crate) fn finish(&mut self, now_ms: u64) -> Vec<String> {
         self.count();
         let mut left = Vec::new();
-        let Some(process) = &self.process else {
+        let Some(process) = &mut self.process else {
             return left;
         };
         for (worker, (seat, mailbox)) in process.seats.iter().zip(&process.mailboxes).enumerate() {
@@ -39,6 +42,12 @@ impl Server {
                 left.push(format!("worker {worker} never took its answers"));
             }
         }
+        for (worker, seat) in process.seats.iter_mut().enumerate() {
+            left.extend(
+                seat.wrong_records(now_ms)
+                    .map(|what| format!("worker {worker}: {what}")),
+            );
+        }
         let unanswered = process.distant.as_ref().map_or(0, Distant::left);
         if unanswered != 0 {
             left.push(format!("{unanswered} look-ups were never answered"));
@@ -60,5 +69,41 @@ impl Server {
             left.push(format!("{held} bytes are held where nothing is under way"));
         }
         left
+    }
+}
+
+impl Seat {
+    /// What is wrong with the call records of a worker that ends: each call that was forwarded,
+    /// or refused behind the gate, has one, and no other has.
+    fn wrong_records(&mut self, now_ms: u64) -> Option<String> {
+        let counters = self.worker.shard().counters();
+        let (begun, made) = (counters.call_records_begun, counters.call_records);
+        let open = self.worker.shard().open_call_records() as u64;
+        if begun != made + open {
+            return Some(format!(
+                "{begun} call records begun, {made} made, and {open} calls go on"
+            ));
+        }
+        self.worker.stop(now(now_ms));
+        let records = self.records.take();
+        let ids: HashSet<u128> = records.iter().map(|record| record.id).collect();
+        if ids.len() as u64 != begun || records.len() as u64 != begun {
+            return Some(format!(
+                "{begun} call records begun, {} told, {} of them once",
+                records.len(),
+                ids.len()
+            ));
+        }
+        let is_odd = |record: &&sip_engine::CallRecord| {
+            let has_end = record.ended.is_some() || record.ended_by == EndedBy::Unseen;
+            let has_status = record.status.is_some() || record.why.is_some();
+            let is_in_order = record.ended.is_none_or(|ended| {
+                let answered = record.answered.unwrap_or(record.started);
+                record.started.mono_ms <= answered.mono_ms && answered.mono_ms <= ended.mono_ms
+            });
+            !has_end || !has_status || !is_in_order
+        };
+        let odd = records.iter().find(is_odd);
+        odd.map(|record| format!("a call record that cannot be: {record:?}"))
     }
 }

@@ -8,7 +8,7 @@ use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::budget::Share;
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
-use sip_engine::{BindingChange, Budget, Location, ParkId, Shard, Shared};
+use sip_engine::{BindingChange, Budget, Location, ParkId, Shard, Shared, SharedGateways};
 use sip_limit::{Guard, Rates};
 use sip_lookup::{Cache, CacheConfig};
 use sip_msg::ConnId;
@@ -17,7 +17,7 @@ use sip_worker::{Control, Mailbox, Parts, Severities, StoreAnswer, Worker};
 use super::{Arrival, Server, now};
 use crate::Dice;
 use crate::distant::Distant;
-use crate::environment::{Bell, Front, Questions, Silent, Simulated, Sockets};
+use crate::environment::{Bell, Front, Kept, Questions, Silent, Simulated, Sockets};
 
 /// The process: what is gone when it ends.
 pub(super) struct Process {
@@ -25,6 +25,7 @@ pub(super) struct Process {
     pub(super) control: Arc<Control<(), Bell>>,
     pub(super) mailboxes: Vec<Arc<Mailbox<Bell>>>,
     pub(super) location: Arc<Location>,
+    pub(super) gateways: Arc<SharedGateways>,
     pub(super) budget: Arc<Budget>,
     /// What shards hold that have seen nothing yet.
     pub(super) fresh_bytes: u64,
@@ -42,6 +43,7 @@ pub(super) struct Seat {
     pub(super) sockets: Sockets,
     pub(super) bell: Bell,
     pub(super) asked: Questions,
+    pub(super) records: Kept,
     pub(super) arrivals: VecDeque<Arrival>,
     /// When it wants to be woken.
     pub(super) due_ms: Option<u64>,
@@ -105,6 +107,7 @@ impl Server {
             severities: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             shard_key: self.dice.bytes(),
         };
+        let gateways = Arc::clone(&common.shared.gateways);
         let mut far = self.far(now_ms);
         let seats = bells
             .into_iter()
@@ -117,6 +120,7 @@ impl Server {
             control: common.control,
             mailboxes: common.mailboxes,
             location,
+            gateways,
             budget: common.budget,
             saved_ms: 0,
             distant: far.distant,
@@ -193,6 +197,7 @@ impl Server {
         let front = cache.map(|cache| Front::new(cache, far.dice.bytes()));
         let own = Dice::new(self.dice.throw(), 7);
         let asked = Questions::new(own, self.plan.store.full, front);
+        let records = Kept::default();
         let parts = Parts {
             index,
             shard: Shard::new(
@@ -207,6 +212,7 @@ impl Server {
             resolver: asked.clone(),
             control: Arc::clone(&common.control),
             trace: Silent,
+            records: records.clone(),
             retry_after_s: self.settings.bounds.retry_after_s,
             memory: Share::new(Arc::clone(&common.budget)),
             queue_ms_max: 100,
@@ -219,8 +225,10 @@ impl Server {
             sockets: Sockets::default(),
             bell,
             asked,
+            records,
             arrivals: VecDeque::new(),
-            due_ms: None,
+            // Nobody has to call before gateways are probed.
+            due_ms: self.plan.probes.then_some(now_ms),
             look_ms: None,
             told: Vec::new(),
         }

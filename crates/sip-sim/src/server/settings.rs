@@ -1,9 +1,10 @@
 //! Who is where, and what the server is told of them.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_engine::Settings;
-use sip_engine::routes::{Connections, Gateway, GatewayGroup, NextHop};
+use sip_engine::routes::{Care, Connections, Failover, Gateway, GatewayGroup, NextHop, Probing};
 use sip_engine::settings::{Inbound, Listener, TrustedPeer};
 use sip_msg::Transport;
 
@@ -48,6 +49,7 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
         ..Settings::default()
     };
     settings.bounds.retry_after_s += generation as u32;
+    settings.records.is_on = true;
     if let Some(auth) = &mut settings.authenticate {
         auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
         auth.evens_refusals = plan.distance.is_some();
@@ -88,11 +90,29 @@ fn add_carrier(settings: &mut Settings, plan: &Plan, generation: u64) {
     settings.routes.groups.push(GatewayGroup {
         name: "carrier".into(),
         gateways: gateways.collect(),
+        care: plan.probes.then(|| Arc::new(care())),
         ..GatewayGroup::default()
     });
     settings.routes.prefixes.insert("+".into(), 0);
     let trusted = (0..CARRIERS).map(|nth| TrustedPeer::at(carrier(nth).ip(), 32));
     settings.trusted.extend(trusted);
+}
+
+/// Gateways are probed, left soon, and replaced after whatever may be a reason.
+fn care() -> Care {
+    Care {
+        timeout_ms: 1_500,
+        failover: [408, 480]
+            .into_iter()
+            .chain(500..600)
+            .fold(Failover::NONE, Failover::with),
+        probing: Some(Probing {
+            interval_ms: 5_000,
+            fails_max: 2,
+            goods_min: 2,
+        }),
+        ..Care::USUAL
+    }
 }
 
 /// The gateway, by its table, and the neighbour as the plan has it.

@@ -16,6 +16,8 @@ pub(super) enum Order {
     Stop,
 }
 
+/// After how long in fair weather all gateways are known to be there.
+const GATEWAYS_BACK_MS: u64 = 200_000;
 /// How long the workers have to take a reload over.
 const TAKEN_OVER_MS: u64 = 100;
 
@@ -60,17 +62,34 @@ impl World {
             Order::Drain if !self.server.is_up() => {
                 self.plan_for(self.now_ms + 1_000, Due::Operator(Order::Drain));
             }
-            Order::Drain => self.server.order(Phase::Draining),
+            Order::Drain => {
+                self.look_at_gateways();
+                self.server.order(Phase::Draining);
+            }
             Order::Stop => {
                 self.look_at_bindings();
                 self.look_at_acknowledged(&HashSet::new());
-                for left in self.server.finish() {
+                for left in self.server.finish(self.now_ms) {
                     self.audit.fault(left);
                 }
                 if self.server.accepts() {
                     self.audit.fault("a drained server listens".to_owned());
                 }
                 self.server.order(Phase::Stop);
+            }
+        }
+    }
+
+    /// Gateways that are probed and have been there for long are in use, where the weather
+    /// loses no probe and lets none take too long.
+    fn look_at_gateways(&mut self) {
+        let is_late = self.now_ms > self.over_ms + GATEWAYS_BACK_MS;
+        let weather = self.plan.weather;
+        let is_fair = weather.loss == 0 && weather.refusal == 0 && weather.delay_max_ms < 400;
+        if self.plan.probes && is_late && is_fair {
+            for out in self.server.gateways_out(self.now_ms) {
+                self.audit
+                    .fault(format!("a gateway that is there is passed over: {out}"));
             }
         }
     }

@@ -336,3 +336,79 @@ fn a_column_named_domain_is_the_realm() {
     assert!(database.has_user("example.net", "alice").expect("read"));
     assert!(!database.has_user("example.org", "alice").expect("read"));
 }
+
+#[test]
+fn a_password_is_good_under_the_name_with_its_domain_too() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let is_good = |database: &Database, user: &str, password: &str| {
+        let mut credentials = database.credentials().expect("opened");
+        let realm: Arc<str> = "example.org".into();
+        let keys = Algorithm::ALL.map(|of| CredentialKey::new(user.as_bytes(), realm.clone(), of));
+        let mut answers = Vec::new();
+        credentials.find(&keys, &mut answers);
+        let expected = Ha1Set::compute(user.as_bytes(), realm.as_bytes(), password.as_bytes());
+        let found: Vec<_> = answers.into_iter().map(|one| one.expect("read")).collect();
+        Algorithm::ALL
+            .into_iter()
+            .zip(found)
+            .all(|(of, found)| found.as_ref() == Some(expected.get(of)))
+    };
+    database
+        .add_user("example.org", "alice", "a", 1)
+        .expect("added");
+    database
+        .import_users("user,realm,password\nbob,example.org,b\n", None, 1)
+        .expect("imported");
+    for (user, password) in [("alice", "a"), ("bob", "b")] {
+        assert!(is_good(&database, user, password));
+        assert!(is_good(&database, &format!("{user}@example.org"), password));
+    }
+    // It is no user more.
+    let users = [
+        of("alice", "example.org", 1, 1),
+        of("bob", "example.org", 1, 1),
+    ];
+    assert_eq!(list(&mut database, None), users);
+    assert_eq!(database.user_count().expect("read"), 2);
+    let export = database.export_users(None).expect("exported");
+    assert_eq!(export.lines().count(), 3);
+    database
+        .set_password("example.org", "alice", "new", 2)
+        .expect("set");
+    assert!(is_good(&database, "alice@example.org", "new"));
+    // Of a digest alone nobody knows the other, and the old one is good no more.
+    database.import_users(&export, None, 3).expect("imported");
+    assert!(is_good(&database, "alice", "a"));
+    for password in ["a", "new"] {
+        assert!(!is_good(&database, "alice@example.org", password));
+    }
+    // A list may have both, in any order.
+    let md5 = |name: &str| {
+        let ha1 = Ha1::compute(Algorithm::Md5, name.as_bytes(), b"example.org", b"c");
+        let hex = ha1.expose().iter().map(|byte| format!("{byte:02x}"));
+        format!("{name},example.org,{}\n", hex.collect::<String>())
+    };
+    let both = format!(
+        "user,realm,ha1\n{}{}",
+        md5("carol@example.org"),
+        md5("carol")
+    );
+    database.import_users(&both, None, 4).expect("imported");
+    assert_eq!(database.user_count().expect("read"), 3);
+    let mut credentials = database.credentials().expect("opened");
+    let key = CredentialKey::new(b"carol@example.org", "example.org".into(), Algorithm::Md5);
+    let mut answers = Vec::new();
+    credentials.find(&[key], &mut answers);
+    assert!(matches!(answers[..], [Ok(Some(_))]));
+    // Who is removed is removed under every name.
+    for user in ["alice", "bob", "carol"] {
+        database.remove_user("example.org", user).expect("removed");
+    }
+    assert_eq!(database.user_count().expect("read"), 0);
+    assert!(!is_good(&database, "bob@example.org", "b"));
+    let mut answers = Vec::new();
+    let key = CredentialKey::new(b"carol@example.org", "example.org".into(), Algorithm::Md5);
+    credentials.find(&[key], &mut answers);
+    assert!(matches!(answers[..], [Ok(None)]));
+}

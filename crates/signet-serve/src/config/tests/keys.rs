@@ -124,6 +124,8 @@ const OTHERS: &[&str] = &[
     "[\"mysql://signet@db.example.org/signet\"]",
     "\"file\"",
     "\"debug\"",
+    "\"csv\"",
+    "\"postgresql://signet@db.example.org/other\"",
     "\"json\"",
     "\"none\"",
     "\"40%\"",
@@ -136,6 +138,7 @@ const OTHERS: &[&str] = &[
     "\"/other\"",
     "\"+44\"",
     "[\"other.example.org\"]",
+    "[\"5xx\"]",
     "[\"1.3\"]",
     "[\"1.2\", \"1.3\"]",
     "[\"TLS_AES_256_GCM_SHA384\", \"TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384\"]",
@@ -150,6 +153,9 @@ const OTHERS: &[&str] = &[
     "[{ cert = \"other.pem\", key = \"other.key\" }]",
     "[{ network = \"10.0.0.0/8\", certificates = \"optional\" }]",
     "[{ uri = \"sip:other.example.org\" }]",
+    "\"required\"",
+    "\"exact\"",
+    "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
 ];
 
 /// The same configuration but for this key.

@@ -222,6 +222,7 @@ fn reg_id_without_sense_is_left_aside() {
 fn outbound_through_a_proxy_needs_its_word() {
     let vias = "Via: SIP/2.0/UDP 192.0.2.8;branch=z9hG4bK2\r\nVia: SIP/2.0/UDP 192.0.2.9;branch=z9hG4bK1\r\n";
     let mut registers = Registers::new();
+    registers.world.settings.registrar.outbound_needs_ob = true;
     let lines = outbound("sip:a@h", "1");
     assert_eq!(
         registers.status(&Ask {

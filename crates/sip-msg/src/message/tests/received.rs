@@ -96,3 +96,36 @@ fn received_is_stamped() {
         Some(Transport::Udp)
     );
 }
+
+#[test]
+fn a_source_is_stamped_with_its_port_whether_that_was_asked_for_or_not() {
+    for (via, expected) in [
+        (
+            "SIP/2.0/UDP 10.0.0.9;branch=z9hG4bK1",
+            "SIP/2.0/UDP 10.0.0.9;branch=z9hG4bK1;rport=5066;received=192.0.2.7",
+        ),
+        (
+            "SIP/2.0/UDP 192.0.2.7",
+            "SIP/2.0/UDP 192.0.2.7;rport=5066;received=192.0.2.7",
+        ),
+        (
+            "SIP/2.0/UDP h;rport;x=y",
+            "SIP/2.0/UDP h;rport=5066;x=y;received=192.0.2.7",
+        ),
+    ] {
+        let text = INVITE.replacen(
+            "SIP/2.0/UDP bigbox3.site3.atlanta.com;branch=z9hG4bK77ef4c2312983.1",
+            via,
+            1,
+        );
+        let mut message = parse(&text);
+        message.stamp_source("192.0.2.7:5066".parse().expect("an address"));
+        let again = Message::parse(message.bytes(), &Limits::default()).expect("well formed");
+        for message in [&message, &again] {
+            let field = message.first(HeaderName::Via).expect("there");
+            assert_eq!(field.value, expected.as_bytes());
+            let via = message.top_via().expect("there");
+            assert_eq!(via.rport, Some(Some(5066)));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What an operator has a running server do.
+
+use std::net::IpAddr;
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BindingsCommand {
+    /// Remove the contacts of a user, or one of them
+    ///
+    /// A phone that registers again is bound again: remove the user, or change his password
+    /// (`signet user passwd`), where it shall not be.
+    Remove {
+        /// alice or alice@example.com
+        user: String,
+        /// The contact's URI, as `signet bindings` shows it; all of them if left out
+        contact: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GatewaysCommand {
+    /// Send a gateway no new calls; those in progress go on
+    ///
+    /// It stays so through reloads, until the server ends.
+    Drain {
+        /// Its host, host:port, or the name of a group for all of that
+        name: String,
+    },
+    /// Send a gateway new calls again
+    Undrain {
+        /// Its host, host:port, or the name of a group for all of that
+        name: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BansCommand {
+    /// Answer a source again, and forget its wrong passwords
+    Lift {
+        /// Its address
+        source: IpAddr,
+    },
+}

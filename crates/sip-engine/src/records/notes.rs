@@ -1,0 +1,367 @@
+//! Where records begin, are added to and end, on the way of messages through the shard.
+
+use sip_msg::header::NameAddr;
+use sip_msg::{Message, Method, Uri};
+
+use super::{AskedTimer, CallRecord, EndedBy, Why, expires_s, printable};
+use crate::park::{Job, Parked};
+use crate::permit::Permit;
+use crate::proxy::cancel::CancelReason;
+use crate::proxy::context::{Context, TargetKind};
+use crate::refusal::{Reason, StatusLine, TEXT_MAX, escaped, shown, shown_uri};
+use crate::relay::Source;
+use crate::routes::NextHop;
+use crate::{Now, Outputs, Shard};
+
+impl Shard {
+    /// Records of calls that were answered and whose end is waited for.
+    pub fn open_call_records(&self) -> usize {
+        self.open_calls.len()
+    }
+
+    /// Ends all records, because the process ends: those of calls that go on, too.
+    pub fn stop_records(&mut self, now: Now, out: &mut Outputs) {
+        let before = out.records.len();
+        let records = &mut out.records;
+        let parked = self.parks.take_records();
+        let under_way = self.contexts.take_records().chain(parked);
+        records.extend(under_way.map(|mut record| {
+            record.why = Some(Why::ServerStopped);
+            record.ended_by = EndedBy::Server;
+            record.ended = Some(now);
+            record
+        }));
+        self.open_calls
+            .stop(now, &mut self.wheel, |record| records.push(record));
+        self.counters.call_records += (out.records.len() - before) as u64;
+    }
+
+    /// Begins the record of a call that passed the gate, where records are made.
+    pub(crate) fn begin_record(
+        &mut self,
+        now: Now,
+        job: &Job,
+        permit: &Permit,
+    ) -> Option<Box<CallRecord>> {
+        let request = &*job.request;
+        let begins_call = request.method() == Method::Invite && request.to_tag().is_none();
+        if !self.settings.records.is_on || !begins_call {
+            return None;
+        }
+        self.counters.call_records_begun += 1;
+        let (caller_class, caller_user) = class_of(permit);
+        let name = |addr: Option<NameAddr<'_>>| shown_uri(addr.as_ref());
+        Some(Box::new(CallRecord {
+            id: self.open_calls.next_id(),
+            call_id: escaped(request.call_id(), TEXT_MAX),
+            started: now,
+            rang: None,
+            answered: None,
+            ended: None,
+            seen: now,
+            caller_user,
+            caller_class,
+            caller_from: name(request.from().ok()),
+            caller_end: Source::of(&job.sender.flow).end(),
+            request_uri: shown_or_nothing(request.request_uri()),
+            called_to: name(request.to().ok()),
+            callee_target: Box::default(),
+            callee_trunk: Box::default(),
+            callee_end: None,
+            status: None,
+            ended_by: EndedBy::Server,
+            why: None,
+            reason: Box::default(),
+            bye_status: None,
+            session_expires_s: None,
+            tries: Vec::new(),
+            tries_total: 0,
+        }))
+    }
+
+    /// A provisional response is passed to the caller.
+    pub(crate) fn note_ringing(&self, now: Now, context: &mut Context, number: usize) {
+        let Some(record) = &mut context.record else {
+            return;
+        };
+        record.seen = now;
+        if record.rang.is_none() {
+            record.rang = Some(now);
+            self.note_callee(context, number);
+        }
+    }
+
+    /// A copy has come to an end.
+    pub(crate) fn note_try(&self, context: &mut Context, number: usize, end: Result<u16, Reason>) {
+        if context.record.is_none() {
+            return;
+        }
+        self.note_callee(context, number);
+        let branch = context.branches.get(number);
+        if let (Some(record), Some(branch)) = (&mut context.record, branch) {
+            record.note_try(branch.answerer.end(), end);
+        }
+    }
+
+    /// Keeps to whom a copy went.
+    fn note_callee(&self, context: &mut Context, number: usize) {
+        let (Some(record), Some(branch)) = (&mut context.record, context.branches.get(number))
+        else {
+            return;
+        };
+        record.callee_end = Some(branch.answerer.end());
+        let candidate = context.candidates.get(usize::from(branch.candidate));
+        let (target, trunk) = match candidate.map(|candidate| &candidate.kind) {
+            Some(TargetKind::Contact(binding)) => (shown_or_nothing(&binding.uri), ""),
+            Some(TargetKind::NextHops { hops, at, .. }) => match hops.get(usize::from(*at)) {
+                Some(hop) => (shown_hop(hop), self.trunk_of(hop)),
+                None => (Box::default(), ""),
+            },
+            Some(TargetKind::Routed | TargetKind::Token(_)) | None => (Box::default(), ""),
+        };
+        record.callee_target = target;
+        record.callee_trunk = escaped(trunk.as_bytes(), TEXT_MAX);
+    }
+
+    /// The name of the group that a next hop is of.
+    fn trunk_of(&self, hop: &NextHop) -> &str {
+        let groups = self.settings.routes.groups.iter();
+        let mut of = groups.filter(|group| {
+            let mut gateways = group.gateways.iter();
+            gateways.any(|gateway| gateway.next_hop == *hop)
+        });
+        of.next().map_or("", |group| &group.name)
+    }
+
+    /// A 2xx is passed to the caller: from here on the end is waited for, where it will pass.
+    pub(crate) fn note_answered(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        number: usize,
+        response: &Message,
+        out: &mut Outputs,
+    ) {
+        if context.record.is_none() {
+            return;
+        }
+        self.note_try(context, number, Ok(response.status()));
+        let Some(mut record) = context.record.take() else {
+            return;
+        };
+        record.answered = Some(now);
+        record.seen = now;
+        record.status = Some(response.status());
+        record.why = None;
+        record.tries_total = context.branches.len() as u32;
+        record.session_expires_s = expires_s(response).or_else(|| added_s(context, response));
+        let source = context.answerer(number);
+        let sees_the_end =
+            source.is_some_and(|source| self.sees_the_end(context, &source, response));
+        let unseen = match sees_the_end {
+            false => Err((record, Why::NotOnPath)),
+            true => {
+                let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+                let wheel = &mut self.wheel;
+                let begun = self
+                    .open_calls
+                    .begin(now, lifetime_s, record, response, wheel);
+                begun.map_err(|record| (record, Why::NoRoom))
+            }
+        };
+        if let Err((mut record, why)) = unseen {
+            self.counters.call_records_unfollowed += u64::from(why == Why::NoRoom);
+            record.why = Some(why);
+            record.ended_by = why.ended_by();
+            self.tell(record, out);
+        }
+    }
+
+    /// The first final response goes to whoever sent the request.
+    pub(crate) fn note_final(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        because: CancelReason<'_>,
+        out: &mut Outputs,
+    ) {
+        let status = match because {
+            CancelReason::Answered(status) => Some(status),
+            CancelReason::Caller(_) | CancelReason::TimeIsOver => None,
+        };
+        if let Some(request) = context.request.as_deref() {
+            self.note_bye_answered(now, request, status.unwrap_or(408), out);
+        }
+        let Some(mut record) = context.record.take() else {
+            return;
+        };
+        if status.is_none() {
+            record.why = Some(Why::NobodyToAnswer);
+        }
+        // Timer C ended one branch, and another has said more.
+        if record.why == Some(Why::Refused(Reason::TimedOut)) && !matches!(status, Some(408 | 487))
+        {
+            record.why = None;
+        }
+        record.status = status;
+        record.tries_total = context.branches.len() as u32;
+        record.ended = Some(now);
+        record.seen = now;
+        record.ended_by = match (context.is_cancelled, record.why) {
+            (true, _) => EndedBy::Caller,
+            (false, Some(why)) => why.ended_by(),
+            (false, None) => EndedBy::Callee,
+        };
+        self.tell(record, out);
+    }
+
+    /// A request is refused that was let in.
+    pub(crate) fn note_refused(
+        &mut self,
+        now: Now,
+        record: Option<Box<CallRecord>>,
+        line: &StatusLine,
+        out: &mut Outputs,
+    ) {
+        let Some(mut record) = record else {
+            return;
+        };
+        record.status = Some(line.status());
+        record.why = line.reason().map(Why::Refused);
+        record.ended_by = record.why.map_or(EndedBy::Server, Why::ended_by);
+        record.ended = Some(now);
+        self.tell(record, out);
+    }
+
+    /// What was parked is dropped, because nobody is left to answer to.
+    pub(crate) fn note_dropped(&mut self, now: Now, parked: &mut Parked, out: &mut Outputs) {
+        if let Parked::User(job) = parked
+            && let Some(mut record) = job.record.take()
+        {
+            record.why = Some(Why::NobodyToAnswer);
+            record.ended = Some(now);
+            self.tell(record, out);
+        }
+    }
+
+    /// A request is let in.
+    pub(crate) fn note_within(&mut self, now: Now, request: &Message) {
+        if !self.open_calls.is_empty() && request.to_tag().is_some() {
+            let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+            let is_bye = request.method() == Method::Bye;
+            self.open_calls.request(now, lifetime_s, request, is_bye);
+        }
+    }
+
+    /// A 2xx passes to a request within a dialog.
+    pub(crate) fn note_refreshed(&mut self, now: Now, context: &Context, response: &Message) {
+        let refreshes = matches!(context.method, Method::Invite | Method::Update);
+        let request = context.request.as_deref();
+        let is_within = || request.is_some_and(|request| request.to_tag().is_some());
+        if refreshes && !self.open_calls.is_empty() && is_within() {
+            let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
+            let added_s = added_s(context, response);
+            let wheel = &mut self.wheel;
+            self.open_calls
+                .refreshed(now, lifetime_s, response, added_s, wheel);
+        }
+    }
+
+    /// A side of a dialog has answered that it does not know it.
+    pub(crate) fn note_gone(&mut self, now: Now, response: &Message, out: &mut Outputs) {
+        if !self.open_calls.is_empty()
+            && let Some(record) = self.open_calls.gone(now, response, &mut self.wheel)
+        {
+            self.tell(record, out);
+        }
+    }
+
+    /// A request has its final answer: if it is a BYE, its call is over.
+    pub(crate) fn note_bye_answered(
+        &mut self,
+        now: Now,
+        request: &Message,
+        status: u16,
+        out: &mut Outputs,
+    ) {
+        if request.method() != Method::Bye || self.open_calls.is_empty() {
+            return;
+        }
+        let wheel = &mut self.wheel;
+        if let Some(record) = self.open_calls.bye_answered(now, request, status, wheel) {
+            self.tell(record, out);
+        }
+    }
+
+    pub(crate) fn record_timer_fired(&mut self, now: Now, call: u64, out: &mut Outputs) {
+        if let Some(record) = self.open_calls.timer_fired(now, call, &mut self.wheel) {
+            self.tell(record, out);
+        }
+    }
+
+    fn tell(&mut self, record: Box<CallRecord>, out: &mut Outputs) {
+        self.counters.call_records += 1;
+        out.records.push(record);
+    }
+}
+
+/// The caller cancels, with these words.
+pub(crate) fn note_cancelled(context: &mut Context, reason: &[u8]) {
+    if let Some(record) = &mut context.record {
+        record.reason = printable(reason);
+    }
+}
+
+/// A failure is passed on: what it says of why. A call that was cancelled ended by what the
+/// caller says.
+pub(crate) fn note_reason(context: &mut Context, response: &Message) {
+    if let Some(record) = context.record.as_mut().filter(|_| !context.is_cancelled) {
+        record.note_reason(response);
+    }
+}
+
+/// This server itself refuses the call.
+pub(crate) fn note_why(context: &mut Context, line: &StatusLine) {
+    if let Some(record) = &mut context.record {
+        record.why = line.reason().map(Why::Refused);
+    }
+}
+
+/// A copy rang for too long.
+pub(crate) fn note_timed_out(record: &mut Option<Box<CallRecord>>) {
+    if let Some(record) = record {
+        record.why = Some(Why::Refused(Reason::TimedOut));
+    }
+}
+
+/// The session timer that this server writes into a 2xx.
+fn added_s(context: &Context, response: &Message) -> Option<u32> {
+    let asked: Option<AskedTimer> = context.session;
+    asked?.missing_in(response)
+}
+
+/// Why a call was let in, and the user, if one proved himself.
+fn class_of(permit: &Permit) -> (&'static str, Box<str>) {
+    match permit {
+        Permit::Open(_) => ("open", Box::default()),
+        Permit::Peer(_) => ("peer", Box::default()),
+        Permit::Dialog(_) => ("dialog", Box::default()),
+        Permit::Inbound(_) => ("inbound", Box::default()),
+        Permit::Authenticated(user) => {
+            let name = [user.user(), b"@", user.realm().as_bytes()].concat();
+            ("user", escaped(&name, TEXT_MAX))
+        }
+    }
+}
+
+fn shown_or_nothing(uri: &[u8]) -> Box<str> {
+    Uri::parse(uri).map_or_else(Box::default, |uri| shown(&uri))
+}
+
+fn shown_hop(hop: &NextHop) -> Box<str> {
+    let place = match hop.port {
+        Some(port) => format!("{}:{port}", hop.host),
+        None => hop.host.to_string(),
+    };
+    escaped(place.as_bytes(), TEXT_MAX)
+}

@@ -1,0 +1,520 @@
+//! Call records: one for each call that was let in, from its INVITE to its end.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::*;
+use sip_engine::CallRecord;
+use sip_engine::records::{EndedBy, RecordSettings, Why};
+use sip_engine::refusal::Reason;
+use sip_engine::routes::{Gateway, GatewayGroup};
+use sip_engine::settings::{AuthSettings, ProxySettings, Settings};
+use sip_msg::{HeaderName, Transport};
+
+const NEXT: &str = "203.0.113.9:5070";
+const URI: &str = "sip:bob@example.com";
+const CONTACT: &str = "Contact: <sip:bob@203.0.113.9:5070>\r\n";
+const UDP: Transport = Transport::Udp;
+
+fn recording(settings: Settings) -> Settings {
+    Settings {
+        records: RecordSettings {
+            is_on: true,
+            session_expires_s: 0,
+        },
+        ..settings
+    }
+}
+
+fn bed() -> Bed {
+    Bed::new(recording(forwarding(UDP, NEXT)))
+}
+
+/// An INVITE and the copy of it.
+fn invite_with(bed: &mut Bed, transport: Transport, more: &str) -> (Request, Sent) {
+    let invite = request("INVITE", URI, transport).with(more);
+    let sent = bed.receive(&alice(transport), &invite.text());
+    (invite, sent.into_iter().nth(1).unwrap())
+}
+
+fn invite(bed: &mut Bed) -> (Request, Sent) {
+    invite_with(bed, UDP, "")
+}
+
+/// Whoever was called answers; what the caller gets.
+fn answer(bed: &mut Bed, sent: &Sent, status: u16, more: &str) -> Vec<Sent> {
+    bed.receive(&answering(sent), &response(sent, status, "b", more))
+}
+
+/// A request of the caller within the call that this 200 answered.
+fn of_caller(method: &str, ok: &Sent, transport: Transport, cseq: u32) -> Request {
+    let routes = ok.all(HeaderName::RecordRoute).into_iter().rev();
+    let route: String = routes.map(|value| format!("Route: {value}\r\n")).collect();
+    let mut within = request(method, "sip:bob@203.0.113.9:5070", transport).with(&route);
+    within.to = "<sip:bob@example.org>;tag=b".into();
+    within.cseq = cseq;
+    within
+}
+
+/// A request of the callee within the call that this INVITE began.
+fn of_callee(method: &str, sent: &Sent, more: &str) -> Request {
+    let routes = sent.all(HeaderName::RecordRoute).into_iter();
+    let route: String = routes.map(|value| format!("Route: {value}\r\n")).collect();
+    let mut within = request(method, "sip:alice@198.51.100.1:5060", UDP).with(&route);
+    within.via = format!("SIP/2.0/UDP {NEXT};branch=z9hG4bKcallee{method}");
+    within.from = "<sip:bob@example.org>;tag=b".into();
+    within.to = "<sip:alice@example.com>;tag=a".into();
+    within.with(more)
+}
+
+/// The only record.
+#[track_caller]
+fn record(bed: &mut Bed) -> CallRecord {
+    assert_eq!(bed.records.len(), 1, "{:#?}", bed.records);
+    let counters = bed.shard.counters();
+    assert_eq!(
+        counters.call_records_begun,
+        counters.call_records + bed.shard.open_call_records() as u64
+    );
+    bed.records.remove(0)
+}
+
+#[test]
+fn a_call_that_was_answered_and_hung_up() {
+    for transport in TRANSPORTS {
+        for next in TRANSPORTS {
+            let mut bed = Bed::new(recording(forwarding(next, NEXT)));
+            let started = bed.now;
+            let (_, sent) = invite_with(&mut bed, transport, "");
+            bed.wait(100);
+            answer(&mut bed, &sent, 100, "");
+            answer(&mut bed, &sent, 183, CONTACT);
+            bed.wait(50);
+            answer(&mut bed, &sent, 180, CONTACT);
+            bed.wait(150);
+            let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+            // The 2xx comes again: it is the same call.
+            answer(&mut bed, &sent, 200, CONTACT);
+            bed.wait(5_000);
+            let hung_up = bed.now;
+            let bye = of_caller("BYE", &ok, transport, 2);
+            let bye = only(bed.receive(&alice(transport), &bye.text()));
+            bed.wait(30);
+            assert!(bed.records.is_empty(), "the BYE has no answer yet");
+            answer(&mut bed, &bye, 200, "");
+            assert_eq!(bed.shard.open_call_records(), 0);
+
+            let record = record(&mut bed);
+            assert_eq!((record.started, record.ended), (started, Some(hung_up)));
+            assert_eq!(record.ring_after_ms(), Some(100));
+            assert_eq!(record.answer_after_ms(), Some(300));
+            assert_eq!(record.talk_ms(), Some(5_000));
+            assert_eq!(record.seen.mono_ms, hung_up.mono_ms + 30);
+            assert_eq!(&*record.call_id, "call-1");
+            assert_eq!((&*record.caller_user, record.caller_class), ("", "open"));
+            assert_eq!(&*record.caller_from, "sip:alice@example.com");
+            assert_eq!(record.caller_end, (transport, alice(transport).remote));
+            assert_eq!(&*record.request_uri, URI);
+            assert_eq!(&*record.called_to, "sip:bob@example.org");
+            assert_eq!(&*record.callee_target, NEXT);
+            assert_eq!(&*record.callee_trunk, "");
+            assert_eq!(record.callee_end, Some((next, NEXT.parse().unwrap())));
+            assert_eq!((record.status, record.bye_status), (Some(200), Some(200)));
+            assert_eq!((record.ended_by, record.why), (EndedBy::Caller, None));
+            assert_eq!(record.tries_total, 1);
+            let tries: Vec<_> = record.tries.iter().map(|of| of.end).collect();
+            assert_eq!(tries, [Ok(200)]);
+        }
+    }
+}
+
+#[test]
+fn the_callee_hangs_up_and_says_why() {
+    for (status, more) in [(200, ""), (481, ""), (408, "")] {
+        let mut bed = bed();
+        let (_, sent) = invite(&mut bed);
+        answer(&mut bed, &sent, 200, CONTACT);
+        let bye = of_callee("BYE", &sent, "Reason: Q.850;cause=16;text=\"Normal\"\r\n");
+        let bye = only(bed.receive(&answering(&sent), &bye.text()));
+        answer(&mut bed, &bye, status, more);
+        let record = record(&mut bed);
+        assert_eq!(record.ended_by, EndedBy::Callee);
+        assert_eq!(record.bye_status, Some(status));
+        assert_eq!(&*record.reason, "Q.850;cause=16;text=\"Normal\"");
+    }
+}
+
+#[test]
+fn a_bye_that_is_challenged_ends_nothing_and_one_without_an_answer_does() {
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    let first = of_caller("BYE", &ok, UDP, 2);
+    let first = only(bed.receive(&alice(UDP), &first.text()));
+    answer(&mut bed, &first, 401, "");
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+    bed.wait(1_000);
+    let hung_up = bed.now;
+    bed.receive(&alice(UDP), &of_caller("BYE", &ok, UDP, 3).text());
+    bed.wait(33_000);
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended, record.bye_status),
+        (Some(hung_up), Some(408))
+    );
+    assert_eq!(record.ended_by, EndedBy::Caller);
+}
+
+#[test]
+fn calls_that_were_not_answered() {
+    // Busy, and says why.
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 180, "");
+    let why = "Reason: Q.850;cause=17\r\n";
+    answer(&mut bed, &sent, 486, why);
+    let busy = record(&mut bed);
+    assert_eq!((busy.status, busy.ended_by), (Some(486), EndedBy::Callee));
+    assert_eq!((&*busy.reason, busy.why), ("Q.850;cause=17", None));
+    assert!(busy.rang.is_some() && busy.answered.is_none());
+    assert_eq!(busy.talk_ms(), None);
+
+    // Cancelled, and says why.
+    let (invite_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 180, "");
+    let mut cancel = request("CANCEL", URI, UDP).with("Reason: SIP;cause=200\r\n");
+    cancel.via = invite_.via;
+    bed.receive(&alice(UDP), &cancel.text());
+    assert!(bed.records.is_empty());
+    answer(&mut bed, &sent, 487, why);
+    let cancelled = record(&mut bed);
+    assert_eq!(
+        (cancelled.status, cancelled.ended_by),
+        (Some(487), EndedBy::Caller)
+    );
+    assert_eq!(&*cancelled.reason, "SIP;cause=200");
+
+    // Nobody is there.
+    invite(&mut bed);
+    bed.wait(33_000);
+    let silent = record(&mut bed);
+    assert_eq!(
+        (silent.status, silent.ended_by),
+        (Some(408), EndedBy::Timer)
+    );
+    assert_eq!(silent.why, Some(Why::Refused(Reason::TimedOut)));
+    assert_eq!(silent.tries.len(), 1);
+    assert_eq!(silent.tries[0].end, Err(Reason::TimedOut));
+
+    // It rings for too long.
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 180, "");
+    bed.wait(186_000);
+    answer(&mut bed, &sent, 487, "");
+    let unheard = record(&mut bed);
+    assert_eq!(
+        (unheard.status, unheard.ended_by),
+        (Some(487), EndedBy::Timer)
+    );
+    assert_eq!(bed.shard.open_call_records(), 0);
+}
+
+fn with_trunk() -> Bed {
+    let gateway = |addr, priority| Gateway {
+        next_hop: next_hop(UDP, addr),
+        priority,
+        weight: 1,
+    };
+    let mut settings = recording(settings());
+    settings.routes.groups.push(GatewayGroup {
+        name: "outside".into(),
+        gateways: vec![
+            gateway("203.0.113.1:5060", 1),
+            gateway("203.0.113.2:5060", 2),
+        ],
+        ..GatewayGroup::default()
+    });
+    settings.routes.prefixes.insert("+".into(), 0);
+    Bed::new(settings)
+}
+
+#[test]
+fn a_failover_is_told_with_the_trunk() {
+    for (second, status, ended_by) in [
+        (200, Some(200), EndedBy::Server),
+        (503, Some(500), EndedBy::Failover),
+    ] {
+        let mut bed = with_trunk();
+        let invite = request("INVITE", "sip:+4930@example.org", UDP);
+        let first = bed.receive(&alice(UDP), &invite.text()).remove(1);
+        assert_eq!(first.to.remote.to_string(), "203.0.113.1:5060");
+        let sent = answer(&mut bed, &first, 503, "");
+        let next = sent.into_iter().find(|of| of.method() == "INVITE").unwrap();
+        answer(&mut bed, &next, second, CONTACT);
+        bed.act(|shard, now, out| shard.stop_records(now, out));
+        let record = record(&mut bed);
+        assert_eq!((record.status, record.ended_by), (status, ended_by));
+        assert_eq!(&*record.request_uri, "sip:+4930@example.org");
+        assert_eq!(&*record.callee_trunk, "outside");
+        assert_eq!(&*record.callee_target, "203.0.113.2:5060");
+        let tries: Vec<_> = record.tries.iter().map(|of| of.end).collect();
+        assert_eq!(tries, [Ok(503), Ok(second)]);
+        assert_eq!(record.tries_total, 2);
+    }
+}
+
+#[test]
+fn of_a_fork_the_one_who_answers_is_told() {
+    let mut bed = Bed::new(recording(settings()));
+    for nth in 1..=3 {
+        let contact = format!("sip:bob:secret@203.0.113.{nth};x=y");
+        bed.register("sip:bob@example.org", &contact, None);
+    }
+    let invite = request("INVITE", "sip:bob@example.org", UDP);
+    let mut sent = bed.receive(&alice(UDP), &invite.text());
+    sent.retain(|of| of.status() == 0);
+    assert_eq!(sent.len(), 3);
+    answer(&mut bed, &sent[0], 486, "");
+    answer(&mut bed, &sent[2], 180, "");
+    let answers = answer(&mut bed, &sent[1], 200, CONTACT);
+    let ok = answers.iter().find(|of| of.status() == 200).unwrap();
+    answer(&mut bed, &sent[2], 487, "");
+    // A second answer is another dialog, which the caller hangs up.
+    let bye = of_caller("BYE", ok, UDP, 2);
+    let mut other = of_caller("BYE", ok, UDP, 3);
+    other.to = "<sip:bob@example.org>;tag=other".into();
+    let other = only(bed.receive(&alice(UDP), &other.text()));
+    answer(&mut bed, &other, 200, "");
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+    let bye = only(bed.receive(&alice(UDP), &bye.text()));
+    answer(&mut bed, &bye, 200, "");
+    let record = record(&mut bed);
+    let at = sent[1].to.remote;
+    assert_eq!(record.callee_end, Some((UDP, at)));
+    assert_eq!(*record.callee_target, format!("sip:bob@{}", at.ip()));
+    assert_eq!(record.tries_total, 3);
+    let tries: Vec<_> = record.tries.iter().map(|of| of.end).collect();
+    assert_eq!(tries, [Ok(486), Ok(200)]);
+}
+
+#[test]
+fn a_call_without_a_bye_ends_by_its_session_timer() {
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    let timer = |seconds: u32| format!("{CONTACT}Session-Expires: {seconds};refresher=uac\r\n");
+    let ok = only(answer(&mut bed, &sent, 200, &timer(1_000)));
+    bed.wait(90_000);
+    // A refresh agrees on another; what is no refresh does not put it back.
+    let again = of_caller("INVITE", &ok, UDP, 2);
+    let again = bed.receive(&alice(UDP), &again.text()).remove(1);
+    answer(&mut bed, &again, 200, &timer(100));
+    bed.wait(60_000);
+    bed.receive(&alice(UDP), &of_caller("INFO", &ok, UDP, 3).text());
+    let seen = bed.now;
+    bed.wait(39_000);
+    assert!(bed.records.is_empty());
+    bed.wait(2_000);
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended_by, record.why),
+        (EndedBy::Timer, Some(Why::SessionExpired))
+    );
+    assert_eq!(record.session_expires_s, Some(100));
+    assert_eq!(record.seen, seen);
+    let talked_ms = record.talk_ms().unwrap();
+    assert!((190_000..190_100).contains(&talked_ms), "{talked_ms}");
+    assert_eq!(bed.shard.open_call_records(), 0);
+}
+
+#[test]
+fn a_call_without_a_timer_ends_with_its_tokens() {
+    let mut bed = Bed::new(recording(Settings {
+        proxy: ProxySettings {
+            dialog_token_lifetime_s: 3_600,
+            ..settings().proxy
+        },
+        ..forwarding(UDP, NEXT)
+    }));
+    let (_, sent) = invite(&mut bed);
+    let timer = format!("{CONTACT}Session-Expires: 100\r\n");
+    let ok = only(answer(&mut bed, &sent, 200, &timer));
+    // The timer is dropped by a refresh without one.
+    let again = of_caller("INVITE", &ok, UDP, 2);
+    let again = bed.receive(&alice(UDP), &again.text()).remove(1);
+    answer(&mut bed, &again, 200, CONTACT);
+    bed.wait(3_000_000);
+    bed.receive(&alice(UDP), &of_caller("INFO", &ok, UDP, 3).text());
+    bed.wait(3_599_000);
+    assert!(bed.records.is_empty());
+    bed.wait(2_000);
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended_by, record.why),
+        (EndedBy::Timer, Some(Why::NoBye))
+    );
+}
+
+#[test]
+fn a_session_timer_is_asked_for() {
+    let mut settings = recording(forwarding(UDP, NEXT));
+    settings.records.session_expires_s = 1_800;
+    let asks = |supported: &str, answered: &str| {
+        let mut bed = Bed::new(settings.clone());
+        let (_, sent) = invite_with(&mut bed, UDP, supported);
+        let ok = only(answer(
+            &mut bed,
+            &sent,
+            200,
+            &format!("{CONTACT}{answered}"),
+        ));
+        bed.act(|shard, now, out| shard.stop_records(now, out));
+        let agreed_s = record(&mut bed).session_expires_s;
+        let of = |message: &Sent, name: &str| {
+            let field = message.message.first_named(name)?;
+            Some(String::from_utf8_lossy(field.value).into_owned())
+        };
+        let asked = of(&sent, "Session-Expires");
+        let told = (of(&ok, "Session-Expires"), of(&ok, "Require"));
+        (asked, told, agreed_s)
+    };
+    let text = |text: &str| Some(text.to_owned());
+    // RFC 4028 8.1 and 8.2: the callee has no timers, and the caller is told to refresh.
+    assert_eq!(
+        asks("Supported: timer\r\n", ""),
+        (
+            text("1800"),
+            (text("1800;refresher=uac"), text("timer")),
+            Some(1_800)
+        )
+    );
+    let agreed = "Session-Expires: 900;refresher=uas\r\nRequire: timer\r\n";
+    assert_eq!(
+        asks("Supported: timer\r\n", agreed),
+        (
+            text("1800"),
+            (text("900;refresher=uas"), text("timer")),
+            Some(900)
+        )
+    );
+    assert_eq!(asks("", ""), (None, (None, None), None));
+
+    // RFC 4028 6: who wants longer intervals says so, and that passes.
+    let mut bed = Bed::new(settings.clone());
+    let (_, sent) = invite_with(&mut bed, UDP, "Supported: timer\r\n");
+    let sent = answer(&mut bed, &sent, 422, "Min-SE: 3600\r\n");
+    let refused = sent.iter().find(|of| of.status() == 422).unwrap();
+    assert!(
+        refused.text.contains("Min-SE: 3600\r\n"),
+        "{}",
+        refused.text
+    );
+    assert_eq!(record(&mut bed).status, Some(422));
+}
+
+#[test]
+fn what_goes_past_this_server_has_no_end() {
+    let mut bed = Bed::new(recording(Settings {
+        proxy: ProxySettings {
+            record_route: false,
+            ..settings().proxy
+        },
+        ..forwarding(UDP, NEXT)
+    }));
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 200, CONTACT);
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended_by, record.why),
+        (EndedBy::Unseen, Some(Why::NotOnPath))
+    );
+    assert!(record.answered.is_some() && record.ended.is_none());
+    assert_eq!(record.talk_ms(), None);
+}
+
+#[test]
+fn a_side_that_knows_the_dialog_no_more_has_ended_it() {
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    let again = of_caller("INVITE", &ok, UDP, 2);
+    let again = bed.receive(&alice(UDP), &again.text()).remove(1);
+    answer(&mut bed, &again, 481, "");
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended_by, record.bye_status),
+        (EndedBy::Callee, None)
+    );
+    assert_eq!(
+        (record.status, bed.shard.open_call_records()),
+        (Some(200), 0)
+    );
+}
+
+#[test]
+fn who_was_let_in_and_refused_has_a_record_and_a_stranger_has_none() {
+    let mut bed = Bed::new(recording(settings()));
+    let invite = request("INVITE", "sip:nobody@example.org", UDP);
+    bed.receive(&alice(UDP), &invite.text());
+    let refused = record(&mut bed);
+    assert_eq!(
+        (refused.status, refused.ended_by),
+        (Some(404), EndedBy::Server)
+    );
+    assert_eq!(refused.why, Some(Why::Refused(Reason::NoSuchUser)));
+    assert_eq!(refused.tries_total, 0);
+    // Nothing but calls has a record.
+    for method in ["OPTIONS", "MESSAGE", "SUBSCRIBE"] {
+        bed.receive(
+            &alice(UDP),
+            &request(method, "sip:nobody@example.org", UDP).text(),
+        );
+    }
+    assert!(bed.records.is_empty());
+
+    let mut bed = Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        ..recording(forwarding(UDP, NEXT))
+    });
+    let invite = request("INVITE", "sip:bob@example.org", UDP);
+    for _ in 0..100 {
+        bed.receive(&alice(UDP), &invite.text());
+    }
+    assert!(bed.records.is_empty());
+    assert_eq!(bed.shard.counters().call_records_begun, 0);
+}
+
+#[test]
+fn a_process_that_ends_writes_what_goes_on() {
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 200, CONTACT);
+    let mut second = request("INVITE", URI, UDP);
+    second.call_id = "call-2".into();
+    bed.receive(&alice(UDP), &second.text());
+    let held = bed.shard.held_bytes();
+    bed.act(|shard, now, out| shard.stop_records(now, out));
+    assert_eq!(bed.records.len(), 2);
+    assert!(bed.shard.held_bytes() < held);
+    for record in &bed.records {
+        assert_eq!(record.ended, Some(bed.now));
+        assert_eq!(
+            (record.ended_by, record.why),
+            (EndedBy::Server, Some(Why::ServerStopped))
+        );
+    }
+    let ids: Vec<u128> = bed.records.iter().map(|record| record.id).collect();
+    assert_ne!(ids[0], ids[1]);
+    let counters = bed.shard.counters();
+    assert_eq!((counters.call_records_begun, counters.call_records), (2, 2));
+}
+
+#[test]
+fn without_records_there_are_none() {
+    let mut bed = Bed::new(forwarding(UDP, NEXT));
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 200, CONTACT);
+    bed.act(|shard, now, out| shard.stop_records(now, out));
+    assert!(bed.records.is_empty());
+    assert_eq!(bed.shard.counters().call_records_begun, 0);
+}
