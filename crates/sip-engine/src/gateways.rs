@@ -69,18 +69,18 @@ impl SharedGateways {
 
     /// The health of an address; a new one where nothing is known of it yet, `None` where
     /// there is no room.
-    fn health_at(&self, place: Place, name: &str) -> Option<Arc<Health>> {
+    fn health_at(&self, place: Place, name: &str, now_ms: u64) -> Option<Arc<Health>> {
         let mut known = lock(&self.health);
         if let Some(health) = known.get(&place) {
             return Some(Arc::clone(health));
         }
         if known.len() >= HEALTH_MAX {
-            known.retain(|_, health| health.is_worth_keeping());
+            known.retain(|_, health| health.is_worth_keeping(now_ms));
         }
         if known.len() >= HEALTH_MAX {
             return None;
         }
-        let health = Arc::new(Health::new(name));
+        let health = Arc::new(Health::new(name, now_ms));
         known.insert(place, Arc::clone(&health));
         self.has_changed();
         Some(health)
@@ -121,12 +121,29 @@ impl SharedGateways {
         drained.iter().any(|of| is_written_so(of, hop))
     }
 
-    /// What is configured no more is drained no more, should it come back one day.
-    fn forget_drained(&self, settings: &Settings) {
+    /// What is configured no more is drained no more, should it come back one day, and
+    /// nothing is held against it.
+    fn forget_others(&self, settings: &Settings) {
         let mut drained = lock(&self.drained);
-        let before = drained.len();
+        let mut before = drained.len();
         drained.retain(|of| next_hops(settings).any(|hop| is_written_so(of, hop)));
-        if drained.len() != before {
+        let mut after = drained.len();
+        drop(drained);
+        let is_name = |name: &str| next_hops(settings).any(|hop| *hop.host == *name);
+        let written = next_hops(settings).filter_map(|hop| hop.host.parse().ok());
+        let mut addresses: HashSet<IpAddr> = written.collect();
+        let learned = lock(&self.learned);
+        let named = learned.keys().filter(|(name, _)| is_name(name));
+        addresses.extend(named.map(|(_, addr)| addr.ip()));
+        drop(learned);
+        let mut known = lock(&self.health);
+        before += known.len();
+        known.retain(|(_, addr), health| {
+            is_name(health.name()) || addresses.contains(&addr.ip())
+        });
+        after += known.len();
+        drop(known);
+        if after != before {
             self.has_changed();
         }
     }
@@ -166,7 +183,7 @@ pub(crate) struct Gateways {
 
 impl Gateways {
     pub(crate) fn new(settings: &Settings, shared: Arc<SharedGateways>) -> Self {
-        shared.forget_drained(settings);
+        shared.forget_others(settings);
         let mut gateways = Self {
             written: HashSet::new(),
             names: Vec::new(),
@@ -245,12 +262,13 @@ impl Gateways {
         transport: Transport,
         addr: SocketAddr,
         name: &str,
+        now_ms: u64,
     ) -> Option<Arc<Health>> {
         let place = (transport, canonical(addr));
         if let Some(health) = self.health.get(&place) {
             return Some(Arc::clone(health));
         }
-        let health = self.shared.health_at(place, name)?;
+        let health = self.shared.health_at(place, name, now_ms)?;
         self.refresh();
         Some(health)
     }
@@ -376,7 +394,7 @@ mod tests {
         let (mut one, mut other) = (shard(), shard());
         let addr: SocketAddr = "192.0.2.9:5060".parse().unwrap();
         assert!(one.health_of(Transport::Udp, addr).is_none());
-        let health = one.health_at(Transport::Udp, addr, "192.0.2.9").unwrap();
+        let health = one.health_at(Transport::Udp, addr, "192.0.2.9", 1_000).unwrap();
         health.failed(1_000, Why::Silent, 500);
         other.refresh();
         for gateways in [&one, &other, &shard()] {
@@ -385,7 +403,7 @@ mod tests {
             assert!(!gateways.is_out(Transport::Tcp, addr, 1_001));
         }
         // From then on it is one table: nothing has to be taken over.
-        health.answered(1_100, 200, true);
+        health.answered(1_100, 200, true, true);
         assert!(!other.is_out(Transport::Udp, addr, 1_101));
     }
 
@@ -394,21 +412,50 @@ mod tests {
         let shared = Arc::new(SharedGateways::default());
         let mut gateways = Gateways::new(&settings("gw.example"), Arc::clone(&shared));
         let place = |n: u16| SocketAddr::new([203, 0, 113, 7].into(), n);
-        let kept = gateways.health_at(Transport::Udp, place(0), "gw").unwrap();
+        let mut at = |transport, n, now_ms| gateways.health_at(transport, place(n), "gw", now_ms);
+        let kept = at(Transport::Udp, 0, 1).unwrap();
         kept.failed(1, Why::Silent, 1_000);
         for n in 1..2 * HEALTH_MAX as u16 {
-            assert!(gateways.health_at(Transport::Udp, place(n), "gw").is_some());
+            assert!(at(Transport::Udp, n, 1).is_some());
         }
         assert!(lock(&shared.health).len() <= HEALTH_MAX);
-        assert!(gateways.is_out(Transport::Udp, place(0), 2));
+        assert!(lock(&shared.health).contains_key(&(Transport::Udp, place(0))));
         // Where all are wanted there is no room, and the call fails over by itself.
         for n in 0..2 * HEALTH_MAX as u16 {
-            if let Some(health) = gateways.health_at(Transport::Tcp, place(n), "gw") {
+            if let Some(health) = at(Transport::Tcp, n, 1) {
                 health.failed(1, Why::Silent, 1_000);
             }
         }
         assert!(lock(&shared.health).len() <= HEALTH_MAX);
-        assert!(gateways.health_at(Transport::Tls, place(0), "gw").is_none());
+        assert!(at(Transport::Tls, 0, 2).is_none());
+        // Of those that DNS gives no more nothing is heard, and others have their place.
+        assert!(at(Transport::Tls, 0, 3_600_001).is_some());
+    }
+
+    #[test]
+    fn nothing_is_held_against_who_is_configured_no_more() {
+        let shared = Arc::new(SharedGateways::default());
+        let here = settings("gw.example");
+        let mut gateways = Gateways::new(&here, Arc::clone(&shared));
+        let addr = |n: u8| SocketAddr::from(([203, 0, 113, n], 5_060));
+        gateways.learn("gw.example", addr(1), 1);
+        // By its name, and by an address that DNS gave for it.
+        for (n, name) in [(1, "gw.example"), (1, "203.0.113.1"), (2, "gw.example")] {
+            let port = 5_060 + u16::try_from(name.len()).unwrap();
+            let at = SocketAddr::new(addr(n).ip(), port);
+            let health = gateways.health_at(Transport::Udp, at, name, 1);
+            health.unwrap().failed(1, Why::Silent, 1_000);
+        }
+        let other = gateways.health_at(Transport::Udp, addr(9), "203.0.113.9", 1);
+        other.unwrap().failed(1, Why::Silent, 1_000);
+        assert_eq!(shared.health(2).len(), 4);
+        let again = Gateways::new(&here, Arc::clone(&shared));
+        assert_eq!(shared.health(2).len(), 3);
+        assert!(!again.is_out(Transport::Udp, addr(9), 2));
+        Gateways::new(&settings("203.0.113.1"), Arc::clone(&shared));
+        assert_eq!(shared.health(2).len(), 2, "it is where it was");
+        Gateways::new(&settings("other.example"), Arc::clone(&shared));
+        assert!(shared.health(2).is_empty());
     }
 
     #[test]

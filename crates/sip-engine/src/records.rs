@@ -82,6 +82,8 @@ pub enum Why {
     SessionExpired,
     /// No BYE came as long as the dialog's tokens are good.
     NoBye,
+    /// A BYE came that the other side has refused, or not answered, and after it nothing.
+    ByeUnconfirmed,
     /// The process ended; the call may go on.
     ServerStopped,
     /// This server is not on the route of the dialog, so no BYE passes it.
@@ -94,9 +96,10 @@ pub enum Why {
 
 impl Why {
     /// Those that are no reason of a refusal.
-    pub const OWN: [Self; 6] = [
+    pub const OWN: [Self; 7] = [
         Self::SessionExpired,
         Self::NoBye,
+        Self::ByeUnconfirmed,
         Self::ServerStopped,
         Self::NotOnPath,
         Self::NoRoom,
@@ -109,6 +112,7 @@ impl Why {
             Self::Refused(reason) => reason.name(),
             Self::SessionExpired => "session_expired",
             Self::NoBye => "no_bye",
+            Self::ByeUnconfirmed => "bye_unconfirmed",
             Self::ServerStopped => "server_stopped",
             Self::NotOnPath => "not_on_path",
             Self::NoRoom => "no_room_to_follow",
@@ -120,7 +124,10 @@ impl Why {
     const fn ended_by(self) -> EndedBy {
         match self {
             Self::Refused(Reason::Cancelled) => EndedBy::Caller,
-            Self::Refused(Reason::TimedOut) | Self::SessionExpired | Self::NoBye => EndedBy::Timer,
+            Self::Refused(Reason::TimedOut)
+            | Self::SessionExpired
+            | Self::NoBye
+            | Self::ByeUnconfirmed => EndedBy::Timer,
             Self::Refused(Reason::GatewaysUnreachable | Reason::NextHopBusy) => EndedBy::Failover,
             Self::Refused(_) | Self::ServerStopped | Self::NobodyToAnswer => EndedBy::Server,
             Self::NotOnPath | Self::NoRoom => EndedBy::Unseen,
@@ -181,7 +188,7 @@ pub struct CallRecord {
     pub why: Option<Why>,
     /// What the header Reason said of why (RFC 3326), of whoever ended it.
     pub reason: Box<str>,
-    /// The final response to the BYE.
+    /// The final response to the BYE; 408 where there was none.
     pub bye_status: Option<u16>,
     /// The session timer that was agreed on last (RFC 4028), in seconds.
     pub session_expires_s: Option<u32>,

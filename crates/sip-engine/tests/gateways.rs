@@ -417,9 +417,8 @@ fn a_pause_that_a_gateway_asks_for_is_kept_up_to_a_bound() {
         answer(bed, &copy, 486);
         number
     };
-    // RFC 3261 20.33: "The Retry-After header field can be used with a 500 (Server Internal
-    // Error) or 503 (Service Unavailable) response to indicate how long the service is expected
-    // to be unavailable to the requesting client".
+    // RFC 3261 21.5.4: "It SHOULD NOT forward any other requests to that server for the
+    // duration specified in the Retry-After header field, if present."
     let mut bed = self::bed();
     pause(&mut bed, 503, "60 (maintenance)");
     assert_eq!(changes(&mut bed), [Change::PassedOver(Why::RetryAfter)]);
@@ -433,19 +432,24 @@ fn a_pause_that_a_gateway_asks_for_is_kept_up_to_a_bound() {
     assert_eq!(goes_to(&mut bed, "299"), 1);
     bed.wait(2_000);
     assert_eq!(goes_to(&mut bed, "301"), 0);
-    // After a 500 too, though the caller has that one.
-    pause(&mut bed, 500, "50");
-    assert_eq!(goes_to(&mut bed, "500-told"), 1);
-    // It is the called party that a 480 speaks of.
+    // Who asks for none is busy, as any other.
+    pause(&mut bed, 503, "0");
+    bed.wait(29_000);
+    assert_eq!(goes_to(&mut bed, "29"), 1);
+    bed.wait(2_000);
+    assert_eq!(goes_to(&mut bed, "31"), 0);
+    // It is the called party that others speak of: RFC 3261 14.2 has a phone answer 500 with
+    // Retry-After to a second INVITE.
     let care = Care {
         failover: Failover::USUAL.with(480).with(500),
         ..Care::USUAL
     };
     let mut bed = Bed::new(two_gateways(UDP, care.clone()));
-    pause(&mut bed, 480, "60");
-    assert_eq!(goes_to(&mut bed, "480"), 0);
-    pause(&mut bed, 500, "60");
-    assert_eq!(goes_to(&mut bed, "500"), 1);
+    for status in [480, 486, 500, 600] {
+        pause(&mut bed, status, "60");
+        assert_eq!(goes_to(&mut bed, &format!("after-{status}")), 0);
+    }
+    assert!(changes(&mut bed).is_empty());
     // Where its wish does not count it is busy, as any other.
     let deaf = Care {
         retry_after_max_s: 0,
@@ -455,6 +459,184 @@ fn a_pause_that_a_gateway_asks_for_is_kept_up_to_a_bound() {
     pause(&mut bed, 503, "600");
     bed.wait(31_000);
     assert_eq!(goes_to(&mut bed, "busy"), 0);
+}
+
+#[test]
+fn who_rings_at_one_gateway_rings_at_no_other() {
+    let care = Care {
+        failover: (400..600).fold(Failover::NONE, Failover::with),
+        ..Care::USUAL
+    };
+    for rings in [180, 183, 199] {
+        for status in [408, 480, 500, 503] {
+            let mut bed = Bed::new(two_gateways(UDP, care.clone()));
+            let (_, first) = copy(call(&mut bed, "rings", UDP));
+            assert_eq!(to_alice(&answer(&mut bed, &first, rings)), [rings]);
+            let sent = answer(&mut bed, &first, status);
+            assert!(!to_gateway(&sent, 1).contains(&"INVITE".to_owned()));
+            let told = if status == 503 { 500 } else { status };
+            assert_eq!(to_alice(&sent), [told], "{rings} {status}");
+            // What it says of itself counts all the same.
+            let expected: &[Change] = match status {
+                503 => &[Change::PassedOver(Why::Busy)],
+                _ => &[],
+            };
+            assert_eq!(changes(&mut bed), expected);
+        }
+    }
+    // A 100 is nothing that the caller hears.
+    let mut bed = Bed::new(two_gateways(UDP, care.clone()));
+    let (_, first) = copy(call(&mut bed, "tries", UDP));
+    answer(&mut bed, &first, 100);
+    assert_eq!(copy(answer(&mut bed, &first, 480)).0, 1);
+    // Nor does the end of a connection, or of its transaction, take a call elsewhere that rings.
+    let mut bed = Bed::new(two_gateways(Transport::Tcp, care));
+    let (_, first) = copy(call(&mut bed, "breaks", Transport::Tcp));
+    answer(&mut bed, &first, 180);
+    let mut sent = bed.act(|shard, now, out| shard.handle_send_failed(now, first.cookie, out));
+    sent.extend(bed.wait(300_000));
+    assert!(!to_gateway(&sent, 1).contains(&"INVITE".to_owned()));
+}
+
+#[test]
+fn when_its_time_is_over_one_call_tries_it_out_and_others_do_not_wait() {
+    let shared = Arc::new(SharedGateways::default());
+    let settings = two_gateways(UDP, Care::USUAL);
+    let mut bed = Bed::with_gateways(settings.clone(), &shared);
+    let mut other = Bed::with_gateways(settings, &shared);
+    left(&mut bed);
+    bed.wait(31_000);
+    other.now = bed.now;
+    assert_eq!(copy(call(&mut bed, "tries-it-out", UDP)).0, 0);
+    for (nth, bed) in [&mut bed, &mut other].into_iter().enumerate() {
+        assert_eq!(copy(call(bed, &format!("beside-{nth}"), UDP)).0, 1);
+    }
+    // It is silent still, and that is no news.
+    changes(&mut bed);
+    bed.wait(4_100);
+    assert!(changes(&mut bed).is_empty());
+    let shown = shared.health(bed.now.mono_ms).remove(0).2;
+    assert_eq!((shown.why, shown.times_passed_over), (Some(Why::Silent), 1));
+    assert!(shown.out_for_ms > 29_000, "{shown:?}");
+}
+
+#[test]
+fn a_gateway_that_ends_calls_and_takes_none_stays_passed_over() {
+    let mut bed = bed();
+    let (_, up) = copy(call(&mut bed, "up", UDP));
+    let ok = answer(&mut bed, &up, 200).remove(0);
+    left(&mut bed);
+    let mut bye = request("BYE", NUMBER, UDP);
+    bye.call_id = "up".to_owned();
+    bye.to = "<sip:bob@example.org>;tag=g".to_owned();
+    let route = ok.header(HeaderName::RecordRoute).unwrap();
+    let bye = bye.with(&format!("Route: {route}\r\n"));
+    let bye = only(bed.receive(&alice(UDP), &bye.text()));
+    assert_eq!(bye.to.remote.to_string(), GATEWAYS[0]);
+    changes(&mut bed);
+    answer(&mut bed, &bye, 200);
+    assert!(changes(&mut bed).is_empty());
+    assert_eq!(copy(call(&mut bed, "next", UDP)).0, 1);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_does_not_bring_a_slow_gateway_back() {
+    let mut bed = bed();
+    let (first, second) = left(&mut bed);
+    answer(&mut bed, &second, 180);
+    changes(&mut bed);
+    for status in [100, 180, 200] {
+        answer(&mut bed, &first, status);
+        assert!(changes(&mut bed).is_empty(), "{status}");
+    }
+    assert_eq!(copy(call(&mut bed, "next", UDP)).0, 1);
+}
+
+#[test]
+fn where_all_are_passed_over_each_has_its_time_and_the_last_as_long_as_it_takes() {
+    let mut bed = bed();
+    // Both are found silent by one call.
+    left(&mut bed);
+    bed.wait(4_100);
+    assert_eq!(changes(&mut bed).len(), 2);
+    // One that begins now goes to both, one after the other.
+    let (number, _) = copy(call(&mut bed, "all-out", UDP));
+    assert_eq!(number, 1, "the first is put behind, as long as there is another");
+    let waited = bed.wait(4_100);
+    let copies: Vec<_> = waited
+        .iter()
+        .filter(|of| of.header(HeaderName::CallId).as_deref() == Some("all-out"))
+        .filter(|of| of.to.remote.to_string() == GATEWAYS[0])
+        .collect();
+    assert_eq!(copies[0].method(), "INVITE");
+    let ok = response(copies[0], 200, "g", "");
+    assert_eq!(to_alice(&bed.receive(&answering(copies[0]), &ok)), [200]);
+}
+
+#[test]
+fn a_call_that_is_cancelled_between_two_gateways_goes_to_neither() {
+    let mut bed = bed();
+    let (_, first) = copy(call(&mut bed, "left", UDP));
+    bed.wait(3_900);
+    let mut cancel = request("CANCEL", NUMBER, UDP);
+    cancel.call_id = "left".to_owned();
+    cancel.via = first.all(HeaderName::Via)[1].clone();
+    bed.receive(&alice(UDP), &cancel.text());
+    let later = bed.wait(1_000);
+    assert!(to_gateway(&later, 1).is_empty());
+    // It wakes up: 9.1 has its CANCEL wait for that.
+    let spoke = answer(&mut bed, &first, 100);
+    assert_eq!(to_gateway(&spoke, 0), ["CANCEL"]);
+    assert_eq!(to_alice(&answer(&mut bed, &first, 487)), [487]);
+    // Nor does a refusal that crosses the CANCEL lead anywhere.
+    let (_, first) = copy(call(&mut bed, "crossing", UDP));
+    let mut cancel = request("CANCEL", NUMBER, UDP);
+    cancel.call_id = "crossing".to_owned();
+    cancel.via = first.all(HeaderName::Via)[1].clone();
+    bed.receive(&alice(UDP), &cancel.text());
+    let sent = answer(&mut bed, &first, 503);
+    assert!(!to_gateway(&sent, 0).contains(&"INVITE".to_owned()));
+    assert!(!to_gateway(&sent, 1).contains(&"INVITE".to_owned()));
+    assert_eq!(to_alice(&sent).len(), 1);
+    bed.wait(100_000);
+    assert_eq!(bed.shard.in_flight(), 0);
+}
+
+#[test]
+fn a_long_call_is_not_sent_twice_to_a_gateway_that_is_slow() {
+    // It goes over TCP for its length, and may go as a datagram where that cannot be. Silence
+    // is no reason to send it there again.
+    let mut settings = two_gateways(UDP, Care::USUAL);
+    for gateway in &mut settings.routes.groups[0].gateways {
+        gateway.next_hop.transport = None;
+    }
+    let mut alone = settings.clone();
+    alone.routes.groups[0].gateways.truncate(1);
+    for (settings, others) in [(settings, 1), (alone, 0)] {
+        let mut bed = Bed::new(settings);
+        let mut invite = request("INVITE", NUMBER, UDP);
+        invite.body = "x".repeat(1_300);
+        let (number, first) = copy(bed.receive(&alice(UDP), &invite.text()));
+        assert_eq!((number, first.to.transport), (0, Transport::Tcp));
+        let sent = bed.wait(10_000);
+        assert!(to_gateway(&sent, 0).is_empty(), "{:?}", kinds(&sent));
+        assert_eq!(to_gateway(&sent, 1).len(), others);
+    }
+}
+
+#[test]
+fn a_gateway_that_is_drained_while_a_call_goes_on_to_it_has_that_call() {
+    // What was chosen before is kept: a call is not refused for an order that came meanwhile.
+    let shared = Arc::new(SharedGateways::default());
+    let settings = two_gateways(UDP, Care::USUAL);
+    let hop = settings.routes.groups[0].gateways[1].next_hop.clone();
+    let mut bed = Bed::with_gateways(settings, &shared);
+    let (_, first) = copy(call(&mut bed, "under-way", UDP));
+    shared.drain(&hop, true);
+    assert_eq!(copy(answer(&mut bed, &first, 503)).0, 1);
+    let (number, next) = copy(call(&mut bed, "new", UDP));
+    assert_eq!(number, 0, "the other is passed over, and is all there is");
+    assert_eq!(to_alice(&answer(&mut bed, &next, 503)), [500]);
 }
 
 #[test]

@@ -174,6 +174,8 @@ fn any_answer_is_good_but_those_that_say_otherwise() {
         (care(), 404, true),
         (care(), 405, true),
         (care(), 407, true),
+        (care(), 481, true),
+        (care(), 483, true),
         (care(), 500, true),
         (care(), 408, false),
         (care(), 503, false),

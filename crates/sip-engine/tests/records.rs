@@ -5,11 +5,12 @@
 mod common;
 
 use common::*;
-use sip_engine::CallRecord;
+use sip_auth::{Attempt, ClientAuth, RequestParts};
 use sip_engine::records::{EndedBy, RecordSettings, Why};
 use sip_engine::refusal::Reason;
 use sip_engine::routes::{Gateway, GatewayGroup};
 use sip_engine::settings::{AuthSettings, ProxySettings, Settings};
+use sip_engine::{CallRecord, Effect};
 use sip_msg::{HeaderName, Transport};
 
 const NEXT: &str = "203.0.113.9:5070";
@@ -131,7 +132,7 @@ fn a_call_that_was_answered_and_hung_up() {
 
 #[test]
 fn the_callee_hangs_up_and_says_why() {
-    for (status, more) in [(200, ""), (481, ""), (408, "")] {
+    for (status, more) in [(200, ""), (481, "")] {
         let mut bed = bed();
         let (_, sent) = invite(&mut bed);
         answer(&mut bed, &sent, 200, CONTACT);
@@ -145,25 +146,144 @@ fn the_callee_hangs_up_and_says_why() {
     }
 }
 
+/// A BYE of the caller, and its copy.
+fn hangs_up(bed: &mut Bed, ok: &Sent, cseq: u32) -> Sent {
+    let bye = of_caller("BYE", ok, UDP, cseq);
+    only(bed.receive(&alice(UDP), &bye.text()))
+}
+
 #[test]
-fn a_bye_that_is_challenged_ends_nothing_and_one_without_an_answer_does() {
-    let mut bed = bed();
+fn a_bye_that_the_other_side_refuses_ends_nothing() {
+    // It wants a password, or has heard a higher CSeq, or cannot read it: it goes on.
+    for status in [401, 407, 400, 403, 405, 420, 483, 500, 603] {
+        let mut bed = bed();
+        let (_, sent) = invite(&mut bed);
+        let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+        let first = hangs_up(&mut bed, &ok, 2);
+        answer(&mut bed, &first, status, "");
+        bed.wait(7_200_000);
+        assert_eq!(bed.records.len(), 0, "{status}");
+        assert_eq!(bed.shard.open_call_records(), 1, "{status}");
+        // Whoever hangs up so that it is believed ends it, and only then it is over.
+        let hung_up = bed.now;
+        let bye = of_callee("BYE", &sent, "Reason: Q.850;cause=16\r\n");
+        let bye = only(bed.receive(&answering(&sent), &bye.text()));
+        answer(&mut bed, &bye, 200, "");
+        let record = record(&mut bed);
+        assert_eq!((record.ended, record.why), (Some(hung_up), None), "{status}");
+        assert_eq!(
+            (record.ended_by, record.bye_status),
+            (EndedBy::Callee, Some(200))
+        );
+        assert_eq!(&*record.reason, "Q.850;cause=16");
+    }
+}
+
+#[test]
+fn a_bye_that_is_refused_and_never_comes_again_is_told_as_it_was() {
+    let mut bed = Bed::new(recording(Settings {
+        proxy: ProxySettings {
+            dialog_token_lifetime_s: 3_600,
+            ..settings().proxy
+        },
+        ..forwarding(UDP, NEXT)
+    }));
     let (_, sent) = invite(&mut bed);
     let ok = only(answer(&mut bed, &sent, 200, CONTACT));
-    let first = of_caller("BYE", &ok, UDP, 2);
-    let first = only(bed.receive(&alice(UDP), &first.text()));
-    answer(&mut bed, &first, 401, "");
-    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
-    bed.wait(1_000);
+    bed.wait(10_000);
     let hung_up = bed.now;
-    bed.receive(&alice(UDP), &of_caller("BYE", &ok, UDP, 3).text());
-    bed.wait(33_000);
+    let bye = hangs_up(&mut bed, &ok, 2);
+    answer(&mut bed, &bye, 500, "");
+    bed.wait(3_599_000);
+    assert!(bed.records.is_empty());
+    bed.wait(2_000);
     let record = record(&mut bed);
     assert_eq!(
-        (record.ended, record.bye_status),
-        (Some(hung_up), Some(408))
+        (record.ended, record.ended_by),
+        (Some(hung_up), EndedBy::Caller)
     );
-    assert_eq!(record.ended_by, EndedBy::Caller);
+    assert_eq!(
+        (record.why, record.bye_status),
+        (Some(Why::ByeUnconfirmed), Some(500))
+    );
+}
+
+#[test]
+fn a_bye_that_reaches_nobody_ends_the_call_when_nothing_more_is_heard() {
+    let mut bed = bed();
+    let begun = |bed: &mut Bed| {
+        let (_, sent) = invite(bed);
+        let ok = only(answer(bed, &sent, 200, CONTACT));
+        bed.wait(5_000);
+        (sent, ok, bed.now)
+    };
+    // Nobody answers it, and nothing comes after it.
+    let (_, ok, hung_up) = begun(&mut bed);
+    hangs_up(&mut bed, &ok, 2);
+    bed.wait(3_600_000);
+    assert!(bed.records.is_empty(), "it may come again");
+    bed.wait(33_000);
+    let silent = record(&mut bed);
+    assert_eq!((silent.ended, silent.ended_by), (Some(hung_up), EndedBy::Caller));
+    assert_eq!(silent.talk_ms(), Some(5_000));
+    assert_eq!(
+        (silent.why, silent.bye_status),
+        (Some(Why::ByeUnconfirmed), Some(408))
+    );
+
+    // The other side is there after all, and hangs up later.
+    let (sent, ok, _) = begun(&mut bed);
+    hangs_up(&mut bed, &ok, 2);
+    bed.wait(1_800_000);
+    let hung_up = bed.now;
+    let bye = only(bed.receive(&answering(&sent), &of_callee("BYE", &sent, "").text()));
+    answer(&mut bed, &bye, 200, "");
+    let later = record(&mut bed);
+    assert_eq!((later.ended, later.why), (Some(hung_up), None));
+    assert_eq!(later.ended_by, EndedBy::Callee);
+
+    // Or it agrees on another session, and so has not gone.
+    let (_, ok, _) = begun(&mut bed);
+    hangs_up(&mut bed, &ok, 2);
+    bed.wait(40_000);
+    let again = of_caller("INVITE", &ok, UDP, 3);
+    let again = bed.receive(&alice(UDP), &again.text()).remove(1);
+    answer(&mut bed, &again, 200, CONTACT);
+    bed.wait(4_000_000);
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+}
+
+#[test]
+fn an_answer_that_names_another_call_does_nothing_to_that_ones_record() {
+    // Whoever answers writes what he likes: here the names of another of his calls.
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 200, CONTACT);
+    let mut second = request("INVITE", URI, UDP);
+    second.call_id = "call-2".into();
+    second.from = "<sip:carol@example.com>;tag=c".into();
+    let sent = bed.receive(&alice(UDP), &second.text()).remove(1);
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    assert_eq!(bed.shard.open_call_records(), 2);
+    let mut again = of_caller("UPDATE", &ok, UDP, 2);
+    (again.call_id, again.from) = ("call-2".into(), second.from);
+    for (cseq, status, more) in [
+        (2, 481, ""),
+        (3, 200, "Session-Expires: 90;refresher=uac\r\n"),
+    ] {
+        again.cseq = cseq;
+        again.via = format!("SIP/2.0/UDP 198.51.100.1:5060;branch=z9hG4bKup{cseq}");
+        let copy = only(bed.receive(&alice(UDP), &again.text()));
+        let forged = response(&copy, status, "b", more)
+            .replace("Call-ID: call-2", "Call-ID: call-1")
+            .replace("<sip:carol@example.com>;tag=c", "<sip:alice@example.com>;tag=a");
+        bed.receive(&answering(&copy), &forged);
+        let told = bed.records.iter().map(|record| &*record.call_id);
+        assert_eq!(told.collect::<Vec<_>>(), ["call-2"], "{status}");
+    }
+    bed.records.clear();
+    bed.wait(200_000);
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
 }
 
 #[test]
@@ -517,4 +637,203 @@ fn without_records_there_are_none() {
     bed.act(|shard, now, out| shard.stop_records(now, out));
     assert!(bed.records.is_empty());
     assert_eq!(bed.shard.counters().call_records_begun, 0);
+}
+
+fn with_users() -> Bed {
+    Bed::new(Settings {
+        authenticate: Some(AuthSettings::default()),
+        ..recording(forwarding(UDP, NEXT))
+    })
+}
+
+/// A request of alice's by her password, which is her name.
+fn by_password(bed: &mut Bed, mut request: Request) -> Vec<Sent> {
+    request.from = "<sip:alice@example.org>;tag=a".into();
+    let challenge = only(bed.receive(&alice(UDP), &request.text()));
+    assert_eq!(challenge.status(), 407);
+    let (mut auth, mut attempt) = (ClientAuth::new(), Attempt::default());
+    auth.add("example.org", "alice", "alice");
+    auth.handle_challenge(&mut attempt, &challenge.message)
+        .unwrap();
+    let parts = RequestParts {
+        method: request.method.as_bytes(),
+        uri: request.uri.as_bytes(),
+        body: b"",
+    };
+    let mut lines = Vec::new();
+    auth.write_credentials(&mut attempt, parts, 7, &mut lines);
+    request.more.push_str(std::str::from_utf8(&lines).unwrap());
+    request.via.push_str("again");
+    bed.receive(&alice(UDP), &request.text());
+    let asked = bed.effects.drain(..).find_map(|effect| match effect {
+        Effect::FindCredential { park, question, .. } => Some((park, question)),
+        _ => None,
+    });
+    let (park, question) = asked.unwrap();
+    let reply = Ok(own_name(&question));
+    bed.act(|shard, now, out| shard.handle_credential(now, park, reply, out))
+}
+
+#[test]
+fn a_user_who_has_not_shown_the_dialogs_token_ends_no_record() {
+    // By her password she may send what she likes to whom she likes: with the names of her
+    // call, to a friend who says whatever she wants, and the call goes on.
+    let mut bed = with_users();
+    bed.register("sip:friend@example.org", "sip:friend@203.0.113.77", None);
+    let sent = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    assert_eq!(bed.shard.open_call_records(), 1);
+    for (method, status, more) in [
+        ("BYE", 200, ""),
+        ("BYE", 481, ""),
+        ("BYE", 408, ""),
+        ("UPDATE", 481, ""),
+        ("UPDATE", 200, "Session-Expires: 90;refresher=uac\r\n"),
+        ("INVITE", 481, ""),
+    ] {
+        let mut forged = request(method, "sip:friend@example.org", UDP);
+        (forged.to, forged.cseq) = ("<sip:bob@example.org>;tag=b".into(), 7);
+        let sent = by_password(&mut bed, forged);
+        let copy = sent.into_iter().find(|of| of.status() == 0).unwrap();
+        assert_eq!(copy.to.remote.ip().to_string(), "203.0.113.77");
+        answer(&mut bed, &copy, status, more);
+        assert!(bed.records.is_empty(), "{method} {status}");
+    }
+    bed.wait(4_000_000);
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+    // Nor does what this server itself refuses her.
+    let mut nowhere = request("BYE", "sip:x@203.0.113.7;maddr=127.0.0.1", UDP);
+    nowhere.to = "<sip:bob@example.org>;tag=b".into();
+    assert_eq!(only(by_password(&mut bed, nowhere)).status(), 403);
+    assert_eq!((bed.records.len(), bed.shard.open_call_records()), (0, 1));
+    // With her token she hangs up.
+    let hung_up = bed.now;
+    let mut bye = of_caller("BYE", &ok, UDP, 9);
+    bye.from = "<sip:alice@example.org>;tag=a".into();
+    let bye = only(bed.receive(&alice(UDP), &bye.text()));
+    answer(&mut bed, &bye, 200, "");
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.ended, record.bye_status, record.why),
+        (Some(hung_up), Some(200), None)
+    );
+    assert_eq!(record.caller_class, "user");
+}
+
+#[test]
+fn a_phone_that_loses_its_route_hangs_up_where_its_call_went() {
+    let mut bed = with_users();
+    let sent = by_password(&mut bed, request("INVITE", URI, UDP)).remove(1);
+    answer(&mut bed, &sent, 200, CONTACT);
+    // It sends what it has to say by way of the server, and without the Route that it was given.
+    let mut bye = request("BYE", "sip:bob@203.0.113.9:5070", UDP);
+    (bye.to, bye.cseq) = ("<sip:bob@example.org>;tag=b".into(), 2);
+    let sent = by_password(&mut bed, bye);
+    let copy = sent.into_iter().find(|of| of.status() == 0).unwrap();
+    assert_eq!(copy.to.remote.to_string(), NEXT);
+    answer(&mut bed, &copy, 200, "");
+    let record = record(&mut bed);
+    assert_eq!((record.ended_by, record.bye_status), (EndedBy::Caller, Some(200)));
+}
+
+#[test]
+fn a_tag_of_his_own_making_spares_nobody_his_record() {
+    let mut bed = with_users();
+    let mut invite = request("INVITE", URI, UDP);
+    invite.to = "<sip:bob@example.org>;tag=b".into();
+    let sent = by_password(&mut bed, invite).remove(1);
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    assert_eq!(bed.shard.open_call_records(), 1);
+    // One more within that call is no other one.
+    let mut again = request("INVITE", URI, UDP);
+    (again.to, again.cseq) = ("<sip:bob@example.org>;tag=b".into(), 2);
+    let sent = by_password(&mut bed, again).remove(1);
+    answer(&mut bed, &sent, 200, CONTACT);
+    assert_eq!(bed.shard.counters().call_records_begun, 1);
+    let mut bye = of_caller("BYE", &ok, UDP, 9);
+    bye.from = "<sip:alice@example.org>;tag=a".into();
+    let sent = bed.receive(&alice(UDP), &bye.text());
+    if let Some(copy) = sent.iter().find(|of| of.status() == 0) {
+        answer(&mut bed, copy, 200, "");
+    }
+    bed.act(|shard, now, out| shard.stop_records(now, out));
+    assert_eq!(&*record(&mut bed).caller_user, "alice@example.org");
+}
+
+#[test]
+fn a_gateway_that_was_left_is_among_the_tries_and_may_have_the_call_after_all() {
+    for first_wins in [false, true] {
+        let mut bed = with_trunk();
+        let invite = request("INVITE", "sip:+4930@example.org", UDP);
+        let first = bed.receive(&alice(UDP), &invite.text()).remove(1);
+        let sent = bed.wait(4_100);
+        let second = sent
+            .into_iter()
+            .find(|of| of.to.remote.to_string() == "203.0.113.2:5060")
+            .unwrap();
+        let winner = match first_wins {
+            true => &first,
+            false => &second,
+        };
+        answer(&mut bed, winner, 200, CONTACT);
+        bed.act(|shard, now, out| shard.stop_records(now, out));
+        let record = record(&mut bed);
+        let at = winner.to.remote;
+        assert_eq!(record.callee_end, Some((UDP, at)));
+        assert_eq!(*record.callee_target, at.to_string());
+        assert_eq!(&*record.callee_trunk, "outside");
+        let tries: Vec<_> = record.tries.iter().map(|of| (of.to.1, of.end)).collect();
+        assert_eq!(
+            tries,
+            [
+                (first.to.remote, Err(Reason::GatewaySilent)),
+                (at, Ok(200))
+            ]
+        );
+        assert_eq!(record.tries_total, 2);
+    }
+}
+
+#[test]
+fn a_call_that_is_answered_before_its_cancel_arrives_has_been_answered() {
+    let mut bed = bed();
+    let (invite_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 180, "");
+    let mut cancel = request("CANCEL", URI, UDP).with("Reason: SIP;cause=200\r\n");
+    cancel.via = invite_.via;
+    bed.receive(&alice(UDP), &cancel.text());
+    let ok = only(answer(&mut bed, &sent, 200, CONTACT));
+    assert!(bed.records.is_empty());
+    let bye = hangs_up(&mut bed, &ok, 2);
+    answer(&mut bed, &bye, 200, "");
+    let record = record(&mut bed);
+    assert_eq!((record.status, record.bye_status), (Some(200), Some(200)));
+    assert_eq!((&*record.reason, record.why), ("", None));
+}
+
+#[test]
+fn what_redirects_ends_its_call() {
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    answer(&mut bed, &sent, 302, "Contact: <sip:bob@elsewhere.example>\r\n");
+    let record = record(&mut bed);
+    assert_eq!((record.status, record.ended_by), (Some(302), EndedBy::Callee));
+    assert_eq!(bed.shard.open_call_records(), 0);
+}
+
+#[test]
+fn a_session_timer_that_is_too_short_to_be_one_is_a_minute_and_a_half() {
+    // RFC 4028 4 has 90 seconds as the least.
+    let mut bed = bed();
+    let (_, sent) = invite(&mut bed);
+    let timer = format!("{CONTACT}Session-Expires: 1;refresher=uac\r\n");
+    answer(&mut bed, &sent, 200, &timer);
+    bed.wait(89_000);
+    assert!(bed.records.is_empty());
+    bed.wait(2_000);
+    let record = record(&mut bed);
+    assert_eq!(
+        (record.why, record.session_expires_s),
+        (Some(Why::SessionExpired), Some(1))
+    );
 }

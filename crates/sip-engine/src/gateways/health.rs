@@ -8,6 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::routes::Probing;
 
+/// How long it is remembered what an address did, where there is no room for others.
+const KEPT_MS: u64 = 3_600_000;
+
 /// Why an address is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -96,6 +99,12 @@ struct Notes {
     why: Option<Why>,
     /// Since when there is a reason.
     since_ms: u64,
+    /// When something happened last.
+    touched_ms: u64,
+    /// Until when it has asked to be left alone.
+    pause_until_ms: u64,
+    /// Whether it is passed over only because a call tries it out at the moment.
+    is_on_trial: bool,
     fails_in_a_row: u32,
     goods_in_a_row: u32,
     probes_good: u64,
@@ -125,13 +134,17 @@ pub struct Shown {
 }
 
 impl Health {
-    pub(super) fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str, now_ms: u64) -> Self {
+        let notes = Notes {
+            touched_ms: now_ms,
+            ..Notes::default()
+        };
         Self {
             name: name.into(),
             out_until_ms: AtomicU64::new(0),
             is_suspect: AtomicBool::new(false),
             last_answer: AtomicU64::new(0),
-            notes: Mutex::default(),
+            notes: Mutex::new(notes),
         }
     }
 
@@ -145,10 +158,12 @@ impl Health {
         self.out_until_ms.load(Ordering::Relaxed) > now_ms
     }
 
-    /// Whether it says something that would not be known without it.
-    pub(super) fn is_worth_keeping(&self) -> bool {
+    /// Whether it says something that would not be known without it: of an address that DNS
+    /// gives no more nothing happens any more.
+    pub(super) fn is_worth_keeping(&self, now_ms: u64) -> bool {
         let notes = self.lock();
-        notes.why.is_some() || notes.probes_good + notes.probes_failed > 0
+        let is_fresh = now_ms.saturating_sub(notes.touched_ms) < KEPT_MS;
+        is_fresh && (notes.why.is_some() || notes.probes_good + notes.probes_failed > 0)
     }
 
     /// A request came to nothing there: it is passed over for so long.
@@ -156,18 +171,44 @@ impl Health {
         self.hold(&mut self.lock(), now_ms, why, for_ms)
     }
 
+    /// A call is sent there. Where something was held against it until now, this call alone
+    /// tries it out: others pass it over for as long as its first response may take.
+    pub(crate) fn tried(&self, now_ms: u64, for_ms: u64) {
+        if !self.is_suspect.load(Ordering::Acquire) || self.is_out(now_ms) {
+            return;
+        }
+        let mut notes = self.lock();
+        // Another worker may have been the first.
+        if notes.why.is_some() && !self.is_out(now_ms) {
+            notes.is_on_trial = true;
+            let until_ms = now_ms.saturating_add(for_ms);
+            self.out_until_ms.store(until_ms, Ordering::Relaxed);
+        }
+    }
+
     /// It has answered a request. An answer that is no good one says that it is there, and
-    /// not that it takes calls.
-    pub(crate) fn answered(&self, now_ms: u64, status: u16, is_good: bool) -> Option<Change> {
+    /// not that it takes calls; nor does one to a request within a call, or to one that was
+    /// not waited for any more.
+    pub(crate) fn answered(
+        &self,
+        now_ms: u64,
+        status: u16,
+        is_good: bool,
+        is_in_time: bool,
+    ) -> Option<Change> {
         self.note_answer(now_ms, status);
         if !self.is_suspect.load(Ordering::Acquire) {
             return None;
         }
         let mut notes = self.lock();
+        notes.touched_ms = now_ms;
         let is_settled = match notes.why? {
-            Why::Silent | Why::Unreachable => true,
-            Why::Busy => is_good,
-            Why::RetryAfter | Why::Probes => is_good && !self.is_out(now_ms),
+            Why::Unreachable => true,
+            Why::Silent => is_in_time,
+            Why::Busy => is_in_time && is_good,
+            Why::RetryAfter | Why::Probes => {
+                is_in_time && is_good && !self.is_held(&notes, now_ms)
+            }
         };
         is_settled.then(|| self.restore(&mut notes))
     }
@@ -184,6 +225,7 @@ impl Health {
             self.note_answer(now_ms, status);
         }
         let mut notes = self.lock();
+        notes.touched_ms = now_ms;
         if !is_good {
             notes.probes_failed += 1;
             notes.goods_in_a_row = 0;
@@ -201,9 +243,16 @@ impl Health {
         notes.goods_in_a_row = notes.goods_in_a_row.saturating_add(1);
         let is_settled = match notes.why? {
             Why::Silent | Why::Unreachable | Why::Busy => true,
-            Why::RetryAfter => !self.is_out(now_ms),
+            Why::RetryAfter => !self.is_held(&notes, now_ms),
             Why::Probes => notes.goods_in_a_row >= probing.goods_min,
         };
+        // Its probes have failed within a pause that it had asked for.
+        if is_settled && notes.pause_until_ms > now_ms {
+            notes.why = Some(Why::RetryAfter);
+            self.out_until_ms
+                .store(notes.pause_until_ms, Ordering::Relaxed);
+            return None;
+        }
         is_settled.then(|| self.restore(&mut notes))
     }
 
@@ -232,8 +281,9 @@ impl Health {
         if for_ms == 0 {
             return None;
         }
+        notes.touched_ms = now_ms;
         let held_until_ms = self.out_until_ms.load(Ordering::Relaxed);
-        let is_held = held_until_ms > now_ms;
+        let is_held = self.is_held(notes, now_ms);
         // What a call meets does not cut short what probes or the gateway itself have said.
         let is_said = is_held && notes.why.is_some_and(Why::outlasts_answers);
         if !is_said || why.outlasts_answers() {
@@ -243,6 +293,10 @@ impl Health {
                 false => until_ms,
             };
             self.out_until_ms.store(until_ms, Ordering::Relaxed);
+            notes.is_on_trial = false;
+            if why == Why::RetryAfter {
+                notes.pause_until_ms = until_ms;
+            }
             let before = notes.why.replace(why);
             if before.is_none() {
                 notes.since_ms = now_ms;
@@ -254,8 +308,16 @@ impl Health {
         None
     }
 
+    /// Whether it is passed over for what is held against it, and not for a call that tries
+    /// it out.
+    fn is_held(&self, notes: &Notes, now_ms: u64) -> bool {
+        self.is_out(now_ms) && !notes.is_on_trial
+    }
+
     fn restore(&self, notes: &mut Notes) -> Change {
         notes.why = None;
+        notes.is_on_trial = false;
+        notes.pause_until_ms = 0;
         self.is_suspect.store(false, Ordering::Release);
         self.out_until_ms.store(0, Ordering::Relaxed);
         Change::Returned
@@ -302,7 +364,7 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_out_for_its_time_and_any_answer_ends_it() {
-        let health = Health::new("gw");
+        let health = Health::new("gw", 0);
         let out = Some(Change::PassedOver(Why::Silent));
         assert_eq!(health.failed(100, Why::Silent, 1_000), out);
         // Told once, by whichever worker is the first.
@@ -310,8 +372,8 @@ mod tests {
         assert!(health.is_out(1_149) && !health.is_out(1_150));
         // It is on trial then: what it did before is not forgotten.
         assert_eq!(health.shown(2_000).why, Some(Why::Unreachable));
-        assert_eq!(health.answered(2_000, 100, false), Some(Change::Returned));
-        assert_eq!(health.answered(2_001, 180, true), None);
+        assert_eq!(health.answered(2_000, 100, false, true), Some(Change::Returned));
+        assert_eq!(health.answered(2_001, 180, true, true), None);
         let shown = health.shown(3_000);
         assert_eq!((shown.why, shown.times_passed_over), (None, 1));
         assert_eq!(shown.last_answer, Some((180, 999)));
@@ -325,29 +387,29 @@ mod tests {
 
     #[test]
     fn a_busy_one_is_not_redeemed_by_a_100() {
-        let health = Health::new("gw");
+        let health = Health::new("gw", 0);
         health.failed(0, Why::Busy, 1_000);
-        assert_eq!(health.answered(1, 100, false), None);
+        assert_eq!(health.answered(1, 100, false, true), None);
         assert!(health.is_out(2));
-        assert_eq!(health.answered(2, 180, true), Some(Change::Returned));
+        assert_eq!(health.answered(2, 180, true, true), Some(Change::Returned));
         assert!(!health.is_out(3));
     }
 
     #[test]
     fn a_pause_that_was_asked_for_is_kept() {
-        let health = Health::new("gw");
+        let health = Health::new("gw", 0);
         health.failed(0, Why::RetryAfter, 60_000);
         // Calls under way before it go on; so may failures, which do not make it shorter.
-        assert_eq!(health.answered(10, 200, true), None);
+        assert_eq!(health.answered(10, 200, true, true), None);
         assert_eq!(health.failed(20, Why::Silent, 1_000), None);
         assert_eq!(health.probed(30, Some(200), true, &PROBING), None);
         assert!(health.is_out(59_999) && !health.is_out(60_000));
-        assert_eq!(health.answered(60_000, 200, true), Some(Change::Returned));
+        assert_eq!(health.answered(60_000, 200, true, true), Some(Change::Returned));
     }
 
     #[test]
     fn probes_have_thresholds_both_ways() {
-        let health = Health::new("gw");
+        let health = Health::new("gw", 0);
         let probe = |at_ms, is_good: bool| {
             let status = is_good.then_some(200);
             health.probed(at_ms, status, is_good, &PROBING)
@@ -359,7 +421,7 @@ mod tests {
         assert_eq!(probe(5, false), out);
         assert_eq!(probe(6, false), None);
         // Calls that it takes all the same do not bring it back before its time.
-        assert_eq!(health.answered(7, 200, true), None);
+        assert_eq!(health.answered(7, 200, true, true), None);
         assert_eq!(probe(8, true), None);
         assert!(health.is_out(9));
         assert_eq!(probe(9, true), Some(Change::Returned));
@@ -373,9 +435,65 @@ mod tests {
     }
 
     #[test]
+    fn one_call_at_a_time_tries_out_whom_something_is_held_against() {
+        for why in Why::ALL {
+            let health = Health::new("gw", 0);
+            health.tried(0, 4_000);
+            assert!(!health.is_out(0), "nothing is held against it");
+            health.failed(0, why, 1_000);
+            health.tried(500, 4_000);
+            assert!(!health.is_out(1_000), "a call that goes there all the same");
+            health.tried(1_000, 4_000);
+            assert!(health.is_out(1_001) && !health.is_out(5_000), "{why:?}");
+            // It fails again: that is no other time, and it is out for as long as before.
+            assert_eq!(health.failed(4_900, Why::Silent, 1_000), None);
+            assert!(health.is_out(5_899) && !health.is_out(5_900), "{why:?}");
+            assert_eq!(health.shown(5_000).times_passed_over, 1);
+            // It answers the next one.
+            health.tried(6_000, 4_000);
+            let back = health.answered(6_100, 180, true, true);
+            assert_eq!(back, Some(Change::Returned), "{why:?}");
+            assert!(!health.is_out(6_101));
+        }
+    }
+
+    #[test]
+    fn what_was_not_waited_for_proves_no_more_than_that_it_is_there() {
+        for why in Why::ALL {
+            let health = Health::new("gw", 0);
+            health.failed(0, why, 1_000);
+            let back = health.answered(2_000, 200, true, false);
+            let is_back = why == Why::Unreachable;
+            assert_eq!(back, is_back.then_some(Change::Returned), "{why:?}");
+            assert_eq!(health.shown(2_000).last_answer, Some((200, 0)));
+        }
+    }
+
+    #[test]
+    fn probes_that_fail_and_succeed_do_not_cut_a_pause_short() {
+        let health = Health::new("gw", 0);
+        health.failed(0, Why::RetryAfter, 300_000);
+        for at_ms in 1..=3 {
+            health.probed(at_ms, None, false, &PROBING);
+        }
+        assert_eq!(health.shown(4).why, Some(Why::Probes));
+        for at_ms in 5..=6 {
+            assert_eq!(health.probed(at_ms, Some(200), true, &PROBING), None);
+        }
+        assert_eq!(health.shown(7).why, Some(Why::RetryAfter));
+        assert!(health.is_out(299_999) && !health.is_out(300_000));
+        let back = health.probed(300_000, Some(200), true, &PROBING);
+        assert_eq!(back, Some(Change::Returned));
+        // Nothing of it is left for the next time.
+        health.failed(300_001, Why::Busy, 10_000);
+        let back = health.probed(300_002, Some(200), true, &PROBING);
+        assert_eq!(back, Some(Change::Returned));
+    }
+
+    #[test]
     fn an_answer_of_a_probe_brings_back_whom_a_call_has_lost() {
         for why in [Why::Silent, Why::Unreachable, Why::Busy] {
-            let health = Health::new("gw");
+            let health = Health::new("gw", 0);
             health.failed(0, why, 30_000);
             let back = health.probed(1, Some(404), true, &PROBING);
             assert_eq!(back, Some(Change::Returned), "{why:?}");

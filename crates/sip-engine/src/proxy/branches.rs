@@ -321,11 +321,16 @@ impl Shard {
             &mut out.outbox.bytes,
         );
         let method = request.method();
-        let is_out = |hop: &Hop| gateways.is_out(hop.transport, hop.addr, now.mono_ms);
+        let place = (egress.to.transport, egress.to.remote);
         let patience_ms = match method {
-            Method::Invite => candidate.patience_ms(request, is_out),
+            Method::Invite => candidate.patience_ms(request, place),
             _ => None,
         };
+        if let Some(patience_ms) = patience_ms
+            && let Some(health) = gateways.health_of(place.0, place.1)
+        {
+            health.tried(now.mono_ms, patience_ms);
+        }
         let owner = Owner::Context(key, number as u16).encode();
         let to = egress.to.clone();
         self.txns.start_client(
@@ -339,10 +344,13 @@ impl Shard {
         );
         self.counters.requests_forwarded += 1;
         let mut branch = Branch::new(client, at as u16, Source::at(&egress.to));
+        if let TargetKind::NextHops { at, .. } = &candidate.kind {
+            branch.hop = *at;
+        }
         if method == Method::Invite {
             // RFC 3261 16.6: "Timer C MUST be set for each client transaction when an INVITE
             // request is proxied.  The timer MUST be larger than 3 minutes." Until the first
-            // response it stands for a shorter time, where there is another way to try.
+            // response it stands for a shorter time, where there are several next hops.
             branch.is_awaited = patience_ms.is_some();
             branch.timer_c_ms = now.mono_ms + patience_ms.unwrap_or(self.timer_c_ms());
             let timer = Timer::C(key, number as u16);
@@ -401,6 +409,7 @@ impl Shard {
         }
         self.wheel.cancel(std::mem::take(&mut branch.timer_c));
         let (at, end) = (usize::from(branch.candidate), branch.answerer.end());
+        let is_told = branch.is_told;
         self.note_try(context, number, Err(outcome.why()));
         let why = match outcome {
             Outcome::Unreachable => Why::Unreachable,
@@ -409,7 +418,11 @@ impl Shard {
         let for_ms = self.settings.proxy.dead_hop_ms;
         self.hold_against(now, context, at, end, (why, for_ms), out);
         self.note_way(now, context, at, outcome.why(), out);
-        self.target_failed(now, key, context, at, outcome, out);
+        // The caller hears that it rings, and hears no other one after it.
+        match is_told && context.method == Method::Invite {
+            true => self.give_up(context, at, outcome),
+            false => self.target_failed(now, key, context, at, outcome, out),
+        }
     }
 
     /// A target's last attempt has failed: on to its next address, unless

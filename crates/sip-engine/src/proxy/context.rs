@@ -14,6 +14,7 @@ use wheel::TimerId;
 use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::ParkId;
+use crate::gateways::Place;
 use crate::location::Binding;
 use crate::records::{AskedTimer, CallRecord};
 use crate::relay::{ChosenBy, Source};
@@ -183,23 +184,42 @@ impl Candidate {
     }
 
     /// How long the next hop at hand may take to its first response to an INVITE that begins
-    /// a call: `None` for as long as the transaction takes, which is so for other targets, and
-    /// for the last way that is left. What is passed over is no way.
-    pub(crate) fn patience_ms(
-        &self,
-        request: &Message,
-        is_out: impl Fn(&Hop) -> bool,
-    ) -> Option<u64> {
-        let TargetKind::NextHops { hops, at, .. } = &self.kind else {
+    /// a call, before something is held against it: `None` for as long as the transaction
+    /// takes, which is so for other targets, and for those of which there is but one.
+    pub(crate) fn patience_ms(&self, request: &Message, here: Place) -> Option<u64> {
+        let TargetKind::NextHops { hops, .. } = &self.kind else {
             return None;
         };
-        let left = hops.len().saturating_sub(usize::from(*at) + 1);
-        let mut addresses = self.hops.iter().skip(usize::from(self.tried));
-        let has_other_way =
-            left > usize::from(self.passed_over) || addresses.any(|hop| !is_out(hop));
         let timeout_ms = self.kind.care()?.timeout_ms;
-        let counts = timeout_ms > 0 && has_other_way && request.to_tag().is_none();
+        let has_others = hops.len() > 1 || self.hops.iter().any(|hop| hop.addr != here.1);
+        let counts = timeout_ms > 0 && has_others && request.to_tag().is_none();
         counts.then_some(timeout_ms)
+    }
+
+    /// Whether there is another way than the next hop at hand, which is `here`. What is passed
+    /// over is none, but for one that would be passed over itself.
+    pub(crate) fn has_other_way(&self, here: Place, is_out: impl Fn(Place) -> bool) -> bool {
+        let TargetKind::NextHops { hops, at, .. } = &self.kind else {
+            return false;
+        };
+        let left = hops.len().saturating_sub(usize::from(*at) + 1);
+        // By another transport the same place is no other way.
+        let addresses = self.hops.iter().skip(usize::from(self.tried));
+        let mut addresses = addresses.filter(|hop| hop.addr != here.1);
+        match is_out(here) {
+            true => left > 0 || addresses.next().is_some(),
+            false => {
+                left > usize::from(self.passed_over)
+                    || addresses.any(|hop| !is_out((hop.transport, hop.addr)))
+            }
+        }
+    }
+
+    /// Goes past what is left of a place by other transports: nobody answers there.
+    pub(crate) fn leave(&mut self, (_, addr): Place) {
+        let left = self.hops.iter().skip(usize::from(self.tried));
+        let same = left.take_while(|hop| hop.addr == addr).count();
+        self.tried = self.tried.saturating_add(same as u8);
     }
 
     /// Whether the datagram is still to be tried, in the case that the stream
@@ -221,11 +241,15 @@ pub(crate) struct Branch {
     pub(crate) is_live: bool,
     /// Whether a final response, or what stands for one, is still to come.
     pub(crate) is_pending: bool,
+    /// Which of its target's next hops it went to.
+    pub(crate) hop: u8,
     /// Whether a provisional response came.
     pub(crate) is_ringing: bool,
+    /// Whether one was passed to the caller: he hears it ring, or more.
+    pub(crate) is_told: bool,
     /// Whether a 2xx to its INVITE came: it may come again.
     pub(crate) is_accepted: bool,
-    /// Whether timer C stands for the time to the first response, which is shorter.
+    /// Whether timer C stands for the time that its first response may take, which is shorter.
     pub(crate) is_awaited: bool,
     /// Whether nobody waits for it any more, because its first response did not come in
     /// time: another has its place, and still a 2xx of its would be the caller's.
@@ -243,7 +267,9 @@ impl Branch {
             answerer,
             is_live: true,
             is_pending: true,
+            hop: 0,
             is_ringing: false,
+            is_told: false,
             is_accepted: false,
             is_awaited: false,
             is_left: false,
@@ -310,6 +336,8 @@ pub(crate) struct Context {
     pub(crate) is_in_dialog: bool,
     /// Whether it came from a listed peer: who that is, its connection has shown.
     pub(crate) is_listed: bool,
+    /// Whether what it says of a dialog counts for that dialog's record.
+    pub(crate) speaks_for_dialog: bool,
     /// Max-Breadth that is not given to a branch.
     pub(crate) breadth_left: u32,
     pub(crate) candidates: Vec<Candidate>,
@@ -356,6 +384,7 @@ impl Context {
             identity: None,
             is_in_dialog: false,
             is_listed: false,
+            speaks_for_dialog: false,
             breadth_left: 0,
             candidates: Vec::new(),
             branches: SmallVec::new(),

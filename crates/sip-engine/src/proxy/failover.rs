@@ -2,10 +2,9 @@
 //! (`docs/decisions/0191-who-is-silent-is-left.md`).
 
 use invariant::broken;
-use sip_locate::Hop;
 use sip_msg::{HeaderName, Message};
 
-use super::context::{Candidate, Context, Key, Progress, TargetKind};
+use super::context::{Context, Key, Progress, TargetKind};
 use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::gateways::{Change, Place, Why};
@@ -53,7 +52,11 @@ impl Shard {
         };
         let at = usize::from(branch.candidate);
         let is_good = status > 100 && status != 503 && !self.fails_over(context, at, status);
-        let change = health.answered(now.mono_ms, status, is_good);
+        // Whoever still ends calls may have stopped to take new ones.
+        let request = context.request.as_deref();
+        let begins = request.is_some_and(|request| request.to_tag().is_none());
+        let is_in_time = begins && !branch.is_left;
+        let change = health.answered(now.mono_ms, status, is_good, is_in_time);
         if let Some(change) = change {
             let name = health.name().into();
             self.tell_of_gateway((transport, addr), name, change, out);
@@ -88,7 +91,7 @@ impl Shard {
             }
         };
         // Without room the next call finds out for itself.
-        if let Some(health) = self.gateways.health_at(transport, addr, &name)
+        if let Some(health) = self.gateways.health_at(transport, addr, &name, now.mono_ms)
             && let Some(change) = health.failed(now.mono_ms, why, for_ms)
         {
             self.tell_of_gateway(place, name.into(), change, out);
@@ -107,16 +110,13 @@ impl Shard {
     ) {
         let care = context.candidates.get(at).and_then(|of| of.kind.care());
         let pause_ms = care.and_then(|care| pause_ms(response, care.retry_after_max_s));
-        // RFC 3261 20.33: "The Retry-After header field can be used with a 500 (Server Internal
-        // Error) or 503 (Service Unavailable) response to indicate how long the service is
-        // expected to be unavailable to the requesting client and with a 404 (Not Found), 413
-        // (Request Entity Too Large), 480 (Temporarily Unavailable), 486 (Busy Here), 600
-        // (Busy), or 603 (Decline) response to indicate when the called party anticipates being
-        // available again." The called party is nobody's gateway.
-        let held = match (response.status(), pause_ms) {
-            (500 | 503, Some(pause_ms)) => (Why::RetryAfter, pause_ms),
-            (503, None) => (Why::Busy, self.settings.proxy.dead_hop_ms),
-            _ => return,
+        // RFC 3261 21.5.4: "It SHOULD NOT forward any other requests to that server for the
+        // duration specified in the Retry-After header field, if present." Other answers that may
+        // bear one (20.33) come from the called party: a phone answers 500 with Retry-After to a
+        // second INVITE (14.2), and what it asks for is not asked of its gateway.
+        let held = match pause_ms {
+            Some(pause_ms) => (Why::RetryAfter, pause_ms),
+            None => (Why::Busy, self.settings.proxy.dead_hop_ms),
         };
         self.hold_against(now, context, at, place, held, out);
     }
@@ -141,22 +141,19 @@ impl Shard {
         else {
             return broken!("the branch of a timer was just found");
         };
-        // So it is where the caller has not waited for it either.
+        let gateways = &self.gateways;
+        let is_out = |(transport, addr)| gateways.is_out(transport, addr, now.mono_ms);
+        let candidate = context.candidates.get(at);
+        let has_other_way = candidate.is_some_and(|candidate| {
+            candidate.progress == Progress::Trying && candidate.has_other_way(place, is_out)
+        });
+        // So it is where it has the call all the same, and where the caller has hung up.
         let held = (Why::Silent, self.settings.proxy.dead_hop_ms);
         self.hold_against(now, context, at, place, held, out);
         let Some(branch) = context.branches.get_mut(number) else {
             return broken!("the branch of a timer was just found");
         };
         branch.is_awaited = false;
-        let gateways = &self.gateways;
-        let is_out = |hop: &Hop| gateways.is_out(hop.transport, hop.addr, now.mono_ms);
-        let is_tried = |of: &&Candidate| of.progress == Progress::Trying;
-        let candidate = context.candidates.get(at).filter(is_tried);
-        let request = context.request.as_deref();
-        let has_other_way = match (candidate, request) {
-            (Some(candidate), Some(request)) => candidate.patience_ms(request, is_out).is_some(),
-            _ => false,
-        };
         if !has_other_way || context.is_closed || context.is_final_sent {
             branch.timer_c_ms = now.mono_ms + timer_c_ms;
             let timer = Timer::C(key, number as u16);
@@ -165,9 +162,13 @@ impl Shard {
         }
         branch.is_pending = false;
         branch.is_left = true;
+        if let Some(candidate) = context.candidates.get_mut(at) {
+            candidate.leave(place);
+        }
         self.txns
             .cancel(now.mono_ms, branch.client, &mut out.outbox);
         self.counters.gateways_silent += 1;
+        self.note_try(context, number, Err(Reason::GatewaySilent));
         self.note_way(now, context, at, Reason::GatewaySilent, out);
         self.target_failed(now, key, context, at, Outcome::TimedOut, out);
     }
@@ -195,7 +196,7 @@ impl Shard {
 
 /// The pause that a gateway asks for, as far as it counts.
 // RFC 3261 20.33: "The value of this field is a positive integer number of seconds (in decimal)
-// after the time of the response." A comment and parameters may follow.
+// after the time of the response." A comment and parameters may follow. No time is no pause.
 pub(crate) fn pause_ms(response: &Message, max_s: u64) -> Option<u64> {
     if max_s == 0 {
         return None;
@@ -206,8 +207,8 @@ pub(crate) fn pause_ms(response: &Message, max_s: u64) -> Option<u64> {
         let digit = u64::from(digit.wrapping_sub(b'0'));
         sum.saturating_mul(10).saturating_add(digit)
     };
-    let is_number = value.first().is_some_and(u8::is_ascii_digit);
-    is_number.then(|| digits.fold(0, add).min(max_s).saturating_mul(1_000))
+    let pause_s = digits.fold(0, add).min(max_s);
+    (pause_s > 0).then(|| pause_s.saturating_mul(1_000))
 }
 
 #[cfg(test)]
@@ -220,7 +221,10 @@ mod tests {
         for (value, pause) in [
             ("Retry-After: 18000;duration=3600\r\n", Some(300_000)),
             ("Retry-After: 120 (I'm in a meeting)\r\n", Some(120_000)),
-            ("Retry-After: 0\r\n", Some(0)),
+            ("Retry-After: 0\r\n", None),
+            ("Retry-After: 000\r\n", None),
+            ("Retry-After: \r\n", None),
+            ("Retry-After: 1e9\r\n", Some(1_000)),
             ("Retry-After: 99999999999999999999999999\r\n", Some(300_000)),
             ("Retry-After: soon\r\n", None),
             ("Retry-After: -1\r\n", None),

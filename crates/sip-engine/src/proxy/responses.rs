@@ -104,6 +104,7 @@ impl Shard {
         // the following responses MUST be forwarded immediately:" "Any provisional
         // response other than 100 (Trying)" "Any 2xx response".
         if !context.is_final_sent {
+            branch.is_told = true;
             let source = context.answerer(number);
             self.note_ringing(now, context, number);
             self.forward_response(now, context, source.as_ref(), response, out);
@@ -171,10 +172,11 @@ impl Shard {
         let branch = *branch;
         let at = usize::from(branch.candidate);
         self.note_try(context, number, Ok(status));
-        if branch.is_pending && matches!(status, 500 | 503) {
+        if branch.is_pending && status == 503 {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
         }
-        let fails_over = self.fails_over(context, at, status);
+        // The caller who hears it ring at one gateway hears no other one after it.
+        let fails_over = !branch.is_told && self.fails_over(context, at, status);
         // RFC 3263 4.3: a 503 is a failure of the hop: the next one is tried. So it is after
         // other answers of a gateway that the operator has named.
         if fails_over && branch.is_pending && !context.is_final_sent && !context.is_closed {
@@ -198,7 +200,9 @@ impl Shard {
         if matches!(status, 408 | 481) && matches!(context.method, Method::Invite | Method::Update)
         {
             self.calls.end(&response);
-            self.note_gone(now, &response, out);
+        }
+        if status == 481 && matches!(context.method, Method::Invite | Method::Update) {
+            self.note_gone(now, context, out);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other

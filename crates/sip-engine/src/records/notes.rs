@@ -4,6 +4,7 @@ use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
 use super::{AskedTimer, CallRecord, EndedBy, Why, expires_s, printable};
+use crate::calls::End;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::proxy::cancel::CancelReason;
@@ -44,8 +45,15 @@ impl Shard {
         permit: &Permit,
     ) -> Option<Box<CallRecord>> {
         let request = &*job.request;
-        let begins_call = request.method() == Method::Invite && request.to_tag().is_none();
-        if !self.settings.records.is_on || !begins_call {
+        if !self.settings.records.is_on || request.method() != Method::Invite {
+            return None;
+        }
+        // A tag proves nothing: with one of his own making a user has a call like any other.
+        let begins_call = match permit {
+            Permit::Authenticated(_) => request.to_tag().is_none() || !self.open_calls.has(request),
+            _ => request.to_tag().is_none(),
+        };
+        if !begins_call {
             return None;
         }
         self.counters.call_records_begun += 1;
@@ -113,7 +121,8 @@ impl Shard {
         let candidate = context.candidates.get(usize::from(branch.candidate));
         let (target, trunk) = match candidate.map(|candidate| &candidate.kind) {
             Some(TargetKind::Contact(binding)) => (shown_or_nothing(&binding.uri), ""),
-            Some(TargetKind::NextHops { hops, at, .. }) => match hops.get(usize::from(*at)) {
+            // Its target may have gone on to another.
+            Some(TargetKind::NextHops { hops, .. }) => match hops.get(usize::from(branch.hop)) {
                 Some(hop) => (shown_hop(hop), self.trunk_of(hop)),
                 None => (Box::default(), ""),
             },
@@ -152,20 +161,22 @@ impl Shard {
         record.answered = Some(now);
         record.seen = now;
         record.status = Some(response.status());
-        record.why = None;
+        // Timer C or a CANCEL came too late for it.
+        (record.why, record.reason) = (None, Box::default());
         record.tries_total = context.branches.len() as u32;
         record.session_expires_s = expires_s(response).or_else(|| added_s(context, response));
         let source = context.answerer(number);
         let sees_the_end =
             source.is_some_and(|source| self.sees_the_end(context, &source, response));
-        let unseen = match sees_the_end {
-            false => Err((record, Why::NotOnPath)),
-            true => {
+        let request = context.request.as_deref().filter(|_| sees_the_end);
+        let unseen = match request {
+            None => Err((record, Why::NotOnPath)),
+            Some(request) => {
                 let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
                 let wheel = &mut self.wheel;
-                let begun = self
-                    .open_calls
-                    .begin(now, lifetime_s, record, response, wheel);
+                let begun =
+                    self.open_calls
+                        .begin(now, lifetime_s, record, (request, response), wheel);
                 begun.map_err(|record| (record, Why::NoRoom))
             }
         };
@@ -190,7 +201,10 @@ impl Shard {
             CancelReason::Caller(_) | CancelReason::TimeIsOver => None,
         };
         if let Some(request) = context.request.as_deref() {
-            self.note_bye_answered(now, request, status.unwrap_or(408), out);
+            let went_to = |end: End| context.branches.iter().any(|of| of.answerer.end() == end);
+            let is_proven = context.speaks_for_dialog;
+            let status = status.unwrap_or(408);
+            self.note_bye_answered(now, request, status, is_proven, went_to, out);
         }
         let Some(mut record) = context.record.take() else {
             return;
@@ -245,50 +259,58 @@ impl Shard {
     }
 
     /// A request is let in.
-    pub(crate) fn note_within(&mut self, now: Now, request: &Message) {
+    pub(crate) fn note_within(&mut self, now: Now, request: &Message, permit: &Permit) {
         if !self.open_calls.is_empty() && request.to_tag().is_some() {
             let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
-            let is_bye = request.method() == Method::Bye;
-            self.open_calls.request(now, lifetime_s, request, is_bye);
+            let is_proven = speaks_for_dialog(permit);
+            self.open_calls.request(now, lifetime_s, request, is_proven);
         }
     }
 
     /// A 2xx passes to a request within a dialog.
     pub(crate) fn note_refreshed(&mut self, now: Now, context: &Context, response: &Message) {
         let refreshes = matches!(context.method, Method::Invite | Method::Update);
+        if !refreshes || self.open_calls.is_empty() || !context.speaks_for_dialog {
+            return;
+        }
         let request = context.request.as_deref();
-        let is_within = || request.is_some_and(|request| request.to_tag().is_some());
-        if refreshes && !self.open_calls.is_empty() && is_within() {
+        if let Some(request) = request.filter(|request| request.to_tag().is_some()) {
             let lifetime_s = self.settings.proxy.dialog_token_lifetime_s;
-            let added_s = added_s(context, response);
-            let wheel = &mut self.wheel;
+            let (added_s, wheel) = (added_s(context, response), &mut self.wheel);
+            let messages = (request, response);
             self.open_calls
-                .refreshed(now, lifetime_s, response, added_s, wheel);
+                .refreshed(now, lifetime_s, messages, added_s, wheel);
         }
     }
 
     /// A side of a dialog has answered that it does not know it.
-    pub(crate) fn note_gone(&mut self, now: Now, response: &Message, out: &mut Outputs) {
-        if !self.open_calls.is_empty()
-            && let Some(record) = self.open_calls.gone(now, response, &mut self.wheel)
+    pub(crate) fn note_gone(&mut self, now: Now, context: &Context, out: &mut Outputs) {
+        if self.open_calls.is_empty() || !context.speaks_for_dialog {
+            return;
+        }
+        if let Some(request) = context.request.as_deref()
+            && let Some(record) = self.open_calls.gone(now, request, &mut self.wheel)
         {
             self.tell(record, out);
         }
     }
 
-    /// A request has its final answer: if it is a BYE, its call is over.
+    /// A request has its final answer: if it is a BYE, its call may be over.
     pub(crate) fn note_bye_answered(
         &mut self,
         now: Now,
         request: &Message,
         status: u16,
+        is_proven: bool,
+        went_to: impl Fn(End) -> bool,
         out: &mut Outputs,
     ) {
         if request.method() != Method::Bye || self.open_calls.is_empty() {
             return;
         }
-        let wheel = &mut self.wheel;
-        if let Some(record) = self.open_calls.bye_answered(now, request, status, wheel) {
+        let (open, wheel) = (&mut self.open_calls, &mut self.wheel);
+        let over = open.bye_answered(now, request, status, is_proven, went_to, wheel);
+        if let Some(record) = over {
             self.tell(record, out);
         }
     }
@@ -338,6 +360,16 @@ pub(crate) fn note_timed_out(record: &mut Option<Box<CallRecord>>) {
 fn added_s(context: &Context, response: &Message) -> Option<u32> {
     let asked: Option<AskedTimer> = context.session;
     asked?.missing_in(response)
+}
+
+/// Whether what a request says of its dialog is to be believed: whoever bears the dialog's
+/// token sends to the other side of it, and peers are trusted. A user without his token has
+/// shown who he is, and sends to whom he likes.
+pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
+    match permit {
+        Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) => true,
+        Permit::Authenticated(_) | Permit::Inbound(_) => false,
+    }
 }
 
 /// Why a call was let in, and the user, if one proved himself.

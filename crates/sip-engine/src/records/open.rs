@@ -4,22 +4,31 @@
 use std::hash::Hasher;
 
 use hashbrown::HashMap;
-use sip_msg::Message;
+use sip_msg::{Message, Method};
 use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
+use super::refresh::MIN_SE_S;
 use super::{CallRecord, EndedBy, Why, expires_s, printable};
 use crate::Now;
+use crate::calls::End;
 use crate::timer::Timer;
 
 /// Calls of one shard whose end is waited for.
 const OPEN_MAX: usize = 65_536;
+
+/// How long a call is followed whose BYE did not reach the other side, in milliseconds.
+const UNREACHED_MS: u64 = 3_600_000;
 
 /// Who ended a call, and when.
 struct Hung {
     at: Now,
     by: EndedBy,
     reason: Box<str>,
+    /// Whether it was a part of the dialog by what it bore.
+    is_proven: bool,
+    /// The final answer to the BYE, where it does not say that the call is over.
+    refused: Option<u16>,
 }
 
 impl Hung {
@@ -28,6 +37,8 @@ impl Hung {
             at,
             by,
             reason: Box::default(),
+            is_proven: true,
+            refused: None,
         }
     }
 
@@ -35,6 +46,10 @@ impl Hung {
     fn end(self, mut record: Box<CallRecord>) -> Box<CallRecord> {
         record.ended = Some(self.at);
         record.ended_by = self.by;
+        if let Some(status) = self.refused {
+            record.bye_status = Some(status);
+            record.why = Some(Why::ByeUnconfirmed);
+        }
         if !self.reason.is_empty() {
             record.reason = self.reason;
         }
@@ -67,7 +82,8 @@ impl Open {
     /// A sign of life: it is over so long after this one.
     fn seen(&mut self, now: Now, lifetime_s: u64) {
         self.record.seen = now;
-        let lasts_s = (self.record.session_expires_s).map_or(lifetime_s, u64::from);
+        let agreed_s = self.record.session_expires_s;
+        let lasts_s = agreed_s.map_or(lifetime_s, |expires_s| u64::from(expires_s.max(MIN_SE_S)));
         self.due_ms = now.mono_ms + lasts_s.saturating_mul(1_000);
     }
 
@@ -118,20 +134,23 @@ impl OpenCalls {
     }
 
     /// A call is answered by this 2xx: its record goes on. It is given back where there is no
-    /// room, or no telling which dialog it is.
+    /// room, or no telling which dialog it is. What names the dialog is the caller's, but for
+    /// the tag of who answers, who could name another's else.
     pub(crate) fn begin(
         &mut self,
         now: Now,
         lifetime_s: u64,
         record: Box<CallRecord>,
-        response: &Message,
+        (request, response): (&Message, &Message),
         wheel: &mut Wheel<Timer>,
     ) -> Result<(), Box<CallRecord>> {
-        let tag = response.from().ok();
-        let tag = tag.as_ref().and_then(|from| from.tag());
-        let (Some(id), Some(tag)) = (self.id(response), tag) else {
+        let (from, to) = (request.from().ok(), response.to().ok());
+        let tag = from.as_ref().and_then(|from| from.tag());
+        let other = to.as_ref().and_then(|to| to.tag());
+        let (Some(tag), Some(other)) = (tag, other) else {
             return Err(record);
         };
+        let id = self.id_of(request.call_id(), tag, other);
         if self.entries.len() >= OPEN_MAX || self.entries.contains_key(&id) {
             return Err(record);
         }
@@ -149,63 +168,110 @@ impl OpenCalls {
         Ok(())
     }
 
-    /// A request within a dialog was let in.
-    pub(crate) fn request(&mut self, now: Now, lifetime_s: u64, request: &Message, is_bye: bool) {
+    /// Whether the end of the call is waited for of which a request is.
+    pub(crate) fn has(&self, request: &Message) -> bool {
+        self.id(request).is_some_and(|id| self.entries.contains_key(&id))
+    }
+
+    /// A request within a dialog was let in; `is_proven` where it is a part of it by what it
+    /// bears, and not by its names alone.
+    pub(crate) fn request(
+        &mut self,
+        now: Now,
+        lifetime_s: u64,
+        request: &Message,
+        is_proven: bool,
+    ) {
         let id = self.id(request);
         let Some(open) = id.and_then(|id| self.entries.get_mut(&id)) else {
             return;
         };
         // A session timer is put back by what refreshes it alone.
         match open.record.session_expires_s {
+            _ if !is_proven => {}
             Some(_) => open.record.seen = now,
             None => open.seen(now, lifetime_s),
         }
-        if is_bye && open.hung.is_none() {
+        let counts = |before: &Hung| before.refused.is_some() || (is_proven && !before.is_proven);
+        if request.method() == Method::Bye && open.hung.as_ref().is_none_or(counts) {
             let reason = request.first_named("Reason");
             open.hung = Some(Hung {
-                at: now,
-                by: open.sender(request),
                 reason: reason.map_or_else(Box::default, |field| printable(field.value)),
+                is_proven,
+                ..Hung::now(now, open.sender(request))
             });
         }
     }
 
-    /// A 2xx to an INVITE or UPDATE within a dialog passes, with the session timer that is
+    /// A 2xx passes to an INVITE or UPDATE within a dialog, with the session timer that is
     /// agreed on from now on. Without one there is no timer any more.
     pub(crate) fn refreshed(
         &mut self,
         now: Now,
         lifetime_s: u64,
-        response: &Message,
+        (request, response): (&Message, &Message),
         added_s: Option<u32>,
         wheel: &mut Wheel<Timer>,
     ) {
-        if let Some(id) = self.id(response)
+        if let Some(id) = self.id(request)
             && let Some(open) = self.entries.get_mut(&id)
         {
             open.record.session_expires_s = expires_s(response).or(added_s);
             open.seen(now, lifetime_s);
+            // Whoever agrees on it has not hung up.
+            open.hung = open.hung.take().filter(|hung| hung.refused.is_none());
             // It may be due sooner than before.
             wheel.cancel(open.timer);
             open.timer = wheel.start(open.due_ms, Timer::Record(id));
         }
     }
 
-    /// A BYE has its final answer; the record of its call, which is over.
+    /// A BYE has its final answer; the record of its call, if it is over. `went_to` says where
+    /// the BYE was sent.
+    // RFC 3261 15.1.1 has whoever sends a BYE end the session there. That is his duty, and whether
+    // he keeps it the other side alone can tell: one that refuses his BYE, for a CSeq that is too
+    // low perhaps, goes on, and so may he.
     pub(crate) fn bye_answered(
         &mut self,
         now: Now,
         bye: &Message,
         status: u16,
+        is_proven: bool,
+        went_to: impl Fn(End) -> bool,
         wheel: &mut Wheel<Timer>,
     ) -> Option<Box<CallRecord>> {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
-        // It comes again, with credentials.
-        if matches!(status, 401 | 407) {
-            open.hung = None;
+        let hung = open.hung.as_mut()?;
+        let other = match hung.by {
+            EndedBy::Caller => open.record.callee_end,
+            _ => Some(open.record.caller_end),
+        };
+        // Whoever is in the dialog by its names alone may have asked anybody.
+        let is_others = (is_proven && hung.is_proven) || other.is_some_and(went_to);
+        match status {
+            _ if !is_others => {
+                open.hung = open.hung.take().filter(|hung| hung.is_proven);
+                return None;
+            }
+            200..=299 | 481 => {}
+            // It comes again, with credentials.
+            401 | 407 => {
+                open.hung = None;
+                return None;
+            }
+            _ => {
+                hung.refused = Some(status);
+                if is_unreached(status) {
+                    let due_ms = now.mono_ms + UNREACHED_MS;
+                    open.due_ms = open.due_ms.min(due_ms);
+                    wheel.cancel(open.timer);
+                    open.timer = wheel.start(open.due_ms, Timer::Record(id));
+                }
+                return None;
+            }
         }
-        open.hung.as_ref()?;
+        hung.refused = None;
         let (record, hung) = self.take(id, wheel)?;
         let mut record = hung?.end(record);
         record.bye_status = Some(status);
@@ -213,16 +279,16 @@ impl OpenCalls {
         Some(record)
     }
 
-    /// One side does not know the dialog any more: it has answered 481 or 408.
+    /// One side does not know the dialog any more of which this request was: it has answered
+    /// 481.
     pub(crate) fn gone(
         &mut self,
         now: Now,
-        response: &Message,
+        request: &Message,
         wheel: &mut Wheel<Timer>,
     ) -> Option<Box<CallRecord>> {
-        let id = self.id(response)?;
-        let by = match self.entries.get(&id)?.sender(response) {
-            // Who asked is in From; the other has answered.
+        let id = self.id(request)?;
+        let by = match self.entries.get(&id)?.sender(request) {
             EndedBy::Caller => EndedBy::Callee,
             _ => EndedBy::Caller,
         };
@@ -301,12 +367,20 @@ impl OpenCalls {
     /// A dialog's name, the same from either side.
     fn id(&self, message: &Message) -> Option<u64> {
         let (from, to) = (message.from().ok()?, message.to().ok()?);
-        let (from, to) = (from.tag()?, to.tag()?);
+        Some(self.id_of(message.call_id(), from.tag()?, to.tag()?))
+    }
+
+    fn id_of(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.key);
-        for part in [message.call_id(), from.min(to), from.max(to)] {
+        for part in [call_id, one.min(other), one.max(other)] {
             hasher.write_u32(part.len() as u32);
             hasher.write(part);
         }
-        Some(hasher.finish())
+        hasher.finish()
     }
+}
+
+/// Whether a final answer says that the other side was not reached: it has said nothing.
+const fn is_unreached(status: u16) -> bool {
+    matches!(status, 408 | 430 | 480 | 502..=504)
 }

@@ -6,7 +6,7 @@ use sip_msg::{HeaderName, Message, Method};
 use crate::settings::Settings;
 
 /// The least that may be asked for (RFC 4028 4).
-const MIN_SE_S: u32 = 90;
+pub(super) const MIN_SE_S: u32 = 90;
 /// The most that is believed: a timer of years is none.
 const EXPIRES_MAX_S: u32 = 30 * 86_400;
 

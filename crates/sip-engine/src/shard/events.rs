@@ -325,7 +325,8 @@ impl Shard {
             self.counters.requests_dropped += 1;
         } else {
             self.note_refused(now, record, &line, out);
-            self.note_bye_answered(now, &request, line.status(), out);
+            let status = line.status();
+            self.note_bye_answered(now, &request, status, true, |_| false, out);
             if let Some(server) = server {
                 self.txns.set_context(server, Owner::Nobody.encode());
             }

@@ -313,7 +313,7 @@ impl Shard {
         let care = Arc::clone(&probe.probed.care);
         let is_good = is_good(status, &care);
         self.probe_over(now, &probe, Some(status), is_good, out);
-        if let (500 | 503, false) = (status, is_good)
+        if status == 503
             && let Some(pause_ms) = pause_ms(response, care.retry_after_max_s)
         {
             let (transport, addr) = probe.place;
@@ -353,7 +353,8 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let ((transport, addr), probed) = (probe.place, &probe.probed);
-        let health = self.gateways.health_at(transport, addr, &probed.hop.host);
+        let health = self.gateways
+            .health_at(transport, addr, &probed.hop.host, now.mono_ms);
         let change = health.and_then(|of| of.probed(now.mono_ms, status, is_good, &probed.probing));
         self.tell_of_probed(probe, change, out);
     }

@@ -16,6 +16,7 @@ use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
 use crate::records::AskedTimer;
+use crate::records::notes::speaks_for_dialog;
 use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::ChosenBy;
@@ -356,7 +357,7 @@ impl Shard {
         if job.request.method() == Method::Bye {
             self.calls.end(&job.request);
         }
-        self.note_within(now, &job.request);
+        self.note_within(now, &job.request, &permit);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
             _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
@@ -420,6 +421,7 @@ impl Shard {
         context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
         context.is_listed = self.is_listed_peers(&job.sender);
+        context.speaks_for_dialog = speaks_for_dialog(permit);
         context.sender = job.sender;
         context.method = job.request.method();
         context.routed = job.routed;
