@@ -16,7 +16,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,8 @@ const TICK: Duration = Duration::from_secs(1);
 const TOLD: Duration = Duration::from_secs(10);
 /// How long the threads have to end with the process.
 const END: Duration = Duration::from_secs(20);
+/// How long a worker that ends, with the records of all calls that go on, waits for room.
+const LAST: Duration = Duration::from_secs(8);
 
 /// Whether the tables that a configuration names can be asked for; nothing is connected.
 pub(crate) fn check(config: &Records) -> Result<(), Error> {
@@ -91,7 +93,41 @@ pub(crate) struct Recorder {
 struct Running {
     to: SyncSender<Box<CallRecord>>,
     reopens: Arc<AtomicBool>,
+    is_ending: Ending,
     thread: JoinHandle<()>,
+}
+
+/// Whether the process ends: all records that go on come at once then, and no call is held up
+/// any more by who waits until they are taken.
+#[derive(Clone, Default)]
+struct Ending(Arc<AtomicBool>);
+
+impl Ending {
+    fn begin(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Gives something to a thread, at once, or while the process ends until `until`, which
+    /// begins with the first that has to wait; false where there was no room for it.
+    fn give<T>(&self, to: &SyncSender<T>, what: T, until: &mut Option<Instant>) -> bool {
+        let mut what = what;
+        loop {
+            what = match to.try_send(what) {
+                Ok(()) => return true,
+                Err(TrySendError::Full(what)) if self.has_begun() => what,
+                Err(_) => return false,
+            };
+            let until = *until.get_or_insert_with(|| Instant::now() + LAST);
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// What was told of losses.
@@ -104,6 +140,9 @@ struct Told {
 pub(crate) struct WorkerRecords {
     to: Option<SyncSender<Box<CallRecord>>>,
     tally: Arc<Tally>,
+    is_ending: Ending,
+    /// Until when it waits for room, once the process ends.
+    until: Option<Instant>,
 }
 
 impl Recorder {
@@ -124,15 +163,25 @@ impl Recorder {
 
     /// A worker's end.
     pub(crate) fn for_worker(&self) -> WorkerRecords {
+        let running = self.running.as_ref();
         WorkerRecords {
-            to: self.running.as_ref().map(|running| running.to.clone()),
+            to: running.map(|running| running.to.clone()),
             tally: self.tally.clone(),
+            is_ending: running.map_or_else(Ending::default, |running| running.is_ending.clone()),
+            until: None,
         }
     }
 
     /// What became of records.
     pub(crate) fn tally(&self) -> Arc<Tally> {
         self.tally.clone()
+    }
+
+    /// The workers are about to end, and give what goes on.
+    pub(crate) fn begin_end(&self) {
+        if let Some(running) = &self.running {
+            running.is_ending.begin();
+        }
     }
 
     /// Opens the file anew, soon: it may have been moved.
@@ -160,29 +209,32 @@ impl Recorder {
 
     /// Waits until all is written, once no worker has anything more for it; not for ever.
     pub(crate) fn end(mut self) {
+        self.begin_end();
         if let Some(Running { to, thread, .. }) = self.running.take() {
             drop(to);
-            wait_for(thread, END);
+            if !wait_for(thread, Instant::now() + END) {
+                tracing::error!(
+                    "call records were not all written within {} s: the disk does not answer",
+                    END.as_secs()
+                );
+            }
         }
         self.told.at = None;
         self.tell_losses(Instant::now());
     }
 }
 
-/// Waits for a thread's end, as long as it may take.
-fn wait_for(thread: JoinHandle<()>, limit: Duration) {
-    let until = Instant::now() + limit;
+/// Waits for a thread's end, as long as it may take; whether it has ended.
+fn wait_for(thread: JoinHandle<()>, until: Instant) -> bool {
     while !thread.is_finished() && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(10));
     }
-    match thread.is_finished() {
+    let has_ended = thread.is_finished();
+    if has_ended {
         // One that panicked has ended the process already.
-        true => _ = thread.join(),
-        false => tracing::error!(
-            "call records were not all written within {} s: the disk or the database does not answer",
-            limit.as_secs()
-        ),
+        let _ = thread.join();
     }
+    has_ended
 }
 
 impl Running {
@@ -195,8 +247,15 @@ impl Running {
                 config.rotate_daily,
             )
         });
+        for (path, bytes) in table::of_no_table(config, data) {
+            tracing::warn!(
+                "{}: {bytes} bytes of call records wait for a table that is not configured any more: name it in [[records.table]] again, by the same url and name, or remove the file",
+                path.display()
+            );
+        }
+        let is_ending = Ending::default();
         let tables = config.table.iter().map(|table| {
-            let writer = TableWriter::open(table, data, tally.clone())?;
+            let writer = TableWriter::open(table, data, tally.clone(), is_ending.clone())?;
             Outlet::start(writer)
         });
         let (to, from) = sync_channel(QUEUE_MAX);
@@ -210,11 +269,13 @@ impl Running {
             is_failing: false,
             tables: tables.collect::<Result<_, Error>>()?,
             tally: tally.clone(),
+            is_ending: is_ending.clone(),
         };
         let thread = spawn("records", move || writer.run())?;
         Ok(Self {
             to,
             reopens,
+            is_ending,
             thread,
         })
     }
@@ -242,7 +303,7 @@ impl sip_worker::Records for WorkerRecords {
         let Some(to) = &self.to else {
             return;
         };
-        if to.try_send(record).is_err() {
+        if !self.is_ending.give(to, record, &mut self.until) {
             self.tally.lost_in_queue.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -252,13 +313,18 @@ impl sip_worker::Records for WorkerRecords {
 struct Outlet {
     to: SyncSender<String>,
     thread: JoinHandle<()>,
+    until: Option<Instant>,
 }
 
 impl Outlet {
     fn start(writer: TableWriter) -> Result<Self, Error> {
         let (to, from) = sync_channel(QUEUE_MAX);
         let thread = spawn("records-table", move || writer.run(&from))?;
-        Ok(Self { to, thread })
+        Ok(Self {
+            to,
+            thread,
+            until: None,
+        })
     }
 }
 
@@ -273,6 +339,7 @@ struct FileWriter {
     is_failing: bool,
     tables: Vec<Outlet>,
     tally: Arc<Tally>,
+    is_ending: Ending,
 }
 
 impl FileWriter {
@@ -318,8 +385,8 @@ impl FileWriter {
         let row = Row::new(record, &self.node);
         let lost = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed);
         let json = row.json();
-        for table in &self.tables {
-            if table.to.try_send(json.clone()).is_err() {
+        for Outlet { to, until, .. } in &mut self.tables {
+            if !self.is_ending.give(to, json.clone(), until) {
                 lost(&self.tally.lost_for_table);
             }
         }
@@ -366,9 +433,12 @@ impl FileWriter {
         self.tally.lost_in_file.fetch_add(lost, Ordering::Relaxed);
         // None waits for the other.
         let tables = self.tables.into_iter();
-        let threads: Vec<JoinHandle<()>> = tables.map(|Outlet { to: _, thread }| thread).collect();
+        let threads: Vec<JoinHandle<()>> = tables.map(|of| of.thread).collect();
+        let until = Instant::now() + END / 2;
         for thread in threads {
-            wait_for(thread, END / 2);
+            if !wait_for(thread, until) {
+                tracing::error!("call records for a table may be lost: it, or the disk of the data folder, does not answer");
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ use super::row::{csv_names, rfc3339};
 const MODE: u32 = 0o640;
 /// How long what is written may be in the kernel alone.
 const SYNC: Duration = Duration::from_secs(1);
+/// How long it is left alone when it could not be given another name.
+const ROTATE_AGAIN: Duration = Duration::from_secs(60);
 const DAY_MS: u64 = 86_400_000;
 
 /// The file, open at its end.
@@ -34,6 +36,8 @@ pub(super) struct RecordFile {
     day: u64,
     /// When it was synced, where something was written since.
     unsynced: Option<Instant>,
+    /// Until when it grows, because it could not be given another name.
+    grows_until: Option<Instant>,
 }
 
 impl RecordFile {
@@ -67,6 +71,7 @@ impl RecordFile {
             is_cut,
             day,
             unsynced: None,
+            grows_until: None,
         })
     }
 
@@ -80,6 +85,14 @@ impl RecordFile {
 
     /// Appends whole lines, all or none.
     pub(super) fn append(&mut self, lines: &str) -> io::Result<()> {
+        // Nobody could read what is written into a file that has no name any more.
+        if self.file.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+            tracing::error!(
+                "{}: somebody has removed the file of call records; another is begun",
+                self.path.display()
+            );
+            self.reopen();
+        }
         self.rotate_if_due();
         let before = match (self.len, self.format) {
             (0, RecordFormat::Csv) => csv_names(),
@@ -135,12 +148,15 @@ impl RecordFile {
     fn rotate_if_due(&mut self) {
         let is_full = self.len >= self.rotate_bytes_max;
         let is_another_day = self.rotates_daily && self.day != today();
-        if self.len == 0 || !(is_full || is_another_day) {
+        let may_grow = self.grows_until.is_some_and(|until| Instant::now() < until);
+        if self.len == 0 || may_grow || !(is_full || is_another_day) {
             return;
         }
         self.sync();
+        self.grows_until = None;
         if let Err(error) = self.set_aside() {
             // It grows meanwhile, which loses nothing.
+            self.grows_until = Some(Instant::now() + ROTATE_AGAIN);
             tracing::error!(
                 "{}: cannot be kept by another name: {error}",
                 self.path.display()

@@ -2,6 +2,7 @@
 //! is away.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,16 +13,21 @@ use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
 
 use crate::Error;
-use crate::config::{RecordTable, StoreTls};
+use crate::config::{RecordTable, Records, StoreTls};
 use crate::data_dir::DataDir;
 use crate::userdb::{secret_of, store_error};
 
 use super::row::{COLUMNS, values_of};
 use super::spool::Spool;
-use super::{TICK, Tally};
+use super::{Ending, TICK, Tally};
 
 /// Rows of one statement.
 const ROWS_MAX: usize = 64;
+/// Records that are taken out of the queue at once: so many the disk of the spool is made to
+/// take together.
+const TAKEN_MAX: usize = 4_096;
+/// How long a database is given what waits when the process ends; the spool keeps the rest.
+const END: Duration = Duration::from_secs(3);
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT_MS: u64 = 3_000;
 /// How long a statement may take, the connection included.
@@ -38,6 +44,7 @@ pub(super) struct TableWriter {
     options: Options,
     spool: Spool,
     tally: Arc<Tally>,
+    is_ending: Ending,
     /// What this spool has in the sum of all.
     told_bytes: u64,
 }
@@ -58,6 +65,7 @@ impl TableWriter {
         config: &RecordTable,
         data: &DataDir,
         tally: Arc<Tally>,
+        is_ending: Ending,
     ) -> Result<Self, Error> {
         let options = checked(config)?;
         let path = data.file(&spool_name(&config.url.0, &config.name));
@@ -68,6 +76,7 @@ impl TableWriter {
             options,
             spool,
             tally,
+            is_ending,
             told_bytes: 0,
         })
     }
@@ -97,11 +106,23 @@ impl TableWriter {
     /// Adds lines or, behind those that wait, has them wait.
     fn take(&mut self, lines: Vec<String>, database: &mut Database) {
         let may_answer = !database.is_away || Instant::now() >= database.next_try;
-        let adds_now = self.spool.is_empty() && may_answer;
-        if lines.is_empty() || (adds_now && self.add(&lines, database, STATEMENT)) {
+        let mut rest = lines.as_slice();
+        if self.spool.is_empty() && may_answer {
+            let until = Instant::now() + END;
+            for now in lines.chunks(ROWS_MAX) {
+                let is_ending = self.is_ending.has_begun();
+                let limit = if is_ending { LAST_STATEMENT } else { STATEMENT };
+                let is_late = is_ending && Instant::now() >= until;
+                if is_late || !self.add(now, database, limit) {
+                    break;
+                }
+                rest = rest.get(now.len()..).unwrap_or_default();
+            }
+        }
+        if rest.is_empty() {
             return;
         }
-        let lost = self.spool.append(&lines);
+        let lost = self.spool.append(rest);
         if lost > 0 {
             let count = &self.tally.lost_for_table;
             count.fetch_add(lost as u64, Ordering::Relaxed);
@@ -110,7 +131,8 @@ impl TableWriter {
 
     /// Sends what waits; what comes meanwhile waits behind it.
     fn send_spooled(&mut self, from: &Receiver<String>, database: &mut Database) {
-        while !self.spool.is_empty() {
+        // At the end its time is bounded.
+        while !self.spool.is_empty() && !self.is_ending.has_begun() {
             let front = match self.spool.front(ROWS_MAX) {
                 Ok(front) => front,
                 Err(error) => return self.spool_fails(&error, database),
@@ -121,7 +143,7 @@ impl TableWriter {
             if let Err(error) = self.spool.advance(&front) {
                 return self.spool_fails(&error, database);
             }
-            let came: Vec<String> = from.try_iter().take(ROWS_MAX).collect();
+            let came: Vec<String> = from.try_iter().take(TAKEN_MAX).collect();
             self.take(came, database);
             self.tell_spooled();
         }
@@ -133,12 +155,12 @@ impl TableWriter {
         database.next_try = Instant::now() + RETRY_MAX;
     }
 
-    /// Adds lines, in as many statements as it takes; false where the database did not take
-    /// them, which is told once.
+    /// Adds lines by one statement; false where the database did not take them, which is told
+    /// once.
     fn add(&self, lines: &[String], database: &mut Database, limit: Duration) -> bool {
-        for lines in lines.chunks(ROWS_MAX) {
-            let rows: Vec<Vec<String>> = lines.iter().filter_map(|line| values_of(line)).collect();
-            let unread = lines.len() - rows.len();
+        let rows: Vec<Vec<String>> = lines.iter().filter_map(|line| values_of(line)).collect();
+        let unread = lines.len() - rows.len();
+        if !rows.is_empty() {
             match database.add(&rows, limit) {
                 Ok(()) => database.answers(&self.name),
                 Err(error) => {
@@ -146,19 +168,18 @@ impl TableWriter {
                     return false;
                 }
             }
-            let add = |count: &std::sync::atomic::AtomicU64, number: usize| {
-                count.fetch_add(number as u64, Ordering::Relaxed);
-            };
-            add(&self.tally.added, rows.len());
-            // A crash has cut them.
-            add(&self.tally.lost_for_table, unread);
         }
+        let (added, lost) = (&self.tally.added, &self.tally.lost_for_table);
+        added.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        // A crash has cut them.
+        lost.fetch_add(unread as u64, Ordering::Relaxed);
         true
     }
 
     /// The process ends: what waits is added, or waits for the next start.
     fn end(mut self, mut database: Database) {
-        while !self.spool.is_empty() && !database.is_away {
+        let until = Instant::now() + END;
+        while !self.spool.is_empty() && !database.is_away && Instant::now() < until {
             let Ok(front) = self.spool.front(ROWS_MAX) else {
                 return;
             };
@@ -269,12 +290,30 @@ fn table(options: &Options, name: &str) -> Result<Table, Error> {
 fn gather(from: &Receiver<String>) -> (Vec<String>, bool) {
     match from.recv_timeout(TICK) {
         Ok(first) => {
-            let more = from.try_iter().take(ROWS_MAX - 1);
+            let more = from.try_iter().take(TAKEN_MAX - 1);
             (std::iter::once(first).chain(more).collect(), false)
         }
         Err(RecvTimeoutError::Timeout) => (Vec::new(), false),
         Err(RecvTimeoutError::Disconnected) => (Vec::new(), true),
     }
+}
+
+/// Files in which records wait for tables that are configured no more, and their bytes: nobody
+/// sends them.
+pub(super) fn of_no_table(config: &Records, data: &DataDir) -> Vec<(PathBuf, u64)> {
+    let own: Vec<String> = (config.table.iter())
+        .map(|table| spool_name(&table.url.0, &table.name))
+        .collect();
+    let Ok(entries) = std::fs::read_dir(data.path()) else {
+        return Vec::new();
+    };
+    let found = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let is_spool = name.starts_with("records-") && name.ends_with(".spool");
+        let bytes = entry.metadata().map_or(0, |meta| meta.len());
+        (is_spool && bytes > 0 && !own.contains(&name)).then(|| (entry.path(), bytes))
+    });
+    found.collect()
 }
 
 /// The file of a table, the same at each start: by a hash (FNV-1a) of what it is.

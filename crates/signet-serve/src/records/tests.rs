@@ -267,6 +267,30 @@ fn a_file_that_was_moved_is_made_again() {
 }
 
 #[test]
+fn a_file_that_was_removed_is_made_again() {
+    let temp = TempDir::new("records-removed");
+    let path = temp.path().join("calls.csv");
+    let mut file = open(&path, RecordFormat::Csv, 1 << 20);
+    file.append("1\r\n").unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file.append("2\r\n").unwrap();
+    assert_eq!(read(&path), csv_names() + "2\r\n");
+}
+
+#[test]
+fn a_file_that_cannot_have_another_name_grows() {
+    let temp = TempDir::new("records-grows");
+    // With the time behind it the name is longer than any may be.
+    let path = temp.path().join("c".repeat(250));
+    let mut file = open(&path, RecordFormat::Jsonl, 10);
+    for line in ["{1}\n", "{2}\n", "{3}\n", "{4}\n", "{5}\n"] {
+        file.append(line).unwrap();
+    }
+    assert_eq!(read(&path), "{1}\n{2}\n{3}\n{4}\n{5}\n");
+    assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn lines_wait_in_the_spool_across_a_restart_and_no_more_than_there_is_room_for() {
     let temp = TempDir::new("records-spool");
     let path = temp.path().join("a.spool");
@@ -307,6 +331,8 @@ fn a_worker_never_waits_for_who_does_not_read() {
     let mut worker = WorkerRecords {
         to: Some(to),
         tally: tally.clone(),
+        is_ending: Ending::default(),
+        until: None,
     };
     for id in 0..5 {
         worker.give(Box::new(record(id)));
@@ -354,6 +380,96 @@ fn all_that_is_given_is_written_before_the_end() {
     assert_eq!((ids.len(), text.lines().count()), (1_000, 1_000));
     assert_eq!(tally.written.load(Ordering::Relaxed), 1_000);
     assert!(tally.lost().iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn all_calls_that_go_on_are_written_when_the_process_ends() {
+    // More of them than the queues hold: they come at once.
+    const CALLS: u128 = 3 * QUEUE_MAX as u128;
+    let temp = TempDir::new("records-flood");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = closed.local_addr().unwrap();
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let path = temp.path().join("calls.jsonl");
+    let config = format!(
+        "version = 1\n[records]\npath = \"{}\"\n\
+         [[records.table]]\nurl = \"mysql://signet@{closed}/sip\"\n",
+        path.display()
+    );
+    let config = Config::from_text(Path::new("test.toml"), &config).unwrap();
+    let recorder = Recorder::start(&config.records, &data).unwrap();
+    let tally = recorder.tally();
+    recorder.begin_end();
+    let workers = [0, 1].map(|nth| {
+        let mut worker = recorder.for_worker();
+        std::thread::spawn(move || {
+            for id in (nth..CALLS).step_by(2) {
+                worker.give(Box::new(record(id)));
+            }
+        })
+    });
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    recorder.end();
+    assert_eq!(tally.lost().map(|(_, count)| count), [0; 3]);
+    assert_eq!(read(&path).lines().count() as u128, CALLS);
+    let spool = spools(&data).remove(0);
+    assert_eq!(read(&spool).lines().count() as u128, CALLS);
+}
+
+/// Files in which records wait.
+fn spools(data: &DataDir) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(data.path()).unwrap().flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| path.extension().is_some_and(|of| of == "spool"))
+        .collect()
+}
+
+#[test]
+fn a_worker_that_ends_does_not_wait_for_ever() {
+    let (to, _from) = sync_channel(1);
+    let tally = Arc::new(Tally::default());
+    let is_ending = Ending::default();
+    is_ending.begin();
+    let mut worker = WorkerRecords {
+        to: Some(to),
+        tally: tally.clone(),
+        is_ending,
+        // The time is up.
+        until: Some(Instant::now()),
+    };
+    for id in 0..1_000 {
+        worker.give(Box::new(record(id)));
+    }
+    assert_eq!(tally.lost()[0], ("queue", 999));
+}
+
+#[test]
+fn what_waits_for_a_table_that_is_gone_is_found() {
+    let temp = TempDir::new("records-gone");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = closed.local_addr().unwrap();
+    let of = |name: &str| {
+        format!("[[records.table]]\nurl = \"mysql://signet@{closed}/sip\"\nname = \"{name}\"\n")
+    };
+    let (_, waiting) = run(&temp, &of("before"), 3);
+    assert_eq!(waiting, 3);
+    let data = DataDir::open(&temp.path().join("data")).unwrap();
+    let gone = |text: &str| {
+        let config = Config::from_text(Path::new("t.toml"), &format!("version = 1\n{text}"));
+        table::of_no_table(&config.unwrap().records, &data)
+    };
+    assert!(gone(&of("before")).is_empty());
+    for other in [of("after"), String::new()] {
+        let found = gone(&other);
+        let [(path, bytes)] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(path, &spools(&data)[0]);
+        assert_eq!(*bytes, path.metadata().unwrap().len());
+    }
 }
 
 #[test]

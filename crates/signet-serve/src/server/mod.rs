@@ -424,6 +424,7 @@ impl Server {
     }
 
     fn end(mut self) -> Result<(), Error> {
+        self.recorder.begin_end();
         self.control.order(Phase::Stop);
         for worker in self.workers.drain(..) {
             // A worker that panicked has ended the process already.
