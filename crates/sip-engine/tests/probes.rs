@@ -356,3 +356,51 @@ fn probes_keep_their_time_through_reloads() {
     bed.act(|shard, _, _| shard.reload(often));
     assert!(!bed.wait(INTERVAL_MS / 4).is_empty());
 }
+
+/// So many gateways, of which each has an address of its own.
+fn many(count: usize, interval_ms: u64) -> Settings {
+    let care = Care {
+        probing: care().probing.map(|probing| Probing {
+            interval_ms,
+            ..probing
+        }),
+        ..care()
+    };
+    let addrs = (0..count).map(|n| format!("203.0.{}.{}:5060", n / 200, n % 200 + 1));
+    let addrs: Vec<String> = addrs.collect();
+    let addrs: Vec<&str> = addrs.iter().map(String::as_str).collect();
+    gateways(care, &addrs, UDP)
+}
+
+#[test]
+fn hundreds_of_gateways_are_probed_one_after_the_other() {
+    let mut bed = Bed::new(many(300, 30_000));
+    let mut probed = BTreeSet::new();
+    for second in 0..31 {
+        let sent = bed.wait(1_000);
+        let before = probed.len();
+        for of in &sent {
+            probed.insert(of.header(HeaderName::CallId));
+            let back = response(of, 200, "g", "");
+            bed.receive(&answering(of), &back);
+        }
+        // Ten would be even.
+        let fresh = probed.len() - before;
+        assert!(fresh <= 30, "{fresh} in second {second}");
+    }
+    let shown = bed.gateways.health(bed.now.mono_ms);
+    assert_eq!(shown.len(), 300, "each has had its turn");
+    assert_eq!(bed.shard.counters().probes_skipped, 0);
+}
+
+#[test]
+fn probes_under_way_are_bounded_and_those_that_find_no_room_are_counted() {
+    let mut bed = Bed::new(many(1_500, 1_000));
+    for _ in 0..50 {
+        bed.wait(100);
+        assert!(bed.shard.in_flight() <= 1_024);
+    }
+    assert!(bed.shard.counters().probes_skipped > 0);
+    // Nobody answers; what is known of addresses is bounded too.
+    assert!(bed.gateways.health(bed.now.mono_ms).len() <= 1_024);
+}
