@@ -437,7 +437,9 @@ impl FileWriter {
         let until = Instant::now() + END / 2;
         for thread in threads {
             if !wait_for(thread, until) {
-                tracing::error!("call records for a table may be lost: it, or the disk of the data folder, does not answer");
+                tracing::error!(
+                    "call records for a table may be lost: it, or the disk of the data folder, does not answer"
+                );
             }
         }
     }

@@ -138,9 +138,7 @@ impl SharedGateways {
         drop(learned);
         let mut known = lock(&self.health);
         before += known.len();
-        known.retain(|(_, addr), health| {
-            is_name(health.name()) || addresses.contains(&addr.ip())
-        });
+        known.retain(|(_, addr), health| is_name(health.name()) || addresses.contains(&addr.ip()));
         after += known.len();
         drop(known);
         if after != before {
@@ -394,7 +392,9 @@ mod tests {
         let (mut one, mut other) = (shard(), shard());
         let addr: SocketAddr = "192.0.2.9:5060".parse().unwrap();
         assert!(one.health_of(Transport::Udp, addr).is_none());
-        let health = one.health_at(Transport::Udp, addr, "192.0.2.9", 1_000).unwrap();
+        let health = one
+            .health_at(Transport::Udp, addr, "192.0.2.9", 1_000)
+            .unwrap();
         health.failed(1_000, Why::Silent, 500);
         other.refresh();
         for gateways in [&one, &other, &shard()] {

@@ -564,7 +564,10 @@ fn where_all_are_passed_over_each_has_its_time_and_the_last_as_long_as_it_takes(
     assert_eq!(changes(&mut bed).len(), 2);
     // One that begins now goes to both, one after the other.
     let (number, _) = copy(call(&mut bed, "all-out", UDP));
-    assert_eq!(number, 1, "the first is put behind, as long as there is another");
+    assert_eq!(
+        number, 1,
+        "the first is put behind, as long as there is another"
+    );
     let waited = bed.wait(4_100);
     let copies: Vec<_> = waited
         .iter()
@@ -603,28 +606,6 @@ fn a_call_that_is_cancelled_between_two_gateways_goes_to_neither() {
     assert_eq!(to_alice(&sent).len(), 1);
     bed.wait(100_000);
     assert_eq!(bed.shard.in_flight(), 0);
-}
-
-#[test]
-fn a_long_call_is_not_sent_twice_to_a_gateway_that_is_slow() {
-    // It goes over TCP for its length, and may go as a datagram where that cannot be. Silence
-    // is no reason to send it there again.
-    let mut settings = two_gateways(UDP, Care::USUAL);
-    for gateway in &mut settings.routes.groups[0].gateways {
-        gateway.next_hop.transport = None;
-    }
-    let mut alone = settings.clone();
-    alone.routes.groups[0].gateways.truncate(1);
-    for (settings, others) in [(settings, 1), (alone, 0)] {
-        let mut bed = Bed::new(settings);
-        let mut invite = request("INVITE", NUMBER, UDP);
-        invite.body = "x".repeat(1_300);
-        let (number, first) = copy(bed.receive(&alice(UDP), &invite.text()));
-        assert_eq!((number, first.to.transport), (0, Transport::Tcp));
-        let sent = bed.wait(10_000);
-        assert!(to_gateway(&sent, 0).is_empty(), "{:?}", kinds(&sent));
-        assert_eq!(to_gateway(&sent, 1).len(), others);
-    }
 }
 
 #[test]

@@ -170,7 +170,11 @@ fn a_bye_that_the_other_side_refuses_ends_nothing() {
         let bye = only(bed.receive(&answering(&sent), &bye.text()));
         answer(&mut bed, &bye, 200, "");
         let record = record(&mut bed);
-        assert_eq!((record.ended, record.why), (Some(hung_up), None), "{status}");
+        assert_eq!(
+            (record.ended, record.why),
+            (Some(hung_up), None),
+            "{status}"
+        );
         assert_eq!(
             (record.ended_by, record.bye_status),
             (EndedBy::Callee, Some(200))
@@ -224,7 +228,10 @@ fn a_bye_that_reaches_nobody_ends_the_call_when_nothing_more_is_heard() {
     assert!(bed.records.is_empty(), "it may come again");
     bed.wait(33_000);
     let silent = record(&mut bed);
-    assert_eq!((silent.ended, silent.ended_by), (Some(hung_up), EndedBy::Caller));
+    assert_eq!(
+        (silent.ended, silent.ended_by),
+        (Some(hung_up), EndedBy::Caller)
+    );
     assert_eq!(silent.talk_ms(), Some(5_000));
     assert_eq!(
         (silent.why, silent.bye_status),
@@ -276,7 +283,10 @@ fn an_answer_that_names_another_call_does_nothing_to_that_ones_record() {
         let copy = only(bed.receive(&alice(UDP), &again.text()));
         let forged = response(&copy, status, "b", more)
             .replace("Call-ID: call-2", "Call-ID: call-1")
-            .replace("<sip:carol@example.com>;tag=c", "<sip:alice@example.com>;tag=a");
+            .replace(
+                "<sip:carol@example.com>;tag=c",
+                "<sip:alice@example.com>;tag=a",
+            );
         bed.receive(&answering(&copy), &forged);
         let told = bed.records.iter().map(|record| &*record.call_id);
         assert_eq!(told.collect::<Vec<_>>(), ["call-2"], "{status}");
@@ -733,7 +743,10 @@ fn a_phone_that_loses_its_route_hangs_up_where_its_call_went() {
     assert_eq!(copy.to.remote.to_string(), NEXT);
     answer(&mut bed, &copy, 200, "");
     let record = record(&mut bed);
-    assert_eq!((record.ended_by, record.bye_status), (EndedBy::Caller, Some(200)));
+    assert_eq!(
+        (record.ended_by, record.bye_status),
+        (EndedBy::Caller, Some(200))
+    );
 }
 
 #[test]
@@ -785,10 +798,7 @@ fn a_gateway_that_was_left_is_among_the_tries_and_may_have_the_call_after_all() 
         let tries: Vec<_> = record.tries.iter().map(|of| (of.to.1, of.end)).collect();
         assert_eq!(
             tries,
-            [
-                (first.to.remote, Err(Reason::GatewaySilent)),
-                (at, Ok(200))
-            ]
+            [(first.to.remote, Err(Reason::GatewaySilent)), (at, Ok(200))]
         );
         assert_eq!(record.tries_total, 2);
     }
@@ -815,9 +825,17 @@ fn a_call_that_is_answered_before_its_cancel_arrives_has_been_answered() {
 fn what_redirects_ends_its_call() {
     let mut bed = bed();
     let (_, sent) = invite(&mut bed);
-    answer(&mut bed, &sent, 302, "Contact: <sip:bob@elsewhere.example>\r\n");
+    answer(
+        &mut bed,
+        &sent,
+        302,
+        "Contact: <sip:bob@elsewhere.example>\r\n",
+    );
     let record = record(&mut bed);
-    assert_eq!((record.status, record.ended_by), (Some(302), EndedBy::Callee));
+    assert_eq!(
+        (record.status, record.ended_by),
+        (Some(302), EndedBy::Callee)
+    );
     assert_eq!(bed.shard.open_call_records(), 0);
 }
 

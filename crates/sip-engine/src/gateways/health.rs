@@ -206,9 +206,7 @@ impl Health {
             Why::Unreachable => true,
             Why::Silent => is_in_time,
             Why::Busy => is_in_time && is_good,
-            Why::RetryAfter | Why::Probes => {
-                is_in_time && is_good && !self.is_held(&notes, now_ms)
-            }
+            Why::RetryAfter | Why::Probes => is_in_time && is_good && !self.is_held(&notes, now_ms),
         };
         is_settled.then(|| self.restore(&mut notes))
     }
@@ -372,7 +370,10 @@ mod tests {
         assert!(health.is_out(1_149) && !health.is_out(1_150));
         // It is on trial then: what it did before is not forgotten.
         assert_eq!(health.shown(2_000).why, Some(Why::Unreachable));
-        assert_eq!(health.answered(2_000, 100, false, true), Some(Change::Returned));
+        assert_eq!(
+            health.answered(2_000, 100, false, true),
+            Some(Change::Returned)
+        );
         assert_eq!(health.answered(2_001, 180, true, true), None);
         let shown = health.shown(3_000);
         assert_eq!((shown.why, shown.times_passed_over), (None, 1));
@@ -404,7 +405,10 @@ mod tests {
         assert_eq!(health.failed(20, Why::Silent, 1_000), None);
         assert_eq!(health.probed(30, Some(200), true, &PROBING), None);
         assert!(health.is_out(59_999) && !health.is_out(60_000));
-        assert_eq!(health.answered(60_000, 200, true, true), Some(Change::Returned));
+        assert_eq!(
+            health.answered(60_000, 200, true, true),
+            Some(Change::Returned)
+        );
     }
 
     #[test]

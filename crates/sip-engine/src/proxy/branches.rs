@@ -323,7 +323,7 @@ impl Shard {
         let method = request.method();
         let place = (egress.to.transport, egress.to.remote);
         let patience_ms = match method {
-            Method::Invite => candidate.patience_ms(request, place),
+            Method::Invite => candidate.patience_ms(request),
             _ => None,
         };
         if let Some(patience_ms) = patience_ms

@@ -186,12 +186,12 @@ impl Candidate {
     /// How long the next hop at hand may take to its first response to an INVITE that begins
     /// a call, before something is held against it: `None` for as long as the transaction
     /// takes, which is so for other targets, and for those of which there is but one.
-    pub(crate) fn patience_ms(&self, request: &Message, here: Place) -> Option<u64> {
+    pub(crate) fn patience_ms(&self, request: &Message) -> Option<u64> {
         let TargetKind::NextHops { hops, .. } = &self.kind else {
             return None;
         };
         let timeout_ms = self.kind.care()?.timeout_ms;
-        let has_others = hops.len() > 1 || self.hops.iter().any(|hop| hop.addr != here.1);
+        let has_others = hops.len() > 1 || self.hops.len() > 1;
         let counts = timeout_ms > 0 && has_others && request.to_tag().is_none();
         counts.then_some(timeout_ms)
     }
@@ -203,9 +203,7 @@ impl Candidate {
             return false;
         };
         let left = hops.len().saturating_sub(usize::from(*at) + 1);
-        // By another transport the same place is no other way.
-        let addresses = self.hops.iter().skip(usize::from(self.tried));
-        let mut addresses = addresses.filter(|hop| hop.addr != here.1);
+        let mut addresses = self.hops.iter().skip(usize::from(self.tried));
         match is_out(here) {
             true => left > 0 || addresses.next().is_some(),
             false => {
@@ -213,13 +211,6 @@ impl Candidate {
                     || addresses.any(|hop| !is_out((hop.transport, hop.addr)))
             }
         }
-    }
-
-    /// Goes past what is left of a place by other transports: nobody answers there.
-    pub(crate) fn leave(&mut self, (_, addr): Place) {
-        let left = self.hops.iter().skip(usize::from(self.tried));
-        let same = left.take_while(|hop| hop.addr == addr).count();
-        self.tried = self.tried.saturating_add(same as u8);
     }
 
     /// Whether the datagram is still to be tried, in the case that the stream

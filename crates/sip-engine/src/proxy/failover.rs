@@ -162,9 +162,6 @@ impl Shard {
         }
         branch.is_pending = false;
         branch.is_left = true;
-        if let Some(candidate) = context.candidates.get_mut(at) {
-            candidate.leave(place);
-        }
         self.txns
             .cancel(now.mono_ms, branch.client, &mut out.outbox);
         self.counters.gateways_silent += 1;

@@ -170,7 +170,8 @@ impl OpenCalls {
 
     /// Whether the end of the call is waited for of which a request is.
     pub(crate) fn has(&self, request: &Message) -> bool {
-        self.id(request).is_some_and(|id| self.entries.contains_key(&id))
+        self.id(request)
+            .is_some_and(|id| self.entries.contains_key(&id))
     }
 
     /// A request within a dialog was let in; `is_proven` where it is a part of it by what it

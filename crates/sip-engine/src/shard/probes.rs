@@ -353,7 +353,8 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let ((transport, addr), probed) = (probe.place, &probe.probed);
-        let health = self.gateways
+        let health = self
+            .gateways
             .health_at(transport, addr, &probed.hop.host, now.mono_ms);
         let change = health.and_then(|of| of.probed(now.mono_ms, status, is_good, &probed.probing));
         self.tell_of_probed(probe, change, out);
