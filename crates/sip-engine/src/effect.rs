@@ -12,6 +12,7 @@ use crate::BindingChange;
 use crate::gateways::Change;
 use crate::records::CallRecord;
 use crate::refusal::RefusalRecord;
+use crate::registrar::FlowEnd;
 
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +92,17 @@ pub enum Effect {
         name: Box<str>,
         /// What has become of it.
         change: Change,
+    },
+    /// Log that a contact was removed because the flow to its phone has ended.
+    FlowEnded {
+        /// Whose it was: the address-of-record.
+        aor: std::sync::Arc<[u8]>,
+        /// Its URI.
+        contact: Box<[u8]>,
+        /// Where it was reached.
+        remote: Option<SocketAddr>,
+        /// Why.
+        why: FlowEnd,
     },
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {

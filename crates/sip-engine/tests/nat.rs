@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use sip_engine::settings::{AuthSettings, Nat, NatSettings, Settings, TrustedPeer};
+use sip_engine::settings::{AuthSettings, Nat, NatRule, NatSettings, Settings, TrustedPeer};
 use sip_msg::{Flow, HeaderName, Transport};
 
 /// Where the phone's packets come from.
@@ -121,7 +121,11 @@ fn always_and_never_are_what_they_say() {
     }
     // By network, before the listener.
     let never = NatSettings {
-        networks: vec![("203.0.113.0/24".parse().unwrap(), Nat::Never)],
+        networks: vec![NatRule {
+            network: "203.0.113.0/24".parse().unwrap(),
+            nat: Nat::Never,
+            keepalive: None,
+        }],
         ..always()
     };
     let mut bed = server(never.clone());
