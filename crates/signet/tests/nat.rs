@@ -146,7 +146,10 @@ impl Place {
         let phone = self.inside.start(&words, &home.join("log"));
         wait_for("bob's registration", || self.bindings().contains(OUTSIDE));
         let bindings = self.bindings();
-        assert!(bindings.contains(PHONE), "its contact is its own: {bindings}");
+        assert!(
+            bindings.contains(PHONE),
+            "its contact is its own: {bindings}"
+        );
         phone
     }
 
@@ -158,8 +161,20 @@ impl Place {
     fn call(&self) -> (Option<i32>, String) {
         let log = self.folder.path().join("sipp.log");
         let words = [
-            "-sn", "uac", "-s", "bob", "-i", CALLER, "-m", "1", "-nostdin", "-timeout", "40",
-            "-timeout_error", "-trace_err", ADDRESS,
+            "-sn",
+            "uac",
+            "-s",
+            "bob",
+            "-i",
+            CALLER,
+            "-m",
+            "1",
+            "-nostdin",
+            "-timeout",
+            "40",
+            "-timeout_error",
+            "-trace_err",
+            ADDRESS,
         ];
         let code = Running::start("sipp", &words, &log).wait(PATIENCE);
         (code, fs::read_to_string(&log).unwrap_or_default())
@@ -170,7 +185,8 @@ impl Place {
         fs::write(&self.config, configuration(nat)).unwrap();
         self.server.process.signal("-HUP");
         let said = "reloaded";
-        self.server.wait_for_count(said, log.matches(said).count() + 1);
+        self.server
+            .wait_for_count(said, log.matches(said).count() + 1);
     }
 
     /// Keep-alives of that kind so far.
@@ -188,7 +204,9 @@ fn configuration(nat: &str) -> String {
 }
 
 fn may_run() -> bool {
-    ["nft", "nsenter", "baresip", "sipp"].iter().all(|of| have(of))
+    ["nft", "nsenter", "baresip", "sipp"]
+        .iter()
+        .all(|of| have(of))
 }
 
 const OPTIONS: &str = "[nat]\nkeepalive = \"options\"\nkeepalive_interval_s = 2\n";

@@ -1,6 +1,7 @@
 //! What a shard asks the shell to do, as values.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_auth::Subject;
 use sip_limit::{Party, Rate};
@@ -96,7 +97,7 @@ pub enum Effect {
     /// Log that a contact was removed because the flow to its phone has ended.
     FlowEnded {
         /// Whose it was: the address-of-record.
-        aor: std::sync::Arc<[u8]>,
+        aor: Arc<[u8]>,
         /// Its URI.
         contact: Box<[u8]>,
         /// Where it was reached.

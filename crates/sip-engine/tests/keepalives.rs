@@ -107,7 +107,10 @@ fn line_ends_leave_within_each_interval_while_a_phone_is_bound() {
     }
     let gaps = times_ms.windows(2).map(|pair| pair[1] - pair[0]);
     assert!(gaps.clone().all(|gap_ms| gap_ms <= INTERVAL_MS + 100));
-    assert!(gaps.skip(1).all(|gap_ms| gap_ms >= INTERVAL_MS * 4 / 5 - 100));
+    assert!(
+        gaps.skip(1)
+            .all(|gap_ms| gap_ms >= INTERVAL_MS * 4 / 5 - 100)
+    );
     assert!((15..=20).contains(&times_ms.len()), "{times_ms:?}");
     assert_eq!(bed.shard.counters().phones_kept, 1);
     // Not to a phone that has gone.
@@ -443,7 +446,8 @@ fn store(bed: &mut Bed) -> usize {
     for effect in effects {
         match effect {
             Effect::SaveBindings { park, changes } => {
-                let is_removal = |change: &&BindingChange| matches!(change, BindingChange::Remove { .. });
+                let is_removal =
+                    |change: &&BindingChange| matches!(change, BindingChange::Remove { .. });
                 removals += changes.iter().filter(is_removal).count();
                 bed.act(|shard, now, out| shard.handle_saved(now, park, Ok(()), out));
             }
@@ -493,7 +497,10 @@ fn after_a_start_each_shard_keeps_the_contacts_of_its_users() {
     let mut bed = server(keeping(KeepAlive::Crlf));
     for n in 0..40 {
         let there = flow(Transport::Udp, &format!("203.0.113.{n}:40007"));
-        let (aor, contact) = (format!("sip:u{n}@example.org"), format!("sip:u{n}@10.9.9.9"));
+        let (aor, contact) = (
+            format!("sip:u{n}@example.org"),
+            format!("sip:u{n}@10.9.9.9"),
+        );
         bed.register(&aor, &contact, Some(there));
     }
     let mut all = BTreeSet::new();
@@ -544,7 +551,12 @@ fn a_reload_turns_them_on_and_off() {
 fn a_server_that_stood_still_sends_no_burst() {
     let mut bed = server(keeping(KeepAlive::Crlf));
     for n in 0..600_u32 {
-        register(&mut bed, &format!("u{n}"), &format!("203.0.113.7:{}", 10_000 + n), 1);
+        register(
+            &mut bed,
+            &format!("u{n}"),
+            &format!("203.0.113.7:{}", 10_000 + n),
+            1,
+        );
     }
     bed.now.mono_ms += 60_000;
     bed.now.unix_ms += 60_000;

@@ -341,7 +341,8 @@ mod tests {
             let mut answers = Answers::new();
             answers.since += Duration::from_secs(3_600);
             let asked = request(&[]);
-            let given = (1..60_000).filter(|port| answers.answer(&asked, at(greedy, *port)).is_some());
+            let given =
+                (1..60_000).filter(|port| answers.answer(&asked, at(greedy, *port)).is_some());
             assert_eq!(given.count(), usize::from(ANSWERS_PER_SOURCE));
             assert!(answers.answer(&asked, at(same, 5060)).is_none());
             // Some other may share his count, and not all.

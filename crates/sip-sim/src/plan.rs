@@ -41,7 +41,8 @@ impl Translation {
             memory_ms: dice.between(5_000, 60_000),
             counts_inward: dice.below(2) == 0,
             speaks: dice.below(2) == 0,
-            keepalive: [KeepAlive::Off, KeepAlive::Crlf, KeepAlive::Options][dice.below(3) as usize],
+            keepalive: [KeepAlive::Off, KeepAlive::Crlf, KeepAlive::Options]
+                [dice.below(3) as usize],
             expires_max_s: [None, Some(60), Some(20)][dice.below(3) as usize],
         })
     }

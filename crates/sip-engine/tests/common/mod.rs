@@ -334,7 +334,8 @@ impl Bed {
 
     fn collect(&mut self) -> Vec<Sent> {
         let outbox = &self.out.outbox;
-        let is_line_ends = |send: &&QueuedMessage| outbox.bytes[send.start..send.end] == *b"\r\n\r\n";
+        let is_line_ends =
+            |send: &&QueuedMessage| outbox.bytes[send.start..send.end] == *b"\r\n\r\n";
         let (line_ends, messages): (Vec<_>, Vec<_>) = outbox.sends.iter().partition(is_line_ends);
         let line_ends = line_ends.into_iter();
         let line_ends = line_ends.map(|send| (send.to.clone(), send.cookie));
