@@ -322,7 +322,7 @@ fn what_comes_back_twice_ends_a_flow_and_once_does_not() {
         assert_eq!(ended(&bed), [FlowEnd::CameBack]);
         assert_eq!(bed.shard.registrar_counters().flows_ended, [0, 1]);
         assert_eq!(bed.shard.counters().keepalives_came_back, 3);
-        assert_eq!(bed.shard.in_flight(), 0);
+        assert_eq!(bed.shard.live_transactions().client_non_invite, 0);
     }
 }
 
@@ -538,7 +538,7 @@ fn a_reload_turns_them_on_and_off() {
     reload(&mut bed, keeping(KeepAlive::Options));
     let first = asked(&mut bed);
     reload(&mut bed, NatSettings::default());
-    assert_eq!(bed.shard.in_flight(), 0);
+    assert_eq!(bed.shard.live_transactions().client_non_invite, 0);
     bed.line_ends.clear();
     bed.receive(&answering(&first), &response(&first, 200, "t", ""));
     bed.act(|shard, now, out| shard.handle_returned(now, first.cookie, out));
