@@ -87,6 +87,10 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
             peer,
         },
         NetEvent::Closed { conn, .. } => SocketEvent::Closed(conn),
+        NetEvent::SendFailed {
+            cookie,
+            error: SendError::Unreachable,
+        } => SocketEvent::Returned { cookie },
         NetEvent::SendFailed { cookie, error } => SocketEvent::SendFailed {
             cookie,
             was_written: matches!(error, SendError::Lost),

@@ -1,6 +1,7 @@
 //! What a shard asks the shell to do, as values.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_auth::Subject;
 use sip_limit::{Party, Rate};
@@ -12,6 +13,7 @@ use crate::BindingChange;
 use crate::gateways::Change;
 use crate::records::CallRecord;
 use crate::refusal::RefusalRecord;
+use crate::registrar::FlowEnd;
 
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,17 @@ pub enum Effect {
         name: Box<str>,
         /// What has become of it.
         change: Change,
+    },
+    /// Log that a contact was removed because the flow to its phone has ended.
+    FlowEnded {
+        /// Whose it was: the address-of-record.
+        aor: Arc<[u8]>,
+        /// Its URI.
+        contact: Box<[u8]>,
+        /// Where it was reached.
+        remote: Option<SocketAddr>,
+        /// Why.
+        why: FlowEnd,
     },
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {

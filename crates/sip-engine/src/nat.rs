@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 use sip_msg::network::{IpNet, is_in};
 use sip_msg::{Flow, Transport, Uri};
 
+use crate::location::Binding;
 use crate::own::uri_port;
+use crate::proxy::egress::flow_of;
 
 /// Whether requests to a phone go where its own came from, or where its Contact says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,33 +28,112 @@ pub enum Nat {
     Never,
 }
 
+/// What this server sends to a phone that is reached by datagrams to where it came from, so
+/// that a translation in between does not forget it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+pub enum KeepAlive {
+    /// Nothing: phones keep their own way open.
+    #[default]
+    Off,
+    /// Two line ends. They are not answered, and keep open what counts packets from outside.
+    Crlf,
+    /// OPTIONS. They are answered, which keeps every translation open, and tells who is gone.
+    Options,
+}
+
+/// The rule of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NatRule {
+    /// Where the phones' packets come from.
+    pub network: IpNet,
+    /// Where they are reached.
+    pub nat: Nat,
+    /// What is sent to them; `None` for what all get.
+    pub keepalive: Option<KeepAlive>,
+}
+
 /// How phones are reached, by where they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NatSettings {
     /// Of networks; the first that a phone's packets come from counts.
-    pub networks: Vec<(IpNet, Nat)>,
+    pub networks: Vec<NatRule>,
     /// Of listeners, in the order of their numbers, for all others; [`Nat::Auto`] for those
     /// that are not there.
     pub listeners: Vec<Nat>,
     /// Seconds granted at most to a contact that is reached by datagrams to where it came
     /// from: the translation forgets it sooner than the registrar. `None` for what all get.
     pub expires_max_s: Option<u32>,
+    /// What is sent to those contacts, where their network does not say.
+    pub keepalive: KeepAlive,
+    /// The longest time from one to the next.
+    pub keepalive_interval_ms: u64,
+    /// So many OPTIONS in a row without an answer, and the flow has ended.
+    pub keepalive_fail: u32,
+}
+
+impl Default for NatSettings {
+    fn default() -> Self {
+        Self {
+            networks: Vec::new(),
+            listeners: Vec::new(),
+            expires_max_s: None,
+            keepalive: KeepAlive::Off,
+            // Most translations forget a datagram's way after 30 s.
+            keepalive_interval_ms: 25_000,
+            keepalive_fail: 3,
+        }
+    }
 }
 
 impl NatSettings {
     /// What holds for a phone at the other end of a flow.
     pub fn of(&self, flow: &Flow) -> Nat {
-        let remote = flow.remote.ip();
-        let mut networks = self.networks.iter();
-        let found = networks.find(|(network, _)| is_in(*network, remote));
-        match found {
-            Some((_, nat)) => *nat,
+        match self.rule(flow) {
+            Some(rule) => rule.nat,
             None => self
                 .listeners
                 .get(usize::from(flow.listener.0))
                 .copied()
                 .unwrap_or_default(),
         }
+    }
+
+    /// Whether anything is sent to anybody.
+    pub(crate) fn keeps_any(&self) -> bool {
+        let mut networks = self.networks.iter();
+        self.keepalive != KeepAlive::Off
+            || networks.any(|rule| !matches!(rule.keepalive, None | Some(KeepAlive::Off)))
+    }
+
+    /// The flow that is kept open for a contact, and by what; `None` where none is.
+    pub(crate) fn kept_flow(&self, binding: &Binding) -> Option<(Flow, KeepAlive)> {
+        let flow = datagrams_back(self, binding)?;
+        let rule = self.rule(&flow).and_then(|rule| rule.keepalive);
+        let how = rule.unwrap_or(self.keepalive);
+        (how != KeepAlive::Off).then_some((flow, how))
+    }
+
+    fn rule(&self, flow: &Flow) -> Option<&NatRule> {
+        let remote = flow.remote.ip();
+        let mut networks = self.networks.iter();
+        networks.find(|rule| is_in(rule.network, remote))
+    }
+}
+
+/// The flow of a contact that is reached by datagrams to where it came from, and knows
+/// nothing of it: who asked for a flow (RFC 5626) keeps it open himself, and behind a proxy
+/// the way is the proxy's.
+pub(crate) fn datagrams_back(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
+    let is_plain = binding.reg_id.is_none() && binding.path.is_empty();
+    let flow = binding.flow.filter(|_| is_plain)?;
+    match flow.transport {
+        Transport::Udp => flow_of(nat, binding),
+        _ => None,
     }
 }
 
@@ -158,10 +239,15 @@ mod tests {
 
     #[test]
     fn a_network_counts_before_its_listener() {
+        let rule = |network: &str, nat| NatRule {
+            network: network.parse().unwrap(),
+            nat,
+            keepalive: None,
+        };
         let nat = NatSettings {
             networks: vec![
-                ("10.1.0.0/16".parse().unwrap(), Nat::Never),
-                ("10.0.0.0/8".parse().unwrap(), Nat::Always),
+                rule("10.1.0.0/16", Nat::Never),
+                rule("10.0.0.0/8", Nat::Always),
             ],
             listeners: vec![Nat::Auto, Nat::Always],
             ..NatSettings::default()

@@ -18,7 +18,7 @@
 //! ```
 //!
 //! An order of the operator ([`Removal`]) is planned and stored as a REGISTER is, and waits
-//! its turn in the same line.
+//! its turn in the same line. A contact whose flow has ended is removed so too.
 //!
 //! An answer of the store that comes too late still counts: what it has stored
 //! is applied, or memory and store would differ until the next restart. The
@@ -28,6 +28,7 @@ mod answer;
 mod callable;
 mod contacts;
 mod date;
+mod ended;
 mod plan;
 mod removal;
 mod room;
@@ -38,6 +39,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use invariant::broken;
 use sip_msg::{Flow, Message};
 use sip_txn::ServerId;
 
@@ -47,7 +49,9 @@ use crate::own::Own;
 use crate::permit::Permit;
 use crate::refusal::StatusLine;
 use crate::sender::Sender;
-use crate::{BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
+use crate::{Binding, BindingChange, Effect, Location, Now, Outputs, ParkId, Settings};
+pub(crate) use ended::EndedFlow;
+pub use ended::FlowEnd;
 use plan::{Planned, Refused};
 pub(crate) use plan::{is_supported, unsupported};
 pub use removal::Removal;
@@ -121,6 +125,8 @@ counters::counters! {
         pub contacts_replaced: u64 = counter("signet_contacts_replaced_total"),
         /// REGISTERs refused because a contact could not be called, or must not be.
         pub contacts_refused: u64 = counter("signet_contacts_refused_total"),
+        /// Contacts removed because the flow to their phone has ended.
+        pub flows_ended: [u64; FlowEnd::ALL.len()] = counter("signet_nat_flows_ended_total", why: FlowEnd::ALL.map(FlowEnd::name)),
     }
 }
 
@@ -132,6 +138,10 @@ pub struct Registrar {
     ended: VecDeque<(Registration, Result<(), Refused>)>,
     /// What came of orders: their numbers, and how many contacts were removed.
     carried_out: VecDeque<(u64, Result<usize, ()>)>,
+    /// Contacts that are gone for good because their flow has ended.
+    ended_flows: VecDeque<EndedFlow>,
+    /// Contacts that were bound and are not yet kept alive, where that is done.
+    bound: Vec<Bound>,
     tag_key: [u8; 16],
     /// The empty name: this server is alone.
     node: Arc<str>,
@@ -149,6 +159,8 @@ impl Registrar {
             saves: Saves::new(seed),
             ended: VecDeque::new(),
             carried_out: VecDeque::new(),
+            ended_flows: VecDeque::new(),
+            bound: Vec::new(),
             tag_key: seed,
             node: "".into(),
             counters: RegistrarCounters::default(),
@@ -202,6 +214,7 @@ impl Registrar {
         // 500 (Server Error) response and all tentative binding updates MUST be removed."
         if answer.is_ok() {
             cx.location.apply(&changes);
+            self.bound.extend(bound(cx, &changes));
         }
         match cause {
             Some(Cause::Register(registration)) => {
@@ -215,6 +228,7 @@ impl Registrar {
                 let removed = answer.map(|()| changes.len());
                 self.carried_out.push_back((removal.order, removed));
             }
+            Some(Cause::Flow(ended)) => self.ended_flows.extend(answer.is_ok().then_some(ended)),
             None => {}
         }
     }
@@ -229,6 +243,8 @@ impl Registrar {
                 ended.push_back((registration, Err(Refused::Unsaved)));
             }
             Cause::Order(removal) => carried_out.push_back((removal.order, Err(()))),
+            // If the store does it after all, keep-alives end without a word.
+            Cause::Flow(_) => {}
         });
     }
 
@@ -246,6 +262,10 @@ impl Registrar {
                     self.carry_out(cx, removal, Some(slot), out);
                     continue;
                 }
+                Cause::Flow(_) => {
+                    broken!("a flow that has ended stands in no line");
+                    continue;
+                }
             };
             let answered = match plan::address_of_record(cx, &registration, &mut self.aor) {
                 Ok(()) => self.process(cx, registration, Some(slot), out),
@@ -258,12 +278,18 @@ impl Registrar {
         let carried_out = self.carried_out.drain(..);
         out.effects
             .extend(carried_out.map(|(order, removed)| Effect::Removed { order, removed }));
+        self.tell_ended_flows(out);
         None
     }
 
     /// When to call [`Registrar::handle_timers`] next.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         self.saves.next_deadline_ms()
+    }
+
+    /// Takes the contacts that were bound since the last call, where keep-alives are sent.
+    pub(crate) fn take_bound(&mut self) -> Vec<Bound> {
+        std::mem::take(&mut self.bound)
     }
 
     /// REGISTERs and orders that wait.
@@ -311,6 +337,7 @@ impl Registrar {
         }
         if !cx.settings.registrar.durable {
             cx.location.apply(&self.changes);
+            self.bound.extend(bound(cx, &self.changes));
             return Some(self.answer(cx, registration, Ok(()), out));
         }
         match self.save(cx, Cause::Register(registration), slot, &aor, out) {
@@ -356,6 +383,7 @@ impl Registrar {
                 self.carried_out.push_back((removal.order, Err(())));
                 None
             }
+            Cause::Flow(_) => None,
         }
     }
 
@@ -415,6 +443,24 @@ impl Registrar {
             start,
         }
     }
+}
+
+/// An address-of-record and a contact of it.
+pub(crate) type Bound = (Arc<[u8]>, Arc<Binding>);
+
+/// What changes bind, where keep-alives are sent to anybody.
+fn bound<'c>(
+    cx: &RegistrarContext<'_>,
+    changes: &'c [BindingChange],
+) -> impl Iterator<Item = Bound> + use<'c> {
+    let changes = match cx.settings.nat.keeps_any() {
+        true => changes,
+        false => &[],
+    };
+    changes.iter().filter_map(|change| match change {
+        BindingChange::Put { aor, binding, .. } => Some((Arc::clone(aor), Arc::clone(binding))),
+        BindingChange::Remove { .. } => None,
+    })
 }
 
 /// For how long contacts rely on the connection that a REGISTER came over.

@@ -7,7 +7,7 @@ use sip_limit::RateLimits;
 use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
-pub use crate::nat::{Nat, NatSettings};
+pub use crate::nat::{KeepAlive, Nat, NatRule, NatSettings};
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
 

@@ -5,6 +5,7 @@ mod counters;
 mod events;
 mod floor;
 mod guard;
+mod keepalives;
 mod overload;
 pub(crate) mod probes;
 mod rates;
@@ -89,6 +90,7 @@ pub struct Shard {
     pub(crate) dead: DeadHops,
     pub(crate) gateways: Gateways,
     probes: probes::Probes,
+    keepalives: keepalives::KeepAlives,
     pub(crate) lanes: Lanes,
     pub(crate) dialogs: Dialogs,
     pub(crate) calls: Calls,
@@ -150,6 +152,7 @@ impl Shard {
             dead: DeadHops::default(),
             gateways: Gateways::new(&settings, Arc::clone(&shared.gateways)),
             probes: probes::Probes::default(),
+            keepalives: keepalives::KeepAlives::new(),
             lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
@@ -173,6 +176,7 @@ impl Shard {
             shared,
         };
         shard.plan_probes();
+        shard.plan_keepalives();
         shard
     }
 
@@ -182,8 +186,12 @@ impl Shard {
         self.own.reload(&settings);
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
+        let keeps_as_before = self.settings.nat == settings.nat;
         self.settings = settings;
         self.plan_probes();
+        if !keeps_as_before {
+            self.plan_keepalives();
+        }
     }
 
     /// Answers new calls with 503 from now on; requests under way, and requests within
@@ -225,6 +233,7 @@ impl Shard {
         self.contexts.trim();
         self.parks.trim();
         self.wheel.trim();
+        self.keepalives.trim();
     }
 
     /// A message to fill and to give to [`Shard::handle_message`].
@@ -406,8 +415,18 @@ impl Shard {
         if Transactions::is_cookie(cookie) {
             self.txns
                 .handle_send_failed(now.mono_ms, cookie, &mut out.outbox);
+        } else {
+            self.line_ends_failed(now, cookie, out);
         }
         self.drain(now, out);
+    }
+
+    /// Handles that the datagram with this cookie came back (ICMP): it has failed, and the
+    /// flow that it was sent along may have ended.
+    pub fn handle_returned(&mut self, now: Now, cookie: u64, out: &mut Outputs) {
+        self.set_came_back(true);
+        self.handle_send_failed(now, cookie, out);
+        self.set_came_back(false);
     }
 
     /// Handles that the connection ended on which the message with this cookie was sent:
@@ -537,6 +556,8 @@ impl Shard {
             Timer::Probes => self.probes_due(now, out),
             Timer::Probe(number) => self.probe_timed_out(now, number, out),
             Timer::Record(call) => self.record_timer_fired(now, call, out),
+            Timer::KeepAlives => self.find_phones(now),
+            Timer::KeepAlive(name) => self.keepalive_due(now, name, out),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::effect::ParkId;
 use crate::proxy::context::Key;
+use slots::Name;
 
 /// A timer of the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,4 +19,8 @@ pub(crate) enum Timer {
     Probe(u32),
     /// The record of a call that was answered has waited too long for its end.
     Record(u64),
+    /// It is time to look for contacts that are to be kept alive.
+    KeepAlives,
+    /// It is a phone's turn to be sent a keep-alive, or the time of its answer is over.
+    KeepAlive(Name),
 }

@@ -285,6 +285,7 @@ impl Run {
                 | Effect::KeepFor { .. }
                 | Effect::Proved(_)
                 | Effect::Gateway { .. }
+                | Effect::FlowEnded { .. }
                 | Effect::Limited { .. } => {}
             }
         }

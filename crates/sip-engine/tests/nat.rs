@@ -6,7 +6,8 @@
 mod common;
 
 use common::*;
-use sip_engine::settings::{AuthSettings, Nat, NatSettings, Settings, TrustedPeer};
+use sip_engine::Effect;
+use sip_engine::settings::{AuthSettings, Nat, NatRule, NatSettings, Settings, TrustedPeer};
 use sip_msg::{Flow, HeaderName, Transport};
 
 /// Where the phone's packets come from.
@@ -121,7 +122,11 @@ fn always_and_never_are_what_they_say() {
     }
     // By network, before the listener.
     let never = NatSettings {
-        networks: vec![("203.0.113.0/24".parse().unwrap(), Nat::Never)],
+        networks: vec![NatRule {
+            network: "203.0.113.0/24".parse().unwrap(),
+            nat: Nat::Never,
+            keepalive: None,
+        }],
         ..always()
     };
     let mut bed = server(never.clone());
@@ -137,6 +142,33 @@ fn always_and_never_are_what_they_say() {
     let sent = bed.receive(&alice(Transport::Udp), &invite.text());
     let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
     assert_eq!(copy.to.conn, phone.conn);
+}
+
+#[test]
+fn with_always_who_has_a_connection_is_called_by_it_whatever_his_contact_says() {
+    for contact in [
+        "sip:bob@198.51.100.9:5060",
+        "sip:bob@198.51.100.9:5060;transport=udp",
+        "sip:bob@pbx.example.net;transport=tls",
+    ] {
+        let mut bed = server(always());
+        let phone = flow(Transport::Tcp, THERE);
+        let text = register("10.0.0.7", &format!("<{contact}>"), "").replace("/UDP", "/TCP");
+        assert_eq!(only(bed.receive(&phone, &text)).status(), 200, "{contact}");
+        let invite = request("INVITE", "sip:bob@example.org", Transport::Udp);
+        let sent = bed.receive(&alice(Transport::Udp), &invite.text());
+        let copy = sent.iter().find(|sent| sent.status() == 0).unwrap();
+        assert_eq!((copy.to.conn, copy.to.may_open), (phone.conn, false));
+        // It is gone: nobody else is called in its place.
+        let cookie = copy.cookie;
+        let sent = bed.act(|shard, now, out| shard.handle_send_failed(now, cookie, out));
+        assert_eq!(kinds(&sent), ["480"], "{contact}");
+        assert!(
+            bed.effects
+                .iter()
+                .all(|of| !matches!(of, Effect::Resolve { .. }))
+        );
+    }
 }
 
 #[test]
@@ -245,6 +277,19 @@ fn a_phone_behind_a_translation_registers_again_sooner() {
             granted.all(HeaderName::Contact),
             [format!("<{contact}>;expires=90")]
         );
+    }
+    // Who keeps his way open himself, and who is reached by a proxy, register when they like.
+    let outbound = (
+        "Supported: outbound\r\n",
+        ";reg-id=1;+sip.instance=\"<urn:uuid:1>\"",
+    );
+    let behind = ("Path: <sip:198.51.100.8;lr>\r\n", "");
+    for (more, params) in [outbound, behind] {
+        let mut bed = server(nat.clone());
+        let contact = format!("<sip:bob@10.0.0.7:5060>{params}");
+        let text = register("10.0.0.7", &contact, more);
+        let granted = only(bed.receive(&flow(Transport::Udp, THERE), &text));
+        assert!(granted.text.contains(";expires=3600"), "{}", granted.text);
     }
     // A connection has no translation to keep open.
     let mut bed = server(nat);

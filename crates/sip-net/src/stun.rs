@@ -3,8 +3,11 @@
 //!
 //! A Binding request is answered, and nothing else is. The answer goes to where the request
 //! came from, has at most [`ANSWER_MAX`] bytes, and there are no more than
-//! [`ANSWERS_PER_S`] of them: whoever forges a source gains a few bytes and no flood.
+//! [`ANSWERS_PER_S`] of them, and of these no more than [`ANSWERS_PER_SOURCE`] to one source:
+//! whoever forges a source gains a few bytes and no flood, and who asks too much takes no
+//! answer from others.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,11 @@ use std::time::{Duration, Instant};
 pub(crate) const ANSWER_MAX: usize = 44;
 /// Answers of one socket in a second; past it requests stay without.
 const ANSWERS_PER_S: u32 = 10_000;
+/// Of these, answers to one source: thousands of phones behind one address, each of which
+/// asks every 25 s.
+const ANSWERS_PER_SOURCE: u16 = 256;
+/// Counts of sources. Two that meet in one share its answers; nobody can choose with whom.
+const COUNTS: usize = 1_024;
 
 const HEAD: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xa4, 0x42];
@@ -39,6 +47,9 @@ pub(crate) fn is_stun(datagram: &[u8]) -> bool {
 pub(crate) struct Answers {
     since: Instant,
     given: u32,
+    /// How many each source was given, by a hash of it.
+    given_to: Box<[u16; COUNTS]>,
+    hashes: RandomState,
 }
 
 impl Answers {
@@ -46,6 +57,8 @@ impl Answers {
         Self {
             since: Instant::now(),
             given: 0,
+            given_to: Box::new([0; COUNTS]),
+            hashes: RandomState::new(),
         }
     }
 
@@ -56,9 +69,27 @@ impl Answers {
         if now.duration_since(self.since) >= Duration::from_secs(1) {
             self.since = now;
             self.given = 0;
+            self.given_to.fill(0);
         }
-        self.given = self.given.saturating_add(1);
-        (self.given <= ANSWERS_PER_S).then_some(answer)
+        if self.given >= ANSWERS_PER_S {
+            return None;
+        }
+        let at = self.hashes.hash_one(source_of(remote)) as usize % COUNTS;
+        let given_to = self.given_to.get_mut(at)?;
+        if *given_to >= ANSWERS_PER_SOURCE {
+            return None;
+        }
+        *given_to += 1;
+        self.given += 1;
+        Some(answer)
+    }
+}
+
+/// Who asks: an address, or an IPv6 network of 64 bits.
+fn source_of(remote: SocketAddr) -> u128 {
+    match remote.ip().to_canonical() {
+        IpAddr::V4(ip) => u128::from(ip.to_bits()),
+        IpAddr::V6(ip) => ip.to_bits() >> 64 << 64,
     }
 }
 
@@ -292,10 +323,34 @@ mod tests {
         let mut answers = Answers::new();
         // A window that lasts longer than this test does.
         answers.since += Duration::from_secs(3_600);
-        let (asked, remote) = (request(&[]), "192.0.2.1:5060".parse().unwrap());
-        let given = (0..2 * ANSWERS_PER_S).filter(|_| answers.answer(&asked, remote).is_some());
+        let asked = request(&[]);
+        let from = |n: u32| SocketAddr::from((n.to_be_bytes(), 5060));
+        let given = (0..2 * ANSWERS_PER_S).filter(|n| answers.answer(&asked, from(*n)).is_some());
         assert_eq!(given.count(), ANSWERS_PER_S as usize);
         answers.since = Instant::now() - Duration::from_secs(2);
-        assert!(answers.answer(&asked, remote).is_some());
+        assert!(answers.answer(&asked, from(1)).is_some());
+    }
+
+    #[test]
+    fn who_asks_too_much_takes_no_answer_from_others() {
+        for (greedy, same) in [
+            ("192.0.2.1", "::ffff:192.0.2.1"),
+            ("2001:db8::1", "2001:db8::2:3:4:5"),
+        ] {
+            let at = |ip: &str, port| SocketAddr::new(ip.parse().unwrap(), port);
+            let mut answers = Answers::new();
+            answers.since += Duration::from_secs(3_600);
+            let asked = request(&[]);
+            let given =
+                (1..60_000).filter(|port| answers.answer(&asked, at(greedy, *port)).is_some());
+            assert_eq!(given.count(), usize::from(ANSWERS_PER_SOURCE));
+            assert!(answers.answer(&asked, at(same, 5060)).is_none());
+            // Some other may share his count, and not all.
+            let others = (0..64_u8).filter(|n| {
+                let other = at(&format!("198.51.100.{n}"), 5060);
+                answers.answer(&asked, other).is_some()
+            });
+            assert!(others.count() > 32);
+        }
     }
 }

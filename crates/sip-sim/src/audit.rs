@@ -54,6 +54,10 @@ pub struct Report {
     pub probed: u64,
     /// Calls that left a gateway for its silence.
     pub left: u64,
+    /// Keep-alives that the server sent to phones behind translations.
+    pub kept: u64,
+    /// Flows to phones that the server found to have ended.
+    pub flows_ended: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.
@@ -130,6 +134,9 @@ impl Audit {
                 "--- {now_ms} {from} -> {to}\n{}",
                 String::from_utf8_lossy(bytes)
             );
+        }
+        if is_keepalive(bytes) {
+            return;
         }
         // Who sends what is broken, or uses a branch twice, is answered in kind.
         if self.distrusted.contains(&to.ip()) && bytes.starts_with(b"SIP/") {
@@ -228,6 +235,14 @@ impl Audit {
             (inner(&contact).to_owned(), until_ms)
         });
         self.acknowledged.insert(text.to().user, contacts.collect());
+    }
+
+    /// A contact was removed because its flow has ended, which its user is not told.
+    pub(crate) fn removed(&mut self, aor: &[u8], uri: &[u8]) {
+        let user = Name::of(&String::from_utf8_lossy(aor)).user;
+        if let Some(contacts) = self.acknowledged.get_mut(&user) {
+            contacts.remove(&*String::from_utf8_lossy(uri));
+        }
     }
 
     /// What users were told is bound is in the table. Of those whose changes were under
@@ -385,6 +400,11 @@ impl Audit {
         }
         self.report.trace = hash;
     }
+}
+
+/// Whether a datagram says nothing but that it is there.
+pub(crate) fn is_keepalive(bytes: &[u8]) -> bool {
+    bytes == b"\r\n\r\n"
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@
 //!   fail in every way, and each question has one answer, true, and in its turn;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - gateways that are probed and have been back for long are in use;
+//! - where address translations stand before phones, and nothing else goes wrong, keep-alives
+//!   keep them open: every call is answered, and no flow is thought to have ended;
 //! - everything that is sent is a well-formed message.
 //!
 //! In a run with the hostile in it ([`Plan::hostile`]) a neighbour and a user
@@ -52,5 +54,5 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Distance, Dns, Hostility, Plan, Standing, Store, Weather};
+pub use plan::{Distance, Dns, Hostility, Plan, Standing, Store, Translation, Weather};
 pub use world::{Failure, run};

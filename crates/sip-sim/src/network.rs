@@ -3,8 +3,9 @@
 
 use crate::Dice;
 use crate::environment::QUOTED_BYTES;
-use crate::plan::Weather;
+use crate::plan::{Translation, Weather};
 use sip_msg::{ConnId, Flow, Lane, ListenerId, Target, Transport};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 /// Where something arrives.
@@ -91,6 +92,9 @@ pub(crate) struct Network {
     pub(crate) accepts: bool,
     pub(crate) is_up: bool,
     streams: Vec<Stream>,
+    /// Hosts behind a translation, and until when it remembers the way to each.
+    translated: HashMap<usize, u64>,
+    translation: Option<Translation>,
     pub(crate) lost: u64,
     pub(crate) broken: u64,
 }
@@ -113,9 +117,50 @@ impl Network {
             accepts: true,
             is_up: true,
             streams: Vec::new(),
+            translated: HashMap::new(),
+            translation: None,
             lost: 0,
             broken: 0,
         }
+    }
+
+    /// Puts a translation before a host: the address that it is known by is the outside's.
+    pub(crate) fn translate(&mut self, host: usize, translation: Translation) {
+        self.translation = Some(translation);
+        self.translated.insert(host, 0);
+    }
+
+    /// A host sends something outward: by the way that is remembered, or by a new port.
+    fn go_out(&mut self, now_ms: u64, host: usize) {
+        let memory_ms = self.translation.map_or(0, |of| of.memory_ms);
+        let Some(until_ms) = self.translated.get_mut(&host) else {
+            return;
+        };
+        if *until_ms <= now_ms
+            && let Some(addr) = self.hosts.get_mut(host)
+        {
+            addr.set_port(addr.port() + 1);
+        }
+        *until_ms = now_ms + memory_ms;
+    }
+
+    /// Whether something that comes from outside gets to a host.
+    fn gets_in(&mut self, now_ms: u64, host: usize) -> bool {
+        let (Some(until_ms), Some(of)) = (self.translated.get_mut(&host), self.translation) else {
+            return true;
+        };
+        let is_known = *until_ms > now_ms;
+        if is_known && of.counts_inward {
+            *until_ms = now_ms + of.memory_ms;
+        }
+        is_known
+    }
+
+    /// Where a datagram was sent that has no way: to a translation that says so?
+    fn is_told(&self, to: SocketAddr) -> bool {
+        let mut translated = self.translated.keys();
+        self.translation.is_some_and(|of| of.speaks)
+            && translated.any(|host| self.hosts.get(*host).is_some_and(|at| at.ip() == to.ip()))
     }
 
     pub(crate) fn addr(&self, end: End) -> SocketAddr {
@@ -211,6 +256,9 @@ impl Network {
         if to.transport.is_reliable() {
             return self.send_on_stream(now_ms, from, to, cookie, bytes);
         }
+        if let End::Host(host) = from {
+            self.go_out(now_ms, host);
+        }
         let receiver = if to.remote == self.server {
             let worker = self.dice.below(self.workers as u64) as usize;
             self.is_up.then_some(End::Server(worker))
@@ -220,9 +268,16 @@ impl Network {
                 .position(|&addr| addr == to.remote)
                 .map(End::Host)
         };
+        let receiver = receiver.filter(|end| match end {
+            End::Host(host) => self.gets_in(now_ms, *host),
+            End::Server(_) => true,
+        });
         let Some(receiver) = receiver else {
             self.lost += 1;
-            return Sent::Copies(Vec::new());
+            return Sent::Copies(match self.is_told(to.remote) {
+                true => vec![self.come_back(now_ms, to.remote, bytes)],
+                false => Vec::new(),
+            });
         };
         if let End::Server(_) = from
             && self.dice.thousandths(self.weather.refusal)
@@ -239,12 +294,9 @@ impl Network {
         {
             self.lost += 1;
             let comes_back = self.health.get(host) == Some(&Health::Refuses);
-            let quoted = bytes.get(..QUOTED_BYTES).unwrap_or(bytes).to_vec();
-            let to = End::Server(self.dice.below(self.workers as u64) as usize);
-            let remote = self.addr(receiver);
-            let unreachable = Delivery::Unreachable { to, remote, quoted };
+            let unreachable = self.come_back(now_ms, self.addr(receiver), bytes);
             return Sent::Copies(match comes_back {
-                true => vec![(now_ms + 1, unreachable)],
+                true => vec![unreachable],
                 false => Vec::new(),
             });
         }
@@ -301,6 +353,13 @@ impl Network {
             ),
         ]);
         all
+    }
+
+    /// A datagram of the server comes back (ICMP), to any worker.
+    fn come_back(&mut self, now_ms: u64, remote: SocketAddr, bytes: &[u8]) -> (u64, Delivery) {
+        let quoted = bytes.get(..QUOTED_BYTES).unwrap_or(bytes).to_vec();
+        let to = End::Server(self.dice.below(self.workers as u64) as usize);
+        (now_ms + 1, Delivery::Unreachable { to, remote, quoted })
     }
 
     fn datagram(&mut self, now_ms: u64, to: End, flow: Flow, bytes: &[u8]) -> (u64, Delivery) {

@@ -1,5 +1,7 @@
 //! What a run is made of.
 
+use sip_engine::settings::KeepAlive;
+
 /// The weather of a network. Chances are in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
@@ -15,6 +17,44 @@ pub struct Weather {
     pub breakage: u64,
     /// Datagrams that the server's kernel does not take.
     pub refusal: u64,
+}
+
+/// An address translation before each computer whose phones use datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct Translation {
+    /// For how long it remembers a way on which nothing goes.
+    pub memory_ms: u64,
+    /// Whether what comes from outside keeps a way open.
+    pub counts_inward: bool,
+    /// Whether it says (ICMP) that it does not know a way.
+    pub speaks: bool,
+    /// What the server sends so that it does not forget.
+    pub keepalive: KeepAlive,
+    /// Seconds that the server grants phones behind it at most.
+    pub expires_max_s: Option<u32>,
+}
+
+impl Translation {
+    fn of_seed(seed: u64) -> Option<Self> {
+        let mut dice = crate::Dice::new(seed, 11);
+        (dice.below(3) == 0).then(|| Self {
+            memory_ms: dice.between(5_000, 60_000),
+            counts_inward: dice.below(2) == 0,
+            speaks: dice.below(2) == 0,
+            keepalive: [KeepAlive::Off, KeepAlive::Crlf, KeepAlive::Options]
+                [dice.below(3) as usize],
+            expires_max_s: [None, Some(60), Some(20)][dice.below(3) as usize],
+        })
+    }
+
+    /// Whether it forgets no phone that registers.
+    pub(crate) fn is_kept_open(&self) -> bool {
+        match self.keepalive {
+            KeepAlive::Off => false,
+            KeepAlive::Crlf => self.counts_inward,
+            KeepAlive::Options => true,
+        }
+    }
 }
 
 /// How the store behaves. Chances are in thousandths.
@@ -120,6 +160,8 @@ pub struct Plan {
     pub distance: Option<Distance>,
     /// How name servers behave.
     pub dns: Dns,
+    /// What stands between the server and phones that use datagrams.
+    pub nat: Option<Translation>,
     /// Calls and requests to numbers and to foreign domains, in thousandths.
     pub outward: u64,
     /// How often each gateway dies; it returns.
@@ -184,6 +226,7 @@ impl Plan {
                 stall: if is_calm { 0 } else { dice.between(0, 20) },
                 has_naptr: dice.below(2) == 0,
             },
+            nat: Translation::of_seed(seed),
             outward: dice.between(0, 300),
             deaths: if is_calm { 0 } else { dice.between(0, 2) },
             has_lanes: dice.below(3) == 0,
@@ -240,6 +283,7 @@ impl Plan {
             impostors: 0,
             ..distance
         });
+        plan.nat = plan.nat.filter(Translation::is_kept_open);
         (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
         (plan.deaths, plan.restarts) = (0, 0);
         plan
@@ -251,6 +295,7 @@ impl Plan {
         let mut plan = Self::calm(seed, dice.between(12, 20));
         plan.users = dice.between(2, 4) as usize;
         plan.outward = 0;
+        plan.nat = None;
         plan.restarts = u64::from(dice.below(4) == 0);
         plan.hosts = 2;
         plan.call_interval_ms = dice.between(100, 600);

@@ -74,6 +74,8 @@ pub(crate) struct Server {
     token_secret: [u8; 32],
     /// The table of the database, by address-of-record and contact.
     durable: BTreeMap<Row, Arc<Binding>>,
+    /// Contacts that were removed from it of late.
+    removed: Vec<(Arc<[u8]>, Arc<Binding>)>,
     dice: Dice,
     process: Option<Process>,
     starts: u32,
@@ -96,6 +98,10 @@ pub(crate) struct Figures {
     pub(crate) probed: u64,
     /// Calls that left a gateway for its silence.
     pub(crate) left: u64,
+    /// Keep-alives to phones behind translations.
+    pub(crate) kept: u64,
+    /// Flows that were found to have ended.
+    pub(crate) flows_ended: u64,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -121,6 +127,7 @@ impl Server {
             node_secret: dice.bytes(),
             token_secret: dice.bytes(),
             durable: BTreeMap::new(),
+            removed: Vec::new(),
             dice,
             process: None,
             starts: 0,
@@ -188,7 +195,10 @@ impl Server {
                         BindingChange::Put { aor, key, binding } => {
                             self.durable.insert((aor, key), binding);
                         }
-                        BindingChange::Remove { aor, key } => _ = self.durable.remove(&(aor, key)),
+                        BindingChange::Remove { aor, key } => {
+                            let gone = self.durable.remove(&(Arc::clone(&aor), key));
+                            self.removed.extend(gone.map(|binding| (aor, binding)));
+                        }
                     }
                 }
                 return None;
@@ -221,6 +231,11 @@ impl Server {
         }
         sip_worker::Wake::wake(&seat.bell);
         None
+    }
+
+    /// The contacts that were removed from the database since the last call.
+    pub(crate) fn take_removed(&mut self) -> Vec<(Arc<[u8]>, Arc<Binding>)> {
+        std::mem::take(&mut self.removed)
     }
 
     /// When a worker has something to do next.
@@ -300,6 +315,9 @@ impl Server {
             self.figures.refused += own.handover_refused + own.store_refused + own.dns_refused;
             self.figures.malformed += shard.counters().malformed;
             self.figures.left += shard.counters().gateways_silent;
+            self.figures.kept += shard.counters().keepalives.iter().sum::<u64>();
+            let ended = shard.registrar_counters().flows_ended;
+            self.figures.flows_ended += ended.iter().sum::<u64>();
             self.figures.cached += seat
                 .asked
                 .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));

@@ -113,13 +113,23 @@ impl World {
             && plan.store.failure == 0
             && plan.deaths == 0
             && (plan.restarts == 0 || plan.hostility.is_some())
-            && plan.store.full == 0;
+            && plan.store.full == 0
+            && plan.nat.is_none_or(|nat| nat.is_kept_open());
         let mut hosts: Vec<Host> = addrs
             .iter()
             .enumerate()
             .map(|(n, &addr)| {
                 let uses_streams = dice.thousandths(plan.streams);
-                Host::new(plan.seed, n, addr, server_addr, uses_streams, is_dutiful)
+                let translation = plan.nat.filter(|_| !uses_streams);
+                // Behind a translation it knows itself by another address.
+                let own = match translation {
+                    Some(translation) => {
+                        network.translate(n, translation);
+                        SocketAddr::from(([192, 168, 0, n as u8 + 1], 5060))
+                    }
+                    None => addr,
+                };
+                Host::new(plan.seed, n, own, server_addr, uses_streams, is_dutiful)
             })
             .collect();
         for (user, name) in users.iter().enumerate() {
@@ -284,6 +294,10 @@ impl World {
             Due::Answer(answer) => {
                 if let Some((at_ms, answer)) = self.server.take_answer(now_ms, answer) {
                     self.plan_for(at_ms, Due::Answer(answer));
+                }
+                let removed = self.server.take_removed().into_iter();
+                for (aor, binding) in removed.filter(|_| self.plan.nat.is_some()) {
+                    self.audit.removed(&aor, &binding.uri);
                 }
             }
             Due::Person(host, act) => self.act(host, act),
@@ -511,6 +525,8 @@ impl World {
             batches: figures.batches,
             probed: figures.probed,
             left: figures.left,
+            kept: figures.kept,
+            flows_ended: figures.flows_ended,
             virtual_ms: self.now_ms,
             ..audit
         })

@@ -9,7 +9,8 @@
     clippy::print_stdout
 )]
 
-use sip_sim::{Failure, Plan, Report, run};
+use sip_engine::settings::KeepAlive;
+use sip_sim::{Failure, Plan, Report, Translation, run};
 use std::collections::BTreeMap;
 
 /// Calls in one run: enough for states to meet, few enough for a short replay.
@@ -73,6 +74,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.batches += report.batches;
         sum.probed += report.probed;
         sum.left += report.left;
+        sum.kept += report.kept;
+        sum.flows_ended += report.flows_ended;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -117,7 +120,7 @@ fn calls_in_any_weather() {
         "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
          {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
-         {} probes answered, {} gateways left, \
+         {} probes answered, {} gateways left, {} keep-alives, {} flows ended, \
          {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
@@ -136,6 +139,8 @@ fn calls_in_any_weather() {
         total(|r| r.batches),
         total(|r| r.probed),
         total(|r| r.left),
+        total(|r| r.kept),
+        total(|r| r.flows_ended),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -149,6 +154,8 @@ fn calls_in_any_weather() {
         assert!(total(|r| r.batches) > 0, "no database was at a distance");
         assert!(total(|r| r.probed) > 0, "no gateway was probed");
         assert!(total(|r| r.left) > 0, "no gateway was left");
+        assert!(total(|r| r.kept) > 0, "no way was kept open");
+        assert!(total(|r| r.flows_ended) > 0, "no flow has ended");
     }
 }
 
@@ -174,5 +181,42 @@ fn in_fair_weather_every_call_succeeds() {
         );
         assert_eq!(report.failed, 0, "SEED={seed}: {:?}", report.causes);
         assert_eq!(report.register_failed, 0, "SEED={seed}");
+    }
+}
+
+#[test]
+fn behind_translations_every_call_succeeds_while_their_ways_are_kept_open() {
+    let plan = |seed, keepalive, counts_inward, speaks| Plan {
+        nat: Some(Translation {
+            memory_ms: 10_000,
+            counts_inward,
+            speaks,
+            keepalive,
+            expires_max_s: None,
+        }),
+        streams: 0,
+        outward: 0,
+        // Longer than a translation remembers.
+        call_interval_ms: 1_000,
+        ..Plan::calm(seed, 100)
+    };
+    for seed in 1..=4 {
+        for (keepalive, counts_inward, speaks) in [
+            (KeepAlive::Crlf, true, false),
+            (KeepAlive::Options, false, false),
+            (KeepAlive::Options, true, true),
+        ] {
+            let report = must(run(&plan(seed, keepalive, counts_inward, speaks), false));
+            let causes = &report.causes;
+            assert_eq!(report.established, report.calls, "SEED={seed}: {causes:?}");
+            assert!(report.kept > 0, "SEED={seed}");
+            let lost = (report.lost, report.flows_ended);
+            assert_eq!(lost, (0, 0), "SEED={seed}: {keepalive:?}");
+        }
+        // Ways are forgotten that nobody keeps open, or by what does not count.
+        for (keepalive, counts_inward) in [(KeepAlive::Off, true), (KeepAlive::Crlf, false)] {
+            let report = must(run(&plan(seed, keepalive, counts_inward, false), false));
+            assert!(report.lost > 0, "SEED={seed}: {keepalive:?}");
+        }
     }
 }

@@ -62,6 +62,11 @@ pub enum SocketEvent<'a> {
         /// Whether it was sent, and its connection ended before an answer.
         was_written: bool,
     },
+    /// A datagram with a cookie came back (ICMP).
+    Returned {
+        /// The cookie given with the datagram.
+        cookie: u64,
+    },
     /// A datagram came back (ICMP), and it was not one of this worker's.
     Unreachable {
         /// Where it was sent to.

@@ -43,6 +43,11 @@ impl<E: Environment> Worker<E> {
             }
         }
         self.failed = failed;
+        // Datagrams are sent by the worker whose shard wants it: none has a cookie of another.
+        for cookie in std::mem::take(&mut self.returned) {
+            let (now, out) = (self.now, &mut self.outputs);
+            self.parts.shard.handle_returned(now, cookie, out);
+        }
         for conn in self.ended.drain(..) {
             // A dialog of another shard may name it.
             let users = self.conn_users.remove(&conn).unwrap_or(0);

@@ -23,6 +23,7 @@ mod alias;
 mod control;
 mod environment;
 mod failures;
+mod flows;
 mod gateways;
 mod guard;
 mod handover;
@@ -116,6 +117,8 @@ pub struct Worker<E: Environment> {
     ended_calls: Vec<u64>,
     /// Cookies of sends that failed, and whether they were written.
     failed: Vec<(u64, bool)>,
+    /// Cookies of datagrams that came back.
+    returned: Vec<u64>,
     ended: Vec<ConnId>,
     mail: VecDeque<Handover>,
     /// A batch for each worker; its own stays empty.
@@ -156,6 +159,7 @@ impl<E: Environment> Worker<E> {
             claims: Vec::new(),
             ended_calls: Vec::new(),
             failed: Vec::new(),
+            returned: Vec::new(),
             ended: Vec::new(),
             mail: VecDeque::new(),
             batches: (0..workers).map(|_| Vec::new()).collect(),
@@ -301,6 +305,7 @@ impl<E: Environment> Worker<E> {
                 cookie,
                 was_written,
             } => self.failed.push((cookie, was_written)),
+            SocketEvent::Returned { cookie } => self.returned.push(cookie),
             SocketEvent::Unreachable { remote, quoted } => {
                 self.pass_on_unreachable(remote, quoted);
             }
@@ -472,6 +477,12 @@ impl<E: Environment> Worker<E> {
                 name,
                 change,
             } => gateways::log(transport, addr, &name, change),
+            Effect::FlowEnded {
+                aor,
+                contact,
+                remote,
+                why,
+            } => flows::log(&aor, &contact, remote, why),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }

@@ -36,6 +36,7 @@ impl Config {
         self.check_tls(&mut faults);
         self.check_numbers(&mut faults);
         self.check_lenient(&mut faults);
+        self.check_nat(&mut faults);
         self.users.check(&mut faults);
         self.check_texts(&mut faults);
         self.check_records(&mut faults);

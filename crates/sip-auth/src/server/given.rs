@@ -47,7 +47,9 @@ impl Authenticator {
         if self.config.lenient.is_empty() {
             return None;
         }
-        let user: UserName = name.iter().flat_map(AuthValue::bytes).collect();
+        // What is longer than a name may be is refused, whoever gives it.
+        let bytes = name.iter().flat_map(AuthValue::bytes);
+        let user: UserName = bytes.take(USERNAME_MAX).collect();
         self.config.lenient_for(source, &user)
     }
 

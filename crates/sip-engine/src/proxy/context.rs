@@ -34,6 +34,8 @@ const KIND_CONTEXT: u64 = 1 << 62;
 const KIND_PARKED: u64 = 2 << 62;
 const KIND_PROBE: u64 = 3 << 62;
 const KIND_MASK: u64 = 3 << 62;
+/// Beside [`KIND_PROBE`], whose number has 32 bits.
+const IS_KEEPALIVE: u64 = 1 << 61;
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 22;
 const BRANCH_BITS: u32 = 16;
@@ -48,6 +50,8 @@ pub(crate) enum Owner {
     Parked(ParkId),
     /// A probe of a next hop, by its number.
     Probe(u32),
+    /// A question to a phone whether it is there, by its number.
+    KeepAlive(u32),
     /// Nobody.
     Nobody,
 }
@@ -63,6 +67,7 @@ impl Owner {
             }
             Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
             Self::Probe(number) => KIND_PROBE | u64::from(number),
+            Self::KeepAlive(number) => KIND_PROBE | IS_KEEPALIVE | u64::from(number),
             Self::Nobody => 0,
         }
     }
@@ -82,6 +87,7 @@ impl Owner {
                 )
             }
             KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
+            KIND_PROBE if value & IS_KEEPALIVE != 0 => Self::KeepAlive(value as u32),
             KIND_PROBE => Self::Probe(value as u32),
             _ => Self::Nobody,
         }
@@ -599,6 +605,8 @@ mod tests {
             Owner::Parked(ParkId((1 << 62) - 1)),
             Owner::Probe(0),
             Owner::Probe(u32::MAX),
+            Owner::KeepAlive(0),
+            Owner::KeepAlive(u32::MAX),
             Owner::Context(
                 Key {
                     slot: (1 << SLOT_BITS) - 1,

@@ -8,11 +8,11 @@ use sip_msg::{HeaderName, Message};
 
 use super::contacts::{Asked, Flows, LONG};
 use super::{RegistrarContext, Registration, callable, room};
+use crate::BindingChange;
 use crate::aor;
 use crate::location::Entry;
-use crate::proxy::egress::flow_of;
+use crate::nat::datagrams_back;
 use crate::refusal::{Reason, StatusLine};
-use crate::{Binding, BindingChange};
 
 /// Option tags that Require may hold.
 pub(super) const SUPPORTED: [&str; 2] = ["path", "outbound"];
@@ -310,7 +310,7 @@ fn plan_contacts(
         let mut binding = flows.binding(&asked, call_id, cseq, since_unix_ms, expires_unix_ms);
         callable::check(cx, registration, &mut binding)?;
         if let Some(max_s) = cx.settings.nat.expires_max_s
-            && is_behind_nat(cx, &binding)
+            && datagrams_back(&cx.settings.nat, &binding).is_some()
         {
             let latest = cx.now.unix_ms.saturating_add(u64::from(max_s) * 1_000);
             binding.expires_unix_ms = binding.expires_unix_ms.min(latest);
@@ -332,12 +332,6 @@ fn plan_contacts(
         return Err(Refused::TableFull);
     }
     Ok(())
-}
-
-/// Whether a contact is reached by datagrams to where it came from.
-fn is_behind_nat(cx: &RegistrarContext<'_>, binding: &Binding) -> bool {
-    let flow = flow_of(&cx.settings.nat, binding);
-    flow.is_some_and(|flow| !flow.transport.is_reliable())
 }
 
 /// Whether there is room for an address-of-record. In a full table those whose

@@ -11,7 +11,7 @@ use siphasher::sip::SipHasher13;
 use slab::Slab;
 use wheel::{TimerId, Wheel};
 
-use super::{Registration, Removal};
+use super::{EndedFlow, Registration, Removal};
 use crate::{BindingChange, ParkId};
 
 /// What may wait behind a change that the store has.
@@ -32,13 +32,15 @@ pub(super) enum Cause {
     Register(Registration),
     /// The operator has ordered it.
     Order(Removal),
+    /// The flow to a phone has ended. It never stands in a line.
+    Flow(EndedFlow),
 }
 
 impl Cause {
     fn held_bytes(&self) -> usize {
         match self {
             Self::Register(registration) => registration.request.held_bytes(),
-            Self::Order(_) => 0,
+            Self::Order(_) | Self::Flow(_) => 0,
         }
     }
 }

@@ -73,6 +73,20 @@ counters::counters! {
         pub gateways_returned: u64 = counter("signet_gateways_returned_total"),
         /// Probes of gateways not sent for want of room.
         pub probes_skipped: u64 = counter("signet_gateway_probes_skipped_total"),
+        /// Keep-alives sent to phones behind address translations.
+        pub keepalives: [u64; 2] = counter("signet_nat_keepalives_total", kind: ["crlf", "options"]),
+        /// OPTIONS among them that had no answer in time.
+        pub keepalives_unanswered: u64 = counter("signet_nat_keepalives_unanswered_total"),
+        /// Keep-alives that came back (ICMP).
+        pub keepalives_came_back: u64 = counter("signet_nat_keepalives_came_back_total"),
+        /// OPTIONS sent as line ends for want of room.
+        pub keepalives_plain: u64 = counter("signet_nat_keepalives_plain_total"),
+        /// Contacts to which none are sent for want of room.
+        pub keepalives_full: u64 = counter("signet_nat_keepalives_full_total"),
+        /// Flows that seemed to have ended while most did, and were left as they are.
+        pub flows_spared: u64 = counter("signet_nat_flows_spared_total"),
+        /// Contacts to which keep-alives are sent.
+        pub phones_kept: u64 = gauge("signet_nat_phones_kept"),
         /// Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).
         pub spared: u64 = counter("signet_neighbours_spared_total"),
         /// Requests refused 503 because a worker falls behind.

@@ -44,6 +44,10 @@ impl Shard {
                     self.probe_answered(now, number, &response, out);
                     self.pool.recycle(response);
                 }
+                Owner::KeepAlive(number) => {
+                    self.keepalive_answered(now, number, response.status());
+                    self.pool.recycle(response);
+                }
                 _ => {
                     broken!("a client transaction belongs to a branch");
                     self.pool.recycle(response);
@@ -79,7 +83,7 @@ impl Shard {
                 gateways: &self.gateways,
             };
             let Some(answered) = self.registrar.poll(&cx, out) else {
-                return;
+                return self.keep_bound(now);
             };
             self.registrar_answered(now, answered, out);
         }
@@ -147,6 +151,7 @@ impl Shard {
         let (key, number) = match Owner::decode(context) {
             Owner::Context(key, number) => (key, number),
             Owner::Probe(number) => return self.probe_failed(now, number, out),
+            Owner::KeepAlive(number) => return self.keepalive_failed(now, number, out),
             _ => return broken!("a client transaction belongs to a branch or is a probe"),
         };
         // A context ends with its final response, its transactions after it.
@@ -170,7 +175,7 @@ impl Shard {
                     self.drop_parked(parked);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
         }
     }
 
@@ -214,7 +219,7 @@ impl Shard {
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
         }
     }
 

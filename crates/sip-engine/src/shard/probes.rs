@@ -99,6 +99,8 @@ impl Shard {
             hash_key,
         };
         self.plan_probes();
+        self.keepalives.set_home(index, shards, hash_key);
+        self.plan_keepalives();
     }
 
     /// Shares out what the settings have probed. What was planned stays so.
@@ -281,7 +283,7 @@ impl Shard {
     }
 
     /// A Call-ID whose messages come to this shard.
-    fn probe_call_id(&mut self) -> String {
+    pub(super) fn probe_call_id(&mut self) -> String {
         let home = self.probes.home;
         let tries = home.shards.max(1).saturating_mul(64);
         let mut call_id = String::new();

@@ -17,7 +17,8 @@ use sip_engine::{
 };
 use sip_lookup::{Question, Unavailable};
 use sip_msg::{
-    ConnId, Flow, HeaderName, Limits, ListenerId, Message, Target, Transport, VerifiedPeer,
+    ConnId, Flow, HeaderName, Limits, ListenerId, Message, QueuedMessage, Target, Transport,
+    VerifiedPeer,
 };
 
 /// The transports that every scenario is run over.
@@ -52,6 +53,8 @@ pub struct Bed {
     pub records: Vec<CallRecord>,
     /// Connections that contacts rely on, and for how long.
     pub kept: Vec<(ConnId, u64)>,
+    /// Datagrams of line ends alone: where to, and their cookies.
+    pub line_ends: Vec<(Target, u64)>,
     out: Outputs,
 }
 
@@ -235,6 +238,7 @@ impl Bed {
             refused: Vec::new(),
             records: Vec::new(),
             kept: Vec::new(),
+            line_ends: Vec::new(),
             out: Outputs::default(),
         }
     }
@@ -330,9 +334,14 @@ impl Bed {
 
     fn collect(&mut self) -> Vec<Sent> {
         let outbox = &self.out.outbox;
-        let sent = outbox
-            .sends
-            .iter()
+        let is_line_ends =
+            |send: &&QueuedMessage| outbox.bytes[send.start..send.end] == *b"\r\n\r\n";
+        let (line_ends, messages): (Vec<_>, Vec<_>) = outbox.sends.iter().partition(is_line_ends);
+        let line_ends = line_ends.into_iter();
+        let line_ends = line_ends.map(|send| (send.to.clone(), send.cookie));
+        self.line_ends.extend(line_ends);
+        let sent = messages
+            .into_iter()
             .map(|send| {
                 let bytes = &outbox.bytes[send.start..send.end];
                 let text = String::from_utf8_lossy(bytes).into_owned();

@@ -227,8 +227,8 @@ impl Server {
             asked,
             records,
             arrivals: VecDeque::new(),
-            // Nobody has to call before gateways are probed.
-            due_ms: self.plan.probes.then_some(now_ms),
+            // Nobody has to call before gateways are probed, or contacts looked for.
+            due_ms: (self.plan.probes || self.plan.nat.is_some()).then_some(now_ms),
             look_ms: None,
             told: Vec::new(),
         }

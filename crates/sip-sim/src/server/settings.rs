@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sip_engine::Settings;
 use sip_engine::routes::{Care, Connections, Failover, Gateway, GatewayGroup, NextHop, Probing};
-use sip_engine::settings::{Inbound, Listener, TrustedPeer};
+use sip_engine::settings::{Inbound, Listener, NatSettings, TrustedPeer};
 use sip_msg::Transport;
 
 use crate::plan::{Hostility, Plan, Standing};
@@ -50,6 +50,14 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
     };
     settings.bounds.retry_after_s += generation as u32;
     settings.records.is_on = true;
+    if let Some(nat) = plan.nat {
+        settings.nat = NatSettings {
+            expires_max_s: nat.expires_max_s,
+            keepalive: nat.keepalive,
+            keepalive_interval_ms: nat.memory_ms * 2 / 3,
+            ..NatSettings::default()
+        };
+    }
     if let Some(auth) = &mut settings.authenticate {
         auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
         auth.evens_refusals = plan.distance.is_some();

@@ -166,10 +166,7 @@ impl Seat {
     fn take_in(&mut self) {
         let returned = std::mem::take(&mut self.sockets.returned);
         for cookie in returned {
-            self.worker.handle_event(SocketEvent::SendFailed {
-                cookie,
-                was_written: false,
-            });
+            self.worker.handle_event(SocketEvent::Returned { cookie });
         }
         for arrival in std::mem::take(&mut self.arrivals) {
             let event = match &arrival {
@@ -187,10 +184,7 @@ impl Seat {
                 Arrival::Closed(conn) => SocketEvent::Closed(*conn),
                 Arrival::Unreachable { remote, quoted } => {
                     match self.sockets.take_recent(*remote, quoted) {
-                        Some(cookie) => SocketEvent::SendFailed {
-                            cookie,
-                            was_written: false,
-                        },
+                        Some(cookie) => SocketEvent::Returned { cookie },
                         None => SocketEvent::Unreachable {
                             remote: *remote,
                             quoted,

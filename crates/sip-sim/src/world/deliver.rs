@@ -1,6 +1,7 @@
 //! What the network brings, given to whom it is for.
 
 use super::World;
+use crate::audit::is_keepalive;
 use crate::network::{Delivery, End};
 use crate::server::Arrival;
 use sip_msg::Limits;
@@ -44,6 +45,7 @@ impl World {
             return;
         };
         match arrival {
+            Arrival::Message { bytes, .. } if is_keepalive(&bytes) => {}
             Arrival::Message { flow, bytes } => {
                 let mut message = host.agents.spare_message();
                 if message.fill(&bytes, &Limits::default()).is_err() {

@@ -156,6 +156,7 @@ const OTHERS: &[&str] = &[
     "\"required\"",
     "\"exact\"",
     "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
+    "\"crlf\"",
 ];
 
 /// The same configuration but for this key.

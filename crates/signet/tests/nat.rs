@@ -1,0 +1,297 @@
+//! Phones behind a real address translation: nftables masquerades a namespace in which
+//! baresip and coturn's STUN client run. The translation forgets a datagram's way after four
+//! seconds, in the place of the usual thirty.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use support::command::{Serving, succeed, text};
+use support::openssl::figure;
+use support::{ADDRESS, Running, TestDir, add_user, have, in_namespace};
+
+const DOMAIN: &str = "example.test";
+/// The outside of the translation.
+const OUTSIDE: &str = "10.77.0.2";
+/// Where a caller is who is behind none.
+const CALLER: &str = "10.77.0.9";
+/// The phone, as it knows itself.
+const PHONE: &str = "192.168.77.2";
+/// Three times what the translation remembers.
+const FORGOTTEN: Duration = Duration::from_secs(12);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A network namespace, as long as this value is there.
+struct Net {
+    keeper: Running,
+}
+
+impl Net {
+    fn new(folder: &Path, name: &str) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let keeper = Running::start("unshare", &["-n", "sleep", "900"], &log);
+        let of = |id: &str| fs::read_link(format!("/proc/{id}/ns/net")).unwrap();
+        let id = keeper.child.id().to_string();
+        wait_for("a namespace", || of(&id) != of("self"));
+        Self { keeper }
+    }
+
+    fn id(&self) -> String {
+        self.keeper.child.id().to_string()
+    }
+
+    /// Runs lines of the shell in it, each of which must succeed.
+    fn shell(&self, lines: &str) -> Output {
+        let id = self.id();
+        let words = ["-t", &id, "-n", "sh", "-ec", lines];
+        let output = Command::new("nsenter").args(words).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{lines}\n{told}");
+        output
+    }
+
+    fn start(&self, words: &[&str], log: &Path) -> Running {
+        let id = self.id();
+        let enter = ["-t", &id, "-n"];
+        Running::start("nsenter", &[&enter, words].concat(), log)
+    }
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < until, "{what} did not come");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn shell(lines: &str) {
+    let output = Command::new("sh").args(["-ec", lines]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{lines}\n{told}");
+}
+
+/// A server, a router that translates, and a network behind it.
+struct Place {
+    folder: TestDir,
+    config: PathBuf,
+    server: Serving,
+    router: Net,
+    inside: Net,
+}
+
+impl Place {
+    fn new(name: &str, nat: &str) -> Self {
+        let folder = TestDir::new(name);
+        let at = folder.path();
+        let (router, inside) = (Net::new(at, "router"), Net::new(at, "inside"));
+        shell(&format!(
+            "ip link set ve1 netns {}\nip addr add {CALLER}/24 dev ve0\n",
+            router.id()
+        ));
+        router.shell(&format!(
+            "ip link set lo up\nip addr add {OUTSIDE}/24 dev ve1\nip link set ve1 up\n\
+             ip link add ph0 type veth peer name ph1\nip link set ph1 netns {}\n\
+             ip addr add 192.168.77.1/24 dev ph0\nip link set ph0 up\n\
+             echo 1 > /proc/sys/net/ipv4/ip_forward\n\
+             nft add table ip nat\n\
+             nft 'add chain ip nat out {{ type nat hook postrouting priority 100; }}'\n\
+             nft add rule ip nat out oifname ve1 masquerade\n\
+             nft add table ip filter\n\
+             nft 'add chain ip filter through {{ type filter hook forward priority 0; }}'\n\
+             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
+             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n",
+            inside.id()
+        ));
+        inside.shell(&format!(
+            "ip link set lo up\nip addr add {PHONE}/24 dev ph1\nip link set ph1 up\n\
+             ip route add default via 192.168.77.1\n"
+        ));
+        let data = at.join("data");
+        add_user(&data, "bob", DOMAIN, "bob-secret");
+        let config = at.join("signet.toml");
+        fs::write(&config, configuration(nat)).unwrap();
+        let server = Serving::start(at, &data, &["--config", text(&config)]);
+        Self {
+            folder,
+            config,
+            server,
+            router,
+            inside,
+        }
+    }
+
+    /// Bob's baresip, which keeps nothing open by itself; registered.
+    fn baresip(&self) -> Running {
+        let home = self.folder.path().join("bob");
+        fs::create_dir_all(&home).unwrap();
+        let config = format!(
+            "poll_method epoll\nsip_listen {PHONE}:5966\naudio_source aubridge,bob\n\
+             audio_player aubridge,bob\nrtp_ports 15966-15974\n\
+             module_path /usr/lib/baresip/modules\nmodule g711.so\nmodule aubridge.so\n\
+             module_tmp uuid.so\nmodule_tmp account.so\nmodule_app menu.so\n"
+        );
+        fs::write(home.join("config"), config).unwrap();
+        let account = format!(
+            "<sip:bob@{DOMAIN};transport=udp>;auth_user=bob;auth_pass=bob-secret;\
+             outbound=\"sip:{ADDRESS}:5060;transport=udp\";regint=600;answermode=auto\n"
+        );
+        fs::write(home.join("accounts"), account).unwrap();
+        fs::write(home.join("contacts"), "").unwrap();
+        let words = ["baresip", "-f", text(&home)];
+        let phone = self.inside.start(&words, &home.join("log"));
+        wait_for("bob's registration", || self.bindings().contains(OUTSIDE));
+        let bindings = self.bindings();
+        assert!(
+            bindings.contains(PHONE),
+            "its contact is its own: {bindings}"
+        );
+        phone
+    }
+
+    fn bindings(&self) -> String {
+        succeed(&["bindings", "bob", "--config", text(&self.config)], "")
+    }
+
+    /// SIPp calls bob, who is to answer; how it ended.
+    fn call(&self) -> (Option<i32>, String) {
+        let log = self.folder.path().join("sipp.log");
+        let words = [
+            "-sn",
+            "uac",
+            "-s",
+            "bob",
+            "-i",
+            CALLER,
+            "-m",
+            "1",
+            "-nostdin",
+            "-timeout",
+            "40",
+            "-timeout_error",
+            "-trace_err",
+            ADDRESS,
+        ];
+        let code = Running::start("sipp", &words, &log).wait(PATIENCE);
+        (code, fs::read_to_string(&log).unwrap_or_default())
+    }
+
+    fn reload(&self, nat: &str) {
+        let log = fs::read_to_string(&self.server.log).unwrap();
+        fs::write(&self.config, configuration(nat)).unwrap();
+        self.server.process.signal("-HUP");
+        let said = "reloaded";
+        self.server
+            .wait_for_count(said, log.matches(said).count() + 1);
+    }
+
+    /// Keep-alives of that kind so far.
+    fn sent(&self, kind: &str) -> u64 {
+        let name = format!("signet_nat_keepalives_total{{kind=\"{kind}\"}}");
+        figure(self.folder.path(), &name)
+    }
+}
+
+fn configuration(nat: &str) -> String {
+    format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\ninbound = \"anyone\"\n\
+         [[listen]]\non = \"udp:{ADDRESS}:5060\"\n[metrics]\nlisten = \"127.0.0.1:0\"\n{nat}"
+    )
+}
+
+fn may_run() -> bool {
+    ["nft", "nsenter", "baresip", "sipp"]
+        .iter()
+        .all(|of| have(of))
+}
+
+const OPTIONS: &str = "[nat]\nkeepalive = \"options\"\nkeepalive_interval_s = 2\n";
+
+#[test]
+fn a_phone_is_called_through_its_translation_while_it_is_kept_open() {
+    in_namespace(
+        "a_phone_is_called_through_its_translation_while_it_is_kept_open",
+        || {
+            if !may_run() {
+                return;
+            }
+            let place = Place::new("nat-call", OPTIONS);
+            let _phone = place.baresip();
+            std::thread::sleep(FORGOTTEN);
+            let (code, told) = place.call();
+            assert_eq!(code, Some(0), "{told}");
+            // Line ends do as well where packets from outside count, as they do here.
+            place.reload("[nat]\nkeepalive = \"crlf\"\nkeepalive_interval_s = 2\n");
+            wait_for("line ends", || place.sent("crlf") > 0);
+            std::thread::sleep(FORGOTTEN);
+            let (code, told) = place.call();
+            assert_eq!(code, Some(0), "{told}");
+            // Without, the translation has forgotten it, and the call does not get through.
+            place.reload("");
+            std::thread::sleep(FORGOTTEN);
+            let (code, told) = place.call();
+            assert!(code.is_some_and(|code| code != 0), "{code:?} {told}");
+            assert!(place.bindings().contains(OUTSIDE));
+        },
+    );
+}
+
+#[test]
+fn a_phone_that_is_gone_is_not_called_any_more() {
+    in_namespace("a_phone_that_is_gone_is_not_called_any_more", || {
+        if !may_run() {
+            return;
+        }
+        let place = Place::new("nat-gone", OPTIONS);
+        // Who was asked twice has answered the first.
+        let is_asked_twice = |after: u64| {
+            let unanswered = "signet_nat_keepalives_unanswered_total";
+            place.sent("options") >= after + 2 && figure(place.folder.path(), unanswered) == 0
+        };
+        // Its host says that nobody is there.
+        let phone = place.baresip();
+        wait_for("answers to OPTIONS", || is_asked_twice(0));
+        drop(phone);
+        place
+            .server
+            .wait_for_log("the flow to a phone has ended: what is sent to it comes back");
+        assert!(!place.bindings().contains(OUTSIDE), "{}", place.bindings());
+        let (code, told) = place.call();
+        assert!(code.is_some_and(|code| code != 0), "{code:?} {told}");
+        // Nobody says anything.
+        let _phone = place.baresip();
+        let before = place.sent("options");
+        wait_for("answers to OPTIONS", || is_asked_twice(before));
+        place
+            .router
+            .shell("nft add rule ip filter through iifname ve1 drop");
+        place
+            .server
+            .wait_for_log("the flow to a phone has ended: the phone does not answer any more");
+        assert!(!place.bindings().contains(OUTSIDE), "{}", place.bindings());
+    });
+}
+
+#[test]
+fn a_phone_learns_the_outside_of_its_translation_at_the_sip_port() {
+    in_namespace(
+        "a_phone_learns_the_outside_of_its_translation_at_the_sip_port",
+        || {
+            if !(may_run() && have("turnutils_stunclient")) {
+                return;
+            }
+            let place = Place::new("nat-stun", "");
+            let asks = format!("turnutils_stunclient -p 5060 {ADDRESS}");
+            let told = place.inside.shell(&asks);
+            let told = String::from_utf8_lossy(&told.stdout).into_owned();
+            assert!(
+                told.contains(&format!("reflexive addr: {OUTSIDE}:")),
+                "{told}"
+            );
+        },
+    );
+}
