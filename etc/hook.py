@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """A hook for Signet (docs/HOOK.md): python3 hook.py 8090"""
 import json, sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -6,26 +5,26 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 ACCOUNTS = {"alice@example.com": "4711"}
 
 def answer(question):
-    uri, account = question["request_uri"], ACCOUNTS.get(question["user"], "none")
-    if uri.startswith("sip:0900"):
+    number, uri = question["number"] or "", question["request_uri"]
+    if number.startswith("0900"):
         return {"action": "reject", "status": 403, "reason": "No premium numbers", "cache_s": 60}
+    if number:
+        account = ACCOUNTS.get(question["user"], "none")
+        return {"action": "route", "to": "outside", "headers": {"X-Account": account}}
     if uri.startswith("sip:office@"):
         return {"action": "rewrite", "request_uri": uri.replace("office", "reception", 1)}
-    if uri.startswith("sip:0"):
-        return {"action": "route", "to": "outside", "headers": {"X-Account": account}}
     return {"action": "continue"}
 
 class Hook(BaseHTTPRequestHandler):
     protocol_version, wbufsize = "HTTP/1.1", -1  # connections are kept; answers leave whole
-
+    log_request = lambda *_: None
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         answers = [{"id": each["id"], **answer(each)} for each in asked["questions"]]
         body = json.dumps({"version": 1, "answers": answers}).encode()
         self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
+        for name, value in ("Content-Type", "application/json"), ("Content-Length", len(body)):
+            self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(body)
-
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Hook).serve_forever()

@@ -1,6 +1,9 @@
 //! The thread that asks the operator's hook. It has a runtime of its own: connections to the
 //! program, and between them and the workers the queue, which decides what is asked when.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -32,6 +35,8 @@ use crate::{Error, random_bytes};
 const COMPLAINT_EVERY: Duration = Duration::from_secs(10);
 /// Questions taken from the workers before the hook gets its turn.
 const TAKEN_MAX: usize = 1_024;
+/// Questions between the workers and the thread, whatever may wait in all.
+const QUEUE_MAX: usize = 65_536;
 /// How often the figures are copied for whoever asks for them.
 const FIGURES_EVERY_US: u64 = 100_000;
 /// The body of an answer has at most this many bytes, and so many more for each question.
@@ -57,8 +62,7 @@ struct ToAsk {
 pub(crate) struct HookDesk(Option<Running>);
 
 struct Running {
-    sender: mpsc::Sender<ToAsk>,
-    shown: Shown,
+    asker: Asker,
     inboxes: Inboxes,
     thread: JoinHandle<()>,
 }
@@ -68,9 +72,15 @@ pub(crate) struct WorkerHook(Option<Line>);
 
 struct Line {
     worker: usize,
+    asker: Asker,
+    inbox: Arc<Inbox>,
+}
+
+/// The way to the thread, which ends when the last of these is gone.
+#[derive(Clone)]
+struct Asker {
     sender: mpsc::Sender<ToAsk>,
     shown: Shown,
-    inbox: Arc<Inbox>,
 }
 
 /// What anybody may look at.
@@ -144,49 +154,23 @@ impl HookDesk {
         let Some(options) = options(config)? else {
             return Ok(Self(None));
         };
-        // What can be wrong with it is found before the thread is there.
-        endpoint(&options)?;
-        let mut key = [0; 16];
-        random_bytes(&mut key)?;
-        let cache = Arc::new(Cache::new(
-            key,
-            CacheConfig {
-                fields: config.cache_by.iter().map(|of| Field::from(*of)).collect(),
-                entries_max: config.cache_entries_max,
-            },
-        ));
-        let questions_max = config.waiting_max.saturating_mul(workers.max(1));
-        let queue_config = QueueConfig {
-            questions_max,
+        let cache = CacheConfig {
+            fields: config.cache_by.iter().map(|of| Field::from(*of)).collect(),
+            entries_max: config.cache_entries_max,
+        };
+        let queue = QueueConfig {
+            questions_max: config.waiting_max.saturating_mul(workers.max(1)),
             batch_max: config.batch_max,
             in_flight_max: config.connections_max,
             timeout_us: config.timeout_ms.saturating_mul(1_000),
             ..QueueConfig::default()
         };
-        let queue = Queue::new(queue_config, Arc::clone(&cache));
-        let shown = Shown {
-            cache,
-            figures: Arc::default(),
-            began: Instant::now(),
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Error::new(
-                    format!("cannot ask the hook: {error}"),
-                    "look at the limits of open files: ulimit -n",
-                )
-            })?;
         let inboxes = Inboxes::default();
-        let (sender, asked) = mpsc::channel(questions_max.min(TAKEN_MAX * TAKEN_MAX));
-        let (own, post) = (shown.clone(), Post::new(Arc::clone(&inboxes)));
-        let thread = spawn("hook", move || {
-            LocalSet::new().block_on(&runtime, run(own, options, queue, asked, post));
-        })?;
+        let mut post = Post::new(Arc::clone(&inboxes));
+        let deliver = move |answers: &mut Vec<(Tag, Outcome)>| post.deliver(answers);
+        let (asker, thread) = Asker::start(options, queue, cache, deliver)?;
         Ok(Self(Some(Running {
-            sender,
-            shown,
+            asker,
             inboxes,
             thread,
         })))
@@ -204,8 +188,7 @@ impl HookDesk {
             inboxes.push(Arc::clone(&inbox));
             Line {
                 worker,
-                sender: running.sender.clone(),
-                shown: running.shown.clone(),
+                asker: running.asker.clone(),
                 inbox,
             }
         }))
@@ -213,22 +196,76 @@ impl HookDesk {
 
     /// What anybody may look at; `None` without a hook.
     pub(crate) fn shown(&self) -> Option<&Shown> {
-        self.0.as_ref().map(|running| &running.shown)
+        self.0.as_ref().map(|running| &running.asker.shown)
     }
 
     /// Forgets what it has answered.
     pub(crate) fn forget(&self) {
-        if let Some(running) = &self.0 {
-            running.shown.cache.clear();
+        if let Some(shown) = self.shown() {
+            shown.cache.clear();
         }
     }
 
     /// Waits for the thread. The workers' ends are gone by now.
     pub(crate) fn end(&mut self) {
-        if let Some(Running { sender, thread, .. }) = self.0.take() {
-            drop(sender);
+        if let Some(Running { asker, thread, .. }) = self.0.take() {
+            drop(asker);
             // One that panicked has ended the process already.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Asker {
+    /// Starts the thread. `deliver` gets answers, many at a time, and drains them.
+    fn start(
+        options: Options,
+        queue: QueueConfig,
+        cache: CacheConfig,
+        deliver: impl FnMut(&mut Vec<(Tag, Outcome)>) + Send + 'static,
+    ) -> Result<(Self, JoinHandle<()>), Error> {
+        // What can be wrong with it is found before the thread is there.
+        endpoint(&options)?;
+        let mut key = [0; 16];
+        random_bytes(&mut key)?;
+        let (sender, asked) = mpsc::channel(queue.questions_max.clamp(1, QUEUE_MAX));
+        let shown = Shown {
+            cache: Arc::new(Cache::new(key, cache)),
+            figures: Arc::default(),
+            began: Instant::now(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    format!("cannot ask the hook: {error}"),
+                    "look at the limits of open files: ulimit -n",
+                )
+            })?;
+        let own = shown.clone();
+        let thread = spawn("hook", move || {
+            let queue = Queue::new(queue, Arc::clone(&own.cache));
+            LocalSet::new().block_on(&runtime, run(own, options, queue, asked, deliver));
+        })?;
+        Ok((Self { sender, shown }, thread))
+    }
+
+    /// Leaves a question for whoever waits so long; what is known or cannot be asked is said at
+    /// once.
+    fn ask(&self, tag: Tag, question: Box<Question>, left_ms: u64) -> Option<Outcome> {
+        let now_us = self.shown.now_us();
+        if let Some(known) = self.shown.cache.get(now_us, &question) {
+            return Some(Ok(known));
+        }
+        let to_ask = ToAsk {
+            tag,
+            question,
+            deadline_us: now_us.saturating_add(left_ms.saturating_mul(1_000)),
+        };
+        match self.sender.try_send(to_ask) {
+            Ok(()) => None,
+            Err(_) => Some(Err(Failure::Full)),
         }
     }
 }
@@ -261,23 +298,12 @@ impl sip_worker::Hook for WorkerHook {
             // The settings of a server without one ask nothing.
             return broken!("there is a hook where one is asked", Some(Err(Failure::Away)));
         };
-        let now_us = line.shown.now_us();
-        if let Some(known) = line.shown.cache.get(now_us, &question) {
-            return Some(Ok(known));
-        }
-        let left_ms = until_ms.saturating_sub(clock::now_ms());
-        let to_ask = ToAsk {
-            tag: Tag {
-                worker: line.worker,
-                park,
-            },
-            question,
-            deadline_us: now_us.saturating_add(left_ms.saturating_mul(1_000)),
+        let tag = Tag {
+            worker: line.worker,
+            park,
         };
-        match line.sender.try_send(to_ask) {
-            Ok(()) => None,
-            Err(_) => Some(Err(Failure::Full)),
-        }
+        let left_ms = until_ms.saturating_sub(clock::now_ms());
+        line.asker.ask(tag, question, left_ms)
     }
 
     fn take_answers(&mut self, into: &mut Vec<(ParkId, Outcome)>) {
@@ -373,7 +399,7 @@ async fn run(
     options: Options,
     mut queue: Queue<Tag>,
     mut asked: mpsc::Receiver<ToAsk>,
-    mut post: Post,
+    mut deliver: impl FnMut(&mut Vec<(Tag, Outcome)>),
 ) {
     let Ok(endpoint) = Endpoint::new(&options) else {
         return broken!("the same options were good before the thread began");
@@ -441,7 +467,8 @@ async fn run(
             answers.push((tag, outcome));
         }
         if !answers.is_empty() {
-            post.deliver(&mut answers);
+            deliver(&mut answers);
+            answers.clear();
         }
         if now_us >= figures_due_us {
             figures_due_us = now_us + FIGURES_EVERY_US;

@@ -66,6 +66,7 @@ mod tests {
                 "from": "sip:alice@example.com",
                 "to": "sip:\"},{\"id\":1,\\@example.com",
                 "request_uri": "sip:\"},{\"id\":1,\\@example.com",
+                "number": null,
                 "route": "sip:p.example;lr",
                 "user": "alice@example.com",
                 "class": "user",

@@ -52,6 +52,8 @@ pub struct Question {
     pub to: Box<str>,
     /// The Request-URI that counts.
     pub request_uri: Box<str>,
+    /// The number in it, as the routing tables read it; empty for none.
+    pub number: Box<str>,
     /// The URI of the first Route that leads elsewhere; empty for none.
     pub route: Box<str>,
     /// The user who proved himself, with his realm; empty for none.
@@ -82,6 +84,7 @@ impl Question {
             "from": &*self.from,
             "to": &*self.to,
             "request_uri": &*self.request_uri,
+            "number": or_null(&self.number),
             "route": or_null(&self.route),
             "user": or_null(&self.user),
             "class": self.class,
@@ -100,6 +103,7 @@ pub enum Field {
     From,
     To,
     RequestUri,
+    Number,
     Route,
     User,
     Class,
@@ -118,6 +122,7 @@ impl Field {
             Self::From => text(&question.from),
             Self::To => text(&question.to),
             Self::RequestUri => text(&question.request_uri),
+            Self::Number => text(&question.number),
             Self::Route => text(&question.route),
             Self::User => text(&question.user),
             Self::Class => text(question.class),
@@ -134,6 +139,7 @@ pub(crate) fn a_call(user: &str, request_uri: &str) -> Question {
         from: format!("sip:{user}").into(),
         to: request_uri.into(),
         request_uri: request_uri.into(),
+        number: Box::default(),
         route: Box::default(),
         user: user.into(),
         class: "user",

@@ -54,6 +54,10 @@ pub struct Report {
     pub probed: u64,
     /// Calls that left a gateway for its silence.
     pub left: u64,
+    /// Answers of the operator's hook that could be used.
+    pub hooked: u64,
+    /// Requests about which it had none.
+    pub undecided: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.

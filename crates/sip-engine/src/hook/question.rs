@@ -10,6 +10,7 @@ use sip_msg::{ParseError, Uri};
 
 use crate::park::Job;
 use crate::permit::Permit;
+use crate::proxy::targets::number_of;
 
 /// The question about a request.
 pub(crate) fn question_about(kind: Kind, job: &Job, permit: &Permit) -> Box<Question> {
@@ -28,7 +29,8 @@ pub(crate) fn question_about(kind: Kind, job: &Job, permit: &Permit) -> Box<Ques
         kind,
         from: name(request.from()),
         to: name(request.to()),
-        request_uri: request_uri.map_or_else(Box::default, |uri| text_of(&uri)),
+        request_uri: (request_uri.as_ref()).map_or_else(Box::default, text_of),
+        number: (request_uri.as_ref().and_then(number_of)).map_or_else(Box::default, Into::into),
         route: (route.and_then(Uri::parse)).map_or_else(Box::default, |uri| text_of(&uri)),
         user,
         class: permit.class(),

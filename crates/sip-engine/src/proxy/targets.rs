@@ -319,7 +319,7 @@ fn is_secure(nat: &NatSettings, uri: &Uri<'_>, binding: &Binding) -> bool {
 }
 
 /// The digits of a number, with its `+`; `None` where the user is no number.
-pub(super) fn number_of(uri: &Uri<'_>) -> Option<String> {
+pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     let user = uri.user?;
     let user = user.split(|&b| b == b';').next().unwrap_or_default();
     let is_separator = |b: u8| b"-.()".contains(&b);
