@@ -415,10 +415,13 @@ async fn run(
     let mut answers = Vec::new();
     let mut taken = Vec::with_capacity(TAKEN_MAX);
     let mut is_open = true;
-    let mut figures_due_us = 0;
+    let (mut figures, mut figures_due_us) = (HookFigures::default(), 0);
     // When the last worker is gone, nobody waits for what is under way.
     while is_open {
-        let deadline = queue.next_deadline_us().map(|due_us| {
+        // What was counted last is shown as well, though nothing may come after it.
+        let uncopied = (figures != queue.figures()).then_some(figures_due_us);
+        let deadline = queue.next_deadline_us().into_iter().chain(uncopied).min();
+        let deadline = deadline.map(|due_us| {
             let left_us = due_us.saturating_sub(own.now_us());
             tokio::time::sleep(Duration::from_micros(left_us))
         });
@@ -472,7 +475,8 @@ async fn run(
         }
         if now_us >= figures_due_us {
             figures_due_us = now_us + FIGURES_EVERY_US;
-            *lock(&own.figures) = queue.figures();
+            figures = queue.figures();
+            *lock(&own.figures) = figures;
         }
     }
 }

@@ -156,7 +156,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         place: InstanceArgs,
         /// For programs, in JSON
-        #[arg(long)]
+        #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
         command: HookCommand,
