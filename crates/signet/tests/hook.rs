@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -166,6 +167,26 @@ fn the_example_is_in_the_document_and_no_longer_than_that() {
     let document = fs::read_to_string(document).unwrap();
     let block = format!("```python\n{example}```\n");
     assert!(document.contains(&block), "docs/HOOK.md must have:\n{block}");
+}
+
+#[test]
+fn every_configuration_of_the_document_is_one() {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/HOOK.md");
+    let document = fs::read_to_string(document).unwrap();
+    let folder = TestDir::new("hook-document");
+    let token = folder.path().join("hook.token");
+    fs::write(&token, "secret\n").unwrap();
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    let config = folder.path().join("signet.toml");
+    let blocks = document.split("```toml\n").skip(1);
+    let blocks: Vec<&str> = blocks.filter_map(|rest| rest.split("```").next()).collect();
+    assert_eq!(blocks.len(), 3);
+    for block in blocks {
+        // There is no authority here that would have certified it.
+        let block = block.replace("tls_roots", "#tls_roots");
+        fs::write(&config, format!("version = 1\n{block}")).unwrap();
+        succeed(&["check", text(&config)], "");
+    }
 }
 
 #[test]
