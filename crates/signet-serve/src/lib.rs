@@ -9,6 +9,7 @@ pub mod config;
 pub mod data_dir;
 mod domains;
 mod error;
+mod hook;
 mod log;
 mod lookups;
 mod memory;

@@ -51,6 +51,8 @@ pub(crate) struct Sources {
     pub(crate) threads: Threads,
     /// What became of call records.
     pub(crate) records: Arc<Tally>,
+    /// What was asked of the operator's hook.
+    pub(crate) hook: Option<crate::hook::Shown>,
 }
 
 /// What TLS shows and takes, as it is in service.

@@ -154,6 +154,7 @@ pub(crate) fn settings(
         server_header: config.server_header.clone(),
         tells_all_refusals: config.log.level == LogLevel::Debug,
         records: record_settings(config),
+        hook: config.hook.settings(),
     }
 }
 

@@ -17,6 +17,7 @@ use sip_net::{
 use sip_worker::{Environment, SocketEvent, Wake};
 pub(crate) use sip_worker::{Phase, Severities};
 
+use crate::hook::WorkerHook;
 use crate::records::WorkerRecords;
 use crate::store_link::StoreClient;
 use crate::trace::WorkerTracer;
@@ -33,6 +34,7 @@ impl Environment for Service {
     type Sockets = Sockets;
     type Store = StoreClient;
     type Resolver = Resolver;
+    type Hook = WorkerHook;
     type Trace = WorkerTracer;
     type Records = WorkerRecords;
     type Waker = Waker;

@@ -18,7 +18,7 @@ use crate::trace::{TraceFlags, TraceOptions};
 
 mod operator;
 
-pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand};
+pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand, HookCommand};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -150,6 +150,16 @@ pub(crate) enum Command {
         json: bool,
         #[command(subcommand)]
         command: Option<GatewaysCommand>,
+    },
+    /// Tell a running server what to do with its hook (docs/HOOK.md)
+    Hook {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long, global = true)]
+        json: bool,
+        #[command(subcommand)]
+        command: HookCommand,
     },
     /// List the sources that a running server does not answer
     Bans {

@@ -18,7 +18,7 @@ use signet_serve::Error;
 
 use args::{
     Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, GatewaysCommand,
-    TlsCommand, UserCommand, form,
+    HookCommand, TlsCommand, UserCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -107,6 +107,11 @@ fn run(args: Args) -> Result<(), Error> {
                 admin::gateways_drain(&place.into(), &name, false)
             }
         },
+        Command::Hook {
+            place,
+            json,
+            command: HookCommand::Forget,
+        } => admin::hook_forget(&place.into(), form(json)),
         Command::Bans {
             place,
             json,

@@ -22,7 +22,7 @@ use sip_engine::refusal::{Level, Reason};
 use sip_net::testing::DnsServer;
 use support::command::{Serving, succeed, text};
 use support::openssl::{figure, wait_for_figure};
-use support::{Running, TestDir, add_user, have, small_disk, with_small_disk};
+use support::{Running, TestDir, add_user, free_port, have, hook, small_disk, with_small_disk};
 
 use rows::{At, GATEWAY, GUEST, HASTY, How, MIRROR, PEER, PHONE, ROWS, Row, SILENT, SPEAKER};
 use sipp::{Run, Scenario, done};
@@ -35,6 +35,8 @@ struct Bed<'a> {
     proxy: Serving,
     open: Serving,
     dns: DnsServer,
+    /// Asked about subscriptions.
+    _hook: Running,
     /// Hosts elsewhere that do not answer.
     silent: UdpSocket,
     /// What was begun before its turn, because it takes its time.
@@ -44,6 +46,8 @@ struct Bed<'a> {
 impl<'a> Bed<'a> {
     fn start(folder: &'a Path, disk: &Path) -> Self {
         let dns = DnsServer::start(Vec::new()).unwrap();
+        let hook_port = free_port();
+        let hook = hook::start(folder, hook_port);
         let (proxy_at, open_at) = (folder.join("proxy"), folder.join("open"));
         fs::create_dir_all(&proxy_at).unwrap();
         fs::create_dir_all(&open_at).unwrap();
@@ -66,7 +70,8 @@ impl<'a> Bed<'a> {
              [[trusted]]\nnetwork = \"{GUEST}\"\nmay_relay = false\n\
              [[trusted]]\nnetwork = \"{SPEAKER}\"\nspeaks_for = [\"far.example\"]\n\
              [[gateway_group]]\nname = \"dead\"\ngateways = [{{ uri = \"sip:{GATEWAY}:9;transport=udp\" }}]\n\
-             [[route]]\nprefix = \"+49\"\ngroup = \"dead\"\n",
+             [[route]]\nprefix = \"+49\"\ngroup = \"dead\"\n\
+             [hook]\nurl = \"http://127.0.0.1:{hook_port}/\"\nasks = [\"subscription\"]\ntimeout_ms = 10000\n",
             dns.addr()
         );
         fs::write(&config, whole).unwrap();
@@ -88,6 +93,7 @@ impl<'a> Bed<'a> {
             proxy,
             open,
             dns,
+            _hook: hook,
             silent: UdpSocket::bind((SILENT, 0)).unwrap(),
             begun: Vec::new(),
         }
@@ -252,7 +258,7 @@ fn labels(row: &Row) -> String {
 
 #[test]
 fn every_way_to_be_refused_is_answered_logged_counted_and_found() {
-    if !have("sipp") {
+    if !have("sipp") || !have("python3") {
         return;
     }
     with_small_disk(

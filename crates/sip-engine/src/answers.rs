@@ -48,9 +48,26 @@ impl Shard {
         more: impl FnOnce(&mut MessageWriter<'_>),
         out: &mut Outputs,
     ) -> Responded {
+        let phrase = line.phrase();
+        self.answer_saying(now, sender, server, request, line, phrase, more, out)
+    }
+
+    /// The same in other words than those of the line.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn answer_saying(
+        &mut self,
+        now: Now,
+        sender: &Sender,
+        server: Option<ServerId>,
+        request: &Message,
+        line: StatusLine,
+        phrase: &str,
+        more: impl FnOnce(&mut MessageWriter<'_>),
+        out: &mut Outputs,
+    ) -> Responded {
         let start = out.outbox.bytes.len();
         let tag = self.own_tag(request);
-        let (status, phrase) = (line.status(), line.phrase());
+        let status = line.status();
         let mut writer =
             ResponseWriter::begin(&mut out.outbox.bytes, request, status, phrase, &tag);
         more(&mut writer);

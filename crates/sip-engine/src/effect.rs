@@ -45,6 +45,15 @@ pub enum Effect {
     /// A user has proved who he is
     /// ([`AuthSettings::tells_who_is_proved`](crate::settings::AuthSettings)).
     Proved(Subject),
+    /// Ask the operator's hook about a request; answered by [`crate::Shard::handle_hook`].
+    AskHook {
+        /// Who waits for it.
+        park: ParkId,
+        /// What is asked.
+        question: Box<sip_hook::Question>,
+        /// When nobody waits for it any more, by [`Now::mono_ms`].
+        until_ms: u64,
+    },
     /// Make a change of bindings durable; answered by [`crate::Shard::handle_saved`].
     SaveBindings {
         /// Who waits for it.

@@ -5,7 +5,7 @@
 //! ```text
 //! loop {
 //!     shard.handle_message(now, &sender, message, &mut outputs); // or handle_malformed
-//!     shard.handle_credential / handle_saved / handle_resolved   // answers
+//!     shard.handle_credential / handle_saved / handle_resolved / handle_hook // answers
 //!     shard.handle_send_failed / handle_returned / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
 //!     // send outputs.outbox, ask outputs.effects, tell outputs.refused and outputs.records,
@@ -21,6 +21,7 @@ pub mod calls;
 mod dialogs;
 pub mod effect;
 pub mod gateways;
+pub mod hook;
 mod hops;
 mod lanes;
 pub mod location;

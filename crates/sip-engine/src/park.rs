@@ -9,6 +9,7 @@ use invariant::broken;
 use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
+use crate::hook::Told;
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
@@ -34,6 +35,8 @@ pub(crate) struct Job {
     pub(crate) chosen_by: ChosenBy,
     /// The record of the call that it begins, where one is made.
     pub(crate) record: Option<Box<CallRecord>>,
+    /// What the operator's hook made of it, where it was asked.
+    pub(crate) told: Option<Box<Told>>,
 }
 
 /// What is parked, by what it waits for.
@@ -47,6 +50,8 @@ pub(crate) enum Parked {
     Guess(Job, Refusal),
     /// A request, for the answer whether its user exists.
     User(Job),
+    /// A request that was let in, for the answer of the operator's hook.
+    Hook(Job, Permit),
     /// A context's target, for addresses.
     Resolve(Key, u16, Option<Asker>),
     /// A request that is forwarded without state, for addresses.
@@ -80,6 +85,7 @@ pub(crate) struct Parks {
     live: usize,
     lookups: usize,
     guesses: usize,
+    hooks: usize,
     /// How many names are resolved on account of each asker.
     resolves: BTreeMap<Asker, u16>,
     /// The memory of the requests that wait.
@@ -101,6 +107,7 @@ impl Parks {
             self.lookups += 1;
         }
         self.guesses += usize::from(matches!(parked, Parked::Guess(..)));
+        self.hooks += usize::from(matches!(parked, Parked::Hook(..)));
         if let Some(asker) = asker(&parked) {
             *self.resolves.entry(asker).or_default() += 1;
         }
@@ -141,6 +148,7 @@ impl Parks {
             self.lookups -= 1;
         }
         self.guesses -= usize::from(matches!(parked, Parked::Guess(..)));
+        self.hooks -= usize::from(matches!(parked, Parked::Hook(..)));
         match asker(&parked).map(|asker| self.resolves.entry(asker)) {
             Some(Entry::Occupied(mut count)) => {
                 *count.get_mut() -= 1;
@@ -193,7 +201,7 @@ impl Parks {
         self.slots
             .iter_mut()
             .filter_map(|slot| match &mut slot.parked {
-                Some(Parked::User(job)) => job.record.take(),
+                Some(Parked::User(job) | Parked::Hook(job, _)) => job.record.take(),
                 _ => None,
             })
     }
@@ -206,6 +214,11 @@ impl Parks {
     /// How many wrong guesses wait for their answers.
     pub(crate) fn guesses(&self) -> usize {
         self.guesses
+    }
+
+    /// How many wait for the operator's hook.
+    pub(crate) fn hooks(&self) -> usize {
+        self.hooks
     }
 
     /// The memory of what waits, and of the requests in it.
@@ -232,6 +245,7 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Held(..)
         | Parked::Guess(..)
         | Parked::User(_)
+        | Parked::Hook(..)
         | Parked::Probe(_) => None,
     }
 }
@@ -243,6 +257,8 @@ fn messages_bytes(parked: &Parked) -> usize {
         | Parked::Guess(job, _)
         | Parked::User(job)
         | Parked::Single(job, _, _, _) => job.request.held_bytes(),
+        // Its question is about as large.
+        Parked::Hook(job, _) => 2 * job.request.held_bytes(),
         // Its context counts it.
         Parked::Resolve(..) | Parked::Probe(_) => 0,
     }

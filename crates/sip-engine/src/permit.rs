@@ -39,7 +39,11 @@
 //!    which the transaction layer checks.
 //! 5. *Strangers reach our users or nobody.* Whether they do at all is the
 //!    operator's choice. A stranger's permit, like every dialog, opens neither
-//!    the routing tables nor the gateways.
+//!    the routing tables nor the gateways. The one exception is the operator's again: what
+//!    his hook sends somewhere, where he wrote that it may
+//!    ([`HookSettings::may_relay`](crate::hook::HookSettings)). The hook makes nobody a user,
+//!    a peer or a part of a dialog: a permit comes out of [`Permit::directed`] as it went in, or
+//!    as [`Permit::Directed`], which binds and asserts nothing.
 //! 6. *The gate tells nothing about who exists.* A challenge names a realm, a
 //!    nonce and algorithms, not the user. Known or unknown, the user is looked
 //!    up, a digest is computed and compared in constant time, and the answer
@@ -81,11 +85,13 @@ use std::sync::Arc;
 use invariant::broken;
 use ledger::{Component, within};
 use sip_auth::{Check, Failure, Reply, Side, Verdict};
+use sip_hook::Answer;
 use sip_lookup::{Outcome, Unavailable};
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Method, Span};
 
 use crate::dialogs::{self, Dialogs};
+use crate::hook::HookSettings;
 use crate::own::Own;
 use crate::proxy::route::Routed;
 use crate::refusal::Reason;
@@ -138,6 +144,9 @@ pub enum Permit {
     Authenticated(AuthenticatedUser),
     /// A stranger calling one of our users: to the location table and nowhere else.
     Inbound(Seal),
+    /// Such a call, which the operator's hook sends on, where it may send strangers' calls
+    /// anywhere.
+    Directed(Seal),
 }
 
 /// A user of ours whose credentials were verified for this request, and in
@@ -181,7 +190,7 @@ impl Permit {
     /// be asked: not within a dialog, whose route set decides.
     pub fn may_use_routes(&self) -> bool {
         match self {
-            Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) => true,
+            Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) | Self::Directed(_) => true,
             Self::Dialog(_) | Self::Inbound(_) => false,
         }
     }
@@ -193,7 +202,26 @@ impl Permit {
         match self {
             Self::Open(_) => true,
             Self::Authenticated(user) => !user.aor.is_empty() && user.aor == aor,
-            Self::Peer(_) | Self::Dialog(_) | Self::Inbound(_) => false,
+            Self::Peer(_) | Self::Dialog(_) | Self::Inbound(_) | Self::Directed(_) => false,
+        }
+    }
+
+    /// Why the request was let in, as records and the operator's hook call it.
+    pub(crate) const fn class(&self) -> &'static str {
+        match self {
+            Self::Open(_) => "open",
+            Self::Peer(_) => "peer",
+            Self::Dialog(_) => "dialog",
+            Self::Authenticated(_) => "user",
+            Self::Inbound(_) | Self::Directed(_) => "inbound",
+        }
+    }
+
+    /// The permit of a request that the operator's hook sends somewhere, by that answer.
+    pub(crate) fn directed(self, hook: &HookSettings, _: &Answer) -> Self {
+        match self {
+            Self::Inbound(_) if hook.may_relay => Self::Directed(Seal(())),
+            other => other,
         }
     }
 

@@ -79,7 +79,7 @@ impl Relay<'_> {
                     false => ChosenBy::Peer,
                 }
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) => ChosenBy::User,
+            Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => ChosenBy::User,
         }
     }
 }

@@ -7,6 +7,7 @@ use sip_limit::RateLimits;
 use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
+use crate::hook::HookSettings;
 pub use crate::nat::{KeepAlive, Nat, NatRule, NatSettings};
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub tells_all_refusals: bool,
     /// Call records.
     pub records: RecordSettings,
+    /// What the operator's hook is asked about; `None` without one.
+    pub hook: Option<HookSettings>,
 }
 
 /// A listener as the protocol sees it.
@@ -292,6 +295,7 @@ impl Default for Settings {
             server_header: "Signet".to_owned(),
             tells_all_refusals: false,
             records: RecordSettings::default(),
+            hook: None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod counters;
 mod events;
 mod floor;
 mod guard;
+mod hook;
 mod keepalives;
 mod overload;
 pub(crate) mod probes;

@@ -5,12 +5,15 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use common::*;
 use sip_auth::{Attempt, ClientAuth, Reply, RequestParts};
+use sip_engine::hook::{HookSettings, OnFailure};
 use sip_engine::refusal::{Reason, RefusalRecord};
 use sip_engine::settings::{AuthSettings, ContactsFull, Inbound, Mode, Settings, TrustedPeer};
 use sip_engine::{Effect, ParkId};
+use sip_hook::Kind;
 use sip_limit::{Allowance, RateLimits, Shares};
 use sip_locate::LocateError;
 use sip_msg::{Flow, HeaderName, Transport};
@@ -174,6 +177,7 @@ fn every_reason_is_met() {
     ways_that_lead_nowhere(&mut met);
     gateways(&mut met);
     registrations(&mut met);
+    what_the_hook_says(&mut met);
     let elsewhere = ELSEWHERE.iter().map(|(reason, _)| *reason);
     for reason in elsewhere {
         assert!(met.0.insert(reason), "{reason:?} is met here too");
@@ -512,6 +516,32 @@ fn gateways(met: &mut Met) {
     let refused = only(sent);
     assert!(refused.header(HeaderName::RetryAfter).is_none());
     met.saw(&mut bed, 404, Reason::NoRoute);
+}
+
+fn what_the_hook_says(met: &mut Met) {
+    let mut bed = Bed::new(Settings {
+        hook: Some(HookSettings {
+            asks: vec![Kind::Message],
+            timeout_ms: 1_000,
+            waiting_max: 1,
+            on_failure: OnFailure::Reject,
+            may_relay: false,
+            headers: Vec::new(),
+        }),
+        ..open()
+    });
+    let body = br#"{"answers":[{"id":0,"action":"reject","status":480}]}"#;
+    let (_, answer) = sip_hook::read_answers(body).unwrap().remove(0);
+    ask(&mut bed, &of("a@example.com", "MESSAGE", BOB));
+    let Some(Effect::AskHook { park, .. }) = bed.effects.pop() else {
+        panic!("the hook was not asked");
+    };
+    let rejected = Ok(Arc::new(answer.unwrap()));
+    bed.act(|s, now, out| s.handle_hook(now, park, rejected, out));
+    met.saw(&mut bed, 480, Reason::Hook);
+    ask(&mut bed, &of("a@example.com", "MESSAGE", BOB));
+    bed.wait(1_100);
+    met.saw(&mut bed, 503, Reason::HookFailed);
 }
 
 fn registrations(met: &mut Met) {

@@ -8,6 +8,7 @@
 //!   [`model`] is the arithmetic behind it.
 //! - [`Cache`] answers those who have the password without a round trip, and nobody else
 //!   any sooner.
+//! - [`Replicas`] says which store is asked, and when one is left alone.
 //! - [`Asked`] keeps a thread from overtaking its own questions by way of the cache.
 #![forbid(unsafe_code)]
 
@@ -32,4 +33,5 @@ pub use question::{
     BadRow, Batch, BatchAnswer, BatchFailure, BatchId, Outcome, Question, Replica, Row, Rows,
     Unavailable, Why,
 };
+pub use replicas::{Health, Replicas};
 pub use tuner::{Decision, Reason, Sample, Tuner};

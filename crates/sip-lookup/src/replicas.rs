@@ -27,7 +27,7 @@ use crate::question::Replica;
 
 /// How a replica stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
+pub enum Health {
     /// It is asked.
     Healthy,
     /// It is left alone.
@@ -51,7 +51,7 @@ struct State {
 
 /// All replicas.
 #[derive(Debug)]
-pub(crate) struct Replicas {
+pub struct Replicas {
     states: Vec<State>,
     failures_max: u32,
     probe_interval_us: u64,
@@ -59,7 +59,8 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    pub(crate) fn new(config: &PipelineConfig) -> Self {
+    /// All of them healthy.
+    pub fn new(config: &PipelineConfig) -> Self {
         let mut replicas = Self {
             states: Vec::new(),
             failures_max: 1,
@@ -71,19 +72,20 @@ impl Replicas {
     }
 
     /// Takes new bounds. What is known of the replicas is kept.
-    pub(crate) fn reload(&mut self, config: &PipelineConfig) {
+    pub fn reload(&mut self, config: &PipelineConfig) {
         self.states.resize(config.replicas.max(1), State::default());
         self.failures_max = config.failures_max.max(1);
         self.probe_interval_us = config.probe_interval_us.max(1_000);
     }
 
     /// The replica to ask; `None` where all are away.
-    pub(crate) fn healthy(&self) -> Option<Replica> {
+    pub fn healthy(&self) -> Option<Replica> {
         let first = self.states.iter().position(|s| s.open_since_us.is_none());
         first.map(Replica)
     }
 
-    pub(crate) fn health(&self, replica: Replica) -> Health {
+    /// How one stands.
+    pub fn health(&self, replica: Replica) -> Health {
         match self.states.get(replica.0) {
             Some(state) if state.open_since_us.is_some() => match state.probes {
                 0 => Health::Open,
@@ -94,26 +96,26 @@ impl Replicas {
     }
 
     /// How many stand like that.
-    pub(crate) fn count(&self, health: Health) -> usize {
+    pub fn count(&self, health: Health) -> usize {
         (0..self.states.len())
             .filter(|&nth| self.health(Replica(nth)) == health)
             .count()
     }
 
     /// How often one was found gone.
-    pub(crate) fn breaks(&self) -> u64 {
+    pub fn breaks(&self) -> u64 {
         self.breaks
     }
 
     /// Since when the one that was left alone last is away; 0 while one is healthy.
-    pub(crate) fn away_us(&self, now_us: u64) -> u64 {
+    pub fn away_us(&self, now_us: u64) -> u64 {
         let since = self.states.iter().map(|state| state.open_since_us);
         let last = since.reduce(|a, b| Some(a?.max(b?))).flatten();
         last.map_or(0, |since_us| now_us.saturating_sub(since_us))
     }
 
     /// The replica whose turn it is to be tried.
-    pub(crate) fn take_probe(&mut self, now_us: u64) -> Option<Replica> {
+    pub fn take_probe(&mut self, now_us: u64) -> Option<Replica> {
         let interval_us = self.probe_interval_us;
         let is_due = |s: &State| s.open_since_us.is_some() && s.next_probe_us <= now_us;
         let nth = self.states.iter().position(is_due)?;
@@ -124,20 +126,20 @@ impl Replicas {
     }
 
     /// When the next one is to be tried.
-    pub(crate) fn next_probe_us(&self) -> Option<u64> {
+    pub fn next_probe_us(&self) -> Option<u64> {
         let open = self.states.iter().filter(|s| s.open_since_us.is_some());
         open.map(|state| state.next_probe_us).min()
     }
 
     /// A probe has ended, in whatever way.
-    pub(crate) fn end_probe(&mut self, replica: Replica) {
+    pub fn end_probe(&mut self, replica: Replica) {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.probes = state.probes.saturating_sub(1);
         }
     }
 
     /// It said something.
-    pub(crate) fn heard(&mut self, now_us: u64, replica: Replica) {
+    pub fn heard(&mut self, now_us: u64, replica: Replica) {
         if let Some(state) = self.states.get_mut(replica.0) {
             state.failures = 0;
             state.heard_us = Some(now_us);
@@ -146,7 +148,7 @@ impl Replicas {
     }
 
     /// A statement sent then has failed without a word.
-    pub(crate) fn failed(&mut self, now_us: u64, replica: Replica, sent_us: u64, in_time: bool) {
+    pub fn failed(&mut self, now_us: u64, replica: Replica, sent_us: u64, in_time: bool) {
         let Some(state) = self.states.get_mut(replica.0) else {
             return;
         };

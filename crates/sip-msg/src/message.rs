@@ -295,10 +295,19 @@ impl Message {
     /// The first field with a name that has no [`HeaderName`] of its own, in its
     /// long or its compact form.
     pub fn first_named(&self, name: &str) -> Option<Field<'_>> {
+        self.fields_named(name).next()
+    }
+
+    /// All fields of any name, in its long or its compact form, in their order.
+    pub fn fields_named<'m>(&'m self, name: &str) -> impl Iterator<Item = Field<'m>> {
+        let known = HeaderName::from_token(name.as_bytes());
         let compact = crate::header::compact_form(name);
-        self.fields().find(|field| {
-            field.raw_name.eq_ignore_ascii_case(name.as_bytes())
-                || compact.is_some_and(|compact| field.raw_name.eq_ignore_ascii_case(compact))
+        self.fields().filter(move |field| match known {
+            HeaderName::Other => {
+                field.raw_name.eq_ignore_ascii_case(name.as_bytes())
+                    || compact.is_some_and(|compact| field.raw_name.eq_ignore_ascii_case(compact))
+            }
+            known => field.name == known,
         })
     }
 

@@ -58,6 +58,10 @@ pub struct Report {
     pub kept: u64,
     /// Flows to phones that the server found to have ended.
     pub flows_ended: u64,
+    /// Answers of the operator's hook that could be used.
+    pub hooked: u64,
+    /// Requests about which it had none.
+    pub undecided: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.

@@ -30,6 +30,7 @@ impl Environment for Simulated {
     type Sockets = Sockets;
     type Store = Questions;
     type Resolver = Questions;
+    type Hook = Questions;
     type Trace = Silent;
     type Records = Kept;
     type Waker = Bell;
@@ -188,6 +189,8 @@ pub(crate) enum Question {
     Credential(ParkId, LookUp, u64),
     Save(ParkId, Vec<BindingChange>),
     Name(ParkId, Query),
+    /// With the time until which it waits.
+    Hook(ParkId, Box<sip_hook::Question>, u64),
 }
 
 /// A worker's end of the store and of the resolver: what it has asked, and what it was told.
@@ -198,6 +201,7 @@ pub(crate) struct Asked {
     pub(crate) questions: Vec<Question>,
     pub(crate) answers: Vec<StoreAnswer>,
     pub(crate) names: VecDeque<(ParkId, Result<Vec<Hop>, LocateError>)>,
+    pub(crate) told: Vec<(ParkId, sip_hook::Outcome)>,
     pub(crate) refused: u64,
     /// The cache before a database at a distance.
     pub(crate) front: Option<Front>,
@@ -259,6 +263,7 @@ impl Questions {
             questions: Vec::new(),
             answers: Vec::new(),
             names: VecDeque::new(),
+            told: Vec::new(),
             refused: 0,
             front,
             dice,
@@ -321,6 +326,22 @@ impl sip_worker::Store for Questions {
                 }
             }
         });
+    }
+}
+
+impl sip_worker::Hook for Questions {
+    fn ask(
+        &mut self,
+        park: ParkId,
+        question: Box<sip_hook::Question>,
+        until_ms: u64,
+    ) -> Option<sip_hook::Outcome> {
+        let is_taken = self.put(Question::Hook(park, question, until_ms));
+        (!is_taken).then_some(Err(sip_hook::Failure::Full))
+    }
+
+    fn take_answers(&mut self, into: &mut Vec<(ParkId, sip_hook::Outcome)>) {
+        self.with(|asked| std::mem::swap(into, &mut asked.told));
     }
 }
 

@@ -19,6 +19,8 @@
 //! - nobody registers or calls with a password that is not his user's; where the users
 //!   are in a database at a distance ([`Plan::distance`]), it is asked in batches that
 //!   fail in every way, and each question has one answer, true, and in its turn;
+//! - each question to the operator's hook ([`Plan::hook`]) has one answer, whatever the hook
+//!   does, and each call about which it was asked goes on, is refused, or goes where it says;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - gateways that are probed and have been back for long are in use;
 //! - where address translations stand before phones, and nothing else goes wrong, keep-alives
@@ -43,6 +45,7 @@ mod distant;
 mod dns;
 mod environment;
 mod gateway;
+mod hook;
 mod host;
 mod hostile;
 mod network;
@@ -54,5 +57,5 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Distance, Dns, Hostility, Plan, Standing, Store, Translation, Weather};
+pub use plan::{Distance, Dns, Hooked, Hostility, Plan, Standing, Store, Translation, Weather};
 pub use world::{Failure, run};

@@ -90,6 +90,28 @@ pub struct Distance {
     pub impostors: u64,
 }
 
+/// The operator's hook, which is asked about calls, messages and registrations. Chances are in
+/// thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Hooked {
+    /// The time from a request to its answer; it varies by half of it.
+    pub rtt_ms: u64,
+    /// Requests that are answered late, wrongly, in part, twice or never, or refused, or at which
+    /// it goes away.
+    pub failure: u64,
+    /// What it rejects.
+    pub rejects: u64,
+    /// What it sends elsewhere.
+    pub turns: u64,
+    /// Whether calls go on where it fails.
+    pub goes_on: bool,
+}
+
+impl Hooked {
+    /// How long a call waits for it.
+    pub const TIMEOUT_MS: u64 = 1_000;
+}
+
 /// How name servers behave. Chances are in thousandths.
 #[derive(Clone, Copy, Debug)]
 pub struct Dns {
@@ -176,6 +198,8 @@ pub struct Plan {
     pub reloads: u64,
     /// Who is hostile.
     pub hostility: Option<Hostility>,
+    /// Whether the operator has a hook.
+    pub hook: Option<Hooked>,
 }
 
 impl Plan {
@@ -234,6 +258,7 @@ impl Plan {
             restarts: if is_calm { 0 } else { dice.between(0, 2) },
             reloads: dice.between(0, 3),
             hostility: None,
+            hook: None,
             distance: None,
         };
         let distance = (dice.below(2) == 0).then(|| Distance {
@@ -246,9 +271,19 @@ impl Plan {
             impostors: if is_calm { 0 } else { dice.below(3) },
         });
         let probes = dice.below(2) == 0;
+        // Dice of its own: worlds without a hook are as they were.
+        let mut own = crate::Dice::new(seed, 11);
+        let hook = (own.below(3) == 0).then(|| Hooked {
+            rtt_ms: own.between(1, 60),
+            failure: if is_calm { 0 } else { own.between(0, 300) },
+            rejects: own.between(0, 100),
+            turns: own.between(0, 100),
+            goes_on: own.below(2) == 0,
+        });
         Self {
             distance,
             probes,
+            hook,
             ..plan
         }
     }
@@ -284,6 +319,12 @@ impl Plan {
             ..distance
         });
         plan.nat = plan.nat.filter(Translation::is_kept_open);
+        plan.hook = plan.hook.map(|hook| Hooked {
+            failure: 0,
+            rejects: 0,
+            turns: 0,
+            ..hook
+        });
         (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
         (plan.deaths, plan.restarts) = (0, 0);
         plan
@@ -298,6 +339,7 @@ impl Plan {
         plan.nat = None;
         plan.restarts = u64::from(dice.below(4) == 0);
         plan.hosts = 2;
+        plan.hook = None;
         plan.call_interval_ms = dice.between(100, 600);
         plan.weather.delay_max_ms = dice.between(1, 5);
         plan.hostility = Some(Hostility {

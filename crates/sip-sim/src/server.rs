@@ -18,6 +18,7 @@ use sip_worker::{Phase, StoreAnswer};
 use crate::Dice;
 use crate::distant::{Distant, Tag, Users};
 use crate::dns::Lookup;
+use crate::hook::Hook;
 use crate::plan::Plan;
 use crate::warden::{Bindings, MALLORY};
 
@@ -102,6 +103,10 @@ pub(crate) struct Figures {
     pub(crate) kept: u64,
     /// Flows that were found to have ended.
     pub(crate) flows_ended: u64,
+    /// Answers of the operator's hook that could be used.
+    pub(crate) hooked: u64,
+    /// Requests about which it had none.
+    pub(crate) undecided: u64,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -157,6 +162,7 @@ impl Server {
         self.settings = Arc::new(settings(&self.plan, generation));
         if let Some(process) = &self.process {
             process.control.reload(Arc::clone(&self.settings));
+            process.hook.iter().for_each(Hook::forget);
         }
     }
 
@@ -242,6 +248,8 @@ impl Server {
     pub(crate) fn next_deadline_ms(&mut self, now_ms: u64) -> Option<u64> {
         let distant = self.process.as_ref().and_then(|of| of.distant.as_ref());
         let distant_ms = distant.and_then(Distant::next_deadline_ms);
+        let hook = self.process.as_ref().and_then(|of| of.hook.as_ref());
+        let hook_ms = hook.and_then(Hook::next_deadline_ms);
         let slack_ms = self.plan.wake_max_ms;
         let dice = &mut self.dice;
         let seats = self
@@ -257,6 +265,7 @@ impl Server {
                 seat.look_ms.into_iter().chain(seat.due_ms).min()
             })
             .chain(distant_ms)
+            .chain(hook_ms)
             .min()
     }
 
@@ -274,6 +283,22 @@ impl Server {
             }
         }
         std::mem::take(&mut distant.faults)
+    }
+
+    /// The operator's hook does what is due; what is wrong with it.
+    pub(crate) fn step_hook(&mut self, now_ms: u64) -> Vec<String> {
+        let Some(process) = &mut self.process else {
+            return Vec::new();
+        };
+        let Some(hook) = &mut process.hook else {
+            return Vec::new();
+        };
+        for ((worker, park), outcome) in hook.step(now_ms) {
+            if let Some(seat) = process.seats.get_mut(worker) {
+                seat.is_told_by_hook(park, outcome);
+            }
+        }
+        std::mem::take(&mut hook.faults)
     }
 
     /// Contacts that an address-of-record may have.
@@ -318,12 +343,15 @@ impl Server {
             self.figures.kept += shard.counters().keepalives.iter().sum::<u64>();
             let ended = shard.registrar_counters().flows_ended;
             self.figures.flows_ended += ended.iter().sum::<u64>();
+            self.figures.undecided += shard.counters().hook_undecided;
             self.figures.cached += seat
                 .asked
                 .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));
         }
         let distant = self.process.as_ref().and_then(|of| of.distant.as_ref());
         self.figures.batches += distant.map_or(0, Distant::batches);
+        let hook = self.process.as_ref().and_then(|of| of.hook.as_ref());
+        self.figures.hooked += hook.map_or(0, |hook| hook.used);
     }
 }
 

@@ -263,7 +263,8 @@ impl World {
     /// Does one thing that is due now.
     fn step(&mut self) {
         let now_ms = self.now_ms;
-        for fault in self.server.step_distant(now_ms) {
+        let distant = self.server.step_distant(now_ms);
+        for fault in distant.into_iter().chain(self.server.step_hook(now_ms)) {
             self.audit.fault(fault);
         }
         if let Some(turned) = self.server.turn(now_ms) {
@@ -527,6 +528,8 @@ impl World {
             left: figures.left,
             kept: figures.kept,
             flows_ended: figures.flows_ended,
+            hooked: figures.hooked,
+            undecided: figures.undecided,
             virtual_ms: self.now_ms,
             ..audit
         })

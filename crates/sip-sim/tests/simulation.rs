@@ -76,6 +76,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.left += report.left;
         sum.kept += report.kept;
         sum.flows_ended += report.flows_ended;
+        sum.hooked += report.hooked;
+        sum.undecided += report.undecided;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -121,6 +123,7 @@ fn calls_in_any_weather() {
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
          {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
          {} probes answered, {} gateways left, {} keep-alives, {} flows ended, \
+         {} answers of a hook, {} requests without, \
          {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
@@ -141,6 +144,8 @@ fn calls_in_any_weather() {
         total(|r| r.left),
         total(|r| r.kept),
         total(|r| r.flows_ended),
+        total(|r| r.hooked),
+        total(|r| r.undecided),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -156,6 +161,8 @@ fn calls_in_any_weather() {
         assert!(total(|r| r.left) > 0, "no gateway was left");
         assert!(total(|r| r.kept) > 0, "no way was kept open");
         assert!(total(|r| r.flows_ended) > 0, "no flow has ended");
+        assert!(total(|r| r.hooked) > 0, "no hook decided anything");
+        assert!(total(|r| r.undecided) > 0, "no hook failed");
     }
 }
 

@@ -55,7 +55,7 @@ impl UserDb {
             Scheme::Redis => Client::Redis(redis::Client::new(url, options)?),
             Scheme::Ldap => Client::Ldap(ldap::Client::new(url, options)?),
             Scheme::Radius => Client::Radius(radius::Client::new(url, options)?),
-            Scheme::Http => Client::Http(http::Client::new(url, options)?),
+            Scheme::Http => Client::Http(http::Client::new(&url, options)?),
         };
         Ok(Self { client })
     }

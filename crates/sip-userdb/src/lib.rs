@@ -25,6 +25,7 @@ mod url;
 pub use capabilities::Capabilities;
 pub use client::{Changed, UserDb};
 pub use error::Error;
+pub use http::Endpoint;
 pub use options::{Layout, Options, Secret, Tls};
 pub use table::{ColumnKind, Table};
 pub use url::check as check_url;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use sip_auth::{Reply, Subject};
 use sip_engine::{BindingChange, CallRecord, ParkId};
+use sip_hook::{Outcome as HookOutcome, Question};
 use sip_limit::Shares;
 use sip_locate::{Hop, LocateError, Query};
-use sip_lookup::{Outcome, Question, Unavailable};
+use sip_lookup::{Outcome, Question as LookUp, Unavailable};
 use sip_msg::{ConnId, Flow, Outbox, ParseError, Target, Transport, VerifiedPeer};
 
 /// All that a worker works with.
@@ -19,6 +20,8 @@ pub trait Environment {
     type Store: Store;
     /// Its end of the resolver.
     type Resolver: Resolver;
+    /// Its end of the operator's hook.
+    type Hook: Hook;
     /// What shows messages to the operator.
     type Trace: Trace;
     /// What takes call records.
@@ -153,7 +156,7 @@ pub trait Store {
     /// `until_ms`, by the clock of [`sip_engine::Now::mono_ms`]. A cache answers questions of
     /// [`sip_lookup::Why::Digest`] and no others, each of them: with [`Reply::NotCached`] where
     /// it has nothing.
-    fn find_credential(&mut self, park: ParkId, question: Question, until_ms: u64) -> AtOnce;
+    fn find_credential(&mut self, park: ParkId, question: LookUp, until_ms: u64) -> AtOnce;
     /// A user has proved himself, by what a look-up gave. Not told of unless
     /// [`sip_engine::settings::AuthSettings::tells_who_is_proved`].
     fn proved(&mut self, _subject: &Subject) {}
@@ -169,6 +172,16 @@ pub trait Resolver {
     fn ask(&mut self, park: ParkId, query: Query) -> bool;
     /// An answer that has come.
     fn next_answer(&mut self) -> Option<(ParkId, Result<Vec<Hop>, LocateError>)>;
+}
+
+/// One worker's end of the operator's hook.
+pub trait Hook {
+    /// Asks about a request. Nobody waits for the answer after `until_ms`, by the clock of
+    /// [`sip_engine::Now::mono_ms`]. What is known at once, or will not be known, is said, and
+    /// nothing else will be.
+    fn ask(&mut self, park: ParkId, question: Box<Question>, until_ms: u64) -> Option<HookOutcome>;
+    /// Takes all that the hook has said, by exchange with an empty list.
+    fn take_answers(&mut self, into: &mut Vec<(ParkId, HookOutcome)>);
 }
 
 /// Whether a message came or went.

@@ -42,7 +42,7 @@ use std::time::Duration;
 use sip_engine::budget::Share;
 use sip_engine::sender::Sender;
 use sip_engine::shard::shard_of;
-use sip_engine::{Effect, Now, Outputs, Shard};
+use sip_engine::{Effect, Now, Outputs, ParkId, Shard};
 use sip_limit::Guard;
 use sip_locate::LocateError;
 use sip_msg::{ConnId, Flow, Limits, Message, Pool, Target};
@@ -53,7 +53,7 @@ use sent_for::SentFor;
 
 pub use control::{Control, Figures, Phase, Snapshot};
 pub use environment::{
-    AtOnce, Direction, Environment, Passing, Records, Resolver, SocketEvent, Sockets, Store,
+    AtOnce, Direction, Environment, Hook, Passing, Records, Resolver, SocketEvent, Sockets, Store,
     StoreAnswer, Trace, Wake,
 };
 pub use mailbox::{ConnAct, Handover, Mailbox};
@@ -85,6 +85,8 @@ pub struct Parts<E: Environment> {
     pub store: E::Store,
     /// Its end of the resolver.
     pub resolver: E::Resolver,
+    /// Its end of the operator's hook.
+    pub hook: E::Hook,
     /// Where orders come from.
     pub control: Arc<Control<<E::Sockets as Sockets>::Figures, E::Waker>>,
     /// What shows messages to the operator.
@@ -128,6 +130,7 @@ pub struct Worker<E: Environment> {
     memory: memory::Memory,
     spare_effects: Vec<Effect>,
     answers: Vec<StoreAnswer>,
+    hook_answers: Vec<(ParkId, sip_hook::Outcome)>,
     sent_for: SentFor,
     /// Connections that brought messages for other shards: a bit for each worker.
     conn_users: HashMap<ConnId, u64>,
@@ -167,6 +170,7 @@ impl<E: Environment> Worker<E> {
             memory: memory::Memory::default(),
             spare_effects: Vec::new(),
             answers: Vec::new(),
+            hook_answers: Vec::new(),
             sent_for: SentFor::default(),
             conn_users: HashMap::new(),
             peers: Peers::default(),
@@ -376,11 +380,23 @@ impl<E: Environment> Worker<E> {
             }
         }
         self.answers = answers;
+        self.take_hook_answers();
         while let Some((park, answer)) = self.parts.resolver.next_answer() {
             self.is_dirty = true;
             let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
             shard.handle_resolved(self.now, park, answer, out);
         }
+    }
+
+    fn take_hook_answers(&mut self) {
+        let mut answers = std::mem::take(&mut self.hook_answers);
+        self.parts.hook.take_answers(&mut answers);
+        self.is_dirty |= !answers.is_empty();
+        for (park, outcome) in answers.drain(..) {
+            let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
+            shard.handle_hook(self.now, park, outcome, out);
+        }
+        self.hook_answers = answers;
     }
 
     fn run_timers(&mut self) {
@@ -452,6 +468,15 @@ impl<E: Environment> Worker<E> {
                 }
             },
             Effect::Proved(subject) => self.parts.store.proved(&subject),
+            Effect::AskHook {
+                park,
+                question,
+                until_ms,
+            } => {
+                if let Some(known) = self.parts.hook.ask(park, question, until_ms) {
+                    shard.handle_hook(now, park, known, out);
+                }
+            }
             Effect::SaveBindings { park, changes } => {
                 if !self.parts.store.save_bindings(park, changes) {
                     self.figures.store_refused += 1;

@@ -30,6 +30,7 @@ impl Environment for Played {
     type Sockets = Wire;
     type Store = Front;
     type Resolver = Nothing;
+    type Hook = Nothing;
     type Trace = Nothing;
     type Records = Nothing;
     type Waker = Nothing;
@@ -51,6 +52,19 @@ impl sip_worker::Trace for Nothing {
     }
 
     fn message(&self, _: &Passing<'_>) {}
+}
+
+impl sip_worker::Hook for Nothing {
+    fn ask(
+        &mut self,
+        _: ParkId,
+        _: Box<sip_hook::Question>,
+        _: u64,
+    ) -> Option<sip_hook::Outcome> {
+        None
+    }
+
+    fn take_answers(&mut self, _: &mut Vec<(ParkId, sip_hook::Outcome)>) {}
 }
 
 impl sip_worker::Resolver for Nothing {
@@ -183,6 +197,7 @@ fn worker(store: Front) -> Worker<Played> {
         shard_key: [6; 16],
         store,
         resolver: Nothing,
+        hook: Nothing,
         control: Arc::new(Control::new(1)),
         trace: Nothing,
         records: Nothing,

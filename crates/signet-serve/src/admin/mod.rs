@@ -12,6 +12,7 @@ mod elsewhere;
 mod figures;
 mod forget;
 mod gateways;
+mod hook;
 mod level;
 mod limits;
 mod password;
@@ -32,6 +33,7 @@ pub use calls::calls;
 pub use domains::Domains;
 pub use figures::{FiguresAt, FiguresPage, figures};
 pub use gateways::{gateways, gateways_drain};
+pub use hook::hook_forget;
 pub use level::log_level;
 pub use limits::limits;
 pub use password::PasswordFrom;
@@ -144,6 +146,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         userdb::fit_auth(&mut setup::auth_config(&config), capabilities.as_ref())?;
     }
     crate::records::check(&config.records)?;
+    crate::hook::check(&config.hook)?;
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -158,6 +161,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     say(&config.cares_text())?;
     say(&config.records.text())?;
+    say(&config.hook.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;

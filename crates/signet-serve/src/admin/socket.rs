@@ -28,7 +28,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
-use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, why};
+use super::{
+    bans, bindings, calls, figures, forget, gateways, hook, level, limits, top, trace, why,
+};
 use crate::metrics::Sources;
 use crate::trace::Tracer;
 
@@ -44,6 +46,7 @@ const VERBS: &[Verb] = &[
     ("/calls", || post(calls::listed)),
     ("/gateways", || post(gateways::listed)),
     ("/gateways/drain", || post(gateways::drained)),
+    ("/hook/forget", || post(hook::forgotten)),
     ("/bans", || post(bans::listed)),
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),

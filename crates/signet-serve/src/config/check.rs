@@ -40,6 +40,7 @@ impl Config {
         self.users.check(&mut faults);
         self.check_texts(&mut faults);
         self.check_records(&mut faults);
+        self.check_hook(&mut faults);
         faults.found
     }
 

@@ -9,6 +9,7 @@
 
 mod care;
 mod check;
+mod hook;
 mod lenient;
 mod memory;
 mod mirror;
@@ -32,6 +33,7 @@ use serde::Deserialize;
 
 pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
+pub use hook::{Hook, HookField, HookHeader, HookKind, HookUrl};
 pub use lenient::{DigestQop, DigestUri, Lenient};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
@@ -132,6 +134,8 @@ pub struct Config {
     pub log: Log,
     /// Call records.
     pub records: Records,
+    /// The operator's hook.
+    pub hook: Hook,
 }
 
 impl Default for Config {
@@ -169,6 +173,7 @@ impl Default for Config {
             metrics: Metrics::default(),
             log: Log::default(),
             records: Records::default(),
+            hook: Hook::default(),
         }
     }
 }
@@ -246,6 +251,7 @@ impl Config {
             .chain(self.tls.paths_mut())
             .chain(self.log.trace_pcap.as_mut())
             .chain(self.records.paths_mut())
+            .chain(self.hook.paths_mut())
     }
 }
 

@@ -71,6 +71,15 @@ impl Config {
             log.level
             log.format
             records
+            hook.url
+            hook.token_file
+            hook.tls_roots
+            hook.timeout_ms
+            hook.cache_by
+            hook.cache_entries_max
+            hook.batch_max
+            hook.connections_max
+            hook.waiting_max
         }
         changed
     }

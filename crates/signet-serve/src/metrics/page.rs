@@ -6,6 +6,7 @@ mod cpu;
 mod faults;
 mod gateways;
 mod handshakes;
+mod hook;
 mod records;
 mod store;
 mod tls;
@@ -39,6 +40,7 @@ pub(super) fn render(sources: &Sources) -> String {
     store::shared(&mut page, sources);
     faults::faults(&mut page);
     records::records(&mut page, &sources.records);
+    hook::hook(&mut page, sources.hook.as_ref());
 
     page.gauge(
         "signet_memory_held_bytes",

@@ -19,6 +19,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
+use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
@@ -178,6 +179,7 @@ struct Server {
     peer_names: CountedPeers,
     tracer: Tracer,
     recorder: Recorder,
+    hook: HookDesk,
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
     store: crate::store_link::Store,
@@ -334,6 +336,7 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(setup::peer_names(&config));
         self.tracer.take_over(traced);
         self.control.reload(Arc::new(settings));
+        self.hook.forget();
         if let Some(first) = domains.first()
             && let Err(error) = self.data.keep_domain(first)
         {
@@ -432,6 +435,7 @@ impl Server {
         }
         self.tracer.end();
         self.recorder.end();
+        self.hook.end();
         self.tickets.end();
         let figures = self.store.end();
         announce::gone(&self.data);

@@ -20,6 +20,7 @@ use sip_userdb::Capabilities;
 
 use crate::config::{Config, DigestAlgorithm, Domain};
 use crate::data_dir::{DATABASE, DataDir};
+use crate::hook::HookDesk;
 use crate::metrics::{ShownTls, Sources};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
@@ -94,6 +95,7 @@ impl Server {
         .map_err(thread_error)?;
         let tracer = Tracer::start(&config.log)?;
         let recorder = Recorder::start(&config.records, &data)?;
+        let hook = HookDesk::start(&config.hook, workers)?;
         let control = Arc::new(Control::new(workers));
 
         let (mut net_config, budget) = bounds(&config, &planned, workers, open_files)?;
@@ -129,6 +131,7 @@ impl Server {
                 shard_key,
                 store: store.client(net.waker())?,
                 resolver: Resolver(dns.client(net.waker())),
+                hook: hook.client(net.waker()),
                 control: control.clone(),
                 trace: tracer.for_worker(),
                 records: recorder.for_worker(),
@@ -165,6 +168,7 @@ impl Server {
             client_tls: identity.client.clone(),
             threads: Threads::default(),
             records: recorder.tally(),
+            hook: hook.shown().cloned(),
         });
         Ok(Self {
             source,
@@ -183,6 +187,7 @@ impl Server {
             peer_names,
             tracer,
             recorder,
+            hook,
             sources,
             workers: threads,
             store,

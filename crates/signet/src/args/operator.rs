@@ -35,6 +35,15 @@ pub(crate) enum GatewaysCommand {
 }
 
 #[derive(Debug, Subcommand)]
+pub(crate) enum HookCommand {
+    /// Ask the hook again about what it has answered before
+    ///
+    /// Answers that said for how long they hold are given again until then; a reload forgets
+    /// them too.
+    Forget,
+}
+
+#[derive(Debug, Subcommand)]
 pub(crate) enum BansCommand {
     /// Answer a source again, and forget its wrong passwords
     Lift {

@@ -136,6 +136,7 @@ impl Row {
 
 const ALICE: &str = "sip:alice@example.com";
 const HERS: How = How::Proved("alice", "alice-secret");
+const EXAMPLE: &str = "SIPp, and the example of docs/HOOK.md";
 
 /// All of them, but for what a flood brings about.
 pub(crate) const ROWS: &[Row] = &[
@@ -283,6 +284,15 @@ pub(crate) const ROWS: &[Row] = &[
         .register("sip:carol@example.com")
         .how(How::Own)
         .open(),
+    // Does the operator's hook want it?
+    Row::new("hook", 403, "a subscription to a number that begins with 0900, which the hook rejects")
+        .method("SUBSCRIBE")
+        .uri("sip:0900555@example.com")
+        .by(EXAMPLE),
+    Row::new("hook_failed", 503, "the hook sets a header that is not in `hook.headers`")
+        .method("SUBSCRIBE")
+        .uri("sip:0301@example.com")
+        .by(EXAMPLE),
     // Does the server take it at all?
     Row::new("draining", 503, "a call after SIGTERM, while another is under way")
         .method("INVITE")

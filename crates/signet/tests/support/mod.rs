@@ -4,6 +4,7 @@
 pub mod caller;
 pub mod command;
 pub mod gateway;
+pub mod hook;
 pub mod openssl;
 pub mod phone;
 

@@ -294,6 +294,7 @@ impl Shard {
             instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
+            added: context.added(),
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
         };
@@ -511,6 +512,7 @@ impl Shard {
             | Parked::Held(..)
             | Parked::Guess(..)
             | Parked::User(..)
+            | Parked::Hook(..)
             | Parked::Probe(..) => {
                 broken!("only a target waits for addresses");
             }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
+use sip_hook::Answer;
 use sip_locate::Hop;
 use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
@@ -350,6 +351,8 @@ pub(crate) struct Context {
     pub(crate) record: Option<Box<CallRecord>>,
     /// The session timer that its copies ask for.
     pub(crate) session: Option<AskedTimer>,
+    /// The operator's hook, where it has header lines for its copies.
+    pub(crate) told: Option<Arc<Answer>>,
     /// The memory of `request`, `best` and `record`, as it was when they came.
     messages_bytes: usize,
 }
@@ -392,6 +395,7 @@ impl Context {
             serial_timer: TimerId::NONE,
             record: None,
             session: None,
+            told: None,
             messages_bytes: 0,
         }
     }
@@ -402,7 +406,7 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.messages_bytes = messages + record;
+        self.messages_bytes = messages + record + self.added().len();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -423,6 +427,7 @@ impl Context {
         self.serial_timer = TimerId::NONE;
         self.record = None;
         self.session = None;
+        self.told = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -434,7 +439,14 @@ impl Context {
             pool.recycle(message);
         }
         self.best.challenges.clear();
+        self.told = None;
         self.messages_bytes = 0;
+    }
+
+    /// The header lines that are added to its copies; empty for none.
+    pub(crate) fn added(&self) -> &[u8] {
+        let told = self.told.as_ref();
+        told.map_or(&[], |answer| answer.headers().lines())
     }
 
     /// Whether some branch may still bring a final response.

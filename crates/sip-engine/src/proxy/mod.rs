@@ -6,6 +6,7 @@ pub(crate) mod context;
 pub(crate) mod egress;
 pub(crate) mod failover;
 pub(crate) mod forward;
+mod hooked;
 pub(crate) mod loops;
 mod neighbours;
 pub(crate) mod outcome;

@@ -16,17 +16,18 @@ impl Shard {
     /// Answers a request with the places where its user is.
     pub(crate) fn redirect(&mut self, now: Now, job: Job, permit: &Permit, out: &mut Outputs) {
         let mut candidates = std::mem::take(&mut self.candidates);
-        let targets = self.find_targets(now, &job.request, &job.routed, permit, &mut candidates);
+        let targets = self.targets_of(now, &job, permit, &mut candidates);
         match targets {
             Targets::Absent => self.ask_for_user(now, job, out),
             Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
             Targets::Found => {
                 let mut text = Vec::new();
+                let came_with = job.told.as_ref().and_then(|told| told.came_with.as_deref());
                 let has_any = (candidates.iter())
-                    .any(|candidate| write_target(candidate, &job.request, &mut text));
+                    .any(|candidate| write_target(candidate, &job.request, came_with, &mut text));
                 if has_any {
                     let contacts = |writer: &mut MessageWriter<'_>| {
-                        write_contacts(&candidates, &job.request, writer);
+                        write_contacts(&candidates, &job.request, came_with, writer);
                     };
                     let Job {
                         request,
@@ -49,10 +50,15 @@ impl Shard {
     }
 }
 
-fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut MessageWriter<'_>) {
+fn write_contacts(
+    candidates: &[Candidate],
+    request: &Message,
+    came_with: Option<&[u8]>,
+    writer: &mut MessageWriter<'_>,
+) {
     let mut text = Vec::new();
     for candidate in candidates {
-        if write_target(candidate, request, &mut text) {
+        if write_target(candidate, request, came_with, &mut text) {
             writer.header_with("Contact", |value| {
                 value.push(b'<');
                 value.extend_from_slice(&text);
@@ -63,8 +69,14 @@ fn write_contacts(candidates: &[Candidate], request: &Message, writer: &mut Mess
     }
 }
 
-/// Writes where a candidate is; false where that is what the request asks for itself.
-fn write_target(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) -> bool {
+/// Writes where a candidate is; false where that is what the request asks for itself. `came_with`
+/// is what it asked for, where the operator's hook has put something else there.
+fn write_target(
+    candidate: &Candidate,
+    request: &Message,
+    came_with: Option<&[u8]>,
+    text: &mut Vec<u8>,
+) -> bool {
     text.clear();
     match &candidate.kind {
         TargetKind::Contact(binding) => text.extend_from_slice(&binding.uri),
@@ -73,12 +85,15 @@ fn write_target(candidate: &Candidate, request: &Message, text: &mut Vec<u8>) ->
                 write_at_next_hop(request, place, text);
             }
         }
+        TargetKind::Routed if came_with.is_some() => {
+            text.extend_from_slice(request.request_uri());
+        }
         TargetKind::Routed | TargetKind::Token(_) => return false,
     }
     // RFC 3261 8.3: "However, redirect servers MUST NOT redirect a request to a URI equal to the one in the
     // Request-URI; instead, provided that the URI does not point to itself, the server MAY proxy the request
     // to the destination URI, or MAY reject it with a 404."
-    let asked = Uri::parse(request.request_uri());
+    let asked = Uri::parse(came_with.unwrap_or(request.request_uri()));
     Uri::parse(text).is_none_or(|uri| asked.is_none_or(|asked| !uri.equals(&asked)))
 }
 

@@ -218,6 +218,7 @@ impl Shard {
             instance,
             breadth: Some(job.breadth),
             strip,
+            added: &[],
             session_expires_s: None,
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);

@@ -101,7 +101,7 @@ impl Shard {
     }
 
     /// The gateways of a group that may have this request, in the order of its lots.
-    fn group_targets(
+    pub(super) fn group_targets(
         &mut self,
         group: &GatewayGroup,
         user: Option<Box<[u8]>>,
@@ -238,7 +238,7 @@ impl Shard {
     }
 }
 
-fn group_at(settings: &crate::Settings, at: usize) -> Option<&GatewayGroup> {
+pub(super) fn group_at(settings: &crate::Settings, at: usize) -> Option<&GatewayGroup> {
     let group = settings.routes.groups.get(at);
     group.or_else(|| broken!("a table names groups that are there", None))
 }
@@ -319,7 +319,7 @@ fn is_secure(nat: &NatSettings, uri: &Uri<'_>, binding: &Binding) -> bool {
 }
 
 /// The digits of a number, with its `+`; `None` where the user is no number.
-fn number_of(uri: &Uri<'_>) -> Option<String> {
+pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     let user = uri.user?;
     let user = user.split(|&b| b == b';').next().unwrap_or_default();
     let is_separator = |b: u8| b"-.()".contains(&b);
@@ -336,7 +336,7 @@ fn number_of(uri: &Uri<'_>) -> Option<String> {
 }
 
 /// The number as the gateways of this group want it.
-fn rewritten(number: &str, group: &GatewayGroup) -> String {
+pub(super) fn rewritten(number: &str, group: &GatewayGroup) -> String {
     let mut chars = number.chars();
     for _ in 0..group.strip {
         chars.next();

@@ -249,7 +249,7 @@ impl Shard {
 
     /// What was parked is dropped, because nobody is left to answer to.
     pub(crate) fn note_dropped(&mut self, now: Now, parked: &mut Parked, out: &mut Outputs) {
-        if let Parked::User(job) = parked
+        if let Parked::User(job) | Parked::Hook(job, _) = parked
             && let Some(mut record) = job.record.take()
         {
             record.why = Some(Why::NobodyToAnswer);
@@ -374,16 +374,14 @@ pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
 
 /// Why a call was let in, and the user, if one proved himself.
 fn class_of(permit: &Permit) -> (&'static str, Box<str>) {
-    match permit {
-        Permit::Open(_) => ("open", Box::default()),
-        Permit::Peer(_) => ("peer", Box::default()),
-        Permit::Dialog(_) => ("dialog", Box::default()),
-        Permit::Inbound(_) => ("inbound", Box::default()),
+    let user = match permit {
         Permit::Authenticated(user) => {
             let name = [user.user(), b"@", user.realm().as_bytes()].concat();
-            ("user", escaped(&name, TEXT_MAX))
+            escaped(&name, TEXT_MAX)
         }
-    }
+        _ => Box::default(),
+    };
+    (permit.class(), user)
 }
 
 fn shown_or_nothing(uri: &[u8]) -> Box<str> {

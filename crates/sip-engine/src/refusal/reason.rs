@@ -206,6 +206,12 @@ reasons! {
     WouldComeBack = "would_come_back", Users, Warn;
     /// There is nowhere else to redirect it to.
     NowhereElse = "nowhere_else", Users, Info;
+    /// The operator's hook rejects it, with the words that are told beside this: look into that
+    /// program.
+    Hook = "hook", Users, Info;
+    /// The operator's hook gave no answer of use, for the reason that is told beside this, and
+    /// `on_failure` in `[hook]` refuses such requests.
+    HookFailed = "hook_failed", Users, Warn;
 
     /// A header of the REGISTER cannot be used: the phrase says which.
     RegisterMalformed = "register_malformed", Users, Info;

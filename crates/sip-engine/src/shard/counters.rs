@@ -111,6 +111,11 @@ counters::counters! {
         pub call_records: u64 = counter("signet_call_records_total"),
         /// Of these, records of answered calls whose end is not waited for, for want of room.
         pub call_records_unfollowed: u64 = counter("signet_call_records_unfollowed_total"),
+        /// Requests about which the operator's hook was to be asked.
+        pub hook_asked: u64 = counter("signet_hook_asked_total"),
+        /// Of these, requests without an answer of use: they went on or were refused, as
+        /// on_failure has it.
+        pub hook_undecided: u64 = counter("signet_hook_undecided_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }

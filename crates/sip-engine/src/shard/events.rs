@@ -212,7 +212,8 @@ impl Shard {
                     Parked::Credential(job, _)
                     | Parked::Held(job, ..)
                     | Parked::Guess(job, _)
-                    | Parked::User(job),
+                    | Parked::User(job)
+                    | Parked::Hook(job, _),
                 ) = self.parks.get(park)
                 {
                     self.txns
@@ -241,6 +242,9 @@ impl Shard {
                 let line = StatusLine::refused(480, Reason::NotRegistered);
                 self.answer_job(now, job, line, out);
             }
+            Some(Parked::Hook(job, permit)) => {
+                self.hook_failed(now, job, permit, &sip_hook::Failure::TimedOut, out);
+            }
             Some(parked @ (Parked::Resolve(..) | Parked::Single(..))) => {
                 self.counters.resolves_expired += 1;
                 self.unresolved(now, parked, LocateError::Timeout, out);
@@ -257,7 +261,8 @@ impl Shard {
                 Parked::Credential(job, _)
                 | Parked::Held(job, ..)
                 | Parked::Guess(job, _)
-                | Parked::User(job),
+                | Parked::User(job)
+                | Parked::Hook(job, _),
             ) => {
                 let line = StatusLine::refused(487, Reason::Cancelled);
                 self.answer_job(now, job, line, out);
@@ -305,6 +310,7 @@ impl Shard {
             | Parked::Held(job, ..)
             | Parked::Guess(job, _)
             | Parked::User(job)
+            | Parked::Hook(job, _)
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }

@@ -187,6 +187,7 @@ impl Shard {
             loop_hash: 0,
             chosen_by: ChosenBy::User,
             record: None,
+            told: None,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -352,6 +353,14 @@ impl Shard {
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         }
+        match self.hook_kind(now, &job, &permit) {
+            Some(kind) => self.ask_hook(now, job, permit, kind, out),
+            None => self.go_on(now, job, permit, out),
+        }
+    }
+
+    /// A request that passed the gate, and about which nobody is to be asked any more.
+    pub(crate) fn go_on(&mut self, now: Now, job: Job, permit: Permit, out: &mut Outputs) {
         self.note_request(now, &job);
         self.counters.calls += u64::from(begins_call(&job.request));
         if job.request.method() == Method::Bye {
@@ -399,12 +408,15 @@ impl Shard {
         let Some((key, mut context)) = self.contexts.open(self.settings.bounds.contexts_max) else {
             self.counters.contexts_full += 1;
             let line = StatusLine::refused(503, Reason::TooManyTransactions);
+            self.note_refused(now, job.record.take(), &line, out);
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
-        job.record = self.begin_record(now, &job, permit);
-        let candidates = &mut context.candidates;
-        let targets = self.find_targets(now, &job.request, &job.routed, permit, candidates);
+        // One about which the hook was asked has begun.
+        if job.record.is_none() {
+            job.record = self.begin_record(now, &job, permit);
+        }
+        let targets = self.targets_of(now, &job, permit, &mut context.candidates);
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
             match targets {
@@ -418,6 +430,9 @@ impl Shard {
             &job.request,
             &mut context.strip,
         );
+        if let Some(told) = job.told.take() {
+            self.take_told(*told, &job.request, &mut context);
+        }
         context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
         context.is_listed = self.is_listed_peers(&job.sender);

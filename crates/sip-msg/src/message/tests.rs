@@ -115,6 +115,8 @@ fn other_headers_are_found_by_name_and_keep_their_commas() {
         Some(&b"X"[..])
     );
     assert_eq!(own.value, b"one,\r\n\ttwo");
+    let all = |name: &str| message.fields_named(name).count();
+    assert_eq!((all("VIA"), all("X-OWN"), all("X-Other")), (2, 1, 0));
     assert_eq!(message.values(HeaderName::From).count(), 1);
     assert_eq!(message.first(HeaderName::Route).map(|f| f.value_span), None);
 }

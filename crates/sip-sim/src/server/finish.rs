@@ -7,6 +7,7 @@ use sip_engine::records::EndedBy;
 use super::process::Seat;
 use super::{Server, now};
 use crate::distant::Distant;
+use crate::hook::Hook;
 
 /// What a worker that has nothing under way may hold more than a new one: tables that
 /// have grown, and the room for what one turn sends, of which a trim leaves 256 KiB.
@@ -36,7 +37,7 @@ impl Server {
             }
             if seat
                 .asked
-                .with(|asked| asked.answers.len() + asked.names.len())
+                .with(|asked| asked.answers.len() + asked.names.len() + asked.told.len())
                 != 0
             {
                 left.push(format!("worker {worker} never took its answers"));
@@ -51,6 +52,10 @@ impl Server {
         let unanswered = process.distant.as_ref().map_or(0, Distant::left);
         if unanswered != 0 {
             left.push(format!("{unanswered} look-ups were never answered"));
+        }
+        let untold = process.hook.as_ref().map_or(0, Hook::left);
+        if untold != 0 {
+            left.push(format!("{untold} questions to the hook were never answered"));
         }
         if process.saves.values().len() != 0 {
             left.push("the store never said whether something is durable".to_owned());

@@ -18,6 +18,7 @@ use super::{Arrival, Server, now};
 use crate::Dice;
 use crate::distant::Distant;
 use crate::environment::{Bell, Front, Kept, Questions, Silent, Simulated, Sockets};
+use crate::hook::Hook;
 
 /// The process: what is gone when it ends.
 pub(super) struct Process {
@@ -33,6 +34,8 @@ pub(super) struct Process {
     pub(super) saved_ms: u64,
     /// The database of users, where it is not on this machine.
     pub(super) distant: Option<Distant>,
+    /// The operator's hook.
+    pub(super) hook: Option<Hook>,
     /// What the store was asked to save and no worker was told yet.
     pub(super) saves: HashMap<(usize, ParkId), Vec<BindingChange>>,
 }
@@ -57,6 +60,12 @@ impl Seat {
     /// The store tells its worker something.
     pub(super) fn is_told(&mut self, answer: StoreAnswer) {
         self.asked.with(|asked| asked.answers.push(answer));
+        sip_worker::Wake::wake(&self.bell);
+    }
+
+    /// The hook tells its worker something.
+    pub(super) fn is_told_by_hook(&mut self, park: ParkId, outcome: sip_hook::Outcome) {
+        self.asked.with(|asked| asked.told.push((park, outcome)));
         sip_worker::Wake::wake(&self.bell);
     }
 }
@@ -124,6 +133,10 @@ impl Server {
             budget: common.budget,
             saved_ms: 0,
             distant: far.distant,
+            hook: self.plan.hook.map(|hook| {
+                let own = Dice::new(self.plan.seed ^ u64::from(self.starts), 12);
+                Hook::new(hook, self.plan.users, own)
+            }),
             saves: HashMap::new(),
         });
     }
@@ -210,6 +223,7 @@ impl Server {
             shard_key: common.shard_key,
             store: asked.clone(),
             resolver: asked.clone(),
+            hook: asked.clone(),
             control: Arc::clone(&common.control),
             trace: Silent,
             records: records.clone(),

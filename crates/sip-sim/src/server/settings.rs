@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_engine::Settings;
+use sip_engine::hook::{HookSettings, OnFailure};
 use sip_engine::routes::{Care, Connections, Failover, Gateway, GatewayGroup, NextHop, Probing};
 use sip_engine::settings::{Inbound, Listener, NatSettings, TrustedPeer};
+use sip_hook::Kind;
 use sip_msg::Transport;
 
-use crate::plan::{Hostility, Plan, Standing};
+use crate::plan::{Hooked, Hostility, Plan, Standing};
 use crate::warden::EVIL;
 
 /// The domain of all users.
@@ -62,6 +64,17 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
         auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
         auth.evens_refusals = plan.distance.is_some();
     }
+    settings.hook = plan.hook.map(|hook| HookSettings {
+        asks: vec![Kind::Call, Kind::Message, Kind::Registration],
+        timeout_ms: Hooked::TIMEOUT_MS,
+        waiting_max: 64,
+        on_failure: match hook.goes_on {
+            true => OnFailure::Continue,
+            false => OnFailure::Reject,
+        },
+        may_relay: generation % 2 == 0,
+        headers: vec!["X-Sim".into()],
+    });
     match &plan.hostility {
         Some(hostility) => add_neighbours(&mut settings, hostility, addr),
         None => add_carrier(&mut settings, plan, generation),

@@ -118,6 +118,18 @@ impl Server {
                 let answer = Answer::Store(worker, StoreAnswer::Saved(park, answer));
                 answers.push((process.saved_ms, answer));
             }
+            Question::Hook(park, question, until_ms) => {
+                let Some(process) = &mut self.process else {
+                    return;
+                };
+                let hook = process.hook.as_mut();
+                let asker = (worker, park);
+                let known =
+                    hook.and_then(|hook| hook.submit(now_ms, asker, question, until_ms));
+                if let (Some(known), Some(seat)) = (known, process.seats.get_mut(worker)) {
+                    seat.is_told_by_hook(park, known);
+                }
+            }
             Question::Name(park, query) => {
                 let listeners = self.settings.listeners.iter();
                 let options = Options {

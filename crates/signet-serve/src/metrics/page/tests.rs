@@ -312,6 +312,7 @@ fn what_workers_share_is_on_the_page_once() {
     page.counted([numbers.counted::<sip_auth::AuthCounters>()].iter());
     page.counted([numbers.counted::<sip_limit::GuardCounters>()].iter());
     page.counted([numbers.counted::<sip_store::ServiceFigures>()].iter());
+    page.counted([numbers.counted::<sip_hook::HookCacheFigures>()].iter());
     assert_shown_once(&page.text, &numbers, 1);
 
     let rates = sip_limit::Rates::new([1; 16]);
@@ -341,6 +342,7 @@ fn labels_are_names_and_are_escaped() {
         labels::<sip_net::Counters>(),
         labels::<sip_net::WebSocketCounters>(),
         labels::<CpuTimes>(),
+        labels::<sip_hook::HookFigures>(),
     ]
     .concat();
     assert!(
