@@ -107,6 +107,7 @@ fn run(args: Args) -> Result<(), Error> {
                 admin::gateways_drain(&place.into(), &name, false)
             }
         },
+        Command::Trunks { place, json } => admin::trunks(&place.into(), form(json)),
         Command::Bans {
             place,
             json,

@@ -1,6 +1,7 @@
 //! What a shard asks the shell to do, as values.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use sip_auth::Subject;
 use sip_limit::{Party, Rate};
@@ -12,6 +13,7 @@ use crate::BindingChange;
 use crate::gateways::Change;
 use crate::records::CallRecord;
 use crate::refusal::RefusalRecord;
+use crate::trunk::TrunkEvent;
 
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,13 @@ pub enum Effect {
         name: Box<str>,
         /// What has become of it.
         change: Change,
+    },
+    /// Log what befell a trunk. The worker that found it out is told, and no other.
+    Trunk {
+        /// The name of its group.
+        name: Arc<str>,
+        /// What it was.
+        event: TrunkEvent,
     },
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {

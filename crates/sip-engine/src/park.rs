@@ -17,6 +17,7 @@ use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::shard::probes::Probed;
 use crate::timer::Timer;
+use crate::trunk::register::Wanted;
 use sip_msg::Message;
 use sip_txn::ServerId;
 
@@ -53,6 +54,8 @@ pub(crate) enum Parked {
     Single(Job, Permit, Candidate, Option<Asker>),
     /// A next hop that is to be probed, for its addresses.
     Probe(Arc<Probed>),
+    /// A member of a trunk, for its addresses.
+    Trunk(Wanted),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -232,7 +235,8 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Held(..)
         | Parked::Guess(..)
         | Parked::User(_)
-        | Parked::Probe(_) => None,
+        | Parked::Probe(_)
+        | Parked::Trunk(_) => None,
     }
 }
 
@@ -244,7 +248,7 @@ fn messages_bytes(parked: &Parked) -> usize {
         | Parked::User(job)
         | Parked::Single(job, _, _, _) => job.request.held_bytes(),
         // Its context counts it.
-        Parked::Resolve(..) | Parked::Probe(_) => 0,
+        Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => 0,
     }
 }
 

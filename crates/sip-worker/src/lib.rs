@@ -33,6 +33,7 @@ mod overload;
 mod peers;
 mod refusals;
 mod sent_for;
+mod trunks;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -472,6 +473,7 @@ impl<E: Environment> Worker<E> {
                 name,
                 change,
             } => gateways::log(transport, addr, &name, change),
+            Effect::Trunk { name, event } => trunks::log(&name, &event),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }

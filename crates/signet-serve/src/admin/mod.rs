@@ -19,6 +19,7 @@ pub(crate) mod socket;
 mod tls;
 pub mod top;
 pub(crate) mod trace;
+mod trunks;
 mod users;
 mod why;
 
@@ -37,6 +38,7 @@ pub use limits::limits;
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};
+pub use trunks::trunks;
 pub use users::Users;
 pub use why::{Wanted, why};
 pub(crate) use why::{names, written};
@@ -144,6 +146,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         userdb::fit_auth(&mut setup::auth_config(&config), capabilities.as_ref())?;
     }
     crate::records::check(&config.records)?;
+    crate::trunks::check(&config)?;
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -157,6 +160,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         say(&policies.text(&config))?;
     }
     say(&config.cares_text())?;
+    say(&config.trunks_text())?;
     say(&config.records.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {

@@ -28,7 +28,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
-use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, why};
+use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, trunks};
+use super::why;
 use crate::metrics::Sources;
 use crate::trace::Tracer;
 
@@ -51,6 +52,7 @@ const VERBS: &[Verb] = &[
     ("/log-level", || post(level::changed)),
     ("/refusals", || post(why::refusals)),
     ("/trace", || post(trace::traced)),
+    ("/trunks", || post(trunks::listed)),
     ("/top", || post(top::figures)),
 ];
 

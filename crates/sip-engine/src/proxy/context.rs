@@ -20,6 +20,8 @@ use crate::relay::{ChosenBy, Source};
 use crate::routes::{Care, NextHop};
 use crate::sender::Sender;
 use crate::token::{self, Sides};
+use crate::trunk::Trunk;
+use crate::trunk::legs::Legs;
 
 /// Names a context, and perhaps one of its branches, in a transaction's
 /// `context` and in a timer: kind, slot, generation and branch in 64 bits.
@@ -33,6 +35,8 @@ const KIND_CONTEXT: u64 = 1 << 62;
 const KIND_PARKED: u64 = 2 << 62;
 const KIND_PROBE: u64 = 3 << 62;
 const KIND_MASK: u64 = 3 << 62;
+/// Of the same kind as a probe, but for this.
+const IS_REGISTER: u64 = 1 << 32;
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 22;
 const BRANCH_BITS: u32 = 16;
@@ -47,6 +51,8 @@ pub(crate) enum Owner {
     Parked(ParkId),
     /// A probe of a next hop, by its number.
     Probe(u32),
+    /// A REGISTER to a provider, by its number.
+    Register(u32),
     /// Nobody.
     Nobody,
 }
@@ -62,6 +68,7 @@ impl Owner {
             }
             Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
             Self::Probe(number) => KIND_PROBE | u64::from(number),
+            Self::Register(number) => KIND_PROBE | IS_REGISTER | u64::from(number),
             Self::Nobody => 0,
         }
     }
@@ -81,6 +88,7 @@ impl Owner {
                 )
             }
             KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
+            KIND_PROBE if value & IS_REGISTER != 0 => Self::Register(value as u32),
             KIND_PROBE => Self::Probe(value as u32),
             _ => Self::Nobody,
         }
@@ -103,6 +111,7 @@ pub(crate) enum TargetKind {
         at: u8,
         user: Option<Box<[u8]>>,
         care: Option<Arc<Care>>,
+        trunk: Option<Arc<Trunk>>,
     },
 }
 
@@ -325,6 +334,8 @@ pub(crate) struct Context {
     pub(crate) record: Option<Box<CallRecord>>,
     /// The session timer that its copies ask for.
     pub(crate) session: Option<AskedTimer>,
+    /// What is kept of copies that go by a trunk.
+    pub(crate) legs: Option<Box<Legs>>,
     /// The memory of `request`, `best` and `record`, as it was when they came.
     messages_bytes: usize,
 }
@@ -366,6 +377,7 @@ impl Context {
             serial_timer: TimerId::NONE,
             record: None,
             session: None,
+            legs: None,
             messages_bytes: 0,
         }
     }
@@ -397,6 +409,7 @@ impl Context {
         self.serial_timer = TimerId::NONE;
         self.record = None;
         self.session = None;
+        self.legs = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -579,6 +592,8 @@ mod tests {
             Owner::Parked(ParkId((1 << 62) - 1)),
             Owner::Probe(0),
             Owner::Probe(u32::MAX),
+            Owner::Register(0),
+            Owner::Register(u32::MAX),
             Owner::Context(
                 Key {
                     slot: (1 << SLOT_BITS) - 1,

@@ -347,6 +347,7 @@ fn class_of(permit: &Permit) -> (&'static str, Box<str>) {
         Permit::Peer(_) => ("peer", Box::default()),
         Permit::Dialog(_) => ("dialog", Box::default()),
         Permit::Inbound(_) => ("inbound", Box::default()),
+        Permit::Trunk(_) => ("trunk", Box::default()),
         Permit::Authenticated(user) => {
             let name = [user.user(), b"@", user.realm().as_bytes()].concat();
             ("user", escaped(&name, TEXT_MAX))

@@ -15,6 +15,7 @@ use crate::refusal::{Reason, StatusLine};
 use crate::registrar::RegistrarContext;
 use crate::sender::Sender;
 use crate::settings::Mode;
+use crate::trunk::Failure;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -42,6 +43,10 @@ impl Shard {
                 }
                 Owner::Probe(number) => {
                     self.probe_answered(now, number, &response, out);
+                    self.pool.recycle(response);
+                }
+                Owner::Register(number) => {
+                    self.register_answered(now, number, &response, out);
                     self.pool.recycle(response);
                 }
                 _ => {
@@ -147,7 +152,14 @@ impl Shard {
         let (key, number) = match Owner::decode(context) {
             Owner::Context(key, number) => (key, number),
             Owner::Probe(number) => return self.probe_failed(now, number, out),
-            _ => return broken!("a client transaction belongs to a branch or is a probe"),
+            Owner::Register(number) => {
+                let failure = match outcome {
+                    Outcome::Unreachable => Failure::Unreachable,
+                    _ => Failure::Silent,
+                };
+                return self.register_failed(now, number, failure, out);
+            }
+            _ => return broken!("a client transaction belongs to a branch or is our own"),
         };
         // A context ends with its final response, its transactions after it.
         let Some(mut context) = self.contexts.take(key) else {
@@ -170,7 +182,7 @@ impl Shard {
                     self.drop_parked(parked);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::Register(_) => {}
         }
     }
 
@@ -214,7 +226,7 @@ impl Shard {
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::Register(_) => {}
         }
     }
 
@@ -241,6 +253,10 @@ impl Shard {
                 self.unresolved(now, parked, LocateError::Timeout, out);
             }
             Some(Parked::Probe(_)) => self.counters.resolves_expired += 1,
+            Some(Parked::Trunk(wanted)) => {
+                self.counters.resolves_expired += 1;
+                self.trunk_resolved(now, park, &wanted, Err(LocateError::Timeout), out);
+            }
             None => {}
         }
     }
@@ -303,7 +319,7 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) | Parked::Probe(_) => {}
+            Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => {}
         }
     }
 

@@ -11,7 +11,7 @@ use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::{Gate, Permit, Refusal, gate, is_registration};
-use crate::proxy::context::Owner;
+use crate::proxy::context::{Owner, TargetKind};
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
@@ -21,6 +21,7 @@ use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::settings::{Mode, Nat};
+use crate::trunk::{Called, privacy};
 use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
@@ -401,9 +402,21 @@ impl Shard {
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
-        job.record = self.begin_record(now, &job, permit);
         let candidates = &mut context.candidates;
-        let targets = self.find_targets(now, &job.request, &job.routed, permit, candidates);
+        let (called_by, found) = match self.called_by_trunk(now, &job, candidates) {
+            Called::Usual => (None, None),
+            Called::UsualBy(trunk) => (Some(trunk), None),
+            Called::Targets(targets, trunk) => (Some(trunk), Some(targets)),
+            Called::TheTrunk => {
+                self.contexts.close(key, context, &mut self.pool);
+                self.answer_options(now, &job.sender, job.server, job.request, out);
+                return;
+            }
+        };
+        job.record = self.begin_record(now, &job, permit);
+        let targets = found.unwrap_or_else(|| {
+            self.find_targets(now, &job.request, &job.routed, permit, candidates)
+        });
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
             match targets {
@@ -417,6 +430,13 @@ impl Shard {
             &job.request,
             &mut context.strip,
         );
+        if job.request.has(HeaderName::PAssertedIdentity) {
+            // Next hops of the operator's are trusted, phones and strangers are not.
+            let first = context.candidates.first().map(|of| &of.kind);
+            if !matches!(first, Some(TargetKind::NextHops { .. })) {
+                privacy::withheld(&job.request, &mut context.strip);
+            }
+        }
         context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
         context.is_listed = self.is_listed_peers(&job.sender);
@@ -446,6 +466,7 @@ impl Shard {
         }
         context.request = Some(job.request);
         context.count_messages();
+        self.note_trunk(&mut context, called_by.as_ref());
         self.settle(now, key, context, out);
     }
 
