@@ -28,8 +28,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
-use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, trunks};
-use super::why;
+use super::{
+    bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, trunks, why,
+};
 use crate::metrics::Sources;
 use crate::trace::Tracer;
 

@@ -116,9 +116,10 @@ impl Shard {
         };
         let detail = || {
             let gateway = name.map_or_else(String::new, |hop| format!("gateway {}", hop.host));
-            match realm {
-                "" => gateway,
-                realm => format!("{gateway} realm \"{realm}\"").trim_start().to_owned(),
+            match (gateway.is_empty(), realm) {
+                (_, "") => gateway,
+                (true, realm) => format!("realm {realm}"),
+                (false, realm) => format!("{gateway}, realm {realm}"),
             }
         };
         let event = Event {

@@ -188,8 +188,11 @@ impl Account {
         was_ahead: bool,
     ) -> Result<(), GiveUp> {
         let taken_up = self.auth.handle_challenge(attempt, response);
-        if was_ahead && taken_up.is_ok() {
-            self.spurned = self.spurned.saturating_add(1);
+        match taken_up {
+            Ok(()) if was_ahead => self.spurned = self.spurned.saturating_add(1),
+            // The next request waits to be asked.
+            Err(GiveUp::Rejected) => self.auth.forget_nonces(),
+            _ => {}
         }
         taken_up
     }

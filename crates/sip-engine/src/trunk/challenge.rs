@@ -132,14 +132,16 @@ impl Shard {
             tries: leg.tries + 1,
             attempt: std::mem::take(&mut leg.attempt),
         };
-        // Its ACK will have to be counted as it is.
-        let invite = request.as_deref().filter(|request| {
-            request.method() == Method::Invite && request.to_tag().is_some()
+        // The ACK of an INVITE will have to be counted as that is, and what a REFER began is named
+        // by its number.
+        let named = request.as_deref().filter(|request| {
+            let is_named = matches!(request.method(), Method::Invite | Method::Refer);
+            is_named && request.to_tag().is_some()
         });
-        let is_remembered = invite.is_none_or(|invite| {
-            let number = invite.cseq().map_or(0, |cseq| cseq.number);
+        let is_remembered = named.is_none_or(|named| {
+            let number = named.cseq().map_or(0, |cseq| cseq.number);
             let retried = &mut self.trunks.retried;
-            retried.remember(now.mono_ms, invite, number, again.tries)
+            retried.remember(now.mono_ms, named, number, again.tries)
         });
         match is_remembered {
             true => Verdict::Again(again),

@@ -276,7 +276,8 @@ impl Shard {
             copy.replaced.push((span, decimal(as_invite(number))));
         }
         if let Some((span, number)) = cseq::of_refer(request) {
-            copy.replaced.push((span, decimal(cseq::sent(number, 0))));
+            let tries = self.trunks.retried.tries(now.mono_ms, request, number);
+            copy.replaced.push((span, decimal(cseq::sent(number, tries))));
         }
     }
 

@@ -185,6 +185,16 @@ impl Registrations {
     fn kept(&mut self, at: usize) -> Option<&mut Kept> {
         self.own.get_mut(at)?.kept.as_mut()
     }
+
+    /// Whether a registration is configured no more, and another of its trunk's name is.
+    fn is_replaced(&self, at: usize) -> bool {
+        let is_leaving = |own: &Own| own.kept.as_ref().is_some_and(|kept| kept.is_leaving);
+        let Some(of) = self.own.get(at).filter(|own| is_leaving(own)) else {
+            return false;
+        };
+        let mut others = self.own.iter().filter(|own| !is_leaving(own));
+        others.any(|own| own.trunk.name == of.trunk.name)
+    }
 }
 
 impl Shard {
@@ -720,11 +730,13 @@ impl Shard {
             Some(_) if until_ms > now.mono_ms && failure.is_none() => (State::Registered, until_ms),
             Some(due_ms) => (State::Failing(failure.unwrap_or(Failure::Silent)), due_ms),
         };
-        let shared = &self.shared.gateways.trunks;
-        shared.stands(&name, now.mono_ms, state, until_ms, shown);
         if let Some(kept) = self.registrations.kept(at) {
             kept.ways.clear();
             kept.members.clear();
+        }
+        if !self.registrations.is_replaced(at) {
+            let shared = &self.shared.gateways.trunks;
+            shared.stands(&name, now.mono_ms, state, until_ms, shown);
         }
         if let Some(change) = change {
             let change = match change {
@@ -844,18 +856,19 @@ fn understood(kept: &mut Kept, has_contact: bool, response: &Message) -> Answer 
 fn granted_s(kept: &Kept, response: &Message) -> u32 {
     let asked_s = kept.machine.asked_s();
     let of_all = response.expires_s().unwrap_or(asked_s);
-    let mut contacts = response.contacts().filter_map(|contact| match contact {
+    let contacts = response.contacts().filter_map(|contact| match contact {
         Ok(Contact::Addr(contact)) => Some(contact),
         Ok(Contact::Star) | Err(_) => None,
     });
-    let first = contacts.next();
-    let mut all = first.into_iter().chain(contacts.by_ref());
-    if let Some(ours) = all.find(|contact| is_ours(kept, &contact.uri)) {
+    let contacts: Vec<_> = contacts.collect();
+    if let Some(ours) = contacts.iter().find(|of| is_ours(kept, &of.uri)) {
         return ours.expires_s.unwrap_or(of_all).min(asked_s);
     }
     // Registrars that mend what an address translation has spoilt show another in its place.
-    let alone = first.filter(|_| response.contacts().nth(1).is_none());
-    let given_s = alone.and_then(|contact| contact.expires_s);
+    let given_s = match &*contacts {
+        [alone] => alone.expires_s,
+        _ => None,
+    };
     given_s.unwrap_or(of_all).min(asked_s)
 }
 

@@ -1,5 +1,6 @@
-//! INVITEs within dialogs that were sent again because the provider challenged them: what their
-//! ACK, and the PRACK to their responses, are counted by.
+//! INVITEs and REFERs within dialogs that were sent again because the provider challenged them:
+//! what the ACK of such an INVITE, and the PRACK to its responses, are counted by, and what a
+//! REFER began is named by.
 
 use std::hash::Hasher;
 
@@ -7,7 +8,7 @@ use hashbrown::HashMap;
 use sip_msg::Message;
 use siphasher::sip::SipHasher13;
 
-/// Such INVITEs of one shard.
+/// Such requests of one shard.
 const RETRIED_MAX: usize = 4_096;
 /// How long one is remembered: its ACK follows its 2xx, which follows soon within a dialog.
 const KEPT_MS: u64 = 300_000;
@@ -29,7 +30,7 @@ impl Retried {
         }
     }
 
-    /// How often the INVITE with that number was challenged in the dialog of a request.
+    /// How often the request with that number was challenged in the dialog of another.
     pub(crate) fn tries(&self, now_ms: u64, request: &Message, number: u32) -> u8 {
         if self.entries.is_empty() {
             return 0;

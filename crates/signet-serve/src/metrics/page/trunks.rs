@@ -44,7 +44,7 @@ pub(super) fn trunks(page: &mut Page, all: &[(Box<str>, Shown)]) {
     for (name, help, kind, get) in figures {
         page.head(name, help, kind);
         for (trunk, shown) in all.iter().take(SHOWN_MAX) {
-            page.sample(name, &[("trunk", trunk)], get(shown));
+            page.sample(name, &[("trunk", &**trunk)], get(shown));
         }
     }
 }
