@@ -14,7 +14,7 @@ use sip_msg::{ConnId, HeaderName, Message, Method, Target};
 use sip_txn::ClientId;
 use wheel::TimerId;
 
-use super::auth::{Account, realm_of};
+use super::auth::{Account, all, realm_of};
 use super::registration::{Answer, Change, Failure, Next, Registration};
 use super::{Registering, State, Trunk, TrunkEvent};
 use crate::effect::{Effect, ParkId};
@@ -184,16 +184,6 @@ impl Registrations {
 
     fn kept(&mut self, at: usize) -> Option<&mut Kept> {
         self.own.get_mut(at)?.kept.as_mut()
-    }
-
-    /// Whether a registration is configured no more, and another of its trunk's name is.
-    fn is_replaced(&self, at: usize) -> bool {
-        let is_leaving = |own: &Own| own.kept.as_ref().is_some_and(|kept| kept.is_leaving);
-        let Some(of) = self.own.get(at).filter(|own| is_leaving(own)) else {
-            return false;
-        };
-        let mut others = self.own.iter().filter(|own| !is_leaving(own));
-        others.any(|own| own.trunk.name == of.trunk.name)
     }
 }
 
@@ -730,11 +720,15 @@ impl Shard {
             Some(_) if until_ms > now.mono_ms && failure.is_none() => (State::Registered, until_ms),
             Some(due_ms) => (State::Failing(failure.unwrap_or(Failure::Silent)), due_ms),
         };
+        let mut is_leaving = false;
         if let Some(kept) = self.registrations.kept(at) {
             kept.ways.clear();
             kept.members.clear();
+            is_leaving = kept.is_leaving;
         }
-        if !self.registrations.is_replaced(at) {
+        // Another may be registered by its trunk's name, here or by another shard.
+        let is_current = |of: &Arc<Trunk>| of.name == name && of.registering.is_some();
+        if !is_leaving || !all(&self.settings).any(is_current) {
             let shared = &self.shared.gateways.trunks;
             shared.stands(&name, now.mono_ms, state, until_ms, shown);
         }
