@@ -285,7 +285,8 @@ impl Run {
                 | Effect::KeepFor { .. }
                 | Effect::Proved(_)
                 | Effect::Gateway { .. }
-                | Effect::Limited { .. } => {}
+                | Effect::Limited { .. }
+                | Effect::Trunk { .. } => {}
             }
         }
     }

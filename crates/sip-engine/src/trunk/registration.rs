@@ -125,7 +125,7 @@ enum Phase {
     Bound { due_ms: u64 },
     /// It is being taken back.
     Ending,
-    /// It was taken back, or cannot be.
+    /// It was taken back, or is left.
     Over,
 }
 
@@ -191,11 +191,6 @@ impl Registration {
         };
         self.agains = 0;
         may_be_bound
-    }
-
-    /// It cannot be taken back.
-    pub(super) fn give_up(&mut self) {
-        self.phase = Phase::Over;
     }
 
     /// Whether it is over.

@@ -114,10 +114,10 @@ impl SharedTrunks {
         let before: Vec<IpAddr> = known.iter().map(|(ip, _)| *ip).collect();
         known.retain(|(_, at_ms)| now_ms.saturating_sub(*at_ms) < GIVEN_MS);
         for ip in given.iter().map(IpAddr::to_canonical) {
-            match known.iter_mut().find(|(of, _)| *of == ip) {
-                Some((_, at_ms)) => *at_ms = now_ms,
-                None if known.len() < ADDRESSES_MAX => known.push((ip, now_ms)),
-                None => {}
+            if let Some((_, at_ms)) = known.iter_mut().find(|(of, _)| *of == ip) {
+                *at_ms = now_ms;
+            } else if known.len() < ADDRESSES_MAX {
+                known.push((ip, now_ms));
             }
         }
         if known.iter().map(|(ip, _)| *ip).ne(before) {

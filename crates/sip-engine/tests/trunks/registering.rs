@@ -112,8 +112,9 @@ fn an_account_is_registered_and_kept_so() {
         let second = only(ask(&mut bed, &first, "n1"));
         assert_eq!(cseq(&second), "2 REGISTER");
         assert_ne!(second.branch(), first.branch());
-        let same = |name| assert_eq!(second.header(name), first.header(name));
-        [HeaderName::CallId, HeaderName::From, HeaderName::To, HeaderName::Contact].map(same);
+        for name in [HeaderName::CallId, HeaderName::From, HeaderName::To, HeaderName::Contact] {
+            assert_eq!(second.header(name), first.header(name));
+        }
         let line = credentials(&second).unwrap();
         for part in ["username=\"p4930100\"", "uri=\"sip:provider.example\"", "nc=00000001"] {
             assert!(line.contains(part), "{part} is not in {line}");
