@@ -65,11 +65,13 @@ impl Shard {
             true => named(request),
             false => Vec::new(),
         };
+        let is_number = numbers.plan.read_inbound(&user).is_some();
         called.push(user);
         let known = called.iter().find_map(|number| numbers.user_of(number));
         if known.is_none() && !is_contact && self.own.is_own_uri(&uri) {
             // A user of that very name comes before whoever gets what is left.
-            if self.contact_targets(now, &uri, found) || numbers.to.is_none() {
+            let is_there = self.contact_targets(now, &uri, found);
+            if is_there || (numbers.to.is_none() && !is_number) {
                 found.clear();
                 return Called::UsualBy(trunk);
             }

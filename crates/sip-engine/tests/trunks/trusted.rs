@@ -136,6 +136,7 @@ fn a_name_is_trusted_where_dns_has_it_now_and_for_a_while_after() {
         bed.wait(300_000);
         assert_eq!(resolve(&mut bed, &Err(LocateError::Timeout)), 1);
     }
+    bed.register("sip:bob@example.org", "sip:bob@198.51.100.7", None);
     assert_eq!(call_from(&mut bed, "203.0.113.9:5060"), "let in");
 }
 
