@@ -26,6 +26,7 @@ mod threads;
 mod tls_report;
 mod token_keys;
 pub mod trace;
+mod trunks;
 mod userdb;
 mod worker;
 

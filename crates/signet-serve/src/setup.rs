@@ -136,6 +136,7 @@ pub(crate) fn settings(
                 may_relay: peer.may_relay,
                 secure_only: peer.security.tls,
                 calls_per_s: peer.calls_per_s,
+                trunk: None,
             })
             .collect(),
         inbound: config.inbound,
@@ -341,6 +342,7 @@ fn routes(config: &Config) -> Routes {
                 .as_ref()
                 .map_or_else(|| "".into(), |prepend| prepend.0.clone()),
             care: group.care(),
+            trunk: (config.trunk_of(group)).map(|trunk| Arc::new(trunk.told(group, config))),
         })
         .collect();
     let index: BTreeMap<&str, usize> = groups

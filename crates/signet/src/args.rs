@@ -161,6 +161,14 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: HookCommand,
     },
+    /// List the trunks of a running server: registrations, and passwords that were refused
+    Trunks {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List the sources that a running server does not answer
     Bans {
         #[command(flatten)]

@@ -112,6 +112,7 @@ fn run(args: Args) -> Result<(), Error> {
             json,
             command: HookCommand::Forget,
         } => admin::hook_forget(&place.into(), form(json)),
+        Command::Trunks { place, json } => admin::trunks(&place.into(), form(json)),
         Command::Bans {
             place,
             json,

@@ -44,6 +44,7 @@ mod testing;
 mod text;
 mod timer;
 pub mod token;
+pub mod trunk;
 
 pub use budget::Budget;
 pub use effect::{Effect, Now, Outputs, ParkId};

@@ -18,6 +18,7 @@ use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::shard::probes::Probed;
 use crate::timer::Timer;
+use crate::trunk::register::Wanted;
 use sip_msg::Message;
 use sip_txn::ServerId;
 
@@ -58,6 +59,8 @@ pub(crate) enum Parked {
     Single(Job, Permit, Candidate, Option<Asker>),
     /// A next hop that is to be probed, for its addresses.
     Probe(Arc<Probed>),
+    /// A member of a trunk, for its addresses.
+    Trunk(Wanted),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -246,7 +249,8 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Guess(..)
         | Parked::User(_)
         | Parked::Hook(..)
-        | Parked::Probe(_) => None,
+        | Parked::Probe(_)
+        | Parked::Trunk(_) => None,
     }
 }
 
@@ -260,7 +264,7 @@ fn messages_bytes(parked: &Parked) -> usize {
         // Its question is about as large.
         Parked::Hook(job, _) => 2 * job.request.held_bytes(),
         // Its context counts it.
-        Parked::Resolve(..) | Parked::Probe(_) => 0,
+        Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => 0,
     }
 }
 

@@ -55,7 +55,11 @@
 //!    forwarded; those of other realms pass untouched, and their challenges go
 //!    to the client: this server has no password to answer one with.
 //!
-//! 8. *A peer that is known by its certificate speaks for whom that names.* A
+//! 8. *A member of a trunk reaches our users and nobody else*
+//!    (`docs/decisions/0215-who-is-trusted-because-calls-go-there.md`), and speaks for none of
+//!    our domains.
+//!
+//! 9. *A peer that is known by its certificate speaks for whom that names.* A
 //!    [`VerifiedPeer`] comes from the verification of a certificate alone; no
 //!    header, no address and no other connection of the same address leads to
 //!    one. Its From, and every header that names a caller or a payer, must be in the domains of the
@@ -103,10 +107,11 @@ use crate::{Now, Settings, Shared};
 use identity::Proof;
 pub(crate) use identity::{bare_name, realms};
 use peers::Standing;
-pub(crate) use peers::{is_listed, listed};
+pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
 pub use pending::Pending;
 pub use refusal::Refusal;
+pub(crate) use trust::identity_lines;
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]
@@ -147,6 +152,8 @@ pub enum Permit {
     /// Such a call, which the operator's hook sends on, where it may send strangers' calls
     /// anywhere.
     Directed(Seal),
+    /// A member of a trunk: the same, and its word for who calls is taken.
+    Trunk(Seal),
 }
 
 /// A user of ours whose credentials were verified for this request, and in
@@ -183,7 +190,7 @@ impl AuthenticatedUser {
 impl Permit {
     /// Whether the request may leave for a foreign domain, `--forward` or a gateway.
     pub fn may_relay(&self) -> bool {
-        !matches!(self, Self::Inbound(_))
+        !matches!(self, Self::Inbound(_) | Self::Trunk(_))
     }
 
     /// Whether the routing tables (domains, prefixes, gateways, `--forward`) may
@@ -191,7 +198,7 @@ impl Permit {
     pub fn may_use_routes(&self) -> bool {
         match self {
             Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) | Self::Directed(_) => true,
-            Self::Dialog(_) | Self::Inbound(_) => false,
+            Self::Dialog(_) | Self::Inbound(_) | Self::Trunk(_) => false,
         }
     }
 
@@ -202,7 +209,11 @@ impl Permit {
         match self {
             Self::Open(_) => true,
             Self::Authenticated(user) => !user.aor.is_empty() && user.aor == aor,
-            Self::Peer(_) | Self::Dialog(_) | Self::Inbound(_) | Self::Directed(_) => false,
+            Self::Peer(_)
+            | Self::Dialog(_)
+            | Self::Inbound(_)
+            | Self::Directed(_)
+            | Self::Trunk(_) => false,
         }
     }
 
@@ -214,6 +225,7 @@ impl Permit {
             Self::Dialog(_) => "dialog",
             Self::Authenticated(_) => "user",
             Self::Inbound(_) | Self::Directed(_) => "inbound",
+            Self::Trunk(_) => "trunk",
         }
     }
 
@@ -228,7 +240,7 @@ impl Permit {
     /// Whether P-Asserted-Identity and what else only elements of a trust domain
     /// say (see [`trust`]) stays as it came; otherwise it is cut.
     pub fn may_assert(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Peer(_))
+        matches!(self, Self::Open(_) | Self::Peer(_) | Self::Trunk(_))
     }
 
     /// Header lines that must not be forwarded: our realms' credentials, and
@@ -309,7 +321,10 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
         Standing::Listed { .. } if is_for_a_user(cx, message) => {
             return Gate::Pass(Permit::Inbound(Seal(())));
         }
-        Standing::Listed { .. } => {
+        Standing::Trunk if is_for_a_user(cx, message) || is_at_a_trunk(cx, message) => {
+            return Gate::Pass(Permit::Trunk(Seal(())));
+        }
+        Standing::Listed { .. } | Standing::Trunk => {
             return refuse(message, Refusal::forbidden(Reason::NotForOurUsers));
         }
         Standing::Unlisted => {}
@@ -513,6 +528,18 @@ fn is_for_a_user(cx: &GateContext<'_>, message: &Message) -> bool {
     message
         .uri()
         .is_ok_and(|uri| uri.user.is_some() && cx.own.is_own_uri(&uri))
+}
+
+/// Whether a request is for a number at the domain of a trunk: providers call their customers
+/// so.
+fn is_at_a_trunk(cx: &GateContext<'_>, message: &Message) -> bool {
+    let trunks = cx.settings.routes.groups.iter();
+    let mut trunks = trunks.filter_map(|group| group.trunk.as_ref());
+    message.uri().is_ok_and(|uri| {
+        let host = uri.host_port.host;
+        uri.user.is_some()
+            && trunks.any(|trunk| trunk.domain.as_bytes().eq_ignore_ascii_case(host))
+    })
 }
 
 /// A refusal; an ACK, which has no response, is dropped.

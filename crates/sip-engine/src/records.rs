@@ -164,7 +164,7 @@ pub struct CallRecord {
     pub seen: Now,
     /// The user who proved himself, with his realm; empty for none.
     pub caller_user: Box<str>,
-    /// Why the INVITE was let in: `user`, `peer`, `inbound`, `open` or `dialog`.
+    /// Why the INVITE was let in: `user`, `peer`, `trunk`, `inbound`, `open` or `dialog`.
     pub caller_class: &'static str,
     /// The URI in From, without a password and without parameters.
     pub caller_from: Box<str>,
@@ -258,7 +258,7 @@ const fn between(from: Now, to: Now) -> u64 {
 
 /// Words from the wire: printable ASCII stays, and so do spaces and quotes, which whoever
 /// writes the record has to escape for its own format.
-fn printable(words: &[u8]) -> Box<str> {
+pub(crate) fn printable(words: &[u8]) -> Box<str> {
     let mut text = String::with_capacity(words.len().min(TEXT_MAX));
     for byte in words {
         let is_plain = matches!(byte, 0x20..=0x7e) && *byte != b'\\';

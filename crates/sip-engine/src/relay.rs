@@ -72,7 +72,7 @@ impl Relay<'_> {
             }
             // They need no token. A Route of ours alone says nothing: phones with an
             // outbound proxy begin every request with it (RFC 3261 16.4).
-            Permit::Open(_) | Permit::Peer(_) => {
+            Permit::Open(_) | Permit::Peer(_) | Permit::Trunk(_) => {
                 let has_tag = || request.to_tag().is_some();
                 match routed.is_on_our_route() && has_tag() {
                     true => ChosenBy::Dialog,

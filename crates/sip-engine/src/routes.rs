@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use sip_msg::Transport;
 
+use crate::trunk::Trunk;
+
 /// A configured next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
@@ -150,6 +152,8 @@ pub struct GatewayGroup {
     pub prepend: Arc<str>,
     /// How its gateways are cared for; `None` for [`Care::USUAL`].
     pub care: Option<Arc<Care>>,
+    /// What it is more, where a provider is behind it.
+    pub trunk: Option<Arc<Trunk>>,
 }
 
 /// The routing tables. Indices are into `groups`.

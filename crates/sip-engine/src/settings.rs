@@ -134,6 +134,8 @@ pub struct TrustedPeer {
     /// Calls per second of each peer of this entry, 0 for no limit; without it the limit
     /// of all peers.
     pub calls_per_s: Option<u32>,
+    /// The trunk that brings this entry, if one does.
+    pub trunk: Option<Arc<str>>,
 }
 
 impl TrustedPeer {
@@ -149,6 +151,7 @@ impl TrustedPeer {
             may_relay: true,
             secure_only: false,
             calls_per_s: None,
+            trunk: None,
         }
     }
 
@@ -161,6 +164,7 @@ impl TrustedPeer {
             may_relay: true,
             secure_only: true,
             calls_per_s: None,
+            trunk: None,
         }
     }
 }

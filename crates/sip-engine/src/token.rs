@@ -40,6 +40,7 @@
 
 mod canonical;
 mod keys;
+mod mark;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ use subtle::ConstantTimeEq;
 
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+pub(crate) use mark::{Mark, Side};
 pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
 
@@ -110,6 +112,8 @@ pub(crate) struct Grant<'a> {
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
+    /// What is to be known of the dialog where it goes by a trunk.
+    pub(crate) mark: Option<Mark>,
 }
 
 /// The grant of the sender of one request, for the dialog that the request
@@ -122,9 +126,15 @@ pub struct RouteToken {
     target: u64,
     key_id: u8,
     instance: Option<u32>,
+    mark: Option<Mark>,
 }
 
 impl RouteToken {
+    /// What it says of the trunk that its dialog goes by, if it goes by one.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
     /// The flow to the phone at the other side, where the token carries one
     /// that may still be there.
     pub fn flow(&self) -> Option<&Flow> {
@@ -210,6 +220,7 @@ impl Tokens {
                 knows_holder: parties.holder.tag.is_some(),
                 is_offer: grant.is_offer,
                 instance: grant.instance,
+                mark: grant.mark,
             }),
         };
         let mut bytes = payload.write();
@@ -240,6 +251,7 @@ impl Tokens {
             target: part.target,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
+            mark: part.mark,
         })
     }
 
@@ -292,6 +304,18 @@ impl Tokens {
     pub(crate) fn is_instance(&self, token: &RouteToken, instance: &[u8]) -> bool {
         self.signer(token.key_id)
             .is_some_and(|signer| token.instance == Some(signer.instance(instance)))
+    }
+
+    /// What a mark says of a trunk.
+    pub(crate) fn trunk(&self, name: &str) -> u32 {
+        self.newest.trunk(name)
+    }
+
+    /// Whether a trunk is the one that the mark of a token speaks of.
+    pub(crate) fn is_trunk(&self, token: &RouteToken, name: &str) -> bool {
+        let marked = token.mark.map(|mark| mark.trunk);
+        self.signer(token.key_id)
+            .is_some_and(|signer| marked == Some(signer.trunk(name)))
     }
 
     /// Whether a token speaks of an instance.
@@ -431,6 +455,13 @@ impl Signer {
         hasher.write(unquoted(instance));
         hasher.finish() as u32
     }
+
+    fn trunk(&self, name: &str) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(b"trunk");
+        hasher.write(name.as_bytes());
+        hasher.finish() as u32
+    }
 }
 
 /// The two sides of the dialog that a message names.
@@ -461,6 +492,28 @@ impl<'m> Sides<'m> {
             call_id: message.call_id(),
             from: Party::of(message.from().ok()?)?,
             to: Party::of(message.to().ok()?)?,
+        })
+    }
+
+    /// The same with other values of From and To, where they are given: as whoever gets the
+    /// message sees them.
+    pub(crate) fn seen_with(
+        message: &'m Message,
+        from: Option<&'m [u8]>,
+        to: Option<&'m [u8]>,
+    ) -> Option<Self> {
+        let from = match from {
+            Some(value) => NameAddr::parse(value)?,
+            None => message.from().ok()?,
+        };
+        let to = match to {
+            Some(value) => NameAddr::parse(value)?,
+            None => message.to().ok()?,
+        };
+        Some(Self {
+            call_id: message.call_id(),
+            from: Party::of(from)?,
+            to: Party::of(to)?,
         })
     }
 

@@ -286,7 +286,8 @@ impl Run {
                 | Effect::Proved(_)
                 | Effect::Gateway { .. }
                 | Effect::FlowEnded { .. }
-                | Effect::Limited { .. } => {}
+                | Effect::Limited { .. }
+                | Effect::Trunk { .. } => {}
             }
         }
     }

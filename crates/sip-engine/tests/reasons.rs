@@ -22,7 +22,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 16] = [
+const ELSEWHERE: [(Reason, &str); 19] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -42,6 +42,9 @@ const ELSEWHERE: [(Reason, &str); 16] = [
     (Reason::GatewayFailed, "gateways has it"),
     (Reason::NoOutbound, "the registrar's own tests have it"),
     (Reason::LocationFull, "the registrar's own tests have it"),
+    (Reason::TrunkRefused, "trunks has it"),
+    (Reason::TrunkForeignRealm, "trunks has it"),
+    (Reason::NoUserForNumber, "trunks has it"),
 ];
 
 fn open() -> Settings {

@@ -152,6 +152,7 @@ fn gateways() -> Settings {
         strip,
         prepend: prepend.into(),
         care: None,
+        trunk: None,
     };
     let mut settings = settings();
     settings.routes = Routes {

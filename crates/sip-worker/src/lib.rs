@@ -34,6 +34,7 @@ mod overload;
 mod peers;
 mod refusals;
 mod sent_for;
+mod trunks;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -508,6 +509,7 @@ impl<E: Environment> Worker<E> {
                 remote,
                 why,
             } => flows::log(&aor, &contact, remote, why),
+            Effect::Trunk { name, event } => trunks::log(&name, &event),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }

@@ -20,6 +20,7 @@ pub(crate) mod socket;
 mod tls;
 pub mod top;
 pub(crate) mod trace;
+mod trunks;
 mod users;
 mod why;
 
@@ -39,6 +40,7 @@ pub use limits::limits;
 pub use password::PasswordFrom;
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};
+pub use trunks::trunks;
 pub use users::Users;
 pub use why::{Wanted, why};
 pub(crate) use why::{names, written};
@@ -147,6 +149,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     crate::records::check(&config.records)?;
     crate::hook::check(&config.hook)?;
+    crate::trunks::check(&config)?;
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -160,6 +163,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
         say(&policies.text(&config))?;
     }
     say(&config.cares_text())?;
+    say(&config.trunks_text())?;
     say(&config.records.text())?;
     say(&config.hook.text())?;
     let names = domains_without_certificate(&config);

@@ -29,7 +29,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
 use super::{
-    bans, bindings, calls, figures, forget, gateways, hook, level, limits, top, trace, why,
+    bans, bindings, calls, figures, forget, gateways, hook, level, limits, top, trace, trunks, why,
 };
 use crate::metrics::Sources;
 use crate::trace::Tracer;
@@ -54,6 +54,7 @@ const VERBS: &[Verb] = &[
     ("/log-level", || post(level::changed)),
     ("/refusals", || post(why::refusals)),
     ("/trace", || post(trace::traced)),
+    ("/trunks", || post(trunks::listed)),
     ("/top", || post(top::figures)),
 ];
 

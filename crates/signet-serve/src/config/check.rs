@@ -32,6 +32,7 @@ impl Config {
         self.check_routes(&mut faults);
         self.check_neighbours(&mut faults);
         self.check_cares(&mut faults);
+        self.check_trunks(&mut faults);
         self.check_peers(&mut faults);
         self.check_tls(&mut faults);
         self.check_numbers(&mut faults);

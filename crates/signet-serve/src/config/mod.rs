@@ -22,6 +22,7 @@ mod records;
 mod restart;
 mod sections;
 mod tls;
+mod trunks;
 mod users;
 mod values;
 mod warnings;
@@ -49,6 +50,9 @@ pub use sections::{
 pub use sip_engine::settings::{ContactsFull, Inbound, Mode};
 pub use tls::{
     CertificatePair, GroupName, ListenSecurity, SuiteName, TicketKeysFrom, Tls, VersionName,
+};
+pub use trunks::{
+    Digits, E164, Trunk, TrunkFormat, TrunkIdentity, TrunkTrust, UserName, UsersNumber,
 };
 pub use users::{LookupMode, Lookups, StoreTls, StoreUrl, UserCache, UserLayout, Users};
 pub use values::{
@@ -104,6 +108,8 @@ pub struct Config {
     pub trusted: Vec<Trusted>,
     /// Groups of gateways.
     pub gateway_group: Vec<GatewayGroup>,
+    /// Groups that have a provider behind them.
+    pub trunk: Vec<Trunk>,
     /// Which numbers and domains go to which group.
     pub route: Vec<Route>,
     /// The registrar.
@@ -158,6 +164,7 @@ impl Default for Config {
             users: Users::default(),
             trusted: Vec::new(),
             gateway_group: Vec::new(),
+            trunk: Vec::new(),
             route: Vec::new(),
             registrar: Registrar::default(),
             nat: Nat::default(),
@@ -249,6 +256,7 @@ impl Config {
             .chain(listen.flat_map(|listen| listen.security.paths_mut()))
             .chain(self.users.paths_mut())
             .chain(self.tls.paths_mut())
+            .chain(self.trunk.iter_mut().flat_map(|of| &mut of.password_file))
             .chain(self.log.trace_pcap.as_mut())
             .chain(self.records.paths_mut())
             .chain(self.hook.paths_mut())

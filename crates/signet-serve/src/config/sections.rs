@@ -183,7 +183,8 @@ pub struct Route {
     pub domain: Option<Domain>,
     /// The front of the number.
     pub prefix: Option<NumberPrefix>,
-    /// The group that it goes to.
+    /// The group that it goes to; for one that is a trunk, by that word as well.
+    #[serde(alias = "trunk")]
     pub group: String,
 }
 

@@ -311,6 +311,7 @@ impl Server {
             self.store.capabilities(),
             self.store.cache().is_some(),
         )?;
+        crate::trunks::fit_settings(&mut settings, &config)?;
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();

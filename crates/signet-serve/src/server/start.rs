@@ -70,6 +70,7 @@ impl Server {
         let bound = bound_addresses(&planned, &sockets);
         let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+        crate::trunks::fit_settings(&mut settings, &config)?;
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
         for warning in domains_without_certificate(&config) {

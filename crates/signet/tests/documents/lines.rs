@@ -353,6 +353,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),
+    configured(&[], ""),
     typed(
         OPERATING,
         "operating",

@@ -248,7 +248,7 @@ impl Shard {
     // appropriate for the tuple and send the request using a new client transaction as
     // detailed in steps 8 through 10." and "Thus, the branch parameter provided with the
     // Via header field inserted in step 8 MUST be different for each attempt."
-    fn send_copy(
+    pub(crate) fn send_copy(
         &mut self,
         now: Now,
         key: Key,
@@ -258,6 +258,7 @@ impl Shard {
         out: &mut Outputs,
     ) -> bool {
         let number = context.branches.len();
+        let mut planned = self.plan_copy(now, context, at, egress);
         let (Some(request), Some(candidate)) =
             (context.request.as_deref(), context.candidates.get_mut(at))
         else {
@@ -297,6 +298,7 @@ impl Shard {
             added: context.added(),
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
+            leg: planned.as_ref().map(|planned| &planned.copy),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -321,6 +323,9 @@ impl Shard {
             write_branch,
             &mut out.outbox.bytes,
         );
+        if let Some(planned) = &mut planned {
+            self.authorize(planned, &mut out.outbox.bytes, start);
+        }
         let method = request.method();
         let place = (egress.to.transport, egress.to.remote);
         let patience_ms = match method {
@@ -358,6 +363,9 @@ impl Shard {
             branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
         }
         context.branches.push(branch);
+        if let Some(planned) = planned {
+            self.keep_leg(context, planned);
+        }
         true
     }
 
@@ -513,7 +521,8 @@ impl Shard {
             | Parked::Guess(..)
             | Parked::User(..)
             | Parked::Hook(..)
-            | Parked::Probe(..) => {
+            | Parked::Probe(..)
+            | Parked::Trunk(..) => {
                 broken!("only a target waits for addresses");
             }
         }

@@ -22,6 +22,8 @@ use crate::relay::{ChosenBy, Source};
 use crate::routes::{Care, NextHop};
 use crate::sender::Sender;
 use crate::token::{self, Sides};
+use crate::trunk::Trunk;
+use crate::trunk::legs::Legs;
 
 /// Names a context, and perhaps one of its branches, in a transaction's
 /// `context` and in a timer: kind, slot, generation and branch in 64 bits.
@@ -37,6 +39,8 @@ const KIND_PROBE: u64 = 3 << 62;
 const KIND_MASK: u64 = 3 << 62;
 /// Beside [`KIND_PROBE`], whose number has 32 bits.
 const IS_KEEPALIVE: u64 = 1 << 61;
+/// Of the same kind as a probe, but for this.
+const IS_REGISTER: u64 = 1 << 32;
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 22;
 const BRANCH_BITS: u32 = 16;
@@ -53,6 +57,8 @@ pub(crate) enum Owner {
     Probe(u32),
     /// A question to a phone whether it is there, by its number.
     KeepAlive(u32),
+    /// A REGISTER to a provider, by its number.
+    Register(u32),
     /// Nobody.
     Nobody,
 }
@@ -69,6 +75,7 @@ impl Owner {
             Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
             Self::Probe(number) => KIND_PROBE | u64::from(number),
             Self::KeepAlive(number) => KIND_PROBE | IS_KEEPALIVE | u64::from(number),
+            Self::Register(number) => KIND_PROBE | IS_REGISTER | u64::from(number),
             Self::Nobody => 0,
         }
     }
@@ -89,6 +96,7 @@ impl Owner {
             }
             KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
             KIND_PROBE if value & IS_KEEPALIVE != 0 => Self::KeepAlive(value as u32),
+            KIND_PROBE if value & IS_REGISTER != 0 => Self::Register(value as u32),
             KIND_PROBE => Self::Probe(value as u32),
             _ => Self::Nobody,
         }
@@ -111,6 +119,7 @@ pub(crate) enum TargetKind {
         at: u8,
         user: Option<Box<[u8]>>,
         care: Option<Arc<Care>>,
+        trunk: Option<Arc<Trunk>>,
     },
 }
 
@@ -353,6 +362,8 @@ pub(crate) struct Context {
     pub(crate) session: Option<AskedTimer>,
     /// The operator's hook, where it has header lines for its copies.
     pub(crate) told: Option<Arc<Answer>>,
+    /// What is kept of copies that go by a trunk.
+    pub(crate) legs: Option<Box<Legs>>,
     /// The memory of `request`, `best` and `record`, as it was when they came.
     messages_bytes: usize,
 }
@@ -396,6 +407,7 @@ impl Context {
             record: None,
             session: None,
             told: None,
+            legs: None,
             messages_bytes: 0,
         }
     }
@@ -428,6 +440,7 @@ impl Context {
         self.record = None;
         self.session = None;
         self.told = None;
+        self.legs = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -619,6 +632,8 @@ mod tests {
             Owner::Probe(u32::MAX),
             Owner::KeepAlive(0),
             Owner::KeepAlive(u32::MAX),
+            Owner::Register(0),
+            Owner::Register(u32::MAX),
             Owner::Context(
                 Key {
                     slot: (1 << SLOT_BITS) - 1,

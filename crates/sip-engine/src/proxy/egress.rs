@@ -25,6 +25,7 @@ const DATAGRAM_BYTES_MAX: usize = 1_300;
 const ADDED_BYTES: usize = 300;
 
 /// How one copy leaves.
+#[derive(Clone)]
 pub(crate) struct Egress {
     pub(crate) to: Target,
     pub(crate) local: SocketAddr,
@@ -350,13 +351,17 @@ pub(crate) fn target_uri<'a>(kind: &'a TargetKind, text: &'a mut Vec<u8>) -> Opt
             hops,
             at,
             user: Some(user),
+            trunk,
             ..
         } => {
             let next = hops.get(usize::from(*at))?;
             text.extend_from_slice(b"sip:");
             text.extend_from_slice(user);
             text.push(b'@');
-            write_next_hop(next, text);
+            match trunk {
+                Some(trunk) => text.extend_from_slice(trunk.domain.as_bytes()),
+                None => write_next_hop(next, text),
+            }
             Some(text)
         }
         _ => None,

@@ -11,6 +11,7 @@ use crate::own::Own;
 use crate::relay::{ChosenBy, Relay};
 use crate::text::write_decimal;
 use crate::token::Tokens;
+use crate::trunk::legs::LegCopy;
 use crate::{Now, Settings};
 
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
@@ -82,6 +83,8 @@ pub(crate) struct RequestCopy<'a> {
     pub(crate) added: &'a [u8],
     /// The session timer that is asked for, where the request has none (RFC 4028).
     pub(crate) session_expires_s: Option<u32>,
+    /// How it differs because it goes by a trunk, if it does.
+    pub(crate) leg: Option<&'a LegCopy>,
 }
 
 impl RequestCopy<'_> {
@@ -108,6 +111,9 @@ impl RequestCopy<'_> {
         self.edit_routes(strict, edits);
         self.edit_max_forwards(edits);
         self.edit_breadth(edits);
+        if let Some(leg) = self.leg {
+            leg.edit(request, edits);
+        }
         // RFC 3261 16.6: "The proxy MUST insert a Via header field value into the copy
         // before the existing Via header field values." Everything that is added goes to
         // the top of the headers. RFC 3261 16.6: "If this proxy wishes to remain on the path
@@ -138,6 +144,9 @@ impl RequestCopy<'_> {
                 number(text, "Session-Expires", u64::from(session_expires_s));
             }
             text.extend_from_slice(self.added);
+            if let Some(leg) = self.leg {
+                text.extend_from_slice(leg.lines());
+            }
             // RFC 3261 16.6: "If the request will be sent to the next hop using a
             // stream-based transport and the copy contains no Content-Length header field,
             // the proxy MUST insert one with the correct value for the body of the request

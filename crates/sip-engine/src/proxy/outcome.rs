@@ -47,6 +47,12 @@ pub(crate) enum Outcome {
     NoRoom,
     /// DNS did not answer.
     DnsSilent,
+    /// The provider does not take the trunk's credentials.
+    TrunkRefused,
+    /// A provider calls a number that none of our users has.
+    NobodysNumber,
+    /// A provider calls the number of a user who is not registered.
+    NotRegistered,
 }
 
 impl From<Refusal> for Outcome {
@@ -94,18 +100,21 @@ impl Outcome {
             Self::NotRelayed | Self::NetworkDenied | Self::NamesGateway => 403,
             // RFC 3261 21.4.5: "The server has definitive information that the user does not exist at
             // the domain specified in the Request-URI." Nor does anybody where there is no domain.
-            Self::NobodyThere | Self::NoRouteForNumber | Self::NoSuchServer => 404,
+            Self::NobodyThere
+            | Self::NoRouteForNumber
+            | Self::NoSuchServer
+            | Self::NobodysNumber => 404,
             Self::TimedOut => 408,
             // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
             // recognizes the user identified by the Request-URI, but does not currently have a valid
             // forwarding location for that user."
-            Self::Absent | Self::NotUnderTls | Self::FlowGone => 480,
+            Self::Absent | Self::NotUnderTls | Self::FlowGone | Self::NotRegistered => 480,
             Self::ComesBack => 482,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
             // the 503." It knows that of whatever takes this way.
-            Self::NextHopsDown | Self::Drained | Self::NoRoom => 503,
+            Self::NextHopsDown | Self::Drained | Self::NoRoom | Self::TrunkRefused => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -139,6 +148,9 @@ impl Outcome {
             Self::Drained => Reason::GatewaysDrained,
             Self::NoRoom => Reason::NoRoom,
             Self::DnsSilent => Reason::DnsSilent,
+            Self::TrunkRefused => Reason::TrunkRefused,
+            Self::NobodysNumber => Reason::NoUserForNumber,
+            Self::NotRegistered => Reason::NotRegistered,
         }
     }
 
@@ -155,6 +167,7 @@ impl Outcome {
             Self::NextHopsDown => "Gateways Unreachable",
             Self::Drained => "Gateways Drained",
             Self::DnsSilent => "No Answer From DNS",
+            Self::TrunkRefused => "Trunk Not Available",
             Self::UnreadableUri
             | Self::NotRelayed
             | Self::NobodyThere
@@ -163,6 +176,8 @@ impl Outcome {
             | Self::FlowGone
             | Self::ComesBack
             | Self::BadResponse
+            | Self::NobodysNumber
+            | Self::NotRegistered
             | Self::NoRoom => sip_msg::write::reason_phrase(self.status()),
         }
     }

@@ -34,6 +34,7 @@ impl Shard {
             return;
         };
         let is_heard = context.branches.get(branch).is_some();
+        let response = self.restored(&mut context, branch, response);
         if is_heard {
             self.hop_answered(now, &context, branch, response.status(), out);
             let source = context.answerer(branch);
@@ -171,6 +172,11 @@ impl Shard {
         }
         let branch = *branch;
         let at = usize::from(branch.candidate);
+        if is_challenge(status)
+            && self.answer_challenge(now, key, context, number, &response, out)
+        {
+            return self.pool.recycle(response);
+        }
         self.note_try(context, number, Ok(status));
         if branch.is_pending && status == 503 {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
@@ -221,7 +227,7 @@ impl Shard {
     }
 
     /// A branch has its final response, and its target with it.
-    fn end_branch(&mut self, context: &mut Context, number: usize) {
+    pub(crate) fn end_branch(&mut self, context: &mut Context, number: usize) {
         self.end_branch_alone(context, number);
         let Some(at) = context.branches.get(number).map(|b| b.candidate) else {
             return broken!("the branch of a response was just found");
@@ -232,7 +238,7 @@ impl Shard {
         }
     }
 
-    fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
+    pub(crate) fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
         let Some(branch) = context.branches.get_mut(number) else {
             return broken!("the branch of a response was just found");
         };
@@ -397,7 +403,8 @@ impl Shard {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.sender.flow.transport.is_reliable();
-        let granted = self.grant_caller(now, context.identity, source, response);
+        let mark = context.legs.as_ref().and_then(|legs| legs.caller_mark());
+        let granted = self.grant_caller(now, context.identity, source, mark, response);
         write_upstream(
             response,
             &context.best.challenges,

@@ -204,6 +204,7 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let instance = self.instance_of(&candidate.kind);
+        let leg = self.plan_ack(now, job);
         self.target_uri.clear();
         let copy = RequestCopy {
             request: &job.request,
@@ -220,6 +221,7 @@ impl Shard {
             strip,
             added: &[],
             session_expires_s: None,
+            leg: leg.as_ref(),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -275,7 +277,8 @@ impl Shard {
             Some(target) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
-                let granted = self.grant_caller(now, None, Some(&Source::of(flow)), &response);
+                let source = Source::of(flow);
+                let granted = self.grant_caller(now, None, Some(&source), None, &response);
                 write_upstream(
                     &response,
                     &[],

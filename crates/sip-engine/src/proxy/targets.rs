@@ -17,6 +17,7 @@ use crate::permit::Permit;
 use crate::random::Dice;
 use crate::relay::ChosenBy;
 use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
+use crate::trunk::Trunk;
 use crate::{Now, Shard};
 
 /// Targets that one address-of-record may have in all.
@@ -76,8 +77,8 @@ impl Shard {
         // A hop that is drained begins nothing, and goes on with what has begun.
         let skips_drained = self.gateways.has_drained() && request.to_tag().is_none();
         if uri.scheme == Scheme::Tel {
-            let targets = self.number_targets(&uri, permit, skips_drained, found);
-            let is_settled = matches!(targets, Targets::Found | DRAINED);
+            let targets = self.number_targets(now, &uri, permit, skips_drained, found);
+            let is_settled = matches!(targets, Targets::Found | DRAINED | TRUNK_REFUSED);
             return match self.settings.forward.is_some() {
                 true if !is_settled && permit.may_use_routes() => {
                     self.forward_target(skips_drained, found)
@@ -89,7 +90,8 @@ impl Shard {
             self.user_targets(now, &uri, permit, skips_drained, found)
         } else {
             let chosen_by = self.relay(now).chosen_by(permit, routed, request);
-            self.foreign_targets(chosen_by, &uri, permit, skips_drained, found)
+            let request = (chosen_by, &uri);
+            self.foreign_targets(now, request, permit, skips_drained, found)
         }
     }
 
@@ -97,21 +99,33 @@ impl Shard {
     fn forward_target(&self, skips_drained: bool, found: &mut Vec<Candidate>) -> Targets {
         let next = self.settings.forward.iter();
         let hops = next.filter(|next| !(skips_drained && self.gateways.is_drained(next)));
-        next_hops(hops.cloned().collect(), None, None, found)
+        next_hops(hops.cloned().collect(), None, None, None, found)
     }
 
     /// The gateways of a group that may have this request, in the order of its lots.
     pub(super) fn group_targets(
         &mut self,
+        now: Now,
         group: &GatewayGroup,
         user: Option<Box<[u8]>>,
         skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
+        if self.is_refused(now, group) {
+            return TRUNK_REFUSED;
+        }
         let gateways = &self.gateways;
         let may_have = |of: &Gateway| !(skips_drained && gateways.is_drained(&of.next_hop));
         let hops = in_order(group, may_have, &mut self.dice);
-        next_hops(hops, user, group.care.clone(), found)
+        next_hops(hops, user, group.care.clone(), group.trunk.clone(), found)
+    }
+
+    /// Whether nothing that begins something is to be sent to a group, because its provider
+    /// has refused the trunk's password lately.
+    fn is_refused(&self, now: Now, group: &GatewayGroup) -> bool {
+        let shared = &self.shared.gateways.trunks;
+        let trunk = group.trunk.as_ref();
+        trunk.is_some_and(|trunk| shared.is_refused(&trunk.name, now.mono_ms))
     }
 
     // RFC 3261 16.5: "If the domain of the Request-URI indicates a domain this element is
@@ -122,8 +136,8 @@ impl Shard {
     // responsible for." The tables name a next hop for it, never another URI.
     fn foreign_targets(
         &mut self,
-        chosen_by: ChosenBy,
-        uri: &Uri<'_>,
+        now: Now,
+        (chosen_by, uri): (ChosenBy, &Uri<'_>),
         permit: &Permit,
         skips_drained: bool,
         found: &mut Vec<Candidate>,
@@ -140,7 +154,7 @@ impl Shard {
                 false => settings.routes.domains.get(&*domain.to_ascii_lowercase()),
             };
             if let Some(group) = group.and_then(|at| group_at(&settings, *at)) {
-                return self.group_targets(group, None, skips_drained, found);
+                return self.group_targets(now, group, None, skips_drained, found);
             }
             if settings.forward.is_some() {
                 return self.forward_target(skips_drained, found);
@@ -157,25 +171,14 @@ impl Shard {
         skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        let mut bindings = std::mem::take(&mut self.bindings);
-        self.find_bindings(now, uri, &mut bindings);
-        let is_registered = !bindings.is_empty();
-        for binding in bindings.drain(..) {
-            if found.len() >= self.settings.proxy.branches_max {
-                self.counters.branches_refused += 1;
-                break;
-            }
-            let nat = &self.settings.nat;
-            add_contact(nat, binding, uri.scheme == Scheme::Sips, found);
-        }
-        self.bindings = bindings;
+        let is_registered = self.contact_targets(now, uri, found);
         if !found.is_empty() {
             return Targets::Found;
         }
         if uri.user.is_some() && permit.may_use_routes() {
-            let targets = self.number_targets(uri, permit, skips_drained, found);
+            let targets = self.number_targets(now, uri, permit, skips_drained, found);
             // Another way than the route's is none that the operator wants.
-            if matches!(targets, Targets::Found | DRAINED) {
+            if matches!(targets, Targets::Found | DRAINED | TRUNK_REFUSED) {
                 return targets;
             }
         }
@@ -196,6 +199,28 @@ impl Shard {
         }
     }
 
+    /// The contacts of a user of ours; whether he has any, be they fit or not.
+    pub(crate) fn contact_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> bool {
+        let mut bindings = std::mem::take(&mut self.bindings);
+        self.find_bindings(now, uri, &mut bindings);
+        let is_registered = !bindings.is_empty();
+        for binding in bindings.drain(..) {
+            if found.len() >= self.settings.proxy.branches_max {
+                self.counters.branches_refused += 1;
+                break;
+            }
+            let nat = &self.settings.nat;
+            add_contact(nat, binding, uri.scheme == Scheme::Sips, found);
+        }
+        self.bindings = bindings;
+        is_registered
+    }
+
     /// Copies the bindings of a URI's address-of-record, highest q first.
     pub(crate) fn find_bindings(&mut self, now: Now, uri: &Uri<'_>, found: &mut Vec<Arc<Binding>>) {
         found.clear();
@@ -211,6 +236,7 @@ impl Shard {
     /// Gateways for a number, by its longest prefix in the table.
     fn number_targets(
         &mut self,
+        now: Now,
         uri: &Uri<'_>,
         permit: &Permit,
         skips_drained: bool,
@@ -233,8 +259,8 @@ impl Shard {
         if !permit.may_use_routes() {
             return Targets::Answer(Outcome::NotRelayed);
         }
-        let user = rewritten(&number, group).into_bytes().into_boxed_slice();
-        self.group_targets(group, Some(user), skips_drained, found)
+        let user = written(&number, group).into_bytes().into_boxed_slice();
+        self.group_targets(now, group, Some(user), skips_drained, found)
     }
 }
 
@@ -253,11 +279,14 @@ fn single(may: bool, kind: TargetKind, found: &mut Vec<Candidate>) -> Targets {
 
 /// All hops that a request might take are drained.
 const DRAINED: Targets = Targets::Answer(Outcome::Drained);
+/// The provider behind them refuses the trunk's password.
+const TRUNK_REFUSED: Targets = Targets::Answer(Outcome::TrunkRefused);
 
 fn next_hops(
     hops: SmallVec<[NextHop; 1]>,
     user: Option<Box<[u8]>>,
     care: Option<Arc<Care>>,
+    trunk: Option<Arc<Trunk>>,
     found: &mut Vec<Candidate>,
 ) -> Targets {
     // A group has gateways: the configuration is not taken without.
@@ -269,6 +298,7 @@ fn next_hops(
         at: 0,
         user,
         care,
+        trunk,
     };
     found.push(Candidate::new(kind, 1000));
     Targets::Found
@@ -335,6 +365,15 @@ pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     number.bytes().any(|b| b.is_ascii_digit()).then_some(number)
 }
 
+/// The number as the gateways of this group want it, and the provider behind them.
+pub(crate) fn written(number: &str, group: &GatewayGroup) -> String {
+    let rewritten = rewritten(number, group);
+    match &group.trunk {
+        Some(trunk) => trunk.numbers.plan.outbound(&rewritten),
+        None => rewritten,
+    }
+}
+
 /// The number as the gateways of this group want it.
 pub(super) fn rewritten(number: &str, group: &GatewayGroup) -> String {
     let mut chars = number.chars();
@@ -346,7 +385,7 @@ pub(super) fn rewritten(number: &str, group: &GatewayGroup) -> String {
 
 /// The gateways of a group that may have a request: by priority, and among equals by lot,
 /// each with the chance of its weight (RFC 2782).
-fn in_order(
+pub(crate) fn in_order(
     group: &GatewayGroup,
     may_have: impl Fn(&Gateway) -> bool,
     dice: &mut Dice,

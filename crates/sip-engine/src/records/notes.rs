@@ -367,8 +367,8 @@ fn added_s(context: &Context, response: &Message) -> Option<u32> {
 /// shown who he is, and sends to whom he likes.
 pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
     match permit {
-        Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) => true,
-        Permit::Authenticated(_) | Permit::Inbound(_) => false,
+        Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) | Permit::Trunk(_) => true,
+        Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => false,
     }
 }
 

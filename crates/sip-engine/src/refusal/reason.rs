@@ -198,6 +198,16 @@ reasons! {
     GatewaySilent = "gateway_silent", Users, Warn;
     /// A gateway gave an answer after which the next one is tried: `failover` of its group.
     GatewayFailed = "gateway_failed", Users, Info;
+    /// The provider of a trunk does not take its credentials, or did not lately: `password_file`,
+    /// `auth_user` and `algorithm_min` of its `[[trunk]]`, and `signet trunks`.
+    TrunkRefused = "trunk_refused", Users, Warn;
+    /// A challenge from a trunk was not answered: it is for another realm than the trunk's, or
+    /// comes from a place where none of its members is. The record names the realm: `realm` of
+    /// its `[[trunk]]`.
+    TrunkForeignRealm = "trunk_foreign_realm", Users, Warn;
+    /// A provider calls a number that none of our users has: `numbers` and `to` of its
+    /// `[[trunk]]`.
+    NoUserForNumber = "no_user_for_number", Users, Warn;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
     /// There is no room for a copy, or too many names are being resolved for its sender.
@@ -277,6 +287,7 @@ impl Reason {
                 | Self::NoTransport
                 | Self::GatewaysUnreachable
                 | Self::GatewaysDrained
+                | Self::TrunkRefused
                 | Self::BadResponse
                 | Self::WouldComeBack
         )

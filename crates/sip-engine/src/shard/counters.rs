@@ -87,6 +87,15 @@ counters::counters! {
         pub flows_spared: u64 = counter("signet_nat_flows_spared_total"),
         /// Contacts to which keep-alives are sent.
         pub phones_kept: u64 = gauge("signet_nat_phones_kept"),
+        /// Challenges of providers that were answered with a trunk's credentials.
+        pub trunk_challenges_answered: u64 = counter("signet_trunk_challenges_answered_total"),
+        /// Challenges of providers that were passed to the caller: for another realm than the
+        /// trunk's, or from where none of its members is.
+        pub trunk_challenges_passed: u64 = counter("signet_trunk_challenges_passed_total"),
+        /// Requests whose trunk's credentials were refused.
+        pub trunk_credentials_refused: u64 = counter("signet_trunk_credentials_refused_total"),
+        /// REGISTERs sent to providers.
+        pub trunk_registers: u64 = counter("signet_trunk_registers_total"),
         /// Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).
         pub spared: u64 = counter("signet_neighbours_spared_total"),
         /// Requests refused 503 because a worker falls behind.

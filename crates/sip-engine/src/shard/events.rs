@@ -15,6 +15,7 @@ use crate::refusal::{Reason, StatusLine};
 use crate::registrar::RegistrarContext;
 use crate::sender::Sender;
 use crate::settings::Mode;
+use crate::trunk::Failure;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -46,6 +47,10 @@ impl Shard {
                 }
                 Owner::KeepAlive(number) => {
                     self.keepalive_answered(now, number, response.status());
+                    self.pool.recycle(response);
+                }
+                Owner::Register(number) => {
+                    self.register_answered(now, number, &response, out);
                     self.pool.recycle(response);
                 }
                 _ => {
@@ -152,7 +157,14 @@ impl Shard {
             Owner::Context(key, number) => (key, number),
             Owner::Probe(number) => return self.probe_failed(now, number, out),
             Owner::KeepAlive(number) => return self.keepalive_failed(now, number, out),
-            _ => return broken!("a client transaction belongs to a branch or is a probe"),
+            Owner::Register(number) => {
+                let failure = match outcome {
+                    Outcome::Unreachable => Failure::Unreachable,
+                    _ => Failure::Silent,
+                };
+                return self.register_failed(now, number, failure, out);
+            }
+            _ => return broken!("a client transaction belongs to a branch or is our own"),
         };
         // A context ends with its final response, its transactions after it.
         let Some(mut context) = self.contexts.take(key) else {
@@ -175,7 +187,7 @@ impl Shard {
                     self.drop_parked(parked);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) | Owner::Register(_) => {}
         }
     }
 
@@ -220,7 +232,7 @@ impl Shard {
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) | Owner::Register(_) => {}
         }
     }
 
@@ -250,6 +262,10 @@ impl Shard {
                 self.unresolved(now, parked, LocateError::Timeout, out);
             }
             Some(Parked::Probe(_)) => self.counters.resolves_expired += 1,
+            Some(Parked::Trunk(wanted)) => {
+                self.counters.resolves_expired += 1;
+                self.trunk_resolved(now, park, &wanted, Err(LocateError::Timeout), out);
+            }
             None => {}
         }
     }
@@ -314,7 +330,7 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) | Parked::Probe(_) => {}
+            Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => {}
         }
     }
 

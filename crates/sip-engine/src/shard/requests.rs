@@ -11,7 +11,7 @@ use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
 use crate::permit::{Gate, Permit, Refusal, gate, is_registration};
-use crate::proxy::context::Owner;
+use crate::proxy::context::{Owner, TargetKind};
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
@@ -22,6 +22,7 @@ use crate::registrar::{RegistrarContext, Registration};
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::settings::{Mode, Nat};
+use crate::trunk::{Called, privacy};
 use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
@@ -412,11 +413,26 @@ impl Shard {
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
+        let candidates = &mut context.candidates;
+        let (called_by, found) = match self.called_by_trunk(now, &job, candidates) {
+            Called::Usual => (None, None),
+            Called::UsualBy(trunk) => (Some(trunk), None),
+            Called::Targets(targets, trunk) => (Some(trunk), Some(targets)),
+            Called::TheTrunk => {
+                self.contexts.close(key, context, &mut self.pool);
+                self.answer_options(now, &job.sender, job.server, job.request, out);
+                return;
+            }
+        };
         // One about which the hook was asked has begun.
         if job.record.is_none() {
             job.record = self.begin_record(now, &job, permit);
         }
-        let targets = self.targets_of(now, &job, permit, &mut context.candidates);
+        let has_way = job.told.as_ref().is_some_and(|told| told.group.is_some());
+        let targets = match found {
+            Some(found) if !has_way => found,
+            _ => self.targets_of(now, &job, permit, candidates),
+        };
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
             match targets {
@@ -432,6 +448,13 @@ impl Shard {
         );
         if let Some(told) = job.told.take() {
             self.take_told(*told, &job.request, &mut context);
+        }
+        if job.request.has(HeaderName::PAssertedIdentity) {
+            // Next hops of the operator's are trusted, phones and strangers are not.
+            let first = context.candidates.first().map(|of| &of.kind);
+            if !matches!(first, Some(TargetKind::NextHops { .. })) {
+                privacy::withheld(&job.request, &mut context.strip);
+            }
         }
         context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
@@ -463,6 +486,7 @@ impl Shard {
         }
         context.request = Some(job.request);
         context.count_messages();
+        self.note_trunk(&mut context, called_by.as_ref());
         self.settle(now, key, context, out);
     }
 

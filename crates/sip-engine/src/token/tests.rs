@@ -267,3 +267,36 @@ fn a_target_is_the_same_however_it_is_spelled() {
         assert_eq!(tokens.is_target(&token, &uri(other)), is_same, "{other}");
     }
 }
+
+#[test]
+fn a_mark_goes_with_its_dialog_and_is_nobody_elses_to_write() {
+    let tokens = tokens();
+    let mark = Mark {
+        trunk: tokens.trunk("provider"),
+        side: Side::ToProvider,
+        counts: true,
+        is_anonymous: false,
+        is_inbound: false,
+        invite: 4 * 7 + 1,
+    };
+    let instance = Some(9);
+    for flow in flows().iter().map(Some).chain([None]) {
+        let text = sealed(&tokens, |grant| {
+            (grant.mark, grant.flow, grant.instance) = (Some(mark), flow, instance);
+        });
+        assert!(text.len() <= TEXT_MAX);
+        let token = read(&tokens, &text).unwrap();
+        assert_eq!((token.mark(), token.named_flow()), (Some(mark), flow));
+        assert!(tokens.is_trunk(&token, "provider"));
+        assert!(!tokens.is_trunk(&token, "provider2"));
+        let last = text.len() - 1;
+        for at in 0..=last {
+            let mut forged = text.clone();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(read(&tokens, &forged), None, "byte {at}");
+        }
+    }
+    let without = read(&tokens, &sealed(&tokens, |_| {})).unwrap();
+    assert_eq!(without.mark(), None);
+    assert!(!tokens.is_trunk(&without, "provider"));
+}

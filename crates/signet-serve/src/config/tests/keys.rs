@@ -163,6 +163,11 @@ const OTHERS: &[&str] = &[
     "\"exact\"",
     "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
     "\"crlf\"",
+    "\"MD5\"",
+    "\"from\"",
+    "\"national\"",
+    "\"7\"",
+    "[{ number = \"+493099\", user = \"bob\" }]",
 ];
 
 /// The same configuration but for this key.
@@ -208,6 +213,7 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "listen.",
         "tls.",
         "log.trace_",
+        "trunk.password_file",
     ];
     let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));
