@@ -295,7 +295,7 @@ impl Shard {
             instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
-            added: context.added(),
+            added: (context.told.as_ref()).map_or(&[], |told| told.headers().lines()),
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
             leg: planned.as_ref().map(|planned| &planned.copy),
@@ -333,7 +333,7 @@ impl Shard {
             _ => None,
         };
         if let Some(patience_ms) = patience_ms
-            && let Some(health) = gateways.health_of(place.0, place.1)
+            && let Some(health) = self.gateways.health_of(place.0, place.1)
         {
             health.tried(now.mono_ms, patience_ms);
         }

@@ -9,7 +9,7 @@ use sip_msg::{HeaderName, Uri};
 use super::context::Candidate;
 use super::outcome::Outcome;
 use super::route::preprocess;
-use super::targets::{Targets, group_at, number_of, rewritten};
+use super::targets::{Targets, group_at, number_of, written};
 use crate::park::Job;
 use crate::permit::Permit;
 use crate::{Now, Shard};
@@ -25,13 +25,14 @@ impl Shard {
         found: &mut Vec<Candidate>,
     ) -> Targets {
         match job.told.as_ref().and_then(|told| told.group) {
-            Some(group) => self.chosen_targets(group, job, permit, found),
+            Some(group) => self.chosen_targets(now, group, job, permit, found),
             None => self.find_targets(now, &job.request, &job.routed, permit, found),
         }
     }
 
     fn chosen_targets(
         &mut self,
+        now: Now,
         group: usize,
         job: &Job,
         permit: &Permit,
@@ -52,9 +53,9 @@ impl Shard {
         // As by the tables: a number is written as the gateways of the group want it.
         let is_number = uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri);
         let number = is_number.then(|| number_of(&uri)).flatten();
-        let user = number.map(|number| rewritten(&number, group).into_bytes().into_boxed_slice());
+        let user = number.map(|number| written(&number, group).into_bytes().into_boxed_slice());
         let skips_drained = self.gateways.has_drained() && job.request.to_tag().is_none();
-        self.group_targets(group, user, skips_drained, found)
+        self.group_targets(now, group, user, skips_drained, found)
     }
 
     /// Gives a request another Request-URI, where there is one, and takes what is left of its

@@ -769,12 +769,13 @@ impl Shard {
         };
         let change = match (held, came) {
             (Some((why, for_ms)), _) => {
-                let health = self.gateways.health_at(transport, addr, &way.host);
+                let health = (self.gateways)
+                    .health_at(transport, addr, &way.host, now.mono_ms);
                 health.and_then(|of| of.failed(now.mono_ms, why, for_ms))
             }
             (None, Ok((status, is_good))) => {
                 let health = self.gateways.health_of(transport, addr);
-                health.and_then(|of| of.answered(now.mono_ms, status, is_good))
+                health.and_then(|of| of.answered(now.mono_ms, status, is_good, true))
             }
             (None, Err(_)) => None,
         };
