@@ -58,6 +58,8 @@ pub struct Phone {
     host: String,
     contact: String,
     cseq: u32,
+    /// The INVITE that it sent last.
+    invited: String,
 }
 
 /// One end of a call.
@@ -124,6 +126,7 @@ impl Phone {
             host,
             contact,
             cseq: 0,
+            invited: String::new(),
         }
     }
 
@@ -178,7 +181,8 @@ impl Phone {
         );
         self.link.send(&ack);
         let more = more + &self.proof(&answer, "INVITE", &uri);
-        let (_, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        self.invited = sent;
         Dialog {
             call_id,
             from,
@@ -187,6 +191,20 @@ impl Phone {
             routes: Vec::new(),
             cseq,
         }
+    }
+
+    /// Cancels the call that it began last; the answer to the CANCEL.
+    // RFC 3261 9.1: "The Request-URI, Call-ID, To, the numeric part of CSeq, and From header
+    // fields in the CANCEL request MUST be identical to those in the request being cancelled,
+    // including tags."
+    pub fn cancel(&mut self, dialog: &Dialog) -> String {
+        let same = |name: &str| format!("{name}: {}\r\n", field(&self.invited, name));
+        let head: String = ["Via", "From", "To", "Call-ID"].map(same).concat();
+        let (uri, cseq) = (&dialog.target, dialog.cseq);
+        self.link.send(&format!(
+            "CANCEL {uri} SIP/2.0\r\n{head}Max-Forwards: 70\r\nCSeq: {cseq} CANCEL\r\nContent-Length: 0\r\n\r\n"
+        ));
+        self.response(cseq, "CANCEL")
     }
 
     /// Waits for the 200 to an INVITE and acknowledges it; the 200.
