@@ -190,8 +190,14 @@ fn calls_out(server: &Serving, far: &Far) {
     let mut call = alice.invite("030123");
     alice.established(&mut call);
     let invite = far.wait_for("INVITE ", 1);
-    assert!(invite.starts_with("INVITE sip:+4930123@provider.example SIP/2.0\r\n"), "{invite}");
-    assert_eq!(field(&invite, "P-Asserted-Identity"), "<sip:+4930101@provider.example>");
+    assert!(
+        invite.starts_with("INVITE sip:+4930123@provider.example SIP/2.0\r\n"),
+        "{invite}"
+    );
+    assert_eq!(
+        field(&invite, "P-Asserted-Identity"),
+        "<sip:+4930101@provider.example>"
+    );
     let ack = far.wait_for("ACK ", 1);
     assert_eq!(cseq(&ack), cseq(&invite), "{ack}");
 
@@ -261,7 +267,10 @@ fn a_wrong_password_is_tried_once_and_another_realm_never() {
 
     // The realm is right, and the password is not.
     world.write_password("not-the-one");
-    world.configure(&uri, Some(&format!("realm = \"{REALM}\"\nregister_s = 600")));
+    world.configure(
+        &uri,
+        Some(&format!("realm = \"{REALM}\"\nregister_s = 600")),
+    );
     server.process.signal("-HUP");
     server.wait_for_log("why=\"wrong_password\"");
     assert_eq!(provider.told("REFUSED REGISTER -2"), 1);
@@ -407,21 +416,41 @@ fn sipp_finds_the_digests_right_and_the_numbers_in_order() {
     }
     let world = World::new("trunks-sipp");
     let port = free_port();
-    let (scenario, messages) = (world.path().join("uas.xml"), world.path().join("messages.log"));
+    let (scenario, messages) = (
+        world.path().join("uas.xml"),
+        world.path().join("messages.log"),
+    );
     fs::write(&scenario, SIPP).unwrap();
     let log = world.path().join("sipp.log");
     let number = port.to_string();
     let mut provider = Running::start(
         "sipp",
         &[
-            "-sf", text(&scenario), "-i", "127.0.0.2", "-p", &number, "-m", "1", "-nostdin",
-            "-timeout", "60", "-timeout_error", "-trace_msg", "-message_file", text(&messages),
+            "-sf",
+            text(&scenario),
+            "-i",
+            "127.0.0.2",
+            "-p",
+            &number,
+            "-m",
+            "1",
+            "-nostdin",
+            "-timeout",
+            "60",
+            "-timeout_error",
+            "-trace_msg",
+            "-message_file",
+            text(&messages),
         ],
         &log,
     );
     let until = Instant::now() + PATIENCE;
     while std::net::UdpSocket::bind(("127.0.0.2", port)).is_ok() {
-        assert!(Instant::now() < until, "{}", fs::read_to_string(&log).unwrap());
+        assert!(
+            Instant::now() < until,
+            "{}",
+            fs::read_to_string(&log).unwrap()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let uri = format!("sip:127.0.0.2:{port};transport=udp");
@@ -458,7 +487,10 @@ fn sipp_finds_the_digests_right_and_the_numbers_in_order() {
         ("BYE", bye),
         ("BYE", bye + 1),
     ];
-    let numbers: Vec<(&str, u32)> = numbers.iter().map(|(of, number)| (&**of, *number)).collect();
+    let numbers: Vec<(&str, u32)> = numbers
+        .iter()
+        .map(|(of, number)| (&**of, *number))
+        .collect();
     assert_eq!(numbers, expected);
     assert!(bye > first + 1 && bye % 4 == 0);
 }

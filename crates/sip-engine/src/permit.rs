@@ -537,8 +537,7 @@ fn is_at_a_trunk(cx: &GateContext<'_>, message: &Message) -> bool {
     let mut trunks = trunks.filter_map(|group| group.trunk.as_ref());
     message.uri().is_ok_and(|uri| {
         let host = uri.host_port.host;
-        uri.user.is_some()
-            && trunks.any(|trunk| trunk.domain.as_bytes().eq_ignore_ascii_case(host))
+        uri.user.is_some() && trunks.any(|trunk| trunk.domain.as_bytes().eq_ignore_ascii_case(host))
     })
 }
 

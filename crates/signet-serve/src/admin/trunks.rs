@@ -90,7 +90,10 @@ impl Shown {
             (None, _) => text.push_str("nothing is registered"),
             (Some(account), Some("registered")) => {
                 let (since, left) = (lasting(self.since_s), lasting(self.left_s));
-                let _ = write!(text, "{account} is registered since {since}, for {left} more");
+                let _ = write!(
+                    text,
+                    "{account} is registered since {since}, for {left} more"
+                );
             }
             (Some(account), Some("failing")) => {
                 let (since, left) = (lasting(self.since_s), lasting(self.left_s));

@@ -388,7 +388,11 @@ impl Trunk {
         match from.is_empty() {
             true => text.push_str("; nobody of it is trusted"),
             false => {
-                let _ = write!(text, "; calls to our users are let in from {}", from.join(", "));
+                let _ = write!(
+                    text,
+                    "; calls to our users are let in from {}",
+                    from.join(", ")
+                );
             }
         }
         if trust.secure_only {
@@ -441,7 +445,9 @@ impl Config {
                         .map(|group| group.name.as_str())
                         .collect();
                     let remedy = match names.is_empty() {
-                        true => "add a [[gateway_group]] with that name and its gateways".to_owned(),
+                        true => {
+                            "add a [[gateway_group]] with that name and its gateways".to_owned()
+                        }
                         false => format!("write one of: {}", names.join(", ")),
                     };
                     faults.add(
@@ -511,7 +517,8 @@ mod tests {
 
     use super::*;
 
-    const GROUP: &str = "[[gateway_group]]\nname = \"p\"\ngateways = [{ uri = \"sip:sip.p.example\" }]\n";
+    const GROUP: &str =
+        "[[gateway_group]]\nname = \"p\"\ngateways = [{ uri = \"sip:sip.p.example\" }]\n";
 
     fn parse(text: &str) -> Result<Config, String> {
         let text = format!("version = 1\n{text}");
@@ -535,7 +542,10 @@ mod tests {
         );
         assert_eq!((&*trunk.name, &*trunk.domain), ("p", "sip.p.example"));
         let credentials = trunk.credentials.unwrap();
-        assert_eq!((&*credentials.realm, &*credentials.user), ("My Realm", "a@b"));
+        assert_eq!(
+            (&*credentials.realm, &*credentials.user),
+            ("My Realm", "a@b")
+        );
         assert_eq!(credentials.weakest, Some(sip_auth::Algorithm::Sha256));
         let registering = trunk.registering.unwrap();
         assert_eq!(registering.contact.as_deref(), Some("203.0.113.1:5060"));
@@ -554,9 +564,8 @@ mod tests {
         assert_eq!(trust.identities, ["sip.p.example".into()]);
         assert_eq!(trust.networks.len(), 1);
         assert!(trust.secure_only && !trust.by_address);
-        let expecting = format!(
-            "[[tls.peer]]\nnames = [\"sip.p.example\"]\nexpect = \"p.example\"\n{secure}"
-        );
+        let expecting =
+            format!("[[tls.peer]]\nnames = [\"sip.p.example\"]\nexpect = \"p.example\"\n{secure}");
         assert_eq!(told(&expecting, "").trust.identities, ["p.example".into()]);
         assert_eq!(told(secure, "trust = \"none\"\n").trust, Trust::default());
         let trust = told(GROUP, "networks = [\"192.0.2.0/24\"]\n").trust;
@@ -579,7 +588,11 @@ mod tests {
         for (keys, line, told) in [
             ("password_file = \"x\"\nuser = \"a\"\n", 7, "write realm = "),
             ("realm = \"r\"\n", 7, "write password_file = "),
-            ("realm = \"r\"\npassword_file = \"x\"\n", 8, "a password needs a user"),
+            (
+                "realm = \"r\"\npassword_file = \"x\"\n",
+                8,
+                "a password needs a user",
+            ),
             ("auth_user = \"r\"\n", 7, "drop auth_user"),
             ("algorithm_min = \"MD5\"\n", 7, "drop algorithm_min"),
             ("register_s = 60\n", 7, "whom to register"),

@@ -121,10 +121,7 @@ impl Far {
                 let uri = contact.trim_start_matches('<').split('>').next().unwrap();
                 (uri.to_owned(), unique())
             }
-            false => (
-                "sip:x@provider.example".to_owned(),
-                call_id.to_owned(),
-            ),
+            false => ("sip:x@provider.example".to_owned(), call_id.to_owned()),
         };
         let routes: String = routes
             .iter()

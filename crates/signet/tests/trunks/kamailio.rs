@@ -22,10 +22,26 @@ pub(crate) struct Kamailio {
 impl Kamailio {
     /// Starts it with the account 4930100 and that password; behind it is who listens at `far`.
     /// Each nonce is good once.
-    pub(crate) fn start(folder: &Path, port: u16, realm: &str, password: &str, far: SocketAddr) -> Self {
+    pub(crate) fn start(
+        folder: &Path,
+        port: u16,
+        realm: &str,
+        password: &str,
+        far: SocketAddr,
+    ) -> Self {
         let at = |file: &str| folder.join(file).display().to_string();
         let modules = [
-            "kex", "tm", "sl", "rr", "pv", "textops", "siputils", "xlog", "usrloc", "registrar", "auth",
+            "kex",
+            "tm",
+            "sl",
+            "rr",
+            "pv",
+            "textops",
+            "siputils",
+            "xlog",
+            "usrloc",
+            "registrar",
+            "auth",
         ];
         let modules: String = modules
             .iter()

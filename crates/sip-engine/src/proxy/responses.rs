@@ -172,8 +172,7 @@ impl Shard {
         }
         let branch = *branch;
         let at = usize::from(branch.candidate);
-        if is_challenge(status)
-            && self.answer_challenge(now, key, context, number, &response, out)
+        if is_challenge(status) && self.answer_challenge(now, key, context, number, &response, out)
         {
             return self.pool.recycle(response);
         }

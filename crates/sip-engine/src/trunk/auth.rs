@@ -287,7 +287,11 @@ mod tests {
         let (line, rest) = rest.split_once("\r\n").unwrap();
         assert_eq!(format!("{first}\r\n{rest}"), INVITE);
         assert!(line.starts_with("Proxy-Authorization: Digest username=\"4930100\""));
-        for part in ["uri=\"sip:+49301@provider.example\"", "nc=00000001", "nonce=\"n\""] {
+        for part in [
+            "uri=\"sip:+49301@provider.example\"",
+            "nc=00000001",
+            "nonce=\"n\"",
+        ] {
             assert!(line.contains(part), "{part} is not in {line}");
         }
         assert!(!request.contains("swordfish"));

@@ -52,8 +52,8 @@ impl Shard {
             return Called::Usual;
         };
         let host = uri.host_port.host;
-        let is_ours = self.own.is_own_uri(&uri)
-            || trunk.domain.as_bytes().eq_ignore_ascii_case(host);
+        let is_ours =
+            self.own.is_own_uri(&uri) || trunk.domain.as_bytes().eq_ignore_ascii_case(host);
         if !is_ours {
             return Called::Usual;
         }

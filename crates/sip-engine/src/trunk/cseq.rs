@@ -66,10 +66,7 @@ pub(crate) fn of_refer(message: &Message) -> Option<(Span, u32)> {
     for part in parts {
         let equals = part.iter().position(|byte| *byte == b'=');
         if let Some(equals) = equals
-            && part
-                .get(..equals)?
-                .trim_ascii()
-                .eq_ignore_ascii_case(b"id")
+            && part.get(..equals)?.trim_ascii().eq_ignore_ascii_case(b"id")
         {
             let value = part.get(equals + 1..)?;
             let skipped = value.len() - value.trim_ascii_start().len();

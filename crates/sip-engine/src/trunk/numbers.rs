@@ -158,8 +158,8 @@ impl Numbers {
     /// that are.
     pub(crate) fn accepted(&self, number: &str) -> Option<String> {
         let e164 = self.plan.read(number)?;
-        let is_listed = self.users.iter().any(|(of, _)| **of == *e164)
-            || self.main.as_deref() == Some(&*e164);
+        let is_listed =
+            self.users.iter().any(|(of, _)| **of == *e164) || self.main.as_deref() == Some(&*e164);
         (is_listed || self.users.is_empty()).then_some(e164)
     }
 }
@@ -224,7 +224,10 @@ mod tests {
             international_prefix: "011".into(),
             format: NumberFormat::E164,
         };
-        assert_eq!(american.read("12125551234").as_deref(), Some("+12125551234"));
+        assert_eq!(
+            american.read("12125551234").as_deref(),
+            Some("+12125551234")
+        );
         assert_eq!(american.read("011 49 30 1").as_deref(), Some("+49301"));
     }
 
@@ -279,7 +282,10 @@ mod tests {
         assert!(numbers.has("0300") && numbers.has("+49303") && !numbers.has("+49309"));
         assert_eq!(numbers.shown_for("alice").as_deref(), Some("+49301"));
         assert_eq!(numbers.shown_for("carol").as_deref(), Some("+49300"));
-        assert_eq!(numbers.preferred_by("alice", "0302").as_deref(), Some("+49302"));
+        assert_eq!(
+            numbers.preferred_by("alice", "0302").as_deref(),
+            Some("+49302")
+        );
         assert_eq!(numbers.preferred_by("alice", "0303"), None, "that is bob's");
         // A user may be called like a number, but not like one that is another's to show.
         assert_eq!(numbers.shown_for("+49309").as_deref(), Some("+49300"));

@@ -50,10 +50,7 @@ impl Shard {
         at: usize,
         egress: &Egress,
     ) -> Option<Planned> {
-        let token = context
-            .routed
-            .grant
-            .filter(|token| token.mark().is_some());
+        let token = context.routed.grant.filter(|token| token.mark().is_some());
         if !self.trunks.is_any() && token.is_none() {
             return None;
         }
@@ -210,8 +207,7 @@ impl Shard {
                 copy.replaced.push((span, decimal(cseq::told(sent))));
             }
             self.put_back(mark, trunk.as_deref(), request, &mut copy);
-            let is_same =
-                copy.replaced.is_empty() && copy.from.is_none() && copy.to.is_none();
+            let is_same = copy.replaced.is_empty() && copy.from.is_none() && copy.to.is_none();
             if is_same && !makes_dialogs(request.method()) {
                 return None;
             }
@@ -229,11 +225,17 @@ impl Shard {
                 && trunk.counts()
                 && request.method() != Method::Ack
                 && !shared.is_refused(&trunk.name, now.mono_ms)
-                && known.egress.is_some_and(|egress| {
-                    self.trunks.is_member(&self.settings, trunk, &egress.to)
-                });
+                && known
+                    .egress
+                    .is_some_and(|egress| self.trunks.is_member(&self.settings, trunk, &egress.to));
         }
-        Some(planned(copy, known, trunk.as_ref(), Some(mark), is_answered_for))
+        Some(planned(
+            copy,
+            known,
+            trunk.as_ref(),
+            Some(mark),
+            is_answered_for,
+        ))
     }
 
     /// Gives a request its number towards the provider; that number, or 0 where it keeps the
@@ -277,7 +279,8 @@ impl Shard {
         }
         if let Some((span, number)) = cseq::of_refer(request) {
             let tries = self.trunks.retried.tries(now.mono_ms, request, number);
-            copy.replaced.push((span, decimal(cseq::sent(number, tries))));
+            copy.replaced
+                .push((span, decimal(cseq::sent(number, tries))));
         }
     }
 
@@ -295,9 +298,8 @@ impl Shard {
     /// From and To of a provider's request as the phone wrote them, as far as that is known.
     fn put_back(&self, mark: Mark, trunk: Option<&Trunk>, request: &Message, copy: &mut LegCopy) {
         let may_differ = mark.is_anonymous
-            || trunk.is_none_or(|trunk| {
-                trunk.identity == super::Identity::From || trunk.rewrites_to
-            });
+            || trunk
+                .is_none_or(|trunk| trunk.identity == super::Identity::From || trunk.rewrites_to);
         if mark.is_inbound || !may_differ {
             return;
         }

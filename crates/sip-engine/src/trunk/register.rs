@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_auth::{Attempt, GiveUp};
-use sip_locate::{Hop, Located, LocateError};
+use sip_locate::{Hop, LocateError, Located};
 use sip_msg::header::{Contact, delta_seconds};
 use sip_msg::{ConnId, HeaderName, Message, Method, Target};
 use sip_txn::ClientId;
@@ -194,7 +194,10 @@ impl Shard {
         let mut before = std::mem::take(&mut self.registrations.own);
         let settings = Arc::clone(&self.settings);
         for group in &settings.routes.groups {
-            let Some(trunk) = group.trunk.as_ref().filter(|trunk| self.is_mine(trunk, group))
+            let Some(trunk) = group
+                .trunk
+                .as_ref()
+                .filter(|trunk| self.is_mine(trunk, group))
             else {
                 continue;
             };
@@ -275,7 +278,11 @@ impl Shard {
             !own.kept.as_ref().is_some_and(over)
         });
         self.resolve_members(now, out);
-        let kept = self.registrations.own.iter().filter_map(|own| own.kept.as_ref());
+        let kept = self
+            .registrations
+            .own
+            .iter()
+            .filter_map(|own| own.kept.as_ref());
         let due = kept.filter_map(|kept| kept.machine.due_ms());
         let next_ms = due.chain(self.registrations.names_due_ms).min();
         if let Some(next_ms) = next_ms.filter(|_| !self.refuses_calls()) {
@@ -348,7 +355,10 @@ impl Shard {
             own.trunk.name == *name && resolving.is_some_and(|(of, _)| *of == park)
         });
         let Some(at) = found else { return };
-        let resolving = self.registrations.kept(at).and_then(|kept| kept.resolving.take());
+        let resolving = self
+            .registrations
+            .kept(at)
+            .and_then(|kept| kept.resolving.take());
         let Some((_, host)) = resolving else { return };
         match answer {
             Ok(mut hops) => {
@@ -395,7 +405,11 @@ impl Shard {
         kept.failure = Failure::Unreachable;
         kept.members = members.into();
         let shared = &self.shared.gateways.trunks;
-        if shared.shown(&name, now.mono_ms).state.is_none_or(|of| of == State::Ended) {
+        if shared
+            .shown(&name, now.mono_ms)
+            .state
+            .is_none_or(|of| of == State::Ended)
+        {
             shared.stands(&name, now.mono_ms, State::Asking, 0, None);
         }
         self.next_way(now, at, out);
@@ -482,8 +496,7 @@ impl Shard {
             local: None,
         };
         let start = out.outbox.bytes.len();
-        let Some(has_contact) = self.write_register(at, client, &to, &mut out.outbox.bytes)
-        else {
+        let Some(has_contact) = self.write_register(at, client, &to, &mut out.outbox.bytes) else {
             self.txns.release_client(client);
             return false;
         };
@@ -493,7 +506,9 @@ impl Shard {
             return false;
         };
         let timeout_ms = own.care().timeout_ms;
-        let Some(kept) = &mut own.kept else { return false };
+        let Some(kept) = &mut own.kept else {
+            return false;
+        };
         if let Some(account) = &mut kept.account {
             let halves = [u32::MAX; 2].map(|most| u64::from(self.dice.below(most)));
             let cnonce = halves[0] << 32 | halves[1];
@@ -551,7 +566,8 @@ impl Shard {
             Some(given) => Some(given.as_bytes().to_vec()),
             None => is_known.then(|| place.clone()),
         };
-        kept.place.clone_from(contact.as_ref().unwrap_or(&Vec::new()));
+        kept.place
+            .clone_from(contact.as_ref().unwrap_or(&Vec::new()));
         let (domain, account) = (&trunk.domain, &trunk.account);
         // RFC 3261 10.2: "Request-URI: The Request-URI names the domain of the location service for
         // which the registration is meant (for example, "sip:chicago.com").  The "userinfo" and "@"
@@ -597,7 +613,10 @@ impl Shard {
         let Some(at) = self.registrations.find(number).filter(|_| status >= 200) else {
             return;
         };
-        let Some(under_way) = self.registrations.kept(at).and_then(|of| of.under_way.take())
+        let Some(under_way) = self
+            .registrations
+            .kept(at)
+            .and_then(|of| of.under_way.take())
         else {
             return;
         };
@@ -618,14 +637,24 @@ impl Shard {
             }
         }
         kept.is_challenged = answer == Answer::Challenged;
-        if matches!(answer, Answer::Challenged | Answer::Done | Answer::TooBrief { .. }) {
+        if matches!(
+            answer,
+            Answer::Challenged | Answer::Done | Answer::TooBrief { .. }
+        ) {
             // It may go out again, the same way.
             kept.ways.push_front(under_way.way.clone());
         }
         let is_good = !matches!(answer, Answer::Member(_));
         self.note_member(now, &under_way.way, Ok((status, is_good)), pause, out);
         let shown = Some((place.1, status));
-        self.register_told(now, at, answer, pause, (name, shown, realm_of(response)), out);
+        self.register_told(
+            now,
+            at,
+            answer,
+            pause,
+            (name, shown, realm_of(response)),
+            out,
+        );
     }
 
     /// A REGISTER came to nothing: it was not answered, or could not be sent.
@@ -700,9 +729,9 @@ impl Shard {
             return;
         };
         let has_other = kept.has_other();
-        let (next, change) =
-            kept.machine
-                .answered(now.mono_ms, answer, has_other, pause, lot);
+        let (next, change) = kept
+            .machine
+            .answered(now.mono_ms, answer, has_other, pause, lot);
         let (until_ms, due_ms) = (kept.machine.until_ms(), kept.machine.due_ms());
         let failure = failure_of(answer);
         match next {
@@ -769,8 +798,7 @@ impl Shard {
         };
         let change = match (held, came) {
             (Some((why, for_ms)), _) => {
-                let health = (self.gateways)
-                    .health_at(transport, addr, &way.host, now.mono_ms);
+                let health = (self.gateways).health_at(transport, addr, &way.host, now.mono_ms);
                 health.and_then(|of| of.failed(now.mono_ms, why, for_ms))
             }
             (None, Ok((status, is_good))) => {

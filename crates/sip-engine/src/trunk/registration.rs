@@ -372,7 +372,11 @@ mod tests {
         assert_eq!((next, change), (Next::Rest, None));
         assert_eq!(registration.due_ms(), Some(500_000 + 432_000));
         for (expires_s, after_s) in [(3_600, 2_880), (120, 88), (60, 30), (10, 5), (1, 1)] {
-            assert_eq!(renew_after_ms(expires_s * 1_000), after_s * 1_000, "{expires_s}");
+            assert_eq!(
+                renew_after_ms(expires_s * 1_000),
+                after_s * 1_000,
+                "{expires_s}"
+            );
         }
     }
 
@@ -431,7 +435,10 @@ mod tests {
         assert_eq!(next, Next::Rest);
         assert!(matches!(
             change,
-            Some(Change::Failed { why: Failure::Refused(423), .. })
+            Some(Change::Failed {
+                why: Failure::Refused(423),
+                ..
+            })
         ));
         for nonsense in [None, Some(1), Some(u32::MAX)] {
             let mut registration = asking();
@@ -444,7 +451,11 @@ mod tests {
     fn nobody_keeps_it_asking_for_ever() {
         let mut registration = asking();
         let mut rounds = 0;
-        while registration.answered(0, Answer::Challenged, true, None, none).0 == Next::Again {
+        while registration
+            .answered(0, Answer::Challenged, true, None, none)
+            .0
+            == Next::Again
+        {
             rounds += 1;
         }
         assert_eq!(rounds, AGAIN_MAX);
@@ -460,7 +471,10 @@ mod tests {
     fn another_time_is_asked_for_at_once() {
         let mut registration = bound();
         registration.ask_anew(60);
-        assert_eq!((registration.due_ms(), registration.asked_s()), (Some(0), 60));
+        assert_eq!(
+            (registration.due_ms(), registration.asked_s()),
+            (Some(0), 60)
+        );
         let mut registration = asking();
         registration.ask_anew(60);
         assert_eq!(registration.due_ms(), None, "what is under way goes on");

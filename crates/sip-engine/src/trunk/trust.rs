@@ -184,9 +184,18 @@ mod tests {
         let entries = entries(&settings, &named(&settings));
         let told: Vec<_> = entries
             .iter()
-            .map(|entry| (entry.network.is_some(), entry.identity.as_deref(), entry.secure_only))
+            .map(|entry| {
+                (
+                    entry.network.is_some(),
+                    entry.identity.as_deref(),
+                    entry.secure_only,
+                )
+            })
             .collect();
-        assert_eq!(told, [(true, None, true), (false, Some("sip.example"), true)]);
+        assert_eq!(
+            told,
+            [(true, None, true), (false, Some("sip.example"), true)]
+        );
         let nobody = settings_of_nobody();
         assert!(super::entries(&nobody, &named(&nobody)).is_empty());
     }
@@ -219,7 +228,11 @@ mod tests {
             ("203.0.113.8:5099", 0, true),
             ("203.0.113.9:5060", 0, false),
         ] {
-            assert_eq!(is_member(group, &named, &to(remote, conn)), is_its, "{remote}");
+            assert_eq!(
+                is_member(group, &named, &to(remote, conn)),
+                is_its,
+                "{remote}"
+            );
         }
     }
 }

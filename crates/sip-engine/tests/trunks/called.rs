@@ -11,7 +11,10 @@ fn call_in(uri: &str, to: &str, transport: Transport) -> Request {
     invite.from = "<sip:0401@provider.example>;tag=g".into();
     invite.to = to.into();
     invite.call_id = format!("in-{uri}-{to}").replace(['<', '>', ':', '@', ';', ' '], "");
-    invite.with(&format!("Contact: <sip:gw@{PROVIDER};transport={}>\r\n", transport.uri_param()))
+    invite.with(&format!(
+        "Contact: <sip:gw@{PROVIDER};transport={}>\r\n",
+        transport.uri_param()
+    ))
 }
 
 fn receive(bed: &mut Bed, request: &Request, transport: Transport) -> Vec<Sent> {
@@ -44,7 +47,11 @@ fn a_number_leads_to_its_user_in_whatever_form_it_comes() {
         ("sip:004930101@example.org", to, ALICES),
         ("sip:+4930101@provider.example", to, ALICES),
         // The registered contact: then To has the number.
-        ("sip:4930100@192.0.2.1", "<sip:030101@provider.example>", ALICES),
+        (
+            "sip:4930100@192.0.2.1",
+            "<sip:030101@provider.example>",
+            ALICES,
+        ),
         ("sip:4930100@192.0.2.1", "<tel:+4930101>", ALICES),
         // A user by his name.
         ("sip:carol@192.0.2.1", to, "sip:carol@198.51.100.4"),
@@ -60,7 +67,10 @@ fn what_nobody_has_goes_to_whom_the_operator_names_or_is_refused() {
     let mut with_desk = trunk();
     with_desk.numbers.to = Some("desk".into());
     let contact = ("sip:4930100@192.0.2.1", "<sip:4930100@provider.example>");
-    let number = ("sip:+49309@provider.example", "<sip:+49309@provider.example>");
+    let number = (
+        "sip:+49309@provider.example",
+        "<sip:+49309@provider.example>",
+    );
     for (uri, to) in [contact, number] {
         let invite = call_in(uri, to, UDP);
         let mut bed = bed(with_desk.clone(), UDP);
@@ -80,9 +90,16 @@ fn what_nobody_has_goes_to_whom_the_operator_names_or_is_refused() {
 #[test]
 fn a_provider_reaches_our_users_and_nobody_else() {
     let mut bed = bed(trunk(), UDP);
-    for uri in ["sip:+441@192.0.2.1", "sip:bob@elsewhere.example", "tel:+441"] {
+    for uri in [
+        "sip:+441@192.0.2.1",
+        "sip:bob@elsewhere.example",
+        "tel:+441",
+    ] {
         let answered = reached(&mut bed, &call_in(uri, "<sip:x@y>", UDP));
-        assert!(["403", "404", "480"].contains(&answered.as_str()), "{uri}: {answered}");
+        assert!(
+            ["403", "404", "480"].contains(&answered.as_str()),
+            "{uri}: {answered}"
+        );
         bed.effects.clear();
     }
     // And nobody speaks for our users.
@@ -103,7 +120,11 @@ fn of_two_accounts_with_one_provider_the_one_counts_that_is_called() {
     (group.name, group.trunk) = ("other".into(), Some(Arc::new(other)));
     settings.routes.groups.push(group);
     let mut bed = Bed::new(settings);
-    for (user, place) in [("alice", ALICES), ("carol", "sip:carol@h.example"), ("desk", "sip:desk@h.example")] {
+    for (user, place) in [
+        ("alice", ALICES),
+        ("carol", "sip:carol@h.example"),
+        ("desk", "sip:desk@h.example"),
+    ] {
         bed.register(&format!("sip:{user}@example.org"), place, None);
     }
     for (uri, to, user) in [
@@ -113,9 +134,15 @@ fn of_two_accounts_with_one_provider_the_one_counts_that_is_called() {
         ("sip:+4940201@192.0.2.1", "<sip:x@p>", "carol"),
     ] {
         let sent = receive(&mut bed, &call_in(uri, to, UDP), UDP);
-        let asks = bed.effects.drain(..).any(|effect| matches!(effect, Effect::Resolve { .. }));
+        let asks = bed
+            .effects
+            .drain(..)
+            .any(|effect| matches!(effect, Effect::Resolve { .. }));
         match user {
-            "alice" => assert_eq!(sent.iter().find(|of| of.status() == 0).unwrap().uri(), ALICES),
+            "alice" => assert_eq!(
+                sent.iter().find(|of| of.status() == 0).unwrap().uri(),
+                ALICES
+            ),
             // A name is resolved first.
             _ => assert!(asks, "{uri} {to}: {:?}", kinds(&sent)),
         }
@@ -132,7 +159,11 @@ fn an_options_for_the_contact_is_answered_and_rings_nobody() {
     let stranger = flow(UDP, "203.0.113.200:5060");
     options.call_id = "stranger".into();
     let sent = bed.receive(&stranger, &options.text());
-    assert!(kinds(&sent).iter().all(|kind| kind != "200"), "{:?}", kinds(&sent));
+    assert!(
+        kinds(&sent).iter().all(|kind| kind != "200"),
+        "{:?}",
+        kinds(&sent)
+    );
 }
 
 #[test]
@@ -140,13 +171,24 @@ fn the_phones_requests_of_a_call_from_outside_are_counted_and_challenged() {
     for transport in TRANSPORTS {
         let mut bed = Bed::new(secured(transport, trunk()));
         bed.register("sip:alice@example.org", ALICES, None);
-        let invite = call_in("sip:+4930101@192.0.2.1", "<sip:+4930101@provider.example>", transport)
-            .with("P-Asserted-Identity: <sip:0401@provider.example>\r\n");
+        let invite = call_in(
+            "sip:+4930101@192.0.2.1",
+            "<sip:+4930101@provider.example>",
+            transport,
+        )
+        .with("P-Asserted-Identity: <sip:0401@provider.example>\r\n");
         let sent = receive(&mut bed, &invite, transport);
         let copy = sent.iter().find(|of| of.status() == 0).unwrap();
         assert_eq!(cseq(copy), "1 INVITE");
-        assert!(copy.text.contains("P-Asserted-Identity: <sip:+49401@provider.example>\r\n"));
-        assert!(copy.header(HeaderName::From).unwrap().contains("0401@provider.example"));
+        assert!(
+            copy.text
+                .contains("P-Asserted-Identity: <sip:+49401@provider.example>\r\n")
+        );
+        assert!(
+            copy.header(HeaderName::From)
+                .unwrap()
+                .contains("0401@provider.example")
+        );
         let contact = format!("Contact: <{ALICES}>\r\n");
         let ok = bed.receive(&answering(copy), &response(copy, 200, "b", &contact));
         let ok = only(out(ok));
@@ -162,10 +204,17 @@ fn the_phones_requests_of_a_call_from_outside_are_counted_and_challenged() {
         }
         let sent = bed.receive(&alice(copy.to.transport), &bye.text());
         let first = the(sent, "BYE");
-        assert_eq!((cseq(&first).as_str(), credentials(&first)), ("18844 BYE", None));
+        assert_eq!(
+            (cseq(&first).as_str(), credentials(&first)),
+            ("18844 BYE", None)
+        );
         let again = the(challenge(&mut bed, &first, 407, "n1"), "BYE");
         assert_eq!(cseq(&again), "18845 BYE");
-        assert!(credentials(&again).unwrap().contains("username=\"p4930100\""));
+        assert!(
+            credentials(&again)
+                .unwrap()
+                .contains("username=\"p4930100\"")
+        );
         let sent = answer(&mut bed, &again, 200);
         assert_eq!(statuses(&sent), [200], "{transport:?}");
         assert_eq!(cseq(to_alice(&sent)[0]), "4711 BYE");

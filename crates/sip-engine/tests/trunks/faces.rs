@@ -25,24 +25,42 @@ fn from_is_changed_for_the_provider_and_put_back_for_the_phone() {
             assert_eq!(from(&call.copy), numbers);
             assert_eq!(to(&call.copy), "<sip:+4930123@provider.example>");
             // Tags and Call-ID name the dialog, and stay.
-            assert_eq!(call.copy.header(HeaderName::CallId).as_deref(), Some("call-1"));
-            assert_eq!((call.from.as_str(), call.to.as_str()), (ALICE, &*format!("<{NUMBER}>;tag=p")));
+            assert_eq!(
+                call.copy.header(HeaderName::CallId).as_deref(),
+                Some("call-1")
+            );
+            assert_eq!(
+                (call.from.as_str(), call.to.as_str()),
+                (ALICE, &*format!("<{NUMBER}>;tag=p"))
+            );
             if bed.shard.settings().authenticate.is_some() {
                 distrust(&mut bed, transport, changing.clone());
             }
             let ack = call.sent(&mut bed, "ACK", 7);
-            assert_eq!((from(&ack).as_str(), to(&ack)), (numbers, call.providers_to.clone()));
+            assert_eq!(
+                (from(&ack).as_str(), to(&ack)),
+                (numbers, call.providers_to.clone())
+            );
 
             // What the provider sends has its own view, and alice gets hers.
             let info = call.providers("INFO", 1, "");
             let copy = only(bed.receive(&flow(transport, PROVIDER), &info.text()));
-            assert_eq!((from(&copy).as_str(), to(&copy).as_str()), (&*call.to, ALICE));
+            assert_eq!(
+                (from(&copy).as_str(), to(&copy).as_str()),
+                (&*call.to, ALICE)
+            );
             let back = bed.receive(&answering(&copy), &response(&copy, 200, "x", ""));
             let back = only(back);
-            assert_eq!((from(&back), to(&back)), (info.from.clone(), info.to.clone()));
+            assert_eq!(
+                (from(&back), to(&back)),
+                (info.from.clone(), info.to.clone())
+            );
 
             let bye = call.sent(&mut bed, "BYE", 8);
-            assert_eq!((from(&bye).as_str(), to(&bye)), (numbers, call.providers_to.clone()));
+            assert_eq!(
+                (from(&bye).as_str(), to(&bye)),
+                (numbers, call.providers_to.clone())
+            );
             let sent = answer(&mut bed, &bye, 200);
             let ok = to_alice(&sent)[0];
             assert_eq!((from(ok), to(ok)), (call.from.clone(), call.to.clone()));
@@ -70,8 +88,14 @@ fn without_the_list_of_calls_the_providers_words_pass() {
 fn a_provider_knows_a_caller_by_the_header_that_it_wants() {
     let uri = "<sip:+4930101@provider.example>";
     for (identity, line) in [
-        (Identity::Asserted, format!("P-Asserted-Identity: {uri}\r\n")),
-        (Identity::Preferred, format!("P-Preferred-Identity: {uri}\r\n")),
+        (
+            Identity::Asserted,
+            format!("P-Asserted-Identity: {uri}\r\n"),
+        ),
+        (
+            Identity::Preferred,
+            format!("P-Preferred-Identity: {uri}\r\n"),
+        ),
         (
             Identity::RemoteParty,
             format!("Remote-Party-ID: {uri};party=calling;screen=yes;privacy=off\r\n"),
@@ -117,14 +141,24 @@ fn who_asks_for_privacy_is_anonymous_for_the_whole_dialog() {
 fn an_identity_that_is_to_be_withheld_goes_to_no_phone() {
     // RFC 3325 7: it goes to elements of the trust domain alone.
     let lines = "P-Asserted-Identity: <sip:+49301@peer.example>\r\nRemote-Party-ID: <sip:+49301@peer.example>\r\n";
-    for (privacy, is_shown) in [("", true), ("Privacy: none\r\n", true), ("Privacy: id\r\n", false)] {
+    for (privacy, is_shown) in [
+        ("", true),
+        ("Privacy: none\r\n", true),
+        ("Privacy: id\r\n", false),
+    ] {
         let mut bed = Bed::new(trusting(UDP, trunk()));
         bed.register("sip:bob@example.org", "sip:bob@203.0.113.77", None);
-        let invite = request("INVITE", "sip:bob@example.org", UDP).with(&format!("{privacy}{lines}"));
+        let invite =
+            request("INVITE", "sip:bob@example.org", UDP).with(&format!("{privacy}{lines}"));
         let sent = bed.receive(&alice(UDP), &invite.text());
         let copy = sent.iter().find(|of| of.status() == 0).unwrap();
         for line in lines.lines() {
-            assert_eq!(copy.text.contains(line), is_shown, "{privacy} {}", copy.text);
+            assert_eq!(
+                copy.text.contains(line),
+                is_shown,
+                "{privacy} {}",
+                copy.text
+            );
         }
         // A gateway of the operator's is one.
         let mut to_gateway = request("INVITE", NUMBER, UDP).with(&format!("{privacy}{lines}"));

@@ -3,9 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod called;
 #[path = "../common/mod.rs"]
 mod common;
-mod called;
 mod faces;
 mod registering;
 mod trusted;
@@ -121,7 +121,11 @@ fn out(sent: Vec<Sent>) -> Vec<Sent> {
 #[track_caller]
 fn the(sent: Vec<Sent>, method: &str) -> Sent {
     let of_it = out(sent).into_iter();
-    only(of_it.filter(|of| of.status() == 0 && of.method() == method).collect())
+    only(
+        of_it
+            .filter(|of| of.status() == 0 && of.method() == method)
+            .collect(),
+    )
 }
 
 /// What alice is sent.
@@ -152,7 +156,9 @@ fn challenge_line(status: u16, realm: &str, nonce: &str, more: &str) -> String {
         401 => "WWW-Authenticate",
         _ => "Proxy-Authenticate",
     };
-    format!("{name}: Digest realm=\"{realm}\", nonce=\"{nonce}\", qop=\"auth\", algorithm=SHA-256{more}\r\n")
+    format!(
+        "{name}: Digest realm=\"{realm}\", nonce=\"{nonce}\", qop=\"auth\", algorithm=SHA-256{more}\r\n"
+    )
 }
 
 /// The provider challenges a request; what follows.
@@ -265,7 +271,10 @@ fn a_challenge_is_answered_and_every_later_request_has_its_number() {
             let sent = bed.receive(&alice(transport), &invite(transport).text());
             let first = the(sent, "INVITE");
             assert_eq!(first.uri(), "sip:+4930123@provider.example");
-            assert_eq!((cseq(&first).as_str(), credentials(&first)), ("28 INVITE", None));
+            assert_eq!(
+                (cseq(&first).as_str(), credentials(&first)),
+                ("28 INVITE", None)
+            );
 
             // RFC 3261 22.2: "When a UAC resubmits a request with its credentials after receiving a 401
             // (Unauthorized) or 407 (Proxy Authentication Required) response, it MUST increment the CSeq
@@ -274,7 +283,10 @@ fn a_challenge_is_answered_and_every_later_request_has_its_number() {
             assert!(statuses(&sent).is_empty(), "alice does not hear of it");
             let sent = out(sent);
             assert_eq!(kinds(&sent), ["ACK", "INVITE"]);
-            assert_eq!((cseq(&sent[0]).as_str(), sent[0].branch()), ("28 ACK", first.branch()));
+            assert_eq!(
+                (cseq(&sent[0]).as_str(), sent[0].branch()),
+                ("28 ACK", first.branch())
+            );
             let second = &sent[1];
             assert_eq!(cseq(second), "29 INVITE");
             assert_ne!(second.branch(), first.branch());
@@ -345,7 +357,10 @@ fn the_dialog_goes_on(bed: &mut Bed, call: &Call) {
     let flow = flow(call.transport, PROVIDER);
     let sent = bed.receive(&flow, &info.text());
     let copy = only(sent);
-    assert_eq!((copy.method().as_str(), cseq(&copy).as_str()), ("INFO", "3 INFO"));
+    assert_eq!(
+        (copy.method().as_str(), cseq(&copy).as_str()),
+        ("INFO", "3 INFO")
+    );
     let back = bed.receive(&answering(&copy), &response(&copy, 200, "x", ""));
     assert_eq!(cseq(&only(back)), "3 INFO");
 
@@ -380,7 +395,10 @@ fn a_cancel_reaches_the_request_that_went_out_last() {
         // fields in the CANCEL request MUST be identical to those in the request being cancelled,
         // including tags."
         assert_eq!(cseq(&cancel), "29 CANCEL");
-        assert_eq!((cancel.branch(), cancel.uri()), (second.branch(), second.uri()));
+        assert_eq!(
+            (cancel.branch(), cancel.uri()),
+            (second.branch(), second.uri())
+        );
         answer(&mut bed, &cancel, 200);
         let over = answer(&mut bed, &second, 487);
         assert_eq!(cseq(&the(over, "ACK")), "29 ACK");
@@ -463,7 +481,10 @@ fn a_password_that_is_refused_is_sent_once_and_then_left_alone() {
             assert_eq!(statuses(&sent).last(), Some(&503));
             assert!(out(sent).is_empty());
             let last = bed.refused.last().unwrap();
-            assert_eq!((last.status, last.reason), (Some(503), Reason::TrunkRefused));
+            assert_eq!(
+                (last.status, last.reason),
+                (Some(503), Reason::TrunkRefused)
+            );
         }
         bed.wait(pause_ms + 1_000);
         other.wait(pause_ms + 1_000);
@@ -576,7 +597,11 @@ fn what_names_the_number_of_another_request_names_the_one_that_was_sent() {
     let prack = early.request("PRACK", 8).with("RAck: 5 7 INVITE\r\n");
     let prack = the(early.send(&mut bed, &prack), "PRACK");
     assert_eq!(cseq(&prack), "32 PRACK");
-    assert!(prack.text.contains("RAck: 5 29 INVITE\r\n"), "{}", prack.text);
+    assert!(
+        prack.text.contains("RAck: 5 29 INVITE\r\n"),
+        "{}",
+        prack.text
+    );
     let copy = the_same(&early.copy);
     early = Call::answered(&mut bed, copy);
     // RFC 3515 2.4.6: NOTIFYs because of a REFER name it by its number.
@@ -589,10 +614,12 @@ fn what_names_the_number_of_another_request_names_the_one_that_was_sent() {
     let event = "Event: refer;id=37\r\nSubscription-State: active\r\n";
     let notify = early.providers("NOTIFY", 1, event);
     let notify = only(bed.receive(&flow(UDP, PROVIDER), &notify.text()));
-    assert!(notify.text.contains("Event: refer;id=9\r\n"), "{}", notify.text);
-    let subscribe = early
-        .request("SUBSCRIBE", 10)
-        .with("Event: refer;id=9\r\n");
+    assert!(
+        notify.text.contains("Event: refer;id=9\r\n"),
+        "{}",
+        notify.text
+    );
+    let subscribe = early.request("SUBSCRIBE", 10).with("Event: refer;id=9\r\n");
     let subscribe = the(early.send(&mut bed, &subscribe), "SUBSCRIBE");
     assert!(subscribe.text.contains("Event: refer;id=37\r\n"));
 }
@@ -639,7 +666,10 @@ fn the_next_member_is_asked_anew_and_a_refusal_is_none_of_its_business() {
     // The nonce of the one is tried at the other, which may challenge it once.
     assert!(credentials(&second).is_some());
     let again = the(challenge(&mut bed, &second, 407, "m1"), "INVITE");
-    assert_eq!((cseq(&again).as_str(), again.to.remote), ("29 INVITE", second.to.remote));
+    assert_eq!(
+        (cseq(&again).as_str(), again.to.remote),
+        ("29 INVITE", second.to.remote)
+    );
     let sent = answer(&mut bed, &again, 200);
     assert_eq!(statuses(&sent), [200]);
 }

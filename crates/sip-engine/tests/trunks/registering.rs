@@ -73,7 +73,9 @@ fn ask(bed: &mut Bed, sent: &Sent, nonce: &str) -> Vec<Sent> {
 fn grant(bed: &mut Bed, sent: &Sent, expires_s: u32) {
     let contact = sent.header(HeaderName::Contact).unwrap();
     let (contact, _) = contact.split_once(";expires=").unwrap();
-    let more = format!("Contact: <sip:other@192.0.2.99>;expires=7\r\nContact: {contact};expires={expires_s}\r\n");
+    let more = format!(
+        "Contact: <sip:other@192.0.2.99>;expires=7\r\nContact: {contact};expires={expires_s}\r\n"
+    );
     assert!(tell(bed, sent, 200, &more).is_empty());
 }
 
@@ -102,7 +104,10 @@ fn an_account_is_registered_and_kept_so() {
         assert_eq!(shown(&bed).state, Some(State::Asking));
         // RFC 3261 10.2: 'The "userinfo" and "@" components of the SIP URI MUST NOT be present.'
         assert_eq!(first.uri(), "sip:provider.example");
-        assert_eq!((first.to.transport, &*first.to.remote.to_string()), (transport, PROVIDER));
+        assert_eq!(
+            (first.to.transport, &*first.to.remote.to_string()),
+            (transport, PROVIDER)
+        );
         assert_eq!(cseq(&first), "1 REGISTER");
         let address = "<sip:4930100@provider.example>";
         let from = first.header(HeaderName::From).unwrap();
@@ -121,24 +126,42 @@ fn an_account_is_registered_and_kept_so() {
         let second = only(ask(&mut bed, &first, "n1"));
         assert_eq!(cseq(&second), "2 REGISTER");
         assert_ne!(second.branch(), first.branch());
-        for name in [HeaderName::CallId, HeaderName::From, HeaderName::To, HeaderName::Contact] {
+        for name in [
+            HeaderName::CallId,
+            HeaderName::From,
+            HeaderName::To,
+            HeaderName::Contact,
+        ] {
             assert_eq!(second.header(name), first.header(name));
         }
         let line = credentials(&second).unwrap();
-        for part in ["username=\"p4930100\"", "uri=\"sip:provider.example\"", "nc=00000001"] {
+        for part in [
+            "username=\"p4930100\"",
+            "uri=\"sip:provider.example\"",
+            "nc=00000001",
+        ] {
             assert!(line.contains(part), "{part} is not in {line}");
         }
         grant(&mut bed, &second, 600);
         assert_eq!(changes(&mut bed), [Change::Registered { expires_s: 600 }]);
         let seen = shown(&bed);
-        assert_eq!((seen.state, seen.left_ms), (Some(State::Registered), 600_000));
-        assert_eq!((seen.member, seen.last_status), (Some(first.to.remote), Some(200)));
+        assert_eq!(
+            (seen.state, seen.left_ms),
+            (Some(State::Registered), 600_000)
+        );
+        assert_eq!(
+            (seen.member, seen.last_status),
+            (Some(first.to.remote), Some(200))
+        );
 
         // At four fifths of its time, or somewhat before, with the nonce that is known.
         assert!(registers(bed.wait(430_000)).is_empty());
         let again = register(&mut bed, 51_000);
         assert_eq!(cseq(&again), "3 REGISTER");
-        assert_eq!(again.header(HeaderName::CallId), first.header(HeaderName::CallId));
+        assert_eq!(
+            again.header(HeaderName::CallId),
+            first.header(HeaderName::CallId)
+        );
         assert!(credentials(&again).unwrap().contains("nc=00000002"));
         grant(&mut bed, &again, 600);
         assert!(changes(&mut bed).is_empty(), "that is no news");
@@ -219,10 +242,17 @@ fn a_password_that_is_refused_is_not_sent_again_at_once() {
     // rejected (though the request may be retried if the nonce was stale)."
     assert!(ask(&mut bed, &second, "n2").is_empty());
     let told = changes(&mut bed);
-    assert!(matches!(&*told, [one] if failed(Failure::WrongPassword)(one)), "{told:?}");
+    assert!(
+        matches!(&*told, [one] if failed(Failure::WrongPassword)(one)),
+        "{told:?}"
+    );
     let seen = shown(&bed);
     assert_eq!(seen.state, Some(State::Failing(Failure::WrongPassword)));
-    assert!((30_000..=FIRST_WAIT_MS).contains(&seen.left_ms), "{}", seen.left_ms);
+    assert!(
+        (30_000..=FIRST_WAIT_MS).contains(&seen.left_ms),
+        "{}",
+        seen.left_ms
+    );
     let wait_ms = seen.left_ms - 1_000;
     assert!(registers(bed.wait(wait_ms)).is_empty());
     // It is asked for again without a word of the password, and longer after that.
@@ -299,7 +329,11 @@ fn a_server_that_ends_takes_its_registration_back() {
         // RFC 3261 10.2.2: "A UA requests the immediate removal of a binding by specifying an
         // expiration interval of "0" for that contact address in a REGISTER request."
         let last = register(&mut bed, 1);
-        assert!(last.header(HeaderName::Contact).unwrap().ends_with(";expires=0"));
+        assert!(
+            last.header(HeaderName::Contact)
+                .unwrap()
+                .ends_with(";expires=0")
+        );
         assert_eq!(last.header(HeaderName::Expires).as_deref(), Some("0"));
         let last = only(ask(&mut bed, &last, "n2"));
         assert!(credentials(&last).is_some());
@@ -346,9 +380,14 @@ fn a_reload_changes_what_has_changed() {
     let mut other = registered();
     other.registering.as_mut().unwrap().contact = Some("sip.example.org:5066".into());
     let sent = reload(&mut bed, open(UDP, other.clone()));
-    let contacts = sent.iter().map(|of| of.header(HeaderName::Contact).unwrap());
+    let contacts = sent
+        .iter()
+        .map(|of| of.header(HeaderName::Contact).unwrap());
     let contacts: Vec<String> = contacts.collect();
-    assert!(contacts.contains(&"<sip:4930100@192.0.2.1:5060>;expires=0".to_owned()), "{contacts:?}");
+    assert!(
+        contacts.contains(&"<sip:4930100@192.0.2.1:5060>;expires=0".to_owned()),
+        "{contacts:?}"
+    );
     let asked = "<sip:4930100@sip.example.org:5066>;expires=3600".to_owned();
     assert!(contacts.contains(&asked), "{contacts:?}");
     assert_eq!(contacts.len(), 2);
@@ -457,7 +496,10 @@ fn a_name_that_dns_does_not_have_is_asked_for_again() {
         });
     }
     let told = changes(&mut bed);
-    assert!(matches!(&*told, [one] if failed(Failure::NotResolved)(one)), "{told:?}");
+    assert!(
+        matches!(&*told, [one] if failed(Failure::NotResolved)(one)),
+        "{told:?}"
+    );
     bed.wait(FIRST_WAIT_MS + 1_000);
     let is_asked = |effect: &Effect| matches!(effect, Effect::Resolve { .. });
     assert!(bed.effects.iter().any(is_asked));

@@ -72,7 +72,11 @@ fn over_tls_the_name_in_the_certificate_counts_and_no_address() {
             message.fill(text.as_bytes(), &Default::default()).unwrap();
             shard.handle_message(now, &sender, message, out);
         });
-        assert_eq!(sent.iter().any(|of| of.status() == 0), is_let_in, "{name:?}");
+        assert_eq!(
+            sent.iter().any(|of| of.status() == 0),
+            is_let_in,
+            "{name:?}"
+        );
     }
     // Nor by UDP, from wherever.
     assert_eq!(call_from(&mut bed, PROVIDER), "403");
@@ -112,7 +116,11 @@ fn a_name_is_trusted_where_dns_has_it_now_and_for_a_while_after() {
     let mut other = Bed::with_gateways(settings, &shared);
     for bed in [&mut bed, &mut other] {
         bed.register("sip:bob@example.org", "sip:bob@198.51.100.7", None);
-        assert_eq!(call_from(bed, "203.0.113.8:5060"), "403", "nobody has asked yet");
+        assert_eq!(
+            call_from(bed, "203.0.113.8:5060"),
+            "403",
+            "nobody has asked yet"
+        );
     }
     bed.wait(100);
     assert_eq!(resolve(&mut bed, &Ok(vec!["203.0.113.8:5060"])), 1);
