@@ -21,12 +21,15 @@ const REFUSED_MS_MAX: u64 = 1_800_000;
 pub struct SharedTrunks {
     /// Grows whenever the addresses of a name have changed.
     version: AtomicU64,
-    /// By name: its addresses, and when DNS gave each last.
-    addresses: Mutex<BTreeMap<Box<str>, Vec<(IpAddr, u64)>>>,
+    /// By name.
+    addresses: Mutex<BTreeMap<Box<str>, Given>>,
     trunks: Mutex<BTreeMap<Box<str>, Known>>,
     /// Whether the password of any trunk is refused: what each call asks first.
     is_any_refused: AtomicU64,
 }
+
+/// The addresses of a name, and when DNS gave each last.
+type Given = Vec<(IpAddr, u64)>;
 
 /// What is known of a trunk.
 #[derive(Clone, Debug, Default)]
