@@ -79,7 +79,7 @@ impl Relay<'_> {
                     false => ChosenBy::Peer,
                 }
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) => ChosenBy::User,
+            Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Forwarder(_) => ChosenBy::User,
         }
     }
 }
@@ -116,7 +116,7 @@ impl Relay<'_> {
         }
         let binding = match kind {
             TargetKind::Token(_) | TargetKind::NextHops { .. } => return Ok(Reached::Freely),
-            TargetKind::Routed => None,
+            TargetKind::Routed | TargetKind::Uri(_) => None,
             TargetKind::Contact(binding) => Some(&**binding),
         };
         let ip = hop.addr.ip();
@@ -149,7 +149,7 @@ impl Relay<'_> {
     ) -> Result<(), Outcome> {
         let names = match kind {
             TargetKind::Token(_) | TargetKind::NextHops { .. } => false,
-            TargetKind::Routed => chosen_by == ChosenBy::User,
+            TargetKind::Routed | TargetKind::Uri(_) => chosen_by == ChosenBy::User,
             TargetKind::Contact(_) => true,
         };
         let named = HostPort {

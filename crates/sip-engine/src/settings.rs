@@ -8,6 +8,8 @@ use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
 pub use crate::nat::{Nat, NatSettings};
+use crate::numbers::NumberRules;
+use crate::people::Directory;
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
 
@@ -53,6 +55,10 @@ pub struct Settings {
     pub tells_all_refusals: bool,
     /// Call records.
     pub records: RecordSettings,
+    /// How numbers are read, and who may call which.
+    pub numbers: NumberRules,
+    /// Aliases, and what each user may do.
+    pub people: Arc<Directory>,
 }
 
 /// A listener as the protocol sees it.
@@ -262,6 +268,13 @@ pub struct Bounds {
 }
 
 impl Settings {
+    /// Whether anything is written of numbers and people: else nobody looks for it.
+    pub(crate) fn has_people(&self) -> bool {
+        self.numbers.matter()
+            || !self.people.is_empty()
+            || self.routes.groups.iter().any(|group| group.calls_max > 0)
+    }
+
     /// The first listener on which a certificate stands for a password, where the store does
     /// not tell whether its user still exists: these settings are not to be used.
     pub fn takes_certificates_of_unknown_users(&self) -> Option<&Listener> {
@@ -292,6 +305,8 @@ impl Default for Settings {
             server_header: "Signet".to_owned(),
             tells_all_refusals: false,
             records: RecordSettings::default(),
+            numbers: NumberRules::default(),
+            people: Arc::default(),
         }
     }
 }

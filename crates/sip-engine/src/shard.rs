@@ -32,6 +32,7 @@ use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
+use crate::proxy::lead::Divert;
 use crate::random::{Dice, derive};
 use crate::records::OpenCalls;
 use crate::refusal::{Reason, RefusalCounts, StatusLine};
@@ -119,6 +120,12 @@ pub struct Shard {
     pub(crate) loss_percent: u32,
     /// What neighbours have told of their load.
     pub(crate) neighbours: sip_limit::oc::Neighbours,
+    /// Whether anything is written of numbers and people.
+    pub(crate) has_people: bool,
+    /// Whose forwards count for the targets that were found last.
+    pub(crate) divert: Option<Box<Divert>>,
+    /// How many names may still be looked at for the request at hand.
+    pub(crate) steps_left: u8,
 }
 
 impl Shard {
@@ -169,6 +176,9 @@ impl Shard {
             room: Room::Enough,
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
+            has_people: settings.has_people(),
+            divert: None,
+            steps_left: 0,
             settings,
             shared,
         };
@@ -182,6 +192,7 @@ impl Shard {
         self.own.reload(&settings);
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
+        self.has_people = settings.has_people();
         self.settings = settings;
         self.plan_probes();
     }

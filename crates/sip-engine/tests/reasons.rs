@@ -19,7 +19,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 16] = [
+const ELSEWHERE: [(Reason, &str); 22] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -39,6 +39,12 @@ const ELSEWHERE: [(Reason, &str); 16] = [
     (Reason::GatewayFailed, "gateways has it"),
     (Reason::NoOutbound, "the registrar's own tests have it"),
     (Reason::LocationFull, "the registrar's own tests have it"),
+    (Reason::NotPermitted, "permissions has it"),
+    (Reason::NumberBlocked, "permissions has it"),
+    (Reason::UserCallsMax, "call_limits has it"),
+    (Reason::GroupCallsMax, "call_limits has it"),
+    (Reason::ForwardRefused, "diverting has it"),
+    (Reason::LedInCircle, "aliases has it"),
 ];
 
 fn open() -> Settings {
@@ -273,7 +279,7 @@ fn strangers(met: &mut Met) {
     ask(&mut bed, &of("mallory@far.example", "INVITE", BOB));
     met.saw(&mut bed, 403, Reason::ForeignFrom);
     ask(&mut bed, &of("anonymous@anonymous.invalid", "INVITE", BOB));
-    met.saw(&mut bed, 403, Reason::AnonymousCaller);
+    met.saw(&mut bed, 407, Reason::AnonymousCaller);
     let call = of("+4930@gw.example", "INVITE", BOB).text();
     bed.receive(&flow(UDP, "203.0.113.200:5060"), &call);
     met.saw(&mut bed, 403, Reason::GatewayNotTrusted);

@@ -93,8 +93,16 @@ impl Shard {
             has_started = true;
             self.start_candidate(now, key, context, at, out);
         }
-        if has_lower && context.method == Method::Invite && !context.is_closed {
-            let deadline_ms = now.mono_ms + self.settings.proxy.serial_timeout_ms;
+        let rings_ms = match has_lower {
+            true => Some(self.settings.proxy.serial_timeout_ms),
+            // The last that ring do so as long as their user wants, who forwards the call then.
+            false => context.divert.as_ref().and_then(|divert| divert.after_ms()),
+        };
+        if let Some(rings_ms) = rings_ms
+            && context.method == Method::Invite
+            && !context.is_closed
+        {
+            let deadline_ms = now.mono_ms + rings_ms;
             context.serial_timer = self.wheel.start(deadline_ms, Timer::Serial(key));
         }
         has_started
@@ -109,6 +117,16 @@ impl Shard {
         at: usize,
         out: &mut Outputs,
     ) {
+        if self.has_people
+            && let Err(outcome) = self.take_places(context, at)
+        {
+            self.note_way(now, context, at, outcome.why(), out);
+            match outcome == Outcome::GroupCallsMax && go_to_next_group(context, at) {
+                true => self.start_candidate(now, key, context, at, out),
+                false => self.give_up(context, at, outcome),
+            }
+            return;
+        }
         match self.locate_target(context, at) {
             Some(Located::Hop { hop, by_default }) => {
                 let Some(candidate) = context.candidates.get_mut(at) else {
@@ -279,8 +297,17 @@ impl Shard {
             return false;
         };
         let instance = self.instance_of(&candidate.kind);
+        let mut strip = &context.strip;
+        let mut cut = std::mem::take(&mut self.strip);
+        if !context.hidden.is_empty()
+            && !self.may_know_the_caller(&candidate.kind, egress.to.remote.ip())
+        {
+            Self::lines_to_cut(&context.strip, &context.hidden, &mut cut);
+            strip = &cut;
+        }
         self.target_uri.clear();
-        let uri = target_uri(&candidate.kind, &mut self.target_uri);
+        let uri = target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri());
+        let added = candidate.extra.as_ref().map_or(&[][..], |extra| &extra.added);
         let copy = RequestCopy {
             request,
             routed: &context.routed,
@@ -293,7 +320,8 @@ impl Shard {
             flow_down: egress.flow.as_ref(),
             instance,
             breadth: Some(candidate.share),
-            strip: &context.strip,
+            strip,
+            added,
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
         };
@@ -320,6 +348,7 @@ impl Shard {
             write_branch,
             &mut out.outbox.bytes,
         );
+        self.strip = cut;
         let method = request.method();
         let is_out = |hop: &Hop| gateways.is_out(hop.transport, hop.addr, now.mono_ms);
         let patience_ms = match method {
@@ -368,7 +397,7 @@ impl Shard {
         let is_flow = match &candidate.kind {
             TargetKind::Contact(binding) => flow_of(&self.settings.nat, binding).is_some(),
             TargetKind::Token(_) => true,
-            TargetKind::Routed | TargetKind::NextHops { .. } => false,
+            TargetKind::Routed | TargetKind::Uri(_) | TargetKind::NextHops { .. } => false,
         };
         candidate.is_flow_failed =
             is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
@@ -378,6 +407,7 @@ impl Shard {
             other => other.at(&candidate.kind),
         };
         let outcome = candidate.refused.take().unwrap_or(outcome);
+        drop(candidate.take_places());
         self.note_failure(context, outcome);
     }
 
@@ -520,6 +550,12 @@ impl Shard {
 fn go_to_next_gateway(context: &mut Context, at: usize) -> bool {
     let candidate = context.candidates.get_mut(at);
     candidate.is_some_and(Candidate::next_gateway)
+}
+
+/// Goes on to the next group of gateways of a target, where it has one.
+fn go_to_next_group(context: &mut Context, at: usize) -> bool {
+    let candidate = context.candidates.get_mut(at);
+    candidate.is_some_and(Candidate::next_group)
 }
 
 /// Ends a target and takes its share of Max-Breadth back.

@@ -78,6 +78,8 @@ pub(crate) struct RequestCopy<'a> {
     pub(crate) breadth: Option<u32>,
     /// Header lines that are for this server alone.
     pub(crate) strip: &'a [Span],
+    /// Header lines that are added, each with its end.
+    pub(crate) added: &'a [u8],
     /// The session timer that is asked for, where the request has none (RFC 4028).
     pub(crate) session_expires_s: Option<u32>,
 }
@@ -135,6 +137,7 @@ impl RequestCopy<'_> {
             if let Some(session_expires_s) = self.session_expires_s {
                 number(text, "Session-Expires", u64::from(session_expires_s));
             }
+            text.extend_from_slice(self.added);
             // RFC 3261 16.6: "If the request will be sent to the next hop using a
             // stream-based transport and the copy contains no Content-Length header field,
             // the proxy MUST insert one with the correct value for the body of the request

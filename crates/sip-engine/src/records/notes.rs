@@ -1,9 +1,12 @@
 //! Where records begin, are added to and end, on the way of messages through the shard.
 
+use std::sync::Arc;
+
+use sip_limit::Place;
 use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
-use super::{AskedTimer, CallRecord, EndedBy, Why, expires_s, printable};
+use super::{AskedTimer, CallRecord, EndedBy, Followed, Why, expires_s, printable};
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
 use crate::proxy::cancel::CancelReason;
@@ -25,14 +28,14 @@ impl Shard {
         let records = &mut out.records;
         let parked = self.parks.take_records();
         let under_way = self.contexts.take_records().chain(parked);
-        records.extend(under_way.map(|mut record| {
+        records.extend(under_way.filter_map(|mut record| {
             record.why = Some(Why::ServerStopped);
             record.ended_by = EndedBy::Server;
             record.ended = Some(now);
-            record
+            record.into_told()
         }));
         self.open_calls
-            .stop(now, &mut self.wheel, |record| records.push(record));
+            .stop(now, &mut self.wheel, |record| records.extend(record.into_told()));
         self.counters.call_records += (out.records.len() - before) as u64;
     }
 
@@ -42,16 +45,49 @@ impl Shard {
         now: Now,
         job: &Job,
         permit: &Permit,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let request = &*job.request;
         let begins_call = request.method() == Method::Invite && request.to_tag().is_none();
         if !self.settings.records.is_on || !begins_call {
             return None;
         }
         self.counters.call_records_begun += 1;
-        let (caller_class, caller_user) = class_of(permit);
+        let source = Source::of(&job.sender.flow);
+        Some(Followed {
+            record: self.new_record(now, request, source, class_of(permit)),
+            places: Vec::new(),
+            is_told: true,
+        })
+    }
+
+    /// Gives a call places that it keeps until its end. Where no record is made it is followed
+    /// for them.
+    pub(crate) fn follow(
+        &mut self,
+        now: Now,
+        followed: Option<Followed>,
+        request: &Message,
+        source: Source,
+        places: Vec<Arc<Place>>,
+    ) -> Followed {
+        let mut followed = followed.unwrap_or_else(|| Followed {
+            record: self.new_record(now, request, source, ("", Box::default())),
+            places: Vec::new(),
+            is_told: false,
+        });
+        followed.add(places);
+        followed
+    }
+
+    fn new_record(
+        &mut self,
+        now: Now,
+        request: &Message,
+        source: Source,
+        (caller_class, caller_user): (&'static str, Box<str>),
+    ) -> Box<CallRecord> {
         let name = |addr: Option<NameAddr<'_>>| shown_uri(addr.as_ref());
-        Some(Box::new(CallRecord {
+        Box::new(CallRecord {
             id: self.open_calls.next_id(),
             call_id: escaped(request.call_id(), TEXT_MAX),
             started: now,
@@ -62,7 +98,7 @@ impl Shard {
             caller_user,
             caller_class,
             caller_from: name(request.from().ok()),
-            caller_end: Source::of(&job.sender.flow).end(),
+            caller_end: source.end(),
             request_uri: shown_or_nothing(request.request_uri()),
             called_to: name(request.to().ok()),
             callee_target: Box::default(),
@@ -76,7 +112,7 @@ impl Shard {
             session_expires_s: None,
             tries: Vec::new(),
             tries_total: 0,
-        }))
+        })
     }
 
     /// A provisional response is passed to the caller.
@@ -113,6 +149,7 @@ impl Shard {
         let candidate = context.candidates.get(usize::from(branch.candidate));
         let (target, trunk) = match candidate.map(|candidate| &candidate.kind) {
             Some(TargetKind::Contact(binding)) => (shown_or_nothing(&binding.uri), ""),
+            Some(TargetKind::Uri(uri)) => (shown_or_nothing(uri), ""),
             Some(TargetKind::NextHops { hops, at, .. }) => match hops.get(usize::from(*at)) {
                 Some(hop) => (shown_hop(hop), self.trunk_of(hop)),
                 None => (Box::default(), ""),
@@ -140,8 +177,16 @@ impl Shard {
         context: &mut Context,
         number: usize,
         response: &Message,
+        places: Vec<Arc<Place>>,
         out: &mut Outputs,
     ) {
+        if !places.is_empty()
+            && let Some(request) = context.request.as_deref()
+        {
+            let source = Source::of(&context.sender.flow);
+            let followed = context.record.take();
+            context.record = Some(self.follow(now, followed, request, source, places));
+        }
         if context.record.is_none() {
             return;
         }
@@ -170,7 +215,8 @@ impl Shard {
             }
         };
         if let Err((mut record, why)) = unseen {
-            self.counters.call_records_unfollowed += u64::from(why == Why::NoRoom);
+            let is_lost = why == Why::NoRoom && record.is_told;
+            self.counters.call_records_unfollowed += u64::from(is_lost);
             record.why = Some(why);
             record.ended_by = why.ended_by();
             self.tell(record, out);
@@ -219,7 +265,7 @@ impl Shard {
     pub(crate) fn note_refused(
         &mut self,
         now: Now,
-        record: Option<Box<CallRecord>>,
+        record: Option<Followed>,
         line: &StatusLine,
         out: &mut Outputs,
     ) {
@@ -299,9 +345,12 @@ impl Shard {
         }
     }
 
-    fn tell(&mut self, record: Box<CallRecord>, out: &mut Outputs) {
-        self.counters.call_records += 1;
-        out.records.push(record);
+    /// A call is over: its places are given back, and its record comes out.
+    fn tell(&mut self, followed: Followed, out: &mut Outputs) {
+        if let Some(record) = followed.into_told() {
+            self.counters.call_records += 1;
+            out.records.push(record);
+        }
     }
 }
 
@@ -328,7 +377,7 @@ pub(crate) fn note_why(context: &mut Context, line: &StatusLine) {
 }
 
 /// A copy rang for too long.
-pub(crate) fn note_timed_out(record: &mut Option<Box<CallRecord>>) {
+pub(crate) fn note_timed_out(record: &mut Option<Followed>) {
     if let Some(record) = record {
         record.why = Some(Why::Refused(Reason::TimedOut));
     }
@@ -347,6 +396,7 @@ fn class_of(permit: &Permit) -> (&'static str, Box<str>) {
         Permit::Peer(_) => ("peer", Box::default()),
         Permit::Dialog(_) => ("dialog", Box::default()),
         Permit::Inbound(_) => ("inbound", Box::default()),
+        Permit::Forwarder(_) => ("user", Box::default()),
         Permit::Authenticated(user) => {
             let name = [user.user(), b"@", user.realm().as_bytes()].concat();
             ("user", escaped(&name, TEXT_MAX))

@@ -8,7 +8,7 @@ use sip_msg::Message;
 use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
-use super::{CallRecord, EndedBy, Why, expires_s, printable};
+use super::{EndedBy, Followed, Why, expires_s, printable};
 use crate::Now;
 use crate::timer::Timer;
 
@@ -32,7 +32,7 @@ impl Hung {
     }
 
     /// The record of a call that ended so.
-    fn end(self, mut record: Box<CallRecord>) -> Box<CallRecord> {
+    fn end(self, mut record: Followed) -> Followed {
         record.ended = Some(self.at);
         record.ended_by = self.by;
         if !self.reason.is_empty() {
@@ -44,7 +44,7 @@ impl Hung {
 
 /// A call that was answered.
 struct Open {
-    record: Box<CallRecord>,
+    record: Followed,
     /// The tag in the caller's From: it tells the sides apart.
     caller_tag: Box<[u8]>,
     hung: Option<Hung>,
@@ -123,10 +123,10 @@ impl OpenCalls {
         &mut self,
         now: Now,
         lifetime_s: u64,
-        record: Box<CallRecord>,
+        record: Followed,
         response: &Message,
         wheel: &mut Wheel<Timer>,
-    ) -> Result<(), Box<CallRecord>> {
+    ) -> Result<(), Followed> {
         let tag = response.from().ok();
         let tag = tag.as_ref().and_then(|from| from.tag());
         let (Some(id), Some(tag)) = (self.id(response), tag) else {
@@ -198,7 +198,7 @@ impl OpenCalls {
         bye: &Message,
         status: u16,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
         // It comes again, with credentials.
@@ -219,7 +219,7 @@ impl OpenCalls {
         now: Now,
         response: &Message,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let id = self.id(response)?;
         let by = match self.entries.get(&id)?.sender(response) {
             // Who asked is in From; the other has answered.
@@ -236,7 +236,7 @@ impl OpenCalls {
         now: Now,
         id: u64,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let open = self.entries.get_mut(&id)?;
         open.timer = TimerId::NONE;
         if open.due_ms > now.mono_ms {
@@ -261,7 +261,7 @@ impl OpenCalls {
         &mut self,
         now: Now,
         wheel: &mut Wheel<Timer>,
-        mut done: impl FnMut(Box<CallRecord>),
+        mut done: impl FnMut(Followed),
     ) {
         let mut ids: Vec<u64> = self.entries.keys().copied().collect();
         // In the order of their beginning, and not of their hashes.
@@ -285,7 +285,7 @@ impl OpenCalls {
         &mut self,
         id: u64,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<(Box<CallRecord>, Option<Hung>)> {
+    ) -> Option<(Followed, Option<Hung>)> {
         let open = self.entries.remove(&id)?;
         self.held_bytes = self.held_bytes.saturating_sub(open.held_bytes());
         let Open {
