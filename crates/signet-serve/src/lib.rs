@@ -12,6 +12,7 @@ mod error;
 mod log;
 mod lookups;
 mod memory;
+mod people;
 mod metrics;
 mod records;
 mod server;

@@ -28,8 +28,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
-use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, why};
+use super::{bans, bindings, calls, figures, forget, gateways, level, limits, people, top, trace, why};
 use crate::metrics::Sources;
+use crate::people::PeopleAsker;
 use crate::trace::Tracer;
 
 /// A verb: its path, and what answers it.
@@ -48,6 +49,7 @@ const VERBS: &[Verb] = &[
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),
     ("/limits", || post(limits::listed)),
+    ("/people/read", || post(people::read_again)),
     ("/log-level", || post(level::changed)),
     ("/refusals", || post(why::refusals)),
     ("/trace", || post(trace::traced)),
@@ -73,6 +75,8 @@ pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) sources: Arc<Sources>,
     pub(crate) tracer: Tracer,
+    /// Where what is written of people is read again.
+    pub(crate) people: PeopleAsker,
     /// What decides whose bindings are which worker's.
     pub(crate) shard_key: [u8; 16],
 }
@@ -142,6 +146,23 @@ impl Admin {
                 "look at the log and at the disk, and type the command again",
             )
         })
+    }
+
+    /// Has what is written of people read again; the workers go by it then.
+    pub(super) async fn read_people(&self) -> Result<(), Refused> {
+        let (tell, told) = oneshot::channel();
+        let busy = || {
+            Refused::new(
+                "the change is made, and the running server has not taken it over yet",
+                "it does at the next such command, or at a reload: kill -HUP",
+            )
+        };
+        self.people.try_send(tell).map_err(|_| busy())?;
+        match timeout(WORKER_MAX, told).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err((what, remedy)))) => Err(Refused::new(what, remedy)),
+            _ => Err(busy()),
+        }
     }
 
     async fn order<T>(

@@ -15,6 +15,7 @@ impl Config {
         self.warn_of_denied_networks(&mut warnings);
         self.warn_of_policies(&mut warnings);
         self.warn_of_cares(&mut warnings);
+        self.warn_of_numbers(&mut warnings);
         warnings.extend(self.lenient_warnings());
         self.warn_of_records(&mut warnings);
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {

@@ -21,6 +21,7 @@ use sip_userdb::Capabilities;
 use crate::config::{Config, DigestAlgorithm, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::metrics::{ShownTls, Sources};
+use crate::people::{Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
@@ -69,6 +70,8 @@ impl Server {
         let bound = bound_addresses(&planned, &sockets);
         let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+        let hosts = Hosts::of(&config, &domains);
+        settings.people = Arc::new(store.people(&settings.numbers, hosts)?);
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
         for warning in domains_without_certificate(&config) {
@@ -186,6 +189,7 @@ impl Server {
             sources,
             workers: threads,
             store,
+            people_asked: PeopleAsked::new(),
             is_reload_due: false,
             are_domains_due: false,
         })

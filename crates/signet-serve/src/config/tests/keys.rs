@@ -156,6 +156,14 @@ const OTHERS: &[&str] = &[
     "\"required\"",
     "\"exact\"",
     "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
+    "\"011\"",
+    "[\"118\"]",
+    "\"Asia/Tokyo\"",
+    "\"Su\"",
+    "\"0([1-9][0-9]+)\"",
+    "\"+49${1}\"",
+    "[[\"0891\", \"+49891\"]]",
+    "\"crew\"",
 ];
 
 /// The same configuration but for this key.
@@ -201,6 +209,8 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "listen.",
         "tls.",
         "log.trace_",
+        // What is tried when it is read.
+        "rewrite.examples",
     ];
     let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));
