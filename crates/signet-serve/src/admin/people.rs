@@ -199,15 +199,14 @@ impl People {
     /// The URI that a name, a number or a URI stands for: without a domain, of the default one.
     fn uri_of(&self, text: &str) -> Result<String, Error> {
         let domain = self.users.domain();
-        let is_uri = |scheme: &str| {
-            let front = text.get(..scheme.len());
-            front.is_some_and(|front| front.eq_ignore_ascii_case(scheme))
+        let after = |scheme: &str| {
+            let (front, rest) = text.split_at_checked(scheme.len())?;
+            front.eq_ignore_ascii_case(scheme).then_some(rest)
         };
-        let (scheme, rest) = match () {
-            () if is_uri("tel:") => ("sip:", text.get(4..).unwrap_or_default()),
-            () if is_uri("sip:") => ("sip:", text.get(4..).unwrap_or_default()),
-            () if is_uri("sips:") => ("sips:", text.get(5..).unwrap_or_default()),
-            () => ("sip:", text),
+        let bare = after("tel:").or_else(|| after("sip:"));
+        let (scheme, rest) = match after("sips:") {
+            Some(rest) => ("sips:", rest),
+            None => ("sip:", bare.unwrap_or(text)),
         };
         let (name, host) = match rest.rsplit_once('@') {
             Some((name, host)) => (name, host.to_ascii_lowercase()),
