@@ -21,7 +21,9 @@ impl Zone {
     /// The minute of the week there, from Monday 00:00 on.
     pub fn minute_of_week(&self, unix_ms: u64) -> u16 {
         let unix_s = i64::try_from(unix_ms / 1_000).unwrap_or(i64::MAX);
-        let after = self.changes.partition_point(|(from_s, _)| *from_s <= unix_s);
+        let after = self
+            .changes
+            .partition_point(|(from_s, _)| *from_s <= unix_s);
         let change = self.changes.get(after.saturating_sub(1));
         let offset_s = change.map_or(0, |(_, offset_s)| i64::from(*offset_s));
         // 1970 began on a Thursday.

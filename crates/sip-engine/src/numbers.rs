@@ -350,15 +350,39 @@ mod tests {
         use Permission::*;
         for (numbers, expected) in [
             (&["110", "112"][..], Class::Emergency),
-            (&["030123", "+4930123", "004930123", "+49030123", "00490030123"], Class::Needs(National)),
+            (
+                &[
+                    "030123",
+                    "+4930123",
+                    "004930123",
+                    "+49030123",
+                    "00490030123",
+                ],
+                Class::Needs(National),
+            ),
             (&["123456"], Class::Needs(National)),
             (&["+4312", "004312", "+1900"], Class::Needs(International)),
-            (&["0900123", "+49900123", "0049900123", "+490900123", "00490900123"], Class::Blocked),
+            (
+                &[
+                    "0900123",
+                    "+49900123",
+                    "0049900123",
+                    "+490900123",
+                    "00490900123",
+                ],
+                Class::Blocked,
+            ),
             (&["+8821", "008821"], Class::Blocked),
             (&["11880"], Class::Blocked),
-            (&["0137", "+49137999", "0049137999", "+490137999"], Class::Needs(Premium)),
+            (
+                &["0137", "+49137999", "0049137999", "+490137999"],
+                Class::Needs(Premium),
+            ),
             (&["+41911", "0041911"], Class::Needs(Premium)),
-            (&["*21#", "+0049900", "+", "00"], Class::Needs(International)),
+            (
+                &["*21#", "+0049900", "+", "00"],
+                Class::Needs(International),
+            ),
         ] {
             for number in numbers {
                 assert_eq!(class(number), expected, "{number}");
@@ -372,9 +396,15 @@ mod tests {
         let of = |dialled, leaving| rules.class(dialled, leaving);
         // 9 for a line, which the group cuts.
         assert_eq!(of("90900123", "0900123"), Class::Blocked);
-        assert_eq!(of("9004312", "004312"), Class::Needs(Permission::International));
+        assert_eq!(
+            of("9004312", "004312"),
+            Class::Needs(Permission::International)
+        );
         // The provider's own front.
-        assert_eq!(of("030123", "77#030123"), Class::Needs(Permission::National));
+        assert_eq!(
+            of("030123", "77#030123"),
+            Class::Needs(Permission::National)
+        );
         assert_eq!(of("9112", "112"), Class::Emergency);
         assert_eq!(of("0900123", "900123"), Class::Blocked);
     }
@@ -406,7 +436,12 @@ mod tests {
         assert_eq!(of("+12125551212"), Class::Needs(Permission::National));
         assert_eq!(of("2125551212"), Class::Needs(Permission::National));
         assert_eq!(of("0114930"), Class::Needs(Permission::International));
-        for number in ["19005551212", "+19005551212", "01119005551212", "+119005551212"] {
+        for number in [
+            "19005551212",
+            "+19005551212",
+            "01119005551212",
+            "+119005551212",
+        ] {
             assert_eq!(of(number), Class::Needs(Permission::Premium), "{number}");
         }
     }

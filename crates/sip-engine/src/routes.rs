@@ -252,7 +252,10 @@ mod tests {
         let routes = Routes {
             prefixes: [("0".into(), 9)].into(),
             prefix_ways: [
-                ("03".into(), vec![way(1, Some(monday.clone())), way(2, None)]),
+                (
+                    "03".into(),
+                    vec![way(1, Some(monday.clone())), way(2, None)],
+                ),
                 ("04".into(), vec![way(3, Some(monday.clone()))]),
             ]
             .into(),

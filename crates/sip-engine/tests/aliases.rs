@@ -16,10 +16,17 @@ fn an_alias_leads_to_the_phones_of_its_user_over_every_transport() {
         let mut house = House::new(book().alias("reception", &[("sip:bob@example.org", 1_000)]));
         house.phone("bob", 9);
         let (_, sent) = house.call_over(transport, "alice", "sip:reception@example.org");
-        let expected = ("203.0.113.9:5060".to_owned(), "sip:bob@203.0.113.9:5060".to_owned());
+        let expected = (
+            "203.0.113.9:5060".to_owned(),
+            "sip:bob@203.0.113.9:5060".to_owned(),
+        );
         assert_eq!(copy(&sent), expected, "{transport:?}");
         // Who was called stays in To.
-        assert!(sent[0].text.contains("\r\nTo: <sip:reception@example.org>\r\n"));
+        assert!(
+            sent[0]
+                .text
+                .contains("\r\nTo: <sip:reception@example.org>\r\n")
+        );
     }
 }
 
@@ -59,7 +66,10 @@ fn those_with_the_same_q_ring_together_and_the_others_after_them() {
     let sent = house.stranger_calls("sip:sales@example.org", "");
     let mut first: Vec<_> = copies(&sent).into_iter().map(|(_, uri)| uri).collect();
     first.sort();
-    assert_eq!(first, ["sip:alice@203.0.113.11:5060", "sip:carol@203.0.113.13:5060"]);
+    assert_eq!(
+        first,
+        ["sip:alice@203.0.113.11:5060", "sip:carol@203.0.113.13:5060"]
+    );
     assert!(house.answer(&sent[0], 486).is_empty());
     let next = house.answer(&sent[1], 486);
     assert_eq!(copy(&next).1, "sip:bob@203.0.113.12:5060");
@@ -74,7 +84,10 @@ fn a_member_who_is_there_twice_is_called_once() {
         ("sip:+4930@example.org", 900),
         ("sip:x@far.example", 900),
     ];
-    let again = [("sip:alice@example.org", 1_000), ("sip:x@far.example", 1_000)];
+    let again = [
+        ("sip:alice@example.org", 1_000),
+        ("sip:x@far.example", 1_000),
+    ];
     let mut house = House::new(book().alias("all", &targets).alias("others", &again));
     house.phone("alice", 11);
     let sent = house.peer_calls("sip:all@example.org", "");
@@ -85,7 +98,14 @@ fn a_member_who_is_there_twice_is_called_once() {
 fn whoever_leads_in_a_circle_or_too_far_is_told_so() {
     let to = |name: &str| format!("sip:{name}@example.org");
     let mut circle = book();
-    for (name, next) in [("a", "b"), ("b", "a"), ("p", "q"), ("q", "r"), ("r", "s"), ("s", "bob")] {
+    for (name, next) in [
+        ("a", "b"),
+        ("b", "a"),
+        ("p", "q"),
+        ("q", "r"),
+        ("r", "s"),
+        ("s", "bob"),
+    ] {
         circle = circle.alias(name, &[(&to(next), 1_000)]);
     }
     circle = circle.alias("o", &[("sip:p@example.org", 1_000)]);
@@ -98,7 +118,10 @@ fn whoever_leads_in_a_circle_or_too_far_is_told_so() {
     }
     let mut house = House::new(circle);
     house.phone("bob", 9);
-    assert_eq!(copy(&house.call("alice", &to("p"))).1, "sip:bob@203.0.113.9:5060");
+    assert_eq!(
+        copy(&house.call("alice", &to("p"))).1,
+        "sip:bob@203.0.113.9:5060"
+    );
     for name in ["a", "o", "m0"] {
         assert_eq!(status(house.call("alice", &to(name))), 482, "{name}");
         house.saw(Reason::LedInCircle);
@@ -111,7 +134,10 @@ fn an_alias_of_nobody_who_is_there_is_not_looked_up_as_a_user() {
     let refused = only(house.peer_calls("sip:reception@example.org", ""));
     assert_eq!(refused.status(), 480);
     house.saw(Reason::NotRegistered);
-    assert!(house.bed.effects.is_empty(), "nobody is asked whether there is such a user");
+    assert!(
+        house.bed.effects.is_empty(),
+        "nobody is asked whether there is such a user"
+    );
 }
 
 #[test]
@@ -123,7 +149,10 @@ fn an_alias_of_a_number_is_on_the_account_of_who_calls_it() {
     let mut house = House::new(book);
     let doctor = "sip:doctor@example.org";
     let sent = house.call("bob", doctor);
-    assert_eq!(copy(&sent), (GATEWAY.to_owned(), format!("sip:+4930999@{GATEWAY}")));
+    assert_eq!(
+        copy(&sent),
+        (GATEWAY.to_owned(), format!("sip:+4930999@{GATEWAY}"))
+    );
     assert_eq!(status(house.call("alice", doctor)), 403);
     house.saw(Reason::NotPermitted);
     // A stranger reaches nobody by it: neither the gateway nor a hint.
@@ -141,7 +170,10 @@ fn an_alias_may_lead_to_another_domain_and_to_no_gateway() {
     let mut house = House::new(book);
     let partner = "sip:partner@example.org";
     let sent = house.call("bob", partner);
-    let expected = ("203.0.113.77:5070".to_owned(), "sip:desk@203.0.113.77:5070".to_owned());
+    let expected = (
+        "203.0.113.77:5070".to_owned(),
+        "sip:desk@203.0.113.77:5070".to_owned(),
+    );
     assert_eq!(copy(&sent), expected);
     assert_eq!(status(house.call("alice", partner)), 403);
     house.saw(Reason::NotPermitted);

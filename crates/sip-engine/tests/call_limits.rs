@@ -102,7 +102,9 @@ fn a_call_that_came_to_nothing_gives_its_place_back() {
         }),
         ("nothing could be sent", |house, _, sent| {
             let cookie = sent.cookie;
-            house.bed.act(|s, now, out| s.handle_send_failed(now, cookie, out));
+            house
+                .bed
+                .act(|s, now, out| s.handle_send_failed(now, cookie, out));
         }),
     ];
     for (name, end) in endings {
@@ -143,7 +145,10 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
         }),
         ("the callee hangs up", |house, invite, sent, _| {
             let routes = sent.all(HeaderName::RecordRoute);
-            let route: String = routes.iter().map(|value| format!("Route: {value}\r\n")).collect();
+            let route: String = routes
+                .iter()
+                .map(|value| format!("Route: {value}\r\n"))
+                .collect();
             let mut bye = request("BYE", "sip:alice@198.51.100.1:5060", UDP).with(&route);
             bye.via = format!("SIP/2.0/UDP {GATEWAY};branch=z9hG4bKcallee");
             bye.call_id.clone_from(&invite.call_id);
@@ -161,7 +166,9 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
             house.bed.wait(86_500_000);
         }),
         ("the server ends", |house, _, _, _| {
-            house.bed.act(|shard, now, out| shard.stop_records(now, out));
+            house
+                .bed
+                .act(|shard, now, out| shard.stop_records(now, out));
         }),
     ];
     for (name, end) in endings {
@@ -175,12 +182,21 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
             let ok = only(house.answer(&sent[0], 200));
             // The 2xx comes again, as it does over UDP.
             house.answer(&sent[0], 200);
-            assert_eq!((house.counted("alice"), over_group(&house, "pstn")), (1, 1), "{name}");
+            assert_eq!(
+                (house.counted("alice"), over_group(&house, "pstn")),
+                (1, 1),
+                "{name}"
+            );
             assert_eq!(status(house.call("alice", NUMBER)), 486);
             assert_eq!(status(house.peer_calls(NUMBER, "")), 503);
             end(&mut house, &invite, &sent[0], &ok);
             nothing_is_left(&house);
-            let told = house.bed.records.iter().filter(|of| of.answered.is_some()).count();
+            let told = house
+                .bed
+                .records
+                .iter()
+                .filter(|of| of.answered.is_some())
+                .count();
             assert_eq!(told, usize::from(is_recorded), "{name}");
         }
     }
@@ -236,9 +252,16 @@ fn a_full_group_gives_way_to_the_next_and_comes_back() {
         cheap.prepend = "77".into();
         settings.routes.groups.push(cheap);
         settings.routes.groups[0].calls_max = 1;
-        let way = |group, cost| Way { group, cost, when: None };
+        let way = |group, cost| Way {
+            group,
+            cost,
+            when: None,
+        };
         settings.routes.prefixes.clear();
-        settings.routes.prefix_ways.insert("0".into(), vec![way(1, 1), way(0, 2)]);
+        settings
+            .routes
+            .prefix_ways
+            .insert("0".into(), vec![way(1, 1), way(0, 2)]);
     });
     let first = house.call("alice", NUMBER);
     assert_eq!(copy(&first).1, "sip:7730123@203.0.113.201:5060");
@@ -246,15 +269,25 @@ fn a_full_group_gives_way_to_the_next_and_comes_back() {
     assert_eq!(copy(&second).1, format!("sip:030123@{GATEWAY}"));
     let refused = only(house.call("carol", NUMBER));
     assert_eq!(refused.status(), 503);
-    assert!(refused.text.contains("All Lines Are Busy"), "{}", refused.text);
+    assert!(
+        refused.text.contains("All Lines Are Busy"),
+        "{}",
+        refused.text
+    );
     house.saw(Reason::GroupCallsMax);
-    assert_eq!((over_group(&house, "cheap"), over_group(&house, "pstn")), (1, 1));
+    assert_eq!(
+        (over_group(&house, "cheap"), over_group(&house, "pstn")),
+        (1, 1)
+    );
     // One that fails over gives its place in the first back.
     let third = house.answer(&second[0], 404);
     assert_eq!(status(third), 404);
     let next = house.answer(&first[0], 503);
     assert_eq!(copy(&next).0, GATEWAY);
-    assert_eq!((over_group(&house, "cheap"), over_group(&house, "pstn")), (0, 1));
+    assert_eq!(
+        (over_group(&house, "cheap"), over_group(&house, "pstn")),
+        (0, 1)
+    );
     house.answer(&next[0], 486);
     nothing_is_left(&house);
 }
@@ -270,7 +303,10 @@ fn what_is_forwarded_is_on_the_account_of_who_forwards_it() {
     let sent = house.stranger_calls("sip:alice@example.org", "");
     assert_eq!(copy(&sent).0, GATEWAY);
     assert_eq!(house.counted("alice"), 1);
-    assert_eq!(status(house.stranger_calls("sip:alice@example.org", "")), 486);
+    assert_eq!(
+        status(house.stranger_calls("sip:alice@example.org", "")),
+        486
+    );
     house.saw(Reason::UserCallsMax);
     assert_eq!(status(house.call("alice", NUMBER)), 486);
     house.answer(&sent[0], 486);
@@ -308,7 +344,11 @@ fn two_workers_count_together() {
         settings
     };
     let mut first = house_of_two();
-    let place = first.bed.rates.calls().take(Owner::User(b"alice", b"example.org"), 2);
+    let place = first
+        .bed
+        .rates
+        .calls()
+        .take(Owner::User(b"alice", b"example.org"), 2);
     // As another worker's call: it is in the table that all share.
     first.bed.shard.reload(std::sync::Arc::new(settings()));
     assert_eq!(status(first.call("alice", NUMBER)), 486);

@@ -44,7 +44,13 @@ fn all_calls_go_elsewhere_and_say_who_sent_them_over_every_transport() {
 
 #[test]
 fn calls_that_come_while_the_phones_are_busy_go_elsewhere() {
-    for (said, is_forwarded) in [(486, true), (603, false), (600, false), (404, false), (480, false)] {
+    for (said, is_forwarded) in [
+        (486, true),
+        (603, false),
+        (600, false),
+        (404, false),
+        (480, false),
+    ] {
         let mut house = house_where(|forwards| forwards.busy = to(BOB));
         let sent = house.call("carol", ALICE);
         assert_eq!(copy(&sent).1, "sip:alice@203.0.113.11:5060");
@@ -95,7 +101,9 @@ fn what_has_stopped_ringing_and_what_was_never_reached_both_count_as_no_answer()
     // A phone that is off.
     let mut house = house_where(|forwards| forwards.no_answer = to(BOB));
     let cookie = house.call("carol", ALICE)[0].cookie;
-    let next = house.bed.act(|s, now, out| s.handle_send_failed(now, cookie, out));
+    let next = house
+        .bed
+        .act(|s, now, out| s.handle_send_failed(now, cookie, out));
     assert_eq!(copy(&next).1, BOBS);
     // None at all.
     let mut house = House::new(book().forwards("alice", |forwards| forwards.no_answer = to(BOB)));
@@ -112,7 +120,10 @@ fn what_has_stopped_ringing_and_what_was_never_reached_both_count_as_no_answer()
     for _ in 0..400 {
         ended.extend(house.bed.wait(1_000));
     }
-    let finals = ended.iter().map(Sent::status).filter(|status| *status >= 200);
+    let finals = ended
+        .iter()
+        .map(Sent::status)
+        .filter(|status| *status >= 200);
     let mut finals: Vec<u16> = finals.collect();
     // It comes again until it is acknowledged.
     finals.dedup();
@@ -159,7 +170,10 @@ fn a_stranger_pays_for_nothing_and_gets_no_farther_than_the_owner_may() {
         for uri in [ALICE, "sip:sales@example.org"] {
             let sent = house.stranger_calls(uri, "");
             if is_let_out {
-                assert_eq!(copy(&sent), (GATEWAY.to_owned(), format!("sip:+43900@{GATEWAY}")));
+                assert_eq!(
+                    copy(&sent),
+                    (GATEWAY.to_owned(), format!("sip:+43900@{GATEWAY}"))
+                );
                 continue;
             }
             // He is told that she is not there, and the operator why.
@@ -187,7 +201,10 @@ fn a_caller_who_may_not_call_there_himself_is_led_there_by_the_owner() {
     house.phone("alice", 11);
     let sent = house.call("carol", ALICE);
     let next = house.answer(&sent[0], 486);
-    assert_eq!(copy(&next), (GATEWAY.to_owned(), format!("sip:030123@{GATEWAY}")));
+    assert_eq!(
+        copy(&next),
+        (GATEWAY.to_owned(), format!("sip:030123@{GATEWAY}"))
+    );
     assert_eq!(status(house.call("carol", "sip:030123@example.org")), 403);
 }
 
@@ -205,7 +222,11 @@ fn what_may_not_be_forwarded_ends_with_what_the_phones_have_said() {
 
 #[test]
 fn an_address_that_nobody_may_name_is_not_reached_by_a_forward() {
-    for place in ["sip:x@127.0.0.1", "sip:x@203.0.113.200:5060", "sip:x@192.0.2.1:5070;maddr=127.0.0.1"] {
+    for place in [
+        "sip:x@127.0.0.1",
+        "sip:x@203.0.113.200:5060",
+        "sip:x@192.0.2.1:5070;maddr=127.0.0.1",
+    ] {
         let mut house = house_where(|forwards| forwards.busy = to(place));
         // A peer might name it himself: by her it is hers to name.
         let sent = house.peer_calls(ALICE, "");
@@ -279,7 +300,9 @@ fn forwards_in_a_ring_over_two_servers_end() {
 fn a_call_is_led_from_one_to_the_next_and_each_is_named() {
     let book = book()
         .forwards("alice", |forwards| forwards.always = to(BOB))
-        .forwards("bob", |forwards| forwards.busy = to("sip:carol@example.org"));
+        .forwards("bob", |forwards| {
+            forwards.busy = to("sip:carol@example.org")
+        });
     let mut house = House::new(book);
     house.phone("bob", 12);
     house.phone("carol", 13);
@@ -298,7 +321,9 @@ fn a_call_is_led_from_one_to_the_next_and_each_is_named() {
 #[test]
 fn members_of_a_group_are_called_at_their_phones() {
     let book = book()
-        .forwards("alice", |forwards| forwards.always = to("sip:030123@example.org"))
+        .forwards("alice", |forwards| {
+            forwards.always = to("sip:030123@example.org")
+        })
         .alias("sales", &[(ALICE, 1_000), (BOB, 500)]);
     let mut house = House::new(book);
     house.phone("alice", 11);
@@ -310,13 +335,19 @@ fn members_of_a_group_are_called_at_their_phones() {
 
 #[test]
 fn a_redirect_server_says_where_a_call_is_forwarded_to() {
-    let book = book().forwards("alice", |forwards| forwards.always = to("sip:desk@far.example"));
+    let book = book().forwards("alice", |forwards| {
+        forwards.always = to("sip:desk@far.example")
+    });
     let mut house = House::with(book, |settings| {
         settings.mode = sip_engine::settings::Mode::Redirect;
     });
     let moved = only(house.call("carol", ALICE));
     assert_eq!(moved.status(), 302);
-    assert!(moved.text.contains("Contact: <sip:desk@far.example>"), "{}", moved.text);
+    assert!(
+        moved.text.contains("Contact: <sip:desk@far.example>"),
+        "{}",
+        moved.text
+    );
 }
 
 #[test]

@@ -15,7 +15,9 @@ use sip_engine::settings::Settings;
 fn book_of_all() -> Book {
     Permission::ALL
         .into_iter()
-        .fold(book(), |book, permission| book.permission(permission.name(), permission))
+        .fold(book(), |book, permission| {
+            book.permission(permission.name(), permission)
+        })
 }
 
 #[test]
@@ -35,7 +37,11 @@ fn each_permission_goes_as_far_as_it_says_over_every_transport() {
             for permission in Permission::ALL {
                 let (_, sent) = house.call_over(transport, permission.name(), uri);
                 let is_let_out = permission >= needs;
-                assert_eq!(copies(&sent).len(), usize::from(is_let_out), "{permission:?} {uri}");
+                assert_eq!(
+                    copies(&sent).len(),
+                    usize::from(is_let_out),
+                    "{permission:?} {uri}"
+                );
                 if !is_let_out {
                     assert_eq!(status(sent), 403);
                     house.saw(Reason::NotPermitted);
@@ -103,8 +109,14 @@ fn a_route_another_host_or_maddr_is_no_way_around() {
     let mut house = House::new(book_of_all());
     let far = "sip:0137123@203.0.113.77";
     for (uri, more) in [
-        ("sip:0137123@example.org", "Route: <sip:203.0.113.77;lr>\r\n"),
-        ("tel:+49137123", "Route: <sip:192.0.2.1;lr>, <sip:203.0.113.77;lr>\r\n"),
+        (
+            "sip:0137123@example.org",
+            "Route: <sip:203.0.113.77;lr>\r\n",
+        ),
+        (
+            "tel:+49137123",
+            "Route: <sip:192.0.2.1;lr>, <sip:203.0.113.77;lr>\r\n",
+        ),
         (far, ""),
         ("sip:0137123@example.org;maddr=203.0.113.77", ""),
         ("sip:0137123@192.0.2.1", ""),
@@ -114,13 +126,22 @@ fn a_route_another_host_or_maddr_is_no_way_around() {
             let request = house.request("INVITE", &from, uri, UDP).with(more);
             let (_, mut sent) = house.signed(&alice(UDP), user, request);
             sent.retain(|sent| sent.status() != 100);
-            assert_eq!(copies(&sent).len(), usize::from(is_let_out), "{user} {uri} {more}");
+            assert_eq!(
+                copies(&sent).len(),
+                usize::from(is_let_out),
+                "{user} {uri} {more}"
+            );
         }
     }
     // Nor is a name.
     let mut house = House::new(book_of_all());
     let request = house
-        .request("INVITE", "sip:internal@example.org", "sip:bob@example.org", UDP)
+        .request(
+            "INVITE",
+            "sip:internal@example.org",
+            "sip:bob@example.org",
+            UDP,
+        )
         .with("Route: <sip:203.0.113.77;lr>\r\n");
     let (_, mut sent) = house.signed(&alice(UDP), "internal", request);
     sent.retain(|sent| sent.status() != 100);
@@ -130,7 +151,14 @@ fn a_route_another_host_or_maddr_is_no_way_around() {
 #[test]
 fn another_method_and_a_tag_in_to_are_no_way_around() {
     let mut house = House::new(book_of_all());
-    for method in ["INVITE", "MESSAGE", "SUBSCRIBE", "OPTIONS", "REFER", "NEWMETHOD"] {
+    for method in [
+        "INVITE",
+        "MESSAGE",
+        "SUBSCRIBE",
+        "OPTIONS",
+        "REFER",
+        "NEWMETHOD",
+    ] {
         for tag in ["", ";tag=made-up"] {
             let uri = "sip:0043123@example.org";
             let mut request = house.request(method, "sip:national@example.org", uri, UDP);
@@ -148,7 +176,12 @@ fn a_refer_gives_nobody_more_than_he_has() {
     house.phone("internal", 9);
     // Whoever may call abroad asks the phone of one who may not.
     let request = house
-        .request("REFER", "sip:premium@example.org", "sip:internal@example.org", UDP)
+        .request(
+            "REFER",
+            "sip:premium@example.org",
+            "sip:internal@example.org",
+            UDP,
+        )
         .with("Refer-To: <tel:+43123>\r\nReferred-By: <sip:premium@example.org>\r\n");
     let (_, sent) = house.signed(&alice(UDP), "premium", request);
     assert_eq!(only(sent).uri(), "sip:internal@203.0.113.9:5060");
@@ -167,7 +200,11 @@ fn another_spelling_of_a_users_name_may_no_more_than_he() {
     let mut house = House::new(book_of_all());
     for user in ["INTERNAL", "Internal"] {
         // As a store that passes over case lets him in.
-        assert_eq!(status(house.call(user, "sip:030123@example.org")), 403, "{user}");
+        assert_eq!(
+            status(house.call(user, "sip:030123@example.org")),
+            403,
+            "{user}"
+        );
         house.saw(Reason::NotPermitted);
     }
 }
@@ -181,7 +218,11 @@ fn emergency_numbers_are_every_users_and_nobody_elses() {
         assert_eq!(copy(&house.call("none", uri)).0, GATEWAY, "{uri}");
     }
     // The name of an emergency is no way to another host, and nothing may hang on it.
-    for uri in ["sip:112@203.0.113.77", "sip:1120@example.org", "sip:118@example.org"] {
+    for uri in [
+        "sip:112@203.0.113.77",
+        "sip:1120@example.org",
+        "sip:118@example.org",
+    ] {
         assert_eq!(status(house.call("none", uri)), 403, "{uri}");
     }
     assert!(copies(&house.stranger_calls("sip:112@example.org", "")).is_empty());
@@ -231,5 +272,8 @@ fn a_call_that_was_let_out_goes_on_whatever_its_user_may_now() {
     let bye = within("BYE", &invite, &ok, 2);
     let sent = only(house.bed.receive(&alice(UDP), &bye.text()));
     assert_eq!(sent.method(), "BYE");
-    assert_eq!(status(house.call("national", "sip:030123@example.org")), 403);
+    assert_eq!(
+        status(house.call("national", "sip:030123@example.org")),
+        403
+    );
 }

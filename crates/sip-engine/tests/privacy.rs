@@ -22,9 +22,12 @@ fn hidden(house: &mut House, uri: &str) -> Request {
 }
 
 fn closed() -> House {
-    House::with(book().permission("internal", Permission::Internal), |settings| {
-        settings.inbound = Inbound::Trusted;
-    })
+    House::with(
+        book().permission("internal", Permission::Internal),
+        |settings| {
+            settings.inbound = Inbound::Trusted;
+        },
+    )
 }
 
 #[test]
@@ -40,7 +43,10 @@ fn a_user_who_hides_is_asked_and_let_in_over_every_transport() {
             let copy = only(sent);
             assert_eq!(copy.method(), "INVITE");
             // Nothing of who it is leaves with it.
-            assert!(copy.text.contains("\r\nFrom: <sip:anonymous@anonymous.invalid>;tag=a\r\n"));
+            assert!(
+                copy.text
+                    .contains("\r\nFrom: <sip:anonymous@anonymous.invalid>;tag=a\r\n")
+            );
             assert!(!copy.text.contains("username"), "{}", copy.text);
         }
     }
@@ -156,7 +162,9 @@ fn so_it_is_without_state() {
             settings.authenticate = None;
         });
         house.phone("bob", 9);
-        let request = house.request("MESSAGE", "sip:+4912@far.example", uri, UDP).with(more);
+        let request = house
+            .request("MESSAGE", "sip:+4912@far.example", uri, UDP)
+            .with(more);
         let sent = only(house.bed.receive(&flow(UDP, PEER), &request.text()));
         assert_eq!(lines_of(&sent, "P-Asserted-Identity").len(), shown, "{uri}");
     }

@@ -37,7 +37,11 @@ fn what_leaves_is_what_a_rule_made_of_it_over_every_transport() {
         ] {
             let uri = format!("sip:{dialled}@example.org");
             let (_, sent) = house.call_over(transport, "alice", &uri);
-            assert_eq!(copy(&sent).1, format!("sip:{leaves}@{GATEWAY}"), "{dialled}");
+            assert_eq!(
+                copy(&sent).1,
+                format!("sip:{leaves}@{GATEWAY}"),
+                "{dialled}"
+            );
         }
     }
 }

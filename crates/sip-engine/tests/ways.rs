@@ -26,7 +26,10 @@ fn two_ways(settings: &mut Settings) {
     cheap.strip = 2;
     cheap.prepend = "+".into();
     settings.routes.groups.push(cheap);
-    settings.routes.prefix_ways.insert("00".into(), vec![way(1, 1, None), way(0, 2, None)]);
+    settings
+        .routes
+        .prefix_ways
+        .insert("00".into(), vec![way(1, 1, None), way(0, 2, None)]);
 }
 
 #[test]
@@ -34,16 +37,28 @@ fn the_cheapest_is_first_and_the_next_follows_with_its_own_form_of_the_number() 
     for transport in TRANSPORTS {
         let mut house = House::with(book(), two_ways);
         let (_, sent) = house.call_over(transport, "alice", NUMBER);
-        assert_eq!(copy(&sent), (CHEAP.to_owned(), format!("sip:+43123@{CHEAP}")));
+        assert_eq!(
+            copy(&sent),
+            (CHEAP.to_owned(), format!("sip:+43123@{CHEAP}"))
+        );
         let next = house.answer(&sent[0], 503);
-        assert_eq!(copy(&next), (GATEWAY.to_owned(), format!("sip:0043123@{GATEWAY}")));
+        assert_eq!(
+            copy(&next),
+            (GATEWAY.to_owned(), format!("sip:0043123@{GATEWAY}"))
+        );
         assert_eq!(status(house.answer(&next[0], 486)), 486);
     }
 }
 
 #[test]
 fn what_is_no_failure_of_the_way_is_the_answer() {
-    for (said, goes_on) in [(486, false), (404, false), (480, true), (503, true), (603, false)] {
+    for (said, goes_on) in [
+        (486, false),
+        (404, false),
+        (480, true),
+        (503, true),
+        (603, false),
+    ] {
         let mut house = House::with(book(), |settings| {
             two_ways(settings);
             settings.routes.groups[1].care = Some(std::sync::Arc::new(Care {
@@ -62,7 +77,10 @@ fn a_silent_way_is_left_for_the_next() {
     let mut house = House::with(book(), two_ways);
     house.call("alice", NUMBER);
     let next = house.bed.wait(4_100);
-    let next: Vec<_> = copies(&next).into_iter().filter(|(to, _)| to == GATEWAY).collect();
+    let next: Vec<_> = copies(&next)
+        .into_iter()
+        .filter(|(to, _)| to == GATEWAY)
+        .collect();
     assert_eq!(next.len(), 1);
 }
 
@@ -95,7 +113,10 @@ fn domains_have_ways_as_well() {
     let mut house = House::with(book(), |settings| {
         settings.routes.groups.push(group("cheap", CHEAP));
         let ways = vec![way(1, 1, None), way(0, 2, None)];
-        settings.routes.domain_ways.insert("partner.example".into(), ways);
+        settings
+            .routes
+            .domain_ways
+            .insert("partner.example".into(), ways);
     });
     let uri = "sip:desk@partner.example";
     let sent = house.call("alice", uri);

@@ -139,7 +139,9 @@ mod tests {
         let table = Arc::new(Concurrent::new([1; 16]));
         let alice = Owner::User(b"alice", b"example.org");
         let first = table.take(alice, 2).unwrap();
-        let second = table.take(Owner::User(b"ALICE", b"example.org"), 2).unwrap();
+        let second = table
+            .take(Owner::User(b"ALICE", b"example.org"), 2)
+            .unwrap();
         assert!(table.take(alice, 2).is_none(), "however it is spelt");
         assert_eq!(table.taken(alice), 2);
         let others = [

@@ -157,9 +157,17 @@ mod tests {
         }
         assert_eq!(apply("1|2", "77", "21"), None);
         assert_eq!(apply("(1)(2)?", "${1}0$2", "1").as_deref(), Some("10"));
-        assert_eq!(apply("9(.*)", "$1", "9").as_deref(), None, "nothing is left");
+        assert_eq!(
+            apply("9(.*)", "$1", "9").as_deref(),
+            None,
+            "nothing is left"
+        );
         assert_eq!(apply("1", "a", "1"), None, "no number comes of it");
-        assert_eq!(apply("1*", "$0$0$0", &"1".repeat(60)), None, "it grows too long");
+        assert_eq!(
+            apply("1*", "$0$0$0", &"1".repeat(60)),
+            None,
+            "it grows too long"
+        );
     }
 
     #[test]

@@ -40,7 +40,11 @@ impl Forwarder {
 impl Permit {
     /// What is written of the user on whose account a request is; `None` where there is nothing,
     /// or no user.
-    pub(crate) fn person<'d>(&'d self, people: &'d Directory, settings: &Settings) -> Option<&'d Arc<Person>> {
+    pub(crate) fn person<'d>(
+        &'d self,
+        people: &'d Directory,
+        settings: &Settings,
+    ) -> Option<&'d Arc<Person>> {
         match self {
             Self::Authenticated(user) => {
                 people.person(bare_name(settings, user.user()), user.realm())
@@ -91,7 +95,10 @@ mod tests {
         let (forwarder, to) = found.unwrap_or_else(|| panic!("he does"));
         assert_eq!(&*to, b"sip:+4930@example.org");
         let permit = Permit::Forwarder(forwarder);
-        assert_eq!(permit.permission(&Settings::default()), Permission::National);
+        assert_eq!(
+            permit.permission(&Settings::default()),
+            Permission::National
+        );
         assert!(permit.may_relay() && permit.may_use_routes());
         assert!(!permit.may_bind(b"sip:alice@example.org") && !permit.may_assert());
         assert!(!permit.is_users());

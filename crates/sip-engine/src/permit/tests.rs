@@ -54,6 +54,7 @@ fn word(gate: &Gate) -> String {
             String::from_utf8_lossy(user.user()).into_owned()
         }
         Gate::Pass(Permit::Inbound(_)) => "inbound".into(),
+        Gate::Pass(Permit::Forwarder(_)) => "forwarder".into(),
         Gate::Lookup(_) => "lookup".into(),
         Gate::Refuse(refusal) => refusal.status().to_string(),
         Gate::Drop => "drop".into(),

@@ -307,7 +307,10 @@ impl Shard {
         }
         self.target_uri.clear();
         let uri = target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri());
-        let added = candidate.extra.as_ref().map_or(&[][..], |extra| &extra.added);
+        let added = candidate
+            .extra
+            .as_ref()
+            .map_or(&[][..], |extra| &extra.added);
         let copy = RequestCopy {
             request,
             routed: &context.routed,

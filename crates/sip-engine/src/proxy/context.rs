@@ -274,8 +274,9 @@ impl Candidate {
         let has_other_group = beside.as_ref().is_some_and(|of| !of.next.is_empty());
         let left = hops.len().saturating_sub(usize::from(*at) + 1);
         let mut addresses = self.hops.iter().skip(usize::from(self.tried));
-        let has_other_way =
-            has_other_group || left > usize::from(self.passed_over) || addresses.any(|hop| !is_out(hop));
+        let has_other_way = has_other_group
+            || left > usize::from(self.passed_over)
+            || addresses.any(|hop| !is_out(hop));
         let timeout_ms = self.kind.care()?.timeout_ms;
         let counts = timeout_ms > 0 && has_other_way && request.to_tag().is_none();
         counts.then_some(timeout_ms)

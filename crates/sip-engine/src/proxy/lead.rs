@@ -357,9 +357,8 @@ impl Shard {
             false => None,
         };
         let targets = by_table.unwrap_or_else(|| {
-            let is_there = |of: &Candidate| {
-                matches!(&of.kind, TargetKind::Uri(other) if **other == *uri.raw)
-            };
+            let is_there =
+                |of: &Candidate| matches!(&of.kind, TargetKind::Uri(other) if **other == *uri.raw);
             if !found.iter().any(is_there) {
                 found.push(Candidate::new(TargetKind::Uri(uri.raw.into()), 1000));
             }
@@ -489,10 +488,15 @@ fn write_diversion(aor: &[u8], when: When, line: &mut Vec<u8>) {
 fn drop_twins(found: &mut Vec<Candidate>, start: usize) {
     for at in (start..found.len()).rev() {
         let (before, rest) = found.split_at(start);
-        let leads_there = |of: &Candidate| match (&of.kind, rest.get(at - start).map(|of| &of.kind)) {
+        let leads_there = |of: &Candidate| match (&of.kind, rest.get(at - start).map(|of| &of.kind))
+        {
             (
                 TargetKind::NextHops { user, hops, .. },
-                Some(TargetKind::NextHops { user: other, hops: to, .. }),
+                Some(TargetKind::NextHops {
+                    user: other,
+                    hops: to,
+                    ..
+                }),
             ) => user.is_some() && user == other && hops.first() == to.first(),
             _ => false,
         };
@@ -538,7 +542,13 @@ mod tests {
 
     fn diverted(lines: &str) -> u8 {
         let alice = "<sip:a@example.org>;tag=a";
-        let text = request("INVITE", "sip:b@example.org", alice, "<sip:b@example.org>", lines);
+        let text = request(
+            "INVITE",
+            "sip:b@example.org",
+            alice,
+            "<sip:b@example.org>",
+            lines,
+        );
         times_diverted(&parse(text.as_bytes()))
     }
 
@@ -548,9 +558,15 @@ mod tests {
             ("", 0),
             ("Diversion: <sip:a@x>;reason=unconditional\r\n", 1),
             ("Diversion: <sip:a@x>;counter=3, <sip:b@x>\r\n", 4),
-            ("diversion: <sip:a@x>;counter=0\r\nDIVERSION: nonsense <\r\n", 2),
+            (
+                "diversion: <sip:a@x>;counter=0\r\nDIVERSION: nonsense <\r\n",
+                2,
+            ),
             ("Diversion: <sip:a@x>;counter=99999\r\n", 1),
-            ("Diversion: <sip:a@x>;counter=255, <sip:a@x>;counter=255\r\n", 255),
+            (
+                "Diversion: <sip:a@x>;counter=255, <sip:a@x>;counter=255\r\n",
+                255,
+            ),
         ] {
             assert_eq!(diverted(lines), times, "{lines}");
         }

@@ -174,7 +174,8 @@ impl Shard {
         let branch = *branch;
         let at = usize::from(branch.candidate);
         let is_given_up = |of: &Candidate| of.progress == Progress::GivenUp;
-        let was_given_up = context.has_diverted && context.candidates.get(at).is_some_and(is_given_up);
+        let was_given_up =
+            context.has_diverted && context.candidates.get(at).is_some_and(is_given_up);
         self.note_try(context, number, Ok(status));
         if branch.is_pending && matches!(status, 500 | 503) {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);

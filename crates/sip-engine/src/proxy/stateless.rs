@@ -227,7 +227,10 @@ impl Shard {
             instance,
             breadth: Some(job.breadth),
             strip,
-            added: candidate.extra.as_ref().map_or(&[][..], |extra| &extra.added),
+            added: candidate
+                .extra
+                .as_ref()
+                .map_or(&[][..], |extra| &extra.added),
             session_expires_s: None,
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);

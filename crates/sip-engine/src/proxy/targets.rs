@@ -64,7 +64,11 @@ impl Shard {
             None
         };
         if let Some((may, kind)) = predetermined {
-            if self.has_people && !self.relay(now).chosen_by(permit, routed, request).is_dialog()
+            if self.has_people
+                && !self
+                    .relay(now)
+                    .chosen_by(permit, routed, request)
+                    .is_dialog()
                 && let Err(outcome) = self.may_leave(permit, &uri)
             {
                 return Targets::Answer(outcome);

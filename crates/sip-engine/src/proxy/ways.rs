@@ -64,7 +64,14 @@ impl Shard {
         if !permit.may_use_routes() {
             return Targets::Answer(Outcome::NotRelayed);
         }
-        self.group_targets(&settings, &groups, Some(&number), permit, skips_drained, found)
+        self.group_targets(
+            &settings,
+            &groups,
+            Some(&number),
+            permit,
+            skips_drained,
+            found,
+        )
     }
 
     /// The gateways of these groups that may have this request, each group in the order of its
@@ -205,10 +212,17 @@ impl Shard {
             return Ok(());
         };
         // Whoever calls for help is not told to wait.
-        if candidate.extra.as_ref().is_some_and(|extra| extra.is_emergency) {
+        if candidate
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.is_emergency)
+        {
             return Ok(());
         }
-        let payer = candidate.extra.as_ref().and_then(|extra| extra.payer.clone());
+        let payer = candidate
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.payer.clone());
         if let Some(payer) = payer
             && candidate.extra().payer_place.is_none()
             && payer.calls_max(rules) > 0
@@ -235,7 +249,7 @@ impl Shard {
     }
 
     /// A place among the calls of a user who may have so many and no more.
-    pub(super) fn place_of(&self, person: &Person) -> Option<Place> {
+    pub(crate) fn place_of(&self, person: &Person) -> Option<Place> {
         let max = person.calls_max(&self.settings.numbers);
         let owner = Owner::User(&person.name, person.realm.as_bytes());
         self.shared.rates.calls().take(owner, max)

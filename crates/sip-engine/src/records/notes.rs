@@ -34,8 +34,9 @@ impl Shard {
             record.ended = Some(now);
             record.into_told()
         }));
-        self.open_calls
-            .stop(now, &mut self.wheel, |record| records.extend(record.into_told()));
+        self.open_calls.stop(now, &mut self.wheel, |record| {
+            records.extend(record.into_told())
+        });
         self.counters.call_records += (out.records.len() - before) as u64;
     }
 

@@ -281,11 +281,7 @@ impl OpenCalls {
     }
 
     /// Takes a call out, and how it ended, if a BYE was let in.
-    fn take(
-        &mut self,
-        id: u64,
-        wheel: &mut Wheel<Timer>,
-    ) -> Option<(Followed, Option<Hung>)> {
+    fn take(&mut self, id: u64, wheel: &mut Wheel<Timer>) -> Option<(Followed, Option<Hung>)> {
         let open = self.entries.remove(&id)?;
         self.held_bytes = self.held_bytes.saturating_sub(open.held_bytes());
         let Open {

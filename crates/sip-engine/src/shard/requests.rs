@@ -474,7 +474,10 @@ impl Shard {
     /// he is one.
     fn who_hides(&self, now: Now, job: &Job, permit: &Permit, targets: Targets) -> Option<Refusal> {
         let may_be = matches!(permit, Permit::Inbound(_))
-            && matches!(targets, Targets::Absent | Targets::Answer(Outcome::NotRelayed));
+            && matches!(
+                targets,
+                Targets::Absent | Targets::Answer(Outcome::NotRelayed)
+            );
         may_be
             .then(|| ask_who_hides(&self.gate_context(now, &job.sender), &job.request))
             .flatten()

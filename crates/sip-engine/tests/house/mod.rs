@@ -137,7 +137,13 @@ impl House {
     }
 
     /// A request of a call of its own.
-    pub fn request(&mut self, method: &str, from: &str, uri: &str, transport: Transport) -> Request {
+    pub fn request(
+        &mut self,
+        method: &str,
+        from: &str,
+        uri: &str,
+        transport: Transport,
+    ) -> Request {
         self.calls += 1;
         let mut request = request(method, uri, transport);
         request.call_id = format!("call-{}", self.calls);
@@ -159,7 +165,12 @@ impl House {
         request: Request,
     ) -> (Request, Vec<Sent>) {
         let asked = self.bed.receive(flow, &request.text());
-        let challenge = only(asked.into_iter().filter(|sent| sent.status() > 100).collect());
+        let challenge = only(
+            asked
+                .into_iter()
+                .filter(|sent| sent.status() > 100)
+                .collect(),
+        );
         assert_eq!(challenge.status(), 407, "{}", challenge.text);
         let mut again = request;
         again.via.push('x');
@@ -178,7 +189,9 @@ impl House {
         {
             if let Effect::FindCredential { park, question, .. } = self.bed.effects.remove(at) {
                 let reply = Ok(own_name(&question));
-                let answer = self.bed.act(|s, now, out| s.handle_credential(now, park, reply, out));
+                let answer = self
+                    .bed
+                    .act(|s, now, out| s.handle_credential(now, park, reply, out));
                 sent.extend(answer);
             }
         }
@@ -186,7 +199,12 @@ impl House {
     }
 
     /// A user calls; what the server sends, without 100.
-    pub fn call_over(&mut self, transport: Transport, user: &str, uri: &str) -> (Request, Vec<Sent>) {
+    pub fn call_over(
+        &mut self,
+        transport: Transport,
+        user: &str,
+        uri: &str,
+    ) -> (Request, Vec<Sent>) {
         let from = format!("sip:{user}@example.org");
         let request = self.request("INVITE", &from, uri, transport);
         let (request, mut sent) = self.signed(&alice(transport), user, request);
@@ -200,7 +218,9 @@ impl House {
 
     /// A peer in the list calls.
     pub fn peer_calls(&mut self, uri: &str, more: &str) -> Vec<Sent> {
-        let request = self.request("INVITE", "sip:+4912@far.example", uri, UDP).with(more);
+        let request = self
+            .request("INVITE", "sip:+4912@far.example", uri, UDP)
+            .with(more);
         let mut sent = self.bed.receive(&flow(UDP, PEER), &request.text());
         sent.retain(|sent| sent.status() != 100);
         sent
@@ -239,7 +259,10 @@ impl House {
     pub fn saw(&mut self, reason: Reason) {
         let records = std::mem::take(&mut self.bed.refused);
         let told: Vec<_> = records.iter().map(|of| (of.status, of.reason)).collect();
-        assert!(told.iter().any(|(_, of)| *of == reason), "{reason:?} in {told:?}");
+        assert!(
+            told.iter().any(|(_, of)| *of == reason),
+            "{reason:?} in {told:?}"
+        );
     }
 }
 
@@ -248,7 +271,9 @@ pub fn credentials(challenge: &Sent, request: &Request, user: &str, password: &s
     let mut client = ClientAuth::new();
     client.add("example.org", user, password);
     let mut attempt = Attempt::default();
-    client.handle_challenge(&mut attempt, &challenge.message).unwrap();
+    client
+        .handle_challenge(&mut attempt, &challenge.message)
+        .unwrap();
     let parts = RequestParts {
         method: request.method.as_bytes(),
         uri: request.uri.as_bytes(),
@@ -297,7 +322,12 @@ pub fn within(method: &str, invite: &Request, ok: &Sent, cseq: u32) -> Request {
     let routes = ok.all(HeaderName::RecordRoute).into_iter().rev();
     let route: String = routes.map(|value| format!("Route: {value}\r\n")).collect();
     let contact = ok.header(HeaderName::Contact).unwrap();
-    let target = contact.trim_start_matches('<').split('>').next().unwrap().to_owned();
+    let target = contact
+        .trim_start_matches('<')
+        .split('>')
+        .next()
+        .unwrap()
+        .to_owned();
     let mut within = request(method, &target, UDP).with(&route);
     within.call_id.clone_from(&invite.call_id);
     within.from.clone_from(&invite.from);
