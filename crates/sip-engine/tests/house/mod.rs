@@ -284,9 +284,14 @@ pub fn credentials(challenge: &Sent, request: &Request, user: &str, password: &s
     String::from_utf8(line).unwrap()
 }
 
+/// Whether it is a copy of an INVITE.
+pub fn is_copy(sent: &Sent) -> bool {
+    sent.status() == 0 && sent.method() == "INVITE"
+}
+
 /// Where each copy went, and with which Request-URI.
 pub fn copies(sent: &[Sent]) -> Vec<(String, String)> {
-    let copies = sent.iter().filter(|sent| sent.method() == "INVITE");
+    let copies = sent.iter().filter(|sent| is_copy(sent));
     copies
         .map(|sent| (sent.to.remote.to_string(), sent.uri().to_owned()))
         .collect()
