@@ -14,6 +14,7 @@ mod log;
 mod lookups;
 mod memory;
 mod metrics;
+mod people;
 mod records;
 mod server;
 mod service_manager;

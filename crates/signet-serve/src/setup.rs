@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_engine::records::RecordSettings;
-use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes};
+use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes, Way};
 use sip_engine::settings::{AuthSettings, Listener, Nat, TrustedPeer};
 use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
@@ -156,6 +156,9 @@ pub(crate) fn settings(
         tells_all_refusals: config.log.level == LogLevel::Debug,
         records: record_settings(config),
         hook: config.hook.settings(),
+        numbers: config.number_rules(),
+        // They are in the data folder: see people.rs.
+        people: Arc::default(),
     }
 }
 
@@ -343,6 +346,7 @@ fn routes(config: &Config) -> Routes {
                 .map_or_else(|| "".into(), |prepend| prepend.0.clone()),
             care: group.care(),
             trunk: (config.trunk_of(group)).map(|trunk| Arc::new(trunk.told(group, config))),
+            calls_max: group.calls_max,
         })
         .collect();
     let index: BTreeMap<&str, usize> = groups
@@ -350,25 +354,52 @@ fn routes(config: &Config) -> Routes {
         .enumerate()
         .map(|(nth, group)| (group.name.as_ref(), nth))
         .collect();
-    let mut domains: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let mut prefixes: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let mut domain_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
+    let mut prefix_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
     for route in &config.route {
         let Some(group) = index.get(route.group.as_str()) else {
             continue;
         };
+        let way = Way {
+            group: *group,
+            cost: route.cost,
+            when: route.when.as_ref().map(|when| when.0.clone()),
+        };
         if let Some(domain) = &route.domain {
-            domains.insert(domain.0.clone(), *group);
+            let ways = domain_ways.entry(domain.0.clone()).or_default();
+            ways.push(way.clone());
         }
         if let Some(prefix) = &route.prefix {
-            prefixes.insert(prefix.0.clone(), *group);
+            prefix_ways.entry(prefix.0.clone()).or_default().push(way);
         }
     }
     drop(index);
     Routes {
         groups,
-        domains,
-        prefixes,
+        domains: single_ways(&mut domain_ways),
+        prefixes: single_ways(&mut prefix_ways),
+        domain_ways,
+        prefix_ways,
+        zone: config.zone(),
     }
+}
+
+/// Takes those out that have one way, which is always there; the others become ordered by what
+/// they cost.
+fn single_ways(ways: &mut BTreeMap<Arc<str>, Vec<Way>>) -> BTreeMap<Arc<str>, usize> {
+    let mut single = BTreeMap::new();
+    ways.retain(|name, ways| {
+        // Those of one cost stay in the order of the file.
+        ways.sort_by_key(|way| way.cost);
+        match ways.as_slice() {
+            [way] if way.when.is_none() && way.cost == 0 => {
+                single.insert(name.clone(), way.group);
+                false
+            }
+            _ => true,
+        }
+    });
+    single
 }
 
 #[cfg(test)]

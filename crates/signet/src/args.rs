@@ -17,8 +17,10 @@ use crate::price::PriceCommand;
 use crate::trace::{TraceFlags, TraceOptions};
 
 mod operator;
+mod people;
 
 pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand, HookCommand};
+pub(crate) use people::{AliasCommand, UserChangeOptions};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -45,6 +47,16 @@ pub(crate) enum Command {
         domain: Option<Domain>,
         #[command(subcommand)]
         command: UserCommand,
+    },
+    /// Let names and numbers lead to users, groups of users and numbers
+    Alias {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// The domain of names that are given without one; the default domain if left out
+        #[arg(long, global = true)]
+        domain: Option<Domain>,
+        #[command(subcommand)]
+        command: AliasCommand,
     },
     /// Add, list and remove domains besides those of the configuration
     Domain {
@@ -307,6 +319,21 @@ pub(crate) enum UserCommand {
     },
     /// List the users
     List,
+    /// Say how far a user may call, what he shows, and where his calls are forwarded
+    ///
+    /// What is not given stays; - takes it back. A running server goes by it when the
+    /// command returns.
+    Set {
+        /// alice or alice@example.com
+        name: String,
+        #[command(flatten)]
+        changes: UserChangeOptions,
+    },
+    /// Show what is set of a user
+    Show {
+        /// alice or alice@example.com
+        name: String,
+    },
     /// Remove a user
     Remove {
         /// alice or alice@example.com

@@ -13,7 +13,7 @@ use crate::hook::Told;
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
-use crate::records::CallRecord;
+use crate::records::Followed;
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::shard::probes::Probed;
@@ -35,7 +35,7 @@ pub(crate) struct Job {
     /// Who chose its destination, once the gate let it in.
     pub(crate) chosen_by: ChosenBy,
     /// The record of the call that it begins, where one is made.
-    pub(crate) record: Option<Box<CallRecord>>,
+    pub(crate) record: Option<Followed>,
     /// What the operator's hook made of it, where it was asked.
     pub(crate) told: Option<Box<Told>>,
 }
@@ -200,7 +200,7 @@ impl Parks {
     }
 
     /// Takes the records of the calls that wait. Looks at everything.
-    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Box<CallRecord>> {
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Followed> {
         self.slots
             .iter_mut()
             .filter_map(|slot| match &mut slot.parked {

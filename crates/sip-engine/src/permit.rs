@@ -65,6 +65,16 @@
 //!    one. Its From, and every header that names a caller or a payer, must be in the domains of the
 //!    certificate, or in those that the operator wrote down for it.
 //!
+//! 9. *Nobody pays for another.* Whatever leaves by the tables is on somebody's account: the
+//!    sender's, or, where a user of ours forwards his calls, that user's. A [`Forwarder`] is made
+//!    of what the operator wrote down of whoever was called, together with the place that stands
+//!    there; so a stranger reaches by it no number but that one, and that one only as far as its
+//!    owner may call himself. An alias is nobody's account: it is another name for what the
+//!    sender has dialled.
+//! 10. *Who hides is known here all the same.* From may be `anonymous@anonymous.invalid`
+//!    (RFC 3323); the digest says who it is, and what he may do goes by that. Whoever has none is
+//!    challenged, and nothing else.
+//!
 //! What it does not promise: a peer that is trusted by its address alone is as
 //! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception
 //! for peers, and why a peer can be bound to TLS (`secure_only`) or to its
@@ -76,6 +86,7 @@
 //! form of a request within a dialog that it does not know, and must be refused
 //! there (RFC 3261 12.2.2).
 
+mod forwarder;
 mod identity;
 mod peers;
 mod pending;
@@ -104,8 +115,9 @@ use crate::settings::Inbound;
 use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
+pub use forwarder::Forwarder;
 use identity::Proof;
-pub(crate) use identity::{bare_name, realms};
+pub(crate) use identity::{bare_name, realm_of_host, realms};
 use peers::Standing;
 pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
@@ -154,6 +166,8 @@ pub enum Permit {
     Directed(Seal),
     /// A member of a trunk: the same, and its word for who calls is taken.
     Trunk(Seal),
+    /// A user of ours whose calls are forwarded: where they go is on his account, whoever calls.
+    Forwarder(Forwarder),
 }
 
 /// A user of ours whose credentials were verified for this request, and in
@@ -197,7 +211,11 @@ impl Permit {
     /// be asked: not within a dialog, whose route set decides.
     pub fn may_use_routes(&self) -> bool {
         match self {
-            Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) | Self::Directed(_) => true,
+            Self::Open(_)
+            | Self::Peer(_)
+            | Self::Authenticated(_)
+            | Self::Directed(_)
+            | Self::Forwarder(_) => true,
             Self::Dialog(_) | Self::Inbound(_) | Self::Trunk(_) => false,
         }
     }
@@ -213,7 +231,8 @@ impl Permit {
             | Self::Dialog(_)
             | Self::Inbound(_)
             | Self::Directed(_)
-            | Self::Trunk(_) => false,
+            | Self::Trunk(_)
+            | Self::Forwarder(_) => false,
         }
     }
 
@@ -223,7 +242,7 @@ impl Permit {
             Self::Open(_) => "open",
             Self::Peer(_) => "peer",
             Self::Dialog(_) => "dialog",
-            Self::Authenticated(_) => "user",
+            Self::Authenticated(_) | Self::Forwarder(_) => "user",
             Self::Inbound(_) | Self::Directed(_) => "inbound",
             Self::Trunk(_) => "trunk",
         }
@@ -332,7 +351,8 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
     let Ok(from) = message.from() else {
         return refuse(message, Refusal::malformed("From Header Malformed"));
     };
-    if from.uri().is_some_and(|uri| identity::is_ours(cx, &uri)) {
+    let is_ours = from.uri().is_some_and(|uri| identity::is_ours(cx, &uri));
+    if is_ours || (identity::is_anonymous(message) && identity::has_credentials(cx, message)) {
         // RFC 3261 22.1: "Servers MUST NOT attempt to challenge an ACK."
         if message.method() == Method::Ack {
             return Gate::Drop;
@@ -405,7 +425,8 @@ fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Ga
         addr.uri()
             .is_some_and(|uri| identity::names(cx, proof.user(), proof.realm(), &uri))
     };
-    let is_himself = message.from().is_ok_and(names_him)
+    let hides = || side == Side::Proxy && identity::is_anonymous(message);
+    let is_himself = (message.from().is_ok_and(names_him) || hides())
         && (side == Side::Proxy || message.to().is_ok_and(names_him))
         && message
             .addresses(HeaderName::PAssertedIdentity)
@@ -508,19 +529,21 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
         true if claims_a_user => Reason::AssertsOurUser,
         true if !is_for_a_user(cx, message) => Reason::NotForOurUsers,
         true => return Gate::Pass(Permit::Inbound(Seal(()))),
-        false if is_anonymous(message) => Reason::AnonymousCaller,
+        // He may be a user of ours, and then he can show it.
+        false if identity::is_anonymous(message) => {
+            let realm = identity::realm_of(cx, message, Side::Proxy);
+            return refuse(message, Refusal::challenge_anonymous(realm));
+        }
         false => Reason::ForeignFrom,
     };
     refuse(message, Refusal::forbidden(reason))
 }
 
-/// Whether From is that of a caller who does not say who he is (RFC 3323 4.1.1.3).
-fn is_anonymous(message: &Message) -> bool {
-    let from = message.from().ok().and_then(|from| from.uri());
-    from.is_some_and(|uri| {
-        let host = uri.host_port.host;
-        host.eq_ignore_ascii_case(b"anonymous.invalid")
-    })
+/// The challenge to a caller who hides, was let in as a stranger, and may do more as a user: he is
+/// asked whether he is one. `None` for everybody else.
+pub(crate) fn ask_who_hides(cx: &GateContext<'_>, message: &Message) -> Option<Refusal> {
+    let hides = message.method() != Method::Ack && identity::is_anonymous(message);
+    hides.then(|| Refusal::challenge_anonymous(identity::realm_of(cx, message, Side::Proxy)))
 }
 
 /// Whether a request is for one of our users.

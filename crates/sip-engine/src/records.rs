@@ -6,14 +6,19 @@
 //! of a call that failed, and with the end of one that was answered. So every record that
 //! begins comes out once, and nothing of the protocol goes by it.
 //!
-//! Where records are off there is none, and nothing is looked at for them.
+//! Where records are off there is none, and nothing is looked at for them; but calls that have a
+//! place among those of a user or a group ([`sip_limit::concurrent`]) are followed in the same way,
+//! and the place is given back where a record would come out.
 
 pub(crate) mod notes;
 mod open;
 mod refresh;
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use sip_limit::Place;
 use sip_msg::{Message, Transport};
 
 use crate::Now;
@@ -196,6 +201,41 @@ pub struct CallRecord {
     pub tries: Vec<Try>,
     /// How many copies were sent.
     pub tries_total: u32,
+}
+
+/// A call that is followed to its end: its record, and the places that it has among the calls of
+/// its users and groups. Whatever ends it gives them back, as they go with it.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    record: Box<CallRecord>,
+    places: Vec<Arc<Place>>,
+    /// Whether the record is told: else the call is followed for its places alone.
+    is_told: bool,
+}
+
+impl Followed {
+    pub(crate) fn add(&mut self, places: impl IntoIterator<Item = Arc<Place>>) {
+        self.places.extend(places);
+    }
+
+    /// Its record, where it is told; the places are given back.
+    pub(crate) fn into_told(self) -> Option<Box<CallRecord>> {
+        self.is_told.then_some(self.record)
+    }
+}
+
+impl Deref for Followed {
+    type Target = CallRecord;
+
+    fn deref(&self) -> &CallRecord {
+        &self.record
+    }
+}
+
+impl DerefMut for Followed {
+    fn deref_mut(&mut self) -> &mut CallRecord {
+        &mut self.record
+    }
 }
 
 impl CallRecord {

@@ -9,6 +9,8 @@ use sip_msg::{Limits, Transport};
 
 use crate::hook::HookSettings;
 pub use crate::nat::{KeepAlive, Nat, NatRule, NatSettings};
+use crate::numbers::NumberRules;
+use crate::people::Directory;
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
 
@@ -56,6 +58,10 @@ pub struct Settings {
     pub records: RecordSettings,
     /// What the operator's hook is asked about; `None` without one.
     pub hook: Option<HookSettings>,
+    /// How numbers are read, and who may call which.
+    pub numbers: NumberRules,
+    /// Aliases, and what each user may do.
+    pub people: Arc<Directory>,
 }
 
 /// A listener as the protocol sees it.
@@ -269,6 +275,13 @@ pub struct Bounds {
 }
 
 impl Settings {
+    /// Whether anything is written of numbers and people: else nobody looks for it.
+    pub(crate) fn has_people(&self) -> bool {
+        self.numbers.matter()
+            || !self.people.is_empty()
+            || self.routes.groups.iter().any(|group| group.calls_max > 0)
+    }
+
     /// The first listener on which a certificate stands for a password, where the store does
     /// not tell whether its user still exists: these settings are not to be used.
     pub fn takes_certificates_of_unknown_users(&self) -> Option<&Listener> {
@@ -300,6 +313,8 @@ impl Default for Settings {
             tells_all_refusals: false,
             records: RecordSettings::default(),
             hook: None,
+            numbers: NumberRules::default(),
+            people: Arc::default(),
         }
     }
 }

@@ -34,6 +34,7 @@ use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
+use crate::proxy::lead::Divert;
 use crate::random::{Dice, derive};
 use crate::records::OpenCalls;
 use crate::refusal::{Reason, RefusalCounts, StatusLine};
@@ -126,6 +127,12 @@ pub struct Shard {
     pub(crate) loss_percent: u32,
     /// What neighbours have told of their load.
     pub(crate) neighbours: sip_limit::oc::Neighbours,
+    /// Whether anything is written of numbers and people.
+    pub(crate) has_people: bool,
+    /// Whose forwards count for the targets that were found last.
+    pub(crate) divert: Option<Box<Divert>>,
+    /// How many names may still be looked at for the request at hand.
+    pub(crate) steps_left: u8,
 }
 
 impl Shard {
@@ -179,6 +186,9 @@ impl Shard {
             room: Room::Enough,
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
+            has_people: settings.has_people(),
+            divert: None,
+            steps_left: 0,
             settings,
             shared,
         };
@@ -198,6 +208,7 @@ impl Shard {
         let keeps_as_before = self.settings.nat == settings.nat;
         let known = &self.shared.gateways.trunks;
         self.trunks.reload(&settings, Some(known));
+        self.has_people = settings.has_people();
         self.settings = settings;
         self.plan_probes();
         if !keeps_as_before {

@@ -15,7 +15,6 @@ mod faces;
 pub(crate) mod legs;
 mod numbers;
 mod plan;
-pub(crate) mod privacy;
 pub(crate) mod register;
 mod registration;
 mod restore;

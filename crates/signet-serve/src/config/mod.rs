@@ -15,6 +15,7 @@ mod memory;
 mod mirror;
 mod nat;
 mod neighbours;
+mod numbers;
 mod peers;
 mod policy;
 mod rates;
@@ -39,6 +40,7 @@ pub use lenient::{DigestQop, DigestUri, Lenient};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
+pub use numbers::{CountryCode, Dialled, Numbers, Place, RewriteRule, UserGroup, When};
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use policy::Chosen;
 pub use rates::Rates;
@@ -112,6 +114,12 @@ pub struct Config {
     pub trunk: Vec<Trunk>,
     /// Which numbers and domains go to which group.
     pub route: Vec<Route>,
+    /// How telephone numbers are read, and who may call which.
+    pub numbers: Numbers,
+    /// How they are rewritten.
+    pub rewrite: Vec<RewriteRule>,
+    /// Groups of users.
+    pub user_group: Vec<UserGroup>,
     /// The registrar.
     pub registrar: Registrar,
     /// Where phones behind address translations are reached.
@@ -166,6 +174,9 @@ impl Default for Config {
             gateway_group: Vec::new(),
             trunk: Vec::new(),
             route: Vec::new(),
+            numbers: Numbers::default(),
+            rewrite: Vec::new(),
+            user_group: Vec::new(),
             registrar: Registrar::default(),
             nat: Nat::default(),
             proxy: Proxy::default(),

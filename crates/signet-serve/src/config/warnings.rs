@@ -16,6 +16,7 @@ impl Config {
         self.warn_of_policies(&mut warnings);
         self.warn_of_cares(&mut warnings);
         self.warn_of_trunks(&mut warnings);
+        self.warn_of_numbers(&mut warnings);
         warnings.extend(self.lenient_warnings());
         self.warn_of_records(&mut warnings);
         self.warn_of_hook(&mut warnings);

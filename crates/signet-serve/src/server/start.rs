@@ -22,6 +22,7 @@ use crate::config::{Config, DigestAlgorithm, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::hook::HookDesk;
 use crate::metrics::{ShownTls, Sources};
+use crate::people::{Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
@@ -71,6 +72,8 @@ impl Server {
         let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
         crate::trunks::fit_settings(&mut settings, &config)?;
+        let hosts = Hosts::of(&config, &domains);
+        settings.people = Arc::new(store.people(&settings.numbers, hosts)?);
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
         for warning in domains_without_certificate(&config) {
@@ -192,6 +195,7 @@ impl Server {
             sources,
             workers: threads,
             store,
+            people_asked: PeopleAsked::new(),
             is_reload_due: false,
             are_domains_due: false,
         })

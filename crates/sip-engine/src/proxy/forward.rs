@@ -80,6 +80,8 @@ pub(crate) struct RequestCopy<'a> {
     /// Header lines that are for this server alone.
     pub(crate) strip: &'a [Span],
     /// Header lines that the operator's hook adds; empty for none.
+    pub(crate) told: &'a [u8],
+    /// Header lines that are added because of how its target was found, each with its end.
     pub(crate) added: &'a [u8],
     /// The session timer that is asked for, where the request has none (RFC 4028).
     pub(crate) session_expires_s: Option<u32>,
@@ -143,6 +145,7 @@ impl RequestCopy<'_> {
             if let Some(session_expires_s) = self.session_expires_s {
                 number(text, "Session-Expires", u64::from(session_expires_s));
             }
+            text.extend_from_slice(self.told);
             text.extend_from_slice(self.added);
             if let Some(leg) = self.leg {
                 text.extend_from_slice(leg.lines());

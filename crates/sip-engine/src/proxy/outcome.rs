@@ -21,6 +21,20 @@ pub(crate) enum Outcome {
     NobodyThere,
     /// No row of the tables is for that number.
     NoRouteForNumber,
+    /// It is farther than whoever pays for it may call.
+    NotPermitted,
+    /// Nobody may call that number.
+    NumberBlocked,
+    /// Whoever pays for it has as many calls as he may have.
+    UserCallsMax,
+    /// As many calls go over the group as may.
+    GroupCallsMax,
+    /// It is forwarded to where its user may not call himself.
+    ForwardRefused,
+    /// Aliases and forwards lead in a circle, or too far.
+    LedInCircle,
+    /// Nobody to whom an alias leads is registered.
+    NotRegistered,
     /// DNS knows no server of that name.
     NoSuchServer,
     /// No final response came in time.
@@ -97,7 +111,15 @@ impl Outcome {
     pub(crate) const fn status(self) -> u16 {
         match self {
             Self::UnreadableUri => 400,
-            Self::NotRelayed | Self::NetworkDenied | Self::NamesGateway => 403,
+            Self::NotRelayed
+            | Self::NetworkDenied
+            | Self::NamesGateway
+            | Self::NotPermitted
+            | Self::NumberBlocked => 403,
+            // RFC 3261 21.4.24: "The callee's end system was contacted successfully, but the callee is
+            // currently not willing or able to take additional calls at this end system." Here it
+            // is the caller who has no call left: 503 would keep his phone from us altogether.
+            Self::UserCallsMax => 486,
             // RFC 3261 21.4.5: "The server has definitive information that the user does not exist at
             // the domain specified in the Request-URI." Nor does anybody where there is no domain.
             Self::NobodyThere
@@ -108,13 +130,21 @@ impl Outcome {
             // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
             // recognizes the user identified by the Request-URI, but does not currently have a valid
             // forwarding location for that user."
-            Self::Absent | Self::NotUnderTls | Self::FlowGone | Self::NotRegistered => 480,
-            Self::ComesBack => 482,
+            Self::Absent
+            | Self::NotRegistered
+            | Self::ForwardRefused
+            | Self::NotUnderTls
+            | Self::FlowGone => 480,
+            Self::ComesBack | Self::LedInCircle => 482,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
             // the 503." It knows that of whatever takes this way.
-            Self::NextHopsDown | Self::Drained | Self::NoRoom | Self::TrunkRefused => 503,
+            Self::NextHopsDown
+            | Self::Drained
+            | Self::GroupCallsMax
+            | Self::NoRoom
+            | Self::TrunkRefused => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -135,6 +165,13 @@ impl Outcome {
             Self::NamesGateway => Reason::NamesGateway,
             Self::NobodyThere => Reason::NobodyThere,
             Self::NoRouteForNumber => Reason::NoRoute,
+            Self::NotPermitted => Reason::NotPermitted,
+            Self::NumberBlocked => Reason::NumberBlocked,
+            Self::UserCallsMax => Reason::UserCallsMax,
+            Self::GroupCallsMax => Reason::GroupCallsMax,
+            Self::ForwardRefused => Reason::ForwardRefused,
+            Self::LedInCircle => Reason::LedInCircle,
+            Self::NotRegistered => Reason::NotRegistered,
             Self::NoSuchServer => Reason::NoSuchServer,
             Self::TimedOut => Reason::TimedOut,
             Self::Absent => Reason::PhoneUnreachable,
@@ -161,6 +198,11 @@ impl Outcome {
             Self::NamesGateway => "Gateways Are Reached By Routes",
             Self::NotUnderTls => "SIPS Not Allowed",
             Self::NoRouteForNumber => "No Route For That Number",
+            Self::NotPermitted => "Not Permitted To Call That",
+            Self::NumberBlocked => "That Number Is Blocked",
+            Self::UserCallsMax => "Too Many Calls Of This User",
+            Self::GroupCallsMax => "All Lines Are Busy",
+            Self::LedInCircle => "Forwarded In A Circle",
             Self::NoSuchServer => "No Such Server In DNS",
             Self::Unreachable => "Next Hop Unreachable",
             Self::NoTransport => "No Transport Leads There",
@@ -173,6 +215,8 @@ impl Outcome {
             | Self::NobodyThere
             | Self::TimedOut
             | Self::Absent
+            | Self::NotRegistered
+            | Self::ForwardRefused
             | Self::FlowGone
             | Self::ComesBack
             | Self::BadResponse

@@ -7,7 +7,7 @@ use wheel::TimerId;
 
 use super::branches::end_candidate;
 use super::cancel::CancelReason;
-use super::context::{Context, Key, Owner};
+use super::context::{Candidate, Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::records::notes::{note_reason, note_why};
@@ -124,6 +124,9 @@ impl Shard {
             return broken!("the branch of a response was just found");
         };
         branch.is_accepted = context.method == Method::Invite;
+        let at = usize::from(branch.candidate);
+        let answered = context.candidates.get_mut(at);
+        let places = answered.map_or_else(Vec::new, Candidate::take_places);
         // Of one that was left, the target is with another by now.
         match std::mem::take(&mut branch.is_left) {
             true => self.end_branch_alone(context, number),
@@ -137,7 +140,7 @@ impl Shard {
         }
         let source = context.answerer(number);
         self.note_call(now, context, source.as_ref(), response);
-        self.note_answered(now, context, number, response, out);
+        self.note_answered(now, context, number, response, places, out);
         self.note_refreshed(now, context, response);
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
@@ -176,6 +179,9 @@ impl Shard {
         {
             return self.pool.recycle(response);
         }
+        let is_given_up = |of: &Candidate| of.progress == Progress::GivenUp;
+        let was_given_up =
+            context.has_diverted && context.candidates.get(at).is_some_and(is_given_up);
         self.note_try(context, number, Ok(status));
         if branch.is_pending && status == 503 {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
@@ -215,6 +221,11 @@ impl Shard {
             self.pool.recycle(response);
             return;
         }
+        // Its phone rang too long, and was told so: others have the call by now.
+        if was_given_up && status == 487 && !context.is_cancelled {
+            self.pool.recycle(response);
+            return;
+        }
         self.note_best(context, status, Some(response));
         // RFC 3261 16.7: "If a 6xx response is received, it is not immediately forwarded,
         // but the stateful proxy SHOULD cancel all client pending transactions as
@@ -234,6 +245,7 @@ impl Shard {
         // The target set was given back if this response only comes again.
         if let Some(candidate) = context.candidates.get_mut(usize::from(at)) {
             end_candidate(candidate, &mut context.breadth_left);
+            drop(candidate.take_places());
         }
     }
 
@@ -290,6 +302,17 @@ impl Shard {
         if let Some(old) = std::mem::replace(&mut best.response, response) {
             self.pool.recycle(old);
         }
+        context.count_messages();
+    }
+
+    /// Forgets what was the best: the call goes elsewhere.
+    pub(crate) fn forget_best(&mut self, context: &mut Context) {
+        let best = &mut context.best;
+        if let Some(old) = best.response.take() {
+            self.pool.recycle(old);
+        }
+        best.challenges.clear();
+        (best.rank, best.status, best.outcome) = (0, 0, None);
         context.count_messages();
     }
 
@@ -472,6 +495,9 @@ impl Shard {
     ) {
         if !context.is_final_sent {
             self.start_due(now, key, &mut context, out);
+            while !context.is_waiting() && self.divert_after_all(now, &mut context, out) {
+                self.start_due(now, key, &mut context, out);
+            }
             if !context.is_waiting() {
                 self.choose_best(now, &mut context, out);
             }

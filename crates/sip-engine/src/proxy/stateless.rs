@@ -12,6 +12,7 @@ use super::context::Candidate;
 use super::egress::{Egress, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::outcome::Outcome;
+use super::privacy::hidden_lines;
 use super::responses::write_upstream;
 use super::targets::Targets;
 use crate::effect::Effect;
@@ -149,6 +150,8 @@ impl Shard {
             &job.request,
             &mut strip,
         );
+        let mut hidden = Vec::new();
+        hidden_lines(permit, &job.request, &mut hidden);
         let request = Some(&*job.request);
         let egress = self.next_egress(
             now,
@@ -168,6 +171,12 @@ impl Shard {
                 self.forward_after_all(now, job, permit, out);
             }
             Some(egress) => {
+                if !hidden.is_empty()
+                    && !self.may_know_the_caller(&candidate.kind, egress.to.remote.ip())
+                {
+                    let own = std::mem::take(&mut strip);
+                    Self::lines_to_cut(&own, &hidden, &mut strip);
+                }
                 self.write_single(now, &job, &candidate, &egress, &strip, out);
                 self.counters.requests_forwarded += 1;
                 self.pool.recycle(job.request);
@@ -211,7 +220,7 @@ impl Shard {
             routed: &job.routed,
             came_by: &job.sender.flow,
             chosen_by: job.chosen_by,
-            uri: target_uri(&candidate.kind, &mut self.target_uri),
+            uri: target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri()),
             path: path_of(&candidate.kind),
             to: &egress.to,
             local: egress.local,
@@ -219,7 +228,11 @@ impl Shard {
             instance,
             breadth: Some(job.breadth),
             strip,
-            added: &[],
+            told: &[],
+            added: candidate
+                .extra
+                .as_ref()
+                .map_or(&[][..], |extra| &extra.added),
             session_expires_s: None,
             leg: leg.as_ref(),
         };

@@ -61,6 +61,8 @@ counters::counters! {
         pub relays_refused: u64 = counter("signet_relays_refused_total"),
         /// Loops that were detected.
         pub loops: u64 = counter("signet_loops_total"),
+        /// Calls that a user has forwarded, once for each user.
+        pub calls_diverted: u64 = counter("signet_calls_diverted_total"),
         /// Calls that rang for too long.
         pub timer_c_fired: u64 = counter("signet_timer_c_fired_total"),
         /// Flows to phones that were gone when a request came for them.

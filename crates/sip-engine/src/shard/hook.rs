@@ -60,7 +60,8 @@ impl Shard {
             Permit::Authenticated(_)
             | Permit::Inbound(_)
             | Permit::Directed(_)
-            | Permit::Trunk(_) => false,
+            | Permit::Trunk(_)
+            | Permit::Forwarder(_) => false,
         }
     }
 

@@ -133,6 +133,30 @@ impl Shard {
         self.record_event(now, &context.sender, request, &event, out);
     }
 
+    /// Counts and records that a call is not forwarded: the answer says what the phones said.
+    pub(crate) fn note_forward(
+        &mut self,
+        now: Now,
+        context: &Context,
+        outcome: Outcome,
+        out: &mut Outputs,
+    ) {
+        let Some(request) = context.request.as_deref() else {
+            return;
+        };
+        let reason = outcome.why();
+        self.refusals.count(request.method(), None, reason);
+        let event = Event {
+            status: None,
+            phrase: "",
+            reason,
+            is_proven: false,
+            hop: None,
+            detail: &|| "the forward of whoever was called".to_owned(),
+        };
+        self.record_event(now, &context.sender, request, &event, out);
+    }
+
     /// Whether what became of a target is lost in the answer: a gateway's own trouble, where
     /// the answer says that none can be reached.
     pub(crate) fn note_target(

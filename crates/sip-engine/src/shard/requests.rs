@@ -1,5 +1,7 @@
 //! The way of a request through the shard.
 
+use std::sync::Arc;
+
 use invariant::broken;
 use sip_auth::Subject;
 use sip_limit::Verdict;
@@ -10,8 +12,10 @@ use sip_txn::{Incoming, ServerId};
 use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Permit, Refusal, gate, is_registration};
-use crate::proxy::context::{Owner, TargetKind};
+use crate::permit::{Gate, Permit, Refusal, ask_who_hides, gate, is_registration};
+use crate::proxy::context::{Context, Owner};
+use crate::proxy::outcome::Outcome;
+use crate::proxy::privacy::hidden_lines;
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
@@ -19,10 +23,10 @@ use crate::records::AskedTimer;
 use crate::records::notes::speaks_for_dialog;
 use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{RegistrarContext, Registration};
-use crate::relay::ChosenBy;
+use crate::relay::{ChosenBy, Source};
 use crate::sender::Sender;
 use crate::settings::{Mode, Nat};
-use crate::trunk::{Called, privacy};
+use crate::trunk::Called;
 use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
@@ -414,7 +418,7 @@ impl Shard {
             return;
         };
         let candidates = &mut context.candidates;
-        let (called_by, found) = match self.called_by_trunk(now, &job, candidates) {
+        let (called_by, found) = match self.called_by_trunk(now, &job, permit, candidates) {
             Called::Usual => (None, None),
             Called::UsualBy(trunk) => (Some(trunk), None),
             Called::Targets(targets, trunk) => (Some(trunk), Some(targets)),
@@ -435,10 +439,23 @@ impl Shard {
         };
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
+            if let Some(refusal) = self.who_hides(now, &job, permit, targets) {
+                let record = job.record.take();
+                self.note_refused(now, record, &refusal.line(), out);
+                self.refuse_by_gate(now, job, &refusal, out);
+                return;
+            }
             match targets {
                 Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
                 _ => self.ask_for_user(now, job, out),
             }
+            return;
+        }
+        if self.has_people
+            && let Err(outcome) = self.charge(now, &mut job, permit, &mut context)
+        {
+            self.contexts.close(key, context, &mut self.pool);
+            self.fail_job(now, job, outcome, out);
             return;
         }
         permit.strip(
@@ -446,17 +463,14 @@ impl Shard {
             &job.request,
             &mut context.strip,
         );
+        hidden_lines(permit, &job.request, &mut context.hidden);
         if let Some(told) = job.told.take() {
             self.take_told(*told, &job.request, &mut context);
         }
-        if job.request.has(HeaderName::PAssertedIdentity) {
-            // Next hops of the operator's are trusted, phones and strangers are not.
-            let first = context.candidates.first().map(|of| &of.kind);
-            if !matches!(first, Some(TargetKind::NextHops { .. })) {
-                privacy::withheld(&job.request, &mut context.strip);
-            }
-        }
-        context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
+        context.chosen_by = match self.has_people && context.is_on_others_account() {
+            true => ChosenBy::User,
+            false => self.relay(now).chosen_by(permit, &job.routed, &job.request),
+        };
         self.identify(&mut context, &job);
         context.is_listed = self.is_listed_peers(&job.sender);
         context.speaks_for_dialog = speaks_for_dialog(permit);
@@ -488,6 +502,51 @@ impl Shard {
         context.count_messages();
         self.note_trunk(&mut context, called_by.as_ref());
         self.settle(now, key, context, out);
+    }
+
+    /// Whether a stranger who hides has called what only users may call: then he is asked whether
+    /// he is one.
+    fn who_hides(&self, now: Now, job: &Job, permit: &Permit, targets: Targets) -> Option<Refusal> {
+        let may_be = matches!(permit, Permit::Inbound(_))
+            && matches!(
+                targets,
+                Targets::Absent | Targets::Answer(Outcome::NotRelayed)
+            );
+        may_be
+            .then(|| ask_who_hides(&self.gate_context(now, &job.sender), &job.request))
+            .flatten()
+    }
+
+    /// Takes note on whose account a request is, and takes the place that a call needs among those
+    /// of its caller. An emergency needs none.
+    fn charge(
+        &mut self,
+        now: Now,
+        job: &mut Job,
+        permit: &Permit,
+        context: &mut Context,
+    ) -> Result<(), Outcome> {
+        let divert = self.divert.take();
+        let request = &*job.request;
+        if request.method() != Method::Invite {
+            return Ok(());
+        }
+        if begins(request) {
+            context.divert = divert;
+        }
+        let settings = Arc::clone(&self.settings);
+        let Some(person) = permit.person(&settings.people, &settings) else {
+            return Ok(());
+        };
+        context.caller = Some(Arc::clone(person));
+        if person.calls_max(&settings.numbers) == 0 || context.is_emergency() {
+            return Ok(());
+        }
+        let place = self.place_of(person).ok_or(Outcome::UserCallsMax)?;
+        let (followed, source) = (job.record.take(), Source::of(&job.sender.flow));
+        let places = vec![Arc::new(place)];
+        job.record = Some(self.follow(now, followed, request, source, places));
+        Ok(())
     }
 
     /// A user of ours has no contact: whether he exists decides the answer.

@@ -12,7 +12,8 @@ pub(crate) struct Mark {
     pub(crate) counts: bool,
     /// Whether the caller does not say who he is.
     pub(crate) is_anonymous: bool,
-    /// Whether the provider began the dialog.
+    /// Whether its From and To stay as they are: the provider began the dialog, or a caller from
+    /// elsewhere whose call a user of ours forwards.
     pub(crate) is_inbound: bool,
     /// The CSeq number of the INVITE that made the dialog, as the provider got it; 0 where
     /// that was the provider's.

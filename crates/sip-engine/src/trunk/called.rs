@@ -6,12 +6,13 @@ use std::sync::Arc;
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Method, Uri};
 
-use super::Trunk;
 use super::faces::user_of;
+use super::{Numbers, Trunk};
 use crate::park::Job;
+use crate::permit::Permit;
 use crate::proxy::context::Candidate;
 use crate::proxy::outcome::Outcome;
-use crate::proxy::targets::Targets;
+use crate::proxy::targets::{Contacts, Targets};
 use crate::{Now, Shard};
 
 /// What a request from a trunk's member comes to.
@@ -32,6 +33,7 @@ impl Shard {
         &mut self,
         now: Now,
         job: &Job,
+        permit: &Permit,
         found: &mut Vec<Candidate>,
     ) -> Called {
         if !self.trunks.is_any() {
@@ -68,24 +70,50 @@ impl Shard {
         let is_number = numbers.plan.read_inbound(&user).is_some();
         called.push(user);
         let known = called.iter().find_map(|number| numbers.user_of(number));
+        // An alias is as good as the list.
+        let alias = match known {
+            None => self.alias_of(numbers, &called),
+            Some(_) => None,
+        };
+        let known = known.or(alias.as_deref());
         if known.is_none() && !is_contact && self.own.is_own_uri(&uri) {
             // A user of that very name comes before whoever gets what is left.
-            let is_there = self.contact_targets(now, &uri, found);
+            let is_there = self.contact_targets(now, &uri, found) != Contacts::None
+                || (self.has_people && self.person_at(&uri).is_some());
             if is_there || (numbers.to.is_none() && !is_number) {
                 found.clear();
                 return Called::UsualBy(trunk);
             }
         }
         let targets = match known.or(numbers.to.as_deref()) {
-            Some(user) => self.local_targets(now, user, found),
+            Some(user) => self.local_targets(now, user, (job, permit), found),
             None => Targets::Answer(Outcome::NobodysNumber),
         };
         Called::Targets(targets, trunk)
     }
 
-    /// The contacts of a user of ours, by his name.
-    fn local_targets(&mut self, now: Now, user: &str, found: &mut Vec<Candidate>) -> Targets {
+    /// The first of these numbers that is an alias, as it is written there.
+    fn alias_of(&self, numbers: &Numbers, called: &[String]) -> Option<String> {
+        let domain = self.settings.domains.first().filter(|_| self.has_people)?;
+        let read = called.iter().filter_map(|of| numbers.plan.read_inbound(of));
+        let mut names = read.chain(called.iter().cloned());
+        names.find(|name| {
+            let aor = format!("sip:{name}@{domain}");
+            self.settings.people.alias(aor.as_bytes()).is_some()
+        })
+    }
+
+    /// Where calls to a user of ours go, by his name: to his phones, or where he or an alias leads
+    /// them.
+    fn local_targets(
+        &mut self,
+        now: Now,
+        user: &str,
+        (job, permit): (&Job, &Permit),
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
         found.clear();
+        self.divert = None;
         let Some(domain) = self.settings.domains.first().cloned() else {
             return Targets::Answer(Outcome::NobodysNumber);
         };
@@ -93,6 +121,14 @@ impl Shard {
         let Some(uri) = Uri::parse(text.as_bytes()) else {
             return Targets::Answer(Outcome::NobodysNumber);
         };
+        if self.has_people {
+            let skips_drained = self.gateways.has_drained();
+            let request = &job.request;
+            return match self.lead(now, request, &uri, permit, skips_drained, found) {
+                Targets::Absent => Targets::Answer(Outcome::NotRegistered),
+                targets => targets,
+            };
+        }
         self.contact_targets(now, &uri, found);
         match found.is_empty() {
             true => Targets::Answer(Outcome::NotRegistered),

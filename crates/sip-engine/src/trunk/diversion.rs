@@ -1,7 +1,7 @@
 //! Diversion (RFC 5806): by whom a call was forwarded, with numbers as the provider wants them.
 
 use sip_msg::header::{NameAddr, elements};
-use sip_msg::{HeaderName, Message, Span};
+use sip_msg::{HeaderName, Message, Span, Uri};
 
 use super::faces::{user_of, write_uri};
 use super::{Identity, Trunk};
@@ -32,6 +32,43 @@ pub(super) fn rewrite(trunk: &Trunk, request: &Message, replaced: &mut Vec<(Span
             replaced.push((place, text));
         }
     }
+}
+
+/// The same of lines that are added here. `known` has the number that is written down for the
+/// user of a URI. `None` where they stay as they are.
+pub(super) fn rewritten(
+    trunk: &Trunk,
+    lines: &[u8],
+    known: impl Fn(&Uri<'_>) -> Option<String>,
+) -> Option<Vec<u8>> {
+    if trunk.identity == Identity::AsIs || lines.is_empty() {
+        return None;
+    }
+    let mut text = Vec::with_capacity(lines.len());
+    for line in lines.split_inclusive(|byte| *byte == b'\n') {
+        match read(trunk, line, &known) {
+            Some((number, params)) => {
+                text.extend_from_slice(b"Diversion: ");
+                write_uri(trunk, &number, &mut text);
+                text.extend_from_slice(params);
+                text.extend_from_slice(b"\r\n");
+            }
+            None => text.extend_from_slice(line),
+        }
+    }
+    Some(text)
+}
+
+/// The number of whoever a line says has forwarded, and the parameters behind it.
+fn read<'l>(
+    trunk: &Trunk,
+    line: &'l [u8],
+    known: &impl Fn(&Uri<'_>) -> Option<String>,
+) -> Option<(String, &'l [u8])> {
+    let value = line.strip_prefix(b"Diversion: ")?.trim_ascii_end();
+    let addr = NameAddr::parse(value)?;
+    let number = known(&addr.uri()?).or_else(|| number_of(trunk, value))?;
+    Some((number, addr.params))
 }
 
 /// The number of whoever has forwarded: that of a user of ours, or one that is written.
@@ -86,5 +123,26 @@ mod tests {
         ] {
             assert!(out.contains(line), "{line} is not in {out}");
         }
+    }
+
+    #[test]
+    fn so_is_who_forwards_here() {
+        let lines = b"Diversion: <sip:alice@example.org>;reason=user-busy;counter=1\r\n\
+                      Diversion: <sip:bob@example.org>;reason=no-answer;counter=1\r\n\
+                      Diversion: <sip:lobby@example.org>;reason=unconditional;counter=1\r\n";
+        let bobs = |uri: &Uri<'_>| (uri.user == Some(&b"bob"[..])).then(|| "+493077".to_owned());
+        assert_eq!(rewritten(&of_tests(), lines, bobs), None, "as it came");
+        let trunk = Trunk {
+            identity: Identity::Asserted,
+            ..of_tests()
+        };
+        assert_eq!(rewritten(&trunk, b"", bobs), None);
+        let text = rewritten(&trunk, lines, bobs).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "Diversion: <sip:+4930101@provider.example>;reason=user-busy;counter=1\r\n\
+             Diversion: <sip:+493077@provider.example>;reason=no-answer;counter=1\r\n\
+             Diversion: <sip:lobby@example.org>;reason=unconditional;counter=1\r\n"
+        );
     }
 }

@@ -5,8 +5,9 @@
 use sip_msg::header::NameAddr;
 use sip_msg::{HeaderName, Message, Uri};
 
-use super::{Identity, Trunk, privacy};
+use super::{Identity, Trunk};
 use crate::permit::identity_lines;
+use crate::proxy::privacy;
 use crate::text::write_decimal;
 use sip_msg::Span;
 
@@ -27,18 +28,35 @@ pub(super) fn is_anonymous(trunk: &Trunk, request: &Message) -> bool {
     trunk.identity != Identity::AsIs && privacy::is_asked_for(request)
 }
 
-/// From and To for a provider. `written` has a number that was dialled as the provider
-/// wants it.
+/// Who calls, beside what the request itself says of it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Caller<'a> {
+    pub(super) is_anonymous: bool,
+    /// Whether the sender's own assertion counts.
+    pub(super) is_believed: bool,
+    /// The number that is written down for whoever's account it is on.
+    pub(super) caller_id: Option<&'a str>,
+    /// The name of the user who was called and forwards the call, where it is on his account:
+    /// then nothing that the request says of its sender counts.
+    pub(super) payer: Option<&'a str>,
+}
+
+/// From and To for a provider. `caller_id` is what is written down for the user in From, and
+/// `written` has a number that was dialled as the provider wants it.
 pub(super) fn faces(
     trunk: &Trunk,
     request: &Message,
     is_anonymous: bool,
+    caller_id: Option<&str>,
     written: impl FnOnce(&str) -> String,
 ) -> Faces {
     let from = request.from().ok().and_then(|from| match trunk.identity {
         _ if is_anonymous => Some(with_params(ANONYMOUS.to_vec(), &from)),
         Identity::From => {
-            let number = trunk.numbers.shown_for(&user_of(&from.uri()?)?)?;
+            let number = match caller_id {
+                Some(number) => in_e164(trunk, number),
+                None => trunk.numbers.shown_for(&user_of(&from.uri()?)?)?,
+            };
             let mut value = from.display.to_vec();
             if !value.is_empty() {
                 value.push(b' ');
@@ -62,12 +80,11 @@ pub(super) fn faces(
 }
 
 /// The lines by which a provider knows the caller of a request that begins something, and
-/// those that they take the place of. `is_believed`: whether the sender's own assertion
-/// counts.
+/// those that they take the place of.
 pub(super) fn identify(
     trunk: &Trunk,
     request: &Message,
-    (is_anonymous, is_believed): (bool, bool),
+    who: Caller<'_>,
     lines: &mut Vec<u8>,
     cut: &mut Vec<Span>,
 ) {
@@ -78,7 +95,7 @@ pub(super) fn identify(
         Identity::RemoteParty => b"Remote-Party-ID: ",
         Identity::From => b"",
     };
-    let number = caller(trunk, request, is_believed);
+    let number = caller(trunk, request, who);
     identity_lines(request, cut);
     let Some(number) = number.filter(|_| !name.is_empty()) else {
         return;
@@ -87,14 +104,18 @@ pub(super) fn identify(
     write_uri(trunk, &number, lines);
     if trunk.identity == Identity::RemoteParty {
         lines.extend_from_slice(b";party=calling;screen=yes;privacy=");
-        lines.extend_from_slice(if is_anonymous { b"full" } else { b"off" });
+        lines.extend_from_slice(if who.is_anonymous { b"full" } else { b"off" });
     }
     lines.extend_from_slice(b"\r\n");
 }
 
 /// The number of a caller, in E.164.
-fn caller(trunk: &Trunk, request: &Message, is_believed: bool) -> Option<String> {
+fn caller(trunk: &Trunk, request: &Message, who: Caller<'_>) -> Option<String> {
     let numbers = &trunk.numbers;
+    let written_down = who.caller_id.map(|number| in_e164(trunk, number));
+    if let Some(payer) = who.payer {
+        return written_down.or_else(|| numbers.shown_for(payer));
+    }
     let user = request.from().ok().and_then(|from| user_of(&from.uri()?));
     let named = |name: HeaderName| {
         let mut named = request.addresses(name);
@@ -107,12 +128,20 @@ fn caller(trunk: &Trunk, request: &Message, is_believed: bool) -> Option<String>
         numbers.preferred_by(user.as_deref()?, &wish)
     };
     let asserted = || {
-        let name = is_believed.then_some(HeaderName::PAssertedIdentity)?;
+        let name = (who.is_believed).then_some(HeaderName::PAssertedIdentity)?;
         numbers.accepted(&named(name)?)
     };
     preferred()
         .or_else(asserted)
+        .or(written_down)
         .or_else(|| numbers.shown_for(user.as_deref().unwrap_or_default()))
+}
+
+/// A number that the operator has written down for a user, in E.164 where it is one of the
+/// trunk's plan.
+pub(super) fn in_e164(trunk: &Trunk, number: &str) -> String {
+    let e164 = trunk.numbers.plan.read(number);
+    e164.unwrap_or_else(|| number.to_owned())
 }
 
 /// A user's name, unescaped.
@@ -202,10 +231,13 @@ mod tests {
         let (trunk, request) = (trunk(identity), message(from, lines));
         let is_anonymous = is_anonymous(&trunk, &request);
         let (mut own, mut cut) = (Vec::new(), Vec::new());
-        let is_believed = lines.contains("<tel:");
-        let how = (is_anonymous, is_believed);
-        identify(&trunk, &request, how, &mut own, &mut cut);
-        let faces = faces(&trunk, &request, is_anonymous, written);
+        let who = Caller {
+            is_anonymous,
+            is_believed: lines.contains("<tel:"),
+            ..Caller::default()
+        };
+        identify(&trunk, &request, who, &mut own, &mut cut);
+        let faces = faces(&trunk, &request, is_anonymous, None, written);
         (text(Some(own)), cut.len(), text(faces.from))
     }
 
@@ -281,16 +313,51 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_down_for_a_user_comes_before_the_list_and_the_payers_before_all() {
+        let (trunk, request) = (trunk(Identity::Asserted), message(ALICE, ""));
+        let wish = message(
+            ALICE,
+            "P-Preferred-Identity: <sip:+4930101@example.org>\r\n",
+        );
+        let shown = |request: &Message, caller_id, payer| {
+            let who = Caller {
+                is_believed: true,
+                caller_id,
+                payer,
+                ..Caller::default()
+            };
+            caller(&trunk, request, who).unwrap()
+        };
+        assert_eq!(shown(&request, Some("03077"), None), "+493077");
+        assert_eq!(shown(&wish, Some("03077"), None), "+4930101", "it is his");
+        // Of a call that is forwarded the payer is known, whatever its sender says.
+        assert_eq!(shown(&wish, None, Some("bob")), "+4930100");
+        assert_eq!(shown(&request, None, Some("alice")), "+4930101");
+        assert_eq!(shown(&wish, Some("+493088"), Some("bob")), "+493088");
+        let from = faces(&trunk, &request, false, Some("03077"), written).from;
+        assert_eq!(from, None, "by P-Asserted-Identity");
+        let trunk = Trunk {
+            identity: Identity::From,
+            ..of_tests()
+        };
+        let from = faces(&trunk, &request, false, Some("03077"), written).from;
+        assert_eq!(text(from), "\"Alice\" <sip:+493077@provider.example>;tag=a");
+    }
+
+    #[test]
     fn to_is_the_number_that_is_called_where_that_is_wanted() {
         let request = message(ALICE, "");
         let mut trunk = trunk(Identity::AsIs);
-        assert_eq!(faces(&trunk, &request, false, written), Faces::default());
+        assert_eq!(
+            faces(&trunk, &request, false, None, written),
+            Faces::default()
+        );
         trunk.rewrites_to = true;
-        let to = faces(&trunk, &request, false, written).to;
+        let to = faces(&trunk, &request, false, None, written).to;
         assert_eq!(text(to), "<sip:+49301@provider.example>");
         // The same again within the dialog, with the tag.
         let within = request_within();
-        let to = faces(&trunk, &within, false, written).to;
+        let to = faces(&trunk, &within, false, None, written).to;
         assert_eq!(text(to), "<sip:+49301@provider.example>;tag=b");
     }
 

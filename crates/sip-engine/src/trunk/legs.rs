@@ -67,6 +67,8 @@ pub(crate) struct LegCopy {
     /// Lines that are left out, and lines that are added.
     pub(super) cut: Vec<Span>,
     pub(super) lines: Vec<u8>,
+    /// What stands in the place of lines that are added because of how its target was found.
+    pub(super) added: Option<Vec<u8>>,
     /// What the token of whoever gets it says.
     pub(super) mark: Option<Mark>,
 }
@@ -134,6 +136,11 @@ impl LegCopy {
     /// The lines that are added.
     pub(crate) fn lines(&self) -> &[u8] {
         &self.lines
+    }
+
+    /// What stands in the place of lines that are added because of how its target was found.
+    pub(crate) fn added(&self) -> Option<&[u8]> {
+        self.added.as_deref()
     }
 
     /// What the token of whoever gets it says.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 const DIGITS_MAX: usize = 15;
 /// What is shorter is no whole number, though it may begin like one.
 const WHOLE_MIN: usize = 8;
+/// The fewest digits, with a country's code, that somebody may be reached by.
+const REACHED_MIN: usize = 7;
 
 /// How numbers are written where a trunk is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,6 +84,17 @@ impl NumberPlan {
                 && digits.bytes().all(|byte| byte.is_ascii_digit())
                 && digits.starts_with(&*self.country_code);
             is_without_plus.then(|| format!("+{digits}"))
+        })
+    }
+
+    /// What the provider takes a dialled number for: one that wants numbers without `+` reads a
+    /// country's code out of bare digits, whatever they were meant for.
+    pub(crate) fn understood(&self, dialled: &str) -> Option<String> {
+        self.read(dialled).or_else(|| {
+            let is_read = self.format == NumberFormat::E164NoPlus
+                && dialled.len() >= REACHED_MIN
+                && dialled.bytes().all(|byte| byte.is_ascii_digit());
+            is_read.then(|| format!("+{dialled}"))
         })
     }
 
@@ -229,6 +242,22 @@ mod tests {
             Some("+12125551234")
         );
         assert_eq!(american.read("011 49 30 1").as_deref(), Some("+49301"));
+    }
+
+    #[test]
+    fn bare_digits_are_what_a_provider_reads_in_them() {
+        let plain = german(NumberFormat::E164NoPlus);
+        assert_eq!(
+            plain.understood("4412345678").as_deref(),
+            Some("+4412345678")
+        );
+        assert_eq!(
+            plain.understood("030123456").as_deref(),
+            Some("+4930123456")
+        );
+        assert_eq!(plain.understood("112"), None);
+        assert_eq!(plain.understood("*214412345"), None);
+        assert_eq!(german(NumberFormat::E164).understood("4412345678"), None);
     }
 
     #[test]

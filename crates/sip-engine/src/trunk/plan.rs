@@ -6,16 +6,17 @@ use sip_auth::Side as AuthSide;
 use sip_msg::{HeaderName, Message, Method};
 
 use super::auth::group_of;
-use super::faces::{self, decimal};
+use super::faces::{self, Caller, decimal, in_e164};
 use super::legs::{Again, Leg, LegCopy, Legs};
 use super::{Trunk, cseq, diversion};
 use crate::park::Job;
+use crate::people::Person;
 use crate::permit::trunks_of;
 use crate::proxy::context::{Context, TargetKind};
 use crate::proxy::egress::Egress;
 use crate::proxy::record_route::makes_dialogs;
 use crate::proxy::route::place;
-use crate::proxy::targets::written;
+use crate::proxy::ways::written;
 use crate::relay::ChosenBy;
 use crate::token::{Mark, RouteToken, Side};
 use crate::{Now, Shard};
@@ -33,6 +34,33 @@ struct Known<'a> {
     egress: Option<&'a Egress>,
     /// Whether what the sender asserts of a caller counts.
     is_believed: bool,
+    account: Account<'a>,
+}
+
+/// On whose account a copy is, where that is written down.
+#[derive(Clone, Copy, Default)]
+struct Account<'a> {
+    /// The number that his calls show.
+    caller_id: Option<&'a str>,
+    /// The user who was called and forwards the call.
+    payer: Option<&'a str>,
+    /// The lines that are added to the copy because it was led on.
+    added: &'a [u8],
+}
+
+impl<'a> Account<'a> {
+    fn of(context: &'a Context, at: usize) -> Self {
+        let extra = context
+            .candidates
+            .get(at)
+            .and_then(|of| of.extra.as_deref());
+        let payer = extra.and_then(|extra| extra.payer.as_deref());
+        Self {
+            caller_id: context.caller_id(at).map(|number| &**number),
+            payer: payer.map(|payer| str::from_utf8(&payer.name).unwrap_or_default()),
+            added: extra.map_or(&[], |extra| &extra.added),
+        }
+    }
 }
 
 impl Known<'_> {
@@ -60,15 +88,18 @@ impl Shard {
             again,
             egress: Some(egress),
             is_believed: context.chosen_by == ChosenBy::Peer,
+            account: Account::of(context, at),
         };
         let came_from = context.legs.as_ref();
         let came_from = came_from.and_then(|legs| legs.came_from.clone());
         match (&context.candidates.get(at)?.kind, token) {
             (_, Some(token)) => self.plan_within(now, known, &token),
-            (TargetKind::NextHops { trunk, .. }, None) => {
-                let trunk = Arc::clone(trunk.as_ref()?);
-                Some(self.plan_to_provider(now, known, &trunk))
-            }
+            (
+                TargetKind::NextHops {
+                    trunk: Some(trunk), ..
+                },
+                None,
+            ) => Some(self.plan_to_provider(now, known, trunk)),
             (_, None) => Some(self.plan_from_provider(known, &came_from?)),
         }
     }
@@ -81,6 +112,7 @@ impl Shard {
             again: None,
             egress: None,
             is_believed: false,
+            account: Account::default(),
         };
         self.plan_within(now, known, &token)
             .map(|planned| planned.copy)
@@ -150,10 +182,29 @@ impl Shard {
         let mut copy = LegCopy::default();
         let is_anonymous = faces::is_anonymous(trunk, request);
         let number = self.count(trunk.counts(), &known, &mut copy);
-        self.face(trunk, request, is_anonymous, &mut copy);
-        let how = (is_anonymous, known.is_believed);
-        faces::identify(trunk, request, how, &mut copy.lines, &mut copy.cut);
+        let Account {
+            caller_id,
+            payer,
+            added,
+        } = known.account;
+        // A name elsewhere is none of ours, however it is called: within the dialog nobody could
+        // tell any more.
+        let keeps_faces = payer.is_some() && !is_anonymous && !self.is_from_here(request);
+        if !keeps_faces {
+            self.face(trunk, request, is_anonymous, &mut copy);
+        }
+        let who = Caller {
+            is_anonymous,
+            is_believed: known.is_believed,
+            caller_id,
+            payer,
+        };
+        faces::identify(trunk, request, who, &mut copy.lines, &mut copy.cut);
         diversion::rewrite(trunk, request, &mut copy.replaced);
+        copy.added = diversion::rewritten(trunk, added, |uri| {
+            let person = self.person_at(uri)?;
+            Some(in_e164(trunk, person.caller_id.as_deref()?))
+        });
         cut_credentials(trunk, request, &mut copy);
         let marks = trunk.marks_dialogs() && makes_dialogs(request.method());
         let mark = marks.then(|| Mark {
@@ -161,7 +212,7 @@ impl Shard {
             side: Side::ToProvider,
             counts: trunk.counts(),
             is_anonymous,
-            is_inbound: false,
+            is_inbound: keeps_faces,
             invite: number,
         });
         let shared = &self.shared.gateways.trunks;
@@ -291,8 +342,24 @@ impl Shard {
             Some(group) => written(dialled, group),
             None => trunk.numbers.plan.outbound(dialled),
         };
-        let faces = faces::faces(trunk, request, is_anonymous, as_written);
+        let caller = self.has_people.then(|| self.person_in_from(request));
+        let caller_id = caller.flatten().and_then(|of| of.caller_id.clone());
+        let caller_id = caller_id.as_deref();
+        let faces = faces::faces(trunk, request, is_anonymous, caller_id, as_written);
         (copy.from, copy.to) = (faces.from, faces.to);
+    }
+
+    /// Whether From is in our domains.
+    fn is_from_here(&self, request: &Message) -> bool {
+        let from = request.from().ok().and_then(|from| from.uri());
+        from.is_some_and(|uri| self.own.is_own_uri(&uri))
+    }
+
+    /// What is written of the user in From.
+    fn person_in_from(&self, request: &Message) -> Option<Arc<Person>> {
+        let from = request.from().ok().and_then(|from| from.uri());
+        from.filter(|uri| self.own.is_own_uri(uri))
+            .and_then(|uri| self.person_at(&uri))
     }
 
     /// From and To of a provider's request as the phone wrote them, as far as that is known.

@@ -23,7 +23,7 @@ use crate::hops::of_next_hop;
 use crate::park::Parked;
 use crate::proxy::context::Owner;
 use crate::proxy::failover::pause_ms;
-use crate::proxy::targets::in_order;
+use crate::proxy::ways::in_order;
 use crate::routes::{Care, GatewayGroup, NextHop};
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};

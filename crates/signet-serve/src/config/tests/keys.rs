@@ -168,6 +168,14 @@ const OTHERS: &[&str] = &[
     "\"national\"",
     "\"7\"",
     "[{ number = \"+493099\", user = \"bob\" }]",
+    "\"011\"",
+    "[\"118\"]",
+    "\"Asia/Tokyo\"",
+    "\"Su\"",
+    "\"0([1-9][0-9]+)\"",
+    "\"+49${1}\"",
+    "[[\"0891\", \"+49891\"]]",
+    "\"crew\"",
 ];
 
 /// The same configuration but for this key.
@@ -214,6 +222,8 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "tls.",
         "log.trace_",
         "trunk.password_file",
+        // What is tried when it is read.
+        "rewrite.examples",
     ];
     let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));
