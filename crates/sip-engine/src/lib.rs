@@ -5,7 +5,7 @@
 //! ```text
 //! loop {
 //!     shard.handle_message(now, &sender, message, &mut outputs); // or handle_malformed
-//!     shard.handle_credential / handle_saved / handle_resolved   // answers
+//!     shard.handle_credential / handle_saved / handle_resolved / handle_media  // answers
 //!     shard.handle_send_failed / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
 //!     // send outputs.outbox, ask outputs.effects, tell outputs.refused and outputs.records,
@@ -24,6 +24,7 @@ pub mod gateways;
 mod hops;
 mod lanes;
 pub mod location;
+pub mod media;
 mod nat;
 mod own;
 mod park;

@@ -9,6 +9,7 @@ use invariant::broken;
 use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
+use crate::media::{MediaWait, NewBody};
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
@@ -34,6 +35,8 @@ pub(crate) struct Job {
     pub(crate) chosen_by: ChosenBy,
     /// The record of the call that it begins, where one is made.
     pub(crate) record: Option<Box<CallRecord>>,
+    /// What an ACK has in the place of its session description.
+    pub(crate) body: Option<Box<NewBody>>,
 }
 
 /// What is parked, by what it waits for.
@@ -53,6 +56,8 @@ pub(crate) enum Parked {
     Single(Job, Permit, Candidate, Option<Asker>),
     /// A next hop that is to be probed, for its addresses.
     Probe(Arc<Probed>),
+    /// What waits for a media engine.
+    Media(Box<MediaWait>),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -232,6 +237,7 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Held(..)
         | Parked::Guess(..)
         | Parked::User(_)
+        | Parked::Media(_)
         | Parked::Probe(_) => None,
     }
 }
@@ -245,6 +251,7 @@ fn messages_bytes(parked: &Parked) -> usize {
         | Parked::Single(job, _, _, _) => job.request.held_bytes(),
         // Its context counts it.
         Parked::Resolve(..) | Parked::Probe(_) => 0,
+        Parked::Media(wait) => wait.held_bytes(),
     }
 }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use sip_msg::Transport;
 
+use crate::media::MediaUse;
+
 /// A configured next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
@@ -59,6 +61,9 @@ pub struct Care {
     pub retry_after_max_s: u64,
     /// How its gateways are probed, if they are.
     pub probing: Option<Probing>,
+    /// Whether the media of calls to them is led through an engine; `None` for what both ends
+    /// make of it.
+    pub media: Option<MediaUse>,
 }
 
 /// How gateways are probed by OPTIONS (RFC 3261 11).
@@ -79,6 +84,7 @@ impl Care {
         failover: Failover::USUAL,
         retry_after_max_s: 300,
         probing: None,
+        media: None,
     };
 }
 

@@ -7,6 +7,7 @@ use sip_limit::RateLimits;
 use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
+pub use crate::media::{MediaNetwork, MediaSettings, MediaUse, WhenGone};
 pub use crate::nat::{Nat, NatSettings};
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
@@ -53,6 +54,8 @@ pub struct Settings {
     pub tells_all_refusals: bool,
     /// Call records.
     pub records: RecordSettings,
+    /// Media engines, where there are any.
+    pub media: Option<Arc<MediaSettings>>,
 }
 
 /// A listener as the protocol sees it.
@@ -292,6 +295,7 @@ impl Default for Settings {
             server_header: "Signet".to_owned(),
             tells_all_refusals: false,
             records: RecordSettings::default(),
+            media: None,
         }
     }
 }

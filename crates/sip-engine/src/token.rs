@@ -35,6 +35,10 @@
 //! token is no secret: who holds it is, or saw the messages of, a party of that
 //! dialog, and can do with it what that party can.
 //!
+//! Where a media engine leads the dialog's media, the token says which one
+//! (`docs/decisions/0226-the-token-says-which-engine.md`), so that whatever changes or ends the
+//! session is asked of the same.
+//!
 //! [`RouteToken`] and [`FlowToken`] have no other makers than the readers here,
 //! so to hold one is the proof. Neither reading nor writing allocates.
 
@@ -52,6 +56,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use invariant::broken;
 use sha2::Sha256;
+use sip_media::EngineId;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, Message, Uri};
 use siphasher::sip::SipHasher24;
@@ -107,6 +112,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) flow: Option<&'a Flow>,
     /// The instance of that phone (RFC 5626), by [`Tokens::instance`].
     pub(crate) instance: Option<u32>,
+    /// The engine that leads the dialog's media.
+    pub(crate) media: Option<EngineId>,
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
@@ -122,6 +129,7 @@ pub struct RouteToken {
     target: u64,
     key_id: u8,
     instance: Option<u32>,
+    media: Option<EngineId>,
 }
 
 impl RouteToken {
@@ -141,17 +149,23 @@ impl RouteToken {
         self.is_flow_lost
     }
 
+    /// The engine that leads the dialog's media, if one does.
+    pub(crate) fn media(&self) -> Option<EngineId> {
+        self.media
+    }
+
     /// How old it is at most.
     pub(crate) fn age_s(&self, unix_ms: u64) -> u64 {
         u64::from(unit_of(unix_ms).saturating_sub(self.issued)) * UNIT_S
     }
 }
 
-/// What stands ready for the caller: only [`Tokens::read_offer`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What stands ready for the caller: only [`Tokens::read_offer`] makes one that has something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) flow: Option<Flow>,
     pub(crate) instance: Option<u32>,
+    pub(crate) media: Option<EngineId>,
 }
 
 /// A flow token (RFC 5626 5.1) of this process: only [`Tokens::read_flow`] makes one.
@@ -210,6 +224,7 @@ impl Tokens {
                 knows_holder: parties.holder.tag.is_some(),
                 is_offer: grant.is_offer,
                 instance: grant.instance,
+                media: grant.media.map(|engine| engine.0),
             }),
         };
         let mut bytes = payload.write();
@@ -240,6 +255,7 @@ impl Tokens {
             target: part.target,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
+            media: part.media.map(EngineId),
         })
     }
 
@@ -259,6 +275,7 @@ impl Tokens {
         part.is_offer.then_some(Offer {
             flow,
             instance: part.instance,
+            media: part.media.map(EngineId),
         })
     }
 
@@ -575,9 +592,10 @@ impl Decoded {
         })
     }
 
-    /// Whether it names a flow.
-    pub(crate) fn has_flow(&self) -> bool {
-        self.payload.flow.is_some()
+    /// Whether it names neither a flow nor an engine.
+    pub(crate) fn is_bare(&self) -> bool {
+        let grant = self.payload.grant.as_ref();
+        self.payload.flow.is_none() && grant.is_none_or(|grant| grant.media.is_none())
     }
 
     /// What is signed, and the MAC on it.

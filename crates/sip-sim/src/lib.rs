@@ -19,6 +19,10 @@
 //! - nobody registers or calls with a password that is not his user's; where the users
 //!   are in a database at a distance ([`Plan::distance`]), it is asked in batches that
 //!   fail in every way, and each question has one answer, true, and in its turn;
+//! - where media engines lead the media ([`Plan::media`]), which lose what they are asked, answer
+//!   late, twice or never, die and return, no INVITE leaves and no call is answered with a session
+//!   description that has not been through one; where nothing can be lost they keep no call that
+//!   is over;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - gateways that are probed and have been back for long are in use;
 //! - everything that is sent is a well-formed message.
@@ -43,6 +47,7 @@ mod environment;
 mod gateway;
 mod host;
 mod hostile;
+mod media;
 mod network;
 mod plan;
 mod server;
@@ -52,5 +57,5 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Distance, Dns, Hostility, Plan, Standing, Store, Weather};
+pub use plan::{Distance, Dns, Hostility, Media, Plan, Standing, Store, Weather};
 pub use world::{Failure, run};

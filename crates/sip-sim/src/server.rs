@@ -18,6 +18,7 @@ use sip_worker::{Phase, StoreAnswer};
 use crate::Dice;
 use crate::distant::{Distant, Tag, Users};
 use crate::dns::Lookup;
+use crate::media::{Engines, Said};
 use crate::plan::Plan;
 use crate::warden::{Bindings, MALLORY};
 
@@ -38,9 +39,11 @@ pub(crate) enum Arrival {
     SendFailed { cookie: u64, was_written: bool },
     Closed(ConnId),
     Unreachable { remote: SocketAddr, quoted: Vec<u8> },
+    /// A media engine says this; nothing where nobody listens there.
+    Engine { from: SocketAddr, bytes: Option<Vec<u8>> },
 }
 
-/// What the store and the resolver do.
+/// What the store, the resolver and the media engines do.
 pub(crate) enum Answer {
     /// Told to a worker.
     Store(usize, StoreAnswer),
@@ -50,6 +53,8 @@ pub(crate) enum Answer {
     Lookup(Lookup),
     /// A resolution is over.
     Resolved(usize, ParkId, Result<Vec<Hop>, LocateError>),
+    /// An engine speaks.
+    Engine(Said),
 }
 
 /// What a worker's turn led to.
@@ -75,6 +80,7 @@ pub(crate) struct Server {
     /// The table of the database, by address-of-record and contact.
     durable: BTreeMap<Row, Arc<Binding>>,
     dice: Dice,
+    engines: Option<Engines>,
     process: Option<Process>,
     starts: u32,
     /// What all processes counted.
@@ -96,6 +102,8 @@ pub(crate) struct Figures {
     pub(crate) probed: u64,
     /// Calls that left a gateway for its silence.
     pub(crate) left: u64,
+    /// Calls that were refused because no media engine took them.
+    pub(crate) unled: u64,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -122,6 +130,10 @@ impl Server {
             token_secret: dice.bytes(),
             durable: BTreeMap::new(),
             dice,
+            engines: plan.media.map(|media| {
+                let span_ms = plan.calls * plan.call_interval_ms + 30_000;
+                Engines::new(media, Dice::new(plan.seed, 11), span_ms)
+            }),
             process: None,
             starts: 0,
             figures: Figures::default(),
@@ -202,6 +214,12 @@ impl Server {
                     }
                 });
             }
+            Answer::Engine(Said {
+                worker, from, bytes, ..
+            }) => {
+                self.arrive(worker, Arrival::Engine { from, bytes });
+                return None;
+            }
             Answer::Store(worker, _) | Answer::Resolved(worker, ..) => worker,
         };
         let seat = self.process.as_mut()?.seats.get_mut(worker)?;
@@ -217,7 +235,7 @@ impl Server {
                 seat.asked
                     .with(|asked| asked.names.push_back((park, result)));
             }
-            Answer::Durable(_) | Answer::Lookup(_) => {}
+            Answer::Durable(_) | Answer::Lookup(_) | Answer::Engine(_) => {}
         }
         sip_worker::Wake::wake(&seat.bell);
         None
@@ -266,6 +284,11 @@ impl Server {
         self.settings.registrar.contacts_max
     }
 
+    /// Session descriptions that engines have given.
+    pub(crate) fn led(&self) -> u64 {
+        self.engines.as_ref().map_or(0, |engines| engines.given)
+    }
+
     /// All bindings, and the time at which they are.
     pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Bindings) {
         let unix_ms = now(now_ms).unix_ms;
@@ -300,6 +323,7 @@ impl Server {
             self.figures.refused += own.handover_refused + own.store_refused + own.dns_refused;
             self.figures.malformed += shard.counters().malformed;
             self.figures.left += shard.counters().gateways_silent;
+            self.figures.unled += shard.counters().media_refused;
             self.figures.cached += seat
                 .asked
                 .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));

@@ -177,6 +177,7 @@ impl World {
             is_over: false,
             over_ms: 0,
         };
+        world.audit.has_engines = plan.media.is_some();
         for host in 0..world.hosts.len() {
             for phone in 0..world.hosts.get(host).map_or(0, |host| host.phones.len()) {
                 let at_ms = world.dice.below(5_000);
@@ -511,6 +512,8 @@ impl World {
             batches: figures.batches,
             probed: figures.probed,
             left: figures.left,
+            led: self.server.led(),
+            unled: figures.unled,
             virtual_ms: self.now_ms,
             ..audit
         })

@@ -73,6 +73,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.batches += report.batches;
         sum.probed += report.probed;
         sum.left += report.left;
+        sum.led += report.led;
+        sum.unled += report.unled;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -117,7 +119,7 @@ fn calls_in_any_weather() {
         "{} calls ({} established, {} failed), {} registrations, {} messages, {} lost, {} streams broken, \
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
          {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
-         {} probes answered, {} gateways left, \
+         {} probes answered, {} gateways left, {} sessions led by engines, {} calls without, \
          {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
@@ -136,6 +138,8 @@ fn calls_in_any_weather() {
         total(|r| r.batches),
         total(|r| r.probed),
         total(|r| r.left),
+        total(|r| r.led),
+        total(|r| r.unled),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -149,6 +153,8 @@ fn calls_in_any_weather() {
         assert!(total(|r| r.batches) > 0, "no database was at a distance");
         assert!(total(|r| r.probed) > 0, "no gateway was probed");
         assert!(total(|r| r.left) > 0, "no gateway was left");
+        assert!(total(|r| r.led) > 0, "no media was led by an engine");
+        assert!(total(|r| r.unled) > 0, "engines took all calls");
     }
 }
 

@@ -158,6 +158,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     say(&config.cares_text())?;
     say(&config.records.text())?;
+    say(&config.media.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;

@@ -39,6 +39,7 @@ impl Config {
         self.users.check(&mut faults);
         self.check_texts(&mut faults);
         self.check_records(&mut faults);
+        self.check_media(&mut faults);
         faults.found
     }
 

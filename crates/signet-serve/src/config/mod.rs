@@ -10,6 +10,7 @@
 mod care;
 mod check;
 mod lenient;
+mod media;
 mod memory;
 mod mirror;
 mod nat;
@@ -33,6 +34,7 @@ use serde::Deserialize;
 pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
 pub use lenient::{DigestQop, DigestUri, Lenient};
+pub use media::{EngineAt, Media, MediaNetwork};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
@@ -108,6 +110,8 @@ pub struct Config {
     pub registrar: Registrar,
     /// Where phones behind address translations are reached.
     pub nat: Nat,
+    /// Media engines.
+    pub media: Media,
     /// The proxy.
     pub proxy: Proxy,
     /// Transaction timers.
@@ -157,6 +161,7 @@ impl Default for Config {
             route: Vec::new(),
             registrar: Registrar::default(),
             nat: Nat::default(),
+            media: Media::default(),
             proxy: Proxy::default(),
             timers: Timers::default(),
             tls: Tls::default(),

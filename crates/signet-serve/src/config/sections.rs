@@ -35,6 +35,9 @@ pub struct Listen {
     /// Where phones are reached that register or call here.
     #[serde(default)]
     pub nat: settings::Nat,
+    /// Whether the media of calls that come or go here is led by an engine.
+    #[serde(default)]
+    pub media: settings::MediaUse,
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
@@ -152,6 +155,9 @@ pub struct GatewayGroup {
     /// So many good ones in a row, and it is used again.
     #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
     pub probe_ok: Option<u32>,
+    /// Whether the media of calls to them is led by an engine; without it what both ends make
+    /// of it.
+    pub media: Option<settings::MediaUse>,
     /// Its members.
     pub gateways: Vec<Gateway>,
 }

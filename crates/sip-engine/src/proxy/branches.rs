@@ -37,7 +37,12 @@ impl Shard {
                     .map(|c| c.q)
                     .max()
             };
-            let active = highest(|p| matches!(p, Progress::Resolving(_) | Progress::Trying));
+            let active = highest(|p| {
+                matches!(
+                    p,
+                    Progress::Resolving(_) | Progress::Asking(_) | Progress::Trying
+                )
+            });
             let Some(q) = highest(|p| *p == Progress::Waiting) else {
                 return;
             };
@@ -201,6 +206,9 @@ impl Shard {
             if !self.may_send(now, context, at, egress.to.remote) {
                 continue;
             }
+            let Some(egress) = self.offer_media(now, key, context, at, egress, out) else {
+                return;
+            };
             if self.send_copy(now, key, context, at, &egress, out) {
                 return match context.candidates.get_mut(at) {
                     Some(candidate) => candidate.progress = Progress::Trying,
@@ -248,7 +256,7 @@ impl Shard {
     // appropriate for the tuple and send the request using a new client transaction as
     // detailed in steps 8 through 10." and "Thus, the branch parameter provided with the
     // Via header field inserted in step 8 MUST be different for each attempt."
-    fn send_copy(
+    pub(crate) fn send_copy(
         &mut self,
         now: Now,
         key: Key,
@@ -281,6 +289,7 @@ impl Shard {
         let instance = self.instance_of(&candidate.kind);
         self.target_uri.clear();
         let uri = target_uri(&candidate.kind, &mut self.target_uri);
+        let media = context.media.as_deref();
         let copy = RequestCopy {
             request,
             routed: &context.routed,
@@ -296,6 +305,8 @@ impl Shard {
             strip: &context.strip,
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
+            media: media.and_then(|media| media.engine_of(at as u16)),
+            body: media.and_then(|media| media.target(at as u16)?.body.as_ref()),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -498,6 +509,7 @@ impl Shard {
             | Parked::Held(..)
             | Parked::Guess(..)
             | Parked::User(..)
+            | Parked::Media(..)
             | Parked::Probe(..) => {
                 broken!("only a target waits for addresses");
             }

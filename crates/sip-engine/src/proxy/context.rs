@@ -15,6 +15,7 @@ use super::outcome::Outcome;
 use super::route::Routed;
 use crate::effect::ParkId;
 use crate::location::Binding;
+use crate::media::ContextMedia;
 use crate::records::{AskedTimer, CallRecord};
 use crate::relay::{ChosenBy, Source};
 use crate::routes::{Care, NextHop};
@@ -123,6 +124,8 @@ pub(crate) enum Progress {
     Waiting,
     /// Its addresses are being asked for.
     Resolving(ParkId),
+    /// A media engine is being asked for the copy that goes there.
+    Asking(ParkId),
     /// A branch is under way.
     Trying,
     /// A branch is under way, and nobody waits for it any more.
@@ -325,7 +328,9 @@ pub(crate) struct Context {
     pub(crate) record: Option<Box<CallRecord>>,
     /// The session timer that its copies ask for.
     pub(crate) session: Option<AskedTimer>,
-    /// The memory of `request`, `best` and `record`, as it was when they came.
+    /// Its media, where an engine leads it.
+    pub(crate) media: Option<Box<ContextMedia>>,
+    /// The memory of `request`, `best`, `record` and `media`, as it was when they came.
     messages_bytes: usize,
 }
 
@@ -366,6 +371,7 @@ impl Context {
             serial_timer: TimerId::NONE,
             record: None,
             session: None,
+            media: None,
             messages_bytes: 0,
         }
     }
@@ -376,7 +382,8 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.messages_bytes = messages + record;
+        let media = self.media.as_ref().map_or(0, |media| media.held_bytes());
+        self.messages_bytes = messages + record + media;
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -397,6 +404,7 @@ impl Context {
         self.serial_timer = TimerId::NONE;
         self.record = None;
         self.session = None;
+        self.media = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -409,6 +417,10 @@ impl Context {
         }
         self.best.challenges.clear();
         self.messages_bytes = 0;
+        if let Some(media) = &mut self.media {
+            media.forget_offers();
+            self.messages_bytes = media.held_bytes();
+        }
     }
 
     /// Whether some branch may still bring a final response.
@@ -417,7 +429,7 @@ impl Context {
             || self
                 .candidates
                 .iter()
-                .any(|c| matches!(c.progress, Progress::Resolving(_)))
+                .any(|c| matches!(c.progress, Progress::Resolving(_) | Progress::Asking(_)))
     }
 
     // RFC 3261 16.7: "The proxy MUST maintain the response context until all of its

@@ -47,6 +47,10 @@ pub(crate) enum Outcome {
     NoRoom,
     /// DNS did not answer.
     DnsSilent,
+    /// It needs a media engine, and none answers.
+    MediaGone,
+    /// The media engine refuses its session description.
+    MediaRefused,
 }
 
 impl From<Refusal> for Outcome {
@@ -101,11 +105,15 @@ impl Outcome {
             // forwarding location for that user."
             Self::Absent | Self::NotUnderTls | Self::FlowGone => 480,
             Self::ComesBack => 482,
+            // RFC 3261 21.4.26: "The response has the same meaning as 606 (Not Acceptable), but only
+            // applies to the specific resource addressed by the Request-URI and the request may succeed
+            // elsewhere."
+            Self::MediaRefused => 488,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
             // the 503." It knows that of whatever takes this way.
-            Self::NextHopsDown | Self::Drained | Self::NoRoom => 503,
+            Self::NextHopsDown | Self::Drained | Self::NoRoom | Self::MediaGone => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -139,6 +147,8 @@ impl Outcome {
             Self::Drained => Reason::GatewaysDrained,
             Self::NoRoom => Reason::NoRoom,
             Self::DnsSilent => Reason::DnsSilent,
+            Self::MediaGone => Reason::MediaUnavailable,
+            Self::MediaRefused => Reason::MediaRefused,
         }
     }
 
@@ -155,6 +165,8 @@ impl Outcome {
             Self::NextHopsDown => "Gateways Unreachable",
             Self::Drained => "Gateways Drained",
             Self::DnsSilent => "No Answer From DNS",
+            Self::MediaGone => "No Media Engine Available",
+            Self::MediaRefused => "Session Description Refused By Media Engine",
             Self::UnreadableUri
             | Self::NotRelayed
             | Self::NobodyThere

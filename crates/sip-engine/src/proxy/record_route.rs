@@ -28,7 +28,10 @@ impl RequestCopy<'_> {
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
         let flow_up = self.flow_up(forwarder, names_another, &shown);
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
-        let is_any_signed = forwarder.sign_routes || flow_up.is_some() || self.flow_down.is_some();
+        let is_any_signed = forwarder.sign_routes
+            || flow_up.is_some()
+            || self.flow_down.is_some()
+            || self.media.is_some();
         let (mut sides, mut contact) = (None, None);
         if is_any_signed {
             sides = Sides::of(self.request);
@@ -40,13 +43,14 @@ impl RequestCopy<'_> {
             unix_ms: forwarder.unix_ms,
             next: next.as_ref(),
             target: contact.as_ref(),
+            media: self.media,
             ..Grant::default()
         };
         // The requests of whoever gets this copy leave by the last of our values,
         // the caller's by the first.
         let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
             let (is_signed, uri) = (
-                forwarder.sign_routes || grant.flow.is_some(),
+                forwarder.sign_routes || grant.flow.is_some() || grant.media.is_some(),
                 RouteUri {
                     kind,
                     listener,
@@ -387,16 +391,13 @@ impl Rewriter<'_> {
         let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
         let target = first_contact(response)
             .filter(|target| may_show(target) && slot.above.as_ref().is_none_or(may_show))?;
-        // An offer that names no flow has nothing in it that the response has not.
+        // An offer that names neither flow nor engine has nothing in it that the response has not.
         let is_identified = || {
             self.identity
                 .is_some_and(|identity| identity.is_of(self.identities, &sides))
         };
-        let offer = match !slot.offer.has_flow() && is_identified() {
-            true => Offer {
-                flow: None,
-                instance: None,
-            },
+        let offer = match slot.offer.is_bare() && is_identified() {
+            true => Offer::default(),
             false => self
                 .tokens
                 .read_offer(&slot.offer, &sides, slot.below.as_ref())?,
@@ -407,6 +408,7 @@ impl Rewriter<'_> {
             target: Some(&target),
             flow: offer.flow.as_ref(),
             instance: offer.instance,
+            media: offer.media,
             is_offer: false,
         };
         text.clear();

@@ -219,6 +219,8 @@ impl Shard {
             breadth: Some(job.breadth),
             strip,
             session_expires_s: None,
+            media: None,
+            body: job.body.as_deref(),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);

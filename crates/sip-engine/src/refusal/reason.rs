@@ -198,6 +198,11 @@ reasons! {
     GatewaySilent = "gateway_silent", Users, Warn;
     /// A gateway gave an answer after which the next one is tried: `failover` of its group.
     GatewayFailed = "gateway_failed", Users, Info;
+    /// It needs a media engine and none answers, or all are at their limits: `signet media`
+    /// shows them.
+    MediaUnavailable = "media_unavailable", Users, Warn;
+    /// The media engine refuses its session description: the engine's log says why.
+    MediaRefused = "media_refused", Users, Warn;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
     /// There is no room for a copy, or too many names are being resolved for its sender.
@@ -272,6 +277,8 @@ impl Reason {
                 | Self::GatewaysUnreachable
                 | Self::GatewaysDrained
                 | Self::BadResponse
+                | Self::MediaUnavailable
+                | Self::MediaRefused
                 | Self::WouldComeBack
         )
     }

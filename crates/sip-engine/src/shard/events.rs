@@ -2,6 +2,7 @@
 
 use invariant::broken;
 use sip_locate::LocateError;
+use sip_media::Failure;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
@@ -157,7 +158,10 @@ impl Shard {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.is_live = false;
         }
-        self.branch_failed(now, key, &mut context, number, outcome, out);
+        // Where its final response waits for a media engine, that is what it comes to.
+        if !self.is_final_held(&mut context, number) {
+            self.branch_failed(now, key, &mut context, number, outcome, out);
+        }
         self.settle(now, key, context, out);
     }
 
@@ -241,6 +245,10 @@ impl Shard {
                 self.unresolved(now, parked, LocateError::Timeout, out);
             }
             Some(Parked::Probe(_)) => self.counters.resolves_expired += 1,
+            Some(Parked::Media(wait)) => {
+                self.counters.media_expired += 1;
+                self.media_answered(now, *wait, Err(Failure::Gone), out);
+            }
             None => {}
         }
     }
@@ -303,7 +311,8 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) | Parked::Probe(_) => {}
+            // An ACK has no transaction, and the rest has its context.
+            Parked::Resolve(..) | Parked::Probe(_) | Parked::Media(_) => {}
         }
     }
 

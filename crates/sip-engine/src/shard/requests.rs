@@ -186,6 +186,7 @@ impl Shard {
             loop_hash: 0,
             chosen_by: ChosenBy::User,
             record: None,
+            body: None,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -359,7 +360,7 @@ impl Shard {
         self.note_within(now, &job.request);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
-            _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
+            _ if job.request.method() == Method::Ack => self.forward_ack(now, job, permit, out),
             _ => match self.settings.mode {
                 Mode::Stateless if job.server.is_none() => {
                     self.forward_single(now, job, permit, out);
@@ -419,6 +420,7 @@ impl Shard {
         );
         context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
         self.identify(&mut context, &job);
+        context.media = self.media_within(&job);
         context.is_listed = self.is_listed_peers(&job.sender);
         context.sender = job.sender;
         context.method = job.request.method();

@@ -10,8 +10,8 @@ use sip_msg::{ConnId, Flow, ListenerId, Transport};
 use super::MAC_LEN;
 
 /// Two bytes of flags, key, time, target, listener, two IPv6 addresses with
-/// ports, connection, epoch, instance.
-const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4;
+/// ports, connection, epoch, instance, media engine.
+const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + 4;
 pub(super) const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
 pub(super) const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
 
@@ -26,7 +26,8 @@ const IS_GRANT: u8 = 1 << 7;
 const KNOWS_HOLDER: u8 = 1;
 const IS_OFFER: u8 = 1 << 1;
 const HAS_INSTANCE: u8 = 1 << 2;
-const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE;
+const HAS_MEDIA: u8 = 1 << 3;
+const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MEDIA;
 
 /// What a token says. What of it is true, its MAC tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(super) struct GrantPart {
     pub(super) knows_holder: bool,
     pub(super) is_offer: bool,
     pub(super) instance: Option<u32>,
+    /// What the engine is called that leads the dialog's media.
+    pub(super) media: Option<u32>,
 }
 
 /// A token's bytes, on the stack.
@@ -111,8 +114,10 @@ impl Payload {
                 out.put(&self.epoch.to_be_bytes());
             }
         }
-        if let Some(instance) = self.grant.and_then(|grant| grant.instance) {
-            out.put(&instance.to_be_bytes());
+        let grant = self.grant.as_ref();
+        let numbers = grant.map(|grant| [grant.instance, grant.media]);
+        for number in numbers.into_iter().flatten().flatten() {
+            out.put(&number.to_be_bytes());
         }
         out
     }
@@ -131,6 +136,7 @@ impl Payload {
             flag(grant.knows_holder, KNOWS_HOLDER)
                 | flag(grant.is_offer, IS_OFFER)
                 | flag(grant.instance.is_some(), HAS_INSTANCE)
+                | flag(grant.media.is_some(), HAS_MEDIA)
         });
         [flags, more]
     }
@@ -149,6 +155,7 @@ impl Payload {
                 knows_holder: more & KNOWS_HOLDER != 0,
                 is_offer: more & IS_OFFER != 0,
                 instance: None,
+                media: None,
             });
         }
         let is_known = match grant {
@@ -168,6 +175,13 @@ impl Payload {
             let instance = u32::from_be_bytes(take(rest)?);
             grant = grant.map(|grant| GrantPart {
                 instance: Some(instance),
+                ..grant
+            });
+        }
+        if more & HAS_MEDIA != 0 {
+            let media = u32::from_be_bytes(take(rest)?);
+            grant = grant.map(|grant| GrantPart {
+                media: Some(media),
                 ..grant
             });
         }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use sip_engine::Settings;
 use sip_engine::routes::{Care, Connections, Failover, Gateway, GatewayGroup, NextHop, Probing};
-use sip_engine::settings::{Inbound, Listener, TrustedPeer};
+use sip_engine::settings::{Inbound, Listener, MediaSettings, MediaUse, TrustedPeer};
 use sip_msg::Transport;
 
-use crate::plan::{Hostility, Plan, Standing};
+use crate::media::engines;
+use crate::plan::{Hostility, Media, Plan, Standing};
 use crate::warden::EVIL;
 
 /// The domain of all users.
@@ -54,11 +55,24 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
         auth.tells_who_is_proved = plan.distance.is_some_and(|distance| distance.has_cache);
         auth.evens_refusals = plan.distance.is_some();
     }
+    settings.media = plan.media.as_ref().map(|media| Arc::new(led_by(media)));
     match &plan.hostility {
         Some(hostility) => add_neighbours(&mut settings, hostility, addr),
         None => add_carrier(&mut settings, plan, generation),
     }
     settings
+}
+
+/// Every call has an engine, and none goes without.
+fn led_by(media: &Media) -> MediaSettings {
+    MediaSettings {
+        listeners: vec![MediaUse::Always; 2],
+        client: sip_media::Config {
+            engines: engines(media),
+            ..sip_media::Config::default()
+        },
+        ..MediaSettings::default()
+    }
 }
 
 /// The carrier's gateways: by a name with all kinds of records, and by addresses. A
