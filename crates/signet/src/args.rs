@@ -18,7 +18,7 @@ use crate::trace::{TraceFlags, TraceOptions};
 
 mod operator;
 
-pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand};
+pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand, MediaCommand};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -150,6 +150,16 @@ pub(crate) enum Command {
         json: bool,
         #[command(subcommand)]
         command: Option<GatewaysCommand>,
+    },
+    /// List the media engines of a running server, how they are, and drain them
+    Media {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        command: Option<MediaCommand>,
     },
     /// List the sources that a running server does not answer
     Bans {
@@ -413,6 +423,7 @@ impl ServeOptions {
                 name: None,
                 advertise: None,
                 nat: Default::default(),
+                media: Default::default(),
                 security: ListenSecurity::default(),
                 websocket: Default::default(),
             })

@@ -18,7 +18,7 @@ use signet_serve::Error;
 
 use args::{
     Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, GatewaysCommand,
-    TlsCommand, UserCommand, form,
+    MediaCommand, TlsCommand, UserCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -105,6 +105,19 @@ fn run(args: Args) -> Result<(), Error> {
             }
             Some(GatewaysCommand::Undrain { name }) => {
                 admin::gateways_drain(&place.into(), &name, false)
+            }
+        },
+        Command::Media {
+            place,
+            json,
+            command,
+        } => match command {
+            None => admin::media(&place.into(), form(json)),
+            Some(MediaCommand::Drain { engine }) => {
+                admin::media_drain(&place.into(), engine, true)
+            }
+            Some(MediaCommand::Undrain { engine }) => {
+                admin::media_drain(&place.into(), engine, false)
             }
         },
         Command::Bans {

@@ -205,6 +205,13 @@ impl SharedEngines {
         addresses.iter().map(of).collect()
     }
 
+    /// How those are that are in some client's configuration.
+    pub fn in_use(&self, now_ms: u64) -> Vec<Shown> {
+        let known = self.lock();
+        let used = known.iter().filter(|of| Arc::strong_count(of) > 1);
+        used.map(|engine| engine.shown(now_ms)).collect()
+    }
+
     /// Has an engine get no calls that begin, or ends that; whether it was otherwise before.
     pub fn drain(&self, address: SocketAddr, is_drained: bool) -> bool {
         let engine = self.at(address);
@@ -273,5 +280,8 @@ mod tests {
         }
         assert!(shared.lock().len() <= KNOWN_MAX);
         assert!(shared.at(at(1)).is_out(), "somebody has it");
+        let shown = shared.in_use(1);
+        assert_eq!(shown.len(), 1);
+        assert_eq!(shown[0].address, at(1));
     }
 }

@@ -28,7 +28,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
-use super::{bans, bindings, calls, figures, forget, gateways, level, limits, top, trace, why};
+use super::{bans, bindings, calls, figures, forget, gateways, level, limits, media};
+use super::{top, trace, why};
 use crate::metrics::Sources;
 use crate::trace::Tracer;
 
@@ -47,6 +48,8 @@ const VERBS: &[Verb] = &[
     ("/bans", || post(bans::listed)),
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),
+    ("/media", || post(media::listed)),
+    ("/media/drain", || post(media::drained)),
     ("/limits", || post(limits::listed)),
     ("/log-level", || post(level::changed)),
     ("/refusals", || post(why::refusals)),

@@ -6,6 +6,7 @@ mod cpu;
 mod faults;
 mod gateways;
 mod handshakes;
+mod media;
 mod records;
 mod store;
 mod tls;
@@ -25,6 +26,7 @@ pub(super) fn render(sources: &Sources) -> String {
     let mut page = Page::default();
     workers::workers(&mut page, &snapshots);
     gateways::gateways(&mut page, &sources.gateways.health(clock::now_ms()));
+    media::media(&mut page, &sources.engines.in_use(clock::now_ms()));
     cpu::cpu(&mut page, &snapshots, sources.threads.cpu());
     tls::pool(&mut page, &sources.handshakes.counters());
     let counted = sources.counted(&snapshots);

@@ -1,6 +1,6 @@
 //! What an operator has a running server do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::Subcommand;
 
@@ -31,6 +31,22 @@ pub(crate) enum GatewaysCommand {
     Undrain {
         /// Its host, host:port, or the name of a group for all of that
         name: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MediaCommand {
+    /// Send a media engine no new calls; those in progress go on
+    ///
+    /// It stays so through reloads, until the server ends.
+    Drain {
+        /// Its address and port, as `signet media` shows it
+        engine: SocketAddr,
+    },
+    /// Send a media engine new calls again
+    Undrain {
+        /// Its address and port, as `signet media` shows it
+        engine: SocketAddr,
     },
 }
 

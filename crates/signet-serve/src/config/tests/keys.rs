@@ -156,6 +156,11 @@ const OTHERS: &[&str] = &[
     "\"required\"",
     "\"exact\"",
     "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
+    "\"rtpengine\"",
+    "\"never\"",
+    "\"pass\"",
+    "[\"udp:10.0.0.77:2223\"]",
+    "[{ network = \"10.0.0.0/8\", media = \"rtpengine\" }]",
 ];
 
 /// The same configuration but for this key.
