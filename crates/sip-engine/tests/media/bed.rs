@@ -133,11 +133,11 @@ pub fn fail(bed: &mut Bed, asked: Asked) -> Vec<Sent> {
     answer(bed, asked, Err(Failure::Gone))
 }
 
-/// Why requests were refused with that status.
-pub fn reason(bed: &Bed, status: u16) -> Option<Reason> {
-    let mut refused = bed.refused.iter();
-    let found = refused.find(|record| record.status == Some(status));
-    found.map(|record| record.reason)
+/// Whether a request was refused for that reason with that status.
+pub fn is_refused(bed: &Bed, status: u16, reason: Reason) -> bool {
+    let counts = bed.shard.refusal_counts();
+    let mut counts = counts.iter();
+    counts.any(|(of, count)| (of.status, of.reason, count) == (Some(status), reason, 1))
 }
 
 /// Its body.
