@@ -1,5 +1,5 @@
 use super::*;
-use crate::bencode::{Value, read};
+use crate::bencode::read;
 
 fn at(nth: u16) -> SocketAddr {
     ([127, 0, 0, 1], 2_000 + nth).into()
