@@ -48,7 +48,8 @@ impl Shard {
     pub fn handle_media(&mut self, now: Now, answered: Answered, out: &mut Outputs) {
         match self.parks.take(ParkId(answered.waiter), &mut self.wheel) {
             Some(Parked::Media(wait)) => self.media_answered(now, *wait, answered.result, out),
-            _ => {
+            Some(_) => broken!("what an engine was asked waits for it"),
+            None => {
                 self.counters.answers_late += 1;
                 self.end_stray_offer(answered, out);
             }

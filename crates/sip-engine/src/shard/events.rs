@@ -67,7 +67,7 @@ impl Shard {
     }
 
     /// Handles what the input at hand has brought about, until nothing is left.
-    pub(super) fn drain(&mut self, now: Now, out: &mut Outputs) {
+    pub(crate) fn drain(&mut self, now: Now, out: &mut Outputs) {
         loop {
             while let Some(event) = self.txns.poll_event() {
                 self.handle_event(now, event, out);

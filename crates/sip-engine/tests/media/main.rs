@@ -185,7 +185,8 @@ fn a_browser_and_a_phone_speak_by_an_engine_and_two_browsers_do_not() {
         request.call_id = call.to_owned();
         with_sdp(&request.text(), &sdp("alice"))
     };
-    bed.receive(&alice(UDP), &to("bob", UDP, "to a browser"));
+    let sent = bed.receive(&alice(UDP), &to("bob", UDP, "to-a-browser"));
+    assert_eq!(kinds(&sent), ["100"]);
     let of_phone = asked(&mut bed);
     let shape = &of_phone.ask.shape;
     assert_eq!((shape.from, shape.to), (Side::Plain, Side::Browser));
@@ -197,12 +198,13 @@ fn a_browser_and_a_phone_speak_by_an_engine_and_two_browsers_do_not() {
     let shape = &of_answer.ask.shape;
     assert_eq!((shape.from, shape.to), (Side::Browser, Side::Plain));
 
-    bed.receive(&browser(7), &to("carol", Transport::Wss, "to a phone"));
+    let sent = bed.receive(&browser(7), &to("carol", Transport::Wss, "to-a-phone"));
+    assert_eq!(kinds(&sent), ["100"]);
     let of_browser = asked(&mut bed);
     let shape = &of_browser.ask.shape;
     assert_eq!((shape.from, shape.to), (Side::Browser, Side::Plain));
 
-    let sent = bed.receive(&browser(7), &to("bob", Transport::Wss, "to another"));
+    let sent = bed.receive(&browser(7), &to("bob", Transport::Wss, "to-another"));
     assert_eq!(kinds(&sent), ["100", "INVITE"]);
     assert!(all_asked(&mut bed).is_empty());
 }
