@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use sip_media::bencode::{self, Writer};
+use serde_json::Value as Json;
+use sip_media::bencode::{self, Value, Writer};
 use support::command::{Serving, succeed, text};
 use support::phone::{Dialog, Phone, field};
 use support::{Running, TestDir, add_user, free_port, have, unique};
@@ -61,7 +61,7 @@ impl Engine {
             control,
         };
         let until = Instant::now() + PATIENCE;
-        while engine.ask("ping", None).is_none() {
+        while engine.ask("ping").is_none() {
             let told = || fs::read_to_string(&log).unwrap_or_default();
             assert!(Instant::now() < until, "no answer to a ping: {}", told());
         }
@@ -69,14 +69,11 @@ impl Engine {
     }
 
     /// Its reply to a command of the test's own.
-    fn ask(&self, command: &str, call_id: Option<&str>) -> Option<Vec<u8>> {
+    fn ask(&self, command: &str) -> Option<Vec<u8>> {
         let cookie = unique();
         let mut datagram = format!("{cookie} ").into_bytes();
         Writer::new(&mut datagram).dictionary(|of| {
             of.entry("command", command.as_bytes());
-            if let Some(call_id) = call_id {
-                of.entry("call-id", call_id.as_bytes());
-            }
         });
         self.control.send_to(&datagram, self.at).ok()?;
         let mut buffer = vec![0; 65_535];
@@ -89,29 +86,37 @@ impl Engine {
         }
     }
 
-    /// Whether it has a call.
-    fn has(&self, call_id: &str) -> bool {
+    /// The names of its calls: each begins with a Call-ID.
+    fn calls(&self) -> Vec<String> {
         let until = Instant::now() + PATIENCE;
         loop {
-            if let Some(reply) = self.ask("query", Some(call_id)) {
+            if let Some(reply) = self.ask("list") {
                 let reply = bencode::read(&reply).unwrap();
-                return reply.dictionary().unwrap().bytes("result") == Some(b"ok");
+                let Some(Value::List(calls)) = reply.dictionary().unwrap().get("calls") else {
+                    panic!("{reply:?}");
+                };
+                let names = calls.iter().map(|call| call.bytes().unwrap());
+                return names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
             }
-            assert!(Instant::now() < until, "no answer to a query");
+            assert!(Instant::now() < until, "no answer to a list");
         }
+    }
+
+    /// Whether it has the call of that Call-ID.
+    fn has(&self, call_id: &str) -> bool {
+        let calls = self.calls();
+        calls.iter().any(|name| name.starts_with(call_id))
     }
 
     /// Waits until it has no call any more.
     fn wait_until_idle(&self) {
         let until = Instant::now() + PATIENCE;
         loop {
-            let reply = self.ask("list", None).unwrap_or_default();
-            // `calls` is there and has nothing in it.
-            let reply = String::from_utf8_lossy(&reply).into_owned();
-            if reply.contains("5:callsle") {
+            let calls = self.calls();
+            if calls.is_empty() {
                 return;
             }
-            assert!(Instant::now() < until, "it has calls: {reply}");
+            assert!(Instant::now() < until, "it has {calls:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -136,10 +141,10 @@ fn serve(folder: &Path, engines: &[&Engine], media: &str) -> Serving {
 }
 
 /// The media engines as `signet media` shows them.
-fn shown(folder: &Path) -> Vec<Value> {
+fn shown(folder: &Path) -> Vec<Json> {
     let data = folder.join("data");
     let answer = succeed(&["media", "--json", "--data", text(&data)], "");
-    let answer: Value = serde_json::from_str(&answer).unwrap();
+    let answer: Json = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["version"], 1, "{answer}");
     answer["engines"].as_array().unwrap().clone()
 }
@@ -168,10 +173,14 @@ struct Speaker {
 
 impl Speaker {
     fn new(server: &Serving, user: &str, voice: u8) -> Self {
+        Self::of(server, user, DOMAIN, voice)
+    }
+
+    fn of(server: &Serving, user: &str, domain: &str, voice: u8) -> Self {
         let media = UdpSocket::bind("127.0.0.1:0").unwrap();
         let short = Duration::from_millis(20);
         media.set_read_timeout(Some(short)).unwrap();
-        let mut phone = Phone::udp(server.at("udp"), user, DOMAIN);
+        let mut phone = Phone::udp(server.at("udp"), user, domain);
         phone.set_sdp(&plain_sdp(media.local_addr().unwrap().port()));
         phone.register();
         Self {
@@ -238,7 +247,11 @@ struct Call {
 }
 
 fn call(alice: &mut Speaker, bob: &mut Speaker) -> Call {
-    let mut callers = alice.phone.invite("bob");
+    call_to(alice, bob, "bob")
+}
+
+fn call_to(alice: &mut Speaker, bob: &mut Speaker, user: &str) -> Call {
+    let mut callers = alice.phone.invite(user);
     let (callees, invite) = bob.phone.answer();
     let ok = alice.phone.established(&mut callers);
     bob.phone.acknowledged(&callees);
@@ -490,5 +503,45 @@ fn a_browser_and_a_phone_are_given_what_each_understands() {
     phone.hang_up(&mut callers);
     browser.ended(&callees);
     phone.hung_up(&callers);
+    engine.wait_until_idle();
+}
+
+#[test]
+fn two_servers_on_the_way_lead_a_call_through_their_engine_once() {
+    if !have("rtpengine") {
+        return;
+    }
+    let folders = [TestDir::new("media-near"), TestDir::new("media-far")];
+    let [near, far] = [0, 1].map(|nth: usize| folders[nth].path());
+    let engine = Engine::start(near);
+    let media = format!("[media]\nengines = [\"udp:{}\"]\n", engine.at);
+    let start = |folder: &Path, (user, domain): (&str, &str), listen: &str, more: &str| {
+        let data = folder.join("data");
+        add_user(&data, user, domain, &format!("{user}-secret"));
+        let config = folder.join("signet.toml");
+        let whole = format!(
+            "version = 1\ndata = \"data\"\ndomains = [\"{domain}\"]\nworkers = 1\n\
+             [[listen]]\non = \"udp:{listen}:0\"\nmedia = \"rtpengine\"\n{media}{more}"
+        );
+        fs::write(&config, whole).unwrap();
+        Serving::start(folder, &data, &["--config", text(&config)])
+    };
+    const FAR: &str = "far.example";
+    let trusted = "[[trusted]]\nnetwork = \"127.0.0.2\"\n";
+    let behind = start(far, ("4930", FAR), "127.0.0.1", trusted);
+    let route = format!(
+        "[[gateway_group]]\nname = \"far\"\ngateways = [{{ uri = \"sip:{};transport=udp\" }}]\n\
+         [[route]]\nprefix = \"49\"\ngroup = \"far\"\n",
+        behind.at("udp")
+    );
+    let before = start(near, ("alice", DOMAIN), "127.0.0.2", &route);
+    let (mut alice, mut bob) = (
+        Speaker::new(&before, "alice", 0x11),
+        Speaker::of(&behind, "4930", FAR, 0x22),
+    );
+    let call = call_to(&mut alice, &mut bob, "4930");
+    assert_eq!(engine.calls().len(), 1);
+    call.speak(&alice, &bob);
+    call.end(&mut alice, &mut bob);
     engine.wait_until_idle();
 }

@@ -44,6 +44,7 @@
 
 mod canonical;
 mod keys;
+mod parties;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -65,6 +66,7 @@ use subtle::ConstantTimeEq;
 
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+pub(crate) use parties::name_parties;
 pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
 

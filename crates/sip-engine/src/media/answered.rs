@@ -2,7 +2,7 @@
 
 use invariant::broken;
 use sip_media::{Answered, Failure, Given};
-use sip_msg::{HeaderName, Span};
+use sip_msg::{HeaderName, Message, Span};
 
 use super::{NewBody, WhenGone};
 use crate::effect::ParkId;
@@ -115,8 +115,13 @@ impl Shard {
             Some(candidate) => candidate.progress = Progress::Trying,
             None => broken!("a target that waits for an engine is in its set"),
         }
+        let request = context.request.as_deref();
         let outcome = match (result, context.media.as_deref_mut()) {
             (_, None) => broken!("media that is asked for is its context's", Some(Outcome::MediaGone)),
+            (Ok(given), Some(media)) if is_untouched(request, place, &given) => {
+                media.leave(at, shape);
+                None
+            }
             (Ok(Given { engine, sdp }), Some(media)) => {
                 let body = place.zip(sdp).map(|(place, text)| NewBody { place, text });
                 match place.is_some() && body.is_none() {
@@ -185,6 +190,12 @@ impl Shard {
         self.pool.recycle(other);
         kept
     }
+}
+
+/// Whether an engine has left an offer as it was.
+fn is_untouched(request: Option<&Message>, place: Option<Span>, given: &Given) -> bool {
+    let offered = request.zip(place).map(|(request, place)| request.slice(place));
+    offered.is_some_and(|offered| given.sdp.as_deref() == Some(offered))
 }
 
 /// What a failure comes to.

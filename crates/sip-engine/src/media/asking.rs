@@ -16,6 +16,8 @@ use crate::permit::Permit;
 use crate::proxy::context::{Context, Key, Progress};
 use crate::proxy::egress::Egress;
 use crate::relay::Source;
+use crate::text::hex16;
+use crate::token::{Sides, name_parties};
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -26,7 +28,8 @@ impl Shard {
         let engine = job.routed.grant.as_ref()?.media()?;
         let method = job.request.method();
         let counts = has_sessions(method) || method == Method::Bye;
-        counts.then(|| Box::new(ContextMedia::within(engine)))
+        let call_id = call_id(&job.request).filter(|_| counts)?;
+        Some(Box::new(ContextMedia::within(engine, call_id)))
     }
 
     /// Asks an engine for the copy of a request that is about to leave. Gives the way back where
@@ -100,8 +103,9 @@ impl Shard {
             }
             return None;
         }
-        let name = || ContextMedia::beginning(self.media_name(now, key));
-        let media = context.media.get_or_insert_with(|| Box::new(name()));
+        let call_id = call_id(request)?;
+        let begin = || ContextMedia::beginning(self.media_name(now, key), call_id);
+        let media = context.media.get_or_insert_with(|| Box::new(begin()));
         let place = match find(request) {
             Body::Session(place) => Some(place),
             Body::None => None,
@@ -117,7 +121,7 @@ impl Shard {
             // The callee offers: the engine is named to both sides now, and asked then.
             None => Command::Choose,
         };
-        let mut ask = Ask::new(command, request.call_id(), from_tag(request));
+        let mut ask = Ask::new(command, media.call_id(), from_tag(request));
         ask.branch = media.branch(target).into();
         ask.shape = shape;
         ask.engine = engine;
@@ -151,7 +155,7 @@ impl Shard {
             true => (Command::Answer, other, own),
             false => (Command::Offer, own, other),
         };
-        let mut ask = Ask::new(command, request.call_id(), offerer);
+        let mut ask = Ask::new(command, media.call_id(), offerer);
         ask.to_tag = answerer.into();
         ask.shape = shape;
         ask.engine = Some(engine);
@@ -166,13 +170,15 @@ impl Shard {
         let engine = job.routed.grant.as_ref().and_then(|token| token.media());
         let asked = match (self.settings.media.clone(), engine) {
             (Some(settings), Some(engine)) => match find(&job.request) {
-                Body::Session(place) => Some((settings, engine, place)),
+                Body::Session(place) => {
+                    call_id(&job.request).map(|call_id| (settings, engine, place, call_id))
+                }
                 _ => None,
             },
             _ => None,
         };
         let has_room = self.parks.len() < self.settings.bounds.contexts_max;
-        let Some((settings, engine, place)) = asked.filter(|_| has_room) else {
+        let Some((settings, engine, place, call_id)) = asked.filter(|_| has_room) else {
             return self.forward_single(now, job, permit, out);
         };
         let request = &*job.request;
@@ -180,7 +186,7 @@ impl Shard {
         let flow = job.routed.grant.as_ref().and_then(|token| token.flow());
         // Whoever has no flow in the token is no browser.
         let to = flow.map_or((Transport::Udp, from.1), |flow| (flow.transport, flow.remote));
-        let mut ask = Ask::new(Command::Answer, request.call_id(), to_tag(request));
+        let mut ask = Ask::new(Command::Answer, &call_id, to_tag(request));
         ask.to_tag = from_tag(request).into();
         ask.shape = settings.shape(from, to);
         ask.engine = Some(engine);
@@ -222,6 +228,13 @@ impl Shard {
         hasher.write_u64(now.unix_ms);
         hasher.finish()
     }
+}
+
+/// What the engines call the call of a request: by its Call-ID and its two parties. Who knows
+/// another's Call-ID and tags, and sends them under his own name, begins a call of his own.
+fn call_id(request: &Message) -> Option<Box<[u8]>> {
+    let name = name_parties(&Sides::of(request)?);
+    Some([request.call_id(), b";", &hex16(name)].concat().into())
 }
 
 /// Whether requests of that method, or their responses, describe sessions (RFC 6337 2).

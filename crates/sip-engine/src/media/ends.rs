@@ -8,6 +8,7 @@ use sip_media::{Answered, Ask, Command, EngineId};
 use sip_msg::{Message, Method};
 use siphasher::sip::SipHasher13;
 
+use super::ContextMedia;
 use super::asking::{from_tag, to_tag};
 use crate::effect::Effect;
 use crate::proxy::cancel::CancelReason;
@@ -30,23 +31,23 @@ impl Shard {
         match (context.method, media.engine) {
             (Method::Invite, None) => {
                 for (at, engine) in media.lost() {
-                    let mut ask = Ask::new(Command::Delete, request.call_id(), from_tag(request));
+                    let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(request));
                     ask.branch = media.branch(at).into();
                     self.delete(engine, ask, out);
                 }
             }
             // It comes again, with credentials.
             (Method::Bye, _) if matches!(because, CancelReason::Answered(401 | 407)) => {}
-            (Method::Bye, Some(engine)) => self.delete_dialog(engine, request, out),
+            (Method::Bye, Some(engine)) => self.delete_dialog(engine, media, request, out),
             _ => {}
         }
     }
 
     /// One side of a dialog does not know it any more.
     pub(crate) fn media_gone(&mut self, context: &Context, response: &Message, out: &mut Outputs) {
-        let engine = context.media.as_deref().and_then(|media| media.engine);
-        if let Some(engine) = engine {
-            self.delete_dialog(engine, response, out);
+        let media = context.media.as_deref();
+        if let Some((media, engine)) = media.and_then(|media| Some((media, media.engine?))) {
+            self.delete_dialog(engine, media, response, out);
         }
     }
 
@@ -58,7 +59,7 @@ impl Shard {
             return;
         };
         if let Some(engine) = media.target(at).and_then(|target| target.engine) {
-            let mut ask = Ask::new(Command::Delete, request.call_id(), from_tag(request));
+            let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(request));
             ask.branch = media.branch(at).into();
             media.set_target(at, None, Default::default(), None);
             self.delete(engine, ask, out);
@@ -81,8 +82,14 @@ impl Shard {
         }
     }
 
-    fn delete_dialog(&mut self, engine: EngineId, message: &Message, out: &mut Outputs) {
-        let mut ask = Ask::new(Command::Delete, message.call_id(), from_tag(message));
+    fn delete_dialog(
+        &mut self,
+        engine: EngineId,
+        media: &ContextMedia,
+        message: &Message,
+        out: &mut Outputs,
+    ) {
+        let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(message));
         ask.to_tag = to_tag(message).into();
         self.delete(engine, ask, out);
     }

@@ -7,7 +7,7 @@ use super::answered::outcome_of;
 use super::asking::{from_tag, has_sessions, to_tag};
 use super::body::{Body, find};
 use super::state::{Next, said};
-use super::{MediaWait, NewBody};
+use super::{ContextMedia, MediaWait, NewBody};
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::{Context, Key};
 use crate::proxy::outcome::Outcome;
@@ -173,7 +173,8 @@ impl Shard {
         if !has_offer && response.status() < 200 {
             self.offered.put(now, response);
         }
-        let mut ask = Ask::new(command, response.call_id(), offerer);
+        let call_id = media.map(ContextMedia::call_id).unwrap_or_default();
+        let mut ask = Ask::new(command, call_id, offerer);
         ask.to_tag = answerer.into();
         if let Some(media) = media.filter(|media| media.engine.is_none()) {
             ask.branch = media.branch(at).into();

@@ -24,7 +24,9 @@ pub(crate) struct ContextMedia {
     pub(crate) engine: Option<EngineId>,
     /// Whether the request has a session description: an offer, and what comes back answers it.
     pub(crate) has_offer: bool,
-    /// What the branches of the call are told apart by at an engine.
+    /// What an engine calls the call.
+    call_id: Box<[u8]>,
+    /// What the branches of the call are told apart by there.
     name: u64,
     /// What was asked for each target of an INVITE that begins a call.
     targets: Vec<TargetMedia>,
@@ -79,19 +81,26 @@ pub(crate) enum Next {
 
 impl ContextMedia {
     /// That of a request within a dialog whose media an engine has.
-    pub(crate) fn within(engine: EngineId) -> Self {
+    pub(crate) fn within(engine: EngineId, call_id: Box<[u8]>) -> Self {
         Self {
             engine: Some(engine),
+            call_id,
             ..Self::default()
         }
     }
 
     /// That of an INVITE that begins a call, under a name of its own.
-    pub(crate) fn beginning(name: u64) -> Self {
+    pub(crate) fn beginning(name: u64, call_id: Box<[u8]>) -> Self {
         Self {
             name,
+            call_id,
             ..Self::default()
         }
+    }
+
+    /// What an engine calls the call.
+    pub(crate) fn call_id(&self) -> &[u8] {
+        &self.call_id
     }
 
     /// What the branch to a target is called at an engine.
@@ -119,6 +128,13 @@ impl ContextMedia {
             shape,
             body,
         });
+    }
+
+    /// The engine has left the offer for a target as it was: it leads the call already, on
+    /// another part of its way through here.
+    pub(crate) fn leave(&mut self, at: u16, shape: Shape) {
+        self.engine = None;
+        self.set_target(at, None, shape, None);
     }
 
     /// A 2xx of that target is passed on.
@@ -271,6 +287,7 @@ impl ContextMedia {
         let bodies = self.targets.iter().filter_map(|target| target.body.as_ref());
         let bodies = bodies.map(|body| body.text.len());
         size_of::<Self>()
+            + self.call_id.len()
             + self.targets.capacity() * size_of::<TargetMedia>()
             + held.chain(kept).chain(bodies).sum::<usize>()
     }
@@ -416,7 +433,7 @@ mod tests {
         media.is_answered_by(1);
         let lost: Vec<_> = media.lost().collect();
         assert_eq!(lost, [(1, EngineId(2))], "the first answer counts");
-        let within = ContextMedia::within(EngineId(9));
+        let within = ContextMedia::within(EngineId(9), Box::default());
         assert_eq!(within.engine_of(5), engine(9));
     }
 }

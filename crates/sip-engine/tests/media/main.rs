@@ -56,7 +56,7 @@ fn an_offer_is_sent_on_as_the_engine_has_it_and_nothing_else_of_it_changes() {
             let asked = asked(&mut bed);
             assert_eq!(asked.command(), Command::Offer);
             assert_eq!(asked.tags(), ("a", ""));
-            assert_eq!(&*asked.ask.call_id, b"call-1");
+            assert!(asked.ask.call_id.starts_with(b"call-1;"));
             assert_eq!(asked.sdp(), sdp("alice"));
             assert_eq!(asked.ask.engine, None);
             assert!(!asked.ask.branch.is_empty());
@@ -377,4 +377,46 @@ fn without_transactions_no_media_is_led() {
     let sent = bed.receive(&alice(UDP), &invite(UDP));
     assert_says(&only(sent), &sdp("alice"));
     assert!(all_asked(&mut bed).is_empty());
+}
+
+#[test]
+fn who_sends_anothers_call_id_and_tag_begins_a_call_of_his_own() {
+    let mut bed = Bed::new(leading(UDP));
+    let copy = call(&mut bed, UDP);
+    respond(&mut bed, &copy, 200, &sdp("bob"));
+    let of_answer = asked(&mut bed);
+    let own = of_answer.ask.call_id.clone();
+    give(&mut bed, of_answer, &led("bob"));
+    // Who rang and did not get the call knows all that alice has sent.
+    for (from, to, is_own) in [
+        ("<sip:alice@example.com>;tag=a", "<sip:bob@example.org>", true),
+        ("<sip:mallory@example.com>;tag=a", "<sip:bob@example.org>", false),
+        ("<sip:mallory@example.com>;tag=a", "<sip:alice@example.com>", false),
+        ("<sip:mallory@example.com>;tag=b", "<sip:alice@example.com>", false),
+    ] {
+        let mut invite = request("INVITE", URI, UDP);
+        (invite.from, invite.to) = (from.into(), to.into());
+        bed.receive(&alice(UDP), &with_sdp(&invite.text(), &sdp("mallory")));
+        let offer = asked(&mut bed);
+        assert_eq!(offer.ask.call_id == own, is_own, "{from} {to}");
+    }
+}
+
+#[test]
+fn an_offer_that_the_engine_leaves_as_it_was_is_not_led_here() {
+    // The call comes by here twice, or by another server with the same engine.
+    for transport in TRANSPORTS {
+        let mut bed = Bed::new(leading(transport));
+        bed.receive(&alice(transport), &invite(transport));
+        let offer = asked(&mut bed);
+        let invite = only(give(&mut bed, offer, &sdp("alice")));
+        assert_says(&invite, &sdp("alice"));
+        let ok = only(respond(&mut bed, &invite, 200, &sdp("bob")));
+        assert_says(&ok, &sdp("bob"));
+        let call = Call { invite, ok };
+        let text = with_sdp(&call.of_caller("INVITE", transport).text(), &sdp("new"));
+        let sent = bed.receive(&alice(transport), &text);
+        assert_says(sent.last().unwrap(), &sdp("new"));
+        assert!(all_asked(&mut bed).is_empty());
+    }
 }
