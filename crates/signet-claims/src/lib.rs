@@ -11,6 +11,7 @@
 )]
 #![forbid(unsafe_code)]
 
+mod bencode;
 mod bodies;
 mod differential;
 mod digest;
@@ -24,6 +25,7 @@ mod streams;
 mod tls;
 mod world;
 
+pub use bencode::bencode;
 pub use bodies::bodies;
 pub use differential::differential;
 pub use digest::digest;
@@ -40,7 +42,7 @@ pub use tls::tls_hello;
 pub type Claim = fn(&[u8]);
 
 /// Every claim, by the name of its fuzz target and of its corpus.
-pub const CLAIMS: [(&str, Claim); 11] = [
+pub const CLAIMS: [(&str, Claim); 12] = [
     ("parse", parse),
     ("frame", frame),
     ("edit", edit),
@@ -52,6 +54,7 @@ pub const CLAIMS: [(&str, Claim); 11] = [
     ("differential", differential),
     ("packets", packets),
     ("bodies", bodies),
+    ("bencode", bencode),
 ];
 
 /// The parts of an input that is several texts, one after the other.

@@ -8,7 +8,7 @@ use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_engine::records::RecordSettings;
 use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes, Way};
-use sip_engine::settings::{AuthSettings, Listener, Nat, TrustedPeer};
+use sip_engine::settings::{AuthSettings, Listener, MediaUse, Nat, TrustedPeer};
 use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
@@ -26,6 +26,7 @@ pub(crate) struct PlannedListener {
     pub(crate) at: ListenAt,
     pub(crate) advertise: Option<Advertised>,
     pub(crate) nat: Nat,
+    pub(crate) media: MediaUse,
     pub(crate) security: ListenSecurity,
     pub(crate) websocket: ListenWebSocket,
     /// Whether it accepts; one that does not lends its address to connections
@@ -67,6 +68,7 @@ pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
                     at: ListenAt { transport, addr },
                     advertise: first.advertise.clone(),
                     nat: first.nat,
+                    media: first.media,
                     security: ListenSecurity::default(),
                     websocket: ListenWebSocket::default(),
                     accept: false,
@@ -159,6 +161,9 @@ pub(crate) fn settings(
         numbers: config.number_rules(),
         // They are in the data folder: see people.rs.
         people: Arc::default(),
+        media: config
+            .media
+            .settings(config.mode, planned.iter().map(|of| of.media)),
     }
 }
 
@@ -247,6 +252,7 @@ impl PlannedListener {
             at,
             advertise: None,
             nat: Nat::default(),
+            media: MediaUse::default(),
             security: ListenSecurity::default(),
             websocket: ListenWebSocket::default(),
             accept: true,
@@ -258,6 +264,7 @@ impl PlannedListener {
             at: listen.on,
             advertise: listen.advertise.clone(),
             nat: listen.nat,
+            media: listen.media,
             security: listen.security.clone(),
             websocket: listen.websocket.clone(),
             accept: true,

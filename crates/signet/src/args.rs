@@ -19,7 +19,9 @@ use crate::trace::{TraceFlags, TraceOptions};
 mod operator;
 mod people;
 
-pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand, HookCommand};
+pub(crate) use operator::{
+    BansCommand, BindingsCommand, GatewaysCommand, HookCommand, MediaCommand,
+};
 pub(crate) use people::{AliasCommand, UserChangeOptions};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
@@ -180,6 +182,16 @@ pub(crate) enum Command {
         /// For programs, in JSON
         #[arg(long)]
         json: bool,
+    },
+    /// List the media engines of a running server, how they are, and drain them
+    Media {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        command: Option<MediaCommand>,
     },
     /// List the sources that a running server does not answer
     Bans {
@@ -458,6 +470,7 @@ impl ServeOptions {
                 name: None,
                 advertise: None,
                 nat: Default::default(),
+                media: Default::default(),
                 security: ListenSecurity::default(),
                 websocket: Default::default(),
             })

@@ -18,7 +18,7 @@ use signet_serve::Error;
 
 use args::{
     AliasCommand, Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand,
-    GatewaysCommand, HookCommand, TlsCommand, UserCommand, form,
+    GatewaysCommand, HookCommand, MediaCommand, TlsCommand, UserCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -113,6 +113,17 @@ fn run(args: Args) -> Result<(), Error> {
             command: HookCommand::Forget,
         } => admin::hook_forget(&place.into(), form(json)),
         Command::Trunks { place, json } => admin::trunks(&place.into(), form(json)),
+        Command::Media {
+            place,
+            json,
+            command,
+        } => match command {
+            None => admin::media(&place.into(), form(json)),
+            Some(MediaCommand::Drain { engine }) => admin::media_drain(&place.into(), engine, true),
+            Some(MediaCommand::Undrain { engine }) => {
+                admin::media_drain(&place.into(), engine, false)
+            }
+        },
         Command::Bans {
             place,
             json,

@@ -76,6 +76,14 @@ pub enum Effect {
         /// What to resolve.
         query: Query,
     },
+    /// Ask a media engine; who waits has the answer by [`crate::Shard::handle_media`]. For the
+    /// end of a call nobody waits.
+    Media {
+        /// Who waits for it.
+        park: Option<ParkId>,
+        /// What to ask.
+        ask: Box<sip_media::Ask>,
+    },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
     /// A stranger sent a malformed message with sound framing on this connection: count

@@ -5,7 +5,8 @@
 //! ```text
 //! loop {
 //!     shard.handle_message(now, &sender, message, &mut outputs); // or handle_malformed
-//!     shard.handle_credential / handle_saved / handle_resolved / handle_hook // answers
+//!     shard.handle_credential / handle_saved / handle_resolved // answers
+//!     shard.handle_hook / handle_media // and more of them
 //!     shard.handle_send_failed / handle_returned / handle_send_lost / handle_closed // bad news
 //!     shard.handle_timers(now, &mut outputs);
 //!     // send outputs.outbox, ask outputs.effects, tell outputs.refused and outputs.records,
@@ -26,6 +27,7 @@ mod hops;
 pub mod hours;
 mod lanes;
 pub mod location;
+pub mod media;
 mod nat;
 pub mod numbers;
 mod own;

@@ -10,6 +10,7 @@ use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
 use crate::hook::Told;
+use crate::media::{MediaWait, NewBody};
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
@@ -38,6 +39,8 @@ pub(crate) struct Job {
     pub(crate) record: Option<Followed>,
     /// What the operator's hook made of it, where it was asked.
     pub(crate) told: Option<Box<Told>>,
+    /// What an ACK has in the place of its session description.
+    pub(crate) body: Option<Box<NewBody>>,
 }
 
 /// What is parked, by what it waits for.
@@ -61,6 +64,8 @@ pub(crate) enum Parked {
     Probe(Arc<Probed>),
     /// A member of a trunk, for its addresses.
     Trunk(Wanted),
+    /// What waits for a media engine.
+    Media(Box<MediaWait>),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -249,6 +254,7 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Guess(..)
         | Parked::User(_)
         | Parked::Hook(..)
+        | Parked::Media(_)
         | Parked::Probe(_)
         | Parked::Trunk(_) => None,
     }
@@ -265,6 +271,7 @@ fn messages_bytes(parked: &Parked) -> usize {
         Parked::Hook(job, _) => 2 * job.request.held_bytes(),
         // Its context counts it.
         Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => 0,
+        Parked::Media(wait) => wait.held_bytes(),
     }
 }
 

@@ -11,6 +11,8 @@ use smallvec::SmallVec;
 use crate::hours::{Hours, Zone};
 use crate::trunk::Trunk;
 
+use crate::media::MediaUse;
+
 /// A configured next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
@@ -63,6 +65,9 @@ pub struct Care {
     pub retry_after_max_s: u64,
     /// How its gateways are probed, if they are.
     pub probing: Option<Probing>,
+    /// Whether the media of calls to them is led through an engine; `None` for what both ends
+    /// make of it.
+    pub media: Option<MediaUse>,
 }
 
 /// How gateways are probed by OPTIONS (RFC 3261 11).
@@ -83,6 +88,7 @@ impl Care {
         failover: Failover::USUAL,
         retry_after_max_s: 300,
         probing: None,
+        media: None,
     };
 }
 

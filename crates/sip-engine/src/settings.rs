@@ -8,6 +8,7 @@ use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
 use crate::hook::HookSettings;
+pub use crate::media::{MediaNetwork, MediaSettings, MediaUse, WhenGone};
 pub use crate::nat::{KeepAlive, Nat, NatRule, NatSettings};
 use crate::numbers::NumberRules;
 use crate::people::Directory;
@@ -62,6 +63,8 @@ pub struct Settings {
     pub numbers: NumberRules,
     /// Aliases, and what each user may do.
     pub people: Arc<Directory>,
+    /// Media engines, where there are any.
+    pub media: Option<Arc<MediaSettings>>,
 }
 
 /// A listener as the protocol sees it.
@@ -315,6 +318,7 @@ impl Default for Settings {
             hook: None,
             numbers: NumberRules::default(),
             people: Arc::default(),
+            media: None,
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::effect::{Now, Outputs, ParkId};
 use crate::gateways::{Gateways, SharedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
+use crate::media::Offered;
 use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
@@ -101,6 +102,7 @@ pub struct Shard {
     pub(crate) dialogs: Dialogs,
     pub(crate) calls: Calls,
     pub(crate) open_calls: OpenCalls,
+    pub(crate) offered: Offered,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -154,6 +156,7 @@ impl Shard {
             dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
             calls: Calls::new(derive(&seed, b"calls")),
             open_calls: OpenCalls::new(derive(&seed, b"records"), derive(&seed, b"numbers")),
+            offered: Offered::new(derive(&seed, b"offered")),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),

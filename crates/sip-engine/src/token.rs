@@ -35,12 +35,17 @@
 //! token is no secret: who holds it is, or saw the messages of, a party of that
 //! dialog, and can do with it what that party can.
 //!
+//! Where a media engine leads the dialog's media, the token says which one
+//! (`docs/decisions/0226-the-token-says-which-engine.md`), so that whatever changes or ends the
+//! session is asked of the same.
+//!
 //! [`RouteToken`] and [`FlowToken`] have no other makers than the readers here,
 //! so to hold one is the proof. Neither reading nor writing allocates.
 
 mod canonical;
 mod keys;
 mod mark;
+mod parties;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -53,6 +58,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use invariant::broken;
 use sha2::Sha256;
+use sip_media::EngineId;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, Message, Uri};
 use siphasher::sip::SipHasher24;
@@ -62,6 +68,7 @@ use subtle::ConstantTimeEq;
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
 pub(crate) use mark::{Mark, Side};
+pub(crate) use parties::name_parties;
 pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
 
@@ -109,6 +116,8 @@ pub(crate) struct Grant<'a> {
     pub(crate) flow: Option<&'a Flow>,
     /// The instance of that phone (RFC 5626), by [`Tokens::instance`].
     pub(crate) instance: Option<u32>,
+    /// The engine that leads the dialog's media.
+    pub(crate) media: Option<EngineId>,
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
@@ -127,6 +136,7 @@ pub struct RouteToken {
     key_id: u8,
     instance: Option<u32>,
     mark: Option<Mark>,
+    media: Option<EngineId>,
 }
 
 impl RouteToken {
@@ -151,17 +161,23 @@ impl RouteToken {
         self.is_flow_lost
     }
 
+    /// The engine that leads the dialog's media, if one does.
+    pub(crate) fn media(&self) -> Option<EngineId> {
+        self.media
+    }
+
     /// How old it is at most.
     pub(crate) fn age_s(&self, unix_ms: u64) -> u64 {
         u64::from(unit_of(unix_ms).saturating_sub(self.issued)) * UNIT_S
     }
 }
 
-/// What stands ready for the caller: only [`Tokens::read_offer`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What stands ready for the caller: only [`Tokens::read_offer`] makes one that has something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) flow: Option<Flow>,
     pub(crate) instance: Option<u32>,
+    pub(crate) media: Option<EngineId>,
 }
 
 /// A flow token (RFC 5626 5.1) of this process: only [`Tokens::read_flow`] makes one.
@@ -221,6 +237,7 @@ impl Tokens {
                 is_offer: grant.is_offer,
                 instance: grant.instance,
                 mark: grant.mark,
+                media: grant.media.map(|engine| engine.0),
             }),
         };
         let mut bytes = payload.write();
@@ -252,6 +269,7 @@ impl Tokens {
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
             mark: part.mark,
+            media: part.media.map(EngineId),
         })
     }
 
@@ -271,6 +289,7 @@ impl Tokens {
         part.is_offer.then_some(Offer {
             flow,
             instance: part.instance,
+            media: part.media.map(EngineId),
         })
     }
 
@@ -631,6 +650,12 @@ impl Decoded {
     /// Whether it names a flow.
     pub(crate) fn has_flow(&self) -> bool {
         self.payload.flow.is_some()
+    }
+
+    /// Whether it names an engine.
+    pub(crate) fn has_media(&self) -> bool {
+        let grant = self.payload.grant.as_ref();
+        grant.is_some_and(|grant| grant.media.is_some())
     }
 
     /// What is signed, and the MAC on it.

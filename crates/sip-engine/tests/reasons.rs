@@ -22,7 +22,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 25] = [
+const ELSEWHERE: [(Reason, &str); 27] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -40,6 +40,8 @@ const ELSEWHERE: [(Reason, &str); 25] = [
     (Reason::GatewaysDrained, "gateways has it"),
     (Reason::GatewaySilent, "gateways has it"),
     (Reason::GatewayFailed, "gateways has it"),
+    (Reason::MediaUnavailable, "media has it"),
+    (Reason::MediaRefused, "media has it"),
     (Reason::NoOutbound, "the registrar's own tests have it"),
     (Reason::LocationFull, "the registrar's own tests have it"),
     (Reason::TrunkRefused, "trunks has it"),

@@ -15,6 +15,7 @@ mod gateways;
 mod hook;
 mod level;
 mod limits;
+mod media;
 mod password;
 mod people;
 pub(crate) mod socket;
@@ -38,6 +39,7 @@ pub use gateways::{gateways, gateways_drain};
 pub use hook::hook_forget;
 pub use level::log_level;
 pub use limits::limits;
+pub use media::{media, media_drain};
 pub use password::PasswordFrom;
 pub use people::{People, UserChanges};
 pub use tls::{Form, tls, tls_rotate_secret};
@@ -168,6 +170,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     say(&config.trunks_text())?;
     say(&config.records.text())?;
     say(&config.hook.text())?;
+    say(&config.media.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;

@@ -29,8 +29,8 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
 use super::{
-    bans, bindings, calls, figures, forget, gateways, hook, level, limits, people, top, trace,
-    trunks, why,
+    bans, bindings, calls, figures, forget, gateways, hook, level, limits, media, people, top,
+    trace, trunks, why,
 };
 use crate::metrics::Sources;
 use crate::people::PeopleAsker;
@@ -52,6 +52,8 @@ const VERBS: &[Verb] = &[
     ("/bans", || post(bans::listed)),
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),
+    ("/media", || post(media::listed)),
+    ("/media/drain", || post(media::drained)),
     ("/limits", || post(limits::listed)),
     ("/people/read", || post(people::read_again)),
     ("/log-level", || post(level::changed)),

@@ -43,6 +43,7 @@ impl Config {
         self.check_texts(&mut faults);
         self.check_records(&mut faults);
         self.check_hook(&mut faults);
+        self.check_media(&mut faults);
         faults.found
     }
 

@@ -11,6 +11,7 @@ mod care;
 mod check;
 mod hook;
 mod lenient;
+mod media;
 mod memory;
 mod mirror;
 mod nat;
@@ -37,6 +38,7 @@ pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
 pub use hook::{Hook, HookField, HookHeader, HookKind, HookUrl};
 pub use lenient::{DigestQop, DigestUri, Lenient};
+pub use media::{EngineAt, Media, MediaNetwork};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
@@ -124,6 +126,8 @@ pub struct Config {
     pub registrar: Registrar,
     /// Where phones behind address translations are reached.
     pub nat: Nat,
+    /// Media engines.
+    pub media: Media,
     /// The proxy.
     pub proxy: Proxy,
     /// Transaction timers.
@@ -179,6 +183,7 @@ impl Default for Config {
             user_group: Vec::new(),
             registrar: Registrar::default(),
             nat: Nat::default(),
+            media: Media::default(),
             proxy: Proxy::default(),
             timers: Timers::default(),
             tls: Tls::default(),

@@ -36,6 +36,9 @@ pub struct Listen {
     /// Where phones are reached that register or call here.
     #[serde(default)]
     pub nat: settings::Nat,
+    /// Whether the media of calls that come or go here is led by an engine.
+    #[serde(default)]
+    pub media: settings::MediaUse,
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
@@ -156,6 +159,9 @@ pub struct GatewayGroup {
     /// How many calls may go on over it at a time; 0 for any number.
     #[serde(default, deserialize_with = "within::<_, _, 0, 1_000_000>")]
     pub calls_max: u32,
+    /// Whether the media of calls to them is led by an engine; without it what both ends make
+    /// of it.
+    pub media: Option<settings::MediaUse>,
     /// Its members.
     pub gateways: Vec<Gateway>,
 }

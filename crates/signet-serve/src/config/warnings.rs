@@ -20,6 +20,7 @@ impl Config {
         warnings.extend(self.lenient_warnings());
         self.warn_of_records(&mut warnings);
         self.warn_of_hook(&mut warnings);
+        self.warn_of_media(&mut warnings);
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {
             warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
         }

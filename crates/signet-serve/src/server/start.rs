@@ -123,6 +123,10 @@ impl Server {
             .collect();
         control.set_mailboxes(mailboxes.clone());
 
+        let engines: Arc<sip_media::SharedEngines> = Arc::default();
+        let engine_config = (settings.media.as_ref())
+            .map(|media| media.client.clone())
+            .unwrap_or_default();
         let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = random()?;
         let mut threads = Vec::with_capacity(workers);
@@ -136,6 +140,16 @@ impl Server {
                 store: store.client(net.waker())?,
                 resolver: Resolver(dns.client(net.waker())),
                 hook: hook.client(net.waker()),
+                media: sip_media::Client::new(
+                    clock::now_ms(),
+                    random()?,
+                    sip_media::Place {
+                        index,
+                        clients: workers,
+                    },
+                    engines.clone(),
+                    engine_config.clone(),
+                ),
                 control: control.clone(),
                 trace: tracer.for_worker(),
                 records: recorder.for_worker(),
@@ -159,6 +173,7 @@ impl Server {
             guard: shared.guard.clone(),
             rates: shared.rates.clone(),
             gateways: shared.gateways.clone(),
+            engines,
             location,
             store: store.counters(),
             lookups: store.elsewhere().cloned(),

@@ -57,6 +57,8 @@ pub struct Phone {
     /// What it calls itself in Via and Contact.
     host: String,
     contact: String,
+    /// What it offers, and answers.
+    sdp: String,
     cseq: u32,
     /// The INVITE that it sent last.
     invited: String,
@@ -125,6 +127,7 @@ impl Phone {
             domain: domain.to_owned(),
             host,
             contact,
+            sdp: SDP.to_owned(),
             cseq: 0,
             invited: String::new(),
         }
@@ -137,6 +140,11 @@ impl Phone {
     /// From here on it gives another password.
     pub fn set_password(&mut self, password: &str) {
         password.clone_into(&mut self.password);
+    }
+
+    /// From here on it has another session description.
+    pub fn set_sdp(&mut self, sdp: &str) {
+        sdp.clone_into(&mut self.sdp);
     }
 
     /// Registers, with a password; the 200.
@@ -170,7 +178,8 @@ impl Phone {
             "Contact: <{}>\r\nContent-Type: application/sdp\r\n",
             self.contact
         );
-        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        let sdp = self.sdp.clone();
+        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, &sdp);
         let answer = self.response(cseq, "INVITE");
         assert!(answer.starts_with("SIP/2.0 407 "), "{answer}");
         let ack = format!(
@@ -181,7 +190,7 @@ impl Phone {
         );
         self.link.send(&ack);
         let more = more + &self.proof(&answer, "INVITE", &uri);
-        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, &sdp);
         self.invited = sent;
         Dialog {
             call_id,
@@ -312,7 +321,7 @@ impl Phone {
         let contact = format!("Contact: <{}>\r\n", self.contact);
         self.link.send(&reply("180 Ringing", &contact, ""));
         let more = contact + "Content-Type: application/sdp\r\n";
-        self.link.send(&reply("200 OK", &more, SDP));
+        self.link.send(&reply("200 OK", &more, &self.sdp));
         let dialog = Dialog {
             call_id: field(&invite, "Call-ID"),
             from: format!("{};tag={tag}", field(&invite, "To")),

@@ -38,7 +38,12 @@ impl Shard {
                     .map(|c| c.q)
                     .max()
             };
-            let active = highest(|p| matches!(p, Progress::Resolving(_) | Progress::Trying));
+            let active = highest(|p| {
+                matches!(
+                    p,
+                    Progress::Resolving(_) | Progress::Asking(_) | Progress::Trying
+                )
+            });
             let Some(q) = highest(|p| *p == Progress::Waiting) else {
                 return;
             };
@@ -220,6 +225,9 @@ impl Shard {
             if !self.may_send(now, context, at, egress.to.remote) {
                 continue;
             }
+            let Some(egress) = self.offer_media(now, key, context, at, egress, out) else {
+                return;
+            };
             if self.send_copy(now, key, context, at, &egress, out) {
                 return match context.candidates.get_mut(at) {
                     Some(candidate) => candidate.progress = Progress::Trying,
@@ -315,6 +323,7 @@ impl Shard {
             .as_ref()
             .map_or(&[][..], |extra| &extra.added);
         let added = leg.and_then(LegCopy::added).unwrap_or(added);
+        let media = context.media.as_deref();
         let copy = RequestCopy {
             request,
             routed: &context.routed,
@@ -333,6 +342,8 @@ impl Shard {
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
             leg,
+            media: media.and_then(|media| media.engine_of(at as u16)),
+            body: media.and_then(|media| media.target(at as u16)?.body.as_ref()),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -557,6 +568,7 @@ impl Shard {
             | Parked::Guess(..)
             | Parked::User(..)
             | Parked::Hook(..)
+            | Parked::Media(..)
             | Parked::Probe(..)
             | Parked::Trunk(..) => {
                 broken!("only a target waits for addresses");

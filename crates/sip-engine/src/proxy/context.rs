@@ -7,6 +7,7 @@ use invariant::broken;
 use sip_hook::Answer;
 use sip_limit::concurrent;
 use sip_locate::Hop;
+use sip_media::EngineId;
 use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
 use slots::Spares;
@@ -20,6 +21,7 @@ use super::ways::Beside;
 use crate::effect::ParkId;
 use crate::gateways::Place;
 use crate::location::Binding;
+use crate::media::ContextMedia;
 use crate::people::Person;
 use crate::records::{AskedTimer, Followed};
 use crate::relay::{ChosenBy, Source};
@@ -156,6 +158,8 @@ pub(crate) enum Progress {
     Waiting,
     /// Its addresses are being asked for.
     Resolving(ParkId),
+    /// A media engine is being asked for the copy that goes there.
+    Asking(ParkId),
     /// A branch is under way.
     Trying,
     /// A branch is under way, and nobody waits for it any more.
@@ -465,7 +469,9 @@ pub(crate) struct Context {
     pub(crate) told: Option<Arc<Answer>>,
     /// What is kept of copies that go by a trunk.
     pub(crate) legs: Option<Box<Legs>>,
-    /// The memory of `request`, `best` and `record`, as it was when they came.
+    /// Its media, where an engine leads it.
+    pub(crate) media: Option<Box<ContextMedia>>,
+    /// The memory of `request`, `best`, `record` and `media`, as it was when they came.
     messages_bytes: usize,
 }
 
@@ -518,6 +524,7 @@ impl Context {
             session: None,
             told: None,
             legs: None,
+            media: None,
             messages_bytes: 0,
         }
     }
@@ -528,6 +535,14 @@ impl Context {
         let extra = self.candidates.get(at).and_then(|of| of.extra.as_ref());
         let payer = extra.and_then(|extra| extra.payer.as_ref());
         payer.or(self.caller.as_ref())?.caller_id.as_ref()
+    }
+
+    /// The engine that leads the media of the dialog to which the response at hand belongs, where
+    /// that is a leg to a provider: of others the offer says it, which is signed for what their
+    /// responses say.
+    pub(crate) fn led_by(&self) -> Option<EngineId> {
+        let (legs, media) = (self.legs.as_ref()?, self.media.as_ref()?);
+        media.engine_of(self.branches.get(legs.answering())?.candidate)
     }
 
     /// Whether any target is on the account of a user who was called, and who chose it.
@@ -548,7 +563,8 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.messages_bytes = messages + record + lines_of(self.told.as_ref()).len();
+        let media = self.media.as_ref().map_or(0, |media| media.held_bytes());
+        self.messages_bytes = messages + record + media + lines_of(self.told.as_ref()).len();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -575,6 +591,7 @@ impl Context {
         self.session = None;
         self.told = None;
         self.legs = None;
+        self.media = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -588,6 +605,10 @@ impl Context {
         self.best.challenges.clear();
         self.told = None;
         self.messages_bytes = 0;
+        if let Some(media) = &mut self.media {
+            media.forget_offers();
+            self.messages_bytes = media.held_bytes();
+        }
     }
 
     /// Whether some branch may still bring a final response.
@@ -596,7 +617,7 @@ impl Context {
             || self
                 .candidates
                 .iter()
-                .any(|c| matches!(c.progress, Progress::Resolving(_)))
+                .any(|c| matches!(c.progress, Progress::Resolving(_) | Progress::Asking(_)))
     }
 
     // RFC 3261 16.7: "The proxy MUST maintain the response context until all of its

@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     ForwardRefused,
     /// Aliases and forwards lead in a circle, or too far.
     LedInCircle,
-    /// Nobody to whom an alias leads is registered.
+    /// Nobody to whom an alias, or a provider's number, leads is registered.
     NotRegistered,
     /// DNS knows no server of that name.
     NoSuchServer,
@@ -65,8 +65,10 @@ pub(crate) enum Outcome {
     TrunkRefused,
     /// A provider calls a number that none of our users has.
     NobodysNumber,
-    /// A provider calls the number of a user who is not registered.
-    NotRegistered,
+    /// It needs a media engine, and none answers.
+    MediaGone,
+    /// The media engine refuses its session description.
+    MediaRefused,
 }
 
 impl From<Refusal> for Outcome {
@@ -136,6 +138,10 @@ impl Outcome {
             | Self::NotUnderTls
             | Self::FlowGone => 480,
             Self::ComesBack | Self::LedInCircle => 482,
+            // RFC 3261 21.4.26: "The response has the same meaning as 606 (Not Acceptable), but only
+            // applies to the specific resource addressed by the Request-URI and the request may succeed
+            // elsewhere."
+            Self::MediaRefused => 488,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
@@ -144,7 +150,8 @@ impl Outcome {
             | Self::Drained
             | Self::GroupCallsMax
             | Self::NoRoom
-            | Self::TrunkRefused => 503,
+            | Self::TrunkRefused
+            | Self::MediaGone => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -187,7 +194,8 @@ impl Outcome {
             Self::DnsSilent => Reason::DnsSilent,
             Self::TrunkRefused => Reason::TrunkRefused,
             Self::NobodysNumber => Reason::NoUserForNumber,
-            Self::NotRegistered => Reason::NotRegistered,
+            Self::MediaGone => Reason::MediaUnavailable,
+            Self::MediaRefused => Reason::MediaRefused,
         }
     }
 
@@ -210,6 +218,8 @@ impl Outcome {
             Self::Drained => "Gateways Drained",
             Self::DnsSilent => "No Answer From DNS",
             Self::TrunkRefused => "Trunk Not Available",
+            Self::MediaGone => "No Media Engine Available",
+            Self::MediaRefused => "Session Description Refused By Media Engine",
             Self::UnreadableUri
             | Self::NotRelayed
             | Self::NobodyThere
@@ -221,7 +231,6 @@ impl Outcome {
             | Self::ComesBack
             | Self::BadResponse
             | Self::NobodysNumber
-            | Self::NotRegistered
             | Self::NoRoom => sip_msg::write::reason_phrase(self.status()),
         }
     }

@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 
+use sip_media::EngineId;
 use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
@@ -33,7 +34,8 @@ impl RequestCopy<'_> {
         let is_any_signed = forwarder.sign_routes
             || flow_up.is_some()
             || self.flow_down.is_some()
-            || mark.is_some();
+            || mark.is_some()
+            || self.media.is_some();
         let (mut sides, mut contact) = (None, None);
         if is_any_signed {
             // Whoever gets the copy will say of both sides what stands in it.
@@ -50,13 +52,17 @@ impl RequestCopy<'_> {
             next: next.as_ref(),
             target: contact.as_ref(),
             mark,
+            media: self.media,
             ..Grant::default()
         };
         // The requests of whoever gets this copy leave by the last of our values,
         // the caller's by the first.
         let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
             let (is_signed, uri) = (
-                forwarder.sign_routes || grant.flow.is_some() || mark.is_some(),
+                forwarder.sign_routes
+                    || grant.flow.is_some()
+                    || mark.is_some()
+                    || grant.media.is_some(),
                 RouteUri {
                     kind,
                     listener,
@@ -368,6 +374,8 @@ pub(crate) struct Rewriter<'a> {
     pub(crate) identities: &'a [u8; 16],
     /// What the caller's token is to say of the trunk that the dialog goes by.
     pub(crate) mark: Option<Mark>,
+    /// The engine that leads the dialog's media, where the request's context knows it.
+    pub(crate) media: Option<EngineId>,
 }
 
 // RFC 3261 16.6: "If the URI placed in the Record-Route header field needs to be rewritten
@@ -401,15 +409,17 @@ impl Rewriter<'_> {
         let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
         let target = first_contact(response)
             .filter(|target| may_show(target) && slot.above.as_ref().is_none_or(may_show))?;
-        // An offer that names no flow has nothing in it that the response has not.
+        // An offer that names no flow has nothing in it that the response, or its request's context,
+        // has not. Nor could one be read that was signed for the From and To of a provider.
         let is_identified = || {
             self.identity
                 .is_some_and(|identity| identity.is_of(self.identities, &sides))
         };
-        let offer = match !slot.offer.has_flow() && is_identified() {
+        let is_known = !slot.offer.has_flow() && (!slot.offer.has_media() || self.media.is_some());
+        let offer = match is_known && is_identified() {
             true => Offer {
-                flow: None,
-                instance: None,
+                media: self.media,
+                ..Offer::default()
             },
             false => self
                 .tokens
@@ -421,6 +431,7 @@ impl Rewriter<'_> {
             target: Some(&target),
             flow: offer.flow.as_ref(),
             instance: offer.instance,
+            media: offer.media,
             is_offer: false,
             mark: self.mark,
         };

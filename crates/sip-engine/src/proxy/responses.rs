@@ -40,31 +40,54 @@ impl Shard {
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
             self.take_feedback(now, &context, branch, &response);
-            // RFC 3261 16.7: "If no Via header field values remain in the response, the
-            // response was meant for this element and MUST NOT be forwarded."
-            let is_for_us = !response.has_several(HeaderName::Via);
-            match (response.status(), is_for_us) {
-                (100..=199, true) => self.pool.recycle(response),
-                (_, true) => {
-                    self.counters.responses_without_via += 1;
-                    self.pool.recycle(response);
-                    self.branch_failed(now, key, &mut context, branch, Outcome::BadResponse, out);
-                }
-                (100..=199, false) => {
-                    self.provisional(now, key, &mut context, branch, &response, out);
-                    self.pool.recycle(response);
-                }
-                (200..=299, false) => {
-                    self.success(now, &mut context, branch, &response, out);
-                    self.pool.recycle(response);
-                }
-                _ => self.failure(now, key, &mut context, branch, response, out),
+            let response = match context.media {
+                None => Some(response),
+                Some(_) => self.hold_for_media(now, key, &mut context, branch, response, out),
+            };
+            if let Some(response) = response {
+                self.pass_response(now, key, &mut context, branch, response, out);
             }
         } else {
             broken!("a transaction's branch is in its context");
             self.pool.recycle(response);
         }
         self.settle(now, key, context, out);
+    }
+
+    /// What a response leads to, once nothing holds it up.
+    pub(crate) fn pass_response(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        branch: usize,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        // Others may have been at hand while it waited.
+        if let Some(legs) = &mut context.legs {
+            legs.answered_by(branch);
+        }
+        // RFC 3261 16.7: "If no Via header field values remain in the response, the
+        // response was meant for this element and MUST NOT be forwarded."
+        let is_for_us = !response.has_several(HeaderName::Via);
+        match (response.status(), is_for_us) {
+            (100..=199, true) => self.pool.recycle(response),
+            (_, true) => {
+                self.counters.responses_without_via += 1;
+                self.pool.recycle(response);
+                self.branch_failed(now, key, context, branch, Outcome::BadResponse, out);
+            }
+            (100..=199, false) => {
+                self.provisional(now, key, context, branch, &response, out);
+                self.pool.recycle(response);
+            }
+            (200..=299, false) => {
+                self.success(now, context, branch, &response, out);
+                self.pool.recycle(response);
+            }
+            _ => self.failure(now, key, context, branch, response, out),
+        }
     }
 
     fn provisional(
@@ -127,6 +150,9 @@ impl Shard {
         let at = usize::from(branch.candidate);
         let answered = context.candidates.get_mut(at);
         let places = answered.map_or_else(Vec::new, Candidate::take_places);
+        if let Some(media) = &mut context.media {
+            media.is_answered_by(branch.candidate);
+        }
         // Of one that was left, the target is with another by now.
         match std::mem::take(&mut branch.is_left) {
             true => self.end_branch_alone(context, number),
@@ -214,6 +240,7 @@ impl Shard {
         }
         if status == 481 && matches!(context.method, Method::Invite | Method::Update) {
             self.note_gone(now, context, out);
+            self.media_gone(context, &response, out);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
@@ -386,6 +413,7 @@ impl Shard {
     ) {
         if !context.is_final_sent {
             self.note_final(now, context, because, out);
+            self.end_media(context, because, out);
         }
         context.is_final_sent = true;
         // RFC 3261 16.7: "If the forwarded response was a final response, the proxy MUST
@@ -405,6 +433,8 @@ impl Shard {
     // steps "Aggregate Authorization Header Field Values" through "Record-Route"."
     /// Forwards a response upstream: without its topmost Via, and otherwise as
     /// it came.
+    // The session description of a call whose media an engine leads was changed before
+    // (docs/DEVIATIONS.md). Beyond that:
     // RFC 3261 16.7: "The proxy MUST NOT add to, modify, or remove the message body.  Unless
     // otherwise specified, the proxy MUST NOT remove any header field values other than
     // the Via header field value discussed in Section 16.7 Item 3.  In particular, the
@@ -425,8 +455,11 @@ impl Shard {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.sender.flow.transport.is_reliable();
-        let mark = context.legs.as_ref().and_then(|legs| legs.caller_mark());
-        let granted = self.grant_caller(now, context.identity, source, mark, response);
+        let known = (
+            context.legs.as_ref().and_then(|legs| legs.caller_mark()),
+            context.led_by(),
+        );
+        let granted = self.grant_caller(now, context.identity, source, known, response);
         write_upstream(
             response,
             &context.best.challenges,

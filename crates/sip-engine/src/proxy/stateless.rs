@@ -235,6 +235,8 @@ impl Shard {
                 .map_or(&[][..], |extra| &extra.added),
             session_expires_s: None,
             leg: leg.as_ref(),
+            media: None,
+            body: job.body.as_deref(),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -291,7 +293,7 @@ impl Shard {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
                 let source = Source::of(flow);
-                let granted = self.grant_caller(now, None, Some(&source), None, &response);
+                let granted = self.grant_caller(now, None, Some(&source), (None, None), &response);
                 write_upstream(
                     &response,
                     &[],

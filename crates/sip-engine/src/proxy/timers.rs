@@ -61,7 +61,7 @@ impl Shard {
                     end_candidate(candidate, &mut parts.breadth_left);
                     candidate.progress = Progress::GivenUp;
                 }
-                Progress::Resolving(park) => {
+                Progress::Resolving(park) | Progress::Asking(park) => {
                     self.parks.take(park, &mut self.wheel);
                     end_candidate(candidate, &mut parts.breadth_left);
                 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
+use sip_media::EngineId;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
 use super::context::{Context, Identity, TargetKind};
@@ -233,13 +234,14 @@ impl Shard {
 
     /// Writes the caller's grant for the dialog that a response makes into
     /// `self.granted`; where in the response it belongs. `identity` is that of
-    /// the request, where it is known; `mark` says of the trunk that the dialog goes by.
+    /// the request, where it is known; `mark` says of the trunk that the dialog goes by, and
+    /// `media` of the engine that leads its media.
     pub(super) fn grant_caller(
         &mut self,
         now: Now,
         identity: Option<Identity>,
         source: Option<&Source>,
-        mark: Option<Mark>,
+        (mark, media): (Option<Mark>, Option<EngineId>),
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
@@ -255,6 +257,7 @@ impl Shard {
             identity,
             identities: &self.keys.identities,
             mark,
+            media,
         };
         let place = rewriter.write(response, &mut granted);
         self.granted = granted;

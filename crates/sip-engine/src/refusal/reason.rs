@@ -225,6 +225,11 @@ reasons! {
     /// A provider calls a number that none of our users has: `numbers` and `to` of its
     /// `[[trunk]]`.
     NoUserForNumber = "no_user_for_number", Users, Warn;
+    /// It needs a media engine and none answers, or all are at their limits: `signet media`
+    /// shows them.
+    MediaUnavailable = "media_unavailable", Users, Warn;
+    /// The media engine refuses its session description: the engine's log says why.
+    MediaRefused = "media_refused", Users, Warn;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
     /// There is no room for a copy, or too many names are being resolved for its sender.
@@ -310,6 +315,8 @@ impl Reason {
                 | Self::GatewaysDrained
                 | Self::TrunkRefused
                 | Self::BadResponse
+                | Self::MediaUnavailable
+                | Self::MediaRefused
                 | Self::WouldComeBack
         )
     }

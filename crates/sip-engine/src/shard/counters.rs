@@ -127,6 +127,25 @@ counters::counters! {
         /// Of these, requests without an answer of use: they went on or were refused, as
         /// on_failure has it.
         pub hook_undecided: u64 = counter("signet_hook_undecided_total"),
+        /// Session descriptions that were offered and given to a media engine.
+        pub media_offers: u64 = counter("signet_media_offers_total"),
+        /// The same of answers.
+        pub media_answers: u64 = counter("signet_media_answers_total"),
+        /// Ends of dialogs and branches that a media engine was told of.
+        pub media_deletes: u64 = counter("signet_media_deletes_total"),
+        /// Calls refused, and changes of calls, because no media engine took them.
+        pub media_refused: u64 = counter("signet_media_refused_total"),
+        /// Messages passed on without a media engine, because none took them.
+        pub media_passed: u64 = counter("signet_media_passed_total"),
+        /// Bodies passed on as they came because they are signed, encrypted or coded, or have
+        /// several session descriptions.
+        pub media_sealed: u64 = counter("signet_media_sealed_total"),
+        /// Provisional responses, and responses that came again, that were not passed on because
+        /// no media engine took them, or too many waited.
+        pub media_dropped: u64 = counter("signet_media_dropped_total"),
+        /// Messages for which no answer came in time, neither of a media engine nor of what asks
+        /// them.
+        pub media_expired: u64 = counter("signet_media_expired_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }

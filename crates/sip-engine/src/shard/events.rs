@@ -2,6 +2,7 @@
 
 use invariant::broken;
 use sip_locate::LocateError;
+use sip_media::Failure;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
@@ -75,7 +76,7 @@ impl Shard {
     }
 
     /// Handles what the input at hand has brought about, until nothing is left.
-    pub(super) fn drain(&mut self, now: Now, out: &mut Outputs) {
+    pub(crate) fn drain(&mut self, now: Now, out: &mut Outputs) {
         loop {
             while let Some(event) = self.txns.poll_event() {
                 self.handle_event(now, event, out);
@@ -174,7 +175,10 @@ impl Shard {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.is_live = false;
         }
-        self.branch_failed(now, key, &mut context, number, outcome, out);
+        // Where its final response waits for a media engine, that is what it comes to.
+        if !self.is_final_held(&mut context, number) {
+            self.branch_failed(now, key, &mut context, number, outcome, out);
+        }
         self.settle(now, key, context, out);
     }
 
@@ -266,6 +270,10 @@ impl Shard {
                 self.counters.resolves_expired += 1;
                 self.trunk_resolved(now, park, &wanted, Err(LocateError::Timeout), out);
             }
+            Some(Parked::Media(wait)) => {
+                self.counters.media_expired += 1;
+                self.media_answered(now, *wait, Err(Failure::Gone), out);
+            }
             None => {}
         }
     }
@@ -330,7 +338,8 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => {}
+            // An ACK has no transaction, and the rest has its context.
+            Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) | Parked::Media(_) => {}
         }
     }
 

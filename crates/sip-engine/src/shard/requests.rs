@@ -193,6 +193,7 @@ impl Shard {
             chosen_by: ChosenBy::User,
             record: None,
             told: None,
+            body: None,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -374,7 +375,7 @@ impl Shard {
         self.note_within(now, &job.request, &permit);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
-            _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
+            _ if job.request.method() == Method::Ack => self.forward_ack(now, job, permit, out),
             _ => match self.settings.mode {
                 Mode::Stateless if job.server.is_none() => {
                     self.forward_single(now, job, permit, out);
@@ -472,6 +473,7 @@ impl Shard {
             false => self.relay(now).chosen_by(permit, &job.routed, &job.request),
         };
         self.identify(&mut context, &job);
+        context.media = self.media_within(&job);
         context.is_listed = self.is_listed_peers(&job.sender);
         context.speaks_for_dialog = speaks_for_dialog(permit);
         context.sender = job.sender;

@@ -11,8 +11,8 @@ use super::MAC_LEN;
 use super::mark::Mark;
 
 /// Two bytes of flags, key, time, target, listener, two IPv6 addresses with
-/// ports, connection, epoch, instance, mark.
-const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Mark::LEN;
+/// ports, connection, epoch, instance, mark, media engine.
+const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Mark::LEN + 4;
 pub(super) const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
 pub(super) const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
 
@@ -28,7 +28,8 @@ const KNOWS_HOLDER: u8 = 1;
 const IS_OFFER: u8 = 1 << 1;
 const HAS_INSTANCE: u8 = 1 << 2;
 const HAS_MARK: u8 = 1 << 3;
-const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK;
+const HAS_MEDIA: u8 = 1 << 4;
+const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK | HAS_MEDIA;
 
 /// What a token says. What of it is true, its MAC tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(super) struct GrantPart {
     pub(super) is_offer: bool,
     pub(super) instance: Option<u32>,
     pub(super) mark: Option<Mark>,
+    /// What the engine is called that leads the dialog's media.
+    pub(super) media: Option<u32>,
 }
 
 /// A token's bytes, on the stack.
@@ -114,11 +117,17 @@ impl Payload {
                 out.put(&self.epoch.to_be_bytes());
             }
         }
-        if let Some(instance) = self.grant.and_then(|grant| grant.instance) {
+        let Some(grant) = &self.grant else {
+            return out;
+        };
+        if let Some(instance) = grant.instance {
             out.put(&instance.to_be_bytes());
         }
-        if let Some(mark) = self.grant.and_then(|grant| grant.mark) {
+        if let Some(mark) = grant.mark {
             out.put(&mark.to_bytes());
+        }
+        if let Some(media) = grant.media {
+            out.put(&media.to_be_bytes());
         }
         out
     }
@@ -138,6 +147,7 @@ impl Payload {
                 | flag(grant.is_offer, IS_OFFER)
                 | flag(grant.instance.is_some(), HAS_INSTANCE)
                 | flag(grant.mark.is_some(), HAS_MARK)
+                | flag(grant.media.is_some(), HAS_MEDIA)
         });
         [flags, more]
     }
@@ -157,6 +167,7 @@ impl Payload {
                 is_offer: more & IS_OFFER != 0,
                 instance: None,
                 mark: None,
+                media: None,
             });
         }
         let is_known = match grant {
@@ -183,6 +194,13 @@ impl Payload {
             let mark = Mark::of_bytes(take(rest)?)?;
             grant = grant.map(|grant| GrantPart {
                 mark: Some(mark),
+                ..grant
+            });
+        }
+        if more & HAS_MEDIA != 0 {
+            let media = u32::from_be_bytes(take(rest)?);
+            grant = grant.map(|grant| GrantPart {
+                media: Some(media),
                 ..grant
             });
         }

@@ -91,6 +91,26 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn the_engine_of_a_dialog_is_in_its_tokens() {
+    let tokens = tokens();
+    let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
+    for flow in [None, Some(&over_tls)] {
+        for instance in [None, Some(77)] {
+            for media in [None, Some(EngineId(0)), Some(EngineId(u32::MAX))] {
+                let text = sealed(&tokens, |grant| {
+                    (grant.flow, grant.instance, grant.media) = (flow, instance, media);
+                });
+                let token = read(&tokens, &text).unwrap();
+                assert_eq!((token.flow(), token.instance), (flow, instance));
+                assert_eq!(token.media(), media);
+            }
+        }
+    }
+    let text = sealed(&tokens, |grant| grant.media = Some(EngineId(7)));
+    assert_eq!(text.len(), 40);
+}
+
+#[test]
 fn a_token_without_a_target_has_none() {
     let tokens = tokens();
     let text = sealed(&tokens, |grant| grant.target = None);
@@ -105,6 +125,7 @@ fn a_token_is_legal_in_a_user_part() {
         let text = sealed(&tokens, |grant| {
             grant.flow = Some(&flow);
             grant.instance = Some(77);
+            grant.media = Some(EngineId(7));
             grant.is_offer = true;
         });
         assert!(text.len() <= TEXT_MAX);
@@ -123,8 +144,12 @@ fn a_token_is_legal_in_a_user_part() {
 fn every_flipped_bit_is_refused() {
     let tokens = tokens();
     let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
-    for flow in [None, Some(&over_tls)] {
-        let text = sealed(&tokens, |grant| grant.flow = flow);
+    for (flow, media) in [
+        (None, None),
+        (Some(&over_tls), None),
+        (None, Some(EngineId(7))),
+    ] {
+        let text = sealed(&tokens, |grant| (grant.flow, grant.media) = (flow, media));
         for at in 0..text.len() {
             for bit in 0..8 {
                 let mut forged = text.clone();

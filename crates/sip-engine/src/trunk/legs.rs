@@ -104,6 +104,16 @@ impl Legs {
         self.legs.push(leg);
     }
 
+    /// A response of that branch is at hand.
+    pub(crate) fn answered_by(&mut self, branch: usize) {
+        self.answering = branch;
+    }
+
+    /// The branch whose response is at hand.
+    pub(crate) fn answering(&self) -> usize {
+        self.answering
+    }
+
     /// What the caller's token says, by the response at hand.
     pub(crate) fn caller_mark(&self) -> Option<Mark> {
         self.leg(self.answering)?.mark

@@ -18,7 +18,7 @@ use crate::proxy::record_route::makes_dialogs;
 use crate::proxy::route::place;
 use crate::proxy::ways::written;
 use crate::relay::ChosenBy;
-use crate::token::{Mark, RouteToken, Side};
+use crate::token::{Mark, RouteToken, Side, Sides};
 use crate::{Now, Shard};
 
 /// A copy that is to be sent, and what is kept of it.
@@ -174,6 +174,25 @@ impl Shard {
             }
         }
         found
+    }
+
+    /// The sides of a request's dialog as the phone knows them, whatever a provider calls them and
+    /// as far as that is known. `kept` has what is not in the request.
+    pub(crate) fn sides_here<'m>(
+        &self,
+        request: &'m Message,
+        token: Option<&RouteToken>,
+        kept: &'m mut LegCopy,
+    ) -> Option<Sides<'m>> {
+        if let Some(token) = token
+            && let Some(mark) = token.mark()
+            && mark.side == Side::FromProvider
+        {
+            let trunk = super::auth::all(&self.settings)
+                .find(|trunk| self.tokens.is_trunk(token, &trunk.name));
+            self.put_back(mark, trunk.map(|trunk| &**trunk), request, kept);
+        }
+        kept.sides(request)
     }
 
     /// A request to a provider that begins something.

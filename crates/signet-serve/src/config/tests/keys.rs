@@ -176,6 +176,11 @@ const OTHERS: &[&str] = &[
     "\"+49${1}\"",
     "[[\"0891\", \"+49891\"]]",
     "\"crew\"",
+    "\"rtpengine\"",
+    "\"never\"",
+    "\"pass\"",
+    "[\"udp:10.0.0.77:2223\"]",
+    "[{ network = \"10.0.0.0/8\", media = \"rtpengine\" }]",
 ];
 
 /// The same configuration but for this key.
