@@ -58,7 +58,7 @@ impl<'a> Account<'a> {
         Self {
             caller_id: context.caller_id(at).map(|number| &**number),
             payer: payer.map(|payer| str::from_utf8(&payer.name).unwrap_or_default()),
-            added: extra.map_or(&[], |extra| &extra.added),
+            added: extra.map_or(&[], |extra| extra.added.as_slice()),
         }
     }
 }

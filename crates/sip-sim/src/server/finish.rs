@@ -96,7 +96,9 @@ fn is_fair(plan: &Plan) -> bool {
     let in_weather = weather.loss + weather.breakage + weather.refusal;
     let in_store = store.failure + store.stall + store.full;
     let has_room = plan.handover_max >= 1_024 && plan.memory_bytes >= 1 << 30;
-    has_room && in_media + in_weather + in_store + plan.deaths + plan.restarts == 0
+    // What a translation has forgotten is lost.
+    let is_seen = plan.nat.is_none();
+    is_seen && has_room && in_media + in_weather + in_store + plan.deaths + plan.restarts == 0
 }
 
 impl Seat {
