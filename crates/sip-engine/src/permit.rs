@@ -65,13 +65,13 @@
 //!    one. Its From, and every header that names a caller or a payer, must be in the domains of the
 //!    certificate, or in those that the operator wrote down for it.
 //!
-//! 9. *Nobody pays for another.* Whatever leaves by the tables is on somebody's account: the
+//! 10. *Nobody pays for another.* Whatever leaves by the tables is on somebody's account: the
 //!    sender's, or, where a user of ours forwards his calls, that user's. A [`Forwarder`] is made
 //!    of what the operator wrote down of whoever was called, together with the place that stands
 //!    there; so a stranger reaches by it no number but that one, and that one only as far as its
 //!    owner may call himself. An alias is nobody's account: it is another name for what the
 //!    sender has dialled.
-//! 10. *Who hides is known here all the same.* From may be `anonymous@anonymous.invalid`
+//! 11. *Who hides is known here all the same.* From may be `anonymous@anonymous.invalid`
 //!    (RFC 3323); the digest says who it is, and what he may do goes by that. Whoever has none is
 //!    challenged, and nothing else.
 //!

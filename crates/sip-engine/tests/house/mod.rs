@@ -312,6 +312,13 @@ pub fn status(sent: Vec<Sent>) -> u16 {
     only(sent).status()
 }
 
+/// A call was refused with that status, for that reason.
+#[track_caller]
+pub fn saw_status(house: &mut House, sent: Vec<Sent>, status: u16, reason: Reason) {
+    assert_eq!(self::status(sent), status);
+    house.saw(reason);
+}
+
 /// The lines of that name in a message.
 pub fn lines_of(sent: &Sent, name: &str) -> Vec<String> {
     let lines = sent.text.lines();

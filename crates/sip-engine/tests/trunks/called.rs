@@ -5,7 +5,7 @@ use super::*;
 const ALICES: &str = "sip:alice@198.51.100.1:5060";
 
 /// A provider calls, as it writes it.
-fn call_in(uri: &str, to: &str, transport: Transport) -> Request {
+pub(super) fn call_in(uri: &str, to: &str, transport: Transport) -> Request {
     let mut invite = request("INVITE", uri, transport);
     invite.via = invite.via.replace("198.51.100.1:5060", PROVIDER);
     invite.from = "<sip:0401@provider.example>;tag=g".into();

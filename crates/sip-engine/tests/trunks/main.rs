@@ -7,6 +7,9 @@ mod called;
 #[path = "../common/mod.rs"]
 mod common;
 mod faces;
+#[path = "../house/mod.rs"]
+mod house;
+mod people;
 mod registering;
 mod trusted;
 
