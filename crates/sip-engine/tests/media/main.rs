@@ -16,6 +16,7 @@ mod bodies;
 mod delayed;
 mod forks;
 mod responses;
+mod trunk;
 mod within;
 
 use std::sync::Arc;
