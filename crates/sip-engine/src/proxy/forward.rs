@@ -121,7 +121,7 @@ impl RequestCopy<'_> {
         self.edit_max_forwards(edits);
         self.edit_breadth(edits);
         if let Some(leg) = self.leg {
-            leg.edit(request, edits);
+            leg.edit(request, self.strip, edits);
         }
         if let Some(body) = self.body {
             body.edit(request, edits);

@@ -128,12 +128,17 @@ impl Leg {
 }
 
 impl LegCopy {
-    /// Adds what differs to the edits of a copy.
-    pub(crate) fn edit(&self, request: &Message, edits: &mut Edits) {
+    /// Adds what differs to the edits of a copy, of which these lines are cut in any case.
+    pub(crate) fn edit(&self, request: &Message, strip: &[Span], edits: &mut Edits) {
         for span in &self.cut {
             edits.remove(*span);
         }
-        for (span, text) in &self.replaced {
+        // Nothing is put in the place of what stands in a line that is cut.
+        let is_cut = |part: &Span| {
+            let mut lines = strip.iter().chain(&self.cut);
+            lines.any(|line| line.start <= part.start && part.end <= line.end)
+        };
+        for (span, text) in self.replaced.iter().filter(|(span, _)| !is_cut(span)) {
             edits.replace(*span, text);
         }
         for (name, value) in [(HeaderName::From, &self.from), (HeaderName::To, &self.to)] {

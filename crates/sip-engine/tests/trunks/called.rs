@@ -88,6 +88,27 @@ fn what_nobody_has_goes_to_whom_the_operator_names_or_is_refused() {
 }
 
 #[test]
+fn an_identity_that_is_to_be_withheld_leaves_no_trace() {
+    for (privacy, shown) in [
+        (
+            "",
+            vec!["P-Asserted-Identity: <sip:+49401234@provider.example>"],
+        ),
+        ("Privacy: id\r\n", vec![]),
+    ] {
+        let mut bed = bed(trunk(), UDP);
+        let asserted = "P-Asserted-Identity: <sip:0401234@provider.example>\r\n";
+        let invite = call_in("sip:+4930101@192.0.2.1", "<sip:x@y>", UDP)
+            .with(&format!("{asserted}{privacy}"));
+        let sent = receive(&mut bed, &invite, UDP);
+        let copy = sent.iter().find(|of| of.status() == 0).unwrap();
+        let lines = copy.text.lines();
+        let lines: Vec<_> = lines.filter(|line| line.contains("401234")).collect();
+        assert_eq!(lines, shown, "{}", copy.text);
+    }
+}
+
+#[test]
 fn a_provider_reaches_our_users_and_nobody_else() {
     let mut bed = bed(trunk(), UDP);
     for uri in [
