@@ -327,7 +327,10 @@ impl Shard {
         }
         self.counters.calls_diverted += u64::from(targets == Targets::Found);
         match targets {
-            Targets::Found | Targets::Answer(Outcome::LedInCircle | Outcome::Drained) => targets,
+            Targets::Found
+            | Targets::Answer(Outcome::LedInCircle | Outcome::Drained | Outcome::TrunkRefused) => {
+                targets
+            }
             // Where it leads, and why it must not, is the user's affair and not the caller's.
             Targets::Answer(
                 Outcome::NotPermitted | Outcome::NumberBlocked | Outcome::NotRelayed,
