@@ -13,7 +13,7 @@ pub(crate) struct Mark {
     /// Whether the caller does not say who he is.
     pub(crate) is_anonymous: bool,
     /// Whether its From and To stay as they are: the provider began the dialog, or a caller from
-    /// elsewhere whose call a user of ours forwards.
+    /// elsewhere whose call is sent on.
     pub(crate) is_inbound: bool,
     /// The CSeq number of the INVITE that made the dialog, as the provider got it; 0 where
     /// that was the provider's.

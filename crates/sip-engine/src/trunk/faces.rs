@@ -36,8 +36,9 @@ pub(super) struct Caller<'a> {
     pub(super) is_believed: bool,
     /// The number that is written down for whoever's account it is on.
     pub(super) caller_id: Option<&'a str>,
-    /// The name of the user who was called and forwards the call, where it is on his account:
-    /// then nothing that the request says of its sender counts.
+    /// The name of the user who was called and forwards the call, where it is on his account;
+    /// empty where its sender is somebody elsewhere. Then nothing that the request says of its
+    /// sender counts.
     pub(super) payer: Option<&'a str>,
 }
 

@@ -206,9 +206,10 @@ impl Shard {
             payer,
             added,
         } = known.account;
-        // A name elsewhere is none of ours, however it is called: within the dialog nobody could
-        // tell any more.
-        let keeps_faces = payer.is_some() && !is_anonymous && !self.is_from_here(request);
+        // A name elsewhere is none of ours, however it is called: of whom we know nothing but that
+        // nothing is shown, and within the dialog nobody could tell any more.
+        let is_strangers = !known.is_believed && !self.is_from_here(request);
+        let keeps_faces = is_strangers && !is_anonymous;
         if !keeps_faces {
             self.face(trunk, request, is_anonymous, &mut copy);
         }
@@ -216,7 +217,7 @@ impl Shard {
             is_anonymous,
             is_believed: known.is_believed,
             caller_id,
-            payer,
+            payer: payer.or(is_strangers.then_some("")),
         };
         faces::identify(trunk, request, who, &mut copy.lines, &mut copy.cut);
         diversion::rewrite(trunk, request, &mut copy.replaced);
