@@ -141,7 +141,10 @@ fn an_answered_call_gives_its_place_back_however_it_ends() {
         ("nobody answers his BYE", |house, invite, _, ok| {
             let bye = within("BYE", invite, ok, 2);
             house.bed.receive(&alice(UDP), &bye.text());
+            // Whether the other side goes on nobody knows: for an hour it counts as if it did.
             house.bed.wait(40_000);
+            assert_eq!(house.counted("alice"), 1);
+            house.bed.wait(3_600_000);
         }),
         ("the callee hangs up", |house, invite, sent, _| {
             let routes = sent.all(HeaderName::RecordRoute);
