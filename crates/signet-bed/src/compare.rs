@@ -59,7 +59,7 @@ impl Mean {
         let counted = result
             .repeats
             .iter()
-            .filter(|repeat| repeat.doubts.is_empty());
+            .filter(|repeat| repeat.counts_for(figure));
         let of = counted.filter_map(|repeat| repeat.figures.get(figure).copied());
         let mut values: Vec<f64> = of.filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);

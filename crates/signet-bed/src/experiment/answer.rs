@@ -259,7 +259,7 @@ pub(super) fn spread(result: &CaseResult, figure: &str) -> Result<Interval, Stri
     let mut values: Vec<f64> = result
         .repeats
         .iter()
-        .filter(|repeat| repeat.doubts.is_empty())
+        .filter(|repeat| repeat.counts_for(figure))
         .filter_map(|repeat| value(repeat, figure))
         .filter(|value| value.is_finite())
         .collect();

@@ -122,6 +122,8 @@ fn drawn<'a>(of_case: impl Iterator<Item = &'a CaseResult>) -> Vec<(f64, f64)> {
     let mut points: Vec<(f64, f64)> = of_case
         .filter(|result| matches!(result.load, Load::Rate { .. }))
         .filter_map(|result| {
+            // Where more is asked for than is done, the cores are full and say nothing.
+            median(result, figure::SERVER_CPU_US)?;
             let per_s = median(result, figure::RATE_PER_S)?;
             Some((per_s, median(result, figure::SERVER_CORES)?))
         })

@@ -41,12 +41,13 @@ impl Found {
     }
 }
 
-/// The repeats that count: those that do not doubt themselves.
-pub(super) fn counted(result: &CaseResult) -> impl Iterator<Item = &Repeat> {
-    result
-        .repeats
-        .iter()
-        .filter(|repeat| repeat.doubts.is_empty())
+/// The repeats that count for a figure.
+pub(super) fn counted<'a>(
+    result: &'a CaseResult,
+    figure: &'a str,
+) -> impl Iterator<Item = &'a Repeat> {
+    let repeats = result.repeats.iter();
+    repeats.filter(move |repeat| repeat.counts_for(figure))
 }
 
 /// What a result says of a figure. It is settled where its repeats are no further apart than
@@ -55,7 +56,7 @@ pub(super) fn counted(result: &CaseResult) -> impl Iterator<Item = &Repeat> {
 pub(super) fn found(experiment: &Experiment, result: &CaseResult, figure: &str) -> Found {
     let resolution = kind_of(figure).map_or(0.0, |kind| kind.resolution);
     let of = |repeat: &Repeat| repeat.figures.get(figure).copied();
-    let values: Vec<f64> = counted(result).filter_map(of).collect();
+    let values: Vec<f64> = counted(result, figure).filter_map(of).collect();
     if values.is_empty() && result.repeats.iter().any(|repeat| of(repeat).is_some()) {
         return Found::InDoubt;
     }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::found::{Found, counted, found};
 use super::names::{self, Names};
 use crate::experiment::{Experiment, Load};
-use crate::record::{Record, figure};
+use crate::record::{Record, Repeat, figure};
 
 /// Cases that have no figure, or not all repeats, for the same reason.
 #[derive(Debug, Serialize)]
@@ -21,12 +21,18 @@ pub(super) struct Missed {
 /// All of them, in the order of the record.
 pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>) -> Vec<Missed> {
     let mut all: Vec<Missed> = Vec::new();
+    let drawn = experiment.drawings.iter().map(|drawing| &drawing.figure);
+    let draws_delays = drawn.flatten().any(|name| figure::is_delay(name));
     let one_by_one = record.results.iter().filter_map(|result| {
         let repeats = result.repeats.len();
-        let doubted = repeats - counted(result).count();
         let main = match result.load {
             Load::Peak { .. } => figure::RATE_PER_S,
             Load::Rate { .. } => figure::SERVER_CPU_US,
+        };
+        let doubted = repeats - counted(result, main).count();
+        let late = match draws_delays {
+            true => result.repeats.iter().filter(|repeat| repeat.late.is_some()).count(),
+            false => 0,
         };
         let found = found(experiment, result, main);
         let mut why: Vec<String> = result.missed.iter().cloned().collect();
@@ -40,10 +46,11 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
                 );
                 "not settled".to_owned()
             }
+            (None, 0, _) if late > 0 => format!("{late} of {repeats} repeats count without their delays"),
             (None, 0, _) => return None,
             (None, doubted, _) => format!("{doubted} of {repeats} repeats do not count"),
         };
-        for doubt in result.repeats.iter().flat_map(|repeat| &repeat.doubts) {
+        for doubt in result.repeats.iter().flat_map(Repeat::reservations) {
             if !why.contains(doubt) {
                 why.push(doubt.clone());
             }

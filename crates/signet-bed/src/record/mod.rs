@@ -94,6 +94,11 @@ pub struct Repeat {
     pub causes: BTreeMap<String, u64>,
     /// Why the load doubts itself; a repeat that is doubted is shown and does not count.
     pub doubts: Vec<String>,
+    /// That the load was late, by so little that its delays suffer and nothing else does.
+    pub late: Option<String>,
+    /// That the server did less than it was asked for, so that what it took for each is not
+    /// what each costs at this rate.
+    pub overloaded: Option<String>,
     /// CPU time in microseconds for each call, by process and component, where it was taken
     /// apart: `server/kernel`, `database/libc`.
     pub profile: BTreeMap<String, f64>,
@@ -101,6 +106,22 @@ pub struct Repeat {
     pub calibration_before: Option<usize>,
     /// And after it.
     pub calibration_after: Option<usize>,
+}
+
+impl Repeat {
+    /// Whether this repeat counts for a figure: the name of a [`figure`], or CPU time by
+    /// component, `server/kernel`.
+    pub fn counts_for(&self, name: &str) -> bool {
+        let is_late = self.late.is_some() && figure::is_delay(name);
+        let is_overloaded = self.overloaded.is_some() && figure::is_cost(name);
+        self.doubts.is_empty() && !is_late && !is_overloaded
+    }
+
+    /// All that is held against it.
+    pub fn reservations(&self) -> impl Iterator<Item = &String> {
+        let (late, overloaded) = (self.late.iter(), self.overloaded.iter());
+        self.doubts.iter().chain(late).chain(overloaded)
+    }
 }
 
 /// Two fixed loops on the server's core, as the machine ran them.
@@ -153,6 +174,19 @@ pub mod figure {
     pub const CONCURRENT_MAX: &str = "concurrent_max";
     /// Bits a second between server and database, both ways, headers included.
     pub const DATABASE_BITS_PER_S: &str = "database_bits_per_s";
+
+    /// Whether it is a delay, which is longer where the load is late.
+    pub fn is_delay(name: &str) -> bool {
+        matches!(
+            name,
+            RRD_P50_MS | RRD_MEAN_MS | RRD_P99_MS | SRD_P50_MS | SRD_MEAN_MS | SRD_P99_MS
+        )
+    }
+
+    /// Whether it is what one call or registration takes, whole or by component.
+    pub fn is_cost(name: &str) -> bool {
+        matches!(name, SERVER_CPU_US | DATABASE_CPU_US) || name.contains('/')
+    }
 
     /// All of them.
     pub const ALL: [&str; 17] = [

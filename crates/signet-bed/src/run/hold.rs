@@ -37,10 +37,16 @@ pub(super) struct Apart {
     pub(super) flame: Option<PathBuf>,
 }
 
-/// How late the load may be before its figures are doubted. CPU time and counts do not suffer
-/// from lateness of milliseconds; delays do, and hold it themselves, since they are taken
-/// from the time at which each call was due.
+/// How late the load may be before its delays are doubted: they are taken from the time at which
+/// each call was due, and so hold the lateness of the load itself.
 const LATE_MS_MAX: f64 = 5.0;
+/// How late it may be before all of its figures are doubted. CPU time and counts of a stretch of
+/// seconds do not suffer from what moves by less than that.
+const LATE_AT_ALL_MS_MAX: f64 = 100.0;
+/// The doubt that has the lateness in milliseconds as its figure.
+const LATE: &str = "behind schedule";
+/// A server that ends a smaller share of what was due is overloaded.
+const ENDED_MIN: f64 = 0.9;
 
 /// Starts a server, loads it, and ends it. Where nothing ended well there is no rate among the
 /// figures.
@@ -70,6 +76,7 @@ pub(super) fn hold(
         figures: figures(&told, &looks, stretch),
         causes: told.causes(),
         doubts: doubts(&told),
+        late: late(&told),
         ..Repeat::default()
     };
     let calls_per_s = repeat.figures.get(figure::RATE_PER_S).copied();
@@ -236,13 +243,34 @@ fn delays(told: &Told, put: &mut impl FnMut(&str, f64)) {
     }
 }
 
-/// What the load holds against itself, but lateness that moves no figure here.
+/// What the load holds against itself, but lateness that moves no count.
 pub(super) fn doubts(told: &Told) -> Vec<String> {
     let doubts = told.result.doubts.iter();
     doubts
-        .filter(|doubt| doubt.name != "behind schedule" || doubt.figure > LATE_MS_MAX)
+        .filter(|doubt| doubt.name != LATE || doubt.figure > LATE_AT_ALL_MS_MAX)
         .map(|doubt| doubt.sentence.clone())
         .collect()
+}
+
+/// Lateness that moves delays and nothing else.
+fn late(told: &Told) -> Option<String> {
+    let is_late = |figure: f64| figure > LATE_MS_MAX && figure <= LATE_AT_ALL_MS_MAX;
+    let mut doubts = told.result.doubts.iter();
+    let late = doubts.find(|doubt| doubt.name == LATE && is_late(doubt.figure))?;
+    Some(late.sentence.clone())
+}
+
+/// That a server did less than it was asked for.
+pub(super) fn overloaded(repeat: &Repeat, per_s: f64) -> Option<String> {
+    let ended_per_s = repeat.figures.get(figure::RATE_PER_S).copied()?;
+    (ended_per_s < per_s * ENDED_MIN).then(|| {
+        format!(
+            "Of {} a second {} ended well: the server does not hold this rate, so what each took \
+             is not what each costs; measure at a lower one.",
+            plain(per_s),
+            plain(ended_per_s.round())
+        )
+    })
 }
 
 #[cfg(test)]
@@ -312,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn lateness_of_milliseconds_is_no_doubt_here() {
+    fn lateness_of_milliseconds_is_held_against_delays_alone() {
         let mut told = told();
         let mut doubt = |name: &str, figure: f64| {
             told.result.doubts.push(Doubt {
@@ -324,8 +352,24 @@ mod tests {
         };
         doubt("behind schedule", 4.0);
         doubt("behind schedule", 6.0);
+        doubt("behind schedule", 101.0);
         doubt("own cpu", 0.95);
-        assert_eq!(doubts(&told), ["behind schedule 6", "own cpu 0.95"]);
+        assert_eq!(doubts(&told), ["behind schedule 101", "own cpu 0.95"]);
+        assert_eq!(late(&told).as_deref(), Some("behind schedule 6"));
+        told.result.doubts.remove(1);
+        assert_eq!(late(&told), None);
+    }
+
+    #[test]
+    fn a_server_that_does_less_than_it_is_asked_for_is_overloaded() {
+        let repeat = |per_s: f64| Repeat {
+            figures: [(figure::RATE_PER_S.to_owned(), per_s)].into(),
+            ..Repeat::default()
+        };
+        assert_eq!(overloaded(&repeat(901.0), 1_000.0), None);
+        let why = overloaded(&repeat(899.0), 1_000.0);
+        assert!(why.is_some_and(|why| why.contains("Of 1000 a second 899 ended well")));
+        assert_eq!(overloaded(&Repeat::default(), 1_000.0), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::estimate::{Remaining, said};
 use super::file::RecordFile;
-use super::hold::{Apart, Rate, Stretch, hold, must_have_ended};
+use super::hold::{Apart, Rate, Stretch, hold, must_have_ended, overloaded};
 use super::order::{Step, steps};
 use super::peak::{Wanted, peak};
 use super::scene::{Bed, Cores};
@@ -233,7 +233,10 @@ impl<'a> Session<'a> {
                     seed,
                     apart: is_taken_apart.then(|| self.apart(case, driver, *per_s)),
                 };
-                hold(&self.bed, driver, &case.setting, rate).and_then(must_have_ended)
+                let held = hold(&self.bed, driver, &case.setting, rate);
+                let mut repeat = held.and_then(must_have_ended)?;
+                repeat.overloaded = overloaded(&repeat, *per_s);
+                Ok(repeat)
             }
             Load::Peak {
                 failures_max,
@@ -431,8 +434,9 @@ fn in_a_line(repeat: &Repeat) -> String {
     add(figure::FAILED_SHARE, &|share| {
         format!("{:.2} % failed", share * 100.0)
     });
-    if !repeat.doubts.is_empty() {
-        parts.push(format!("doubted: {}", repeat.doubts.join(" ")));
+    let reservations: Vec<&str> = repeat.reservations().map(String::as_str).collect();
+    if !reservations.is_empty() {
+        parts.push(format!("doubted: {}", reservations.join(" ")));
     }
     parts.join(", ")
 }
