@@ -87,7 +87,9 @@ impl Authenticator {
         // RFC 7616 3.4.6: the uri and the Request-URI must name the same
         // resource, or credentials for one request would serve for another.
         let by_host = lenient.is_some_and(|entry| entry.uri_by_host);
-        if !is_same_uri(uri.raw, message) && !(by_host && has_same_host(uri.raw, message)) {
+        let is_for_this =
+            is_same_uri(uri.raw, message) || (by_host && has_same_host(uri.raw, message));
+        if !is_for_this {
             return Err(malformed("Digest URI Is Not The Request-URI"));
         }
         let Some(nonce) = self.key.verify(nonce_text.raw, realm) else {
