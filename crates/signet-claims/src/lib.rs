@@ -14,6 +14,7 @@
 mod bodies;
 mod differential;
 mod digest;
+mod hook;
 mod messages;
 mod other;
 mod packets;
@@ -27,6 +28,7 @@ mod world;
 pub use bodies::bodies;
 pub use differential::differential;
 pub use digest::digest;
+pub use hook::hook;
 pub use messages::{edit, parse};
 pub use other::{Answer, OTHER_PARSER, Other, is_other_here};
 pub use packets::packets;
@@ -40,7 +42,7 @@ pub use tls::tls_hello;
 pub type Claim = fn(&[u8]);
 
 /// Every claim, by the name of its fuzz target and of its corpus.
-pub const CLAIMS: [(&str, Claim); 11] = [
+pub const CLAIMS: [(&str, Claim); 12] = [
     ("parse", parse),
     ("frame", frame),
     ("edit", edit),
@@ -52,6 +54,7 @@ pub const CLAIMS: [(&str, Claim); 11] = [
     ("differential", differential),
     ("packets", packets),
     ("bodies", bodies),
+    ("hook", hook),
 ];
 
 /// The parts of an input that is several texts, one after the other.

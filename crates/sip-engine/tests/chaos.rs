@@ -278,6 +278,7 @@ impl Run {
                 Effect::FindCredential { park, .. } => self.parks.push((park, true)),
                 Effect::Resolve { park, .. } => self.parks.push((park, false)),
                 Effect::SaveBindings { .. } => panic!("nobody registers here"),
+                Effect::AskHook { .. } => panic!("there is no hook here"),
                 Effect::Close(_)
                 | Effect::Removed { .. }
                 | Effect::Odd(_)

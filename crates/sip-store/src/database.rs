@@ -189,7 +189,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
     };
     if read(connection, "user_version")? == MIGRATIONS.len() as i64
-        && read(connection, "application_id")? == APPLICATION_ID.into()
+        && read(connection, "application_id")? == i64::from(APPLICATION_ID)
     {
         return Ok(());
     }
@@ -200,7 +200,7 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
     let is_new = version == 0 && application == 0 && tables == 0;
-    if !is_new && application != APPLICATION_ID.into() {
+    if !is_new && application != i64::from(APPLICATION_ID) {
         let text = "is a database of another program; name another data folder with --data DIR";
         return Err(StoreError::new(StoreErrorKind::Damaged, text));
     }

@@ -6,7 +6,7 @@ use sip_limit::oc;
 use sip_locate::{Hop, LocateError, Located, Query};
 use sip_msg::Method;
 
-use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind};
+use super::context::{Branch, Candidate, Context, Key, Owner, Progress, TargetKind, lines_of};
 use super::egress::{Egress, flow_of, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::loops;
@@ -294,7 +294,7 @@ impl Shard {
             instance,
             breadth: Some(candidate.share),
             strip: &context.strip,
-            added: context.added(),
+            added: lines_of(context.told.as_ref()),
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
         };

@@ -357,6 +357,11 @@ pub(crate) struct Context {
     messages_bytes: usize,
 }
 
+/// The header lines that the operator's hook adds to copies of a request; empty for none.
+pub(crate) fn lines_of(told: Option<&Arc<Answer>>) -> &[u8] {
+    told.map_or(&[], |answer| answer.headers().lines())
+}
+
 impl Context {
     /// Where the responses to a branch come from.
     pub(crate) fn answerer(&self, branch: usize) -> Option<Source> {
@@ -406,7 +411,7 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.messages_bytes = messages + record + self.added().len();
+        self.messages_bytes = messages + record + lines_of(self.told.as_ref()).len();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -441,12 +446,6 @@ impl Context {
         self.best.challenges.clear();
         self.told = None;
         self.messages_bytes = 0;
-    }
-
-    /// The header lines that are added to its copies; empty for none.
-    pub(crate) fn added(&self) -> &[u8] {
-        let told = self.told.as_ref();
-        told.map_or(&[], |answer| answer.headers().lines())
     }
 
     /// Whether some branch may still bring a final response.
