@@ -16,7 +16,10 @@ pub fn hook(data: &[u8]) {
     let Ok(answers) = read_answers(data) else {
         return;
     };
-    for answer in answers.iter().filter_map(|(_, answer)| answer.as_ref().ok()) {
+    for answer in answers
+        .iter()
+        .filter_map(|(_, answer)| answer.as_ref().ok())
+    {
         stays_in_its_place(answer);
     }
 }
@@ -29,7 +32,10 @@ fn stays_in_its_place(answer: &Answer) {
         Action::Continue => URI,
         Action::Reject { status, words } => {
             assert!((400..700).contains(status), "{status} is no rejection");
-            assert!(!words.chars().any(char::is_control), "the words have a line end");
+            assert!(
+                !words.chars().any(char::is_control),
+                "the words have a line end"
+            );
             URI
         }
     };
@@ -43,7 +49,10 @@ fn stays_in_its_place(answer: &Answer) {
         b"Content-Length: 0\r\n\r\n",
     ];
     let message = Message::parse(&text.concat(), &Limits::default()).expect("a message");
-    assert!(message.validate().is_ok(), "it would be refused by ourselves");
+    assert!(
+        message.validate().is_ok(),
+        "it would be refused by ourselves"
+    );
     assert_eq!(message.request_uri(), uri);
     assert!(message.body().is_empty(), "something was taken for a body");
     let names: Vec<&str> = answer.headers().names().collect();

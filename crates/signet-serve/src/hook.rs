@@ -296,7 +296,10 @@ impl sip_worker::Hook for WorkerHook {
     fn ask(&mut self, park: ParkId, question: Box<Question>, until_ms: u64) -> Option<Outcome> {
         let Some(line) = &self.0 else {
             // The settings of a server without one ask nothing.
-            return broken!("there is a hook where one is asked", Some(Err(Failure::Away)));
+            return broken!(
+                "there is a hook where one is asked",
+                Some(Err(Failure::Away))
+            );
         };
         let tag = Tag {
             worker: line.worker,
@@ -344,10 +347,13 @@ impl Post {
     }
 }
 
+/// The body of an answer, or why there is none.
+type Body = Result<Zeroizing<Vec<u8>>, BatchFailure>;
+
 /// What the hook has said and the queue has not heard yet.
 #[derive(Default)]
 struct Said {
-    answers: RefCell<Vec<(BatchId, Result<Zeroizing<Vec<u8>>, BatchFailure>)>>,
+    answers: RefCell<Vec<(BatchId, Body)>>,
     any: Notify,
 }
 

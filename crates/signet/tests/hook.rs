@@ -69,7 +69,15 @@ fn sipp(folder: &Path, name: &str, scenario: &str, port: u16, more: &[&str]) -> 
     );
     fs::write(&file, whole).unwrap();
     let port = port.to_string();
-    let words = ["-sf", text(&file), "-i", "127.0.0.1", "-p", &port, "-nostdin"];
+    let words = [
+        "-sf",
+        text(&file),
+        "-i",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-nostdin",
+    ];
     let log = folder.join(format!("{name}.log"));
     Running::start("sipp", &[&words[..], more].concat(), &log)
 }
@@ -94,7 +102,13 @@ fn request(method: &str, uri: &str, cseq: u32, to: &str, more: &str) -> String {
 
 /// A call that is answered and ended.
 fn caller() -> String {
-    let invite = request("INVITE", "sip:[service]@[remote_ip]:[remote_port]", 1, "", "");
+    let invite = request(
+        "INVITE",
+        "sip:[service]@[remote_ip]:[remote_port]",
+        1,
+        "",
+        "",
+    );
     let within = |method: &str, cseq| {
         let more = "[routes]\n    ";
         request(method, "[next_url]", cseq, "[peer_tag_param]", more)
@@ -166,7 +180,10 @@ fn the_example_is_in_the_document_and_no_longer_than_that() {
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/HOOK.md");
     let document = fs::read_to_string(document).unwrap();
     let block = format!("```python\n{example}```\n");
-    assert!(document.contains(&block), "docs/HOOK.md must have:\n{block}");
+    assert!(
+        document.contains(&block),
+        "docs/HOOK.md must have:\n{block}"
+    );
 }
 
 #[test]
@@ -224,7 +241,10 @@ fn calls_of_sipp_are_routed_and_refused_as_the_example_says() {
     let found = why(at, &["--source", "127.0.0.1"]);
     assert_eq!(found.len(), 11);
     for record in &found {
-        assert_eq!((&record["reason"], &record["status"]), (&"hook".into(), &403.into()));
+        assert_eq!(
+            (&record["reason"], &record["status"]),
+            (&"hook".into(), &403.into())
+        );
         assert_eq!(record["detail"], "the hook says: No premium numbers");
     }
     let labels = "method=\"INVITE\",status=\"403\",reason=\"hook\"";
@@ -271,7 +291,10 @@ fn what_callers_write_stays_text_on_its_way_there_and_back() {
         let mut answer = [0; 65_535];
         let length = socket.recv(&mut answer).unwrap();
         let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
-        assert!(answer.starts_with(&format!("SIP/2.0 {status} ")), "{answer}");
+        assert!(
+            answer.starts_with(&format!("SIP/2.0 {status} ")),
+            "{answer}"
+        );
     }
     wait_for_figure(at, "signet_hook_questions_total", 2);
     wait_for_figure(at, &answers("reject"), 1);
@@ -282,7 +305,12 @@ fn what_callers_write_stays_text_on_its_way_there_and_back() {
 /// Two users' phones, which the hook let register.
 fn phones(folder: &Path, server: &Serving, names: [&str; 2]) -> [Phone; 2] {
     names.map(|name| {
-        add_user(&folder.join("data"), name, DOMAIN, &format!("{name}-secret"));
+        add_user(
+            &folder.join("data"),
+            name,
+            DOMAIN,
+            &format!("{name}-secret"),
+        );
         let mut phone = Phone::udp(server.at("udp"), name, DOMAIN);
         phone.register();
         phone
@@ -307,7 +335,10 @@ fn a_users_calls_are_rewritten_and_bear_his_account() {
 
     let mut call = alice.invite("office");
     let (answered, invite) = reception.answer();
-    assert!(invite.starts_with("INVITE sip:reception@127.0.0.1:"), "{invite}");
+    assert!(
+        invite.starts_with("INVITE sip:reception@127.0.0.1:"),
+        "{invite}"
+    );
     // RFC 3261 16.6: what is called is another now, and To says still who was meant.
     assert_eq!(field(&invite, "To"), format!("<sip:office@{DOMAIN}>"));
     alice.established(&mut call);
@@ -336,7 +367,13 @@ fn a_users_calls_are_rewritten_and_bear_his_account() {
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let uris: Vec<&Value> = records.iter().map(|of| &of["request_uri"]).collect();
-    assert_eq!(uris, [&format!("sip:office@{DOMAIN}"), &format!("sip:0301@{DOMAIN}")]);
+    assert_eq!(
+        uris,
+        [
+            &format!("sip:office@{DOMAIN}"),
+            &format!("sip:0301@{DOMAIN}")
+        ]
+    );
     assert_eq!(records[1]["callee_trunk"], "outside");
 }
 

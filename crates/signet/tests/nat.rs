@@ -21,7 +21,7 @@ const OUTSIDE: &str = "10.77.0.2";
 const CALLER: &str = "10.77.0.9";
 /// The phone, as it knows itself.
 const PHONE: &str = "192.168.77.2";
-/// Three times what the translation remembers.
+/// Longer than the translation remembers.
 const FORGOTTEN: Duration = Duration::from_secs(12);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -103,8 +103,8 @@ impl Place {
              nft add rule ip nat out oifname ve1 masquerade\n\
              nft add table ip filter\n\
              nft 'add chain ip filter through {{ type filter hook forward priority 0; }}'\n\
-             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
-             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n",
+             echo 7 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
+             echo 7 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n",
             inside.id()
         ));
         inside.shell(&format!(
@@ -173,7 +173,6 @@ impl Place {
             "-timeout",
             "40",
             "-timeout_error",
-            "-trace_err",
             ADDRESS,
         ];
         let code = Running::start("sipp", &words, &log).wait(PATIENCE);

@@ -134,13 +134,20 @@ fn a_call_waits_for_the_hook_and_goes_on() {
             json!({"action": "continue", "headers": {"X-Account": "42"}}),
         );
         let copy = only(sent);
-        assert_eq!((copy.method().as_str(), copy.uri()), ("INVITE", "sip:bob@203.0.113.9"));
+        assert_eq!(
+            (copy.method().as_str(), copy.uri()),
+            ("INVITE", "sip:bob@203.0.113.9")
+        );
         assert!(copy.text.contains("\r\nX-Account: 42\r\n"), "{}", copy.text);
         assert_eq!(bed.shard.counters().hook_asked, 1);
         assert_eq!(bed.shard.counters().calls, 1);
         // It comes again: it was let in, and nobody is asked twice.
         assert!(bed.receive(&alice(transport), &invite.text()).len() <= 1);
-        assert!(!bed.effects.iter().any(|of| matches!(of, Effect::AskHook { .. })));
+        assert!(
+            !bed.effects
+                .iter()
+                .any(|of| matches!(of, Effect::AskHook { .. }))
+        );
     }
 }
 
@@ -150,7 +157,10 @@ fn what_is_asked_is_what_the_server_goes_by() {
     let mut invite = of("INVITE", "sip:0-49.30@example.org;user=phone", UDP);
     invite.from = "\"A\" <sip:alice:secret@example.com;x=y>;tag=a".into();
     invite.call_id = "call\"}\\".into();
-    bed.receive(&alice(UDP), &invite.with("Route: <sip:p.example;lr>\r\n").text());
+    bed.receive(
+        &alice(UDP),
+        &invite.with("Route: <sip:p.example;lr>\r\n").text(),
+    );
     let (_, question) = asked(&mut bed);
     assert_eq!(
         *question,
@@ -191,15 +201,25 @@ fn each_kind_is_asked_about_where_it_is_wanted_and_nothing_else() {
 
         let mut settings = open();
         settings.hook = Some(HookSettings {
-            asks: kinds.map(|of| of.2).into_iter().filter(|of| *of != kind).collect(),
+            asks: kinds
+                .map(|of| of.2)
+                .into_iter()
+                .filter(|of| *of != kind)
+                .collect(),
             ..hook()
         });
         let mut bed = with_bob(settings);
         bed.receive(&alice(UDP), &request.text());
-        assert!(!bed.effects.iter().any(|of| matches!(of, Effect::AskHook { .. })));
+        assert!(
+            !bed.effects
+                .iter()
+                .any(|of| matches!(of, Effect::AskHook { .. }))
+        );
     }
     let mut bed = with_bob(open());
-    for method in ["OPTIONS", "INFO", "NOTIFY", "PUBLISH", "REFER", "BYE", "DANCE"] {
+    for method in [
+        "OPTIONS", "INFO", "NOTIFY", "PUBLISH", "REFER", "BYE", "DANCE",
+    ] {
         let sent = bed.receive(&alice(UDP), &of(method, BOB, UDP).text());
         assert_eq!(sent.len(), 1, "{method}");
     }
@@ -219,13 +239,20 @@ fn a_call_is_rejected_in_the_hooks_own_words() {
         let invite = of("INVITE", BOB, transport);
         let reject = json!({"action": "reject", "status": 403, "reason": "No credit \"left\""});
         let sent = only(decided(&mut bed, &invite, transport, reject));
-        assert!(sent.text.starts_with("SIP/2.0 403 No credit ?left?\r\n"), "{}", sent.text);
+        assert!(
+            sent.text.starts_with("SIP/2.0 403 No credit ?left?\r\n"),
+            "{}",
+            sent.text
+        );
         let record = bed.refused.pop().unwrap();
         assert_eq!((record.reason, record.status), (Reason::Hook, Some(403)));
         assert_eq!(&*record.detail, "the hook says: No credit \\x22left\\x22");
         assert_eq!(bed.shard.refusal_counts().of(Reason::Hook), 1);
         let call = bed.records.pop().unwrap();
-        assert_eq!((call.status, call.why), (Some(403), Some(Why::Refused(Reason::Hook))));
+        assert_eq!(
+            (call.status, call.why),
+            (Some(403), Some(Why::Refused(Reason::Hook)))
+        );
         assert_eq!(call.ended_by, EndedBy::Server);
         // The transaction keeps its answer, and the ACK ends there.
         let again = bed.receive(&alice(transport), &invite.text());
@@ -259,10 +286,17 @@ fn a_registration_is_let_through_or_not_and_goes_nowhere() {
         assert_eq!(failed.status(), 500);
         assert_eq!(failed.header(HeaderName::RetryAfter).as_deref(), Some("5"));
         let record = bed.refused.pop().unwrap();
-        assert!(record.detail.contains("goes nowhere else"), "{}", record.detail);
+        assert!(
+            record.detail.contains("goes nowhere else"),
+            "{}",
+            record.detail
+        );
     }
     decided(&mut bed, &register(), UDP, json!({"action": "continue"}));
-    assert!(matches!(bed.effects.pop(), Some(Effect::SaveBindings { .. })));
+    assert!(matches!(
+        bed.effects.pop(),
+        Some(Effect::SaveBindings { .. })
+    ));
 }
 
 #[test]
@@ -291,7 +325,11 @@ fn a_call_is_routed_to_a_group_as_its_gateways_want_it() {
 #[test]
 fn a_call_is_routed_to_a_user_or_rewritten() {
     for (text, uri, to) in [
-        (json!({"action": "route", "to": BOB}), "sip:bob@203.0.113.9", "203.0.113.9:5060"),
+        (
+            json!({"action": "route", "to": BOB}),
+            "sip:bob@203.0.113.9",
+            "203.0.113.9:5060",
+        ),
         (
             json!({"action": "rewrite", "request_uri": "sip:bob@EXAMPLE.org"}),
             "sip:bob@203.0.113.9",
@@ -310,8 +348,14 @@ fn a_call_is_routed_to_a_user_or_rewritten() {
         assert_eq!((copy.uri(), copy.to.remote.to_string().as_str()), (uri, to));
         // Everything else is as it came.
         assert!(copy.text.ends_with("\r\n\r\nv=0\r\n"), "{}", copy.text);
-        assert_eq!(copy.header(HeaderName::To).as_deref(), Some("<sip:bob@example.org>"));
-        let answered = bed.receive(&answering(&copy), &response(&copy, 200, "b", "Contact: <sip:b@203.0.113.9>\r\n"));
+        assert_eq!(
+            copy.header(HeaderName::To).as_deref(),
+            Some("<sip:bob@example.org>")
+        );
+        let answered = bed.receive(
+            &answering(&copy),
+            &response(&copy, 200, "b", "Contact: <sip:b@203.0.113.9>\r\n"),
+        );
         assert_eq!(only(answered).status(), 200);
         assert_eq!(bed.shard.open_call_records(), 1);
     }
@@ -320,12 +364,36 @@ fn a_call_is_routed_to_a_user_or_rewritten() {
 #[test]
 fn what_cannot_be_done_is_a_failure_and_not_a_call() {
     for (uri, text, told) in [
-        (BOB, json!({"action": "route", "to": "inside"}), "no [[gateway_group]] named inside"),
-        (BOB, json!({"action": "route", "to": "sip:x@elsewhere.example"}), "is no user of this server"),
-        (BOB, json!({"action": "route", "to": "sip:example.org"}), "is no user of this server"),
-        (BOB, json!({"action": "continue", "headers": {"X-Other": "1"}}), "it sets X-Other"),
-        (BOB, json!({"action": "continue", "headers": {"Via": "SIP/2.0/UDP x"}}), "not an answer's to set"),
-        (BOB, json!({"action": "rewrite", "request_uri": "sip:x@y\r\nVia: z"}), "no URI"),
+        (
+            BOB,
+            json!({"action": "route", "to": "inside"}),
+            "no [[gateway_group]] named inside",
+        ),
+        (
+            BOB,
+            json!({"action": "route", "to": "sip:x@elsewhere.example"}),
+            "is no user of this server",
+        ),
+        (
+            BOB,
+            json!({"action": "route", "to": "sip:example.org"}),
+            "is no user of this server",
+        ),
+        (
+            BOB,
+            json!({"action": "continue", "headers": {"X-Other": "1"}}),
+            "it sets X-Other",
+        ),
+        (
+            BOB,
+            json!({"action": "continue", "headers": {"Via": "SIP/2.0/UDP x"}}),
+            "not an answer's to set",
+        ),
+        (
+            BOB,
+            json!({"action": "rewrite", "request_uri": "sip:x@y\r\nVia: z"}),
+            "no URI",
+        ),
         (
             "sips:bob@example.org",
             json!({"action": "rewrite", "request_uri": BOB}),
@@ -357,10 +425,15 @@ fn a_caller_cannot_say_what_is_the_hooks_to_say() {
     ] {
         let sets = text["headers"]["X-Account"].is_string();
         let mut bed = with_bob(open());
-        let forged = of("INVITE", BOB, UDP)
-            .with("x-ACCOUNT: 1\r\nX-Other: stays\r\nX-Account: 2\r\ny: forged\r\nIdentity: too\r\n");
+        let forged = of("INVITE", BOB, UDP).with(
+            "x-ACCOUNT: 1\r\nX-Other: stays\r\nX-Account: 2\r\ny: forged\r\nIdentity: too\r\n",
+        );
         let copy = only(decided(&mut bed, &forged, UDP, text));
-        let accounts: Vec<_> = copy.message.fields_named("X-Account").map(|of| of.value).collect();
+        let accounts: Vec<_> = copy
+            .message
+            .fields_named("X-Account")
+            .map(|of| of.value)
+            .collect();
         assert_eq!(accounts, if sets { vec![&b"42"[..]] } else { vec![] });
         assert_eq!(copy.message.fields_named("Identity").count(), 0);
         assert!(copy.text.contains("X-Other: stays\r\n"));
@@ -381,17 +454,24 @@ fn a_caller_cannot_say_what_is_the_hooks_to_say() {
 
 #[test]
 fn a_route_of_the_callers_does_not_lead_past_the_hook() {
-    let routed = || {
-        of("INVITE", BOB, UDP).with("Route: <sip:203.0.113.66;lr>, <sip:203.0.113.67;lr>\r\n")
-    };
+    let routed =
+        || of("INVITE", BOB, UDP).with("Route: <sip:203.0.113.66;lr>, <sip:203.0.113.67;lr>\r\n");
     let mut bed = with_bob(open());
-    let on = only(decided(&mut bed, &routed(), UDP, json!({"action": "continue"})));
+    let on = only(decided(
+        &mut bed,
+        &routed(),
+        UDP,
+        json!({"action": "continue"}),
+    ));
     assert_eq!(on.to.remote.to_string(), "203.0.113.66:5060");
     assert_eq!(on.all(HeaderName::Route).len(), 2);
     for (text, to) in [
         (json!({"action": "route", "to": "outside"}), GATEWAY),
         (json!({"action": "route", "to": BOB}), "203.0.113.9:5060"),
-        (json!({"action": "rewrite", "request_uri": "sip:c@203.0.113.50"}), "203.0.113.50:5060"),
+        (
+            json!({"action": "rewrite", "request_uri": "sip:c@203.0.113.50"}),
+            "203.0.113.50:5060",
+        ),
     ] {
         let mut bed = with_bob(open());
         let sent = only(decided(&mut bed, &routed(), UDP, text));
@@ -437,7 +517,11 @@ fn nothing_within_a_dialog_is_asked_about() {
         within.cseq = 2;
         let lines: String = routes.iter().map(|of| format!("Route: {of}\r\n")).collect();
         let sent = bed.receive(&alice(UDP), &within.with(&lines).text());
-        assert!(kinds(&sent).contains(&method.to_owned()), "{method}: {:?}", kinds(&sent));
+        assert!(
+            kinds(&sent).contains(&method.to_owned()),
+            "{method}: {:?}",
+            kinds(&sent)
+        );
     }
     assert_eq!(bed.shard.counters().hook_asked, 1);
 }
@@ -448,14 +532,25 @@ fn a_strangers_call_goes_where_the_operator_says_and_no_further() {
         (json!({"action": "continue"}), false),
         (json!({"action": "route", "to": BOB}), false),
         (json!({"action": "route", "to": "outside"}), true),
-        (json!({"action": "rewrite", "request_uri": "sip:x@203.0.113.50"}), true),
-        (json!({"action": "rewrite", "request_uri": "tel:0301"}), true),
+        (
+            json!({"action": "rewrite", "request_uri": "sip:x@203.0.113.50"}),
+            true,
+        ),
+        (
+            json!({"action": "rewrite", "request_uri": "tel:0301"}),
+            true,
+        ),
     ] {
         let mut settings = secured(false);
         settings.routes.prefixes.insert("0".into(), 0);
         let mut bed = with_bob(settings.clone());
         let asserts = "P-Asserted-Identity: <sip:mallory@example.com>\r\n";
-        let sent = only(decided(&mut bed, &of("INVITE", BOB, UDP).with(asserts), UDP, text.clone()));
+        let sent = only(decided(
+            &mut bed,
+            &of("INVITE", BOB, UDP).with(asserts),
+            UDP,
+            text.clone(),
+        ));
         match is_out {
             true => {
                 assert_eq!(sent.status(), 403, "{text}");
@@ -468,7 +563,12 @@ fn a_strangers_call_goes_where_the_operator_says_and_no_further() {
             ..hook()
         });
         let mut bed = with_bob(settings);
-        let sent = only(decided(&mut bed, &of("INVITE", BOB, UDP).with(asserts), UDP, text.clone()));
+        let sent = only(decided(
+            &mut bed,
+            &of("INVITE", BOB, UDP).with(asserts),
+            UDP,
+            text.clone(),
+        ));
         assert_eq!(sent.method(), "INVITE", "{text}");
         // He is who he was: nobody vouches for what he says he is.
         assert!(!sent.text.contains("mallory"), "{}", sent.text);
@@ -509,7 +609,11 @@ fn where_the_hook_leads_is_judged_like_any_other_place() {
     for (uri, status, reason) in [
         ("sip:x@127.0.0.1", 403, Reason::NetworkDenied),
         ("sip:x@203.0.113.200", 403, Reason::NamesGateway),
-        ("sip:x@192.0.2.77;maddr=192.0.2.1;transport=tcp", 482, Reason::WouldComeBack),
+        (
+            "sip:x@192.0.2.77;maddr=192.0.2.1;transport=tcp",
+            482,
+            Reason::WouldComeBack,
+        ),
         ("sip:192.0.2.1", 404, Reason::NobodyThere),
     ] {
         let mut settings = secured(false);
@@ -540,10 +644,10 @@ fn a_rewrite_in_a_circle_ends() {
     assert_eq!(bed.shard.counters().hook_asked, 1);
     // By way of somebody else it comes back as it was at first, which is a loop.
     let hop = "Via: SIP/2.0/UDP 203.0.113.50;branch=z9hG4bKhop\r\nVia: ";
-    let back = copy
-        .text
-        .replacen("Via: ", hop, 1)
-        .replacen("sip:b@203.0.113.50", "sip:a@203.0.113.50", 1);
+    let back =
+        copy.text
+            .replacen("Via: ", hop, 1)
+            .replacen("sip:b@203.0.113.50", "sip:a@203.0.113.50", 1);
     let sent = only(bed.receive(&flow(UDP, "203.0.113.50:5060"), &back));
     assert_eq!(sent.status(), 482);
     assert!(bed.effects.is_empty());
@@ -613,10 +717,16 @@ fn no_more_wait_than_may() {
         let sent = bed.receive(&alice(UDP), &of("INVITE", BOB, UDP).text());
         assert_eq!(kinds(&sent), if nth < 10 { vec![] } else { vec!["503"] });
     }
-    let full = bed.refused.iter().filter(|of| of.detail.contains("too many questions"));
+    let full = bed
+        .refused
+        .iter()
+        .filter(|of| of.detail.contains("too many questions"));
     assert_eq!(full.count(), 15);
     // Others are not held up by it.
-    assert_eq!(kinds(&bed.receive(&alice(UDP), &of("OPTIONS", BOB, UDP).text())), ["OPTIONS"]);
+    assert_eq!(
+        kinds(&bed.receive(&alice(UDP), &of("OPTIONS", BOB, UDP).text())),
+        ["OPTIONS"]
+    );
     bed.wait(1_100);
     let sent = bed.receive(&alice(UDP), &of("INVITE", BOB, UDP).text());
     assert!(sent.is_empty(), "there is room again");
@@ -642,14 +752,25 @@ fn a_reload_takes_the_hook_away_from_whoever_waits() {
 fn where_calls_are_redirected_the_hook_says_whereto() {
     for (text, contact) in [
         (json!({"action": "continue"}), "<sip:bob@203.0.113.9>;q=1"),
-        (json!({"action": "route", "to": "outside"}), "<sip:bob@203.0.113.200:5060;transport=udp>;q=1"),
-        (json!({"action": "rewrite", "request_uri": "sip:c@far.example"}), "<sip:c@far.example>;q=1"),
+        (
+            json!({"action": "route", "to": "outside"}),
+            "<sip:bob@203.0.113.200:5060;transport=udp>;q=1",
+        ),
+        (
+            json!({"action": "rewrite", "request_uri": "sip:c@far.example"}),
+            "<sip:c@far.example>;q=1",
+        ),
     ] {
         let mut bed = with_bob(Settings {
             mode: Mode::Redirect,
             ..open()
         });
-        let sent = only(decided(&mut bed, &of("INVITE", BOB, UDP), UDP, text.clone()));
+        let sent = only(decided(
+            &mut bed,
+            &of("INVITE", BOB, UDP),
+            UDP,
+            text.clone(),
+        ));
         assert_eq!(sent.status(), 302, "{text}");
         assert_eq!(sent.header(HeaderName::Contact).as_deref(), Some(contact));
         assert_eq!(bed.shard.counters().call_records_begun, 0);
@@ -659,7 +780,12 @@ fn where_calls_are_redirected_the_hook_says_whereto() {
         ..open()
     });
     let same = json!({"action": "rewrite", "request_uri": "sip:x@FAR.example"});
-    let sent = only(decided(&mut bed, &of("INVITE", "sip:x@far.example", UDP), UDP, same));
+    let sent = only(decided(
+        &mut bed,
+        &of("INVITE", "sip:x@far.example", UDP),
+        UDP,
+        same,
+    ));
     assert_eq!(sent.status(), 404, "not to what was asked for");
 }
 

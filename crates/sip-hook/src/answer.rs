@@ -96,8 +96,7 @@ impl Answer {
             Some("reject") => reject(given)?,
             Some("route") => route(given)?,
             Some("rewrite") => Action::Rewrite {
-                request_uri: uri(given, "request_uri")?
-                    .ok_or("`rewrite` needs a `request_uri`")?,
+                request_uri: uri(given, "request_uri")?.ok_or("`rewrite` needs a `request_uri`")?,
             },
             Some(other) => return Err(format!("there is no action {}", shown(other))),
         };

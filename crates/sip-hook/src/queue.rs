@@ -285,9 +285,8 @@ impl<T> Queue<T> {
     /// When [`Queue::handle_timeout`] and then [`Queue::poll_batch`] are to be called, if nothing
     /// else comes first. It may have passed: then at once.
     pub fn next_deadline_us(&self) -> Option<u64> {
-        let may_leave = self.queued > 0
-            && !self.is_away()
-            && self.in_flight < self.config.in_flight_max.max(1);
+        let may_leave =
+            self.queued > 0 && !self.is_away() && self.in_flight < self.config.in_flight_max.max(1);
         let flights = self.flights.values().map(|flight| self.due_us(flight));
         let deadlines = [
             may_leave.then_some(0),
@@ -323,7 +322,11 @@ impl<T> Queue<T> {
         let is_turn_of_alone = self.is_turn_of_alone;
         self.is_turn_of_alone = !is_turn_of_alone;
         for is_alone in [is_turn_of_alone, !is_turn_of_alone] {
-            let max = if is_alone { 1 } else { self.config.batch_max.max(1) };
+            let max = if is_alone {
+                1
+            } else {
+                self.config.batch_max.max(1)
+            };
             let mut asked = Vec::new();
             while asked.len() < max
                 && let Some(nth) = self.next_queued(is_alone)

@@ -20,7 +20,10 @@ fn block(document: &str, name: &str) -> String {
     let blocks = document.split("```json\n").skip(1);
     let mut blocks = blocks.filter_map(|rest| rest.split("```").next());
     let wanted = format!("\"{name}\": [\n");
-    blocks.find(|block| block.contains(&wanted)).unwrap().to_owned()
+    blocks
+        .find(|block| block.contains(&wanted))
+        .unwrap()
+        .to_owned()
 }
 
 #[test]
@@ -29,7 +32,12 @@ fn what_is_asked_has_the_documents_fields_and_no_others() {
     let shown: Value = serde_json::from_str(&block(&document, "questions")).unwrap();
     let cache = Arc::new(Cache::new([0; 16], CacheConfig::default()));
     let mut queue = Queue::new(QueueConfig::default(), cache);
-    let text = |name: &str| shown["questions"][0][name].as_str().unwrap_or_default().into();
+    let text = |name: &str| {
+        shown["questions"][0][name]
+            .as_str()
+            .unwrap_or_default()
+            .into()
+    };
     let question = Question {
         kind: Kind::Call,
         from: text("from"),
@@ -59,7 +67,9 @@ fn what_is_asked_has_the_documents_fields_and_no_others() {
     assert_eq!(asked, shown["questions"][0]);
     for name in asked.as_object().unwrap().keys() {
         let in_table = document.lines().any(|line| {
-            let first = line.strip_prefix("| ").and_then(|rest| rest.split(" |").next());
+            let first = line
+                .strip_prefix("| ")
+                .and_then(|rest| rest.split(" |").next());
             first.is_some_and(|cell| cell.contains(&format!("`{name}`")))
         });
         assert!(in_table, "{name} has no row");
@@ -96,7 +106,14 @@ fn what_the_document_answers_is_answered() {
 
 #[test]
 fn what_cannot_be_listed_is_what_the_document_names() {
-    for name in ["Via", "Route", "Contact", "From", "Content-Type", "Authorization"] {
+    for name in [
+        "Via",
+        "Route",
+        "Contact",
+        "From",
+        "Content-Type",
+        "Authorization",
+    ] {
         assert!(document().contains(name) && !may_be_set(name), "{name}");
     }
     assert!(may_be_set("P-Asserted-Identity"));

@@ -53,9 +53,21 @@ impl Hook {
         // One that never fails has room for all.
         let is_calm = plan.failure == 0;
         let config = QueueConfig {
-            questions_max: if is_calm { 10_000 } else { [8, 10_000][dice.below(2) as usize] },
-            batch_max: if is_calm { 64 } else { dice.between(1, 16) as usize },
-            in_flight_max: if is_calm { 4 } else { dice.between(1, 4) as usize },
+            questions_max: if is_calm {
+                10_000
+            } else {
+                [8, 10_000][dice.below(2) as usize]
+            },
+            batch_max: if is_calm {
+                64
+            } else {
+                dice.between(1, 16) as usize
+            },
+            in_flight_max: if is_calm {
+                4
+            } else {
+                dice.between(1, 4) as usize
+            },
             timeout_us: us(Hooked::TIMEOUT_MS),
             ..QueueConfig::default()
         };
@@ -86,9 +98,7 @@ impl Hook {
         if let Some(known) = self.cache.get(us(now_ms), &question) {
             return Some(Ok(known));
         }
-        let taken = self
-            .queue
-            .submit(us(now_ms), asker, question, us(until_ms));
+        let taken = self.queue.submit(us(now_ms), asker, question, us(until_ms));
         if let Err(failure) = taken {
             return Some(Err(failure));
         }

@@ -55,12 +55,7 @@ impl sip_worker::Trace for Nothing {
 }
 
 impl sip_worker::Hook for Nothing {
-    fn ask(
-        &mut self,
-        _: ParkId,
-        _: Box<sip_hook::Question>,
-        _: u64,
-    ) -> Option<sip_hook::Outcome> {
+    fn ask(&mut self, _: ParkId, _: Box<sip_hook::Question>, _: u64) -> Option<sip_hook::Outcome> {
         None
     }
 

@@ -31,7 +31,11 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
         };
         let doubted = repeats - counted(result, main).count();
         let late = match draws_delays {
-            true => result.repeats.iter().filter(|repeat| repeat.late.is_some()).count(),
+            true => result
+                .repeats
+                .iter()
+                .filter(|repeat| repeat.late.is_some())
+                .count(),
             false => 0,
         };
         let found = found(experiment, result, main);
@@ -46,7 +50,9 @@ pub(super) fn missed(experiment: &Experiment, record: &Record, names: &Names<'_>
                 );
                 "not settled".to_owned()
             }
-            (None, 0, _) if late > 0 => format!("{late} of {repeats} repeats count without their delays"),
+            (None, 0, _) if late > 0 => {
+                format!("{late} of {repeats} repeats count without their delays")
+            }
             (None, 0, _) => return None,
             (None, doubted, _) => format!("{doubted} of {repeats} repeats do not count"),
         };

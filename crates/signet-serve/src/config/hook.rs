@@ -294,12 +294,24 @@ mod tests {
             assert!(error.contains(told), "{told:?} is not in:\n{error}");
         }
         let nothing = read(&format!("{URL}asks = []\n")).unwrap_err().to_string();
-        assert!(nothing.contains("test.toml:4:8: the hook is asked about nothing"), "{nothing}");
-        let stateless = read(&format!("mode = \"stateless\"\n{URL}")).unwrap_err().to_string();
-        assert!(stateless.contains("a stateless server keeps no request"), "{stateless}");
+        assert!(
+            nothing.contains("test.toml:4:8: the hook is asked about nothing"),
+            "{nothing}"
+        );
+        let stateless = read(&format!("mode = \"stateless\"\n{URL}"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            stateless.contains("a stateless server keeps no request"),
+            "{stateless}"
+        );
         let many: Vec<String> = (0..17).map(|nth| format!("\"X-{nth}\"")).collect();
         let many = read(&format!("[hook]\nheaders = [{}]\n", many.join(", ")));
-        assert!(many.unwrap_err().to_string().contains("more than 16 headers"));
+        assert!(
+            many.unwrap_err()
+                .to_string()
+                .contains("more than 16 headers")
+        );
     }
 
     #[test]

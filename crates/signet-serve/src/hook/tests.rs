@@ -108,8 +108,13 @@ fn ids(body: &[u8]) -> Vec<Value> {
 
 fn good(body: &[u8]) -> String {
     let each = ids(body).into_iter();
-    let each: Vec<Value> = each.map(|id| json!({"id": id, "action": "continue"})).collect();
-    response("200 OK", &json!({"version": 1, "answers": each}).to_string())
+    let each: Vec<Value> = each
+        .map(|id| json!({"id": id, "action": "continue"}))
+        .collect();
+    response(
+        "200 OK",
+        &json!({"version": 1, "answers": each}).to_string(),
+    )
 }
 
 fn response(status: &str, body: &str) -> String {
@@ -137,7 +142,10 @@ fn a_request_is_what_the_documents_say() {
             assert!(head.starts_with("POST /hook?v=1 HTTP/1.1\n"), "{head}");
             let head = head.to_ascii_lowercase();
             assert!(head.contains("\nauthorization: bearer a token\n"), "{head}");
-            assert!(head.contains("\ncontent-type: application/json\n"), "{head}");
+            assert!(
+                head.contains("\ncontent-type: application/json\n"),
+                "{head}"
+            );
             let asked: Value = serde_json::from_slice(&body).unwrap();
             assert_eq!(asked["version"], 1);
             assert_eq!(asked["questions"][0]["kind"], "call");

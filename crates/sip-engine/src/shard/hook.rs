@@ -295,7 +295,10 @@ mod tests {
 
     #[test]
     fn words_fit_into_a_status_line() {
-        assert_eq!(phrase_of("No credit, sorry (5 left)!"), "No credit, sorry (5 left)!");
+        assert_eq!(
+            phrase_of("No credit, sorry (5 left)!"),
+            "No credit, sorry (5 left)!"
+        );
         assert_eq!(phrase_of("Zoë"), "Zoë");
         assert_eq!(phrase_of("a\"b<c>%0d\r\n"), "a?b?c??0d??");
     }

@@ -35,17 +35,24 @@ fn ids(batch: &Batch) -> Vec<u64> {
     assert_eq!(body["version"], 1);
     let questions = body["questions"].as_array().unwrap();
     assert_eq!(questions.len(), batch.questions);
-    questions.iter().map(|of| of["id"].as_u64().unwrap()).collect()
+    questions
+        .iter()
+        .map(|of| of["id"].as_u64().unwrap())
+        .collect()
 }
 
 fn answers(of: &[Value]) -> Vec<u8> {
-    json!({"version": 1, "answers": of}).to_string().into_bytes()
+    json!({"version": 1, "answers": of})
+        .to_string()
+        .into_bytes()
 }
 
 /// Lets all of a request go on.
 fn good(batch: &Batch) -> Vec<u8> {
     let each = ids(batch).into_iter();
-    let each: Vec<Value> = each.map(|id| json!({"id": id, "action": "continue"})).collect();
+    let each: Vec<Value> = each
+        .map(|id| json!({"id": id, "action": "continue"}))
+        .collect();
     answers(&each)
 }
 
@@ -127,7 +134,10 @@ fn a_poisoned_answer_is_its_questions_matter() {
     let Some((3, Ok(answer))) = queue.poll_answer() else {
         panic!("a good answer is taken");
     };
-    assert!(matches!(answer.action(), crate::Action::Reject { .. }), "the first counts");
+    assert!(
+        matches!(answer.action(), crate::Action::Reject { .. }),
+        "the first counts"
+    );
     let Some((2, Err(Failure::Bad(_)))) = queue.poll_answer() else {
         panic!("whoever was forgotten is told so");
     };
@@ -169,7 +179,10 @@ fn a_program_that_refuses_everything_is_not_asked_everything_twice() {
         }
     }
     assert_eq!(told(&mut queue).len(), 800);
-    assert!(requests < 200, "{requests} requests of eight questions each");
+    assert!(
+        requests < 200,
+        "{requests} requests of eight questions each"
+    );
     assert_eq!(queue.figures().away, 0, "whoever refuses is there");
 }
 
@@ -181,7 +194,10 @@ fn a_request_that_is_lost_is_asked_once_more() {
     assert_eq!(ids(&again), [1, 2, 3]);
     queue.handle_failure(20, again.id, BatchFailure::Unreachable("closed".to_owned()));
     let told = told(&mut queue);
-    assert!(told.values().all(|of| *of == Err(Failure::Unreachable)), "{told:?}");
+    assert!(
+        told.values().all(|of| *of == Err(Failure::Unreachable)),
+        "{told:?}"
+    );
     assert_eq!(told.len(), 3);
     // What comes all the same is nobody's.
     queue.handle_answer(30, again.id, &good(&again));
@@ -199,7 +215,11 @@ fn after_failures_in_a_row_nobody_waits_until_a_probe_is_answered() {
             queue.handle_failure(now_us, batch.id, BatchFailure::Unreachable("x".to_owned()));
         }
     }
-    assert_eq!(queue.figures().away, 1, "two questions were asked twice, or would have been");
+    assert_eq!(
+        queue.figures().away,
+        1,
+        "two questions were asked twice, or would have been"
+    );
     assert_eq!(ask(&mut queue, now_us, 9), Err(Failure::Away));
     told(&mut queue);
     let probe_us = queue.next_deadline_us().unwrap();
@@ -219,7 +239,11 @@ fn after_failures_in_a_row_nobody_waits_until_a_probe_is_answered() {
     queue.handle_timeout(end_us);
     assert_eq!(queue.poll_given_up(), Some(probe.id));
     assert!(queue.is_idle());
-    assert_eq!(queue.figures().away, 0, "an old probe that is late is no news");
+    assert_eq!(
+        queue.figures().away,
+        0,
+        "an old probe that is late is no news"
+    );
 }
 
 #[test]
@@ -273,7 +297,11 @@ fn questions_of_a_slow_request_are_asked_alone_where_others_are_answered() {
     queue.handle_timeout(600_020);
     let d = queue.poll_batch(600_020).unwrap();
     assert_eq!(ids(&d), [0]);
-    assert_eq!(queue.poll_batch(600_020), None, "no more in flight than may be");
+    assert_eq!(
+        queue.poll_batch(600_020),
+        None,
+        "no more in flight than may be"
+    );
     queue.handle_answer(600_030, d.id, &good(&d));
     assert_eq!(told(&mut queue)[&0], Ok(()));
     let e = queue.poll_batch(600_040).unwrap();
@@ -310,7 +338,11 @@ fn a_good_answer_is_remembered_and_a_bad_one_is_not() {
         let batch = queue.poll_batch(0).unwrap();
         queue.handle_answer(1, batch.id, &answers(&[answer]));
     }
-    let known = |tag: u32| queue.cache.get(2, &a_call(&format!("user{tag}"), "sip:x@y"));
+    let known = |tag: u32| {
+        queue
+            .cache
+            .get(2, &a_call(&format!("user{tag}"), "sip:x@y"))
+    };
     assert!(known(0).is_some());
     assert!(known(1).is_none());
 }

@@ -55,7 +55,9 @@ impl Server {
         }
         let untold = process.hook.as_ref().map_or(0, Hook::left);
         if untold != 0 {
-            left.push(format!("{untold} questions to the hook were never answered"));
+            left.push(format!(
+                "{untold} questions to the hook were never answered"
+            ));
         }
         if process.saves.values().len() != 0 {
             left.push("the store never said whether something is durable".to_owned());

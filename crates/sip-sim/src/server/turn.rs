@@ -124,8 +124,7 @@ impl Server {
                 };
                 let hook = process.hook.as_mut();
                 let asker = (worker, park);
-                let known =
-                    hook.and_then(|hook| hook.submit(now_ms, asker, question, until_ms));
+                let known = hook.and_then(|hook| hook.submit(now_ms, asker, question, until_ms));
                 if let (Some(known), Some(seat)) = (known, process.seats.get_mut(worker)) {
                     seat.is_told_by_hook(park, known);
                 }

@@ -96,7 +96,8 @@ pub(super) fn bars(sheet: &Sheet<'_>) -> Figure {
 fn components(result: &CaseResult) -> BTreeMap<&str, f64> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut repeats = 0;
-    for repeat in counted(result, figure::SERVER_CPU_US).filter(|repeat| !repeat.profile.is_empty()) {
+    for repeat in counted(result, figure::SERVER_CPU_US).filter(|repeat| !repeat.profile.is_empty())
+    {
         repeats += 1;
         for (component, us) in &repeat.profile {
             values.entry(component).or_default().push(*us);
