@@ -303,6 +303,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),
+    configured(&[], ""),
     typed(
         OPERATING,
         "authority",

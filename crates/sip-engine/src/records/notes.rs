@@ -368,7 +368,7 @@ fn added_s(context: &Context, response: &Message) -> Option<u32> {
 pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
     match permit {
         Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) => true,
-        Permit::Authenticated(_) | Permit::Inbound(_) => false,
+        Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => false,
     }
 }
 
