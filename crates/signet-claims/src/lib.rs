@@ -15,6 +15,7 @@ mod bencode;
 mod bodies;
 mod differential;
 mod digest;
+mod hook;
 mod messages;
 mod other;
 mod packets;
@@ -29,6 +30,7 @@ pub use bencode::bencode;
 pub use bodies::bodies;
 pub use differential::differential;
 pub use digest::digest;
+pub use hook::hook;
 pub use messages::{edit, parse};
 pub use other::{Answer, OTHER_PARSER, Other, is_other_here};
 pub use packets::packets;
@@ -42,7 +44,7 @@ pub use tls::tls_hello;
 pub type Claim = fn(&[u8]);
 
 /// Every claim, by the name of its fuzz target and of its corpus.
-pub const CLAIMS: [(&str, Claim); 12] = [
+pub const CLAIMS: [(&str, Claim); 13] = [
     ("parse", parse),
     ("frame", frame),
     ("edit", edit),
@@ -55,6 +57,7 @@ pub const CLAIMS: [(&str, Claim); 12] = [
     ("packets", packets),
     ("bodies", bodies),
     ("bencode", bencode),
+    ("hook", hook),
 ];
 
 /// The parts of an input that is several texts, one after the other.

@@ -120,6 +120,11 @@ fn nobody_else_signs_in_her_name() {
 }
 
 #[test]
+fn what_a_hook_answers_stays_in_its_place() {
+    replay_target("hook");
+}
+
+#[test]
 fn what_is_forwarded_is_read_alike_elsewhere() {
     let is_allowed = std::env::var_os("SIGNET_MAY_SKIP").is_some_and(|value| value == "1");
     assert!(

@@ -347,10 +347,13 @@ impl Post {
     }
 }
 
+/// The body of an answer, or why there is none.
+type Body = Result<Zeroizing<Vec<u8>>, BatchFailure>;
+
 /// What the hook has said and the queue has not heard yet.
 #[derive(Default)]
 struct Said {
-    answers: RefCell<Vec<(BatchId, Result<Zeroizing<Vec<u8>>, BatchFailure>)>>,
+    answers: RefCell<Vec<(BatchId, Body)>>,
     any: Notify,
 }
 

