@@ -4,8 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use sip_msg::Target;
 use sip_msg::network::IpNet;
+use sip_msg::{Target, Transport};
 
 use super::Trunk;
 use crate::Settings;
@@ -96,6 +96,10 @@ pub(super) fn is_member(group: &GatewayGroup, named: &Named, to: &Target) -> boo
     let remote = SocketAddr::new(to.remote.ip().to_canonical(), to.remote.port());
     group.gateways.iter().any(|gateway| {
         let hop = &gateway.next_hop;
+        // A digest that is to go under TLS does not go in the clear.
+        if hop.transport.is_some_and(Transport::is_secure) && !to.transport.is_secure() {
+            return false;
+        }
         match hop.host.parse::<IpAddr>() {
             // A connection that the member opened has a port of its own.
             Ok(ip) => {
@@ -110,7 +114,7 @@ pub(super) fn is_member(group: &GatewayGroup, named: &Named, to: &Target) -> boo
 
 #[cfg(test)]
 mod tests {
-    use sip_msg::{ConnId, Lane, ListenerId, Transport};
+    use sip_msg::{ConnId, Lane, ListenerId};
 
     use super::*;
     use crate::routes::{Gateway, NextHop};
@@ -220,6 +224,15 @@ mod tests {
             ("203.0.113.9:5060", 0, false),
         ] {
             assert_eq!(is_member(group, &named, &to(remote, conn)), is_its, "{remote}");
+        }
+        let mut secure = settings.routes.groups[0].clone();
+        secure.gateways[0].next_hop.transport = Some(Transport::Tls);
+        for (transport, is_its) in [(Transport::Tcp, false), (Transport::Tls, true)] {
+            let to = Target {
+                transport,
+                ..to("192.0.2.9:5061", 0)
+            };
+            assert_eq!(is_member(&secure, &named, &to), is_its);
         }
     }
 }
