@@ -300,7 +300,7 @@ impl Trunk {
             (Some(_), None) => add(
                 "password_file",
                 "without a realm nobody knows whose challenges the password may answer",
-                "write realm = \"...\": `signet trunks` and `signet why` show the one that is asked for",
+                "write realm = \"...\": the log and `signet why` show the one that is asked for",
             ),
             (None, Some(_)) => add(
                 "realm",
