@@ -314,6 +314,29 @@ fn what_is_forwarded_is_on_the_account_of_who_forwards_it() {
 }
 
 #[test]
+fn whoever_has_no_call_left_to_forward_leaves_those_he_forwards_to_in_peace() {
+    let book = book()
+        .person("alice", |person| {
+            person.calls_max = Some(1);
+            person.forwards.always = to("sip:bob@example.org");
+        })
+        .forwards("bob", |forwards| forwards.busy = to("sip:carol@example.org"));
+    let mut house = House::new(book);
+    house.phone("bob", 12);
+    house.phone("carol", 13);
+    let first = house.call("dave", "sip:alice@example.org");
+    assert_eq!(copy(&first).1, "sip:bob@203.0.113.12:5060");
+    // Bob is not busy: nobody has asked him.
+    assert_eq!(status(house.call("dave", "sip:alice@example.org")), 486);
+    house.saw(Reason::UserCallsMax);
+    let next = house.answer(&first[0], 486);
+    assert_eq!(copy(&next).1, "sip:carol@203.0.113.13:5060");
+    assert_eq!((house.counted("alice"), house.counted("bob")), (0, 0));
+    house.answer(&next[0], 486);
+    nothing_is_left(&house);
+}
+
+#[test]
 fn a_group_of_users_has_a_limit_for_each_and_a_users_own_comes_first() {
     let book = book()
         .person("alice", |person| person.group = Some("staff".into()))

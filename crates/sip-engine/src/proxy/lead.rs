@@ -446,7 +446,8 @@ impl Shard {
         context: &mut Context,
         out: &mut Outputs,
     ) -> bool {
-        if context.divert.is_none() {
+        // That whoever led the call here has no call left is no word of these phones.
+        if context.divert.is_none() || context.best.outcome == Some(Outcome::UserCallsMax) {
             return false;
         }
         match context.best.status {
