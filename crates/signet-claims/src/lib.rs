@@ -11,6 +11,7 @@
 )]
 #![forbid(unsafe_code)]
 
+mod bencode;
 mod bodies;
 mod differential;
 mod digest;
@@ -25,6 +26,7 @@ mod streams;
 mod tls;
 mod world;
 
+pub use bencode::bencode;
 pub use bodies::bodies;
 pub use differential::differential;
 pub use digest::digest;
@@ -42,7 +44,7 @@ pub use tls::tls_hello;
 pub type Claim = fn(&[u8]);
 
 /// Every claim, by the name of its fuzz target and of its corpus.
-pub const CLAIMS: [(&str, Claim); 12] = [
+pub const CLAIMS: [(&str, Claim); 13] = [
     ("parse", parse),
     ("frame", frame),
     ("edit", edit),
@@ -54,6 +56,7 @@ pub const CLAIMS: [(&str, Claim); 12] = [
     ("differential", differential),
     ("packets", packets),
     ("bodies", bodies),
+    ("bencode", bencode),
     ("hook", hook),
 ];
 

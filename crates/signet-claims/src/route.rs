@@ -91,6 +91,7 @@ fn server(open_inbound: bool, is_stateless: bool) -> Settings {
             groups: vec![group],
             domains: BTreeMap::from([("pstn.example".into(), 0)]),
             prefixes: BTreeMap::from([("+".into(), 0), ("0".into(), 0)]),
+            ..Routes::default()
         },
         ..settings()
     }

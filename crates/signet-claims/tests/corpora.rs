@@ -110,6 +110,11 @@ fn packets_are_opened_for_whom_has_the_keys() {
 }
 
 #[test]
+fn no_stranger_answers_for_a_media_engine() {
+    replay_target("bencode");
+}
+
+#[test]
 fn nobody_else_signs_in_her_name() {
     replay_target("bodies");
 }

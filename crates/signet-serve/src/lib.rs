@@ -14,6 +14,7 @@ mod log;
 mod lookups;
 mod memory;
 mod metrics;
+mod people;
 mod records;
 mod server;
 mod service_manager;
@@ -26,6 +27,7 @@ mod threads;
 mod tls_report;
 mod token_keys;
 pub mod trace;
+mod trunks;
 mod userdb;
 mod worker;
 

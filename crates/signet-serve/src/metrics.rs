@@ -34,6 +34,8 @@ pub(crate) struct Sources {
     pub(crate) guard: Arc<sip_limit::Guard>,
     pub(crate) rates: Arc<sip_limit::Rates>,
     pub(crate) gateways: Arc<sip_engine::SharedGateways>,
+    /// How the media engines are.
+    pub(crate) engines: Arc<sip_media::SharedEngines>,
     pub(crate) location: Arc<sip_engine::Location>,
     pub(crate) store: Arc<sip_store::ServiceCounters>,
     /// What asks stores of users on other machines.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sip_auth::AuthConfig;
 use sip_engine::Settings;
 use sip_engine::records::RecordSettings;
-use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes};
-use sip_engine::settings::{AuthSettings, Listener, Nat, TrustedPeer};
+use sip_engine::routes::{Gateway, GatewayGroup, NextHop, Routes, Way};
+use sip_engine::settings::{AuthSettings, Listener, MediaUse, Nat, TrustedPeer};
 use sip_msg::Transport;
 use sip_net::{DnsConfig, PeerNames, WebSocketRules};
 
@@ -26,6 +26,7 @@ pub(crate) struct PlannedListener {
     pub(crate) at: ListenAt,
     pub(crate) advertise: Option<Advertised>,
     pub(crate) nat: Nat,
+    pub(crate) media: MediaUse,
     pub(crate) security: ListenSecurity,
     pub(crate) websocket: ListenWebSocket,
     /// Whether it accepts; one that does not lends its address to connections
@@ -67,6 +68,7 @@ pub(crate) fn listeners(config: &Config) -> Vec<PlannedListener> {
                     at: ListenAt { transport, addr },
                     advertise: first.advertise.clone(),
                     nat: first.nat,
+                    media: first.media,
                     security: ListenSecurity::default(),
                     websocket: ListenWebSocket::default(),
                     accept: false,
@@ -136,6 +138,7 @@ pub(crate) fn settings(
                 may_relay: peer.may_relay,
                 secure_only: peer.security.tls,
                 calls_per_s: peer.calls_per_s,
+                trunk: None,
             })
             .collect(),
         inbound: config.inbound,
@@ -155,6 +158,12 @@ pub(crate) fn settings(
         tells_all_refusals: config.log.level == LogLevel::Debug,
         records: record_settings(config),
         hook: config.hook.settings(),
+        numbers: config.number_rules(),
+        // They are in the data folder: see people.rs.
+        people: Arc::default(),
+        media: config
+            .media
+            .settings(config.mode, planned.iter().map(|of| of.media)),
     }
 }
 
@@ -243,6 +252,7 @@ impl PlannedListener {
             at,
             advertise: None,
             nat: Nat::default(),
+            media: MediaUse::default(),
             security: ListenSecurity::default(),
             websocket: ListenWebSocket::default(),
             accept: true,
@@ -254,6 +264,7 @@ impl PlannedListener {
             at: listen.on,
             advertise: listen.advertise.clone(),
             nat: listen.nat,
+            media: listen.media,
             security: listen.security.clone(),
             websocket: listen.websocket.clone(),
             accept: true,
@@ -341,6 +352,8 @@ fn routes(config: &Config) -> Routes {
                 .as_ref()
                 .map_or_else(|| "".into(), |prepend| prepend.0.clone()),
             care: group.care(),
+            trunk: (config.trunk_of(group)).map(|trunk| Arc::new(trunk.told(group, config))),
+            calls_max: group.calls_max,
         })
         .collect();
     let index: BTreeMap<&str, usize> = groups
@@ -348,25 +361,52 @@ fn routes(config: &Config) -> Routes {
         .enumerate()
         .map(|(nth, group)| (group.name.as_ref(), nth))
         .collect();
-    let mut domains: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let mut prefixes: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    let mut domain_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
+    let mut prefix_ways: BTreeMap<Arc<str>, Vec<Way>> = BTreeMap::new();
     for route in &config.route {
         let Some(group) = index.get(route.group.as_str()) else {
             continue;
         };
+        let way = Way {
+            group: *group,
+            cost: route.cost,
+            when: route.when.as_ref().map(|when| when.0.clone()),
+        };
         if let Some(domain) = &route.domain {
-            domains.insert(domain.0.clone(), *group);
+            let ways = domain_ways.entry(domain.0.clone()).or_default();
+            ways.push(way.clone());
         }
         if let Some(prefix) = &route.prefix {
-            prefixes.insert(prefix.0.clone(), *group);
+            prefix_ways.entry(prefix.0.clone()).or_default().push(way);
         }
     }
     drop(index);
     Routes {
         groups,
-        domains,
-        prefixes,
+        domains: single_ways(&mut domain_ways),
+        prefixes: single_ways(&mut prefix_ways),
+        domain_ways,
+        prefix_ways,
+        zone: config.zone(),
     }
+}
+
+/// Takes those out that have one way, which is always there; the others become ordered by what
+/// they cost.
+fn single_ways(ways: &mut BTreeMap<Arc<str>, Vec<Way>>) -> BTreeMap<Arc<str>, usize> {
+    let mut single = BTreeMap::new();
+    ways.retain(|name, ways| {
+        // Those of one cost stay in the order of the file.
+        ways.sort_by_key(|way| way.cost);
+        match ways.as_slice() {
+            [way] if way.when.is_none() && way.cost == 0 => {
+                single.insert(name.clone(), way.group);
+                false
+            }
+            _ => true,
+        }
+    });
+    single
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use std::thread::JoinHandle;
 
 use ledger::{Component, enter, within};
 use sip_auth::{Ha1, Reply, Subject};
-use sip_engine::{BindingChange, Location, ParkId, Settings};
+use sip_engine::numbers::NumberRules;
+use sip_engine::{BindingChange, Directory, Location, ParkId, Settings};
 use sip_lookup::{Asked, Cache, Outcome, Question, Unavailable, Why};
 use sip_msg::Flow;
 use sip_net::{Waker, clock};
@@ -27,6 +28,7 @@ use crate::config::{DigestAlgorithm, Users};
 use crate::data_dir::DataDir;
 use crate::domains::StoreDomains;
 use crate::lookups::{Lookups, Shown, ToAsk};
+use crate::people::{self, Hosts};
 use crate::{Error, random_bytes, userdb};
 
 /// Look-ups and changes that wait for the store, of all workers together;
@@ -191,6 +193,15 @@ impl Store {
         let mut domains = self.database.domains()?;
         domains.extend(self.foreign_domains.known().iter().cloned());
         Ok(domains)
+    }
+
+    /// Aliases, and what is written of users.
+    pub(crate) fn people(
+        &mut self,
+        rules: &NumberRules,
+        hosts: Hosts<'_>,
+    ) -> Result<Directory, Error> {
+        people::read(&mut self.database, rules, hosts)
     }
 
     /// The domains that the stores of users list, to be asked for again.

@@ -93,6 +93,8 @@ fn translate(event: NetEvent<'_>) -> Option<SocketEvent<'_>> {
             cookie,
             error: SendError::Unreachable,
         } => SocketEvent::Returned { cookie },
+        NetEvent::Beside { from, bytes } => SocketEvent::FromEngine { from, bytes },
+        NetEvent::BesideRefused(to) => SocketEvent::EngineUnreachable(to),
         NetEvent::SendFailed { cookie, error } => SocketEvent::SendFailed {
             cookie,
             was_written: matches!(error, SendError::Lost),
@@ -181,6 +183,14 @@ impl sip_worker::Sockets for Sockets {
 
     fn flush(&mut self) {
         self.net.flush();
+    }
+
+    fn send_to_engine(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.net.send_beside(to, bytes);
+    }
+
+    fn keep_engines(&mut self, engines: &[SocketAddr]) {
+        self.net.keep_beside(engines);
     }
 
     fn close(&mut self, conn: ConnId) {

@@ -17,8 +17,12 @@ use crate::price::PriceCommand;
 use crate::trace::{TraceFlags, TraceOptions};
 
 mod operator;
+mod people;
 
-pub(crate) use operator::{BansCommand, BindingsCommand, GatewaysCommand, HookCommand};
+pub(crate) use operator::{
+    BansCommand, BindingsCommand, GatewaysCommand, HookCommand, MediaCommand,
+};
+pub(crate) use people::{AliasCommand, UserChangeOptions};
 
 /// A SIP proxy, registrar and redirect server, secure by default.
 #[derive(Debug, Parser)]
@@ -45,6 +49,16 @@ pub(crate) enum Command {
         domain: Option<Domain>,
         #[command(subcommand)]
         command: UserCommand,
+    },
+    /// Let names and numbers lead to users, groups of users and numbers
+    Alias {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// The domain of names that are given without one; the default domain if left out
+        #[arg(long, global = true)]
+        domain: Option<Domain>,
+        #[command(subcommand)]
+        command: AliasCommand,
     },
     /// Add, list and remove domains besides those of the configuration
     Domain {
@@ -160,6 +174,24 @@ pub(crate) enum Command {
         json: bool,
         #[command(subcommand)]
         command: HookCommand,
+    },
+    /// List the trunks of a running server: registrations, and passwords that were refused
+    Trunks {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the media engines of a running server, how they are, and drain them
+    Media {
+        #[command(flatten)]
+        place: InstanceArgs,
+        /// For programs, in JSON
+        #[arg(long)]
+        json: bool,
+        #[command(subcommand)]
+        command: Option<MediaCommand>,
     },
     /// List the sources that a running server does not answer
     Bans {
@@ -299,6 +331,21 @@ pub(crate) enum UserCommand {
     },
     /// List the users
     List,
+    /// Say how far a user may call, what he shows, and where his calls are forwarded
+    ///
+    /// What is not given stays; - takes it back. A running server goes by it when the
+    /// command returns.
+    Set {
+        /// alice or alice@example.com
+        name: String,
+        #[command(flatten)]
+        changes: UserChangeOptions,
+    },
+    /// Show what is set of a user
+    Show {
+        /// alice or alice@example.com
+        name: String,
+    },
     /// Remove a user
     Remove {
         /// alice or alice@example.com
@@ -423,6 +470,7 @@ impl ServeOptions {
                 name: None,
                 advertise: None,
                 nat: Default::default(),
+                media: Default::default(),
                 security: ListenSecurity::default(),
                 websocket: Default::default(),
             })

@@ -17,8 +17,8 @@ use clap::Parser;
 use signet_serve::Error;
 
 use args::{
-    Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand, GatewaysCommand,
-    HookCommand, TlsCommand, UserCommand, form,
+    AliasCommand, Args, BansCommand, BindingsCommand, CaCommand, Command, DomainCommand,
+    GatewaysCommand, HookCommand, MediaCommand, TlsCommand, UserCommand, form,
 };
 
 /// Transactions live for half a minute, so what a message touches is seldom in
@@ -112,6 +112,18 @@ fn run(args: Args) -> Result<(), Error> {
             json,
             command: HookCommand::Forget,
         } => admin::hook_forget(&place.into(), form(json)),
+        Command::Trunks { place, json } => admin::trunks(&place.into(), form(json)),
+        Command::Media {
+            place,
+            json,
+            command,
+        } => match command {
+            None => admin::media(&place.into(), form(json)),
+            Some(MediaCommand::Drain { engine }) => admin::media_drain(&place.into(), engine, true),
+            Some(MediaCommand::Undrain { engine }) => {
+                admin::media_drain(&place.into(), engine, false)
+            }
+        },
         Command::Bans {
             place,
             json,
@@ -125,6 +137,22 @@ fn run(args: Args) -> Result<(), Error> {
             admin::log_level(&place.into(), level, form(json))
         }
         Command::Top { place, json } => top::run(&place.into(), json),
+        Command::Alias {
+            place,
+            domain,
+            command,
+        } => {
+            let place: admin::Instance = place.into();
+            place.must_exist()?;
+            let mut people = admin::People::open(&place, domain)?;
+            match command {
+                AliasCommand::Add { name, targets } => people.alias_add(&name, &targets),
+                AliasCommand::Remove { name, target } => {
+                    people.alias_remove(&name, target.as_deref())
+                }
+                AliasCommand::List => people.alias_list(),
+            }
+        }
         Command::Domain { place, command } => {
             let place: admin::Instance = place.into();
             if !matches!(command, DomainCommand::Add { .. }) {
@@ -149,8 +177,20 @@ fn run(args: Args) -> Result<(), Error> {
             ) {
                 place.must_exist()?;
             }
+            let command = match command {
+                UserCommand::Set { name, changes } => {
+                    let mut people = admin::People::open(&place, domain)?;
+                    return people.user_set(&name, &changes.into());
+                }
+                UserCommand::Show { name } => {
+                    return admin::People::open(&place, domain)?.user_show(&name);
+                }
+                other => other,
+            };
             let users = admin::Users::open(&place, domain)?;
             match command {
+                // They were done above.
+                UserCommand::Set { .. } | UserCommand::Show { .. } => Ok(()),
                 UserCommand::Add { name, password } => users.add(&name, password.into()),
                 UserCommand::Passwd { name, password } => users.passwd(&name, password.into()),
                 UserCommand::List => users.list(),

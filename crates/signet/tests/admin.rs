@@ -467,6 +467,8 @@ fn what_needs_a_server_says_so_where_none_runs() {
         &["calls"][..],
         &["gateways"],
         &["gateways", "drain", "gw.example.net"],
+        &["media"],
+        &["media", "drain", "127.0.0.1:2223"],
         &["bans"],
         &["bans", "lift", "192.0.2.1"],
         &["limits"],

@@ -255,6 +255,7 @@ fn every_configuration_of_the_documents_is_good() {
     }
     for (name, secret) in [
         ("db.password", "x\n"),
+        ("provider.password", "x\n"),
         (
             "etc/ticket.secret",
             "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\n",

@@ -71,10 +71,23 @@ impl<'a> Bed<'a> {
              [[trusted]]\nnetwork = \"{SPEAKER}\"\nspeaks_for = [\"far.example\"]\n\
              [[gateway_group]]\nname = \"dead\"\ngateways = [{{ uri = \"sip:{GATEWAY}:9;transport=udp\" }}]\n\
              [[route]]\nprefix = \"+49\"\ngroup = \"dead\"\n\
+             [[route]]\nprefix = \"0\"\ngroup = \"dead\"\n\
+             [numbers]\ncountry_code = \"49\"\nblocked = [\"0900\"]\npremium = [\"0137\"]\n\
              [hook]\nurl = \"http://127.0.0.1:{hook_port}/\"\nasks = [\"subscription\"]\ntimeout_ms = 10000\n",
             dns.addr()
         );
         fs::write(&config, whole).unwrap();
+        // Each is written while it is no more than four steps to its end.
+        for (name, to) in [
+            ("b", "c"),
+            ("lost", "b"),
+            ("c", "d"),
+            ("d", "e"),
+            ("e", "f"),
+            ("f", "alice"),
+        ] {
+            succeed(&["alias", "add", name, to, "--config", text(&config)], "");
+        }
         let proxy = Serving::start(&proxy_at, &data, &["--config", text(&config)]);
 
         let data = disk.join("data");

@@ -188,7 +188,7 @@ const WAYS: [Way; 15] = [
         ("MESSAGE", "sip:alice@example.com"),
         "sip:anonymous@anonymous.invalid",
         "",
-        (403, "anonymous_caller"),
+        (407, "anonymous_caller"),
     ),
     (
         GATEWAY,

@@ -207,6 +207,14 @@ impl ClientAuth {
         }
     }
 
+    /// Whether the nonces at hand may be used for another request: each came with `qop`, so
+    /// that its uses have a count. One that came without would be used twice alike, which
+    /// servers take for a replay.
+    pub fn may_reuse_nonces(&self) -> bool {
+        let active = self.realms.iter().flat_map(|realm| &realm.active);
+        active.flatten().all(|active| active.qop.is_some())
+    }
+
     /// Forgets the nonces and keeps the credentials.
     pub fn forget_nonces(&mut self) {
         for realm in &mut self.realms {

@@ -91,6 +91,7 @@ mod key;
 mod lenient;
 mod lookup;
 mod nonce;
+mod password;
 mod replay;
 mod server;
 
@@ -106,6 +107,7 @@ pub use ha1::{Ha1, Ha1Set};
 pub use key::CredentialKey;
 pub use lenient::{Claimant, Lenient};
 pub use lookup::{DigestRequest, Reply, Secrets, Subject};
+pub use password::Password;
 pub use server::{Authenticated, Authenticator, Check, Pending, Verdict};
 
 /// Appends the inside of a quoted string (RFC 3261 25.1); characters that

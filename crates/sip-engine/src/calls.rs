@@ -1,6 +1,10 @@
 //! Calls in progress, for the operator: an entry when the 2xx to an INVITE passes, until
 //! its BYE does. Nothing of the protocol goes by it.
 //!
+//! But where a provider is shown another From than the phone wrote, that is put back into the
+//! provider's requests from here, as far as it is known
+//! (`docs/decisions/0214-from-changed-and-put-back.md`).
+//!
 //! A message belongs to the shard of its Call-ID, so both pass the same shard. Where this
 //! server does not stay on the path of dialogs it sees no BYE, and makes no entries. One
 //! whose BYE never came is forgotten when the dialog's tokens are.
@@ -165,6 +169,20 @@ impl Calls {
         }
     }
 
+    /// From and To as the caller wrote them, of the call that a request of its callee is of:
+    /// there the caller is in To.
+    pub(crate) fn sides_of(&self, request: &Message) -> Option<(&[u8], &[u8])> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let (_, call) = self.entries.get(&self.id(request.call_id()))?;
+        let raw = |name| request.first(name).map_or(&[][..], |field| field.value);
+        let (caller, callee) = call.sides();
+        let is_his = tag_of(caller) == tag_of(raw(HeaderName::To))
+            && tag_of(callee) == tag_of(raw(HeaderName::From));
+        is_his.then_some((caller, callee))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -310,6 +328,21 @@ mod tests {
             assert_eq!(calls.len(), 1);
             calls.end(&message(from, to, "call-1"));
             assert_eq!(calls.len(), usize::from(!is_its), "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn what_the_caller_wrote_is_found_by_the_requests_of_his_callee() {
+        let mut calls = Calls::new([1; 16]);
+        let callees = |from: &str, to: &str| message(from, to, "call-1");
+        assert_eq!(calls.sides_of(&callees(BOB, ALICE)), None);
+        assert!(begin(&mut calls, NOW, &of(1)));
+        let both = (ALICE.as_bytes(), BOB.as_bytes());
+        for other in [ALICE, "<sip:number@provider.example>;tag=a"] {
+            assert_eq!(calls.sides_of(&callees(BOB, other)), Some(both), "{other}");
+        }
+        for (from, to) in [(ALICE, BOB), (BOB, "<sip:a@example.org>;tag=c"), (BOB, BOB)] {
+            assert_eq!(calls.sides_of(&callees(from, to)), None, "{from} {to}");
         }
     }
 

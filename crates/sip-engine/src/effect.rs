@@ -14,6 +14,7 @@ use crate::gateways::Change;
 use crate::records::CallRecord;
 use crate::refusal::RefusalRecord;
 use crate::registrar::FlowEnd;
+use crate::trunk::TrunkEvent;
 
 /// The time of an input: both clocks, read once per batch by the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,14 @@ pub enum Effect {
         /// What to resolve.
         query: Query,
     },
+    /// Ask a media engine; who waits has the answer by [`crate::Shard::handle_media`]. For the
+    /// end of a call nobody waits.
+    Media {
+        /// Who waits for it.
+        park: Option<ParkId>,
+        /// What to ask.
+        ask: Box<sip_media::Ask>,
+    },
     /// Close a connection, after what is queued on it was written.
     Close(ConnId),
     /// A stranger sent a malformed message with sound framing on this connection: count
@@ -113,6 +122,13 @@ pub enum Effect {
         remote: Option<SocketAddr>,
         /// Why.
         why: FlowEnd,
+    },
+    /// Log what befell a trunk. The worker that found it out is told, and no other.
+    Trunk {
+        /// The name of its group.
+        name: Arc<str>,
+        /// What it was.
+        event: TrunkEvent,
     },
     /// Log whom the guard or the rates limit: at most once a second for each kind.
     Limited {

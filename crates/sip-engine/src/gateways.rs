@@ -14,6 +14,7 @@ use sip_msg::{HostPort, Transport};
 
 use crate::Settings;
 use crate::routes::NextHop;
+use crate::trunk::SharedTrunks;
 
 pub use health::{Change, Health, Shown, Why};
 
@@ -43,6 +44,8 @@ pub struct SharedGateways {
     learned: Mutex<BTreeMap<(Box<str>, SocketAddr), u64>>,
     health: Mutex<HashMap<Place, Arc<Health>>>,
     drained: Mutex<Vec<Written>>,
+    /// What is known of those that are trunks.
+    pub trunks: SharedTrunks,
 }
 
 impl SharedGateways {
@@ -323,7 +326,7 @@ fn is_same_port(configured: Option<u16>, named: Option<u16>) -> bool {
 
 /// The ports at which a gateway is that is written with this one: over another
 /// transport it is at the other usual port.
-fn ports_beside(port: Option<u16>) -> [u16; 2] {
+pub(crate) fn ports_beside(port: Option<u16>) -> [u16; 2] {
     let usual = [Transport::Udp, Transport::Tls].map(Transport::default_port);
     match port {
         Some(port) if !usual.contains(&port) => [port; 2],

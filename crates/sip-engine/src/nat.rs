@@ -171,6 +171,21 @@ pub(crate) fn shows_translation(contact: &Uri<'_>, flow: &Flow, has_other_port: 
         }
 }
 
+/// Whether a Contact shows that a translation stands before whoever is at the other end of a
+/// flow, so that what he writes of his own address into a session description means nothing
+/// elsewhere. Who registers a neighbour of his own network is behind none.
+pub(crate) fn is_behind(contact: &Uri<'_>, flow: &Flow) -> bool {
+    let source = flow.remote.ip().to_canonical();
+    match contact.host_port.ip() {
+        // A connection has another port in any case.
+        Some(ip) if ip == source => {
+            flow.transport == Transport::Udp && is_hidden(contact, flow.remote)
+        }
+        Some(ip) => is_private(ip) && network_of(ip) != network_of(source),
+        None => names_no_address(contact.host_port.host),
+    }
+}
+
 /// Names that no public DNS has (RFC 2606, RFC 6762 and its appendix G, RFC 8375), and
 /// names without a domain.
 fn names_no_address(host: &[u8]) -> bool {
@@ -294,6 +309,31 @@ mod tests {
             let shown = shows_translation(&uri, &flow, has_other_port);
             assert_eq!(shown, shows, "{contact} {remote}");
             assert_eq!(is_hidden(&uri, flow.remote), hidden, "{contact} {remote}");
+        }
+    }
+
+    #[test]
+    fn who_is_behind_a_translation() {
+        let there = "203.0.113.7:40007";
+        for (contact, remote, behind, behind_by_tcp) in [
+            ("sip:a@10.9.9.9", there, true, true),
+            ("sip:a@192.168.1.5", "10.8.0.3:5060", true, true),
+            ("sip:a@10.0.0.8", "10.0.0.7:5060", false, false),
+            ("sip:a@203.0.113.7", there, true, false),
+            ("sip:a@203.0.113.7:40007", there, false, false),
+            ("sip:a@198.51.100.9", there, false, false),
+            ("sip:a@pc7.lan", there, true, true),
+            ("sip:a@pbx.example.net", there, false, false),
+            ("sip:a@10.0.0.7:5060", "10.0.0.7:40007", false, false),
+        ] {
+            let uri = Uri::parse(contact.as_bytes()).unwrap();
+            let by = |transport| Flow {
+                transport,
+                ..flow(0, remote)
+            };
+            assert_eq!(is_behind(&uri, &by(Transport::Udp)), behind, "{contact}");
+            let by_tcp = is_behind(&uri, &by(Transport::Tcp));
+            assert_eq!(by_tcp, behind_by_tcp, "{contact}");
         }
     }
 }

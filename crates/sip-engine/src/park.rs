@@ -10,14 +10,16 @@ use wheel::{TimerId, Wheel};
 
 use crate::effect::ParkId;
 use crate::hook::Told;
+use crate::media::{MediaWait, NewBody};
 use crate::permit::{Pending, Permit, Refusal};
 use crate::proxy::context::{Candidate, Key};
 use crate::proxy::route::Routed;
-use crate::records::CallRecord;
+use crate::records::Followed;
 use crate::relay::ChosenBy;
 use crate::sender::Sender;
 use crate::shard::probes::Probed;
 use crate::timer::Timer;
+use crate::trunk::register::Wanted;
 use sip_msg::Message;
 use sip_txn::ServerId;
 
@@ -34,9 +36,11 @@ pub(crate) struct Job {
     /// Who chose its destination, once the gate let it in.
     pub(crate) chosen_by: ChosenBy,
     /// The record of the call that it begins, where one is made.
-    pub(crate) record: Option<Box<CallRecord>>,
+    pub(crate) record: Option<Followed>,
     /// What the operator's hook made of it, where it was asked.
     pub(crate) told: Option<Box<Told>>,
+    /// What an ACK has in the place of its session description.
+    pub(crate) body: Option<Box<NewBody>>,
 }
 
 /// What is parked, by what it waits for.
@@ -58,6 +62,10 @@ pub(crate) enum Parked {
     Single(Job, Permit, Candidate, Option<Asker>),
     /// A next hop that is to be probed, for its addresses.
     Probe(Arc<Probed>),
+    /// A member of a trunk, for its addresses.
+    Trunk(Wanted),
+    /// What waits for a media engine.
+    Media(Box<MediaWait>),
 }
 
 /// Whose limit counts the resolution of a name that is not configured: a hash of the
@@ -197,7 +205,7 @@ impl Parks {
     }
 
     /// Takes the records of the calls that wait. Looks at everything.
-    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Box<CallRecord>> {
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Followed> {
         self.slots
             .iter_mut()
             .filter_map(|slot| match &mut slot.parked {
@@ -246,7 +254,9 @@ const fn asker(parked: &Parked) -> Option<Asker> {
         | Parked::Guess(..)
         | Parked::User(_)
         | Parked::Hook(..)
-        | Parked::Probe(_) => None,
+        | Parked::Media(_)
+        | Parked::Probe(_)
+        | Parked::Trunk(_) => None,
     }
 }
 
@@ -260,7 +270,8 @@ fn messages_bytes(parked: &Parked) -> usize {
         // Its question is about as large.
         Parked::Hook(job, _) => 2 * job.request.held_bytes(),
         // Its context counts it.
-        Parked::Resolve(..) | Parked::Probe(_) => 0,
+        Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) => 0,
+        Parked::Media(wait) => wait.held_bytes(),
     }
 }
 

@@ -55,11 +55,25 @@
 //!    forwarded; those of other realms pass untouched, and their challenges go
 //!    to the client: this server has no password to answer one with.
 //!
-//! 8. *A peer that is known by its certificate speaks for whom that names.* A
+//! 8. *A member of a trunk reaches our users and nobody else*
+//!    (`docs/decisions/0215-who-is-trusted-because-calls-go-there.md`), and speaks for none of
+//!    our domains.
+//!
+//! 9. *A peer that is known by its certificate speaks for whom that names.* A
 //!    [`VerifiedPeer`] comes from the verification of a certificate alone; no
 //!    header, no address and no other connection of the same address leads to
 //!    one. Its From, and every header that names a caller or a payer, must be in the domains of the
 //!    certificate, or in those that the operator wrote down for it.
+//!
+//! 10. *Nobody pays for another.* Whatever leaves by the tables is on somebody's account: the
+//!    sender's, or, where a user of ours forwards his calls, that user's. A [`Forwarder`] is made
+//!    of what the operator wrote down of whoever was called, together with the place that stands
+//!    there; so a stranger reaches by it no number but that one, and that one only as far as its
+//!    owner may call himself. An alias is nobody's account: it is another name for what the
+//!    sender has dialled.
+//! 11. *Who hides is known here all the same.* From may be `anonymous@anonymous.invalid`
+//!    (RFC 3323); the digest says who it is, and what he may do goes by that. Whoever has none is
+//!    challenged, and nothing else.
 //!
 //! What it does not promise: a peer that is trusted by its address alone is as
 //! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception
@@ -72,6 +86,7 @@
 //! form of a request within a dialog that it does not know, and must be refused
 //! there (RFC 3261 12.2.2).
 
+mod forwarder;
 mod identity;
 mod peers;
 mod pending;
@@ -100,13 +115,15 @@ use crate::settings::Inbound;
 use crate::token::{RouteToken, Tokens};
 use crate::{Now, Settings, Shared};
 
+pub use forwarder::Forwarder;
 use identity::Proof;
-pub(crate) use identity::{bare_name, realms};
+pub(crate) use identity::{bare_name, realm_of_host, realms};
 use peers::Standing;
-pub(crate) use peers::{is_listed, listed};
+pub(crate) use peers::{is_listed, listed, trunks_of};
 use pending::Credentials;
 pub use pending::Pending;
 pub use refusal::Refusal;
+pub(crate) use trust::identity_lines;
 
 /// What the gate looks at beside the message.
 #[derive(Clone, Copy)]
@@ -147,6 +164,10 @@ pub enum Permit {
     /// Such a call, which the operator's hook sends on, where it may send strangers' calls
     /// anywhere.
     Directed(Seal),
+    /// A member of a trunk: the same, and its word for who calls is taken.
+    Trunk(Seal),
+    /// A user of ours whose calls are forwarded: where they go is on his account, whoever calls.
+    Forwarder(Forwarder),
 }
 
 /// A user of ours whose credentials were verified for this request, and in
@@ -183,15 +204,19 @@ impl AuthenticatedUser {
 impl Permit {
     /// Whether the request may leave for a foreign domain, `--forward` or a gateway.
     pub fn may_relay(&self) -> bool {
-        !matches!(self, Self::Inbound(_))
+        !matches!(self, Self::Inbound(_) | Self::Trunk(_))
     }
 
     /// Whether the routing tables (domains, prefixes, gateways, `--forward`) may
     /// be asked: not within a dialog, whose route set decides.
     pub fn may_use_routes(&self) -> bool {
         match self {
-            Self::Open(_) | Self::Peer(_) | Self::Authenticated(_) | Self::Directed(_) => true,
-            Self::Dialog(_) | Self::Inbound(_) => false,
+            Self::Open(_)
+            | Self::Peer(_)
+            | Self::Authenticated(_)
+            | Self::Directed(_)
+            | Self::Forwarder(_) => true,
+            Self::Dialog(_) | Self::Inbound(_) | Self::Trunk(_) => false,
         }
     }
 
@@ -202,7 +227,12 @@ impl Permit {
         match self {
             Self::Open(_) => true,
             Self::Authenticated(user) => !user.aor.is_empty() && user.aor == aor,
-            Self::Peer(_) | Self::Dialog(_) | Self::Inbound(_) | Self::Directed(_) => false,
+            Self::Peer(_)
+            | Self::Dialog(_)
+            | Self::Inbound(_)
+            | Self::Directed(_)
+            | Self::Trunk(_)
+            | Self::Forwarder(_) => false,
         }
     }
 
@@ -212,8 +242,9 @@ impl Permit {
             Self::Open(_) => "open",
             Self::Peer(_) => "peer",
             Self::Dialog(_) => "dialog",
-            Self::Authenticated(_) => "user",
+            Self::Authenticated(_) | Self::Forwarder(_) => "user",
             Self::Inbound(_) | Self::Directed(_) => "inbound",
+            Self::Trunk(_) => "trunk",
         }
     }
 
@@ -228,7 +259,7 @@ impl Permit {
     /// Whether P-Asserted-Identity and what else only elements of a trust domain
     /// say (see [`trust`]) stays as it came; otherwise it is cut.
     pub fn may_assert(&self) -> bool {
-        matches!(self, Self::Open(_) | Self::Peer(_))
+        matches!(self, Self::Open(_) | Self::Peer(_) | Self::Trunk(_))
     }
 
     /// Header lines that must not be forwarded: our realms' credentials, and
@@ -309,7 +340,10 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
         Standing::Listed { .. } if is_for_a_user(cx, message) => {
             return Gate::Pass(Permit::Inbound(Seal(())));
         }
-        Standing::Listed { .. } => {
+        Standing::Trunk if is_for_a_user(cx, message) || is_at_a_trunk(cx, message) => {
+            return Gate::Pass(Permit::Trunk(Seal(())));
+        }
+        Standing::Listed { .. } | Standing::Trunk => {
             return refuse(message, Refusal::forbidden(Reason::NotForOurUsers));
         }
         Standing::Unlisted => {}
@@ -317,7 +351,8 @@ pub(crate) fn gate(cx: &GateContext<'_>, message: &Message, routed: &Routed) -> 
     let Ok(from) = message.from() else {
         return refuse(message, Refusal::malformed("From Header Malformed"));
     };
-    if from.uri().is_some_and(|uri| identity::is_ours(cx, &uri)) {
+    let is_ours = from.uri().is_some_and(|uri| identity::is_ours(cx, &uri));
+    if is_ours || (identity::is_anonymous(message) && identity::has_credentials(cx, message)) {
         // RFC 3261 22.1: "Servers MUST NOT attempt to challenge an ACK."
         if message.method() == Method::Ack {
             return Gate::Drop;
@@ -390,7 +425,8 @@ fn pass(cx: &GateContext<'_>, message: &Message, side: Side, proof: Proof) -> Ga
         addr.uri()
             .is_some_and(|uri| identity::names(cx, proof.user(), proof.realm(), &uri))
     };
-    let is_himself = message.from().is_ok_and(names_him)
+    let hides = || side == Side::Proxy && identity::is_anonymous(message);
+    let is_himself = (message.from().is_ok_and(names_him) || hides())
         && (side == Side::Proxy || message.to().is_ok_and(names_him))
         && message
             .addresses(HeaderName::PAssertedIdentity)
@@ -493,19 +529,21 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
         true if claims_a_user => Reason::AssertsOurUser,
         true if !is_for_a_user(cx, message) => Reason::NotForOurUsers,
         true => return Gate::Pass(Permit::Inbound(Seal(()))),
-        false if is_anonymous(message) => Reason::AnonymousCaller,
+        // He may be a user of ours, and then he can show it.
+        false if identity::is_anonymous(message) => {
+            let realm = identity::realm_of(cx, message, Side::Proxy);
+            return refuse(message, Refusal::challenge_anonymous(realm));
+        }
         false => Reason::ForeignFrom,
     };
     refuse(message, Refusal::forbidden(reason))
 }
 
-/// Whether From is that of a caller who does not say who he is (RFC 3323 4.1.1.3).
-fn is_anonymous(message: &Message) -> bool {
-    let from = message.from().ok().and_then(|from| from.uri());
-    from.is_some_and(|uri| {
-        let host = uri.host_port.host;
-        host.eq_ignore_ascii_case(b"anonymous.invalid")
-    })
+/// The challenge to a caller who hides, was let in as a stranger, and may do more as a user: he is
+/// asked whether he is one. `None` for everybody else.
+pub(crate) fn ask_who_hides(cx: &GateContext<'_>, message: &Message) -> Option<Refusal> {
+    let hides = message.method() != Method::Ack && identity::is_anonymous(message);
+    hides.then(|| Refusal::challenge_anonymous(identity::realm_of(cx, message, Side::Proxy)))
 }
 
 /// Whether a request is for one of our users.
@@ -513,6 +551,17 @@ fn is_for_a_user(cx: &GateContext<'_>, message: &Message) -> bool {
     message
         .uri()
         .is_ok_and(|uri| uri.user.is_some() && cx.own.is_own_uri(&uri))
+}
+
+/// Whether a request is for a number at the domain of a trunk: providers call their customers
+/// so.
+fn is_at_a_trunk(cx: &GateContext<'_>, message: &Message) -> bool {
+    let trunks = cx.settings.routes.groups.iter();
+    let mut trunks = trunks.filter_map(|group| group.trunk.as_ref());
+    message.uri().is_ok_and(|uri| {
+        let host = uri.host_port.host;
+        uri.user.is_some() && trunks.any(|trunk| trunk.domain.as_bytes().eq_ignore_ascii_case(host))
+    })
 }
 
 /// A refusal; an ACK, which has no response, is dropped.

@@ -6,14 +6,19 @@
 //! of a call that failed, and with the end of one that was answered. So every record that
 //! begins comes out once, and nothing of the protocol goes by it.
 //!
-//! Where records are off there is none, and nothing is looked at for them.
+//! Where records are off there is none, and nothing is looked at for them; but calls that have a
+//! place among those of a user or a group ([`sip_limit::concurrent`]) are followed in the same way,
+//! and the place is given back where a record would come out.
 
 pub(crate) mod notes;
 mod open;
 mod refresh;
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use sip_limit::Place;
 use sip_msg::{Message, Transport};
 
 use crate::Now;
@@ -164,7 +169,7 @@ pub struct CallRecord {
     pub seen: Now,
     /// The user who proved himself, with his realm; empty for none.
     pub caller_user: Box<str>,
-    /// Why the INVITE was let in: `user`, `peer`, `inbound`, `open` or `dialog`.
+    /// Why the INVITE was let in: `user`, `peer`, `trunk`, `inbound`, `open` or `dialog`.
     pub caller_class: &'static str,
     /// The URI in From, without a password and without parameters.
     pub caller_from: Box<str>,
@@ -196,6 +201,41 @@ pub struct CallRecord {
     pub tries: Vec<Try>,
     /// How many copies were sent.
     pub tries_total: u32,
+}
+
+/// A call that is followed to its end: its record, and the places that it has among the calls of
+/// its users and groups. Whatever ends it gives them back, as they go with it.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    record: Box<CallRecord>,
+    places: Vec<Arc<Place>>,
+    /// Whether the record is told: else the call is followed for its places alone.
+    is_told: bool,
+}
+
+impl Followed {
+    pub(crate) fn add(&mut self, places: impl IntoIterator<Item = Arc<Place>>) {
+        self.places.extend(places);
+    }
+
+    /// Its record, where it is told; the places are given back.
+    pub(crate) fn into_told(self) -> Option<Box<CallRecord>> {
+        self.is_told.then_some(self.record)
+    }
+}
+
+impl Deref for Followed {
+    type Target = CallRecord;
+
+    fn deref(&self) -> &CallRecord {
+        &self.record
+    }
+}
+
+impl DerefMut for Followed {
+    fn deref_mut(&mut self) -> &mut CallRecord {
+        &mut self.record
+    }
 }
 
 impl CallRecord {
@@ -258,7 +298,7 @@ const fn between(from: Now, to: Now) -> u64 {
 
 /// Words from the wire: printable ASCII stays, and so do spaces and quotes, which whoever
 /// writes the record has to escape for its own format.
-fn printable(words: &[u8]) -> Box<str> {
+pub(crate) fn printable(words: &[u8]) -> Box<str> {
     let mut text = String::with_capacity(words.len().min(TEXT_MAX));
     for byte in words {
         let is_plain = matches!(byte, 0x20..=0x7e) && *byte != b'\\';

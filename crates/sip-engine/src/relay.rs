@@ -72,14 +72,17 @@ impl Relay<'_> {
             }
             // They need no token. A Route of ours alone says nothing: phones with an
             // outbound proxy begin every request with it (RFC 3261 16.4).
-            Permit::Open(_) | Permit::Peer(_) => {
+            Permit::Open(_) | Permit::Peer(_) | Permit::Trunk(_) => {
                 let has_tag = || request.to_tag().is_some();
                 match routed.is_on_our_route() && has_tag() {
                     true => ChosenBy::Dialog,
                     false => ChosenBy::Peer,
                 }
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => ChosenBy::User,
+            Permit::Authenticated(_)
+            | Permit::Inbound(_)
+            | Permit::Directed(_)
+            | Permit::Forwarder(_) => ChosenBy::User,
         }
     }
 }
@@ -116,7 +119,7 @@ impl Relay<'_> {
         }
         let binding = match kind {
             TargetKind::Token(_) | TargetKind::NextHops { .. } => return Ok(Reached::Freely),
-            TargetKind::Routed => None,
+            TargetKind::Routed | TargetKind::Uri(_) => None,
             TargetKind::Contact(binding) => Some(&**binding),
         };
         let ip = hop.addr.ip();
@@ -149,7 +152,7 @@ impl Relay<'_> {
     ) -> Result<(), Outcome> {
         let names = match kind {
             TargetKind::Token(_) | TargetKind::NextHops { .. } => false,
-            TargetKind::Routed => chosen_by == ChosenBy::User,
+            TargetKind::Routed | TargetKind::Uri(_) => chosen_by == ChosenBy::User,
             TargetKind::Contact(_) => true,
         };
         let named = HostPort {

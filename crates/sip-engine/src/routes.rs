@@ -6,6 +6,12 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 
 use sip_msg::Transport;
+use smallvec::SmallVec;
+
+use crate::hours::{Hours, Zone};
+use crate::trunk::Trunk;
+
+use crate::media::MediaUse;
 
 /// A configured next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +65,9 @@ pub struct Care {
     pub retry_after_max_s: u64,
     /// How its gateways are probed, if they are.
     pub probing: Option<Probing>,
+    /// Whether the media of calls to them is led through an engine; `None` for what both ends
+    /// make of it.
+    pub media: Option<MediaUse>,
 }
 
 /// How gateways are probed by OPTIONS (RFC 3261 11).
@@ -79,6 +88,7 @@ impl Care {
         failover: Failover::USUAL,
         retry_after_max_s: 300,
         probing: None,
+        media: None,
     };
 }
 
@@ -150,6 +160,21 @@ pub struct GatewayGroup {
     pub prepend: Arc<str>,
     /// How its gateways are cared for; `None` for [`Care::USUAL`].
     pub care: Option<Arc<Care>>,
+    /// What it is more, where a provider is behind it.
+    pub trunk: Option<Arc<Trunk>>,
+    /// How many calls may go on over it at a time; 0 for any number.
+    pub calls_max: u32,
+}
+
+/// One of several ways for the same numbers, or for the same domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// The group; an index into [`Routes::groups`].
+    pub group: usize,
+    /// What it costs beside the others; they are in this order.
+    pub cost: u32,
+    /// When it is there; `None` for always.
+    pub when: Option<Hours>,
 }
 
 /// The routing tables. Indices are into `groups`.
@@ -161,11 +186,101 @@ pub struct Routes {
     pub domains: BTreeMap<Arc<str>, usize>,
     /// By the longest prefix of the number (`+49`, `0`), for numbers at our own domains.
     pub prefixes: BTreeMap<Arc<str>, usize>,
+    /// The same for domains with several ways, or with one that is not always there: the
+    /// cheapest first.
+    pub domain_ways: BTreeMap<Arc<str>, Vec<Way>>,
+    /// The same for prefixes.
+    pub prefix_ways: BTreeMap<Arc<str>, Vec<Way>>,
+    /// Whose hours those are.
+    pub zone: Zone,
+}
+
+/// The groups that are tried one after the other, by their indices.
+pub(crate) type Groups = SmallVec<[usize; 1]>;
+
+impl Routes {
+    /// The groups for a domain in lower case.
+    pub(crate) fn for_domain(&self, domain: &str, unix_ms: u64) -> Groups {
+        let one = self.domains.get(domain).copied();
+        match self.domain_ways.get(domain) {
+            Some(ways) => one.into_iter().chain(self.open(ways, unix_ms)).collect(),
+            None => one.into_iter().collect(),
+        }
+    }
+
+    /// The groups for a number: those of its longest prefix that has any now.
+    pub(crate) fn for_number(&self, number: &str, unix_ms: u64) -> Groups {
+        for length in (0..=number.len()).rev() {
+            let Some(prefix) = number.get(..length) else {
+                continue;
+            };
+            if let Some(one) = self.prefixes.get(prefix) {
+                return [*one].into_iter().collect();
+            }
+            if !self.prefix_ways.is_empty()
+                && let Some(ways) = self.prefix_ways.get(prefix)
+            {
+                let open: Groups = self.open(ways, unix_ms).collect();
+                if !open.is_empty() {
+                    return open;
+                }
+            }
+        }
+        Groups::new()
+    }
+
+    /// Whether there is any route for numbers.
+    pub(crate) fn has_numbers(&self) -> bool {
+        !self.prefixes.is_empty() || !self.prefix_ways.is_empty()
+    }
+
+    /// Whether there is any for domains.
+    pub(crate) fn has_domains(&self) -> bool {
+        !self.domains.is_empty() || !self.domain_ways.is_empty()
+    }
+
+    fn open<'w>(&self, ways: &'w [Way], unix_ms: u64) -> impl Iterator<Item = usize> + 'w {
+        let minute = self.zone.minute_of_week(unix_ms);
+        let is_open = move |way: &&Way| way.when.as_ref().is_none_or(|hours| hours.have(minute));
+        ways.iter().filter(is_open).map(|way| way.group)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_way_that_is_closed_is_as_if_it_were_not_there() {
+        let way = |group, when| Way {
+            group,
+            cost: 0,
+            when,
+        };
+        let monday = Hours::new(vec![(0, 24 * 60)]);
+        let routes = Routes {
+            prefixes: [("0".into(), 9)].into(),
+            prefix_ways: [
+                (
+                    "03".into(),
+                    vec![way(1, Some(monday.clone())), way(2, None)],
+                ),
+                ("04".into(), vec![way(3, Some(monday.clone()))]),
+            ]
+            .into(),
+            domain_ways: [("x.example".into(), vec![way(4, Some(monday))])].into(),
+            ..Routes::default()
+        };
+        let (monday, tuesday) = (4 * 86_400_000, 5 * 86_400_000);
+        let of = |number: &str, unix_ms| routes.for_number(number, unix_ms).to_vec();
+        assert_eq!(of("030", monday), [1, 2]);
+        assert_eq!(of("030", tuesday), [2]);
+        assert_eq!(of("040", monday), [3]);
+        assert_eq!(of("040", tuesday), [9], "the next shorter prefix");
+        assert_eq!(of("1", monday), [0; 0]);
+        assert_eq!(routes.for_domain("x.example", monday).to_vec(), [4]);
+        assert!(routes.for_domain("x.example", tuesday).is_empty());
+    }
 
     #[test]
     fn a_set_has_what_was_put_into_it_and_may_be() {

@@ -8,7 +8,10 @@ use sip_msg::network::IpNet;
 use sip_msg::{Limits, Transport};
 
 use crate::hook::HookSettings;
+pub use crate::media::{MediaNetwork, MediaSettings, MediaUse, WhenGone};
 pub use crate::nat::{KeepAlive, Nat, NatRule, NatSettings};
+use crate::numbers::NumberRules;
+use crate::people::Directory;
 use crate::records::RecordSettings;
 use crate::routes::{NextHop, Routes};
 
@@ -56,6 +59,12 @@ pub struct Settings {
     pub records: RecordSettings,
     /// What the operator's hook is asked about; `None` without one.
     pub hook: Option<HookSettings>,
+    /// How numbers are read, and who may call which.
+    pub numbers: NumberRules,
+    /// Aliases, and what each user may do.
+    pub people: Arc<Directory>,
+    /// Media engines, where there are any.
+    pub media: Option<Arc<MediaSettings>>,
 }
 
 /// A listener as the protocol sees it.
@@ -134,6 +143,8 @@ pub struct TrustedPeer {
     /// Calls per second of each peer of this entry, 0 for no limit; without it the limit
     /// of all peers.
     pub calls_per_s: Option<u32>,
+    /// The trunk that brings this entry, if one does.
+    pub trunk: Option<Arc<str>>,
 }
 
 impl TrustedPeer {
@@ -149,6 +160,7 @@ impl TrustedPeer {
             may_relay: true,
             secure_only: false,
             calls_per_s: None,
+            trunk: None,
         }
     }
 
@@ -161,6 +173,7 @@ impl TrustedPeer {
             may_relay: true,
             secure_only: true,
             calls_per_s: None,
+            trunk: None,
         }
     }
 }
@@ -265,6 +278,13 @@ pub struct Bounds {
 }
 
 impl Settings {
+    /// Whether anything is written of numbers and people: else nobody looks for it.
+    pub(crate) fn has_people(&self) -> bool {
+        self.numbers.matter()
+            || !self.people.is_empty()
+            || self.routes.groups.iter().any(|group| group.calls_max > 0)
+    }
+
     /// The first listener on which a certificate stands for a password, where the store does
     /// not tell whether its user still exists: these settings are not to be used.
     pub fn takes_certificates_of_unknown_users(&self) -> Option<&Listener> {
@@ -296,6 +316,9 @@ impl Default for Settings {
             tells_all_refusals: false,
             records: RecordSettings::default(),
             hook: None,
+            numbers: NumberRules::default(),
+            people: Arc::default(),
+            media: None,
         }
     }
 }

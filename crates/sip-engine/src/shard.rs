@@ -30,10 +30,12 @@ use crate::effect::{Now, Outputs, ParkId};
 use crate::gateways::{Gateways, SharedGateways};
 use crate::hops::DeadHops;
 use crate::lanes::Lanes;
+use crate::media::Offered;
 use crate::own::Own;
 use crate::park::{Parked, Parks};
 use crate::permit::{Gate, GateContext};
 use crate::proxy::context::{Candidate, Contexts};
+use crate::proxy::lead::Divert;
 use crate::random::{Dice, derive};
 use crate::records::OpenCalls;
 use crate::refusal::{Reason, RefusalCounts, StatusLine};
@@ -41,6 +43,8 @@ use crate::registrar::{Registrar, RegistrarContext, Removal};
 use crate::sender::Sender;
 use crate::timer::Timer;
 use crate::token::{TokenKeys, Tokens};
+use crate::trunk::Trunks;
+use crate::trunk::register::Registrations;
 use crate::{Binding, Location, Settings};
 
 pub use counters::Counters;
@@ -92,10 +96,13 @@ pub struct Shard {
     pub(crate) gateways: Gateways,
     probes: probes::Probes,
     keepalives: keepalives::KeepAlives,
+    pub(crate) trunks: Trunks,
+    pub(crate) registrations: Registrations,
     pub(crate) lanes: Lanes,
     pub(crate) dialogs: Dialogs,
     pub(crate) calls: Calls,
     pub(crate) open_calls: OpenCalls,
+    pub(crate) offered: Offered,
     pub(crate) dice: Dice,
     pub(crate) pool: Pool,
     pub(crate) edits: Edits,
@@ -122,6 +129,12 @@ pub struct Shard {
     pub(crate) loss_percent: u32,
     /// What neighbours have told of their load.
     pub(crate) neighbours: sip_limit::oc::Neighbours,
+    /// Whether anything is written of numbers and people.
+    pub(crate) has_people: bool,
+    /// Whose forwards count for the targets that were found last.
+    pub(crate) divert: Option<Box<Divert>>,
+    /// How many names may still be looked at for the request at hand.
+    pub(crate) steps_left: u8,
 }
 
 impl Shard {
@@ -143,6 +156,7 @@ impl Shard {
             dialogs: Dialogs::new(derive(&seed, b"dialogs"), settings.bounds.dialogs_max),
             calls: Calls::new(derive(&seed, b"calls")),
             open_calls: OpenCalls::new(derive(&seed, b"records"), derive(&seed, b"numbers")),
+            offered: Offered::new(derive(&seed, b"offered")),
             dice: Dice::new(&derive(&seed, b"dice")),
             keys,
             txns: Transactions::new(config, 0),
@@ -154,6 +168,8 @@ impl Shard {
             gateways: Gateways::new(&settings, Arc::clone(&shared.gateways)),
             probes: probes::Probes::default(),
             keepalives: keepalives::KeepAlives::new(),
+            trunks: Trunks::new(&settings, derive(&seed, b"trunks")),
+            registrations: Registrations::default(),
             lanes: Lanes::new(derive(&seed, b"lanes"), &settings),
             pool: Pool::default(),
             edits: Edits::default(),
@@ -173,11 +189,16 @@ impl Shard {
             room: Room::Enough,
             loss_percent: 0,
             neighbours: sip_limit::oc::Neighbours::default(),
+            has_people: settings.has_people(),
+            divert: None,
+            steps_left: 0,
             settings,
             shared,
         };
         shard.plan_probes();
         shard.plan_keepalives();
+        shard.follow_trunks();
+        shard.plan_registrations();
         shard
     }
 
@@ -188,17 +209,43 @@ impl Shard {
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
         let keeps_as_before = self.settings.nat == settings.nat;
+        let known = &self.shared.gateways.trunks;
+        self.trunks.reload(&settings, Some(known));
+        self.has_people = settings.has_people();
         self.settings = settings;
         self.plan_probes();
         if !keeps_as_before {
             self.plan_keepalives();
         }
+        self.follow_trunks();
+        self.plan_registrations();
+    }
+
+    /// Takes over who is trusted because calls go there, where that has changed.
+    pub(crate) fn follow_trunks(&mut self) {
+        let known = &self.shared.gateways.trunks;
+        if self.trunks.is_behind(known) {
+            let trusted = self.trunks.take_over(&self.settings, known);
+            let settings = Settings::clone(&self.settings);
+            self.settings = Arc::new(Settings {
+                trusted,
+                ..settings
+            });
+        }
     }
 
     /// Answers new calls with 503 from now on; requests under way, and requests within
     /// dialogs, continue.
+    /// Registrations with providers are taken back.
     pub fn refuse_new_calls(&mut self) {
-        self.refuses_calls = true;
+        if !std::mem::replace(&mut self.refuses_calls, true) {
+            self.wake_registrations();
+        }
+    }
+
+    /// Whether new calls are refused, because the process is to end.
+    pub(crate) fn refuses_calls(&self) -> bool {
+        self.refuses_calls
     }
 
     /// Sets the share of the memory budget in use
@@ -253,6 +300,7 @@ impl Shard {
         self.own.learn(&sender.flow.local);
         self.tokens.refresh();
         self.gateways.refresh();
+        self.follow_trunks();
         if message.is_request() {
             self.counters.requests += 1;
             self.handle_request(now, sender, message, out);
@@ -390,6 +438,9 @@ impl Shard {
             answer => answer,
         };
         match (self.parks.take(park, &mut self.wheel), answer) {
+            (Some(Parked::Trunk(wanted)), answer) => {
+                self.trunk_resolved(now, park, &wanted, answer, out);
+            }
             (Some(Parked::Resolve(key, at, _)), Ok(hops)) => {
                 self.candidate_resolved(now, key, at, hops, out);
             }
@@ -487,7 +538,10 @@ impl Shard {
     /// Requests that have no final response yet. Looks at every context: for a
     /// server that drains, not for every turn.
     pub fn unanswered(&self) -> usize {
-        self.contexts.unanswered() + self.parks.len() + self.registrar.waiting()
+        self.contexts.unanswered()
+            + self.parks.len()
+            + self.registrar.waiting()
+            + self.registrations.to_be_ended(self.refuses_calls)
     }
 
     /// The counters.
@@ -556,6 +610,8 @@ impl Shard {
             Timer::Park(park) => self.park_expired(now, park, out),
             Timer::Probes => self.probes_due(now, out),
             Timer::Probe(number) => self.probe_timed_out(now, number, out),
+            Timer::Trunks => self.registrations_due(now, out),
+            Timer::Register(number) => self.register_timed_out(now, number, out),
             Timer::Record(call) => self.record_timer_fired(now, call, out),
             Timer::KeepAlives => self.find_phones(now),
             Timer::KeepAlive(name) => self.keepalive_due(now, name, out),

@@ -17,6 +17,10 @@ pub(crate) enum Timer {
     Probes,
     /// A probe has had its time.
     Probe(u32),
+    /// It is time to look which registrations with providers are due.
+    Trunks,
+    /// A REGISTER to a provider has had its time.
+    Register(u32),
     /// The record of a call that was answered has waited too long for its end.
     Record(u64),
     /// It is time to look for contacts that are to be kept alive.

@@ -35,11 +35,17 @@
 //! token is no secret: who holds it is, or saw the messages of, a party of that
 //! dialog, and can do with it what that party can.
 //!
+//! Where a media engine leads the dialog's media, the token says which one
+//! (`docs/decisions/0226-the-token-says-which-engine.md`), so that whatever changes or ends the
+//! session is asked of the same.
+//!
 //! [`RouteToken`] and [`FlowToken`] have no other makers than the readers here,
 //! so to hold one is the proof. Neither reading nor writing allocates.
 
 mod canonical;
 mod keys;
+mod mark;
+mod parties;
 mod payload;
 #[cfg(test)]
 mod tests;
@@ -52,6 +58,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use invariant::broken;
 use sha2::Sha256;
+use sip_media::EngineId;
 use sip_msg::header::NameAddr;
 use sip_msg::{Flow, Message, Uri};
 use siphasher::sip::SipHasher24;
@@ -60,6 +67,8 @@ use subtle::ConstantTimeEq;
 
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
+pub(crate) use mark::{Mark, Side};
+pub(crate) use parties::name_parties;
 pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
 
@@ -107,9 +116,13 @@ pub(crate) struct Grant<'a> {
     pub(crate) flow: Option<&'a Flow>,
     /// The instance of that phone (RFC 5626), by [`Tokens::instance`].
     pub(crate) instance: Option<u32>,
+    /// The engine that leads the dialog's media.
+    pub(crate) media: Option<EngineId>,
     /// Whether responses may be given the caller's grant in its place; flow and
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
+    /// What is to be known of the dialog where it goes by a trunk.
+    pub(crate) mark: Option<Mark>,
 }
 
 /// The grant of the sender of one request, for the dialog that the request
@@ -122,9 +135,16 @@ pub struct RouteToken {
     target: u64,
     key_id: u8,
     instance: Option<u32>,
+    mark: Option<Mark>,
+    media: Option<EngineId>,
 }
 
 impl RouteToken {
+    /// What it says of the trunk that its dialog goes by, if it goes by one.
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
     /// The flow to the phone at the other side, where the token carries one
     /// that may still be there.
     pub fn flow(&self) -> Option<&Flow> {
@@ -141,17 +161,23 @@ impl RouteToken {
         self.is_flow_lost
     }
 
+    /// The engine that leads the dialog's media, if one does.
+    pub(crate) fn media(&self) -> Option<EngineId> {
+        self.media
+    }
+
     /// How old it is at most.
     pub(crate) fn age_s(&self, unix_ms: u64) -> u64 {
         u64::from(unit_of(unix_ms).saturating_sub(self.issued)) * UNIT_S
     }
 }
 
-/// What stands ready for the caller: only [`Tokens::read_offer`] makes one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What stands ready for the caller: only [`Tokens::read_offer`] makes one that has something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) flow: Option<Flow>,
     pub(crate) instance: Option<u32>,
+    pub(crate) media: Option<EngineId>,
 }
 
 /// A flow token (RFC 5626 5.1) of this process: only [`Tokens::read_flow`] makes one.
@@ -210,6 +236,8 @@ impl Tokens {
                 knows_holder: parties.holder.tag.is_some(),
                 is_offer: grant.is_offer,
                 instance: grant.instance,
+                mark: grant.mark,
+                media: grant.media.map(|engine| engine.0),
             }),
         };
         let mut bytes = payload.write();
@@ -240,6 +268,8 @@ impl Tokens {
             target: part.target,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
+            mark: part.mark,
+            media: part.media.map(EngineId),
         })
     }
 
@@ -259,6 +289,7 @@ impl Tokens {
         part.is_offer.then_some(Offer {
             flow,
             instance: part.instance,
+            media: part.media.map(EngineId),
         })
     }
 
@@ -292,6 +323,18 @@ impl Tokens {
     pub(crate) fn is_instance(&self, token: &RouteToken, instance: &[u8]) -> bool {
         self.signer(token.key_id)
             .is_some_and(|signer| token.instance == Some(signer.instance(instance)))
+    }
+
+    /// What a mark says of a trunk.
+    pub(crate) fn trunk(&self, name: &str) -> u32 {
+        self.newest.trunk(name)
+    }
+
+    /// Whether a trunk is the one that the mark of a token speaks of.
+    pub(crate) fn is_trunk(&self, token: &RouteToken, name: &str) -> bool {
+        let marked = token.mark.map(|mark| mark.trunk);
+        self.signer(token.key_id)
+            .is_some_and(|signer| marked == Some(signer.trunk(name)))
     }
 
     /// Whether a token speaks of an instance.
@@ -431,6 +474,13 @@ impl Signer {
         hasher.write(unquoted(instance));
         hasher.finish() as u32
     }
+
+    fn trunk(&self, name: &str) -> u32 {
+        let mut hasher = SipHasher24::new_with_key(&self.hash_key);
+        hasher.write(b"trunk");
+        hasher.write(name.as_bytes());
+        hasher.finish() as u32
+    }
 }
 
 /// The two sides of the dialog that a message names.
@@ -461,6 +511,28 @@ impl<'m> Sides<'m> {
             call_id: message.call_id(),
             from: Party::of(message.from().ok()?)?,
             to: Party::of(message.to().ok()?)?,
+        })
+    }
+
+    /// The same with other values of From and To, where they are given: as whoever gets the
+    /// message sees them.
+    pub(crate) fn seen_with(
+        message: &'m Message,
+        from: Option<&'m [u8]>,
+        to: Option<&'m [u8]>,
+    ) -> Option<Self> {
+        let from = match from {
+            Some(value) => NameAddr::parse(value)?,
+            None => message.from().ok()?,
+        };
+        let to = match to {
+            Some(value) => NameAddr::parse(value)?,
+            None => message.to().ok()?,
+        };
+        Some(Self {
+            call_id: message.call_id(),
+            from: Party::of(from)?,
+            to: Party::of(to)?,
         })
     }
 
@@ -578,6 +650,12 @@ impl Decoded {
     /// Whether it names a flow.
     pub(crate) fn has_flow(&self) -> bool {
         self.payload.flow.is_some()
+    }
+
+    /// Whether it names an engine.
+    pub(crate) fn has_media(&self) -> bool {
+        let grant = self.payload.grant.as_ref();
+        grant.is_some_and(|grant| grant.media.is_some())
     }
 
     /// What is signed, and the MAC on it.

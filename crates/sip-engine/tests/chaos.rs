@@ -7,11 +7,15 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use common::*;
 use sip_auth::Reply;
-use sip_engine::settings::{AuthSettings, Inbound, Mode, Settings};
+use sip_engine::settings::WhenGone;
+use sip_engine::settings::{AuthSettings, Inbound, MediaSettings, MediaUse, Mode, Settings};
 use sip_engine::{Effect, ParkId};
 use sip_locate::Hop;
+use sip_media::{Answered, Ask, Command, EngineId, Failure, Given};
 use sip_msg::HeaderName;
 
 /// A small generator of numbers; each seed replays.
@@ -31,9 +35,11 @@ impl Dice {
     }
 }
 
-const METHODS: [&str; 7] = [
+const METHODS: [&str; 9] = [
     "INVITE",
     "INVITE",
+    "UPDATE",
+    "PRACK",
     "OPTIONS",
     "BYE",
     "CANCEL",
@@ -78,6 +84,13 @@ fn settings_of(dice: &mut Dice) -> Settings {
         chosen.authenticate = Some(AuthSettings::default());
         chosen.inbound = *dice.of(&[Inbound::Anyone, Inbound::Trusted]);
     }
+    if dice.below(2) == 0 {
+        chosen.media = Some(Arc::new(MediaSettings {
+            listeners: vec![*dice.of(&[MediaUse::Always, MediaUse::Always, MediaUse::Auto]); 4],
+            when_gone: *dice.of(&[WhenGone::Refuse, WhenGone::Pass]),
+            ..MediaSettings::default()
+        }));
+    }
     chosen.proxy.branches_max = 1 + dice.below(6);
     chosen.bounds.contexts_max = 1 + dice.below(40);
     chosen.bounds.client_transactions_max = 1 + dice.below(60);
@@ -117,6 +130,20 @@ struct Run {
     /// Final answers.
     finals: usize,
     parks: Vec<(ParkId, bool)>,
+    /// What an engine was asked.
+    asked: Vec<(ParkId, Box<Ask>)>,
+}
+
+/// The text with a session description, one of a few.
+fn described(dice: &mut Dice, text: String) -> String {
+    let Some((head, _)) = text.split_once("Content-Length:") else {
+        return text;
+    };
+    let body = format!("v=0\r\ns={}\r\n", dice.below(3));
+    format!(
+        "{head}Content-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 impl Run {
@@ -129,11 +156,12 @@ impl Run {
             received: Vec::new(),
             finals: 0,
             parks: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
     fn step(&mut self) {
-        let sent = match self.dice.below(12) {
+        let sent = match self.dice.below(14) {
             0..=3 => self.request(),
             4..=7 => self.respond(),
             8 => self.answer_park(),
@@ -142,6 +170,7 @@ impl Run {
                 let ms = [1, 30, 600, 5_000, 40_000][self.dice.below(5)];
                 self.bed.wait(ms)
             }
+            11 | 12 => self.answer_media(),
             _ => self.again(),
         };
         self.take(sent);
@@ -170,7 +199,21 @@ impl Run {
             request.via = self.received[at].via.clone();
             request.uri = self.received[at].uri.clone();
         }
-        let text = self.damage(request.text());
+        let routes = match self.forwarded.is_empty() || self.dice.below(3) > 0 {
+            true => String::new(),
+            false => {
+                let at = self.dice.below(self.forwarded.len());
+                let routes = self.forwarded[at].all(HeaderName::RecordRoute);
+                let routes = routes.iter().map(|value| format!("Route: {value}\r\n"));
+                routes.collect()
+            }
+        };
+        request.more.push_str(&routes);
+        let mut text = request.text();
+        if self.dice.below(2) == 0 {
+            text = described(&mut self.dice, text);
+        }
+        let text = self.damage(text);
         self.received.push(request);
         self.bed.receive(&alice(transport), &text)
     }
@@ -194,6 +237,10 @@ impl Run {
         let to = &self.forwarded[at];
         let text = response(to, status, "r", "Contact: <sip:x@203.0.113.1>\r\n");
         let way = answering(to);
+        let text = match self.dice.below(2) {
+            0 => described(&mut self.dice, text),
+            _ => text,
+        };
         let text = self.damage(text);
         self.bed.receive(&way, &text)
     }
@@ -241,6 +288,35 @@ impl Run {
         })
     }
 
+    /// An engine answers, perhaps a second time.
+    fn answer_media(&mut self) -> Vec<Sent> {
+        if self.asked.is_empty() {
+            return Vec::new();
+        }
+        // One of the last, most of which still wait.
+        let back = 1 + self.dice.below(self.asked.len().min(3));
+        let (park, ask) = self.asked[self.asked.len() - back].clone();
+        let engine = EngineId(self.dice.below(3) as u32);
+        let given = |sdp: &[u8]| Given {
+            engine,
+            sdp: Some(sdp.into()),
+        };
+        let result = match (self.dice.below(8), ask.command) {
+            (0, _) => Err(Failure::Gone),
+            (1, _) => Err(Failure::Refused("no".into())),
+            (2, _) | (_, Command::Choose) => Ok(Given { engine, sdp: None }),
+            (3, _) => Ok(given(b"")),
+            _ => Ok(given(b"v=0\r\ns=led\r\n")),
+        };
+        let answered = Answered {
+            waiter: park.0,
+            ask,
+            result,
+        };
+        self.bed
+            .act(|shard, now, out| shard.handle_media(now, answered, out))
+    }
+
     fn fail(&mut self) -> Vec<Sent> {
         let cookie = match self.forwarded.is_empty() || self.dice.below(5) == 0 {
             true => self.dice.below(usize::MAX) as u64,
@@ -277,6 +353,7 @@ impl Run {
             match effect {
                 Effect::FindCredential { park, .. } => self.parks.push((park, true)),
                 Effect::Resolve { park, .. } => self.parks.push((park, false)),
+                Effect::Media { park, ask } => self.asked.extend(park.map(|park| (park, ask))),
                 Effect::SaveBindings { .. } => panic!("nobody registers here"),
                 Effect::AskHook { .. } => panic!("there is no hook here"),
                 Effect::Close(_)
@@ -287,7 +364,8 @@ impl Run {
                 | Effect::Proved(_)
                 | Effect::Gateway { .. }
                 | Effect::FlowEnded { .. }
-                | Effect::Limited { .. } => {}
+                | Effect::Limited { .. }
+                | Effect::Trunk { .. } => {}
             }
         }
     }
@@ -297,6 +375,7 @@ impl Run {
 fn nothing_panics_and_nothing_is_left() {
     let mut forwarded = 0;
     let mut answered = 0;
+    let mut led = 0;
     for seed in 0..2_500 {
         let mut run = Run::new(seed);
         for _ in 0..60 {
@@ -307,9 +386,12 @@ fn nothing_panics_and_nothing_is_left() {
         assert_eq!(run.bed.shard.in_flight(), 0, "seed {seed}");
         assert_eq!(run.bed.shard.next_deadline_ms(), None, "seed {seed}");
         forwarded += run.forwarded.len();
+        let is_led = |of: &&Sent| of.text.ends_with("s=led\r\n");
+        led += run.forwarded.iter().filter(is_led).count();
         answered += run.finals;
     }
     // It went somewhere.
     assert!(forwarded > 10_000, "{forwarded}");
     assert!(answered > 10_000, "{answered}");
+    assert!(led > 100, "{led}");
 }

@@ -24,7 +24,7 @@ const SAID_BY_THE_TRUSTED: [&str; 9] = [
 
 /// What phones may say, and the far end weighs.
 const SAID_BY_ANYBODY: [&str; 4] = [
-    "Privacy: id",
+    "Privacy: none",
     "Diversion: <sip:bob@example.org>;reason=no-answer",
     "History-Info: <sip:bob@example.org>;index=1",
     "X-P-Charge-Info: kept",
@@ -40,10 +40,18 @@ fn settings_for(trusted: Vec<TrustedPeer>) -> Settings {
 }
 
 fn forwarded(settings: Settings, transport: Transport) -> String {
+    forwarded_with(settings, transport, "")
+}
+
+fn forwarded_with(settings: Settings, transport: Transport, more: &str) -> String {
     let mut bed = Bed::new(settings);
     bed.register("sip:bob@example.org", "sip:bob@203.0.113.9", None);
     let said = SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_ANYBODY);
     let lines: String = said.map(|line| format!("{line}\r\n")).collect();
+    let lines = match more {
+        "" => lines,
+        more => lines.replace("Privacy: none", more),
+    };
     let invite = request("INVITE", "sip:bob@example.org", transport).with(&lines);
     let sent = bed.receive(&alice(transport), &invite.text());
     sent.into_iter()
@@ -70,6 +78,21 @@ fn a_trusted_peers_word_passes() {
     let peer = TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32);
     let text = forwarded(settings_for(vec![peer]), Transport::Udp);
     for line in SAID_BY_THE_TRUSTED.iter().chain(&SAID_BY_ANYBODY) {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_to_be_withheld_reaches_no_phone() {
+    // RFC 3325 7: a proxy removes P-Asserted-Identity before it forwards to an element that it
+    // does not trust, where Privacy has `id`.
+    let peer = TrustedPeer::at(alice(Transport::Udp).remote.ip(), 32);
+    let text = forwarded_with(settings_for(vec![peer]), Transport::Udp, "Privacy: id");
+    let (named, other) = SAID_BY_THE_TRUSTED.split_at(4);
+    for line in named {
+        assert!(!text.contains(line), "{line} is in\n{text}");
+    }
+    for line in other {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }

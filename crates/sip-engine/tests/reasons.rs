@@ -22,7 +22,7 @@ const UDP: Transport = Transport::Udp;
 const BOB: &str = "sip:bob@example.org";
 
 /// Reasons that no request of these tests meets, and why.
-const ELSEWHERE: [(Reason, &str); 16] = [
+const ELSEWHERE: [(Reason, &str); 27] = [
     (Reason::NamesGateway, "relaying has it"),
     (Reason::SourceUnproved, "permit and relaying have it"),
     (Reason::Replay, "authentication has it"),
@@ -40,8 +40,19 @@ const ELSEWHERE: [(Reason, &str); 16] = [
     (Reason::GatewaysDrained, "gateways has it"),
     (Reason::GatewaySilent, "gateways has it"),
     (Reason::GatewayFailed, "gateways has it"),
+    (Reason::MediaUnavailable, "media has it"),
+    (Reason::MediaRefused, "media has it"),
     (Reason::NoOutbound, "the registrar's own tests have it"),
     (Reason::LocationFull, "the registrar's own tests have it"),
+    (Reason::TrunkRefused, "trunks has it"),
+    (Reason::TrunkForeignRealm, "trunks has it"),
+    (Reason::NoUserForNumber, "trunks has it"),
+    (Reason::NotPermitted, "permissions has it"),
+    (Reason::NumberBlocked, "permissions has it"),
+    (Reason::UserCallsMax, "call_limits has it"),
+    (Reason::GroupCallsMax, "call_limits has it"),
+    (Reason::ForwardRefused, "diverting has it"),
+    (Reason::LedInCircle, "aliases has it"),
 ];
 
 fn open() -> Settings {
@@ -277,7 +288,7 @@ fn strangers(met: &mut Met) {
     ask(&mut bed, &of("mallory@far.example", "INVITE", BOB));
     met.saw(&mut bed, 403, Reason::ForeignFrom);
     ask(&mut bed, &of("anonymous@anonymous.invalid", "INVITE", BOB));
-    met.saw(&mut bed, 403, Reason::AnonymousCaller);
+    met.saw(&mut bed, 407, Reason::AnonymousCaller);
     let call = of("+4930@gw.example", "INVITE", BOB).text();
     bed.receive(&flow(UDP, "203.0.113.200:5060"), &call);
     met.saw(&mut bed, 403, Reason::GatewayNotTrusted);

@@ -151,7 +151,7 @@ fn gateways() -> Settings {
         gateways,
         strip,
         prepend: prepend.into(),
-        care: None,
+        ..GatewayGroup::default()
     };
     let mut settings = settings();
     settings.routes = Routes {
@@ -170,6 +170,7 @@ fn gateways() -> Settings {
         ],
         domains: [("partner.example".into(), 2)].into_iter().collect(),
         prefixes: [("+".into(), 0), ("+4930".into(), 1)].into_iter().collect(),
+        ..Routes::default()
     };
     settings
 }

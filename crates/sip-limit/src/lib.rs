@@ -5,10 +5,12 @@
 //!   admitted; [`Gate`] applies the shares request by request.
 //! - [`guard`]: limits refused requests per source, and wrong passwords.
 //! - [`rates`]: limits requests per user, per peer, and per source.
+//! - [`concurrent`]: limits what goes on at a time: calls per user, calls per group of gateways.
 //! - [`oc`]: overload control between servers (RFC 7339).
 
 #![forbid(unsafe_code)]
 
+pub mod concurrent;
 mod debts;
 mod glance;
 pub mod guard;
@@ -19,6 +21,7 @@ pub mod rates;
 mod striped;
 mod told;
 
+pub use concurrent::{Concurrent, Place};
 pub use glance::may_go_on;
 pub use guard::{
     Attempt, Ban, Guard, GuardCounters, LATER_MS, Limits, LookUp, Origin, Reserved, Verdict,

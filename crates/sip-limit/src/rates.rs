@@ -11,11 +11,13 @@
 
 use std::hash::Hasher;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use invariant::broken;
 use siphasher::sip::SipHasher13;
 
+use crate::concurrent::Concurrent;
 use crate::guard::is_due;
 use crate::names::folded;
 use crate::striped::Striped;
@@ -209,6 +211,7 @@ pub struct RateExceeded {
 pub struct Rates {
     key: [u8; 16],
     buckets: Striped,
+    calls: Arc<Concurrent>,
     limited: [[AtomicU64; 5]; 3],
     told_ms: AtomicU64,
 }
@@ -219,9 +222,15 @@ impl Rates {
         Self {
             key,
             buckets: Striped::new(ENTRIES_MAX, PER_MS),
+            calls: Arc::new(Concurrent::new(key)),
             limited: Default::default(),
             told_ms: AtomicU64::new(0),
         }
+    }
+
+    /// The calls that go on at a time.
+    pub fn calls(&self) -> &Arc<Concurrent> {
+        &self.calls
     }
 
     /// An authenticated user, by name and realm, however the name is spelt.

@@ -88,6 +88,15 @@ pub enum NetEvent<'a> {
         /// Why.
         reason: CloseReason,
     },
+    /// A datagram of a server beside SIP ([`Net::send_beside`](crate::Net::send_beside)).
+    Beside {
+        /// The server.
+        from: SocketAddr,
+        /// What it says.
+        bytes: &'a [u8],
+    },
+    /// What was sent to such a server came back, or could not be sent.
+    BesideRefused(SocketAddr),
     /// A message with a cookie was not sent.
     SendFailed {
         /// The cookie given with the message.

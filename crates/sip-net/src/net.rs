@@ -23,6 +23,7 @@ use crate::{ConnectionFigures, Counters, ListenerCounters, NetEvent, PeerCounter
 mod accept;
 mod alias;
 mod backoff;
+mod beside;
 mod close;
 mod gather;
 mod limit;
@@ -40,6 +41,7 @@ mod turn;
 
 use accept::{Listener, Port};
 use backoff::Backoff;
+use beside::Beside;
 use gather::Gather;
 use open_rate::OpenRates;
 use pending_event::PendingEvent;
@@ -89,6 +91,8 @@ pub struct Net {
     opened_tls: HandshakeTally,
     /// Connections whose certificates are looked at once more.
     recheck: Recheck,
+    /// Sockets to servers beside SIP.
+    beside: Beside,
 }
 
 impl Net {
@@ -159,6 +163,7 @@ impl Net {
             reply,
             opened_tls: HandshakeTally::default(),
             recheck: Recheck::default(),
+            beside: Beside::default(),
         })
     }
 
@@ -379,6 +384,7 @@ impl Net {
                 PendingEvent::UpgradeFailed(conn, fault) => NetEvent::UpgradeFailed { conn, fault },
                 PendingEvent::Closed(conn, reason) => NetEvent::Closed { conn, reason },
                 PendingEvent::SendFailed(cookie, error) => NetEvent::SendFailed { cookie, error },
+                PendingEvent::BesideRefused(to) => NetEvent::BesideRefused(to),
             });
         }
         any

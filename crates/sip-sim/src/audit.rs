@@ -1,5 +1,7 @@
 //! Watches what goes over the wire, and holds it to what must be true of it.
 
+use crate::media::is_led;
+use crate::server::SERVER;
 use crate::text::{Name, Text, inner, param};
 use crate::warden::Bindings;
 use sip_dialog::{CallKey, Cause, Event, RequestKey};
@@ -62,6 +64,10 @@ pub struct Report {
     pub hooked: u64,
     /// Requests about which it had none.
     pub undecided: u64,
+    /// Session descriptions that media engines have given.
+    pub led: u64,
+    /// Calls that were refused because no media engine took them.
+    pub unled: u64,
     /// How calls ended, by cause.
     pub causes: std::collections::BTreeMap<String, u64>,
     /// A hash of every message and event with its time.
@@ -88,6 +94,8 @@ pub(crate) struct Audit {
     requests: HashMap<(usize, RequestKey), ()>,
     distrusted: Vec<IpAddr>,
     is_short_of_memory: bool,
+    /// Whether all media is led by engines.
+    pub(crate) has_engines: bool,
     /// Registrations that were answered, by Call-ID and number.
     answered: HashSet<(String, u32)>,
     /// What users were told is bound: their contacts, and until when.
@@ -107,6 +115,7 @@ impl Audit {
             requests: HashMap::new(),
             distrusted: Vec::new(),
             is_short_of_memory,
+            has_engines: false,
             answered: HashSet::new(),
             acknowledged: HashMap::new(),
             history: keeps_history.then(String::new),
@@ -157,6 +166,17 @@ impl Audit {
             ));
             return;
         }
+        let session = self.scratch.body();
+        let is_astray = self.has_engines
+            && from == SocketAddr::from(SERVER)
+            && self.scratch.method() == Method::Invite
+            && !session.is_empty()
+            && !is_led(session);
+        if is_astray && self.scratch.is_request() {
+            self.fault(format!(
+                "an INVITE leads its media around the engines, to {to}"
+            ));
+        }
         let StartLine::Response { status: 200.., .. } = self.scratch.start_line() else {
             return;
         };
@@ -175,6 +195,13 @@ impl Audit {
         };
         if self.failed.contains(&(from, branch.clone(), method)) {
             return;
+        }
+        // Who answers too late is hung up on, and his media leads nowhere.
+        let transaction = (from, branch.clone(), method);
+        if is_astray && status < 300 && !self.finals.contains_key(&transaction) {
+            self.fault(format!(
+                "an answer leads its media around the engines, to {to}"
+            ));
         }
         let first = self
             .finals

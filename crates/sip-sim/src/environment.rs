@@ -87,6 +87,8 @@ impl sip_worker::Records for Kept {
 #[derive(Default)]
 pub(crate) struct Sockets {
     pub(crate) outbox: Outbox,
+    /// Datagrams for media engines.
+    pub(crate) to_engines: Vec<(SocketAddr, Vec<u8>)>,
     pub(crate) closes: Vec<ConnId>,
     pub(crate) ended_calls: Vec<u64>,
     /// Cookies of datagrams that came back to another worker.
@@ -127,6 +129,10 @@ impl sip_worker::Sockets for Sockets {
                 self.send(&send.to, bytes, send.cookie);
             }
         }
+    }
+
+    fn send_to_engine(&mut self, to: SocketAddr, bytes: &[u8]) {
+        self.to_engines.push((to, bytes.to_vec()));
     }
 
     fn close(&mut self, conn: ConnId) {

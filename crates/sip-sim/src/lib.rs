@@ -21,6 +21,10 @@
 //!   fail in every way, and each question has one answer, true, and in its turn;
 //! - each question to the operator's hook ([`Plan::hook`]) has one answer, whatever the hook
 //!   does, and each call about which it was asked goes on, is refused, or goes where it says;
+//! - where media engines lead the media ([`Plan::media`]), which lose what they are asked, answer
+//!   late, twice or never, die and return, no INVITE leaves and no call is answered with a session
+//!   description that has not been through one; where nothing can be lost they keep no call that
+//!   is over;
 //! - a worker sends only on connections of its own, and takes a reload over at once;
 //! - gateways that are probed and have been back for long are in use;
 //! - where address translations stand before phones, and nothing else goes wrong, keep-alives
@@ -48,6 +52,7 @@ mod gateway;
 mod hook;
 mod host;
 mod hostile;
+mod media;
 mod network;
 mod plan;
 mod server;
@@ -57,5 +62,7 @@ mod world;
 
 pub use audit::Report;
 pub use dice::Dice;
-pub use plan::{Distance, Dns, Hooked, Hostility, Plan, Standing, Store, Translation, Weather};
+pub use plan::{
+    Distance, Dns, Hooked, Hostility, Media, Plan, Standing, Store, Translation, Weather,
+};
 pub use world::{Failure, run};

@@ -125,6 +125,25 @@ pub struct Dns {
     pub has_naptr: bool,
 }
 
+/// Media engines. Chances are in thousandths.
+#[derive(Clone, Copy, Debug)]
+pub struct Media {
+    /// How many there are.
+    pub engines: u8,
+    /// The longest that an answer usually takes.
+    pub delay_max_ms: u64,
+    /// Datagrams that are lost, either way.
+    pub loss: u64,
+    /// Answers that come when the asker may have given up.
+    pub late: u64,
+    /// Answers that come twice.
+    pub twice: u64,
+    /// Offers for which an engine has no room.
+    pub full: u64,
+    /// How often each of them dies; it returns, and knows no call any more.
+    pub deaths: u64,
+}
+
 /// What stands against the server, where somebody does.
 #[derive(Clone, Copy, Debug)]
 pub struct Hostility {
@@ -200,6 +219,8 @@ pub struct Plan {
     pub hostility: Option<Hostility>,
     /// Whether the operator has a hook.
     pub hook: Option<Hooked>,
+    /// The engines that lead the media, where any do.
+    pub media: Option<Media>,
 }
 
 impl Plan {
@@ -260,6 +281,7 @@ impl Plan {
             hostility: None,
             hook: None,
             distance: None,
+            media: None,
         };
         let distance = (dice.below(2) == 0).then(|| Distance {
             rtt_ms: dice.between(1, 100),
@@ -280,10 +302,20 @@ impl Plan {
             turns: own.between(0, 100),
             goes_on: own.below(2) == 0,
         });
+        let media = (dice.below(3) == 0).then(|| Media {
+            engines: dice.between(1, 3) as u8,
+            delay_max_ms: dice.between(0, 300),
+            loss: if is_calm { 0 } else { dice.between(0, 300) },
+            late: if is_calm { 0 } else { dice.between(0, 100) },
+            twice: if is_calm { 0 } else { dice.between(0, 300) },
+            full: if is_calm { 0 } else { dice.between(0, 50) },
+            deaths: if is_calm { 0 } else { dice.between(0, 2) },
+        });
         Self {
             distance,
             probes,
             hook,
+            media,
             ..plan
         }
     }
@@ -327,6 +359,14 @@ impl Plan {
         });
         (plan.handover_max, plan.memory_bytes) = (1_024, 1 << 30);
         (plan.deaths, plan.restarts) = (0, 0);
+        plan.media = plan.media.map(|media| Media {
+            delay_max_ms: media.delay_max_ms.min(50),
+            loss: 0,
+            late: 0,
+            full: 0,
+            deaths: 0,
+            ..media
+        });
         plan
     }
 
@@ -337,6 +377,8 @@ impl Plan {
         plan.users = dice.between(2, 4) as usize;
         plan.outward = 0;
         plan.nat = None;
+        // The warden reads what passes, and engines write it anew.
+        plan.media = None;
         plan.restarts = u64::from(dice.below(4) == 0);
         plan.hosts = 2;
         plan.hook = None;

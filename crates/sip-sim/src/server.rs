@@ -19,6 +19,7 @@ use crate::Dice;
 use crate::distant::{Distant, Tag, Users};
 use crate::dns::Lookup;
 use crate::hook::Hook;
+use crate::media::{Engines, Said};
 use crate::plan::Plan;
 use crate::warden::{Bindings, MALLORY};
 
@@ -35,13 +36,27 @@ type Row = (Arc<[u8]>, Arc<[u8]>);
 /// What arrives at a worker's sockets.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    Message { flow: Flow, bytes: Vec<u8> },
-    SendFailed { cookie: u64, was_written: bool },
+    Message {
+        flow: Flow,
+        bytes: Vec<u8>,
+    },
+    SendFailed {
+        cookie: u64,
+        was_written: bool,
+    },
     Closed(ConnId),
-    Unreachable { remote: SocketAddr, quoted: Vec<u8> },
+    Unreachable {
+        remote: SocketAddr,
+        quoted: Vec<u8>,
+    },
+    /// A media engine says this; nothing where nobody listens there.
+    Engine {
+        from: SocketAddr,
+        bytes: Option<Vec<u8>>,
+    },
 }
 
-/// What the store and the resolver do.
+/// What the store, the resolver and the media engines do.
 pub(crate) enum Answer {
     /// Told to a worker.
     Store(usize, StoreAnswer),
@@ -51,6 +66,8 @@ pub(crate) enum Answer {
     Lookup(Lookup),
     /// A resolution is over.
     Resolved(usize, ParkId, Result<Vec<Hop>, LocateError>),
+    /// An engine speaks.
+    Engine(Said),
 }
 
 /// What a worker's turn led to.
@@ -78,6 +95,7 @@ pub(crate) struct Server {
     /// Contacts that were removed from it of late.
     removed: Vec<(Arc<[u8]>, Arc<Binding>)>,
     dice: Dice,
+    engines: Option<Engines>,
     process: Option<Process>,
     starts: u32,
     /// What all processes counted.
@@ -107,6 +125,8 @@ pub(crate) struct Figures {
     pub(crate) hooked: u64,
     /// Requests about which it had none.
     pub(crate) undecided: u64,
+    /// Calls that were refused because no media engine took them.
+    pub(crate) unled: u64,
 }
 
 pub(crate) fn now(now_ms: u64) -> Now {
@@ -134,6 +154,10 @@ impl Server {
             durable: BTreeMap::new(),
             removed: Vec::new(),
             dice,
+            engines: plan.media.map(|media| {
+                let span_ms = plan.calls * plan.call_interval_ms + 30_000;
+                Engines::new(media, Dice::new(plan.seed, 11), span_ms)
+            }),
             process: None,
             starts: 0,
             figures: Figures::default(),
@@ -218,6 +242,15 @@ impl Server {
                     }
                 });
             }
+            Answer::Engine(Said {
+                worker,
+                from,
+                bytes,
+                ..
+            }) => {
+                self.arrive(worker, Arrival::Engine { from, bytes });
+                return None;
+            }
             Answer::Store(worker, _) | Answer::Resolved(worker, ..) => worker,
         };
         let seat = self.process.as_mut()?.seats.get_mut(worker)?;
@@ -233,7 +266,7 @@ impl Server {
                 seat.asked
                     .with(|asked| asked.names.push_back((park, result)));
             }
-            Answer::Durable(_) | Answer::Lookup(_) => {}
+            Answer::Durable(_) | Answer::Lookup(_) | Answer::Engine(_) => {}
         }
         sip_worker::Wake::wake(&seat.bell);
         None
@@ -306,6 +339,11 @@ impl Server {
         self.settings.registrar.contacts_max
     }
 
+    /// Session descriptions that engines have given.
+    pub(crate) fn led(&self) -> u64 {
+        self.engines.as_ref().map_or(0, |engines| engines.given)
+    }
+
     /// All bindings, and the time at which they are.
     pub(crate) fn bindings(&self, now_ms: u64) -> (u64, Bindings) {
         let unix_ms = now(now_ms).unix_ms;
@@ -344,6 +382,7 @@ impl Server {
             let ended = shard.registrar_counters().flows_ended;
             self.figures.flows_ended += ended.iter().sum::<u64>();
             self.figures.undecided += shard.counters().hook_undecided;
+            self.figures.unled += shard.counters().media_refused;
             self.figures.cached += seat
                 .asked
                 .with(|asked| asked.front.as_ref().map_or(0, |front| front.hits));

@@ -187,6 +187,7 @@ impl World {
             is_over: false,
             over_ms: 0,
         };
+        world.audit.has_engines = plan.media.is_some();
         for host in 0..world.hosts.len() {
             for phone in 0..world.hosts.get(host).map_or(0, |host| host.phones.len()) {
                 let at_ms = world.dice.below(5_000);
@@ -530,6 +531,8 @@ impl World {
             flows_ended: figures.flows_ended,
             hooked: figures.hooked,
             undecided: figures.undecided,
+            led: self.server.led(),
+            unled: figures.unled,
             virtual_ms: self.now_ms,
             ..audit
         })

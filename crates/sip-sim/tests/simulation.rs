@@ -78,6 +78,8 @@ fn runs(seeds: impl Iterator<Item = u64>) -> Report {
         sum.flows_ended += report.flows_ended;
         sum.hooked += report.hooked;
         sum.undecided += report.undecided;
+        sum.led += report.led;
+        sum.unled += report.unled;
         sum.virtual_ms += report.virtual_ms;
         for (cause, count) in report.causes {
             *sum.causes.entry(cause).or_default() += count;
@@ -123,7 +125,7 @@ fn calls_in_any_weather() {
          {} forks ended, {} challenges, {} handed over, {} refused for want of room, {} names resolved, \
          {} unacknowledged, {} look-ups from a cache, {} answers of databases at a distance, \
          {} probes answered, {} gateways left, {} keep-alives, {} flows ended, \
-         {} answers of a hook, {} requests without, \
+         {} answers of a hook, {} requests without, {} sessions led by engines, {} calls without, \
          {} s on the virtual clock\n{causes:#?}",
         total(|r| r.calls),
         total(|r| r.established),
@@ -146,6 +148,8 @@ fn calls_in_any_weather() {
         total(|r| r.flows_ended),
         total(|r| r.hooked),
         total(|r| r.undecided),
+        total(|r| r.led),
+        total(|r| r.unled),
         total(|r| r.virtual_ms) / 1_000,
     );
     assert_eq!(total(|r| r.calls), count * CALLS_PER_RUN);
@@ -163,6 +167,8 @@ fn calls_in_any_weather() {
         assert!(total(|r| r.flows_ended) > 0, "no flow has ended");
         assert!(total(|r| r.hooked) > 0, "no hook decided anything");
         assert!(total(|r| r.undecided) > 0, "no hook failed");
+        assert!(total(|r| r.led) > 0, "no media was led by an engine");
+        assert!(total(|r| r.unled) > 0, "engines took all calls");
     }
 }
 

@@ -21,7 +21,7 @@ const BUSY_RETRY: Duration = Duration::from_millis(5);
 
 /// The steps from each version of the schema to the next. A step that was
 /// released is never changed: another is added.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     "
     CREATE TABLE domains (
         name TEXT NOT NULL PRIMARY KEY,
@@ -67,6 +67,29 @@ const MIGRATIONS: [&str; 3] = [
     "
     ALTER TABLE bindings ADD COLUMN since_unix_ms INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE bindings ADD COLUMN source TEXT;
+",
+    "
+    CREATE TABLE aliases (
+        domain TEXT NOT NULL,
+        name TEXT NOT NULL,
+        target TEXT NOT NULL,
+        q INTEGER NOT NULL,
+        PRIMARY KEY (domain, name, target)
+    ) WITHOUT ROWID;
+
+    CREATE TABLE people (
+        realm TEXT NOT NULL,
+        user TEXT NOT NULL,
+        permissions TEXT,
+        user_group TEXT,
+        caller_id TEXT,
+        calls_max INTEGER,
+        forward_always TEXT,
+        forward_busy TEXT,
+        forward_no_answer TEXT,
+        no_answer_s INTEGER,
+        PRIMARY KEY (realm, user)
+    ) WITHOUT ROWID;
 ",
 ];
 

@@ -31,6 +31,7 @@ mod csv;
 mod database;
 mod error;
 mod flow_text;
+mod people;
 mod service;
 #[cfg(test)]
 mod testing;
@@ -41,6 +42,7 @@ pub use bindings::{BindingStore, Bindings, Swept};
 pub use credentials::{CredentialStore, Credentials};
 pub use database::Database;
 pub use error::{StoreError, StoreErrorKind};
+pub use people::{AliasRow, PersonRow};
 pub use service::{
     Answers, Lookup, Save, ServiceConfig, ServiceCounters, ServiceFigures, TicketServiceConfig,
     TicketServiceCounters, Unavailable, queue, read_ticket_secrets, serve_lookups, serve_saves,

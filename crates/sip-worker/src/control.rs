@@ -67,6 +67,8 @@ pub struct Snapshot<F> {
     pub in_flight: usize,
     /// Calls in progress, as far as they are listed.
     pub calls: usize,
+    /// What was asked of media engines.
+    pub media: sip_media::Counters,
     /// Requests that have no final answer yet, where the worker drains.
     pub unanswered: Option<usize>,
     /// What the sockets count.

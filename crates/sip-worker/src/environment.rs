@@ -70,6 +70,15 @@ pub enum SocketEvent<'a> {
         /// The cookie given with the datagram.
         cookie: u64,
     },
+    /// A datagram of a media engine.
+    FromEngine {
+        /// The engine.
+        from: SocketAddr,
+        /// What it says.
+        bytes: &'a [u8],
+    },
+    /// What was sent to a media engine came back: nobody listens there.
+    EngineUnreachable(SocketAddr),
     /// A datagram came back (ICMP), and it was not one of this worker's.
     Unreachable {
         /// Where it was sent to.
@@ -91,6 +100,10 @@ pub trait Sockets {
     fn send_outbox(&mut self, outbox: &Outbox);
     /// Writes what was gathered.
     fn flush(&mut self);
+    /// Sends a datagram to a media engine, from a socket that takes none from anybody else.
+    fn send_to_engine(&mut self, _to: SocketAddr, _bytes: &[u8]) {}
+    /// Closes the sockets to all other media engines.
+    fn keep_engines(&mut self, _engines: &[SocketAddr]) {}
     /// Closes a connection after what is queued on it was written.
     fn close(&mut self, conn: ConnId);
     /// A stranger has sent something wrong on a connection.

@@ -28,12 +28,14 @@ mod gateways;
 mod guard;
 mod handover;
 mod mailbox;
+mod media;
 mod memory;
 mod orders;
 mod overload;
 mod peers;
 mod refusals;
 mod sent_for;
+mod trunks;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -87,6 +89,8 @@ pub struct Parts<E: Environment> {
     pub resolver: E::Resolver,
     /// Its end of the operator's hook.
     pub hook: E::Hook,
+    /// Its end of the media engines.
+    pub media: sip_media::Client,
     /// Where orders come from.
     pub control: Arc<Control<<E::Sockets as Sockets>::Figures, E::Waker>>,
     /// What shows messages to the operator.
@@ -250,7 +254,8 @@ impl<E: Environment> Worker<E> {
             .map(|due_ms| due_ms.max(self.timers_ran_ms + TIMER_GRAIN_MS));
         let report = self.is_dirty.then_some(self.report_due_ms());
         let trim = self.memory.trim_due_ms();
-        let due_ms = [timer, report, trim].into_iter().flatten().min()?;
+        let media = self.parts.media.next_deadline_ms();
+        let due_ms = [timer, report, trim, media].into_iter().flatten().min()?;
         Some(Duration::from_millis(due_ms.saturating_sub(now_ms)))
     }
 
@@ -310,6 +315,12 @@ impl<E: Environment> Worker<E> {
                 was_written,
             } => self.failed.push((cookie, was_written)),
             SocketEvent::Returned { cookie } => self.returned.push(cookie),
+            SocketEvent::FromEngine { from, bytes } => {
+                self.parts.media.receive(self.now.mono_ms, from, bytes);
+            }
+            SocketEvent::EngineUnreachable(to) => {
+                self.parts.media.unreachable(self.now.mono_ms, to);
+            }
             SocketEvent::Unreachable { remote, quoted } => {
                 self.pass_on_unreachable(remote, quoted);
             }
@@ -386,6 +397,8 @@ impl<E: Environment> Worker<E> {
             let (shard, out) = (&mut self.parts.shard, &mut self.outputs);
             shard.handle_resolved(self.now, park, answer, out);
         }
+        self.look_after_engines();
+        self.take_media();
     }
 
     fn take_hook_answers(&mut self) {
@@ -424,7 +437,9 @@ impl<E: Environment> Worker<E> {
                 self.carry_out(effect);
             }
             self.spare_effects = effects;
+            self.take_media();
         }
+        self.send_to_engines(sockets);
         self.keep_refusals();
         self.give_records();
         for claim in self.claims.drain(..) {
@@ -490,6 +505,7 @@ impl<E: Environment> Worker<E> {
                     shard.handle_resolved(now, park, Err(LocateError::Timeout), out);
                 }
             }
+            Effect::Media { park, ask } => self.ask_engine(park, ask),
             Effect::Close(conn) => self.conn_acts.push((conn, ConnAct::Close)),
             Effect::Odd(conn) => self.conn_acts.push((conn, ConnAct::CountOdd)),
             Effect::KeepFor { conn, for_ms } => {
@@ -508,6 +524,7 @@ impl<E: Environment> Worker<E> {
                 remote,
                 why,
             } => flows::log(&aor, &contact, remote, why),
+            Effect::Trunk { name, event } => trunks::log(&name, &event),
             Effect::Limited { flow, what } => self.log_limited(&flow, &what),
         }
     }
@@ -524,19 +541,19 @@ impl<E: Environment> Worker<E> {
 
     /// Looks whether something was ordered; false when the order is to stop.
     fn follow_orders(&mut self, sockets: &mut E::Sockets) -> bool {
-        let control = &self.parts.control;
-        if control.generation() != self.generation {
-            let (generation, settings) = control.settings();
+        if self.parts.control.generation() != self.generation {
+            let (generation, settings) = self.parts.control.settings();
             self.generation = generation;
             if let Some(settings) = settings {
                 self.parts.limits = settings.limits;
                 self.parts.retry_after_s = settings.bounds.retry_after_s;
                 self.parts.shard.reload(settings);
                 sockets.settings_changed();
+                self.reload_engines(sockets);
             }
-            control.take_over(self.parts.index, generation);
+            self.parts.control.take_over(self.parts.index, generation);
         }
-        match control.phase() {
+        match self.parts.control.phase() {
             Phase::Running => true,
             Phase::Draining => {
                 self.refuse_new_calls();
@@ -570,6 +587,7 @@ impl<E: Environment> Worker<E> {
                 contexts: shard.live_contexts(),
                 in_flight: shard.in_flight(),
                 calls: shard.calls(),
+                media: *self.parts.media.counters(),
                 unanswered: self.is_draining.then(|| shard.unanswered()),
                 sockets: sockets.figures(),
                 own: Figures {

@@ -64,6 +64,7 @@ impl<E: Environment> Worker<E> {
         self.memory.taken = 0;
         let held = self.parts.shard.held_bytes()
             + self.buffers.held_bytes()
+            + self.parts.media.held_bytes()
             + self.memory.in_sockets
             + self.outputs.outbox.bytes.capacity();
         let held = i64::try_from(held).unwrap_or(i64::MAX);

@@ -193,6 +193,13 @@ fn worker(store: Front) -> Worker<Played> {
         store,
         resolver: Nothing,
         hook: Nothing,
+        media: sip_media::Client::new(
+            0,
+            [5; 16],
+            sip_media::Place::default(),
+            Arc::default(),
+            sip_media::Config::default(),
+        ),
         control: Arc::new(Control::new(1)),
         trace: Nothing,
         records: Nothing,

@@ -15,11 +15,14 @@ mod gateways;
 mod hook;
 mod level;
 mod limits;
+mod media;
 mod password;
+mod people;
 pub(crate) mod socket;
 mod tls;
 pub mod top;
 pub(crate) mod trace;
+mod trunks;
 mod users;
 mod why;
 
@@ -36,9 +39,12 @@ pub use gateways::{gateways, gateways_drain};
 pub use hook::hook_forget;
 pub use level::log_level;
 pub use limits::limits;
+pub use media::{media, media_drain};
 pub use password::PasswordFrom;
+pub use people::{People, UserChanges};
 pub use tls::{Form, tls, tls_rotate_secret};
 pub use trace::{Tracing, trace};
+pub use trunks::trunks;
 pub use users::Users;
 pub use why::{Wanted, why};
 pub(crate) use why::{names, written};
@@ -147,6 +153,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     crate::records::check(&config.records)?;
     crate::hook::check(&config.hook)?;
+    crate::trunks::check(&config)?;
     for listen in &config.listen {
         if listen.security.tls_engine() == TlsEngine::Legacy {
             say(&format!(
@@ -160,8 +167,10 @@ pub fn check(path: &Path) -> Result<(), Error> {
         say(&policies.text(&config))?;
     }
     say(&config.cares_text())?;
+    say(&config.trunks_text())?;
     say(&config.records.text())?;
     say(&config.hook.text())?;
+    say(&config.media.text())?;
     let names = domains_without_certificate(&config);
     for warning in config.warnings().into_iter().chain(names) {
         say(&format!("warning: {warning}\n"))?;

@@ -29,9 +29,11 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::ask::Told;
 use super::{
-    bans, bindings, calls, figures, forget, gateways, hook, level, limits, top, trace, why,
+    bans, bindings, calls, figures, forget, gateways, hook, level, limits, media, people, top,
+    trace, trunks, why,
 };
 use crate::metrics::Sources;
+use crate::people::PeopleAsker;
 use crate::trace::Tracer;
 
 /// A verb: its path, and what answers it.
@@ -50,10 +52,14 @@ const VERBS: &[Verb] = &[
     ("/bans", || post(bans::listed)),
     ("/bans/lift", || post(bans::lifted)),
     ("/figures", || post(figures::shown)),
+    ("/media", || post(media::listed)),
+    ("/media/drain", || post(media::drained)),
     ("/limits", || post(limits::listed)),
+    ("/people/read", || post(people::read_again)),
     ("/log-level", || post(level::changed)),
     ("/refusals", || post(why::refusals)),
     ("/trace", || post(trace::traced)),
+    ("/trunks", || post(trunks::listed)),
     ("/top", || post(top::figures)),
 ];
 
@@ -76,6 +82,8 @@ pub(crate) struct Admin {
     pub(crate) cache: Option<Arc<Cache>>,
     pub(crate) sources: Arc<Sources>,
     pub(crate) tracer: Tracer,
+    /// Where what is written of people is read again.
+    pub(crate) people: PeopleAsker,
     /// What decides whose bindings are which worker's.
     pub(crate) shard_key: [u8; 16],
 }
@@ -145,6 +153,23 @@ impl Admin {
                 "look at the log and at the disk, and type the command again",
             )
         })
+    }
+
+    /// Has what is written of people read again; the workers go by it then.
+    pub(super) async fn read_people(&self) -> Result<(), Refused> {
+        let (tell, told) = oneshot::channel();
+        let busy = || {
+            Refused::new(
+                "the change is made, and the running server has not taken it over yet",
+                "it does at the next such command, or at a reload: kill -HUP",
+            )
+        };
+        self.people.try_send(tell).map_err(|_| busy())?;
+        match timeout(WORKER_MAX, told).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err((what, remedy)))) => Err(Refused::new(what, remedy)),
+            _ => Err(busy()),
+        }
     }
 
     async fn order<T>(

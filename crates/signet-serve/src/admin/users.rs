@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 
 use super::elsewhere::Elsewhere;
 use super::password::PasswordFrom;
-use super::{Instance, Opened, bindings, say};
+use super::{Instance, Opened, bindings, people, say};
 use crate::Error;
 use crate::config::Domain;
 use crate::data_dir::{DataDir, write_whole};
@@ -38,9 +38,9 @@ enum Kept {
 }
 
 /// A user by name, and the realm under which he is kept.
-struct Named {
-    user: String,
-    realm: Domain,
+pub(super) struct Named {
+    pub(super) user: String,
+    pub(super) realm: Domain,
 }
 
 impl Users {
@@ -140,6 +140,7 @@ impl Users {
         if !is_removed {
             return Err(unknown(&user, &realm));
         }
+        people::forget(&self.data, &user, &realm.0)?;
         let is_one_realm = self.realm.is_some();
         match bindings::end_of_user(&self.data, &user, &realm.0, is_one_realm)? {
             0 => say(&format!("removed {user}@{realm}\n")),
@@ -204,7 +205,8 @@ impl Users {
         }
     }
 
-    fn has(&self, user: &str, realm: &Domain) -> Result<bool, Error> {
+    /// Whether there is such a user.
+    pub(super) fn has(&self, user: &str, realm: &Domain) -> Result<bool, Error> {
         match &self.kept {
             Kept::Here(database) => Ok(database.borrow_mut().has_user(&realm.0, user)?),
             Kept::Elsewhere(store) => store.has(&realm.0, user),
@@ -215,8 +217,18 @@ impl Users {
         self.only.as_ref().map(|domain| domain.0.as_ref())
     }
 
+    /// The domain of names that are given without one.
+    pub(super) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// The data folder.
+    pub(super) fn data(&self) -> &DataDir {
+        &self.data
+    }
+
     /// `alice`, `alice@example.com` or `sip:alice@example.com`.
-    fn parse(&self, name: &str) -> Result<Named, Error> {
+    pub(super) fn parse(&self, name: &str) -> Result<Named, Error> {
         let bare = name.strip_prefix("sip:").unwrap_or(name);
         let (user, domain) = match bare.rsplit_once('@') {
             Some((user, domain)) => (
@@ -234,7 +246,7 @@ impl Users {
     }
 }
 
-fn unknown(user: &str, realm: &Domain) -> Error {
+pub(super) fn unknown(user: &str, realm: &Domain) -> Error {
     Error::new(
         format!("there is no user {user}@{realm}"),
         "signet user list shows all of them",

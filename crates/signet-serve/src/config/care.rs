@@ -99,6 +99,7 @@ impl GatewayGroup {
             failover,
             retry_after_max_s: self.retry_after_max_s,
             probing,
+            media: self.media,
         };
         (care != Care::USUAL).then(|| Arc::new(care))
     }
@@ -118,7 +119,13 @@ impl GatewayGroup {
 
     /// What it comes to, where it is not the usual.
     fn care_text(&self) -> Option<String> {
-        let care = self.care()?;
+        let care = Care {
+            media: None,
+            ..Care::clone(&*self.care()?)
+        };
+        if care == Care::USUAL {
+            return None;
+        }
         let mut after = Vec::new();
         if care.timeout_ms > 0 {
             after.push(format!("{} ms without a response", care.timeout_ms));

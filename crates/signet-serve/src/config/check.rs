@@ -1,6 +1,6 @@
 //! What cannot be seen in one value alone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use sip_msg::Transport;
 use sip_tls::{RevocationPolicy, TlsEngine};
@@ -32,6 +32,8 @@ impl Config {
         self.check_routes(&mut faults);
         self.check_neighbours(&mut faults);
         self.check_cares(&mut faults);
+        self.check_trunks(&mut faults);
+        self.check_calls(&mut faults);
         self.check_peers(&mut faults);
         self.check_tls(&mut faults);
         self.check_numbers(&mut faults);
@@ -41,6 +43,7 @@ impl Config {
         self.check_texts(&mut faults);
         self.check_records(&mut faults);
         self.check_hook(&mut faults);
+        self.check_media(&mut faults);
         faults.found
     }
 
@@ -115,7 +118,7 @@ impl Config {
                 }
             }
         }
-        let mut rows = BTreeMap::new();
+        let mut rows = BTreeSet::new();
         for (nth, route) in self.route.iter().enumerate() {
             let at = format!("route.{nth}");
             let row = match (&route.domain, &route.prefix) {
@@ -130,11 +133,12 @@ impl Config {
                     continue;
                 }
             };
-            if rows.insert(row.clone(), nth).is_some() {
+            let when = format!("{:?}", route.when);
+            if !rows.insert((row.clone(), route.cost, when)) {
                 faults.add(
                     &at,
                     &format!("a route for the {row} stands above"),
-                    "drop one of the two",
+                    "drop one of the two, or give them costs or hours of their own",
                 );
             }
             if !groups.contains(route.group.as_str()) {

@@ -11,10 +11,12 @@ mod care;
 mod check;
 mod hook;
 mod lenient;
+mod media;
 mod memory;
 mod mirror;
 mod nat;
 mod neighbours;
+mod numbers;
 mod peers;
 mod policy;
 mod rates;
@@ -22,6 +24,7 @@ mod records;
 mod restart;
 mod sections;
 mod tls;
+mod trunks;
 mod users;
 mod values;
 mod warnings;
@@ -35,9 +38,11 @@ pub use care::FailoverAnswer;
 pub use diagnose::{ConfigError, Fault};
 pub use hook::{Hook, HookField, HookHeader, HookKind, HookUrl};
 pub use lenient::{DigestQop, DigestUri, Lenient};
+pub use media::{EngineAt, Media, MediaNetwork};
 pub use memory::MemoryMax;
 pub use nat::{Nat, NatNetwork};
 pub use neighbours::ConnectionUse;
+pub use numbers::{CountryCode, Dialled, Numbers, Place, RewriteRule, UserGroup, When};
 pub use peers::{PeerSecurity, ShownIdentity, TlsPeer, Trusted};
 pub use policy::Chosen;
 pub use rates::Rates;
@@ -49,6 +54,9 @@ pub use sections::{
 pub use sip_engine::settings::{ContactsFull, Inbound, Mode};
 pub use tls::{
     CertificatePair, GroupName, ListenSecurity, SuiteName, TicketKeysFrom, Tls, VersionName,
+};
+pub use trunks::{
+    Digits, E164, Trunk, TrunkFormat, TrunkIdentity, TrunkTrust, UserName, UsersNumber,
 };
 pub use users::{LookupMode, Lookups, StoreTls, StoreUrl, UserCache, UserLayout, Users};
 pub use values::{
@@ -104,12 +112,22 @@ pub struct Config {
     pub trusted: Vec<Trusted>,
     /// Groups of gateways.
     pub gateway_group: Vec<GatewayGroup>,
+    /// Groups that have a provider behind them.
+    pub trunk: Vec<Trunk>,
     /// Which numbers and domains go to which group.
     pub route: Vec<Route>,
+    /// How telephone numbers are read, and who may call which.
+    pub numbers: Numbers,
+    /// How they are rewritten.
+    pub rewrite: Vec<RewriteRule>,
+    /// Groups of users.
+    pub user_group: Vec<UserGroup>,
     /// The registrar.
     pub registrar: Registrar,
     /// Where phones behind address translations are reached.
     pub nat: Nat,
+    /// Media engines.
+    pub media: Media,
     /// The proxy.
     pub proxy: Proxy,
     /// Transaction timers.
@@ -158,9 +176,14 @@ impl Default for Config {
             users: Users::default(),
             trusted: Vec::new(),
             gateway_group: Vec::new(),
+            trunk: Vec::new(),
             route: Vec::new(),
+            numbers: Numbers::default(),
+            rewrite: Vec::new(),
+            user_group: Vec::new(),
             registrar: Registrar::default(),
             nat: Nat::default(),
+            media: Media::default(),
             proxy: Proxy::default(),
             timers: Timers::default(),
             tls: Tls::default(),
@@ -249,6 +272,7 @@ impl Config {
             .chain(listen.flat_map(|listen| listen.security.paths_mut()))
             .chain(self.users.paths_mut())
             .chain(self.tls.paths_mut())
+            .chain(self.trunk.iter_mut().flat_map(|of| &mut of.password_file))
             .chain(self.log.trace_pcap.as_mut())
             .chain(self.records.paths_mut())
             .chain(self.hook.paths_mut())

@@ -19,7 +19,10 @@ impl Config {
         let mut changed = Vec::new();
         let places = |config: &Self| {
             let places = config.listen.iter();
-            let places = places.map(|listen| (listen.on, listen.advertise.clone(), listen.nat));
+            let places = places.map(|listen| {
+                let place = (listen.on, listen.advertise.clone());
+                (place, listen.nat, listen.media)
+            });
             places.collect::<Vec<_>>()
         };
         if places(self) != places(running) {

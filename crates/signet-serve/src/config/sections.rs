@@ -12,6 +12,7 @@ use super::lenient::Lenient;
 use super::memory::MemoryMax;
 use super::mirror::mirror;
 use super::neighbours::ConnectionUse;
+use super::numbers::When;
 use super::peers::PeerSecurity;
 use super::tls::ListenSecurity;
 use super::values::{
@@ -35,6 +36,9 @@ pub struct Listen {
     /// Where phones are reached that register or call here.
     #[serde(default)]
     pub nat: settings::Nat,
+    /// Whether the media of calls that come or go here is led by an engine.
+    #[serde(default)]
+    pub media: settings::MediaUse,
     /// The listener's own security.
     #[serde(default)]
     pub security: ListenSecurity,
@@ -152,6 +156,12 @@ pub struct GatewayGroup {
     /// So many good ones in a row, and it is used again.
     #[serde(default, deserialize_with = "some_within::<_, _, 1, 100>")]
     pub probe_ok: Option<u32>,
+    /// How many calls may go on over it at a time; 0 for any number.
+    #[serde(default, deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub calls_max: u32,
+    /// Whether the media of calls to them is led by an engine; without it what both ends make
+    /// of it.
+    pub media: Option<settings::MediaUse>,
     /// Its members.
     pub gateways: Vec<Gateway>,
 }
@@ -183,8 +193,14 @@ pub struct Route {
     pub domain: Option<Domain>,
     /// The front of the number.
     pub prefix: Option<NumberPrefix>,
-    /// The group that it goes to.
+    /// The group that it goes to; for one that is a trunk, by that word as well.
+    #[serde(alias = "trunk")]
     pub group: String,
+    /// What it costs beside others for the same: the cheapest is tried first.
+    #[serde(default, deserialize_with = "within::<_, _, 0, 1_000_000>")]
+    pub cost: u32,
+    /// When it is there; without it always.
+    pub when: Option<When>,
 }
 
 /// The registrar.

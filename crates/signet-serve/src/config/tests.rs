@@ -45,6 +45,7 @@ fn every_example_parses() {
     for name in [
         "signet.toml",
         "trunk.toml",
+        "provider.toml",
         "stateless.toml",
         "redirect.toml",
     ] {

@@ -15,9 +15,12 @@ impl Config {
         self.warn_of_denied_networks(&mut warnings);
         self.warn_of_policies(&mut warnings);
         self.warn_of_cares(&mut warnings);
+        self.warn_of_trunks(&mut warnings);
+        self.warn_of_numbers(&mut warnings);
         warnings.extend(self.lenient_warnings());
         self.warn_of_records(&mut warnings);
         self.warn_of_hook(&mut warnings);
+        self.warn_of_media(&mut warnings);
         if self.users.query.is_some() && self.users.layout != UserLayout::Query {
             warnings.push("users.query: it counts only with layout = \"query\"".to_owned());
         }

@@ -7,9 +7,11 @@ mod faults;
 mod gateways;
 mod handshakes;
 mod hook;
+mod media;
 mod records;
 mod store;
 mod tls;
+mod trunks;
 mod workers;
 
 use std::fmt::Write as _;
@@ -26,6 +28,8 @@ pub(super) fn render(sources: &Sources) -> String {
     let mut page = Page::default();
     workers::workers(&mut page, &snapshots);
     gateways::gateways(&mut page, &sources.gateways.health(clock::now_ms()));
+    trunks::trunks(&mut page, &sources.gateways.trunks.all(clock::now_ms()));
+    media::media(&mut page, &sources.engines.in_use(clock::now_ms()));
     cpu::cpu(&mut page, &snapshots, sources.threads.cpu());
     tls::pool(&mut page, &sources.handshakes.counters());
     let counted = sources.counted(&snapshots);

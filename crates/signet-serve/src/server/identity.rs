@@ -533,6 +533,7 @@ mod tests {
             at,
             advertise: None,
             nat: Default::default(),
+            media: Default::default(),
             security,
             websocket: Default::default(),
             accept: true,

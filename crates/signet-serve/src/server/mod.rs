@@ -21,6 +21,7 @@ use crate::config::{Config, Domain, Log, Users};
 use crate::data_dir::{DataDir, DataLock};
 use crate::hook::HookDesk;
 use crate::metrics::{self, Sources};
+use crate::people::{Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::token_keys::{self, KeptKeys};
@@ -46,6 +47,8 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// How long the workers have to take a reload over, and how often it is looked whether they did.
 const TAKEN_OVER: Duration = Duration::from_secs(10);
 const TAKEN_OVER_STEP: Duration = Duration::from_millis(5);
+/// The same for what is written of people: a command waits for it.
+const PEOPLE_TAKEN_OVER: Duration = Duration::from_secs(3);
 
 /// Where the configuration comes from, each time that it is read.
 #[derive(Clone, Debug)]
@@ -154,6 +157,7 @@ pub fn serve(source: Source) -> Result<(), Error> {
             sources: server.sources.clone(),
             shard_key: server.shard_key,
             tracer: server.tracer.clone(),
+            people: server.people_asked.asker(),
         };
         tokio::spawn(admin::socket::serve(socket, admin));
         server.run(&mut signals).await
@@ -183,6 +187,8 @@ struct Server {
     sources: Arc<Sources>,
     workers: Vec<JoinHandle<()>>,
     store: crate::store_link::Store,
+    /// Commands that have changed what is written of people.
+    people_asked: PeopleAsked,
     /// A reload waits for the domains that the stores of users list.
     is_reload_due: bool,
     /// They are others than before, and were not taken over.
@@ -245,6 +251,10 @@ impl Server {
                 }
                 have_changed = self.store.foreign_domains().answered() => {
                     self.domains_answered(have_changed).await;
+                }
+                asked = self.people_asked.next() => {
+                    let told = self.read_people().await;
+                    PeopleAsked::answer(asked, &told);
                 }
                 _ = sweep.tick() => {
                     self.sources.location.sweep(clock::unix_ms(), SWEPT_MAX);
@@ -311,6 +321,9 @@ impl Server {
             self.store.capabilities(),
             self.store.cache().is_some(),
         )?;
+        crate::trunks::fit_settings(&mut settings, &config)?;
+        let hosts = Hosts::of(&config, &domains);
+        settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
@@ -348,6 +361,25 @@ impl Server {
         self.domains = domains;
         self.planned = planned;
         self.are_domains_due = false;
+        Ok(())
+    }
+
+    /// Reads aliases, and what is written of users, again; the workers go by it when this returns.
+    async fn read_people(&mut self) -> Result<(), Error> {
+        let (config, domains) = (&self.config, &self.domains);
+        let mut settings = setup::settings(config, domains, &self.planned, &self.bound);
+        userdb::fit_settings(
+            &mut settings,
+            self.store.capabilities(),
+            self.store.cache().is_some(),
+        )?;
+        let hosts = Hosts::of(&self.config, &self.domains);
+        settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
+        self.control.reload(Arc::new(settings));
+        let deadline = Instant::now() + PEOPLE_TAKEN_OVER;
+        while !self.control.is_taken_over() && Instant::now() < deadline {
+            tokio::time::sleep(TAKEN_OVER_STEP).await;
+        }
         Ok(())
     }
 

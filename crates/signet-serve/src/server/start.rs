@@ -22,6 +22,7 @@ use crate::config::{Config, DigestAlgorithm, Domain};
 use crate::data_dir::{DATABASE, DataDir};
 use crate::hook::HookDesk;
 use crate::metrics::{ShownTls, Sources};
+use crate::people::{Hosts, PeopleAsked};
 use crate::records::Recorder;
 use crate::setup::{self, PlannedListener};
 use crate::store_link::Store;
@@ -70,6 +71,9 @@ impl Server {
         let bound = bound_addresses(&planned, &sockets);
         let mut settings = setup::settings(&config, &domains, &planned, &bound);
         userdb::fit_settings(&mut settings, store.capabilities(), store.cache().is_some())?;
+        crate::trunks::fit_settings(&mut settings, &config)?;
+        let hosts = Hosts::of(&config, &domains);
+        settings.people = Arc::new(store.people(&settings.numbers, hosts)?);
         let settings = Arc::new(settings);
         let bindings = store.load_bindings(&location, &settings)?;
         for warning in domains_without_certificate(&config) {
@@ -119,6 +123,10 @@ impl Server {
             .collect();
         control.set_mailboxes(mailboxes.clone());
 
+        let engines: Arc<sip_media::SharedEngines> = Arc::default();
+        let engine_config = (settings.media.as_ref())
+            .map(|media| media.client.clone())
+            .unwrap_or_default();
         let severities: Severities = (0..workers).map(|_| AtomicU32::new(0)).collect();
         let shard_key = random()?;
         let mut threads = Vec::with_capacity(workers);
@@ -132,6 +140,16 @@ impl Server {
                 store: store.client(net.waker())?,
                 resolver: Resolver(dns.client(net.waker())),
                 hook: hook.client(net.waker()),
+                media: sip_media::Client::new(
+                    clock::now_ms(),
+                    random()?,
+                    sip_media::Place {
+                        index,
+                        clients: workers,
+                    },
+                    engines.clone(),
+                    engine_config.clone(),
+                ),
                 control: control.clone(),
                 trace: tracer.for_worker(),
                 records: recorder.for_worker(),
@@ -155,6 +173,7 @@ impl Server {
             guard: shared.guard.clone(),
             rates: shared.rates.clone(),
             gateways: shared.gateways.clone(),
+            engines,
             location,
             store: store.counters(),
             lookups: store.elsewhere().cloned(),
@@ -191,6 +210,7 @@ impl Server {
             sources,
             workers: threads,
             store,
+            people_asked: PeopleAsked::new(),
             is_reload_due: false,
             are_domains_due: false,
         })

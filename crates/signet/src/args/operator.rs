@@ -1,6 +1,6 @@
 //! What an operator has a running server do.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clap::Subcommand;
 
@@ -41,6 +41,22 @@ pub(crate) enum HookCommand {
     /// Answers that said for how long they hold are given again until then; a reload forgets
     /// them too.
     Forget,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MediaCommand {
+    /// Send a media engine no new calls; those in progress go on
+    ///
+    /// It stays so through reloads, until the server ends.
+    Drain {
+        /// Its address and port, as `signet media` shows it
+        engine: SocketAddr,
+    },
+    /// Send a media engine new calls again
+    Undrain {
+        /// Its address and port, as `signet media` shows it
+        engine: SocketAddr,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -303,6 +303,72 @@ pub(crate) const BLOCKS: &[Block] = &[
     configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),
+    configured(
+        &[],
+        "not here: it is rtpengine's own, and tests/media.rs starts one with such",
+    ),
+    configured(&[], ""),
+    typed(
+        OPERATING,
+        "users",
+        &[
+            (
+                "signet alias add +4930555100 alice         # a number from the outside",
+                Run(&["+4930555100@", "leads to alice@"]),
+            ),
+            (
+                "signet alias add sales alice bob carol     # several: they ring together",
+                Run(&["leads to alice@", "carol@"]),
+            ),
+            (
+                "signet alias add desk alice \"bob;q=0.5\"    # alice first, then bob",
+                Run(&["leads to alice@"]),
+            ),
+            (
+                "signet alias add doctor +493099999         # a short name for a number",
+                Run(&["+493099999@"]),
+            ),
+            (
+                "signet alias list",
+                Run(&["+4930555100@", "desk@", ";q=0.5", "doctor@", "sales@"]),
+            ),
+            (
+                "signet alias remove sales bob              # one target; without it the whole alias",
+                Run(&["to bob@", "no more"]),
+            ),
+        ],
+    ),
+    configured(&[], ""),
+    typed(
+        OPERATING,
+        "users",
+        &[
+            (
+                "signet user set carol --group staff --permissions international --caller-id +4930555101",
+                Run(&["permissions        international", "+4930555101"]),
+            ),
+            (
+                "signet user set dave --calls-max 1",
+                Run(&["calls-max          1"]),
+            ),
+            ("signet user show carol", Run(&["group              staff"])),
+        ],
+    ),
+    configured(&[], ""),
+    typed(
+        OPERATING,
+        "users",
+        &[
+            (
+                "signet user set carol --forward-busy dave --forward-no-answer +491701234567 --no-answer-s 15",
+                Run(&["forward-busy       dave@", "no-answer-s        15"]),
+            ),
+            (
+                "signet user set carol --forward-busy -     # - takes it back",
+                Run(&["forward-no-answer  +491701234567@"]),
+            ),
+        ],
+    ),
     configured(&[], ""),
     typed(
         OPERATING,
@@ -351,6 +417,7 @@ pub(crate) const BLOCKS: &[Block] = &[
             ),
         ],
     ),
+    configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),

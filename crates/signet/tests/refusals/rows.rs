@@ -189,7 +189,7 @@ pub(crate) const ROWS: &[Row] = &[
         .source(STRANGER)
         .uri(ALICE)
         .from("sip:mallory@far.example"),
-    Row::new("anonymous_caller", 403, "an anonymous stranger calls a user")
+    Row::new("anonymous_caller", 407, "an anonymous stranger calls a user")
         .source(STRANGER)
         .uri(ALICE)
         .from("sip:anonymous@anonymous.invalid"),
@@ -236,6 +236,15 @@ pub(crate) const ROWS: &[Row] = &[
         .how(How::Own),
     // Does a way lead there?
     Row::new("no_route_for_number", 404, "a number without a route").uri("tel:+1555"),
+    Row::new("not_permitted", 403, "a user calls a number of numbers.premium")
+        .source(STRANGER)
+        .uri("sip:0137123@example.com")
+        .from(ALICE)
+        .how(HERS),
+    Row::new("number_blocked", 403, "a number of numbers.blocked, in another spelling")
+        .uri("sip:0049900123@example.com"),
+    Row::new("led_in_circle", 482, "an alias that leads through five others")
+        .uri("sip:lost@example.com"),
     Row::new("gateways_unreachable", 503, "a number whose only gateway is dead")
         .uri("sip:+4930@example.com"),
     Row::new("names_gateway", 403, "a user calls a gateway by its own address")

@@ -57,7 +57,11 @@ pub struct Phone {
     /// What it calls itself in Via and Contact.
     host: String,
     contact: String,
+    /// What it offers, and answers.
+    sdp: String,
     cseq: u32,
+    /// The INVITE that it sent last.
+    invited: String,
 }
 
 /// One end of a call.
@@ -123,7 +127,9 @@ impl Phone {
             domain: domain.to_owned(),
             host,
             contact,
+            sdp: SDP.to_owned(),
             cseq: 0,
+            invited: String::new(),
         }
     }
 
@@ -134,6 +140,11 @@ impl Phone {
     /// From here on it gives another password.
     pub fn set_password(&mut self, password: &str) {
         password.clone_into(&mut self.password);
+    }
+
+    /// From here on it has another session description.
+    pub fn set_sdp(&mut self, sdp: &str) {
+        sdp.clone_into(&mut self.sdp);
     }
 
     /// Registers, with a password; the 200.
@@ -167,7 +178,8 @@ impl Phone {
             "Contact: <{}>\r\nContent-Type: application/sdp\r\n",
             self.contact
         );
-        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        let sdp = self.sdp.clone();
+        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, &sdp);
         let answer = self.response(cseq, "INVITE");
         assert!(answer.starts_with("SIP/2.0 407 "), "{answer}");
         let ack = format!(
@@ -178,7 +190,8 @@ impl Phone {
         );
         self.link.send(&ack);
         let more = more + &self.proof(&answer, "INVITE", &uri);
-        let (_, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, SDP);
+        let (sent, cseq) = self.request("INVITE", &uri, &call_id, &from, &uri, &more, &sdp);
+        self.invited = sent;
         Dialog {
             call_id,
             from,
@@ -187,6 +200,20 @@ impl Phone {
             routes: Vec::new(),
             cseq,
         }
+    }
+
+    /// Cancels the call that it began last; the answer to the CANCEL.
+    // RFC 3261 9.1: "The Request-URI, Call-ID, To, the numeric part of CSeq, and From header
+    // fields in the CANCEL request MUST be identical to those in the request being cancelled,
+    // including tags."
+    pub fn cancel(&mut self, dialog: &Dialog) -> String {
+        let same = |name: &str| format!("{name}: {}\r\n", field(&self.invited, name));
+        let head: String = ["Via", "From", "To", "Call-ID"].map(same).concat();
+        let (uri, cseq) = (&dialog.target, dialog.cseq);
+        self.link.send(&format!(
+            "CANCEL {uri} SIP/2.0\r\n{head}Max-Forwards: 70\r\nCSeq: {cseq} CANCEL\r\nContent-Length: 0\r\n\r\n"
+        ));
+        self.response(cseq, "CANCEL")
     }
 
     /// Waits for the 200 to an INVITE and acknowledges it; the 200.
@@ -294,7 +321,7 @@ impl Phone {
         let contact = format!("Contact: <{}>\r\n", self.contact);
         self.link.send(&reply("180 Ringing", &contact, ""));
         let more = contact + "Content-Type: application/sdp\r\n";
-        self.link.send(&reply("200 OK", &more, SDP));
+        self.link.send(&reply("200 OK", &more, &self.sdp));
         let dialog = Dialog {
             call_id: field(&invite, "Call-ID"),
             from: format!("{};tag={tag}", field(&invite, "To")),

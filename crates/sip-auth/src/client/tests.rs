@@ -341,3 +341,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_nonce_is_used_again_where_its_uses_are_counted() {
+    for (rest, may) in [
+        (", qop=\"auth\"", true),
+        (", qop=\"auth-int\"", true),
+        ("", false),
+    ] {
+        let (mut auth, mut attempt) = client();
+        assert!(auth.may_reuse_nonces(), "there are none");
+        let line = format!("WWW-Authenticate: Digest realm=\"example.org\", nonce=\"n\"{rest}\r\n");
+        auth.handle_challenge(&mut attempt, &response(401, &line))
+            .expect("ours");
+        assert_eq!(auth.may_reuse_nonces(), may, "{rest}");
+        auth.forget_nonces();
+        assert!(auth.may_reuse_nonces());
+        assert_eq!(write(&mut auth, &mut attempt), "");
+    }
+}

@@ -8,9 +8,9 @@ use sip_hook::{Kind, Question};
 use sip_msg::header::NameAddr;
 use sip_msg::{ParseError, Uri};
 
+use crate::numbers::number_of;
 use crate::park::Job;
 use crate::permit::Permit;
-use crate::proxy::targets::number_of;
 
 /// The question about a request.
 pub(crate) fn question_about(kind: Kind, job: &Job, permit: &Permit) -> Box<Question> {

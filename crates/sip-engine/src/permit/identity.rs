@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sip_auth::{Algorithm, Authenticated, Side, Subject};
 use sip_msg::header::NameAddr;
-use sip_msg::{Message, Uri};
+use sip_msg::{HeaderName, Message, Uri};
 
 use super::GateContext;
 use super::peers::is_same_user;
@@ -106,6 +106,33 @@ pub(super) fn is_ours(cx: &GateContext<'_>, uri: &Uri<'_>) -> bool {
     uri.is_sip() && cx.own.is_own_host(uri.host_port.host)
 }
 
+/// Whether From is that of a caller who does not say who he is.
+// RFC 3323 4.1.1.3 has `sip:anonymous@anonymous.invalid` in its place.
+pub(super) fn is_anonymous(message: &Message) -> bool {
+    let from = message.from().ok().and_then(|from| from.uri());
+    from.is_some_and(|uri| {
+        let host = uri.host_port.host;
+        uri.is_sip() && host.eq_ignore_ascii_case(b"anonymous.invalid")
+    })
+}
+
+/// Whether there are credentials for one of our realms.
+pub(super) fn has_credentials(cx: &GateContext<'_>, message: &Message) -> bool {
+    claimed_realm(cx.settings, message).is_some()
+}
+
+/// The first of our realms for which there are credentials.
+fn claimed_realm<'s>(settings: &'s Settings, message: &Message) -> Option<&'s str> {
+    if !message.has(Side::Proxy.credentials_header()) {
+        return None;
+    }
+    let is_claimed = |realm: &&str| {
+        let user = sip_auth::claimed_user(message, Side::Proxy, realm);
+        !user.is_empty()
+    };
+    realms(settings).find(is_claimed)
+}
+
 /// Whether a URI names the user whose credentials were verified, by the name before the
 /// domain or by both: phones write `alice@example.org` for alice of example.org.
 pub(super) fn names(cx: &GateContext<'_>, proven: &[u8], realm: &str, uri: &Uri<'_>) -> bool {
@@ -178,6 +205,18 @@ pub(super) fn realm_of(cx: &GateContext<'_>, message: &Message, side: Side) -> A
         .ok()
         .and_then(|addr| addr.uri())
         .filter(|uri| is_ours(cx, uri));
+    // Who hides says by his credentials of which realm he is or, before he has any, by the
+    // identity that he would have asserted (RFC 3325 9.2).
+    if side == Side::Proxy && is_anonymous(message) {
+        if let Some(realm) = claimed_realm(cx.settings, message) {
+            return realm.into();
+        }
+        let preferred = message.addresses(HeaderName::PPreferredIdentity).next();
+        let preferred = preferred.and_then(|of| of.ok()?.0.uri());
+        if let Some(uri) = preferred.filter(|uri| is_ours(cx, uri)) {
+            return realm_of_host(cx.settings, uri.host_port.host);
+        }
+    }
     let uri = named.or_else(|| message.uri().ok());
     realm_of_host(cx.settings, uri.map_or(&[], |uri| uri.host_port.host))
 }
@@ -197,7 +236,8 @@ pub(crate) fn realms(settings: &Settings) -> impl Iterator<Item = &str> {
         .chain(fallback.then_some(DEFAULT_REALM))
 }
 
-fn realm_of_host(settings: &Settings, host: &[u8]) -> Arc<str> {
+/// The realm of the users of a host.
+pub(crate) fn realm_of_host(settings: &Settings, host: &[u8]) -> Arc<str> {
     let configured = settings
         .authenticate
         .as_ref()

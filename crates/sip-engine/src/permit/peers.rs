@@ -1,5 +1,7 @@
 //! Which neighbour a request comes from, and for whom it may speak.
 
+use std::sync::Arc;
+
 use sip_msg::network::is_in;
 use sip_msg::{HeaderName, Message, Uri, VerifiedPeer};
 
@@ -19,6 +21,8 @@ pub(super) enum Standing {
         /// Whether it may leave for others than our users.
         may_relay: bool,
     },
+    /// It comes from a member of a trunk, which may speak for whom it names.
+    Trunk,
     /// It comes from a peer in the list and names this host, for which that
     /// peer does not speak.
     SpeaksForOthers(Box<str>),
@@ -30,13 +34,18 @@ pub(super) enum Standing {
 pub(super) fn standing(cx: &GateContext<'_>, message: &Message) -> Standing {
     let mut claimed = None;
     let mut may_relay = None;
+    let mut is_trunks = false;
     for entry in entries(cx.settings, cx.own, cx.sender) {
         match first_claim(message, |host| speaks(cx, entry, host)) {
-            None => may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay),
+            None => {
+                may_relay = Some(may_relay.unwrap_or(false) || entry.may_relay);
+                is_trunks |= entry.trunk.is_some();
+            }
             Some(host) => claimed = Some(host),
         }
     }
     match (may_relay, claimed) {
+        (Some(false), _) if is_trunks => Standing::Trunk,
         (Some(may_relay), _) => Standing::Listed { may_relay },
         (None, Some(host)) => Standing::SpeaksForOthers(host),
         (None, None) => Standing::Unlisted,
@@ -55,6 +64,15 @@ pub(crate) fn listed<'c>(
     sender: &'c Sender,
 ) -> Option<&'c TrustedPeer> {
     entries(settings, own, sender).next()
+}
+
+/// The trunks of which a sender is a member.
+pub(crate) fn trunks_of<'c>(
+    settings: &'c Settings,
+    own: &'c Own,
+    sender: &'c Sender,
+) -> impl Iterator<Item = &'c Arc<str>> {
+    entries(settings, own, sender).filter_map(|entry| entry.trunk.as_ref())
 }
 
 /// The first host, among those in whose name a request speaks, that its

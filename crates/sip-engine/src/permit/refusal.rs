@@ -194,6 +194,17 @@ impl Refusal {
         }
     }
 
+    /// A challenge to a caller who does not say who he is.
+    pub(super) fn challenge_anonymous(realm: Arc<str>) -> Self {
+        let side = Side::Proxy;
+        let why = Why::Challenge {
+            side,
+            realm,
+            stale: false,
+        };
+        Self::new(side.status(), Reason::AnonymousCaller, why)
+    }
+
     /// A challenge to who may not be where he seems to be.
     pub(super) fn challenge_there(realm: Arc<str>, side: Side) -> Self {
         let why = Why::Challenge {

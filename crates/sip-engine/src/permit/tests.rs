@@ -55,6 +55,8 @@ fn word(gate: &Gate) -> String {
         }
         Gate::Pass(Permit::Inbound(_)) => "inbound".into(),
         Gate::Pass(Permit::Directed(_)) => "directed".into(),
+        Gate::Pass(Permit::Trunk(_)) => "trunk".into(),
+        Gate::Pass(Permit::Forwarder(_)) => "forwarder".into(),
         Gate::Lookup(_) => "lookup".into(),
         Gate::Refuse(refusal) => refusal.status().to_string(),
         Gate::Drop => "drop".into(),
@@ -132,6 +134,15 @@ fn what_each_permit_opens() {
         &world,
         &of("INVITE", "sip:bob@example.org", STRANGER, BOB, ""),
     );
+    world.settings.trusted = vec![TrustedPeer {
+        may_relay: false,
+        trunk: Some("provider".into()),
+        ..peer("192.0.2.9", 32, false)
+    }];
+    let trunk = permit(
+        &world,
+        &of("INVITE", "sip:bob@example.org", STRANGER, BOB, ""),
+    );
     world.settings.trusted = vec![peer("192.0.2.9", 32, false)];
     let peer = permit(&world, &invite);
     world.settings.authenticate = None;
@@ -144,6 +155,7 @@ fn what_each_permit_opens() {
         (&registering, true, true, true, false),
         (&dialog, true, false, false, false),
         (&inbound, false, false, false, false),
+        (&trunk, false, false, false, true),
     ] {
         let opens = (
             permit.may_relay(),

@@ -32,6 +32,19 @@ pub(super) fn lines(message: &Message) -> impl Iterator<Item = Span> {
         .map(|field| field.line_span)
 }
 
+/// Appends the lines that name who calls, by headers that elements of a trust domain believe.
+pub(crate) fn identity_lines(message: &Message, spans: &mut Vec<Span>) {
+    for name in [
+        HeaderName::PAssertedIdentity,
+        HeaderName::PPreferredIdentity,
+    ] {
+        spans.extend(message.fields_of(name).map(|field| field.line_span));
+    }
+    let others = message.fields_of(HeaderName::Other);
+    let named = others.filter(|field| field.raw_name.eq_ignore_ascii_case(b"Remote-Party-ID"));
+    spans.extend(named.map(|field| field.line_span));
+}
+
 /// Those among them that name a caller, or who pays for his call.
 pub(super) fn callers(message: &Message) -> impl Iterator<Item = Option<Uri<'_>>> {
     message

@@ -16,6 +16,7 @@ use crate::gateways::Why;
 use crate::park::Parked;
 use crate::relay::Source;
 use crate::timer::Timer;
+use crate::trunk::legs::LegCopy;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -37,7 +38,12 @@ impl Shard {
                     .map(|c| c.q)
                     .max()
             };
-            let active = highest(|p| matches!(p, Progress::Resolving(_) | Progress::Trying));
+            let active = highest(|p| {
+                matches!(
+                    p,
+                    Progress::Resolving(_) | Progress::Asking(_) | Progress::Trying
+                )
+            });
             let Some(q) = highest(|p| *p == Progress::Waiting) else {
                 return;
             };
@@ -93,8 +99,16 @@ impl Shard {
             has_started = true;
             self.start_candidate(now, key, context, at, out);
         }
-        if has_lower && context.method == Method::Invite && !context.is_closed {
-            let deadline_ms = now.mono_ms + self.settings.proxy.serial_timeout_ms;
+        let rings_ms = match has_lower {
+            true => Some(self.settings.proxy.serial_timeout_ms),
+            // The last that ring do so as long as their user wants, who forwards the call then.
+            false => context.divert.as_ref().and_then(|divert| divert.after_ms()),
+        };
+        if let Some(rings_ms) = rings_ms
+            && context.method == Method::Invite
+            && !context.is_closed
+        {
+            let deadline_ms = now.mono_ms + rings_ms;
             context.serial_timer = self.wheel.start(deadline_ms, Timer::Serial(key));
         }
         has_started
@@ -109,6 +123,16 @@ impl Shard {
         at: usize,
         out: &mut Outputs,
     ) {
+        if self.has_people
+            && let Err(outcome) = self.take_places(context, at)
+        {
+            self.note_way(now, context, at, outcome.why(), out);
+            match outcome == Outcome::GroupCallsMax && go_to_next_group(context, at) {
+                true => self.start_candidate(now, key, context, at, out),
+                false => self.give_up(context, at, outcome),
+            }
+            return;
+        }
         match self.locate_target(context, at) {
             Some(Located::Hop { hop, by_default }) => {
                 let Some(candidate) = context.candidates.get_mut(at) else {
@@ -201,6 +225,9 @@ impl Shard {
             if !self.may_send(now, context, at, egress.to.remote) {
                 continue;
             }
+            let Some(egress) = self.offer_media(now, key, context, at, egress, out) else {
+                return;
+            };
             if self.send_copy(now, key, context, at, &egress, out) {
                 return match context.candidates.get_mut(at) {
                     Some(candidate) => candidate.progress = Progress::Trying,
@@ -248,7 +275,7 @@ impl Shard {
     // appropriate for the tuple and send the request using a new client transaction as
     // detailed in steps 8 through 10." and "Thus, the branch parameter provided with the
     // Via header field inserted in step 8 MUST be different for each attempt."
-    fn send_copy(
+    pub(crate) fn send_copy(
         &mut self,
         now: Now,
         key: Key,
@@ -258,6 +285,7 @@ impl Shard {
         out: &mut Outputs,
     ) -> bool {
         let number = context.branches.len();
+        let mut planned = self.plan_copy(now, context, at, egress);
         let (Some(request), Some(candidate)) =
             (context.request.as_deref(), context.candidates.get_mut(at))
         else {
@@ -279,8 +307,23 @@ impl Shard {
             return false;
         };
         let instance = self.instance_of(&candidate.kind);
+        let mut strip = &context.strip;
+        let mut cut = std::mem::take(&mut self.strip);
+        if !context.hidden.is_empty()
+            && !self.may_know_the_caller(&candidate.kind, egress.to.remote.ip())
+        {
+            Self::lines_to_cut(&context.strip, &context.hidden, &mut cut);
+            strip = &cut;
+        }
         self.target_uri.clear();
-        let uri = target_uri(&candidate.kind, &mut self.target_uri);
+        let uri = target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri());
+        let leg = planned.as_ref().map(|planned| &planned.copy);
+        let added = candidate
+            .extra
+            .as_ref()
+            .map_or(&[][..], |extra| &extra.added);
+        let added = leg.and_then(LegCopy::added).unwrap_or(added);
+        let media = context.media.as_deref();
         let copy = RequestCopy {
             request,
             routed: &context.routed,
@@ -293,10 +336,14 @@ impl Shard {
             flow_down: egress.flow.as_ref(),
             instance,
             breadth: Some(candidate.share),
-            strip: &context.strip,
-            added: lines_of(context.told.as_ref()),
+            strip,
+            told: lines_of(context.told.as_ref()),
+            added,
             session_expires_s: (context.session)
                 .and_then(|timer| timer.is_added.then_some(timer.expires_s)),
+            leg,
+            media: media.and_then(|media| media.engine_of(at as u16)),
+            body: media.and_then(|media| media.target(at as u16)?.body.as_ref()),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -321,6 +368,10 @@ impl Shard {
             write_branch,
             &mut out.outbox.bytes,
         );
+        self.strip = cut;
+        if let Some(planned) = &mut planned {
+            self.authorize(planned, &mut out.outbox.bytes, start);
+        }
         let method = request.method();
         let place = (egress.to.transport, egress.to.remote);
         let patience_ms = match method {
@@ -328,7 +379,7 @@ impl Shard {
             _ => None,
         };
         if let Some(patience_ms) = patience_ms
-            && let Some(health) = gateways.health_of(place.0, place.1)
+            && let Some(health) = self.gateways.health_of(place.0, place.1)
         {
             health.tried(now.mono_ms, patience_ms);
         }
@@ -358,6 +409,9 @@ impl Shard {
             branch.timer_c = self.wheel.start(branch.timer_c_ms, timer);
         }
         context.branches.push(branch);
+        if let Some(planned) = planned {
+            self.keep_leg(context, planned);
+        }
         true
     }
 
@@ -377,7 +431,7 @@ impl Shard {
         let is_flow = match &candidate.kind {
             TargetKind::Contact(binding) => flow_of(&self.settings.nat, binding).is_some(),
             TargetKind::Token(_) => true,
-            TargetKind::Routed | TargetKind::NextHops { .. } => false,
+            TargetKind::Routed | TargetKind::Uri(_) | TargetKind::NextHops { .. } => false,
         };
         candidate.is_flow_failed =
             is_flow && matches!(outcome, Outcome::TimedOut | Outcome::Unreachable);
@@ -387,6 +441,7 @@ impl Shard {
             other => other.at(&candidate.kind),
         };
         let outcome = candidate.refused.take().unwrap_or(outcome);
+        drop(candidate.take_places());
         self.note_failure(context, outcome);
     }
 
@@ -513,7 +568,9 @@ impl Shard {
             | Parked::Guess(..)
             | Parked::User(..)
             | Parked::Hook(..)
-            | Parked::Probe(..) => {
+            | Parked::Media(..)
+            | Parked::Probe(..)
+            | Parked::Trunk(..) => {
                 broken!("only a target waits for addresses");
             }
         }
@@ -535,6 +592,12 @@ impl Shard {
 fn go_to_next_gateway(context: &mut Context, at: usize) -> bool {
     let candidate = context.candidates.get_mut(at);
     candidate.is_some_and(Candidate::next_gateway)
+}
+
+/// Goes on to the next group of gateways of a target, where it has one.
+fn go_to_next_group(context: &mut Context, at: usize) -> bool {
+    let candidate = context.candidates.get_mut(at);
+    candidate.is_some_and(Candidate::next_group)
 }
 
 /// Ends a target and takes its share of Max-Breadth back.

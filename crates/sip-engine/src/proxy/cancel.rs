@@ -100,7 +100,7 @@ impl Shard {
         self.wheel.cancel(std::mem::take(&mut context.serial_timer));
         for candidate in &mut context.candidates {
             match candidate.progress {
-                Progress::Resolving(park) => {
+                Progress::Resolving(park) | Progress::Asking(park) => {
                     self.parks.take(park, &mut self.wheel);
                     end_candidate(candidate, &mut context.breadth_left);
                 }

@@ -5,23 +5,31 @@ use std::sync::Arc;
 
 use invariant::broken;
 use sip_hook::Answer;
+use sip_limit::concurrent;
 use sip_locate::Hop;
+use sip_media::EngineId;
 use sip_msg::{Flow, Message, Method, Span, Target, Transport};
 use sip_txn::{ClientId, ServerId};
 use slots::Spares;
 use smallvec::SmallVec;
 use wheel::TimerId;
 
+use super::lead::Divert;
 use super::outcome::Outcome;
 use super::route::Routed;
+use super::ways::Beside;
 use crate::effect::ParkId;
 use crate::gateways::Place;
 use crate::location::Binding;
-use crate::records::{AskedTimer, CallRecord};
+use crate::media::ContextMedia;
+use crate::people::Person;
+use crate::records::{AskedTimer, Followed};
 use crate::relay::{ChosenBy, Source};
 use crate::routes::{Care, NextHop};
 use crate::sender::Sender;
 use crate::token::{self, Sides};
+use crate::trunk::Trunk;
+use crate::trunk::legs::Legs;
 
 /// Names a context, and perhaps one of its branches, in a transaction's
 /// `context` and in a timer: kind, slot, generation and branch in 64 bits.
@@ -37,6 +45,8 @@ const KIND_PROBE: u64 = 3 << 62;
 const KIND_MASK: u64 = 3 << 62;
 /// Beside [`KIND_PROBE`], whose number has 32 bits.
 const IS_KEEPALIVE: u64 = 1 << 61;
+/// Of the same kind as a probe, but for this.
+const IS_REGISTER: u64 = 1 << 32;
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 22;
 const BRANCH_BITS: u32 = 16;
@@ -53,6 +63,8 @@ pub(crate) enum Owner {
     Probe(u32),
     /// A question to a phone whether it is there, by its number.
     KeepAlive(u32),
+    /// A REGISTER to a provider, by its number.
+    Register(u32),
     /// Nobody.
     Nobody,
 }
@@ -69,6 +81,7 @@ impl Owner {
             Self::Parked(park) => KIND_PARKED | (park.0 & !KIND_MASK),
             Self::Probe(number) => KIND_PROBE | u64::from(number),
             Self::KeepAlive(number) => KIND_PROBE | IS_KEEPALIVE | u64::from(number),
+            Self::Register(number) => KIND_PROBE | IS_REGISTER | u64::from(number),
             Self::Nobody => 0,
         }
     }
@@ -89,6 +102,7 @@ impl Owner {
             }
             KIND_PARKED => Self::Parked(ParkId(value & !KIND_MASK)),
             KIND_PROBE if value & IS_KEEPALIVE != 0 => Self::KeepAlive(value as u32),
+            KIND_PROBE if value & IS_REGISTER != 0 => Self::Register(value as u32),
             KIND_PROBE => Self::Probe(value as u32),
             _ => Self::Nobody,
         }
@@ -104,6 +118,8 @@ pub(crate) enum TargetKind {
     Token(Flow),
     /// A contact of a user.
     Contact(Arc<Binding>),
+    /// A URI of somebody elsewhere, to which an alias or a forward leads.
+    Uri(Arc<[u8]>),
     /// Configured next hops, to be tried in order. Where a table rewrote the number,
     /// the Request-URI becomes `user` at the next hop.
     NextHops {
@@ -111,6 +127,8 @@ pub(crate) enum TargetKind {
         at: u8,
         user: Option<Box<[u8]>>,
         care: Option<Arc<Care>>,
+        trunk: Option<Arc<Trunk>>,
+        beside: Option<Box<Beside>>,
     },
 }
 
@@ -124,6 +142,15 @@ impl TargetKind {
     }
 }
 
+/// Next hops that one target may have, in all its groups: a `u8` counts them.
+const HOPS_MAX: usize = 255;
+
+fn has_next_group(beside: &Option<Box<Beside>>) -> bool {
+    beside
+        .as_ref()
+        .is_some_and(|beside| !beside.next.is_empty())
+}
+
 /// How far a target has got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -131,6 +158,8 @@ pub(crate) enum Progress {
     Waiting,
     /// Its addresses are being asked for.
     Resolving(ParkId),
+    /// A media engine is being asked for the copy that goes there.
+    Asking(ParkId),
     /// A branch is under way.
     Trying,
     /// A branch is under way, and nobody waits for it any more.
@@ -160,6 +189,24 @@ pub(crate) struct Candidate {
     pub(crate) is_flow_failed: bool,
     /// Why one of its addresses was not tried, which says more than that the others failed.
     pub(crate) refused: Option<Outcome>,
+    /// What only few have.
+    pub(crate) extra: Option<Box<Extra>>,
+}
+
+/// What a target has that was led on, or whose calls are counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Extra {
+    /// The user on whose account it is, where that is not the caller's.
+    pub(crate) payer: Option<Arc<Person>>,
+    /// Header lines that are added to its copies.
+    pub(crate) added: Vec<u8>,
+    /// The Request-URI of its copies, where its kind does not say.
+    pub(crate) uri: Option<Arc<[u8]>>,
+    /// Whether it is an emergency number.
+    pub(crate) is_emergency: bool,
+    /// The places that it has taken among the calls of its group and of whoever pays.
+    pub(crate) group_place: Option<Arc<concurrent::Place>>,
+    pub(crate) payer_place: Option<Arc<concurrent::Place>>,
 }
 
 impl Candidate {
@@ -175,30 +222,83 @@ impl Candidate {
             may_stream: false,
             is_flow_failed: false,
             refused: None,
+            extra: None,
         }
+    }
+
+    /// What only few have.
+    pub(crate) fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// The Request-URI of its copies, where its kind does not say.
+    pub(crate) fn own_uri(&self) -> Option<&[u8]> {
+        self.extra.as_ref()?.uri.as_deref()
+    }
+
+    /// The places that it has taken, for the call that comes of it.
+    pub(crate) fn take_places(&mut self) -> Vec<Arc<concurrent::Place>> {
+        let Some(extra) = &mut self.extra else {
+            return Vec::new();
+        };
+        let places = [extra.group_place.take(), extra.payer_place.take()];
+        places.into_iter().flatten().collect()
     }
 
     /// Goes on to the next gateway; `false` where none is left.
     pub(crate) fn next_gateway(&mut self) -> bool {
-        let TargetKind::NextHops { hops, at, .. } = &mut self.kind else {
+        let TargetKind::NextHops {
+            hops,
+            at,
+            user,
+            care,
+            trunk,
+            beside,
+        } = &mut self.kind
+        else {
             return false;
         };
         *at = at.saturating_add(1);
-        let has_more = usize::from(*at) < hops.len();
+        let mut has_more = usize::from(*at) < hops.len();
+        if !has_more
+            && let Some(beside) = beside
+            && let Some(next) = beside.next.pop()
+            && hops.len() + next.hops.len() <= HOPS_MAX
+        {
+            // Those that were tried stay: branches name theirs by its place among them.
+            *at = hops.len() as u8;
+            hops.extend(next.hops);
+            (*user, *care, *trunk) = (next.user, next.care, next.trunk);
+            beside.limit = next.limit;
+            has_more = true;
+            self.passed_over = 0;
+            if let Some(extra) = &mut self.extra {
+                extra.group_place = None;
+            }
+        }
         self.hops.clear();
         self.tried = 0;
         has_more
+    }
+
+    /// Goes on to the next group of gateways; `false` where none is left.
+    pub(crate) fn next_group(&mut self) -> bool {
+        let TargetKind::NextHops { hops, at, .. } = &mut self.kind else {
+            return false;
+        };
+        *at = hops.len().min(HOPS_MAX) as u8;
+        self.next_gateway()
     }
 
     /// How long the next hop at hand may take to its first response to an INVITE that begins
     /// a call, before something is held against it: `None` for as long as the transaction
     /// takes, which is so for other targets, and for those of which there is but one.
     pub(crate) fn patience_ms(&self, request: &Message) -> Option<u64> {
-        let TargetKind::NextHops { hops, .. } = &self.kind else {
+        let TargetKind::NextHops { hops, beside, .. } = &self.kind else {
             return None;
         };
         let timeout_ms = self.kind.care()?.timeout_ms;
-        let has_others = hops.len() > 1 || self.hops.len() > 1;
+        let has_others = hops.len() > 1 || self.hops.len() > 1 || has_next_group(beside);
         let counts = timeout_ms > 0 && has_others && request.to_tag().is_none();
         counts.then_some(timeout_ms)
     }
@@ -206,9 +306,15 @@ impl Candidate {
     /// Whether there is another way than the next hop at hand, which is `here`. What is passed
     /// over is none, but for one that would be passed over itself.
     pub(crate) fn has_other_way(&self, here: Place, is_out: impl Fn(Place) -> bool) -> bool {
-        let TargetKind::NextHops { hops, at, .. } = &self.kind else {
+        let TargetKind::NextHops {
+            hops, at, beside, ..
+        } = &self.kind
+        else {
             return false;
         };
+        if has_next_group(beside) {
+            return true;
+        }
         let left = hops.len().saturating_sub(usize::from(*at) + 1);
         let mut addresses = self.hops.iter().skip(usize::from(self.tried));
         match is_out(here) {
@@ -348,12 +454,24 @@ pub(crate) struct Context {
     pub(crate) is_cancelled: bool,
     pub(crate) serial_timer: TimerId,
     /// The record of the call that it begins, until that was answered.
-    pub(crate) record: Option<Box<CallRecord>>,
+    pub(crate) record: Option<Followed>,
+    /// What is written of the user who calls.
+    pub(crate) caller: Option<Arc<Person>>,
+    /// The user whose forwards count, where his phones do not take the call.
+    pub(crate) divert: Option<Box<Divert>>,
+    /// Whether the phones that were tried first are given up for good.
+    pub(crate) has_diverted: bool,
+    /// Header lines that say who calls, and that only trusted neighbours may see.
+    pub(crate) hidden: Vec<Span>,
     /// The session timer that its copies ask for.
     pub(crate) session: Option<AskedTimer>,
     /// The operator's hook, where it has header lines for its copies.
     pub(crate) told: Option<Arc<Answer>>,
-    /// The memory of `request`, `best` and `record`, as it was when they came.
+    /// What is kept of copies that go by a trunk.
+    pub(crate) legs: Option<Box<Legs>>,
+    /// Its media, where an engine leads it.
+    pub(crate) media: Option<Box<ContextMedia>>,
+    /// The memory of `request`, `best`, `record` and `media`, as it was when they came.
     messages_bytes: usize,
 }
 
@@ -399,10 +517,44 @@ impl Context {
             is_cancelled: false,
             serial_timer: TimerId::NONE,
             record: None,
+            caller: None,
+            divert: None,
+            has_diverted: false,
+            hidden: Vec::new(),
             session: None,
             told: None,
+            legs: None,
+            media: None,
             messages_bytes: 0,
         }
+    }
+
+    /// The number that a copy for that target may show as its caller's: that of the user on whose
+    /// account it is.
+    pub(crate) fn caller_id(&self, at: usize) -> Option<&Arc<str>> {
+        let extra = self.candidates.get(at).and_then(|of| of.extra.as_ref());
+        let payer = extra.and_then(|extra| extra.payer.as_ref());
+        payer.or(self.caller.as_ref())?.caller_id.as_ref()
+    }
+
+    /// The engine that leads the media of the dialog to which the response at hand belongs, where
+    /// that is a leg to a provider: of others the offer says it, which is signed for what their
+    /// responses say.
+    pub(crate) fn led_by(&self) -> Option<EngineId> {
+        let (legs, media) = (self.legs.as_ref()?, self.media.as_ref()?);
+        media.engine_of(self.branches.get(legs.answering())?.candidate)
+    }
+
+    /// Whether any target is on the account of a user who was called, and who chose it.
+    pub(crate) fn is_on_others_account(&self) -> bool {
+        let mut extras = self.candidates.iter().filter_map(|of| of.extra.as_ref());
+        extras.any(|extra| extra.payer.is_some())
+    }
+
+    /// Whether an emergency number is called.
+    pub(crate) fn is_emergency(&self) -> bool {
+        let mut extras = self.candidates.iter().filter_map(|of| of.extra.as_ref());
+        extras.any(|extra| extra.is_emergency)
     }
 
     /// Counts the memory of its messages, and of its record: to be called when one of them has
@@ -411,7 +563,8 @@ impl Context {
         let messages = self.request.iter().chain(&self.best.response);
         let messages: usize = messages.map(|message| message.held_bytes()).sum();
         let record = self.record.as_ref().map_or(0, |record| record.held_bytes());
-        self.messages_bytes = messages + record + lines_of(self.told.as_ref()).len();
+        let media = self.media.as_ref().map_or(0, |media| media.held_bytes());
+        self.messages_bytes = messages + record + media + lines_of(self.told.as_ref()).len();
     }
 
     /// Forgets everything and keeps the memory; messages are given to `spare`.
@@ -431,8 +584,14 @@ impl Context {
         self.is_cancelled = false;
         self.serial_timer = TimerId::NONE;
         self.record = None;
+        self.caller = None;
+        self.divert = None;
+        self.has_diverted = false;
+        self.hidden.clear();
         self.session = None;
         self.told = None;
+        self.legs = None;
+        self.media = None;
     }
 
     /// Gives the big buffers back: after the final response nobody needs them.
@@ -446,6 +605,10 @@ impl Context {
         self.best.challenges.clear();
         self.told = None;
         self.messages_bytes = 0;
+        if let Some(media) = &mut self.media {
+            media.forget_offers();
+            self.messages_bytes = media.held_bytes();
+        }
     }
 
     /// Whether some branch may still bring a final response.
@@ -454,7 +617,7 @@ impl Context {
             || self
                 .candidates
                 .iter()
-                .any(|c| matches!(c.progress, Progress::Resolving(_)))
+                .any(|c| matches!(c.progress, Progress::Resolving(_) | Progress::Asking(_)))
     }
 
     // RFC 3261 16.7: "The proxy MUST maintain the response context until all of its
@@ -500,7 +663,7 @@ impl Contexts {
     }
 
     /// Takes the records of the calls in it. Looks at every slot.
-    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Box<CallRecord>> {
+    pub(crate) fn take_records(&mut self) -> impl Iterator<Item = Followed> {
         let contexts = self
             .slots
             .iter_mut()
@@ -618,6 +781,8 @@ mod tests {
             Owner::Probe(u32::MAX),
             Owner::KeepAlive(0),
             Owner::KeepAlive(u32::MAX),
+            Owner::Register(0),
+            Owner::Register(u32::MAX),
             Owner::Context(
                 Key {
                     slot: (1 << SLOT_BITS) - 1,

@@ -25,6 +25,7 @@ const DATAGRAM_BYTES_MAX: usize = 1_300;
 const ADDED_BYTES: usize = 300;
 
 /// How one copy leaves.
+#[derive(Clone)]
 pub(crate) struct Egress {
     pub(crate) to: Target,
     pub(crate) local: SocketAddr,
@@ -74,6 +75,7 @@ impl Shard {
             }
             TargetKind::Contact(binding) if flow_of(&self.settings.nat, binding).is_some() => None,
             TargetKind::Contact(binding) => Some(of(Uri::parse(&binding.uri))),
+            TargetKind::Uri(uri) => Some(of(Uri::parse(uri))),
             // RFC 3261 16.6: "Such a policy MUST NOT be used if the proxy is not certain that the
             // IP address, port, and transport correspond to a server that is a loose router."
             // and "If the request has a Route header field, this alternative MUST NOT be used
@@ -346,17 +348,22 @@ pub(crate) fn first_path(binding: &Binding) -> Option<&[u8]> {
 pub(crate) fn target_uri<'a>(kind: &'a TargetKind, text: &'a mut Vec<u8>) -> Option<&'a [u8]> {
     match kind {
         TargetKind::Contact(binding) => Some(&binding.uri),
+        TargetKind::Uri(uri) => Some(uri),
         TargetKind::NextHops {
             hops,
             at,
             user: Some(user),
+            trunk,
             ..
         } => {
             let next = hops.get(usize::from(*at))?;
             text.extend_from_slice(b"sip:");
             text.extend_from_slice(user);
             text.push(b'@');
-            write_next_hop(next, text);
+            match trunk {
+                Some(trunk) => text.extend_from_slice(trunk.domain.as_bytes()),
+                None => write_next_hop(next, text),
+            }
             Some(text)
         }
         _ => None,
@@ -387,7 +394,7 @@ pub(crate) fn may_stream(kind: &TargetKind) -> bool {
         TargetKind::Contact(binding) => binding
             .flow
             .is_none_or(|flow| flow.transport != Transport::Udp),
-        TargetKind::Routed => true,
+        TargetKind::Routed | TargetKind::Uri(_) => true,
         TargetKind::Token(_) | TargetKind::NextHops { .. } => false,
     }
 }

@@ -3,14 +3,17 @@
 
 use std::net::SocketAddr;
 
+use sip_media::EngineId;
 use sip_msg::{Edits, Flow, HeaderName, Message, Span, Target, Uri};
 
 use super::route::{Routed, write_without_maddr};
 use crate::gateways::Gateways;
+use crate::media::NewBody;
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay};
 use crate::text::write_decimal;
 use crate::token::Tokens;
+use crate::trunk::legs::LegCopy;
 use crate::{Now, Settings};
 
 /// RFC 3261 16.6 step 3: "one with a field value, which SHOULD be 70".
@@ -79,9 +82,17 @@ pub(crate) struct RequestCopy<'a> {
     /// Header lines that are for this server alone.
     pub(crate) strip: &'a [Span],
     /// Header lines that the operator's hook adds; empty for none.
+    pub(crate) told: &'a [u8],
+    /// Header lines that are added because of how its target was found, each with its end.
     pub(crate) added: &'a [u8],
     /// The session timer that is asked for, where the request has none (RFC 4028).
     pub(crate) session_expires_s: Option<u32>,
+    /// How it differs because it goes by a trunk, if it does.
+    pub(crate) leg: Option<&'a LegCopy>,
+    /// The engine that leads the media of the dialog.
+    pub(crate) media: Option<EngineId>,
+    /// What stands in the place of its session description.
+    pub(crate) body: Option<&'a NewBody>,
 }
 
 impl RequestCopy<'_> {
@@ -97,7 +108,8 @@ impl RequestCopy<'_> {
         // received request.  Fields not detailed in the processing described below MUST NOT
         // be removed." and "The proxy MUST NOT reorder field values with a common field name
         // (See Section 7.3.1).  The proxy MUST NOT add to, modify, or remove the message
-        // body." What no edit names is copied as it came.
+        // body." What no edit names is copied as it came: the body too, but for the session
+        // description of a call whose media an engine leads (docs/DEVIATIONS.md).
         let request = self.request;
         edits.clear();
         for line in self.strip {
@@ -108,6 +120,12 @@ impl RequestCopy<'_> {
         self.edit_routes(strict, edits);
         self.edit_max_forwards(edits);
         self.edit_breadth(edits);
+        if let Some(leg) = self.leg {
+            leg.edit(request, self.strip, edits);
+        }
+        if let Some(body) = self.body {
+            body.edit(request, edits);
+        }
         // RFC 3261 16.6: "The proxy MUST insert a Via header field value into the copy
         // before the existing Via header field values." Everything that is added goes to
         // the top of the headers. RFC 3261 16.6: "If this proxy wishes to remain on the path
@@ -137,7 +155,11 @@ impl RequestCopy<'_> {
             if let Some(session_expires_s) = self.session_expires_s {
                 number(text, "Session-Expires", u64::from(session_expires_s));
             }
+            text.extend_from_slice(self.told);
             text.extend_from_slice(self.added);
+            if let Some(leg) = self.leg {
+                text.extend_from_slice(leg.lines());
+            }
             // RFC 3261 16.6: "If the request will be sent to the next hop using a
             // stream-based transport and the copy contains no Content-Length header field,
             // the proxy MUST insert one with the correct value for the body of the request
@@ -147,7 +169,9 @@ impl RequestCopy<'_> {
             // RFC 3261 20: "If a stream-based protocol (such as TCP) is used as a transport, then the
             // header field MUST be sent."
             if self.to.transport.is_reliable() && !request.has(HeaderName::ContentLength) {
-                number(text, "Content-Length", request.body().len() as u64);
+                let as_it_came = request.body().len();
+                let len = (self.body).map_or(as_it_came, |body| body.body_len(request));
+                number(text, "Content-Length", len as u64);
             }
         });
         edits.apply(request, out);

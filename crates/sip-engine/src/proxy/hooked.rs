@@ -1,15 +1,14 @@
 //! Requests that the operator's hook sends somewhere: to a group of gateways, or on with another
 //! Request-URI.
 
-use std::sync::Arc;
-
 use sip_msg::uri::Scheme;
 use sip_msg::{HeaderName, Uri};
 
 use super::context::Candidate;
 use super::outcome::Outcome;
 use super::route::preprocess;
-use super::targets::{Targets, group_at, number_of, rewritten};
+use super::targets::Targets;
+use crate::numbers::number_of;
 use crate::park::Job;
 use crate::permit::Permit;
 use crate::{Now, Shard};
@@ -25,19 +24,21 @@ impl Shard {
         found: &mut Vec<Candidate>,
     ) -> Targets {
         match job.told.as_ref().and_then(|told| told.group) {
-            Some(group) => self.chosen_targets(group, job, permit, found),
+            Some(group) => self.chosen_targets(now, group, job, permit, found),
             None => self.find_targets(now, &job.request, &job.routed, permit, found),
         }
     }
 
     fn chosen_targets(
         &mut self,
+        now: Now,
         group: usize,
         job: &Job,
         permit: &Permit,
         found: &mut Vec<Candidate>,
     ) -> Targets {
         found.clear();
+        self.divert = None;
         let Some(uri) = job.routed.uri(&job.request) else {
             return Targets::Answer(Outcome::UnreadableUri);
         };
@@ -45,16 +46,20 @@ impl Shard {
         if !permit.may_relay() || !permit.may_use_routes() {
             return Targets::Answer(Outcome::NotRelayed);
         }
-        let settings = Arc::clone(&self.settings);
-        let Some(group) = group_at(&settings, group) else {
-            return Targets::Answer(Outcome::NextHopsDown);
-        };
         // As by the tables: a number is written as the gateways of the group want it.
         let is_number = uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri);
         let number = is_number.then(|| number_of(&uri)).flatten();
-        let user = number.map(|number| rewritten(&number, group).into_bytes().into_boxed_slice());
-        let skips_drained = self.gateways.has_drained() && job.request.to_tag().is_none();
-        self.group_targets(group, user, skips_drained, found)
+        // And nobody calls farther over it than he may.
+        if number.is_none()
+            && let Err(outcome) = self.may_leave(permit, &uri)
+        {
+            return Targets::Answer(outcome);
+        }
+        let how = (
+            permit,
+            self.gateways.has_drained() && job.request.to_tag().is_none(),
+        );
+        self.group_targets(now, &[group], number.as_deref(), how, found)
     }
 
     /// Gives a request another Request-URI, where there is one, and takes what is left of its

@@ -21,6 +21,20 @@ pub(crate) enum Outcome {
     NobodyThere,
     /// No row of the tables is for that number.
     NoRouteForNumber,
+    /// It is farther than whoever pays for it may call.
+    NotPermitted,
+    /// Nobody may call that number.
+    NumberBlocked,
+    /// Whoever pays for it has as many calls as he may have.
+    UserCallsMax,
+    /// As many calls go over the group as may.
+    GroupCallsMax,
+    /// It is forwarded to where its user may not call himself.
+    ForwardRefused,
+    /// Aliases and forwards lead in a circle, or too far.
+    LedInCircle,
+    /// Nobody to whom an alias, or a provider's number, leads is registered.
+    NotRegistered,
     /// DNS knows no server of that name.
     NoSuchServer,
     /// No final response came in time.
@@ -47,6 +61,14 @@ pub(crate) enum Outcome {
     NoRoom,
     /// DNS did not answer.
     DnsSilent,
+    /// The provider does not take the trunk's credentials.
+    TrunkRefused,
+    /// A provider calls a number that none of our users has.
+    NobodysNumber,
+    /// It needs a media engine, and none answers.
+    MediaGone,
+    /// The media engine refuses its session description.
+    MediaRefused,
 }
 
 impl From<Refusal> for Outcome {
@@ -91,21 +113,45 @@ impl Outcome {
     pub(crate) const fn status(self) -> u16 {
         match self {
             Self::UnreadableUri => 400,
-            Self::NotRelayed | Self::NetworkDenied | Self::NamesGateway => 403,
+            Self::NotRelayed
+            | Self::NetworkDenied
+            | Self::NamesGateway
+            | Self::NotPermitted
+            | Self::NumberBlocked => 403,
+            // RFC 3261 21.4.24: "The callee's end system was contacted successfully, but the callee is
+            // currently not willing or able to take additional calls at this end system." Here it
+            // is the caller who has no call left: 503 would keep his phone from us altogether.
+            Self::UserCallsMax => 486,
             // RFC 3261 21.4.5: "The server has definitive information that the user does not exist at
             // the domain specified in the Request-URI." Nor does anybody where there is no domain.
-            Self::NobodyThere | Self::NoRouteForNumber | Self::NoSuchServer => 404,
+            Self::NobodyThere
+            | Self::NoRouteForNumber
+            | Self::NoSuchServer
+            | Self::NobodysNumber => 404,
             Self::TimedOut => 408,
             // RFC 3261 21.4.18: "This status is also returned by a redirect or proxy server that
             // recognizes the user identified by the Request-URI, but does not currently have a valid
             // forwarding location for that user."
-            Self::Absent | Self::NotUnderTls | Self::FlowGone => 480,
-            Self::ComesBack => 482,
+            Self::Absent
+            | Self::NotRegistered
+            | Self::ForwardRefused
+            | Self::NotUnderTls
+            | Self::FlowGone => 480,
+            Self::ComesBack | Self::LedInCircle => 482,
+            // RFC 3261 21.4.26: "The response has the same meaning as 606 (Not Acceptable), but only
+            // applies to the specific resource addressed by the Request-URI and the request may succeed
+            // elsewhere."
+            Self::MediaRefused => 488,
             Self::BadResponse | Self::Unreachable | Self::NoTransport => 502,
             // RFC 3261 16.7: "In other words, forwarding a 503 means that the proxy knows it cannot
             // service any requests, not just the one for the Request-URI in the request which generated
             // the 503." It knows that of whatever takes this way.
-            Self::NextHopsDown | Self::Drained | Self::NoRoom => 503,
+            Self::NextHopsDown
+            | Self::Drained
+            | Self::GroupCallsMax
+            | Self::NoRoom
+            | Self::TrunkRefused
+            | Self::MediaGone => 503,
             // RFC 3261 21.5.5: "The server did not receive a timely response from an external server it
             // accessed in attempting to process the request."
             Self::DnsSilent => 504,
@@ -126,6 +172,13 @@ impl Outcome {
             Self::NamesGateway => Reason::NamesGateway,
             Self::NobodyThere => Reason::NobodyThere,
             Self::NoRouteForNumber => Reason::NoRoute,
+            Self::NotPermitted => Reason::NotPermitted,
+            Self::NumberBlocked => Reason::NumberBlocked,
+            Self::UserCallsMax => Reason::UserCallsMax,
+            Self::GroupCallsMax => Reason::GroupCallsMax,
+            Self::ForwardRefused => Reason::ForwardRefused,
+            Self::LedInCircle => Reason::LedInCircle,
+            Self::NotRegistered => Reason::NotRegistered,
             Self::NoSuchServer => Reason::NoSuchServer,
             Self::TimedOut => Reason::TimedOut,
             Self::Absent => Reason::PhoneUnreachable,
@@ -139,6 +192,10 @@ impl Outcome {
             Self::Drained => Reason::GatewaysDrained,
             Self::NoRoom => Reason::NoRoom,
             Self::DnsSilent => Reason::DnsSilent,
+            Self::TrunkRefused => Reason::TrunkRefused,
+            Self::NobodysNumber => Reason::NoUserForNumber,
+            Self::MediaGone => Reason::MediaUnavailable,
+            Self::MediaRefused => Reason::MediaRefused,
         }
     }
 
@@ -149,20 +206,31 @@ impl Outcome {
             Self::NamesGateway => "Gateways Are Reached By Routes",
             Self::NotUnderTls => "SIPS Not Allowed",
             Self::NoRouteForNumber => "No Route For That Number",
+            Self::NotPermitted => "Not Permitted To Call That",
+            Self::NumberBlocked => "That Number Is Blocked",
+            Self::UserCallsMax => "Too Many Calls Of This User",
+            Self::GroupCallsMax => "All Lines Are Busy",
+            Self::LedInCircle => "Forwarded In A Circle",
             Self::NoSuchServer => "No Such Server In DNS",
             Self::Unreachable => "Next Hop Unreachable",
             Self::NoTransport => "No Transport Leads There",
             Self::NextHopsDown => "Gateways Unreachable",
             Self::Drained => "Gateways Drained",
             Self::DnsSilent => "No Answer From DNS",
+            Self::TrunkRefused => "Trunk Not Available",
+            Self::MediaGone => "No Media Engine Available",
+            Self::MediaRefused => "Session Description Refused By Media Engine",
             Self::UnreadableUri
             | Self::NotRelayed
             | Self::NobodyThere
             | Self::TimedOut
             | Self::Absent
+            | Self::NotRegistered
+            | Self::ForwardRefused
             | Self::FlowGone
             | Self::ComesBack
             | Self::BadResponse
+            | Self::NobodysNumber
             | Self::NoRoom => sip_msg::write::reason_phrase(self.status()),
         }
     }

@@ -4,6 +4,7 @@
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 
+use sip_media::EngineId;
 use sip_msg::header::Contact;
 use sip_msg::{Field, Flow, HeaderName, ListenerId, Message, Method, Span, Transport, Uri};
 
@@ -13,7 +14,8 @@ use super::route::place;
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Source};
-use crate::token::{Decoded, Grant, Holder, Offer, Sides, Tokens, begins_offer};
+use crate::token::{Decoded, Grant, Holder, Mark, Offer, Sides, Tokens, begins_offer};
+use crate::trunk::legs::LegCopy;
 
 impl RequestCopy<'_> {
     pub(super) fn write_record_route(&self, forwarder: &Forwarder<'_>, text: &mut Vec<u8>) {
@@ -28,10 +30,19 @@ impl RequestCopy<'_> {
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
         let flow_up = self.flow_up(forwarder, names_another, &shown);
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
-        let is_any_signed = forwarder.sign_routes || flow_up.is_some() || self.flow_down.is_some();
+        let mark = self.leg.and_then(LegCopy::mark);
+        let is_any_signed = forwarder.sign_routes
+            || flow_up.is_some()
+            || self.flow_down.is_some()
+            || mark.is_some()
+            || self.media.is_some();
         let (mut sides, mut contact) = (None, None);
         if is_any_signed {
-            sides = Sides::of(self.request);
+            // Whoever gets the copy will say of both sides what stands in it.
+            sides = match self.leg {
+                Some(leg) => leg.sides(self.request),
+                None => Sides::of(self.request),
+            };
             let may_show = |uri: &Uri<'_>| forwarder.relay.may_show(Some(&source), uri);
             contact =
                 shown().filter(|contact| may_show(contact) && next.as_ref().is_none_or(may_show));
@@ -40,13 +51,18 @@ impl RequestCopy<'_> {
             unix_ms: forwarder.unix_ms,
             next: next.as_ref(),
             target: contact.as_ref(),
+            mark,
+            media: self.media,
             ..Grant::default()
         };
         // The requests of whoever gets this copy leave by the last of our values,
         // the caller's by the first.
         let mut value = |listener, transport, local: &SocketAddr, grant: Grant<'_>| {
             let (is_signed, uri) = (
-                forwarder.sign_routes || grant.flow.is_some(),
+                forwarder.sign_routes
+                    || grant.flow.is_some()
+                    || mark.is_some()
+                    || grant.media.is_some(),
                 RouteUri {
                     kind,
                     listener,
@@ -109,7 +125,9 @@ impl RequestCopy<'_> {
         // Record-Route header field that is not a SIPS URI."
         let secure = is_target_secure || next.is_some_and(is_sips);
         let must = secure != self.came_by.transport.is_secure();
-        match (secure, must || forwarder.record_route) {
+        // What is done for a trunk has to be done for all requests of the dialog.
+        let is_marked = self.leg.is_some_and(|leg| leg.mark().is_some());
+        match (secure, must || forwarder.record_route || is_marked) {
             (_, false) => None,
             (true, true) => Some(Scheme::Sips),
             (false, true) => Some(Scheme::Sip),
@@ -354,6 +372,10 @@ pub(crate) struct Rewriter<'a> {
     /// offer itself must prove that the response is to the request that it says.
     pub(crate) identity: Option<Identity>,
     pub(crate) identities: &'a [u8; 16],
+    /// What the caller's token is to say of the trunk that the dialog goes by.
+    pub(crate) mark: Option<Mark>,
+    /// The engine that leads the dialog's media, where the request's context knows it.
+    pub(crate) media: Option<EngineId>,
 }
 
 // RFC 3261 16.6: "If the URI placed in the Record-Route header field needs to be rewritten
@@ -387,15 +409,17 @@ impl Rewriter<'_> {
         let may_show = |uri: &Uri<'_>| self.relay.may_show(self.source, uri);
         let target = first_contact(response)
             .filter(|target| may_show(target) && slot.above.as_ref().is_none_or(may_show))?;
-        // An offer that names no flow has nothing in it that the response has not.
+        // An offer that names no flow has nothing in it that the response, or its request's context,
+        // has not. Nor could one be read that was signed for the From and To of a provider.
         let is_identified = || {
             self.identity
                 .is_some_and(|identity| identity.is_of(self.identities, &sides))
         };
-        let offer = match !slot.offer.has_flow() && is_identified() {
+        let is_known = !slot.offer.has_flow() && (!slot.offer.has_media() || self.media.is_some());
+        let offer = match is_known && is_identified() {
             true => Offer {
-                flow: None,
-                instance: None,
+                media: self.media,
+                ..Offer::default()
             },
             false => self
                 .tokens
@@ -407,7 +431,9 @@ impl Rewriter<'_> {
             target: Some(&target),
             flow: offer.flow.as_ref(),
             instance: offer.instance,
+            media: offer.media,
             is_offer: false,
+            mark: self.mark,
         };
         text.clear();
         self.tokens

@@ -80,9 +80,11 @@ fn write_target(
     text.clear();
     match &candidate.kind {
         TargetKind::Contact(binding) => text.extend_from_slice(&binding.uri),
+        TargetKind::Uri(uri) => text.extend_from_slice(uri),
         place @ TargetKind::NextHops { .. } => {
             if target_uri(place, text).is_none() {
-                write_at_next_hop(request, place, text);
+                let asked = candidate.own_uri().unwrap_or(request.request_uri());
+                write_at_next_hop(asked, place, text);
             }
         }
         TargetKind::Routed if came_with.is_some() => {
@@ -97,8 +99,8 @@ fn write_target(
     Uri::parse(text).is_none_or(|uri| asked.is_none_or(|asked| !uri.equals(&asked)))
 }
 
-/// The user of the Request-URI at the next hop.
-fn write_at_next_hop(request: &Message, kind: &TargetKind, value: &mut Vec<u8>) {
+/// The user of that URI at the next hop.
+fn write_at_next_hop(asked: &[u8], kind: &TargetKind, value: &mut Vec<u8>) {
     let TargetKind::NextHops { hops, at, .. } = kind else {
         return broken!("only a next hop has no URI");
     };
@@ -106,7 +108,7 @@ fn write_at_next_hop(request: &Message, kind: &TargetKind, value: &mut Vec<u8>) 
         return broken!("a target without next hops is not found");
     };
     value.extend_from_slice(b"sip:");
-    if let Some(user) = Uri::parse(request.request_uri()).and_then(|uri| uri.user) {
+    if let Some(user) = Uri::parse(asked).and_then(|uri| uri.user) {
         value.extend_from_slice(user);
         value.push(b'@');
     }

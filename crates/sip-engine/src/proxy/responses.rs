@@ -7,7 +7,7 @@ use wheel::TimerId;
 
 use super::branches::end_candidate;
 use super::cancel::CancelReason;
-use super::context::{Context, Key, Owner};
+use super::context::{Candidate, Context, Key, Owner, Progress};
 use super::outcome::Outcome;
 use crate::effect::Effect;
 use crate::records::notes::{note_reason, note_why};
@@ -34,36 +34,60 @@ impl Shard {
             return;
         };
         let is_heard = context.branches.get(branch).is_some();
+        let response = self.restored(&mut context, branch, response);
         if is_heard {
             self.hop_answered(now, &context, branch, response.status(), out);
             let source = context.answerer(branch);
             self.note_response(now, &context, source.as_ref(), &response);
             self.take_feedback(now, &context, branch, &response);
-            // RFC 3261 16.7: "If no Via header field values remain in the response, the
-            // response was meant for this element and MUST NOT be forwarded."
-            let is_for_us = !response.has_several(HeaderName::Via);
-            match (response.status(), is_for_us) {
-                (100..=199, true) => self.pool.recycle(response),
-                (_, true) => {
-                    self.counters.responses_without_via += 1;
-                    self.pool.recycle(response);
-                    self.branch_failed(now, key, &mut context, branch, Outcome::BadResponse, out);
-                }
-                (100..=199, false) => {
-                    self.provisional(now, key, &mut context, branch, &response, out);
-                    self.pool.recycle(response);
-                }
-                (200..=299, false) => {
-                    self.success(now, &mut context, branch, &response, out);
-                    self.pool.recycle(response);
-                }
-                _ => self.failure(now, key, &mut context, branch, response, out),
+            let response = match context.media {
+                None => Some(response),
+                Some(_) => self.hold_for_media(now, key, &mut context, branch, response, out),
+            };
+            if let Some(response) = response {
+                self.pass_response(now, key, &mut context, branch, response, out);
             }
         } else {
             broken!("a transaction's branch is in its context");
             self.pool.recycle(response);
         }
         self.settle(now, key, context, out);
+    }
+
+    /// What a response leads to, once nothing holds it up.
+    pub(crate) fn pass_response(
+        &mut self,
+        now: Now,
+        key: Key,
+        context: &mut Context,
+        branch: usize,
+        response: Box<Message>,
+        out: &mut Outputs,
+    ) {
+        // Others may have been at hand while it waited.
+        if let Some(legs) = &mut context.legs {
+            legs.answered_by(branch);
+        }
+        // RFC 3261 16.7: "If no Via header field values remain in the response, the
+        // response was meant for this element and MUST NOT be forwarded."
+        let is_for_us = !response.has_several(HeaderName::Via);
+        match (response.status(), is_for_us) {
+            (100..=199, true) => self.pool.recycle(response),
+            (_, true) => {
+                self.counters.responses_without_via += 1;
+                self.pool.recycle(response);
+                self.branch_failed(now, key, context, branch, Outcome::BadResponse, out);
+            }
+            (100..=199, false) => {
+                self.provisional(now, key, context, branch, &response, out);
+                self.pool.recycle(response);
+            }
+            (200..=299, false) => {
+                self.success(now, context, branch, &response, out);
+                self.pool.recycle(response);
+            }
+            _ => self.failure(now, key, context, branch, response, out),
+        }
     }
 
     fn provisional(
@@ -123,6 +147,12 @@ impl Shard {
             return broken!("the branch of a response was just found");
         };
         branch.is_accepted = context.method == Method::Invite;
+        let at = usize::from(branch.candidate);
+        let answered = context.candidates.get_mut(at);
+        let places = answered.map_or_else(Vec::new, Candidate::take_places);
+        if let Some(media) = &mut context.media {
+            media.is_answered_by(branch.candidate);
+        }
         // Of one that was left, the target is with another by now.
         match std::mem::take(&mut branch.is_left) {
             true => self.end_branch_alone(context, number),
@@ -136,7 +166,7 @@ impl Shard {
         }
         let source = context.answerer(number);
         self.note_call(now, context, source.as_ref(), response);
-        self.note_answered(now, context, number, response, out);
+        self.note_answered(now, context, number, response, places, out);
         self.note_refreshed(now, context, response);
         self.forward_response(now, context, source.as_ref(), response, out);
         self.end_call(context, response.status(), out);
@@ -171,6 +201,13 @@ impl Shard {
         }
         let branch = *branch;
         let at = usize::from(branch.candidate);
+        if is_challenge(status) && self.answer_challenge(now, key, context, number, &response, out)
+        {
+            return self.pool.recycle(response);
+        }
+        let is_given_up = |of: &Candidate| of.progress == Progress::GivenUp;
+        let was_given_up =
+            context.has_diverted && context.candidates.get(at).is_some_and(is_given_up);
         self.note_try(context, number, Ok(status));
         if branch.is_pending && status == 503 {
             self.hold_busy(now, context, at, branch.answerer.end(), &response, out);
@@ -203,10 +240,16 @@ impl Shard {
         }
         if status == 481 && matches!(context.method, Method::Invite | Method::Update) {
             self.note_gone(now, context, out);
+            self.media_gone(context, &response, out);
         }
         if context.is_final_sent {
             // RFC 3261 16.7: "A stateful proxy MUST NOT immediately forward any other
             // responses." There is nothing left to be the best for.
+            self.pool.recycle(response);
+            return;
+        }
+        // Its phone rang too long, and was told so: others have the call by now.
+        if was_given_up && status == 487 && !context.is_cancelled {
             self.pool.recycle(response);
             return;
         }
@@ -221,7 +264,7 @@ impl Shard {
     }
 
     /// A branch has its final response, and its target with it.
-    fn end_branch(&mut self, context: &mut Context, number: usize) {
+    pub(crate) fn end_branch(&mut self, context: &mut Context, number: usize) {
         self.end_branch_alone(context, number);
         let Some(at) = context.branches.get(number).map(|b| b.candidate) else {
             return broken!("the branch of a response was just found");
@@ -229,10 +272,11 @@ impl Shard {
         // The target set was given back if this response only comes again.
         if let Some(candidate) = context.candidates.get_mut(usize::from(at)) {
             end_candidate(candidate, &mut context.breadth_left);
+            drop(candidate.take_places());
         }
     }
 
-    fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
+    pub(crate) fn end_branch_alone(&mut self, context: &mut Context, number: usize) {
         let Some(branch) = context.branches.get_mut(number) else {
             return broken!("the branch of a response was just found");
         };
@@ -285,6 +329,17 @@ impl Shard {
         if let Some(old) = std::mem::replace(&mut best.response, response) {
             self.pool.recycle(old);
         }
+        context.count_messages();
+    }
+
+    /// Forgets what was the best: the call goes elsewhere.
+    pub(crate) fn forget_best(&mut self, context: &mut Context) {
+        let best = &mut context.best;
+        if let Some(old) = best.response.take() {
+            self.pool.recycle(old);
+        }
+        best.challenges.clear();
+        (best.rank, best.status, best.outcome) = (0, 0, None);
         context.count_messages();
     }
 
@@ -358,6 +413,7 @@ impl Shard {
     ) {
         if !context.is_final_sent {
             self.note_final(now, context, because, out);
+            self.end_media(context, because, out);
         }
         context.is_final_sent = true;
         // RFC 3261 16.7: "If the forwarded response was a final response, the proxy MUST
@@ -377,6 +433,8 @@ impl Shard {
     // steps "Aggregate Authorization Header Field Values" through "Record-Route"."
     /// Forwards a response upstream: without its topmost Via, and otherwise as
     /// it came.
+    // The session description of a call whose media an engine leads was changed before
+    // (docs/DEVIATIONS.md). Beyond that:
     // RFC 3261 16.7: "The proxy MUST NOT add to, modify, or remove the message body.  Unless
     // otherwise specified, the proxy MUST NOT remove any header field values other than
     // the Via header field value discussed in Section 16.7 Item 3.  In particular, the
@@ -397,7 +455,11 @@ impl Shard {
         let outbox = &mut out.outbox;
         let start = outbox.bytes.len();
         let is_stream = context.sender.flow.transport.is_reliable();
-        let granted = self.grant_caller(now, context.identity, source, response);
+        let known = (
+            context.legs.as_ref().and_then(|legs| legs.caller_mark()),
+            context.led_by(),
+        );
+        let granted = self.grant_caller(now, context.identity, source, known, response);
         write_upstream(
             response,
             &context.best.challenges,
@@ -466,6 +528,9 @@ impl Shard {
     ) {
         if !context.is_final_sent {
             self.start_due(now, key, &mut context, out);
+            while !context.is_waiting() && self.divert_after_all(now, &mut context, out) {
+                self.start_due(now, key, &mut context, out);
+            }
             if !context.is_waiting() {
                 self.choose_best(now, &mut context, out);
             }

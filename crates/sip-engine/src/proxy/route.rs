@@ -230,7 +230,7 @@ fn addresses(request: &Message) -> impl Iterator<Item = Option<Span>> {
 
 /// Where `part`, a slice of `whole`, stands in the message that has `whole` at
 /// `span`; empty for any other slice.
-pub(super) fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
+pub(crate) fn place(whole: &[u8], span: Span, part: &[u8]) -> Span {
     let offset = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize);
     match offset {
         Some(offset) if offset + part.len() <= whole.len() => {

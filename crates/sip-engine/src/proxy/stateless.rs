@@ -12,6 +12,7 @@ use super::context::Candidate;
 use super::egress::{Egress, may_stream, path_of, target_uri};
 use super::forward::{Forwarder, RequestCopy};
 use super::outcome::Outcome;
+use super::privacy::hidden_lines;
 use super::responses::write_upstream;
 use super::targets::Targets;
 use crate::effect::Effect;
@@ -149,6 +150,8 @@ impl Shard {
             &job.request,
             &mut strip,
         );
+        let mut hidden = Vec::new();
+        hidden_lines(permit, &job.request, &mut hidden);
         let request = Some(&*job.request);
         let egress = self.next_egress(
             now,
@@ -168,6 +171,12 @@ impl Shard {
                 self.forward_after_all(now, job, permit, out);
             }
             Some(egress) => {
+                if !hidden.is_empty()
+                    && !self.may_know_the_caller(&candidate.kind, egress.to.remote.ip())
+                {
+                    let own = std::mem::take(&mut strip);
+                    Self::lines_to_cut(&own, &hidden, &mut strip);
+                }
                 self.write_single(now, &job, &candidate, &egress, &strip, out);
                 self.counters.requests_forwarded += 1;
                 self.pool.recycle(job.request);
@@ -204,13 +213,14 @@ impl Shard {
         out: &mut Outputs,
     ) {
         let instance = self.instance_of(&candidate.kind);
+        let leg = self.plan_ack(now, job);
         self.target_uri.clear();
         let copy = RequestCopy {
             request: &job.request,
             routed: &job.routed,
             came_by: &job.sender.flow,
             chosen_by: job.chosen_by,
-            uri: target_uri(&candidate.kind, &mut self.target_uri),
+            uri: target_uri(&candidate.kind, &mut self.target_uri).or(candidate.own_uri()),
             path: path_of(&candidate.kind),
             to: &egress.to,
             local: egress.local,
@@ -218,8 +228,15 @@ impl Shard {
             instance,
             breadth: Some(job.breadth),
             strip,
-            added: &[],
+            told: &[],
+            added: candidate
+                .extra
+                .as_ref()
+                .map_or(&[][..], |extra| &extra.added),
             session_expires_s: None,
+            leg: leg.as_ref(),
+            media: None,
+            body: job.body.as_deref(),
         };
         let (settings, own, gateways) = (&*self.settings, &self.own, &self.gateways);
         let forwarder = Forwarder::new(settings, own, gateways, &self.tokens, now);
@@ -275,7 +292,8 @@ impl Shard {
             Some(target) => {
                 let start = out.outbox.bytes.len();
                 let is_stream = target.transport.is_reliable();
-                let granted = self.grant_caller(now, None, Some(&Source::of(flow)), &response);
+                let source = Source::of(flow);
+                let granted = self.grant_caller(now, None, Some(&source), (None, None), &response);
                 write_upstream(
                     &response,
                     &[],

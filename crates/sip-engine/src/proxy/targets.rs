@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use invariant::broken;
-use sip_locate::Rank;
 use sip_msg::uri::Scheme;
 use sip_msg::{Message, Transport, Uri};
-use smallvec::SmallVec;
 
 use super::context::{Candidate, TargetKind};
 use super::outcome::Outcome;
@@ -14,13 +11,8 @@ use super::route::Routed;
 use crate::location::Binding;
 use crate::nat::NatSettings;
 use crate::permit::Permit;
-use crate::random::Dice;
 use crate::relay::ChosenBy;
-use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
 use crate::{Now, Shard};
-
-/// Targets that one address-of-record may have in all.
-const GATEWAYS_MAX: usize = 32;
 
 /// The target set, or why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +37,7 @@ impl Shard {
         found: &mut Vec<Candidate>,
     ) -> Targets {
         found.clear();
+        self.divert = None;
         let Some(uri) = routed.uri(request) else {
             return Targets::Answer(Outcome::UnreadableUri);
         };
@@ -71,47 +64,49 @@ impl Shard {
             None
         };
         if let Some((may, kind)) = predetermined {
+            if self.has_people
+                && !self
+                    .relay(now)
+                    .chosen_by(permit, routed, request)
+                    .is_dialog()
+                && let Err(outcome) = self.may_leave(permit, &uri)
+            {
+                return Targets::Answer(outcome);
+            }
             return single(may, kind, found);
         }
         // A hop that is drained begins nothing, and goes on with what has begun.
         let skips_drained = self.gateways.has_drained() && request.to_tag().is_none();
+        if self.has_people && (uri.scheme == Scheme::Tel || self.own.is_own_uri(&uri)) {
+            return self.lead(now, request, &uri, permit, skips_drained, found);
+        }
         if uri.scheme == Scheme::Tel {
-            let targets = self.number_targets(&uri, permit, skips_drained, found);
-            let is_settled = matches!(targets, Targets::Found | DRAINED);
-            return match self.settings.forward.is_some() {
-                true if !is_settled && permit.may_use_routes() => {
-                    self.forward_target(skips_drained, found)
-                }
-                _ => targets,
-            };
+            return self.tel_targets(now, &uri, permit, skips_drained, found);
         }
         if self.own.is_own_uri(&uri) {
             self.user_targets(now, &uri, permit, skips_drained, found)
         } else {
             let chosen_by = self.relay(now).chosen_by(permit, routed, request);
-            self.foreign_targets(chosen_by, &uri, permit, skips_drained, found)
+            self.foreign_targets(now, chosen_by, &uri, permit, skips_drained, found)
         }
     }
 
-    /// The next hop of all that is for nobody here.
-    fn forward_target(&self, skips_drained: bool, found: &mut Vec<Candidate>) -> Targets {
-        let next = self.settings.forward.iter();
-        let hops = next.filter(|next| !(skips_drained && self.gateways.is_drained(next)));
-        next_hops(hops.cloned().collect(), None, None, found)
-    }
-
-    /// The gateways of a group that may have this request, in the order of its lots.
-    pub(super) fn group_targets(
+    /// The targets of a number that is called as such.
+    pub(super) fn tel_targets(
         &mut self,
-        group: &GatewayGroup,
-        user: Option<Box<[u8]>>,
+        now: Now,
+        uri: &Uri<'_>,
+        permit: &Permit,
         skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
-        let gateways = &self.gateways;
-        let may_have = |of: &Gateway| !(skips_drained && gateways.is_drained(&of.next_hop));
-        let hops = in_order(group, may_have, &mut self.dice);
-        next_hops(hops, user, group.care.clone(), found)
+        let targets = self.number_targets(now, uri, permit, skips_drained, found);
+        match self.settings.forward.is_some() {
+            true if !is_settled(targets) && permit.may_use_routes() => {
+                self.forward_target(uri, permit, skips_drained, found)
+            }
+            _ => targets,
+        }
     }
 
     // RFC 3261 16.5: "If the domain of the Request-URI indicates a domain this element is
@@ -122,6 +117,7 @@ impl Shard {
     // responsible for." The tables name a next hop for it, never another URI.
     fn foreign_targets(
         &mut self,
+        now: Now,
         chosen_by: ChosenBy,
         uri: &Uri<'_>,
         permit: &Permit,
@@ -132,21 +128,39 @@ impl Shard {
             return Targets::Answer(Outcome::NotRelayed);
         }
         // Within a dialog the route set decides and not the tables.
-        if !chosen_by.is_dialog() && permit.may_use_routes() {
-            let settings = Arc::clone(&self.settings);
-            let domain = String::from_utf8_lossy(uri.host_port.host);
-            let group = match settings.routes.domains.is_empty() {
-                true => None,
-                false => settings.routes.domains.get(&*domain.to_ascii_lowercase()),
-            };
-            if let Some(group) = group.and_then(|at| group_at(&settings, *at)) {
-                return self.group_targets(group, None, skips_drained, found);
+        if !chosen_by.is_dialog() {
+            if let Err(outcome) = self.may_leave(permit, uri) {
+                return Targets::Answer(outcome);
             }
-            if settings.forward.is_some() {
-                return self.forward_target(skips_drained, found);
+            if permit.may_use_routes()
+                && let Some(targets) = self.domain_targets(now, uri, permit, skips_drained, found)
+            {
+                return targets;
             }
         }
         single(true, TargetKind::Routed, found)
+    }
+
+    /// Where the tables lead for another domain; `None` where they do not.
+    pub(super) fn domain_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Option<Targets> {
+        let settings = Arc::clone(&self.settings);
+        if settings.routes.has_domains() {
+            let domain = String::from_utf8_lossy(uri.host_port.host).to_ascii_lowercase();
+            let groups = settings.routes.for_domain(&domain, now.unix_ms);
+            if !groups.is_empty() {
+                let how = (permit, skips_drained);
+                return Some(self.group_targets(now, &groups, None, how, found));
+            }
+        }
+        let forwards = settings.forward.is_some();
+        forwards.then(|| self.forward_target(uri, permit, skips_drained, found))
     }
 
     fn user_targets(
@@ -157,30 +171,60 @@ impl Shard {
         skips_drained: bool,
         found: &mut Vec<Candidate>,
     ) -> Targets {
+        let contacts = self.contact_targets(now, uri, found);
+        let is_registered = contacts != Contacts::None;
+        match found.is_empty() {
+            true => self.other_targets(now, uri, is_registered, permit, skips_drained, found),
+            false => Targets::Found,
+        }
+    }
+
+    /// Adds the contacts of a user.
+    pub(crate) fn contact_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Contacts {
         let mut bindings = std::mem::take(&mut self.bindings);
         self.find_bindings(now, uri, &mut bindings);
-        let is_registered = !bindings.is_empty();
+        let mut contacts = match bindings.is_empty() {
+            true => Contacts::None,
+            false => Contacts::Unfit,
+        };
         for binding in bindings.drain(..) {
             if found.len() >= self.settings.proxy.branches_max {
                 self.counters.branches_refused += 1;
                 break;
             }
             let nat = &self.settings.nat;
-            add_contact(nat, binding, uri.scheme == Scheme::Sips, found);
+            if add_contact(nat, binding, uri.scheme == Scheme::Sips, found) {
+                contacts = Contacts::There;
+            }
         }
         self.bindings = bindings;
-        if !found.is_empty() {
-            return Targets::Found;
-        }
+        contacts
+    }
+
+    /// The targets of a URI of ours without a contact.
+    pub(super) fn other_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        is_registered: bool,
+        permit: &Permit,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
         if uri.user.is_some() && permit.may_use_routes() {
-            let targets = self.number_targets(uri, permit, skips_drained, found);
+            let targets = self.number_targets(now, uri, permit, skips_drained, found);
             // Another way than the route's is none that the operator wants.
-            if matches!(targets, Targets::Found | DRAINED) {
+            if is_settled(targets) {
                 return targets;
             }
         }
         if permit.may_use_routes() && self.settings.forward.is_some() {
-            return self.forward_target(skips_drained, found);
+            return self.forward_target(uri, permit, skips_drained, found);
         }
         // RFC 3261 16.5: "If the Request-URI indicates a resource at this proxy that does
         // not exist, the proxy MUST return a 404 (Not Found) response." Nobody is at an
@@ -207,40 +251,6 @@ impl Shard {
             self.shared.location.find(&self.aor, now.unix_ms, found);
         }
     }
-
-    /// Gateways for a number, by its longest prefix in the table.
-    fn number_targets(
-        &mut self,
-        uri: &Uri<'_>,
-        permit: &Permit,
-        skips_drained: bool,
-        found: &mut Vec<Candidate>,
-    ) -> Targets {
-        let settings = Arc::clone(&self.settings);
-        if settings.routes.prefixes.is_empty() {
-            return Targets::Answer(Outcome::NoRouteForNumber);
-        }
-        let Some(number) = number_of(uri) else {
-            return Targets::Answer(Outcome::NoRouteForNumber);
-        };
-        let group = (0..=number.len()).rev().find_map(|length| {
-            let prefix = number.get(..length)?;
-            settings.routes.prefixes.get(prefix)
-        });
-        let Some(group) = group.and_then(|at| group_at(&settings, *at)) else {
-            return Targets::Answer(Outcome::NoRouteForNumber);
-        };
-        if !permit.may_use_routes() {
-            return Targets::Answer(Outcome::NotRelayed);
-        }
-        let user = rewritten(&number, group).into_bytes().into_boxed_slice();
-        self.group_targets(group, Some(user), skips_drained, found)
-    }
-}
-
-pub(super) fn group_at(settings: &crate::Settings, at: usize) -> Option<&GatewayGroup> {
-    let group = settings.routes.groups.get(at);
-    group.or_else(|| broken!("a table names groups that are there", None))
 }
 
 fn single(may: bool, kind: TargetKind, found: &mut Vec<Candidate>) -> Targets {
@@ -251,43 +261,50 @@ fn single(may: bool, kind: TargetKind, found: &mut Vec<Candidate>) -> Targets {
     Targets::Found
 }
 
-/// All hops that a request might take are drained.
-const DRAINED: Targets = Targets::Answer(Outcome::Drained);
-
-fn next_hops(
-    hops: SmallVec<[NextHop; 1]>,
-    user: Option<Box<[u8]>>,
-    care: Option<Arc<Care>>,
-    found: &mut Vec<Candidate>,
-) -> Targets {
-    // A group has gateways: the configuration is not taken without.
-    if hops.is_empty() {
-        return DRAINED;
-    }
-    let kind = TargetKind::NextHops {
-        hops,
-        at: 0,
-        user,
-        care,
-    };
-    found.push(Candidate::new(kind, 1000));
-    Targets::Found
+/// Whether the routes have decided.
+const fn is_settled(targets: Targets) -> bool {
+    matches!(
+        targets,
+        Targets::Found
+            | Targets::Answer(
+                Outcome::Drained
+                    | Outcome::TrunkRefused
+                    | Outcome::NotPermitted
+                    | Outcome::NumberBlocked
+            )
+    )
 }
 
-/// Adds a contact, unless it is there already or must not be used.
+/// All hops that a request might take are drained.
+pub(super) const DRAINED: Targets = Targets::Answer(Outcome::Drained);
+/// The provider behind them refuses the trunk's password.
+pub(super) const TRUNK_REFUSED: Targets = Targets::Answer(Outcome::TrunkRefused);
+
+/// The contacts of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contacts {
+    /// He has none.
+    None,
+    /// None of his may be used for this request.
+    Unfit,
+    /// They are in the target set, some of them perhaps from before.
+    There,
+}
+
+/// Adds a contact, unless it is there already or must not be used; whether it is there.
 fn add_contact(
     nat: &NatSettings,
     binding: Arc<Binding>,
     secure_only: bool,
     found: &mut Vec<Candidate>,
-) {
+) -> bool {
     let Some(uri) = Uri::parse(&binding.uri) else {
-        return;
+        return false;
     };
     // A contact may have been bound before it was refused for its flow.
     let needs_tls = secure_only || uri.scheme == Scheme::Sips;
     if needs_tls && !is_secure(nat, &uri, &binding) {
-        return;
+        return false;
     }
     // RFC 3261 16.5: "If a target URI is already present in the set (based on the
     // definition of equality for the URI type), it MUST NOT be added again." and "As
@@ -305,6 +322,7 @@ fn add_contact(
         let q = binding.q;
         found.push(Candidate::new(TargetKind::Contact(binding), q));
     }
+    true
 }
 
 /// Whether a contact may be called by a `sips` URI (RFC 3261 26.2.2).
@@ -316,124 +334,4 @@ fn is_secure(nat: &NatSettings, uri: &Uri<'_>, binding: &Binding) -> bool {
     }
     let over_flow = binding.flow.is_some_and(|flow| flow.transport.is_secure());
     over_flow || uri.scheme == Scheme::Sips || uri.transport().flatten() == Some(Transport::Tls)
-}
-
-/// The digits of a number, with its `+`; `None` where the user is no number.
-pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
-    let user = uri.user?;
-    let user = user.split(|&b| b == b';').next().unwrap_or_default();
-    let is_separator = |b: u8| b"-.()".contains(&b);
-    let mut number = String::with_capacity(user.len());
-    for (at, &byte) in user.iter().enumerate() {
-        match byte {
-            b'+' if at == 0 => number.push('+'),
-            b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
-            _ if is_separator(byte) => {}
-            _ => return None,
-        }
-    }
-    number.bytes().any(|b| b.is_ascii_digit()).then_some(number)
-}
-
-/// The number as the gateways of this group want it.
-pub(super) fn rewritten(number: &str, group: &GatewayGroup) -> String {
-    let mut chars = number.chars();
-    for _ in 0..group.strip {
-        chars.next();
-    }
-    format!("{}{}", group.prepend, chars.as_str())
-}
-
-/// The gateways of a group that may have a request: by priority, and among equals by lot,
-/// each with the chance of its weight (RFC 2782).
-fn in_order(
-    group: &GatewayGroup,
-    may_have: impl Fn(&Gateway) -> bool,
-    dice: &mut Dice,
-) -> SmallVec<[NextHop; 1]> {
-    let gateways = group.gateways.iter().filter(|of| may_have(of));
-    let mut gateways: Vec<&Gateway> = gateways.take(GATEWAYS_MAX).collect();
-    let rank = |gateway: &&Gateway| Rank {
-        priority: gateway.priority,
-        weight: gateway.weight,
-    };
-    sip_locate::order(&mut gateways, GATEWAYS_MAX, rank, &mut |most: u32| {
-        dice.below(most.saturating_add(1))
-    });
-    let next_hops = gateways.into_iter().map(|gateway| &gateway.next_hop);
-    next_hops.cloned().collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-    use crate::random::Dice;
-
-    fn gateway(host: &str, priority: u16, weight: u16) -> Gateway {
-        Gateway {
-            next_hop: NextHop {
-                host: host.into(),
-                port: None,
-                transport: None,
-                connections: Default::default(),
-            },
-            priority,
-            weight,
-        }
-    }
-
-    #[test]
-    fn gateways_come_by_priority_and_then_by_weight() {
-        let group = GatewayGroup {
-            gateways: vec![
-                gateway("backup", 20, 1),
-                gateway("seldom", 10, 1),
-                gateway("often", 10, 9),
-                gateway("hardly", 10, 0),
-            ],
-            ..GatewayGroup::default()
-        };
-        let mut dice = Dice::new(&[5; 16]);
-        let mut firsts = BTreeMap::new();
-        for _ in 0..1_100 {
-            let order = in_order(&group, |_| true, &mut dice);
-            assert_eq!(order.len(), 4);
-            assert_eq!(&*order[3].host, "backup");
-            *firsts.entry(order[0].host.to_string()).or_insert(0) += 1;
-        }
-        // RFC 2782: "In the presence of records containing weights greater than 0, records
-        // with weight 0 should have a very small chance of being selected." One lot of the
-        // eleven here.
-        let share = |host: &str| firsts.get(host).copied().unwrap_or(0);
-        assert!((850..950).contains(&share("often")), "{firsts:?}");
-        assert!((50..150).contains(&share("seldom")), "{firsts:?}");
-        assert!((50..150).contains(&share("hardly")), "{firsts:?}");
-        let others = in_order(&group, |of| of.priority > 10, &mut dice);
-        assert_eq!(others.len(), 1);
-    }
-
-    #[test]
-    fn numbers() {
-        let number = |uri: &str| number_of(&Uri::parse(uri.as_bytes()).unwrap());
-        assert_eq!(number("sip:+49-30(1)@x").as_deref(), Some("+49301"));
-        assert_eq!(number("tel:+49-30-1").as_deref(), Some("+49301"));
-        assert_eq!(number("sip:0301@x;user=phone").as_deref(), Some("0301"));
-        assert_eq!(number("sip:alice@x"), None);
-        assert_eq!(number("sip:+@x"), None);
-        assert_eq!(number("sip:1+2@x"), None);
-    }
-
-    #[test]
-    fn a_group_rewrites_the_number() {
-        let group = |strip, prepend: &str| GatewayGroup {
-            strip,
-            prepend: prepend.into(),
-            ..GatewayGroup::default()
-        };
-        assert_eq!(rewritten("+4930", &group(0, "")), "+4930");
-        assert_eq!(rewritten("+4930", &group(3, "0")), "030");
-        assert_eq!(rewritten("12", &group(9, "")), "");
-    }
 }

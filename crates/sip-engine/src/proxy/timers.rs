@@ -4,8 +4,9 @@ use invariant::broken;
 use wheel::TimerId;
 
 use super::branches::end_candidate;
-use super::context::{Key, Progress};
+use super::context::{Candidate, Key, Progress};
 use super::outcome::Outcome;
+use crate::people::When;
 use crate::records::notes::note_timed_out;
 use crate::timer::Timer;
 use crate::{Now, Outputs, Shard};
@@ -60,7 +61,7 @@ impl Shard {
                     end_candidate(candidate, &mut parts.breadth_left);
                     candidate.progress = Progress::GivenUp;
                 }
-                Progress::Resolving(park) => {
+                Progress::Resolving(park) | Progress::Asking(park) => {
                     self.parks.take(park, &mut self.wheel);
                     end_candidate(candidate, &mut parts.breadth_left);
                 }
@@ -70,6 +71,12 @@ impl Shard {
         for branch in parts.branches.iter().filter(|b| b.is_pending) {
             self.txns
                 .cancel(now.mono_ms, branch.client, &mut out.outbox);
+        }
+        let is_next = |of: &Candidate| of.progress == Progress::Waiting;
+        if !context.candidates.iter().any(is_next) {
+            self.divert(now, &mut context, When::NoAnswer, out);
+            // Wherever it goes: that they were told to stop ringing is no answer to the caller.
+            context.has_diverted = true;
         }
         self.settle(now, key, context, out);
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
+use sip_media::EngineId;
 use sip_msg::{Flow, HeaderName, Message, Method, Span, Uri};
 
 use super::context::{Context, Identity, TargetKind};
@@ -13,7 +14,7 @@ use super::route::Routed;
 use crate::location::Binding;
 use crate::park::Job;
 use crate::relay::Source;
-use crate::token::{RouteToken, Sides, Tokens};
+use crate::token::{Mark, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
 
 impl Shard {
@@ -144,10 +145,15 @@ impl Shard {
     pub(crate) fn identify(&self, context: &mut Context, job: &Job) {
         context.identity = None;
         context.is_in_dialog = false;
+        let method = job.request.method();
         if self.settings.authenticate.is_none() {
+            // Responses of a trunk are known by it, whatever From and To are called there.
+            if self.trunks.is_any() && makes_dialogs(method) {
+                let key = &self.keys.identities;
+                context.identity = Identity::new(key, &job.request, false);
+            }
             return;
         }
-        let method = job.request.method();
         context.is_in_dialog = job.routed.grant.is_some();
         let is_in_dialog =
             context.is_in_dialog && (method == Method::Bye || refreshes_targets(method));
@@ -228,12 +234,14 @@ impl Shard {
 
     /// Writes the caller's grant for the dialog that a response makes into
     /// `self.granted`; where in the response it belongs. `identity` is that of
-    /// the request, where it is known.
+    /// the request, where it is known; `mark` says of the trunk that the dialog goes by, and
+    /// `media` of the engine that leads its media.
     pub(super) fn grant_caller(
         &mut self,
         now: Now,
         identity: Option<Identity>,
         source: Option<&Source>,
+        (mark, media): (Option<Mark>, Option<EngineId>),
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
@@ -248,6 +256,8 @@ impl Shard {
             source,
             identity,
             identities: &self.keys.identities,
+            mark,
+            media,
         };
         let place = rewriter.write(response, &mut granted);
         self.granted = granted;

@@ -1,9 +1,12 @@
 //! Where records begin, are added to and end, on the way of messages through the shard.
 
+use std::sync::Arc;
+
+use sip_limit::Place;
 use sip_msg::header::NameAddr;
 use sip_msg::{Message, Method, Uri};
 
-use super::{AskedTimer, CallRecord, EndedBy, Why, expires_s, printable};
+use super::{AskedTimer, CallRecord, EndedBy, Followed, Why, expires_s, printable};
 use crate::calls::End;
 use crate::park::{Job, Parked};
 use crate::permit::Permit;
@@ -26,14 +29,15 @@ impl Shard {
         let records = &mut out.records;
         let parked = self.parks.take_records();
         let under_way = self.contexts.take_records().chain(parked);
-        records.extend(under_way.map(|mut record| {
+        records.extend(under_way.filter_map(|mut record| {
             record.why = Some(Why::ServerStopped);
             record.ended_by = EndedBy::Server;
             record.ended = Some(now);
-            record
+            record.into_told()
         }));
-        self.open_calls
-            .stop(now, &mut self.wheel, |record| records.push(record));
+        self.open_calls.stop(now, &mut self.wheel, |record| {
+            records.extend(record.into_told())
+        });
         self.counters.call_records += (out.records.len() - before) as u64;
     }
 
@@ -43,7 +47,7 @@ impl Shard {
         now: Now,
         job: &Job,
         permit: &Permit,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let request = &*job.request;
         if !self.settings.records.is_on || request.method() != Method::Invite {
             return None;
@@ -57,9 +61,42 @@ impl Shard {
             return None;
         }
         self.counters.call_records_begun += 1;
-        let (caller_class, caller_user) = class_of(permit);
+        let source = Source::of(&job.sender.flow);
+        Some(Followed {
+            record: self.new_record(now, request, source, class_of(permit)),
+            places: Vec::new(),
+            is_told: true,
+        })
+    }
+
+    /// Gives a call places that it keeps until its end. Where no record is made it is followed
+    /// for them.
+    pub(crate) fn follow(
+        &mut self,
+        now: Now,
+        followed: Option<Followed>,
+        request: &Message,
+        source: Source,
+        places: Vec<Arc<Place>>,
+    ) -> Followed {
+        let mut followed = followed.unwrap_or_else(|| Followed {
+            record: self.new_record(now, request, source, ("", Box::default())),
+            places: Vec::new(),
+            is_told: false,
+        });
+        followed.add(places);
+        followed
+    }
+
+    fn new_record(
+        &mut self,
+        now: Now,
+        request: &Message,
+        source: Source,
+        (caller_class, caller_user): (&'static str, Box<str>),
+    ) -> Box<CallRecord> {
         let name = |addr: Option<NameAddr<'_>>| shown_uri(addr.as_ref());
-        Some(Box::new(CallRecord {
+        Box::new(CallRecord {
             id: self.open_calls.next_id(),
             call_id: escaped(request.call_id(), TEXT_MAX),
             started: now,
@@ -70,7 +107,7 @@ impl Shard {
             caller_user,
             caller_class,
             caller_from: name(request.from().ok()),
-            caller_end: Source::of(&job.sender.flow).end(),
+            caller_end: source.end(),
             request_uri: shown_or_nothing(request.request_uri()),
             called_to: name(request.to().ok()),
             callee_target: Box::default(),
@@ -84,7 +121,7 @@ impl Shard {
             session_expires_s: None,
             tries: Vec::new(),
             tries_total: 0,
-        }))
+        })
     }
 
     /// A provisional response is passed to the caller.
@@ -121,6 +158,7 @@ impl Shard {
         let candidate = context.candidates.get(usize::from(branch.candidate));
         let (target, trunk) = match candidate.map(|candidate| &candidate.kind) {
             Some(TargetKind::Contact(binding)) => (shown_or_nothing(&binding.uri), ""),
+            Some(TargetKind::Uri(uri)) => (shown_or_nothing(uri), ""),
             // Its target may have gone on to another.
             Some(TargetKind::NextHops { hops, .. }) => match hops.get(usize::from(branch.hop)) {
                 Some(hop) => (shown_hop(hop), self.trunk_of(hop)),
@@ -149,8 +187,16 @@ impl Shard {
         context: &mut Context,
         number: usize,
         response: &Message,
+        places: Vec<Arc<Place>>,
         out: &mut Outputs,
     ) {
+        if !places.is_empty()
+            && let Some(request) = context.request.as_deref()
+        {
+            let source = Source::of(&context.sender.flow);
+            let followed = context.record.take();
+            context.record = Some(self.follow(now, followed, request, source, places));
+        }
         if context.record.is_none() {
             return;
         }
@@ -181,7 +227,8 @@ impl Shard {
             }
         };
         if let Err((mut record, why)) = unseen {
-            self.counters.call_records_unfollowed += u64::from(why == Why::NoRoom);
+            let is_lost = why == Why::NoRoom && record.is_told;
+            self.counters.call_records_unfollowed += u64::from(is_lost);
             record.why = Some(why);
             record.ended_by = why.ended_by();
             self.tell(record, out);
@@ -233,7 +280,7 @@ impl Shard {
     pub(crate) fn note_refused(
         &mut self,
         now: Now,
-        record: Option<Box<CallRecord>>,
+        record: Option<Followed>,
         line: &StatusLine,
         out: &mut Outputs,
     ) {
@@ -321,9 +368,12 @@ impl Shard {
         }
     }
 
-    fn tell(&mut self, record: Box<CallRecord>, out: &mut Outputs) {
-        self.counters.call_records += 1;
-        out.records.push(record);
+    /// A call is over: its places are given back, and its record comes out.
+    fn tell(&mut self, followed: Followed, out: &mut Outputs) {
+        if let Some(record) = followed.into_told() {
+            self.counters.call_records += 1;
+            out.records.push(record);
+        }
     }
 }
 
@@ -350,7 +400,7 @@ pub(crate) fn note_why(context: &mut Context, line: &StatusLine) {
 }
 
 /// A copy rang for too long.
-pub(crate) fn note_timed_out(record: &mut Option<Box<CallRecord>>) {
+pub(crate) fn note_timed_out(record: &mut Option<Followed>) {
     if let Some(record) = record {
         record.why = Some(Why::Refused(Reason::TimedOut));
     }
@@ -367,8 +417,11 @@ fn added_s(context: &Context, response: &Message) -> Option<u32> {
 /// shown who he is, and sends to whom he likes.
 pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
     match permit {
-        Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) => true,
-        Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => false,
+        Permit::Open(_) | Permit::Peer(_) | Permit::Dialog(_) | Permit::Trunk(_) => true,
+        Permit::Authenticated(_)
+        | Permit::Inbound(_)
+        | Permit::Directed(_)
+        | Permit::Forwarder(_) => false,
     }
 }
 

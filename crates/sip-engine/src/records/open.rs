@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 use wheel::{TimerId, Wheel};
 
 use super::refresh::MIN_SE_S;
-use super::{CallRecord, EndedBy, Why, expires_s, printable};
+use super::{EndedBy, Followed, Why, expires_s, printable};
 use crate::Now;
 use crate::calls::End;
 use crate::timer::Timer;
@@ -43,7 +43,7 @@ impl Hung {
     }
 
     /// The record of a call that ended so.
-    fn end(self, mut record: Box<CallRecord>) -> Box<CallRecord> {
+    fn end(self, mut record: Followed) -> Followed {
         record.ended = Some(self.at);
         record.ended_by = self.by;
         if let Some(status) = self.refused {
@@ -59,7 +59,7 @@ impl Hung {
 
 /// A call that was answered.
 struct Open {
-    record: Box<CallRecord>,
+    record: Followed,
     /// The tag in the caller's From: it tells the sides apart.
     caller_tag: Box<[u8]>,
     hung: Option<Hung>,
@@ -140,10 +140,10 @@ impl OpenCalls {
         &mut self,
         now: Now,
         lifetime_s: u64,
-        record: Box<CallRecord>,
+        record: Followed,
         (request, response): (&Message, &Message),
         wheel: &mut Wheel<Timer>,
-    ) -> Result<(), Box<CallRecord>> {
+    ) -> Result<(), Followed> {
         let (from, to) = (request.from().ok(), response.to().ok());
         let tag = from.as_ref().and_then(|from| from.tag());
         let other = to.as_ref().and_then(|to| to.tag());
@@ -240,7 +240,7 @@ impl OpenCalls {
         is_proven: bool,
         went_to: impl Fn(End) -> bool,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let id = self.id(bye)?;
         let open = self.entries.get_mut(&id)?;
         let hung = open.hung.as_mut()?;
@@ -287,7 +287,7 @@ impl OpenCalls {
         now: Now,
         request: &Message,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let id = self.id(request)?;
         let by = match self.entries.get(&id)?.sender(request) {
             EndedBy::Caller => EndedBy::Callee,
@@ -303,7 +303,7 @@ impl OpenCalls {
         now: Now,
         id: u64,
         wheel: &mut Wheel<Timer>,
-    ) -> Option<Box<CallRecord>> {
+    ) -> Option<Followed> {
         let open = self.entries.get_mut(&id)?;
         open.timer = TimerId::NONE;
         if open.due_ms > now.mono_ms {
@@ -328,7 +328,7 @@ impl OpenCalls {
         &mut self,
         now: Now,
         wheel: &mut Wheel<Timer>,
-        mut done: impl FnMut(Box<CallRecord>),
+        mut done: impl FnMut(Followed),
     ) {
         let mut ids: Vec<u64> = self.entries.keys().copied().collect();
         // In the order of their beginning, and not of their hashes.
@@ -348,11 +348,7 @@ impl OpenCalls {
     }
 
     /// Takes a call out, and how it ended, if a BYE was let in.
-    fn take(
-        &mut self,
-        id: u64,
-        wheel: &mut Wheel<Timer>,
-    ) -> Option<(Box<CallRecord>, Option<Hung>)> {
+    fn take(&mut self, id: u64, wheel: &mut Wheel<Timer>) -> Option<(Followed, Option<Hung>)> {
         let open = self.entries.remove(&id)?;
         self.held_bytes = self.held_bytes.saturating_sub(open.held_bytes());
         let Open {

@@ -100,9 +100,9 @@ reasons! {
     /// From is of no domain of ours and the sender is not in `[[trusted]]`: list the peer, or
     /// see `inbound`.
     ForeignFrom = "foreign_from", Strangers, Warn;
-    /// The caller is anonymous (RFC 3323), so no user of ours and no domain vouches for him:
-    /// list the peer that brings such calls in `[[trusted]]`.
-    AnonymousCaller = "anonymous_caller", Strangers, Warn;
+    /// The caller is anonymous (RFC 3323) and was asked who he is: a user of ours has a password
+    /// for that. Where a peer brings such calls, list it in `[[trusted]]`.
+    AnonymousCaller = "anonymous_caller", Routine, Debug;
     /// It comes from a gateway to which calls are sent, and which is not in `[[trusted]]`: add
     /// its address there if it may call in.
     GatewayNotTrusted = "gateway_not_trusted", Strangers, Warn;
@@ -168,6 +168,23 @@ reasons! {
     NotUnderTls = "not_under_tls", Users, Info;
     /// No `[[route]]` is for that number.
     NoRoute = "no_route_for_number", Users, Info;
+    /// The number is farther than the user may call, or than he may who forwards the call there:
+    /// `signet user set NAME --permissions ...`, or `permissions` in `[numbers]` and
+    /// `[[user_group]]`.
+    NotPermitted = "not_permitted", Users, Warn;
+    /// The number is one that nobody may call: `blocked` in `[numbers]`.
+    NumberBlocked = "number_blocked", Users, Warn;
+    /// The user has as many calls under way as he may have begun: `signet user set NAME
+    /// --calls-max N`, or `calls_max` in `[[user_group]]`.
+    UserCallsMax = "user_calls_max", Users, Warn;
+    /// As many calls go over the group of gateways as may: `calls_max` in `[[gateway_group]]`.
+    GroupCallsMax = "group_calls_max", Users, Warn;
+    /// A user forwards his calls to where he may not call himself, so they end there: `signet user
+    /// show NAME`, and his permissions.
+    ForwardRefused = "forward_refused", Users, Warn;
+    /// Aliases and forwards lead the call in a circle, or through too many: `signet alias list`,
+    /// `signet user show NAME`.
+    LedInCircle = "led_in_circle", Users, Warn;
     /// The sender may call our users and nobody else: `may_relay`, `inbound`.
     NotRelayed = "not_relayed", Users, Warn;
     /// It leads into a network to which nothing is relayed: `proxy.relay_denied`.
@@ -198,6 +215,21 @@ reasons! {
     GatewaySilent = "gateway_silent", Users, Warn;
     /// A gateway gave an answer after which the next one is tried: `failover` of its group.
     GatewayFailed = "gateway_failed", Users, Info;
+    /// The provider of a trunk does not take its credentials, or did not lately: `password_file`,
+    /// `auth_user` and `algorithm_min` of its `[[trunk]]`, and `signet trunks`.
+    TrunkRefused = "trunk_refused", Users, Warn;
+    /// A challenge from a trunk was not answered: it is for another realm than the trunk's, or
+    /// comes from a place where none of its members is. The record names the realm: `realm` of
+    /// its `[[trunk]]`.
+    TrunkForeignRealm = "trunk_foreign_realm", Users, Warn;
+    /// A provider calls a number that none of our users has: `numbers` and `to` of its
+    /// `[[trunk]]`.
+    NoUserForNumber = "no_user_for_number", Users, Warn;
+    /// It needs a media engine and none answers, or all are at their limits: `signet media`
+    /// shows them.
+    MediaUnavailable = "media_unavailable", Users, Warn;
+    /// The media engine refuses its session description: the engine's log says why.
+    MediaRefused = "media_refused", Users, Warn;
     /// What came back is no response to it.
     BadResponse = "bad_response", Users, Warn;
     /// There is no room for a copy, or too many names are being resolved for its sender.
@@ -269,6 +301,10 @@ impl Reason {
             self,
             Self::NotUnderTls
                 | Self::NoRoute
+                | Self::NotPermitted
+                | Self::NumberBlocked
+                | Self::UserCallsMax
+                | Self::GroupCallsMax
                 | Self::NetworkDenied
                 | Self::NamesGateway
                 | Self::NoSuchServer
@@ -277,7 +313,10 @@ impl Reason {
                 | Self::NoTransport
                 | Self::GatewaysUnreachable
                 | Self::GatewaysDrained
+                | Self::TrunkRefused
                 | Self::BadResponse
+                | Self::MediaUnavailable
+                | Self::MediaRefused
                 | Self::WouldComeBack
         )
     }

@@ -61,6 +61,8 @@ counters::counters! {
         pub relays_refused: u64 = counter("signet_relays_refused_total"),
         /// Loops that were detected.
         pub loops: u64 = counter("signet_loops_total"),
+        /// Calls that a user has forwarded, once for each user.
+        pub calls_diverted: u64 = counter("signet_calls_diverted_total"),
         /// Calls that rang for too long.
         pub timer_c_fired: u64 = counter("signet_timer_c_fired_total"),
         /// Flows to phones that were gone when a request came for them.
@@ -87,6 +89,15 @@ counters::counters! {
         pub flows_spared: u64 = counter("signet_nat_flows_spared_total"),
         /// Contacts to which keep-alives are sent.
         pub phones_kept: u64 = gauge("signet_nat_phones_kept"),
+        /// Challenges of providers that were answered with a trunk's credentials.
+        pub trunk_challenges_answered: u64 = counter("signet_trunk_challenges_answered_total"),
+        /// Challenges of providers that were passed to the caller: for another realm than the
+        /// trunk's, or from where none of its members is.
+        pub trunk_challenges_passed: u64 = counter("signet_trunk_challenges_passed_total"),
+        /// Requests whose trunk's credentials were refused.
+        pub trunk_credentials_refused: u64 = counter("signet_trunk_credentials_refused_total"),
+        /// REGISTERs sent to providers.
+        pub trunk_registers: u64 = counter("signet_trunk_registers_total"),
         /// Requests not sent to a neighbour that asked for less (RFC 7339, RFC 7415).
         pub spared: u64 = counter("signet_neighbours_spared_total"),
         /// Requests refused 503 because a worker falls behind.
@@ -116,6 +127,25 @@ counters::counters! {
         /// Of these, requests without an answer of use: they went on or were refused, as
         /// on_failure has it.
         pub hook_undecided: u64 = counter("signet_hook_undecided_total"),
+        /// Session descriptions that were offered and given to a media engine.
+        pub media_offers: u64 = counter("signet_media_offers_total"),
+        /// The same of answers.
+        pub media_answers: u64 = counter("signet_media_answers_total"),
+        /// Ends of dialogs and branches that a media engine was told of.
+        pub media_deletes: u64 = counter("signet_media_deletes_total"),
+        /// Calls refused, and changes of calls, because no media engine took them.
+        pub media_refused: u64 = counter("signet_media_refused_total"),
+        /// Messages passed on without a media engine, because none took them.
+        pub media_passed: u64 = counter("signet_media_passed_total"),
+        /// Bodies passed on as they came because they are signed, encrypted or coded, or have
+        /// several session descriptions.
+        pub media_sealed: u64 = counter("signet_media_sealed_total"),
+        /// Provisional responses, and responses that came again, that were not passed on because
+        /// no media engine took them, or too many waited.
+        pub media_dropped: u64 = counter("signet_media_dropped_total"),
+        /// Messages for which no answer came in time, neither of a media engine nor of what asks
+        /// them.
+        pub media_expired: u64 = counter("signet_media_expired_total"),
         /// Ends of connections told to workers that had requests from them; each to several.
         pub connections_closed: u64 = counter("signet_connection_ends_told_total"),
     }

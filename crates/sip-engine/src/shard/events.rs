@@ -2,6 +2,7 @@
 
 use invariant::broken;
 use sip_locate::LocateError;
+use sip_media::Failure as MediaFailure;
 use sip_msg::{Message, Method};
 use sip_txn::{Event, Response, ServerId};
 
@@ -15,6 +16,7 @@ use crate::refusal::{Reason, StatusLine};
 use crate::registrar::RegistrarContext;
 use crate::sender::Sender;
 use crate::settings::Mode;
+use crate::trunk::Failure;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -48,6 +50,10 @@ impl Shard {
                     self.keepalive_answered(now, number, response.status());
                     self.pool.recycle(response);
                 }
+                Owner::Register(number) => {
+                    self.register_answered(now, number, &response, out);
+                    self.pool.recycle(response);
+                }
                 _ => {
                     broken!("a client transaction belongs to a branch");
                     self.pool.recycle(response);
@@ -70,7 +76,7 @@ impl Shard {
     }
 
     /// Handles what the input at hand has brought about, until nothing is left.
-    pub(super) fn drain(&mut self, now: Now, out: &mut Outputs) {
+    pub(crate) fn drain(&mut self, now: Now, out: &mut Outputs) {
         loop {
             while let Some(event) = self.txns.poll_event() {
                 self.handle_event(now, event, out);
@@ -152,7 +158,14 @@ impl Shard {
             Owner::Context(key, number) => (key, number),
             Owner::Probe(number) => return self.probe_failed(now, number, out),
             Owner::KeepAlive(number) => return self.keepalive_failed(now, number, out),
-            _ => return broken!("a client transaction belongs to a branch or is a probe"),
+            Owner::Register(number) => {
+                let failure = match outcome {
+                    Outcome::Unreachable => Failure::Unreachable,
+                    _ => Failure::Silent,
+                };
+                return self.register_failed(now, number, failure, out);
+            }
+            _ => return broken!("a client transaction belongs to a branch or is our own"),
         };
         // A context ends with its final response, its transactions after it.
         let Some(mut context) = self.contexts.take(key) else {
@@ -162,7 +175,10 @@ impl Shard {
         if let Some(branch) = context.branches.get_mut(number) {
             branch.is_live = false;
         }
-        self.branch_failed(now, key, &mut context, number, outcome, out);
+        // Where its final response waits for a media engine, that is what it comes to.
+        if !self.is_final_held(&mut context, number) {
+            self.branch_failed(now, key, &mut context, number, outcome, out);
+        }
         self.settle(now, key, context, out);
     }
 
@@ -175,7 +191,7 @@ impl Shard {
                     self.drop_parked(parked);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) | Owner::Register(_) => {}
         }
     }
 
@@ -220,7 +236,7 @@ impl Shard {
                         .respond_trying(now.mono_ms, server, &job.request, outbox);
                 }
             }
-            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) => {}
+            Owner::Nobody | Owner::Probe(_) | Owner::KeepAlive(_) | Owner::Register(_) => {}
         }
     }
 
@@ -250,6 +266,14 @@ impl Shard {
                 self.unresolved(now, parked, LocateError::Timeout, out);
             }
             Some(Parked::Probe(_)) => self.counters.resolves_expired += 1,
+            Some(Parked::Trunk(wanted)) => {
+                self.counters.resolves_expired += 1;
+                self.trunk_resolved(now, park, &wanted, Err(LocateError::Timeout), out);
+            }
+            Some(Parked::Media(wait)) => {
+                self.counters.media_expired += 1;
+                self.media_answered(now, *wait, Err(MediaFailure::Gone), out);
+            }
             None => {}
         }
     }
@@ -314,7 +338,8 @@ impl Shard {
             | Parked::Single(job, ..) => {
                 self.pool.recycle(job.request);
             }
-            Parked::Resolve(..) | Parked::Probe(_) => {}
+            // An ACK has no transaction, and the rest has its context.
+            Parked::Resolve(..) | Parked::Probe(_) | Parked::Trunk(_) | Parked::Media(_) => {}
         }
     }
 

@@ -57,7 +57,11 @@ impl Shard {
                 let cx = self.gate_context(now, &job.sender);
                 has_tag() && is_within(&cx, &job.request, &job.routed)
             }
-            Permit::Authenticated(_) | Permit::Inbound(_) | Permit::Directed(_) => false,
+            Permit::Authenticated(_)
+            | Permit::Inbound(_)
+            | Permit::Directed(_)
+            | Permit::Trunk(_)
+            | Permit::Forwarder(_) => false,
         }
     }
 

@@ -101,6 +101,12 @@ impl Shard {
         self.plan_probes();
         self.keepalives.set_home(index, shards, hash_key);
         self.plan_keepalives();
+        self.plan_registrations();
+    }
+
+    /// Whether the user of that name, or what is called so, belongs to this shard.
+    pub(crate) fn is_home_of(&self, name: &[u8]) -> bool {
+        self.probes.home.has(name)
     }
 
     /// Shares out what the settings have probed. What was planned stays so.

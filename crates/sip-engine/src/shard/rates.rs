@@ -59,7 +59,7 @@ impl Shard {
     fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(PartyKey, Allowance)> {
         let (limits, rates) = (&self.settings.rates, &self.shared.rates);
         match permit {
-            Permit::Dialog(_) => None,
+            Permit::Dialog(_) | Permit::Forwarder(_) => None,
             Permit::Authenticated(user) => (!limits.user.is_unlimited()).then(|| {
                 (
                     rates.user(
@@ -69,7 +69,11 @@ impl Shard {
                     limits.user,
                 )
             }),
-            Permit::Open(_) | Permit::Peer(_) | Permit::Inbound(_) | Permit::Directed(_) => {
+            Permit::Open(_)
+            | Permit::Peer(_)
+            | Permit::Inbound(_)
+            | Permit::Directed(_)
+            | Permit::Trunk(_) => {
                 let own_rate = |entry: &crate::settings::TrustedPeer| entry.calls_per_s.is_some();
                 let is_any_limited = !limits.peer.is_unlimited()
                     || !limits.source.is_unlimited()

@@ -89,6 +89,19 @@ impl Shard {
         reason: Reason,
         out: &mut Outputs,
     ) {
+        self.note_realm(now, context, at, reason, "", out);
+    }
+
+    /// The same where a challenge was not answered, with the realm that it is for.
+    pub(crate) fn note_realm(
+        &mut self,
+        now: Now,
+        context: &Context,
+        at: usize,
+        reason: Reason,
+        realm: &str,
+        out: &mut Outputs,
+    ) {
         let (Some(request), Some(candidate)) =
             (context.request.as_deref(), context.candidates.get(at))
         else {
@@ -101,13 +114,45 @@ impl Shard {
             TargetKind::NextHops { hops, at, .. } => hops.get(usize::from(*at)),
             _ => None,
         };
+        let detail = || {
+            let gateway = name.map_or_else(String::new, |hop| format!("gateway {}", hop.host));
+            match (gateway.is_empty(), realm) {
+                (_, "") => gateway,
+                (true, realm) => format!("realm {realm}"),
+                (false, realm) => format!("{gateway}, realm {realm}"),
+            }
+        };
         let event = Event {
             status: None,
             phrase: "",
             reason,
             is_proven: false,
             hop: hop.map(|hop| hop.addr),
-            detail: &|| name.map_or_else(String::new, |hop| format!("gateway {}", hop.host)),
+            detail: &detail,
+        };
+        self.record_event(now, &context.sender, request, &event, out);
+    }
+
+    /// Counts and records that a call is not forwarded: the answer says what the phones said.
+    pub(crate) fn note_forward(
+        &mut self,
+        now: Now,
+        context: &Context,
+        outcome: Outcome,
+        out: &mut Outputs,
+    ) {
+        let Some(request) = context.request.as_deref() else {
+            return;
+        };
+        let reason = outcome.why();
+        self.refusals.count(request.method(), None, reason);
+        let event = Event {
+            status: None,
+            phrase: "",
+            reason,
+            is_proven: false,
+            hop: None,
+            detail: &|| "the forward of whoever was called".to_owned(),
         };
         self.record_event(now, &context.sender, request, &event, out);
     }

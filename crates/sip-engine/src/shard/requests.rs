@@ -1,5 +1,7 @@
 //! The way of a request through the shard.
 
+use std::sync::Arc;
+
 use invariant::broken;
 use sip_auth::Subject;
 use sip_limit::Verdict;
@@ -10,8 +12,10 @@ use sip_txn::{Incoming, ServerId};
 use crate::budget::Room;
 use crate::effect::Effect;
 use crate::park::{Job, Parked};
-use crate::permit::{Gate, Permit, Refusal, gate, is_registration};
-use crate::proxy::context::Owner;
+use crate::permit::{Gate, Permit, Refusal, ask_who_hides, gate, is_registration};
+use crate::proxy::context::{Context, Owner};
+use crate::proxy::outcome::Outcome;
+use crate::proxy::privacy::hidden_lines;
 use crate::proxy::route::{Routed, preprocess};
 use crate::proxy::targets::Targets;
 use crate::proxy::validate::{self, Reject};
@@ -19,9 +23,10 @@ use crate::records::AskedTimer;
 use crate::records::notes::speaks_for_dialog;
 use crate::refusal::{Reason, StatusLine};
 use crate::registrar::{RegistrarContext, Registration};
-use crate::relay::ChosenBy;
+use crate::relay::{ChosenBy, Source};
 use crate::sender::Sender;
 use crate::settings::{Mode, Nat};
+use crate::trunk::Called;
 use crate::{Now, Outputs, Shard};
 
 use super::guard::origin;
@@ -188,6 +193,7 @@ impl Shard {
             chosen_by: ChosenBy::User,
             record: None,
             told: None,
+            body: None,
             request,
         };
         // RFC 3261 16.3: "An element MUST NOT refuse to proxy a request because it contains a
@@ -369,7 +375,7 @@ impl Shard {
         self.note_within(now, &job.request, &permit);
         match self.role(&job.request, &job.routed) {
             Role::Registrar => self.register(now, job, permit, out),
-            _ if job.request.method() == Method::Ack => self.forward_single(now, job, permit, out),
+            _ if job.request.method() == Method::Ack => self.forward_ack(now, job, permit, out),
             _ => match self.settings.mode {
                 Mode::Stateless if job.server.is_none() => {
                     self.forward_single(now, job, permit, out);
@@ -412,17 +418,45 @@ impl Shard {
             self.refuse(now, &job.sender, job.server, job.request, line, out);
             return;
         };
+        let candidates = &mut context.candidates;
+        let (called_by, found) = match self.called_by_trunk(now, &job, permit, candidates) {
+            Called::Usual => (None, None),
+            Called::UsualBy(trunk) => (Some(trunk), None),
+            Called::Targets(targets, trunk) => (Some(trunk), Some(targets)),
+            Called::TheTrunk => {
+                self.contexts.close(key, context, &mut self.pool);
+                self.answer_options(now, &job.sender, job.server, job.request, out);
+                return;
+            }
+        };
         // One about which the hook was asked has begun.
         if job.record.is_none() {
             job.record = self.begin_record(now, &job, permit);
         }
-        let targets = self.targets_of(now, &job, permit, &mut context.candidates);
+        let has_way = job.told.as_ref().is_some_and(|told| told.group.is_some());
+        let targets = match found {
+            Some(found) if !has_way => found,
+            _ => self.targets_of(now, &job, permit, candidates),
+        };
         if targets != Targets::Found {
             self.contexts.close(key, context, &mut self.pool);
+            if let Some(refusal) = self.who_hides(now, &job, permit, targets) {
+                let record = job.record.take();
+                self.note_refused(now, record, &refusal.line(), out);
+                self.refuse_by_gate(now, job, &refusal, out);
+                return;
+            }
             match targets {
                 Targets::Answer(outcome) => self.fail_job(now, job, outcome, out),
                 _ => self.ask_for_user(now, job, out),
             }
+            return;
+        }
+        if self.has_people
+            && let Err(outcome) = self.charge(now, &mut job, permit, &mut context)
+        {
+            self.contexts.close(key, context, &mut self.pool);
+            self.fail_job(now, job, outcome, out);
             return;
         }
         permit.strip(
@@ -430,11 +464,16 @@ impl Shard {
             &job.request,
             &mut context.strip,
         );
+        hidden_lines(permit, &job.request, &mut context.hidden);
         if let Some(told) = job.told.take() {
             self.take_told(*told, &job.request, &mut context);
         }
-        context.chosen_by = self.relay(now).chosen_by(permit, &job.routed, &job.request);
+        context.chosen_by = match self.has_people && context.is_on_others_account() {
+            true => ChosenBy::User,
+            false => self.relay(now).chosen_by(permit, &job.routed, &job.request),
+        };
         self.identify(&mut context, &job);
+        context.media = self.media_within(&job);
         context.is_listed = self.is_listed_peers(&job.sender);
         context.speaks_for_dialog = speaks_for_dialog(permit);
         context.sender = job.sender;
@@ -463,7 +502,53 @@ impl Shard {
         }
         context.request = Some(job.request);
         context.count_messages();
+        self.note_trunk(&mut context, called_by.as_ref());
         self.settle(now, key, context, out);
+    }
+
+    /// Whether a stranger who hides has called what only users may call: then he is asked whether
+    /// he is one.
+    fn who_hides(&self, now: Now, job: &Job, permit: &Permit, targets: Targets) -> Option<Refusal> {
+        let may_be = matches!(permit, Permit::Inbound(_))
+            && matches!(
+                targets,
+                Targets::Absent | Targets::Answer(Outcome::NotRelayed)
+            );
+        may_be
+            .then(|| ask_who_hides(&self.gate_context(now, &job.sender), &job.request))
+            .flatten()
+    }
+
+    /// Takes note on whose account a request is, and takes the place that a call needs among those
+    /// of its caller. An emergency needs none.
+    fn charge(
+        &mut self,
+        now: Now,
+        job: &mut Job,
+        permit: &Permit,
+        context: &mut Context,
+    ) -> Result<(), Outcome> {
+        let divert = self.divert.take();
+        let request = &*job.request;
+        if request.method() != Method::Invite {
+            return Ok(());
+        }
+        if begins(request) {
+            context.divert = divert;
+        }
+        let settings = Arc::clone(&self.settings);
+        let Some(person) = permit.person(&settings.people, &settings) else {
+            return Ok(());
+        };
+        context.caller = Some(Arc::clone(person));
+        if person.calls_max(&settings.numbers) == 0 || context.is_emergency() {
+            return Ok(());
+        }
+        let place = self.place_of(person).ok_or(Outcome::UserCallsMax)?;
+        let (followed, source) = (job.record.take(), Source::of(&job.sender.flow));
+        let places = vec![Arc::new(place)];
+        job.record = Some(self.follow(now, followed, request, source, places));
+        Ok(())
     }
 
     /// A user of ours has no contact: whether he exists decides the answer.

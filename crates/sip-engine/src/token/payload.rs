@@ -8,10 +8,11 @@ use invariant::broken;
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 
 use super::MAC_LEN;
+use super::mark::Mark;
 
 /// Two bytes of flags, key, time, target, listener, two IPv6 addresses with
-/// ports, connection, epoch, instance.
-const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4;
+/// ports, connection, epoch, instance, mark, media engine.
+const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Mark::LEN + 4;
 pub(super) const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
 pub(super) const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
 
@@ -26,7 +27,9 @@ const IS_GRANT: u8 = 1 << 7;
 const KNOWS_HOLDER: u8 = 1;
 const IS_OFFER: u8 = 1 << 1;
 const HAS_INSTANCE: u8 = 1 << 2;
-const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE;
+const HAS_MARK: u8 = 1 << 3;
+const HAS_MEDIA: u8 = 1 << 4;
+const MORE_FLAGS: u8 = KNOWS_HOLDER | IS_OFFER | HAS_INSTANCE | HAS_MARK | HAS_MEDIA;
 
 /// What a token says. What of it is true, its MAC tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,9 @@ pub(super) struct GrantPart {
     pub(super) knows_holder: bool,
     pub(super) is_offer: bool,
     pub(super) instance: Option<u32>,
+    pub(super) mark: Option<Mark>,
+    /// What the engine is called that leads the dialog's media.
+    pub(super) media: Option<u32>,
 }
 
 /// A token's bytes, on the stack.
@@ -111,8 +117,17 @@ impl Payload {
                 out.put(&self.epoch.to_be_bytes());
             }
         }
-        if let Some(instance) = self.grant.and_then(|grant| grant.instance) {
+        let Some(grant) = &self.grant else {
+            return out;
+        };
+        if let Some(instance) = grant.instance {
             out.put(&instance.to_be_bytes());
+        }
+        if let Some(mark) = grant.mark {
+            out.put(&mark.to_bytes());
+        }
+        if let Some(media) = grant.media {
+            out.put(&media.to_be_bytes());
         }
         out
     }
@@ -131,6 +146,8 @@ impl Payload {
             flag(grant.knows_holder, KNOWS_HOLDER)
                 | flag(grant.is_offer, IS_OFFER)
                 | flag(grant.instance.is_some(), HAS_INSTANCE)
+                | flag(grant.mark.is_some(), HAS_MARK)
+                | flag(grant.media.is_some(), HAS_MEDIA)
         });
         [flags, more]
     }
@@ -149,6 +166,8 @@ impl Payload {
                 knows_holder: more & KNOWS_HOLDER != 0,
                 is_offer: more & IS_OFFER != 0,
                 instance: None,
+                mark: None,
+                media: None,
             });
         }
         let is_known = match grant {
@@ -168,6 +187,20 @@ impl Payload {
             let instance = u32::from_be_bytes(take(rest)?);
             grant = grant.map(|grant| GrantPart {
                 instance: Some(instance),
+                ..grant
+            });
+        }
+        if more & HAS_MARK != 0 {
+            let mark = Mark::of_bytes(take(rest)?)?;
+            grant = grant.map(|grant| GrantPart {
+                mark: Some(mark),
+                ..grant
+            });
+        }
+        if more & HAS_MEDIA != 0 {
+            let media = u32::from_be_bytes(take(rest)?);
+            grant = grant.map(|grant| GrantPart {
+                media: Some(media),
                 ..grant
             });
         }

@@ -91,6 +91,26 @@ fn what_was_written_is_read() {
 }
 
 #[test]
+fn the_engine_of_a_dialog_is_in_its_tokens() {
+    let tokens = tokens();
+    let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
+    for flow in [None, Some(&over_tls)] {
+        for instance in [None, Some(77)] {
+            for media in [None, Some(EngineId(0)), Some(EngineId(u32::MAX))] {
+                let text = sealed(&tokens, |grant| {
+                    (grant.flow, grant.instance, grant.media) = (flow, instance, media);
+                });
+                let token = read(&tokens, &text).unwrap();
+                assert_eq!((token.flow(), token.instance), (flow, instance));
+                assert_eq!(token.media(), media);
+            }
+        }
+    }
+    let text = sealed(&tokens, |grant| grant.media = Some(EngineId(7)));
+    assert_eq!(text.len(), 40);
+}
+
+#[test]
 fn a_token_without_a_target_has_none() {
     let tokens = tokens();
     let text = sealed(&tokens, |grant| grant.target = None);
@@ -105,6 +125,7 @@ fn a_token_is_legal_in_a_user_part() {
         let text = sealed(&tokens, |grant| {
             grant.flow = Some(&flow);
             grant.instance = Some(77);
+            grant.media = Some(EngineId(7));
             grant.is_offer = true;
         });
         assert!(text.len() <= TEXT_MAX);
@@ -123,8 +144,12 @@ fn a_token_is_legal_in_a_user_part() {
 fn every_flipped_bit_is_refused() {
     let tokens = tokens();
     let over_tls = flow(Transport::Tls, "192.0.2.7:40000", "192.0.2.1:5061", 9);
-    for flow in [None, Some(&over_tls)] {
-        let text = sealed(&tokens, |grant| grant.flow = flow);
+    for (flow, media) in [
+        (None, None),
+        (Some(&over_tls), None),
+        (None, Some(EngineId(7))),
+    ] {
+        let text = sealed(&tokens, |grant| (grant.flow, grant.media) = (flow, media));
         for at in 0..text.len() {
             for bit in 0..8 {
                 let mut forged = text.clone();
@@ -266,4 +291,37 @@ fn a_target_is_the_same_however_it_is_spelled() {
     ] {
         assert_eq!(tokens.is_target(&token, &uri(other)), is_same, "{other}");
     }
+}
+
+#[test]
+fn a_mark_goes_with_its_dialog_and_is_nobody_elses_to_write() {
+    let tokens = tokens();
+    let mark = Mark {
+        trunk: tokens.trunk("provider"),
+        side: Side::ToProvider,
+        counts: true,
+        is_anonymous: false,
+        is_inbound: false,
+        invite: 4 * 7 + 1,
+    };
+    let instance = Some(9);
+    for flow in flows().iter().map(Some).chain([None]) {
+        let text = sealed(&tokens, |grant| {
+            (grant.mark, grant.flow, grant.instance) = (Some(mark), flow, instance);
+        });
+        assert!(text.len() <= TEXT_MAX);
+        let token = read(&tokens, &text).unwrap();
+        assert_eq!((token.mark(), token.named_flow()), (Some(mark), flow));
+        assert!(tokens.is_trunk(&token, "provider"));
+        assert!(!tokens.is_trunk(&token, "provider2"));
+        let last = text.len() - 1;
+        for at in 0..=last {
+            let mut forged = text.clone();
+            forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(read(&tokens, &forged), None, "byte {at}");
+        }
+    }
+    let without = read(&tokens, &sealed(&tokens, |_| {})).unwrap();
+    assert_eq!(without.mark(), None);
+    assert!(!tokens.is_trunk(&without, "provider"));
 }

@@ -1,6 +1,7 @@
 //! Events that wait for the next [`Net::poll`](super::Net::poll) to be told.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sip_msg::{ConnId, Flow, VerifiedPeer};
@@ -17,6 +18,7 @@ pub(super) enum PendingEvent {
     UpgradeFailed(ConnId, UpgradeFault),
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
+    BesideRefused(SocketAddr),
 }
 
 /// A message was not sent; it is told of where the sender left a cookie.

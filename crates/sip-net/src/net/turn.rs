@@ -6,7 +6,7 @@ use sip_msg::ConnId;
 
 use super::pending_event::{PendingEvent, push_failure};
 use super::ready::{Ready, WAKER, conn};
-use super::{Net, Port};
+use super::{Net, Port, beside};
 use crate::shared::Due;
 use crate::stream::{Ending, Stage};
 use crate::{CloseReason, NetEvent, UpgradeFault};
@@ -30,6 +30,8 @@ impl Net {
     pub(super) fn handle(&mut self, ready: Ready, on_event: &mut impl FnMut(NetEvent<'_>)) {
         if let Some(id) = conn(ready.token) {
             self.handle_conn(id, ready, on_event);
+        } else if let Some(place) = beside::place(ready.token) {
+            self.handle_beside(place, ready, on_event);
         } else if ready.token != WAKER {
             self.handle_listener(ready.token.0, ready, on_event);
         }

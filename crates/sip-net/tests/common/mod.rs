@@ -33,6 +33,8 @@ pub enum Seen {
     Closed(ConnId, CloseReason),
     SendFailed(u64, SendError),
     Unreachable(SocketAddr, Vec<u8>),
+    Beside(SocketAddr, Vec<u8>),
+    BesideRefused(SocketAddr),
 }
 
 pub struct Bench {
@@ -273,5 +275,7 @@ fn copy(event: NetEvent<'_>) -> Seen {
         NetEvent::Closed { conn, reason } => Seen::Closed(conn, reason),
         NetEvent::SendFailed { cookie, error } => Seen::SendFailed(cookie, error),
         NetEvent::Unreachable { remote, quoted, .. } => Seen::Unreachable(remote, quoted.to_vec()),
+        NetEvent::Beside { from, bytes } => Seen::Beside(from, bytes.to_vec()),
+        NetEvent::BesideRefused(to) => Seen::BesideRefused(to),
     }
 }

@@ -8,6 +8,8 @@ use super::process::Seat;
 use super::{Server, now};
 use crate::distant::Distant;
 use crate::hook::Hook;
+use crate::media::Engines;
+use crate::plan::Plan;
 
 /// What a worker that has nothing under way may hold more than a new one: tables that
 /// have grown, and the room for what one turn sends, of which a trim leaves 256 KiB.
@@ -49,6 +51,13 @@ impl Server {
                     .map(|what| format!("worker {worker}: {what}")),
             );
         }
+        let engines = self.engines.as_ref().filter(|_| is_fair(&self.plan));
+        let calls = engines.map_or(0, Engines::left);
+        if calls != 0 {
+            left.push(format!(
+                "{calls} calls are over, and media engines have them"
+            ));
+        }
         let unanswered = process.distant.as_ref().map_or(0, Distant::left);
         if unanswered != 0 {
             left.push(format!("{unanswered} look-ups were never answered"));
@@ -77,6 +86,19 @@ impl Server {
         }
         left
     }
+}
+
+/// Whether nothing is lost or refused, so that engines hear of each end.
+fn is_fair(plan: &Plan) -> bool {
+    let (weather, store) = (&plan.weather, &plan.store);
+    let media = plan.media.as_ref();
+    let in_media = media.map_or(0, |of| of.loss + of.late + of.full + of.deaths);
+    let in_weather = weather.loss + weather.breakage + weather.refusal;
+    let in_store = store.failure + store.stall + store.full;
+    let has_room = plan.handover_max >= 1_024 && plan.memory_bytes >= 1 << 30;
+    // What a translation has forgotten is lost.
+    let is_seen = plan.nat.is_none();
+    is_seen && has_room && in_media + in_weather + in_store + plan.deaths + plan.restarts == 0
 }
 
 impl Seat {

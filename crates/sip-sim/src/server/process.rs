@@ -11,6 +11,7 @@ use sip_engine::token::TokenKeys;
 use sip_engine::{BindingChange, Budget, Location, ParkId, Shard, Shared, SharedGateways};
 use sip_limit::{Guard, Rates};
 use sip_lookup::{Cache, CacheConfig};
+use sip_media::SharedEngines;
 use sip_msg::ConnId;
 use sip_worker::{Control, Mailbox, Parts, Severities, StoreAnswer, Worker};
 
@@ -85,6 +86,7 @@ struct Common {
     budget: Arc<Budget>,
     severities: Severities,
     shard_key: [u8; 16],
+    engines: Arc<SharedEngines>,
 }
 
 impl Server {
@@ -115,6 +117,7 @@ impl Server {
             budget: Arc::new(Budget::new(memory_bytes)),
             severities: (0..workers).map(|_| AtomicU32::new(0)).collect(),
             shard_key: self.dice.bytes(),
+            engines: Arc::default(),
         };
         let gateways = Arc::clone(&common.shared.gateways);
         let mut far = self.far(now_ms);
@@ -176,6 +179,20 @@ impl Server {
         })
     }
 
+    /// A worker's end of the media engines.
+    fn media(&self, index: usize, common: &Common, now_ms: u64) -> sip_media::Client {
+        let salt = u64::from(self.starts) << 8 | index as u64;
+        let mut dice = Dice::new(self.plan.seed ^ salt, 12);
+        let place = sip_media::Place {
+            index,
+            clients: self.plan.workers,
+        };
+        let media = self.settings.media.as_ref();
+        let config = media.map(|media| media.client.clone()).unwrap_or_default();
+        let engines = Arc::clone(&common.engines);
+        sip_media::Client::new(now_ms, dice.bytes(), place, engines, config)
+    }
+
     /// Dice of its own: the same worlds come about with it and without.
     fn far(&self, now_ms: u64) -> Far {
         let mut dice = Dice::new(self.plan.seed ^ u64::from(self.starts), 8);
@@ -224,6 +241,7 @@ impl Server {
             store: asked.clone(),
             resolver: asked.clone(),
             hook: asked.clone(),
+            media: self.media(index, common, now_ms),
             control: Arc::clone(&common.control),
             trace: Silent,
             records: records.clone(),
@@ -241,8 +259,10 @@ impl Server {
             asked,
             records,
             arrivals: VecDeque::new(),
-            // Nobody has to call before gateways are probed, or contacts looked for.
-            due_ms: (self.plan.probes || self.plan.nat.is_some()).then_some(now_ms),
+            // Nobody has to call before gateways are probed, contacts looked for, or engines
+            // pinged.
+            due_ms: (self.plan.probes || self.plan.nat.is_some() || self.plan.media.is_some())
+                .then_some(now_ms),
             look_ms: None,
             told: Vec::new(),
         }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use sip_engine::Settings;
 use sip_engine::hook::{HookSettings, OnFailure};
 use sip_engine::routes::{Care, Connections, Failover, Gateway, GatewayGroup, NextHop, Probing};
-use sip_engine::settings::{Inbound, Listener, NatSettings, TrustedPeer};
+use sip_engine::settings::{Inbound, Listener, MediaSettings, MediaUse, NatSettings, TrustedPeer};
 use sip_hook::Kind;
 use sip_msg::Transport;
 
-use crate::plan::{Hooked, Hostility, Plan, Standing};
+use crate::media::engines;
+use crate::plan::{Hooked, Hostility, Media, Plan, Standing};
 use crate::warden::EVIL;
 
 /// The domain of all users.
@@ -75,11 +76,24 @@ pub(super) fn settings(plan: &Plan, generation: u64) -> Settings {
         may_relay: generation.is_multiple_of(2),
         headers: vec!["X-Sim".into()],
     });
+    settings.media = plan.media.as_ref().map(|media| Arc::new(led_by(media)));
     match &plan.hostility {
         Some(hostility) => add_neighbours(&mut settings, hostility, addr),
         None => add_carrier(&mut settings, plan, generation),
     }
     settings
+}
+
+/// Every call has an engine, and none goes without.
+fn led_by(media: &Media) -> MediaSettings {
+    MediaSettings {
+        listeners: vec![MediaUse::Always; 2],
+        client: sip_media::Config {
+            engines: engines(media),
+            ..sip_media::Config::default()
+        },
+        ..MediaSettings::default()
+    }
 }
 
 /// The carrier's gateways: by a name with all kinds of records, and by addresses. A

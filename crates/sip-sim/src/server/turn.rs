@@ -50,6 +50,16 @@ impl Server {
             was_told: !seat.told.is_empty(),
             ..Turned::default()
         };
+        for (to, bytes) in std::mem::take(&mut seat.sockets.to_engines) {
+            if let Some(engines) = &mut self.engines {
+                let said = engines.receive(now_ms, worker, to, &bytes);
+                let answers = said
+                    .into_iter()
+                    .map(|said| (said.at_ms, Answer::Engine(said)));
+                turned.answers.extend(answers);
+                turned.faults.append(&mut engines.faults);
+            }
+        }
         let told = std::mem::take(&mut seat.told);
         let questions = seat
             .asked
@@ -193,6 +203,10 @@ impl Seat {
                     was_written: *was_written,
                 },
                 Arrival::Closed(conn) => SocketEvent::Closed(*conn),
+                Arrival::Engine { from, bytes } => match bytes {
+                    Some(bytes) => SocketEvent::FromEngine { from: *from, bytes },
+                    None => SocketEvent::EngineUnreachable(*from),
+                },
                 Arrival::Unreachable { remote, quoted } => {
                     match self.sockets.take_recent(*remote, quoted) {
                         Some(cookie) => SocketEvent::Returned { cookie },

@@ -38,7 +38,9 @@ impl World {
                 }
                 Arrival::Message { bytes, .. } => self.other_receives(who, &bytes),
                 Arrival::Closed(conn) => self.other_closed(who, conn),
-                Arrival::SendFailed { .. } | Arrival::Unreachable { .. } => {}
+                Arrival::SendFailed { .. }
+                | Arrival::Unreachable { .. }
+                | Arrival::Engine { .. } => {}
             };
         }
         let Some(host) = self.hosts.get_mut(at) else {
@@ -61,7 +63,7 @@ impl World {
                     .handle_send_failed(now_ms, cookie, &mut self.outbox);
             }
             Arrival::Closed(conn) => host.agents.handle_closed(now_ms, conn, &mut self.outbox),
-            Arrival::Unreachable { .. } => {}
+            Arrival::Unreachable { .. } | Arrival::Engine { .. } => {}
         }
         self.after_host(at);
     }

@@ -163,6 +163,24 @@ const OTHERS: &[&str] = &[
     "\"exact\"",
     "[{ network = \"10.0.0.0/8\", nat = \"always\" }]",
     "\"crlf\"",
+    "\"MD5\"",
+    "\"from\"",
+    "\"national\"",
+    "\"7\"",
+    "[{ number = \"+493099\", user = \"bob\" }]",
+    "\"011\"",
+    "[\"118\"]",
+    "\"Asia/Tokyo\"",
+    "\"Su\"",
+    "\"0([1-9][0-9]+)\"",
+    "\"+49${1}\"",
+    "[[\"0891\", \"+49891\"]]",
+    "\"crew\"",
+    "\"rtpengine\"",
+    "\"never\"",
+    "\"pass\"",
+    "[\"udp:10.0.0.77:2223\"]",
+    "[{ network = \"10.0.0.0/8\", media = \"rtpengine\" }]",
 ];
 
 /// The same configuration but for this key.
@@ -208,6 +226,9 @@ fn fault(text: &str, key: &Key) -> Option<String> {
         "listen.",
         "tls.",
         "log.trace_",
+        "trunk.password_file",
+        // What is tried when it is read.
+        "rewrite.examples",
     ];
     let settings = |config| format!("{:?}", crate::setup::settings(config, &[], &[], &[]));
     let is_elsewhere = elsewhere.iter().any(|way| key.name.starts_with(way));

@@ -69,6 +69,7 @@ impl Numbers {
             engine: self.counted(),
             transactions: self.counted(),
             registrar: self.counted(),
+            media: self.counted(),
             refusals: self.refusals(),
             live: Live {
                 client_reserved: self.usize(),

@@ -24,6 +24,7 @@ pub(super) fn workers(page: &mut Page, workers: &[Snapshot]) {
     page.counted(workers.iter().map(|of| &of.engine));
     page.counted(workers.iter().map(|of| &of.transactions));
     page.counted(workers.iter().map(|of| &of.registrar));
+    page.counted(workers.iter().map(|of| &of.media));
     refusals(page, workers);
 
     page.gauge(

@@ -1,0 +1,71 @@
+//! What an operator says of names and people.
+
+use clap::{Args, Subcommand};
+use signet_serve::admin::UserChanges;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AliasCommand {
+    /// Let a name or number lead somewhere; several targets ring together, or by their q
+    ///
+    /// A running server goes by it when the command returns. What would lead back to itself is
+    /// refused.
+    Add {
+        /// sales, sales@example.com or +4930123456
+        name: String,
+        /// alice, alice@example.net, +4930123456 or sip:bob@example.net; bob;q=0.5 rings after those with more
+        #[arg(required = true)]
+        targets: Vec<String>,
+    },
+    /// Remove a name or number, or one of its targets
+    Remove {
+        /// sales, sales@example.com or +4930123456
+        name: String,
+        /// The target; all of them if left out
+        target: Option<String>,
+    },
+    /// List names and numbers, and where each leads
+    List,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UserChangeOptions {
+    /// How far he may call: none, internal, national, international or premium
+    #[arg(long, value_name = "HOW-FAR")]
+    permissions: Option<String>,
+    /// The [[user_group]] that he is in
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
+    /// The number that his calls to the outside show
+    #[arg(long, value_name = "NUMBER")]
+    caller_id: Option<String>,
+    /// How many calls he may have begun at a time; 0 for any number
+    #[arg(long, value_name = "N")]
+    calls_max: Option<String>,
+    /// Where all his calls go: a name, a number or a URI
+    #[arg(long, value_name = "TO")]
+    forward_always: Option<String>,
+    /// Where those go that come while his phones are busy
+    #[arg(long, value_name = "TO")]
+    forward_busy: Option<String>,
+    /// Where those go that nobody takes, or that reach no phone
+    #[arg(long, value_name = "TO")]
+    forward_no_answer: Option<String>,
+    /// How long his phones ring before that
+    #[arg(long, value_name = "SECONDS")]
+    no_answer_s: Option<String>,
+}
+
+impl From<UserChangeOptions> for UserChanges {
+    fn from(options: UserChangeOptions) -> Self {
+        Self {
+            permissions: options.permissions,
+            group: options.group,
+            caller_id: options.caller_id,
+            calls_max: options.calls_max,
+            forward_always: options.forward_always,
+            forward_busy: options.forward_busy,
+            forward_no_answer: options.forward_no_answer,
+            no_answer_s: options.no_answer_s,
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Telephone numbers: how they are read, what they are worth, and how far a user may call
+//! (`docs/decisions/0219-what-a-number-is.md`).
+//!
+//! A number is judged twice: as it was dialled, and as it leaves for the gateway after
+//! everything that rewrites it. What counts is the worse of the two, so that no spelling of a
+//! number is a way around what it costs.
+
+mod rewrite;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sip_msg::Uri;
+
+pub use rewrite::{BadRule, Rewrite};
+
+/// The longest number that is read. E.164 has 15 digits; prefixes of operators come on top.
+pub(crate) const DIGITS_MAX: usize = 64;
+
+/// How far a user may call; each goes as far as those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+pub enum Permission {
+    /// Emergency numbers alone.
+    None,
+    /// Users of our domains.
+    Internal,
+    /// Numbers of this country, and other domains.
+    National,
+    /// Numbers of all countries.
+    International,
+    /// Numbers that cost more than others.
+    Premium,
+}
+
+impl Permission {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Internal,
+        Self::National,
+        Self::International,
+        Self::Premium,
+    ];
+
+    /// As it is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Internal => "internal",
+            Self::National => "national",
+            Self::International => "international",
+            Self::Premium => "premium",
+        }
+    }
+}
+
+impl std::str::FromStr for Permission {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        let known = all.find(|permission| permission.name() == text);
+        known.ok_or_else(|| "write none, internal, national, international or premium".to_owned())
+    }
+}
+
+/// What a number is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Whoever proved who he is may call it.
+    Emergency,
+    /// Nobody may call it.
+    Blocked,
+    /// Who calls it needs this.
+    Needs(Permission),
+}
+
+/// What holds for the users of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupRules {
+    /// How far they may call.
+    pub permission: Option<Permission>,
+    /// How many calls each of them may have begun at a time; 0 for any number.
+    pub calls_max: Option<u32>,
+}
+
+/// How numbers are read, and who may call which.
+#[derive(Clone, Debug)]
+pub struct NumberRules {
+    /// The digits of this country's code; empty where none is known.
+    pub country_code: Box<str>,
+    /// What is dialled before the code of another country.
+    pub international_prefix: Box<str>,
+    /// What is dialled before an area's code; empty for nothing.
+    pub national_prefix: Box<str>,
+    /// Numbers that every user may call, however many calls he has.
+    pub emergency: Vec<Box<str>>,
+    /// Fronts of numbers that nobody may call.
+    pub blocked: Vec<Box<str>>,
+    /// Fronts of numbers that cost more than others.
+    pub premium: Vec<Box<str>>,
+    /// How far users may call of whom nothing else is written.
+    pub permission: Permission,
+    /// Groups of users, by name.
+    pub groups: BTreeMap<Arc<str>, GroupRules>,
+    /// How numbers are rewritten before anything is looked up for them; the first rule that
+    /// fits counts.
+    pub rewrites: Vec<Rewrite>,
+}
+
+impl Default for NumberRules {
+    fn default() -> Self {
+        Self {
+            country_code: "".into(),
+            international_prefix: "00".into(),
+            national_prefix: "0".into(),
+            emergency: Vec::new(),
+            blocked: Vec::new(),
+            premium: Vec::new(),
+            permission: Permission::Premium,
+            groups: BTreeMap::new(),
+            rewrites: Vec::new(),
+        }
+    }
+}
+
+/// A number in the one form that it is compared in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Form<'n> {
+    /// `+`, country code and all.
+    Global(String),
+    /// Without an area's code, or of a country that is not known.
+    Local(&'n str),
+    /// No number that could be told: it has `*` or `#`, or a code that there is not.
+    Odd(&'n str),
+}
+
+impl NumberRules {
+    /// Whether they hold anybody back, or lead anybody elsewhere.
+    pub fn matter(&self) -> bool {
+        self.permission < Permission::International
+            || !self.blocked.is_empty()
+            || !self.premium.is_empty()
+            || !self.rewrites.is_empty()
+    }
+
+    /// What a number is, that was dialled so and leaves so.
+    pub fn class(&self, dialled: &str, leaving: &str) -> Class {
+        let is_emergency = |number: &str| self.emergency.iter().any(|of| **of == *number);
+        if is_emergency(dialled) || is_emergency(leaving) {
+            return Class::Emergency;
+        }
+        let (dialled, leaving) = (self.form(dialled), self.form(leaving));
+        if self.is_listed(&self.blocked, &dialled) || self.is_listed(&self.blocked, &leaving) {
+            return Class::Blocked;
+        }
+        // What cannot be told costs what is dearest of what needs no list.
+        let needs = self.needs(&dialled).max(self.needs(&leaving));
+        Class::Needs(needs.unwrap_or(Permission::International))
+    }
+
+    /// The number with `+` and the country's code; `None` where it cannot be told.
+    pub fn global(&self, number: &str) -> Option<String> {
+        match self.form(number) {
+            Form::Global(number) => Some(number),
+            Form::Local(_) | Form::Odd(_) => None,
+        }
+    }
+
+    /// What the rules make of a number; `None` where none fits.
+    pub fn rewritten(&self, number: &str) -> Option<String> {
+        let mut rules = self.rewrites.iter();
+        rules.find_map(|rule| rule.apply(number))
+    }
+
+    fn needs(&self, form: &Form<'_>) -> Option<Permission> {
+        if self.is_listed(&self.premium, form) {
+            return Some(Permission::Premium);
+        }
+        match form {
+            Form::Global(number) => {
+                let digits = number.trim_start_matches('+');
+                let is_ours = !self.country_code.is_empty();
+                match is_ours && digits.starts_with(&*self.country_code) {
+                    true => Some(Permission::National),
+                    false => Some(Permission::International),
+                }
+            }
+            Form::Local(_) => Some(Permission::National),
+            Form::Odd(_) => None,
+        }
+    }
+
+    fn is_listed(&self, fronts: &[Box<str>], form: &Form<'_>) -> bool {
+        fronts.iter().any(|front| match (form, self.form(front)) {
+            (Form::Global(number), Form::Global(front)) => number.starts_with(&front),
+            (Form::Local(number) | Form::Odd(number), _) => number.starts_with(&**front),
+            (Form::Global(_), _) => false,
+        })
+    }
+
+    fn form<'n>(&self, number: &'n str) -> Form<'n> {
+        let digits = number.strip_prefix('+').unwrap_or(number);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Form::Odd(number);
+        }
+        let after = |front: &str| digits.strip_prefix(front).filter(|_| !front.is_empty());
+        if digits.len() < number.len() {
+            return self.global_form(number, digits);
+        }
+        if let Some(rest) = after(&self.international_prefix) {
+            return self.global_form(number, rest);
+        }
+        match after(&self.national_prefix) {
+            Some(rest) if !self.country_code.is_empty() => {
+                let whole = format!("{}{rest}", self.country_code);
+                self.global_form(number, &whole)
+            }
+            _ => Form::Local(number),
+        }
+    }
+
+    /// `+49 (0) 30` is dialled too, and reaches what `+49 30` does.
+    fn global_form<'n>(&self, number: &'n str, digits: &str) -> Form<'n> {
+        // RFC 3966 5.1.4 and E.164: no country's code begins with 0.
+        if digits.is_empty() || digits.starts_with('0') {
+            return Form::Odd(number);
+        }
+        let code = &*self.country_code;
+        let rest = digits.strip_prefix(code).filter(|_| !code.is_empty());
+        Form::Global(match rest {
+            Some(rest) if !self.national_prefix.is_empty() => {
+                format!("+{code}{}", rest.trim_start_matches(&*self.national_prefix))
+            }
+            _ => format!("+{digits}"),
+        })
+    }
+}
+
+/// The digits of the number that a URI names, with its `+` and without what is there for the
+/// eye; `None` where the user is no number. Escapes are undone first: `%2B` is `+` (RFC 3261
+/// 19.1.4).
+pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
+    let mut number = String::with_capacity(16);
+    for (at, byte) in digits_of(uri).enumerate() {
+        match byte {
+            b'+' if at == 0 => number.push('+'),
+            b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
+            _ if is_separator(byte) => {}
+            _ => return None,
+        }
+        if number.len() > DIGITS_MAX {
+            return None;
+        }
+    }
+    number
+        .bytes()
+        .any(|byte| byte.is_ascii_digit())
+        .then_some(number)
+}
+
+/// What whoever dials by this URI may take for its number: as far as it can be dialled, and with
+/// the code that `phone-context` gives it (RFC 3966 5.1.5). For a request that leaves with its
+/// Request-URI as it came.
+pub(crate) fn dialled_by(uri: &Uri<'_>) -> Option<(String, String)> {
+    let mut number = String::with_capacity(16);
+    for (at, byte) in digits_of(uri).enumerate() {
+        match byte {
+            b'+' if at == 0 => number.push('+'),
+            b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
+            _ if is_separator(byte) => {}
+            _ => break,
+        }
+        if number.len() > DIGITS_MAX {
+            break;
+        }
+    }
+    if !number.bytes().any(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let context = context_of(uri).filter(|_| !number.starts_with('+'));
+    let whole = match context {
+        Some(context) => format!("{context}{number}"),
+        None => number.clone(),
+    };
+    Some((number, whole))
+}
+
+/// The user without its parameters, unescaped.
+fn digits_of<'u>(uri: &'u Uri<'_>) -> impl Iterator<Item = u8> + 'u {
+    uri.user_bytes().take_while(|byte| *byte != b';')
+}
+
+/// The digits of a `phone-context` that is the front of a number. It stands among the parameters
+/// of `tel:`, and within the user of `sip:` (RFC 3261 19.1.6).
+fn context_of(uri: &Uri<'_>) -> Option<String> {
+    let user: Vec<u8> = uri.user_bytes().collect();
+    let within = user.split(|byte| *byte == b';').skip(1);
+    let within = within.filter_map(|param| {
+        let at = param.iter().position(|byte| *byte == b'=')?;
+        let name = param.get(..at)?;
+        name.eq_ignore_ascii_case(b"phone-context")
+            .then(|| param.get(at + 1..).unwrap_or_default().to_vec())
+    });
+    let own = uri.param("phone-context").map(<[u8]>::to_vec);
+    let value = within.chain(own).next()?;
+    let digits = value.strip_prefix(b"+")?.iter();
+    let digits = digits.filter(|byte| !is_separator(**byte));
+    let mut context = String::from("+");
+    for byte in digits.take(DIGITS_MAX) {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        context.push(char::from(*byte));
+    }
+    Some(context)
+}
+
+/// RFC 3966 3: visual separators; a space stands there only where it was escaped.
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b'-' | b'.' | b'(' | b')' | b' ')
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn german() -> NumberRules {
+        NumberRules {
+            country_code: "49".into(),
+            emergency: vec!["110".into(), "112".into()],
+            blocked: vec!["+49900".into(), "+882".into(), "118".into()],
+            premium: vec!["0137".into(), "+4191".into()],
+            ..NumberRules::default()
+        }
+    }
+
+    fn class(number: &str) -> Class {
+        german().class(number, number)
+    }
+
+    #[test]
+    fn a_number_is_what_it_is_however_it_is_written() {
+        use Permission::*;
+        for (numbers, expected) in [
+            (&["110", "112"][..], Class::Emergency),
+            (
+                &[
+                    "030123",
+                    "+4930123",
+                    "004930123",
+                    "+49030123",
+                    "00490030123",
+                ],
+                Class::Needs(National),
+            ),
+            (&["123456"], Class::Needs(National)),
+            (&["+4312", "004312", "+1900"], Class::Needs(International)),
+            (
+                &[
+                    "0900123",
+                    "+49900123",
+                    "0049900123",
+                    "+490900123",
+                    "00490900123",
+                ],
+                Class::Blocked,
+            ),
+            (&["+8821", "008821"], Class::Blocked),
+            (&["11880"], Class::Blocked),
+            (
+                &["0137", "+49137999", "0049137999", "+490137999"],
+                Class::Needs(Premium),
+            ),
+            (&["+41911", "0041911"], Class::Needs(Premium)),
+            (
+                &["*21#", "+0049900", "+", "00"],
+                Class::Needs(International),
+            ),
+        ] {
+            for number in numbers {
+                assert_eq!(class(number), expected, "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_worse_of_two_spellings_counts() {
+        let rules = german();
+        let of = |dialled, leaving| rules.class(dialled, leaving);
+        // 9 for a line, which the group cuts.
+        assert_eq!(of("90900123", "0900123"), Class::Blocked);
+        assert_eq!(
+            of("9004312", "004312"),
+            Class::Needs(Permission::International)
+        );
+        // The provider's own front.
+        assert_eq!(
+            of("030123", "77#030123"),
+            Class::Needs(Permission::National)
+        );
+        assert_eq!(of("9112", "112"), Class::Emergency);
+        assert_eq!(of("0900123", "900123"), Class::Blocked);
+    }
+
+    #[test]
+    fn without_a_country_everything_with_a_code_is_abroad() {
+        let rules = NumberRules::default();
+        let needs = |number| match rules.class(number, number) {
+            Class::Needs(needs) => needs,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(needs("+4930"), Permission::International);
+        assert_eq!(needs("0030"), Permission::International);
+        assert_eq!(needs("030"), Permission::National);
+        assert!(!rules.matter());
+    }
+
+    #[test]
+    fn other_countries_have_other_prefixes() {
+        let american = NumberRules {
+            country_code: "1".into(),
+            international_prefix: "011".into(),
+            national_prefix: "1".into(),
+            premium: vec!["+1900".into()],
+            ..NumberRules::default()
+        };
+        let of = |number| american.class(number, number);
+        assert_eq!(of("12125551212"), Class::Needs(Permission::National));
+        assert_eq!(of("+12125551212"), Class::Needs(Permission::National));
+        assert_eq!(of("2125551212"), Class::Needs(Permission::National));
+        assert_eq!(of("0114930"), Class::Needs(Permission::International));
+        for number in [
+            "19005551212",
+            "+19005551212",
+            "01119005551212",
+            "+119005551212",
+        ] {
+            assert_eq!(of(number), Class::Needs(Permission::Premium), "{number}");
+        }
+    }
+
+    #[test]
+    fn numbers_in_uris() {
+        let number = |uri: &str| number_of(&Uri::parse(uri.as_bytes()).unwrap());
+        assert_eq!(number("sip:+49-30(1)@x").as_deref(), Some("+49301"));
+        assert_eq!(number("tel:+49-30-1").as_deref(), Some("+49301"));
+        assert_eq!(number("sip:0301@x;user=phone").as_deref(), Some("0301"));
+        assert_eq!(number("sip:%2B49%2030%2e1@x").as_deref(), Some("+49301"));
+        assert_eq!(number("sip:%30%31%31%32@x").as_deref(), Some("0112"));
+        assert_eq!(number("sip:alice@x"), None);
+        assert_eq!(number("sip:+@x"), None);
+        assert_eq!(number("sip:1+2@x"), None);
+        assert_eq!(number(&format!("sip:{}@x", "1".repeat(65))), None);
+    }
+
+    #[test]
+    fn what_may_be_taken_for_a_number() {
+        let dialled = |uri: &str| dialled_by(&Uri::parse(uri.as_bytes()).unwrap());
+        let of = |number: &str, whole: &str| Some((number.to_owned(), whole.to_owned()));
+        assert_eq!(dialled("sip:0900123,1@x"), of("0900123", "0900123"));
+        assert_eq!(dialled("sip:+49900;ext=1@x"), of("+49900", "+49900"));
+        let tel = "tel:123;phone-context=+49-900";
+        assert_eq!(dialled(tel), of("123", "+49900123"));
+        let sip = "sip:123;phone-context=%2B49900@x;user=phone";
+        assert_eq!(dialled(sip), of("123", "+49900123"));
+        assert_eq!(dialled("tel:123;phone-context=x.example"), of("123", "123"));
+        assert_eq!(dialled("sip:alice@x"), None);
+    }
+
+    #[test]
+    fn permissions_are_in_order() {
+        assert!(Permission::ALL.windows(2).all(|pair| pair[0] < pair[1]));
+        for permission in Permission::ALL {
+            assert_eq!(permission.name().parse(), Ok(permission));
+        }
+        assert!("all".parse::<Permission>().is_err());
+    }
+}

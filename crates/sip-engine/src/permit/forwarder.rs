@@ -1,0 +1,114 @@
+//! Who forwards his calls answers for where they go: the proof that a user of ours does, and on
+//! whose account a call is led on.
+
+use std::sync::Arc;
+
+use crate::numbers::Permission;
+use crate::people::{Person, When};
+use crate::{Directory, Settings};
+
+use super::{Permit, Seal, bare_name};
+
+/// The proof that a user of ours forwards his calls. It is made of what the operator has written
+/// down of whoever was called, and comes with the place that stands there: who calls has chosen
+/// neither, and what he may do does not count for it.
+#[derive(Debug)]
+pub struct Forwarder {
+    person: Arc<Person>,
+    #[allow(dead_code, reason = "it keeps others from making one")]
+    seal: Seal,
+}
+
+impl Forwarder {
+    /// That of a user who is called, and where the call goes; `None` where he does not forward
+    /// it then.
+    pub(crate) fn of(person: &Arc<Person>, when: When) -> Option<(Self, Arc<[u8]>)> {
+        let to = person.forwards.to(when)?;
+        let forwarder = Self {
+            person: Arc::clone(person),
+            seal: Seal(()),
+        };
+        Some((forwarder, Arc::clone(to)))
+    }
+
+    /// Whose account it is.
+    pub(crate) fn person(&self) -> &Arc<Person> {
+        &self.person
+    }
+}
+
+impl Permit {
+    /// What is written of the user on whose account a request is; `None` where there is nothing,
+    /// or no user.
+    pub(crate) fn person<'d>(
+        &'d self,
+        people: &'d Directory,
+        settings: &Settings,
+    ) -> Option<&'d Arc<Person>> {
+        match self {
+            Self::Authenticated(user) => {
+                people.person(bare_name(settings, user.user()), user.realm())
+            }
+            Self::Forwarder(forwarder) => Some(forwarder.person()),
+            Self::Open(_)
+            | Self::Peer(_)
+            | Self::Dialog(_)
+            | Self::Inbound(_)
+            | Self::Directed(_)
+            | Self::Trunk(_) => None,
+        }
+    }
+
+    /// How far whoever has it may call. Of peers, and where nobody proves who he is, nothing is
+    /// asked but that they may use the tables ([`Permit::may_use_routes`]); nor of what the
+    /// operator's hook sends somewhere, who answers for that himself.
+    pub(crate) fn permission(&self, settings: &Settings) -> Permission {
+        match self {
+            Self::Open(_) | Self::Peer(_) | Self::Dialog(_) | Self::Directed(_) => {
+                Permission::Premium
+            }
+            Self::Inbound(_) | Self::Trunk(_) => Permission::Internal,
+            Self::Authenticated(_) | Self::Forwarder(_) => {
+                let person = self.person(&settings.people, settings);
+                let rules = &settings.numbers;
+                person.map_or(rules.permission, |person| person.permission(rules))
+            }
+        }
+    }
+
+    /// Whether it is a user's, who may call emergency numbers whatever else he may.
+    pub(crate) const fn is_users(&self) -> bool {
+        matches!(self, Self::Authenticated(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::people::Forwards;
+
+    #[test]
+    fn a_forwarders_permit_comes_with_his_own_place_and_binds_nobody() {
+        let person = Arc::new(Person {
+            permission: Some(Permission::National),
+            forwards: Forwards {
+                busy: Some(b"sip:+4930@example.org"[..].into()),
+                ..Forwards::default()
+            },
+            ..Person::default()
+        });
+        assert!(Forwarder::of(&person, When::Always).is_none());
+        assert!(Forwarder::of(&person, When::NoAnswer).is_none());
+        let found = Forwarder::of(&person, When::Busy);
+        let (forwarder, to) = found.unwrap_or_else(|| panic!("he does"));
+        assert_eq!(&*to, b"sip:+4930@example.org");
+        let permit = Permit::Forwarder(forwarder);
+        assert_eq!(
+            permit.permission(&Settings::default()),
+            Permission::National
+        );
+        assert!(permit.may_relay() && permit.may_use_routes());
+        assert!(!permit.may_bind(b"sip:alice@example.org") && !permit.may_assert());
+        assert!(!permit.is_users());
+    }
+}

@@ -1,0 +1,587 @@
+//! Where a call leads that is for a name or a number of ours, beyond its own contacts: aliases,
+//! numbers that are rewritten, and users who forward their calls
+//! (`docs/decisions/0218-how-a-call-is-led-on.md`).
+//!
+//! RFC 3261 16.5 leaves it to an element how it finds the targets of what it is responsible for:
+//! "Any of these mechanisms can be modeled as accessing an abstract Location Service." A call is
+//! led on no more than [`LED_ON_MAX`] times, those counted that Diversion
+//! tells of, and over all branches of an alias no more than [`STEPS_MAX`].
+
+use std::sync::Arc;
+
+use sip_msg::header::{NameAddr, elements};
+use sip_msg::uri::Scheme;
+use sip_msg::{HeaderName, Message, Method, Uri};
+
+use super::context::{Candidate, Context, TargetKind};
+use super::outcome::Outcome;
+use super::targets::{Contacts, Targets};
+use crate::numbers::{Permission, number_of};
+use crate::people::{AliasTarget, LED_ON_MAX, Person, When};
+use crate::permit::{Forwarder, Permit, realm_of_host};
+use crate::relay::ChosenBy;
+use crate::{Now, Outputs, Shard};
+
+/// Names that are looked at for one request.
+const STEPS_MAX: u8 = 64;
+
+/// A user whose phones are tried, and who has his calls forwarded where they do not take them.
+#[derive(Clone, Debug)]
+pub(crate) struct Divert {
+    pub(crate) person: Arc<Person>,
+    /// How often the call may still be led on.
+    left: u8,
+    /// What the copies for him say of who forwarded the call before: lines of Diversion.
+    diversion: Vec<u8>,
+    skips_drained: bool,
+}
+
+impl Divert {
+    /// How long his phones may ring; `None` where nothing comes of it when they are not taken.
+    pub(crate) fn after_ms(&self) -> Option<u64> {
+        let forwards = &self.person.forwards;
+        forwards.no_answer.as_ref().map(|_| forwards.no_answer_ms())
+    }
+}
+
+/// What a request brings along on its way from name to name.
+#[derive(Clone, Copy)]
+struct Led<'a> {
+    /// On whose account it is.
+    permit: &'a Permit,
+    /// How often it may still be led on.
+    left: u8,
+    /// Whether it has been: the Request-URI is another by now.
+    is_led_on: bool,
+    /// Whether it is a call: nothing else is forwarded.
+    is_call: bool,
+    /// Whether it is for several at once: their own forwards do not count then.
+    is_member: bool,
+    skips_drained: bool,
+    /// Who has forwarded it so far.
+    diversion: &'a [u8],
+}
+
+/// The same of a call that is forwarded, without the account that it was on.
+#[derive(Clone, Copy)]
+struct Road<'a> {
+    left: u8,
+    skips_drained: bool,
+    diversion: &'a [u8],
+}
+
+impl<'a> Led<'a> {
+    const fn road(&self) -> Road<'a> {
+        Road {
+            left: self.left,
+            skips_drained: self.skips_drained,
+            diversion: self.diversion,
+        }
+    }
+}
+
+impl Shard {
+    /// Fills in the targets of a request for a URI of ours, or for a number.
+    pub(crate) fn lead(
+        &mut self,
+        now: Now,
+        request: &Message,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        self.steps_left = STEPS_MAX;
+        // Without state a CANCEL and an ACK must find what their INVITE found.
+        let is_call = matches!(
+            request.method(),
+            Method::Invite | Method::Cancel | Method::Ack
+        );
+        let led = Led {
+            permit,
+            left: LED_ON_MAX.saturating_sub(times_diverted(request)),
+            is_led_on: false,
+            is_call,
+            is_member: false,
+            skips_drained,
+            diversion: &[],
+        };
+        self.lead_on(now, uri, &led, found)
+    }
+
+    fn lead_on(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let Some(steps_left) = self.steps_left.checked_sub(1) else {
+            return Targets::Answer(Outcome::LedInCircle);
+        };
+        self.steps_left = steps_left;
+        match uri.scheme == Scheme::Tel || self.own.is_own_uri(uri) {
+            true => self.lead_name(now, uri, led, found),
+            false => self.lead_away(now, uri, led, found),
+        }
+    }
+
+    /// A name or a number of ours.
+    fn lead_name(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let number = number_of(uri);
+        let settings = Arc::clone(&self.settings);
+        let mut name = Vec::new();
+        if uri.scheme == Scheme::Tel {
+            // RFC 3261 19.1.6: a number is the same user wherever it is called.
+            let domain = settings.domains.first();
+            let (Some(number), Some(domain)) = (&number, domain) else {
+                return self.tel_targets(now, uri, led.permit, led.skips_drained, found);
+            };
+            name.extend_from_slice(format!("sip:{number}@{domain}").as_bytes());
+        } else if !crate::aor::write_aor(&settings, &self.own, uri, &mut name) {
+            let (permit, skips_drained) = (led.permit, led.skips_drained);
+            return self.other_targets(now, uri, false, permit, skips_drained, found);
+        }
+        if let Some(targets) = settings.people.alias(&name) {
+            return self.lead_alias(now, targets, led, found);
+        }
+        let Some(number) = number else {
+            return self.lead_user(now, (uri, uri), led, found);
+        };
+        let rewritten = settings.numbers.rewritten(&number);
+        let written = rewritten.as_deref().unwrap_or(&number);
+        let at = name.iter().rposition(|byte| *byte == b'@');
+        let domain = at.and_then(|at| name.get(at + 1..)).unwrap_or_default();
+        let domain = String::from_utf8_lossy(domain);
+        let spelt = |number: &str| format!("sip:{number}@{domain}").into_bytes();
+        let global = settings.numbers.global(written);
+        let spellings = [Some(written), Some(&*number), global.as_deref()];
+        for spelling in spellings.into_iter().flatten() {
+            if let Some(targets) = settings.people.alias(&spelt(spelling)) {
+                return self.lead_alias(now, targets, led, found);
+            }
+        }
+        let text = match uri.scheme {
+            Scheme::Sips => format!("sips:{written}@{domain}"),
+            _ => format!("sip:{written}@{domain}"),
+        };
+        let Some(named) = Uri::parse(text.as_bytes()) else {
+            return Targets::Answer(Outcome::UnreadableUri);
+        };
+        // What no rule has made another leaves as it came, and is judged as such.
+        let (ways, is_led_on) = match &rewritten {
+            Some(_) => ((&named, &named), true),
+            None if uri.scheme == Scheme::Tel => ((&named, uri), led.is_led_on),
+            None => ((uri, uri), led.is_led_on),
+        };
+        let led = Led { is_led_on, ..*led };
+        match (self.lead_user(now, ways, &led, found), uri.scheme) {
+            // Whether a number is a user's is nobody's to know.
+            (Targets::Absent, Scheme::Tel) => Targets::Answer(Outcome::NoRouteForNumber),
+            (targets, _) => targets,
+        }
+    }
+
+    /// An alias is another name for what was called, on the account of whoever calls it.
+    fn lead_alias(
+        &mut self,
+        now: Now,
+        targets: &Arc<[AliasTarget]>,
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let Some(left) = led.left.checked_sub(1) else {
+            return Targets::Answer(Outcome::LedInCircle);
+        };
+        let next = Led {
+            left,
+            is_led_on: true,
+            is_member: led.is_member || targets.len() > 1,
+            ..*led
+        };
+        let first = found.len();
+        let mut refused = None;
+        for target in targets.iter() {
+            let start = found.len();
+            if start >= self.settings.proxy.branches_max {
+                self.counters.branches_refused += 1;
+                break;
+            }
+            let Some(uri) = Uri::parse(&target.uri) else {
+                continue;
+            };
+            match self.lead_on(now, &uri, &next, found) {
+                Targets::Found => {
+                    drop_twins(found, start);
+                    rank_below(found, start, target.q);
+                }
+                Targets::Absent => {}
+                Targets::Answer(outcome) => refused = refused.or(Some(outcome)),
+            }
+        }
+        match found.len() > first {
+            true => Targets::Found,
+            // Whoever it leads to is a user: the operator has named him.
+            false => Targets::Answer(refused.unwrap_or(Outcome::NotRegistered)),
+        }
+    }
+
+    /// A user: his phones, or where his calls are forwarded to. Under the first of the names he is
+    /// looked up, under the second it leaves where he is none.
+    fn lead_user(
+        &mut self,
+        now: Now,
+        (user, uri): (&Uri<'_>, &Uri<'_>),
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let forwards = led.is_call && !led.is_member;
+        let person = forwards.then(|| self.person_at(user)).flatten();
+        if let Some(person) = &person
+            && let Some(forward) = Forwarder::of(person, When::Always)
+        {
+            return self.lead_forward(now, forward, When::Always, led.road(), found);
+        }
+        let start = found.len();
+        let contacts = self.contact_targets(now, user, found);
+        if found.len() > start {
+            if let Err(outcome) = self.may_call_within(user, led.permit) {
+                found.truncate(start);
+                return Targets::Answer(outcome);
+            }
+            add_diversion(found, start, led.diversion);
+            let person = person.filter(|person| person.forwards.are_later());
+            self.divert = person.map(|person| {
+                Box::new(Divert {
+                    person,
+                    left: led.left,
+                    diversion: led.diversion.to_vec(),
+                    skips_drained: led.skips_drained,
+                })
+            });
+            return Targets::Found;
+        }
+        // All his contacts were in the set before: as one of several who are called, or because
+        // the call has come back to him. RFC 3261 16.5: "any given URI MUST NOT be added to the
+        // set more than once."
+        match (contacts, led.is_member) {
+            (Contacts::There, true) => return Targets::Answer(Outcome::Absent),
+            (Contacts::There, false) => return Targets::Answer(Outcome::LedInCircle),
+            _ => {}
+        }
+        if let Some(person) = &person
+            && let Some(forward) = Forwarder::of(person, When::NoAnswer)
+        {
+            return self.lead_forward(now, forward, When::NoAnswer, led.road(), found);
+        }
+        let is_registered = contacts != Contacts::None;
+        let (permit, skips_drained) = (led.permit, led.skips_drained);
+        let targets = self.other_targets(now, uri, is_registered, permit, skips_drained, found);
+        keep_uri(found, start, uri, led);
+        targets
+    }
+
+    /// A user forwards the call: from here on it is on his account.
+    fn lead_forward(
+        &mut self,
+        now: Now,
+        (forwarder, to): (Forwarder, Arc<[u8]>),
+        when: When,
+        road: Road<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let Some(left) = road.left.checked_sub(1) else {
+            return Targets::Answer(Outcome::LedInCircle);
+        };
+        let Some(uri) = Uri::parse(&to) else {
+            return Targets::Answer(Outcome::ForwardRefused);
+        };
+        let person = Arc::clone(forwarder.person());
+        let permit = Permit::Forwarder(forwarder);
+        let mut diversion = Vec::new();
+        write_diversion(&person.aor, when, &mut diversion);
+        diversion.extend_from_slice(road.diversion);
+        let led = Led {
+            permit: &permit,
+            left,
+            is_led_on: true,
+            is_call: true,
+            is_member: false,
+            skips_drained: road.skips_drained,
+            diversion: &diversion,
+        };
+        let start = found.len();
+        let targets = self.lead_on(now, &uri, &led, found);
+        for candidate in found.iter_mut().skip(start) {
+            let extra = candidate.extra();
+            // Who forwards it on pays for that.
+            if extra.payer.is_none() {
+                extra.payer = Some(Arc::clone(&person));
+            }
+        }
+        self.counters.calls_diverted += u64::from(targets == Targets::Found);
+        match targets {
+            Targets::Found
+            | Targets::Answer(Outcome::LedInCircle | Outcome::Drained | Outcome::TrunkRefused) => {
+                targets
+            }
+            // Where it leads, and why it must not, is the user's affair and not the caller's.
+            Targets::Answer(
+                Outcome::NotPermitted | Outcome::NumberBlocked | Outcome::NotRelayed,
+            ) => Targets::Answer(Outcome::ForwardRefused),
+            Targets::Answer(_) | Targets::Absent => Targets::Answer(Outcome::NotRegistered),
+        }
+    }
+
+    /// Somebody elsewhere, to whom an alias or a forward leads.
+    fn lead_away(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        if !led.permit.may_relay() {
+            return Targets::Answer(Outcome::NotRelayed);
+        }
+        if let Err(outcome) = self.may_leave(led.permit, uri) {
+            return Targets::Answer(outcome);
+        }
+        let start = found.len();
+        let (permit, skips_drained) = (led.permit, led.skips_drained);
+        let by_table = match permit.may_use_routes() {
+            true => self.domain_targets(now, uri, permit, skips_drained, found),
+            false => None,
+        };
+        let targets = by_table.unwrap_or_else(|| {
+            let is_there =
+                |of: &Candidate| matches!(&of.kind, TargetKind::Uri(other) if **other == *uri.raw);
+            if !found.iter().any(is_there) {
+                found.push(Candidate::new(TargetKind::Uri(uri.raw.into()), 1000));
+            }
+            Targets::Found
+        });
+        keep_uri(found, start, uri, led);
+        add_diversion(found, start, led.diversion);
+        targets
+    }
+
+    /// Whether a user may call others of ours; an emergency number may be one of them.
+    fn may_call_within(&self, uri: &Uri<'_>, permit: &Permit) -> Result<(), Outcome> {
+        let rules = &self.settings.numbers;
+        if permit.permission(&self.settings) >= Permission::Internal {
+            return Ok(());
+        }
+        let number = number_of(uri).filter(|_| permit.is_users());
+        match number.is_some_and(|number| rules.emergency.iter().any(|of| **of == *number)) {
+            true => Ok(()),
+            false => Err(Outcome::NotPermitted),
+        }
+    }
+
+    /// What is written of the user whom a URI names.
+    pub(crate) fn person_at(&self, uri: &Uri<'_>) -> Option<Arc<Person>> {
+        let realm = realm_of_host(&self.settings, uri.host_port.host);
+        let user: Vec<u8> = uri.user_bytes().collect();
+        self.settings.people.person(&user, &realm).cloned()
+    }
+
+    /// The phones of a user have not taken a call: it goes where he forwards it then. Whether it
+    /// does.
+    // RFC 3261 16.7: "If a 6xx response is received, it is not immediately forwarded, but the
+    // stateful proxy SHOULD cancel all client pending transactions as described in Section 10,
+    // and it MUST NOT create any new branches in this context." So a 600 is not forwarded: its
+    // context is closed.
+    pub(crate) fn divert(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        when: When,
+        out: &mut Outputs,
+    ) -> bool {
+        if context.is_closed || context.is_final_sent || context.is_cancelled {
+            return false;
+        }
+        let Some(divert) = context.divert.take() else {
+            return false;
+        };
+        // The permit of the caller ended with the first targets. This is the user's own.
+        let Some(forward) = Forwarder::of(&divert.person, when) else {
+            context.divert = Some(divert);
+            return false;
+        };
+        let road = Road {
+            left: divert.left,
+            skips_drained: divert.skips_drained,
+            diversion: &divert.diversion,
+        };
+        self.divert = None;
+        self.steps_left = STEPS_MAX;
+        let start = context.candidates.len();
+        let mut candidates = std::mem::take(&mut context.candidates);
+        let targets = self.lead_forward(now, forward, when, road, &mut candidates);
+        context.candidates = candidates;
+        if targets != Targets::Found {
+            context.candidates.truncate(start);
+            // The caller is told what the phones have said, and the operator why it ends there.
+            if let Targets::Answer(outcome) = targets {
+                self.note_forward(now, context, outcome, out);
+            }
+            return false;
+        }
+        context.divert = self.divert.take();
+        context.chosen_by = ChosenBy::User;
+        context.has_diverted = true;
+        self.forget_best(context);
+        true
+    }
+
+    /// The same once all phones have said no, or are not reached.
+    pub(crate) fn divert_after_all(
+        &mut self,
+        now: Now,
+        context: &mut Context,
+        out: &mut Outputs,
+    ) -> bool {
+        if context.divert.is_none() {
+            return false;
+        }
+        match context.best.status {
+            486 => self.divert(now, context, When::Busy, out),
+            0 | 408 | 430 | 480 => self.divert(now, context, When::NoAnswer, out),
+            _ => false,
+        }
+    }
+}
+
+/// How often a call was led on before it came here, as far as it says so.
+fn times_diverted(request: &Message) -> u8 {
+    if request.method() != Method::Invite {
+        return 0;
+    }
+    let fields = request.fields_of(HeaderName::Other);
+    let fields = fields.filter(|field| field.raw_name.eq_ignore_ascii_case(b"Diversion"));
+    let values = fields.flat_map(|field| elements(field.value).map(|(element, _)| element));
+    let counts = values.map(|element| {
+        let counter = NameAddr::parse(element).and_then(|addr| addr.param("counter"));
+        let counter = counter.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u8>().ok());
+        counter.unwrap_or(1).max(1)
+    });
+    counts.fold(0, u8::saturating_add)
+}
+
+/// A line that says who forwarded a call, and why.
+// RFC 5806 9.1, 9.2: the latest is the topmost.
+fn write_diversion(aor: &[u8], when: When, line: &mut Vec<u8>) {
+    line.extend_from_slice(b"Diversion: <");
+    line.extend_from_slice(aor);
+    line.extend_from_slice(b">;reason=");
+    line.extend_from_slice(when.reason().as_bytes());
+    line.extend_from_slice(b";counter=1\r\n");
+}
+
+/// Takes those out again that lead where others lead already (RFC 3261 16.5); of contacts and URIs
+/// there are none.
+fn drop_twins(found: &mut Vec<Candidate>, start: usize) {
+    for at in (start..found.len()).rev() {
+        let (before, rest) = found.split_at(start);
+        let leads_there = |of: &Candidate| match (&of.kind, rest.get(at - start).map(|of| &of.kind))
+        {
+            (
+                TargetKind::NextHops { user, hops, .. },
+                Some(TargetKind::NextHops {
+                    user: other,
+                    hops: to,
+                    ..
+                }),
+            ) => user.is_some() && user == other && hops.first() == to.first(),
+            _ => false,
+        };
+        if before.iter().any(leads_there) {
+            found.remove(at);
+        }
+    }
+}
+
+/// Targets of an alias are as preferred as it says, and among themselves as they are.
+fn rank_below(found: &mut [Candidate], start: usize, q: u16) {
+    for candidate in found.iter_mut().skip(start) {
+        candidate.q = (u32::from(candidate.q) * u32::from(q) / 1_000) as u16;
+    }
+}
+
+/// The Request-URI of copies that go by the tables, where it is not the request's any more.
+fn keep_uri(found: &mut [Candidate], start: usize, uri: &Uri<'_>, led: &Led<'_>) {
+    for candidate in found.iter_mut().skip(start) {
+        if led.is_led_on && matches!(&candidate.kind, TargetKind::NextHops { user: None, .. }) {
+            candidate.extra().uri = Some(uri.raw.into());
+        }
+    }
+    add_diversion(found, start, led.diversion);
+}
+
+fn add_diversion(found: &mut [Candidate], start: usize, diversion: &[u8]) {
+    if diversion.is_empty() {
+        return;
+    }
+    for candidate in found.iter_mut().skip(start) {
+        let extra = candidate.extra();
+        if extra.added.is_empty() {
+            extra.added = diversion.to_vec();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{parse, request};
+
+    fn diverted(lines: &str) -> u8 {
+        let alice = "<sip:a@example.org>;tag=a";
+        let text = request(
+            "INVITE",
+            "sip:b@example.org",
+            alice,
+            "<sip:b@example.org>",
+            lines,
+        );
+        times_diverted(&parse(text.as_bytes()))
+    }
+
+    #[test]
+    fn what_says_that_a_call_was_led_on_is_counted() {
+        for (lines, times) in [
+            ("", 0),
+            ("Diversion: <sip:a@x>;reason=unconditional\r\n", 1),
+            ("Diversion: <sip:a@x>;counter=3, <sip:b@x>\r\n", 4),
+            (
+                "diversion: <sip:a@x>;counter=0\r\nDIVERSION: nonsense <\r\n",
+                2,
+            ),
+            ("Diversion: <sip:a@x>;counter=99999\r\n", 1),
+            (
+                "Diversion: <sip:a@x>;counter=255, <sip:a@x>;counter=255\r\n",
+                255,
+            ),
+        ] {
+            assert_eq!(diverted(lines), times, "{lines}");
+        }
+    }
+
+    #[test]
+    fn a_line_names_who_forwarded() {
+        let mut line = Vec::new();
+        write_diversion(b"sip:alice@example.org", When::Busy, &mut line);
+        assert_eq!(
+            line,
+            b"Diversion: <sip:alice@example.org>;reason=user-busy;counter=1\r\n"
+        );
+    }
+}

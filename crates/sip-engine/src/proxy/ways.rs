@@ -1,0 +1,412 @@
+//! Groups of gateways as targets: one after the other where there are several ways, each with
+//! the number as its gateways want it, and with no more calls at a time than it may have.
+
+use std::sync::Arc;
+
+use invariant::broken;
+use sip_limit::concurrent::{Owner, Place};
+use sip_locate::Rank;
+use sip_msg::{Method, Uri};
+use smallvec::SmallVec;
+
+use super::context::{Candidate, Context, TargetKind};
+use super::outcome::Outcome;
+use super::targets::{DRAINED, TRUNK_REFUSED, Targets};
+use crate::numbers::{Class, Permission, dialled_by, number_of};
+use crate::people::Person;
+use crate::permit::Permit;
+use crate::random::Dice;
+use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
+use crate::trunk::Trunk;
+use crate::{Now, Shard};
+
+/// Gateways of one group that one request may have.
+const GATEWAYS_MAX: usize = 32;
+
+/// What there is beside the gateways of a group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// The name of the group, and how many calls may go on over it, where that is limited.
+    pub(crate) limit: Option<(Arc<str>, u32)>,
+    /// The groups that are tried after it, the last first.
+    pub(crate) next: Vec<NextGroup>,
+}
+
+/// A group that is tried once the one before has no gateway left.
+#[derive(Clone, Debug)]
+pub(crate) struct NextGroup {
+    pub(crate) hops: SmallVec<[NextHop; 1]>,
+    pub(crate) user: Option<Box<[u8]>>,
+    pub(crate) care: Option<Arc<Care>>,
+    pub(crate) trunk: Option<Arc<Trunk>>,
+    pub(crate) limit: Option<(Arc<str>, u32)>,
+}
+
+impl Shard {
+    /// Gateways for a number, by its longest prefix in the tables.
+    pub(super) fn number_targets(
+        &mut self,
+        now: Now,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let routes = &self.settings.routes;
+        if !routes.has_numbers() {
+            return Targets::Answer(Outcome::NoRouteForNumber);
+        }
+        let Some(number) = number_of(uri) else {
+            return Targets::Answer(Outcome::NoRouteForNumber);
+        };
+        let groups = routes.for_number(&number, now.unix_ms);
+        if groups.is_empty() {
+            return Targets::Answer(Outcome::NoRouteForNumber);
+        }
+        if !permit.may_use_routes() {
+            return Targets::Answer(Outcome::NotRelayed);
+        }
+        let how = (permit, skips_drained);
+        self.group_targets(now, &groups, Some(&number), how, found)
+    }
+
+    /// The gateways of these groups that may have this request, each group in the order of its
+    /// lots. Without a number the Request-URI stays.
+    pub(super) fn group_targets(
+        &mut self,
+        now: Now,
+        groups: &[usize],
+        number: Option<&str>,
+        (permit, skips_drained): (&Permit, bool),
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let settings = Arc::clone(&self.settings);
+        let mut is_emergency = false;
+        let mut none = DRAINED;
+        let mut refused = None;
+        let mut ways: SmallVec<[NextGroup; 1]> = SmallVec::new();
+        for at in groups {
+            let Some(group) = settings.routes.groups.get(*at) else {
+                broken!("a table names groups that are there");
+                continue;
+            };
+            if self.is_refused(now, group) {
+                none = TRUNK_REFUSED;
+                continue;
+            }
+            if self.has_people
+                && let Some(number) = number
+            {
+                match self.judge_number(permit, number, group) {
+                    Ok(emergency) => is_emergency |= emergency,
+                    Err(outcome) => {
+                        refused = Some(outcome);
+                        continue;
+                    }
+                }
+            }
+            let gateways = &self.gateways;
+            let may_have = |of: &Gateway| !(skips_drained && gateways.is_drained(&of.next_hop));
+            let hops = in_order(group, may_have, &mut self.dice);
+            // A group has gateways: the configuration is not taken without.
+            if hops.is_empty() {
+                continue;
+            }
+            ways.push(NextGroup {
+                hops,
+                user: number.map(|number| written(number, group).into_bytes().into_boxed_slice()),
+                care: group.care.clone(),
+                trunk: group.trunk.clone(),
+                limit: (group.calls_max > 0).then(|| (Arc::clone(&group.name), group.calls_max)),
+            });
+        }
+        if ways.is_empty() {
+            return refused.map_or(none, Targets::Answer);
+        }
+        let mut candidate = Candidate::new(kind_of(ways), 1000);
+        if is_emergency {
+            candidate.extra().is_emergency = true;
+        }
+        found.push(candidate);
+        Targets::Found
+    }
+
+    /// Whether nothing that begins something is to be sent to a group, because its provider
+    /// has refused the trunk's password lately.
+    fn is_refused(&self, now: Now, group: &GatewayGroup) -> bool {
+        let shared = &self.shared.gateways.trunks;
+        let trunk = group.trunk.as_ref();
+        trunk.is_some_and(|trunk| shared.is_refused(&trunk.name, now.mono_ms))
+    }
+
+    /// The next hop of all that is for nobody here.
+    pub(super) fn forward_target(
+        &self,
+        uri: &Uri<'_>,
+        permit: &Permit,
+        skips_drained: bool,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let is_emergency = match self.may_leave(permit, uri) {
+            Ok(is_emergency) => is_emergency,
+            Err(outcome) => return Targets::Answer(outcome),
+        };
+        let next = self.settings.forward.iter();
+        let hops = next.filter(|next| !(skips_drained && self.gateways.is_drained(next)));
+        let hops: SmallVec<[NextHop; 1]> = hops.cloned().collect();
+        if hops.is_empty() {
+            return DRAINED;
+        }
+        let kind = TargetKind::NextHops {
+            hops,
+            at: 0,
+            user: None,
+            care: None,
+            trunk: None,
+            beside: None,
+        };
+        let mut candidate = Candidate::new(kind, 1000);
+        if is_emergency {
+            candidate.extra().is_emergency = true;
+        }
+        found.push(candidate);
+        Targets::Found
+    }
+
+    /// Whether a request may leave this server with that URI, which others read as they like;
+    /// and whether it is an emergency.
+    pub(super) fn may_leave(&self, permit: &Permit, uri: &Uri<'_>) -> Result<bool, Outcome> {
+        let is_free = matches!(
+            permit,
+            Permit::Dialog(_) | Permit::Inbound(_) | Permit::Trunk(_)
+        );
+        if !self.has_people || is_free {
+            return Ok(false);
+        }
+        let rules = &self.settings.numbers;
+        // Another domain is at least as far as a number of this country.
+        let Some((number, whole)) = dialled_by(uri) else {
+            return self.judge(permit, Class::Needs(Permission::National));
+        };
+        let is_ours = self.own.is_own_uri(uri) || !uri.is_sip();
+        // Nothing but its number, and nothing that a next hop could add to that.
+        let is_plain = is_ours && number == whole && number_of(uri).is_some();
+        let class = match rules.class(&number, &whole) {
+            Class::Emergency if !is_plain => match rules.class(&whole, &whole) {
+                Class::Emergency => Class::Needs(Permission::National),
+                other => other,
+            },
+            class => class,
+        };
+        self.judge(permit, class)
+    }
+
+    /// Whether whoever has that permit may call a number over that group, and whether he may
+    /// because it is an emergency. A provider has its own way to read what is dialled: that
+    /// counts beside ours, and not how it wants to have it written.
+    fn judge_number(
+        &self,
+        permit: &Permit,
+        number: &str,
+        group: &GatewayGroup,
+    ) -> Result<bool, Outcome> {
+        let rules = &self.settings.numbers;
+        let leaving = rewritten(number, group);
+        let is_emergency = self.judge(permit, rules.class(number, &leaving))?;
+        let trunk = group.trunk.as_ref();
+        match trunk.and_then(|trunk| trunk.numbers.plan.understood(&leaving)) {
+            Some(e164) => self.judge(permit, rules.class(number, &e164)),
+            None => Ok(is_emergency),
+        }
+    }
+
+    /// Whether whoever has that permit may call numbers of that class; and whether he may because
+    /// it is an emergency.
+    pub(super) fn judge(&self, permit: &Permit, class: Class) -> Result<bool, Outcome> {
+        let needs = match class {
+            Class::Emergency if permit.is_users() => return Ok(true),
+            Class::Emergency => Permission::National,
+            Class::Blocked => return Err(Outcome::NumberBlocked),
+            Class::Needs(needs) => needs,
+        };
+        match permit.permission(&self.settings) >= needs {
+            true => Ok(false),
+            false => Err(Outcome::NotPermitted),
+        }
+    }
+
+    /// Takes the places that a target needs before it is tried: among the calls over its group,
+    /// and among those of the user on whose account it is.
+    pub(super) fn take_places(&self, context: &mut Context, at: usize) -> Result<(), Outcome> {
+        let is_call = context.method == Method::Invite && !context.is_in_dialog;
+        let rules = &self.settings.numbers;
+        let Some(candidate) = context.candidates.get_mut(at).filter(|_| is_call) else {
+            return Ok(());
+        };
+        // Whoever calls for help is not told to wait.
+        if candidate
+            .extra
+            .as_ref()
+            .is_some_and(|extra| extra.is_emergency)
+        {
+            return Ok(());
+        }
+        let payer = candidate
+            .extra
+            .as_ref()
+            .and_then(|extra| extra.payer.clone());
+        if let Some(payer) = payer
+            && candidate.extra().payer_place.is_none()
+            && payer.calls_max(rules) > 0
+        {
+            let place = self.place_of(&payer).ok_or(Outcome::UserCallsMax)?;
+            candidate.extra().payer_place = Some(Arc::new(place));
+        }
+        let TargetKind::NextHops {
+            beside: Some(beside),
+            ..
+        } = &candidate.kind
+        else {
+            return Ok(());
+        };
+        if let Some((name, max)) = beside.limit.clone()
+            && candidate.extra().group_place.is_none()
+        {
+            let calls = self.shared.rates.calls();
+            let place = calls.take(Owner::Group(name.as_bytes()), max);
+            let place = place.ok_or(Outcome::GroupCallsMax)?;
+            candidate.extra().group_place = Some(Arc::new(place));
+        }
+        Ok(())
+    }
+
+    /// A place among the calls of a user who may have so many and no more.
+    pub(crate) fn place_of(&self, person: &Person) -> Option<Place> {
+        let max = person.calls_max(&self.settings.numbers);
+        let owner = Owner::User(&person.name, person.realm.as_bytes());
+        self.shared.rates.calls().take(owner, max)
+    }
+}
+
+/// Several groups as one target, which goes on from one to the next.
+fn kind_of(mut ways: SmallVec<[NextGroup; 1]>) -> TargetKind {
+    ways.reverse();
+    let Some(first) = ways.pop() else {
+        return broken!("there is a way at least", TargetKind::Routed);
+    };
+    let beside = (first.limit.is_some() || !ways.is_empty()).then(|| {
+        Box::new(Beside {
+            limit: first.limit,
+            next: ways.into_vec(),
+        })
+    });
+    TargetKind::NextHops {
+        hops: first.hops,
+        at: 0,
+        user: first.user,
+        care: first.care,
+        trunk: first.trunk,
+        beside,
+    }
+}
+
+/// The number as the gateways of this group want it, and the provider behind them.
+pub(crate) fn written(number: &str, group: &GatewayGroup) -> String {
+    let rewritten = rewritten(number, group);
+    match &group.trunk {
+        Some(trunk) => trunk.numbers.plan.outbound(&rewritten),
+        None => rewritten,
+    }
+}
+
+/// The number as the gateways of this group want it.
+fn rewritten(number: &str, group: &GatewayGroup) -> String {
+    let mut chars = number.chars();
+    for _ in 0..group.strip {
+        chars.next();
+    }
+    format!("{}{}", group.prepend, chars.as_str())
+}
+
+/// The gateways of a group that may have a request: by priority, and among equals by lot,
+/// each with the chance of its weight (RFC 2782).
+pub(crate) fn in_order(
+    group: &GatewayGroup,
+    may_have: impl Fn(&Gateway) -> bool,
+    dice: &mut Dice,
+) -> SmallVec<[NextHop; 1]> {
+    let gateways = group.gateways.iter().filter(|of| may_have(of));
+    let mut gateways: Vec<&Gateway> = gateways.take(GATEWAYS_MAX).collect();
+    let rank = |gateway: &&Gateway| Rank {
+        priority: gateway.priority,
+        weight: gateway.weight,
+    };
+    sip_locate::order(&mut gateways, GATEWAYS_MAX, rank, &mut |most: u32| {
+        dice.below(most.saturating_add(1))
+    });
+    let next_hops = gateways.into_iter().map(|gateway| &gateway.next_hop);
+    next_hops.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::random::Dice;
+
+    fn gateway(host: &str, priority: u16, weight: u16) -> Gateway {
+        Gateway {
+            next_hop: NextHop {
+                host: host.into(),
+                port: None,
+                transport: None,
+                connections: Default::default(),
+            },
+            priority,
+            weight,
+        }
+    }
+
+    #[test]
+    fn gateways_come_by_priority_and_then_by_weight() {
+        let group = GatewayGroup {
+            gateways: vec![
+                gateway("backup", 20, 1),
+                gateway("seldom", 10, 1),
+                gateway("often", 10, 9),
+                gateway("hardly", 10, 0),
+            ],
+            ..GatewayGroup::default()
+        };
+        let mut dice = Dice::new(&[5; 16]);
+        let mut firsts = BTreeMap::new();
+        for _ in 0..1_100 {
+            let order = in_order(&group, |_| true, &mut dice);
+            assert_eq!(order.len(), 4);
+            assert_eq!(&*order[3].host, "backup");
+            *firsts.entry(order[0].host.to_string()).or_insert(0) += 1;
+        }
+        // RFC 2782: "In the presence of records containing weights greater than 0, records
+        // with weight 0 should have a very small chance of being selected." One lot of the
+        // eleven here.
+        let share = |host: &str| firsts.get(host).copied().unwrap_or(0);
+        assert!((850..950).contains(&share("often")), "{firsts:?}");
+        assert!((50..150).contains(&share("seldom")), "{firsts:?}");
+        assert!((50..150).contains(&share("hardly")), "{firsts:?}");
+        let others = in_order(&group, |of| of.priority > 10, &mut dice);
+        assert_eq!(others.len(), 1);
+    }
+
+    #[test]
+    fn a_group_rewrites_the_number() {
+        let group = |strip, prepend: &str| GatewayGroup {
+            strip,
+            prepend: prepend.into(),
+            ..GatewayGroup::default()
+        };
+        assert_eq!(rewritten("+4930", &group(0, "")), "+4930");
+        assert_eq!(rewritten("+4930", &group(3, "0")), "030");
+        assert_eq!(rewritten("12", &group(9, "")), "");
+    }
+}

@@ -1,0 +1,363 @@
+//! How many calls go on at a time: of a user, and over a group of gateways. Whatever ends a call
+//! gives its place back.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+mod house;
+
+use common::*;
+use house::*;
+use sip_engine::numbers::{GroupRules, Permission};
+use sip_engine::records::RecordSettings;
+use sip_engine::refusal::Reason;
+use sip_engine::routes::Way;
+use sip_engine::settings::Settings;
+use sip_limit::concurrent::Owner;
+use sip_msg::{HeaderName, Transport};
+
+const NUMBER: &str = "sip:030123@example.org";
+
+/// Alice may have begun two calls.
+fn house_of_two() -> House {
+    House::new(book().person("alice", |person| person.calls_max = Some(2)))
+}
+
+fn over_group(house: &House, name: &str) -> u32 {
+    house.bed.rates.calls().taken(Owner::Group(name.as_bytes()))
+}
+
+/// Nobody has a place, and nothing is waited for.
+#[track_caller]
+fn nothing_is_left(house: &House) {
+    assert_eq!(house.bed.rates.calls().owners(), 0);
+    assert_eq!(house.bed.shard.open_call_records(), 0);
+}
+
+fn cancel(invite: &Request) -> Request {
+    let mut cancel = request("CANCEL", &invite.uri, UDP);
+    cancel.via.clone_from(&invite.via);
+    cancel.call_id.clone_from(&invite.call_id);
+    cancel.from.clone_from(&invite.from);
+    cancel.to.clone_from(&invite.to);
+    cancel
+}
+
+#[test]
+fn a_user_has_no_more_calls_than_he_may_over_every_transport() {
+    for transport in TRANSPORTS {
+        let mut house = house_of_two();
+        let mut calls = Vec::new();
+        for _ in 0..2 {
+            calls.push(house.call_over(transport, "alice", NUMBER));
+        }
+        let (_, refused) = house.call_over(transport, "alice", NUMBER);
+        assert_eq!(status(refused), 486, "{transport:?}");
+        house.saw(Reason::UserCallsMax);
+        // Others have their own, and he may be called.
+        assert_eq!(copies(&house.call("bob", NUMBER)).len(), 1);
+        house.phone("alice", 11);
+        assert_eq!(copies(&house.call("bob", "sip:alice@example.org")).len(), 1);
+        // An emergency is no call too many.
+        assert_eq!(copies(&house.call("alice", "sip:112@example.org")).len(), 1);
+        let (invite, sent) = calls.remove(0);
+        let ok = only(house.answer(&sent[0], 200));
+        assert_eq!(house.counted("alice"), 2, "it goes on");
+        assert_eq!(status(house.call("alice", NUMBER)), 486);
+        let bye = within("BYE", &invite, &ok, 2);
+        let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+        house.answer(&bye, 200);
+        assert_eq!(house.counted("alice"), 1);
+        assert_eq!(copies(&house.call("alice", NUMBER)).len(), 1);
+    }
+}
+
+#[test]
+fn a_call_that_came_to_nothing_gives_its_place_back() {
+    let endings: [(&str, fn(&mut House, &Request, &Sent)); 8] = [
+        ("refused", |house, _, sent| {
+            house.answer(sent, 404);
+        }),
+        ("refused for good", |house, _, sent| {
+            house.answer(sent, 603);
+        }),
+        ("busy gateway", |house, _, sent| {
+            house.answer(sent, 503);
+        }),
+        ("cancelled", |house, invite, sent| {
+            house.answer(sent, 180);
+            house.bed.receive(&alice(UDP), &cancel(invite).text());
+            house.answer(sent, 487);
+        }),
+        ("cancelled before anything came", |house, invite, sent| {
+            house.bed.receive(&alice(UDP), &cancel(invite).text());
+            house.answer(sent, 487);
+        }),
+        ("silence", |house, _, _| {
+            house.bed.wait(40_000);
+        }),
+        ("it rang for ever", |house, _, sent| {
+            house.answer(sent, 180);
+            house.bed.wait(300_000);
+        }),
+        ("nothing could be sent", |house, _, sent| {
+            let cookie = sent.cookie;
+            house
+                .bed
+                .act(|s, now, out| s.handle_send_failed(now, cookie, out));
+        }),
+    ];
+    for (name, end) in endings {
+        for is_recorded in [false, true] {
+            let book = book().person("alice", |person| person.calls_max = Some(1));
+            let mut house = House::with(book, |settings| {
+                settings.routes.groups[0].calls_max = 1;
+                settings.records = RecordSettings {
+                    is_on: is_recorded,
+                    session_expires_s: 0,
+                };
+            });
+            let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+            assert_eq!((house.counted("alice"), over_group(&house, "pstn")), (1, 1));
+            end(&mut house, &invite, &sent[0]);
+            nothing_is_left(&house);
+            assert_eq!(house.bed.records.len(), usize::from(is_recorded), "{name}");
+            // And there is room for the next.
+            let mut next = house.call("alice", "sip:+4930@example.org");
+            next.retain(|sent| sent.status() == 0);
+            assert!(next.len() <= 1, "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_answered_call_gives_its_place_back_however_it_ends() {
+    let endings: [(&str, fn(&mut House, &Request, &Sent, &Sent)); 6] = [
+        ("the caller hangs up", |house, invite, _, ok| {
+            let bye = within("BYE", invite, ok, 2);
+            let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+            house.answer(&bye, 200);
+        }),
+        ("nobody answers his BYE", |house, invite, _, ok| {
+            let bye = within("BYE", invite, ok, 2);
+            house.bed.receive(&alice(UDP), &bye.text());
+            // Whether the other side goes on nobody knows: for an hour it counts as if it did.
+            house.bed.wait(40_000);
+            assert_eq!(house.counted("alice"), 1);
+            house.bed.wait(3_600_000);
+        }),
+        ("the callee hangs up", |house, invite, sent, _| {
+            let routes = sent.all(HeaderName::RecordRoute);
+            let route: String = routes
+                .iter()
+                .map(|value| format!("Route: {value}\r\n"))
+                .collect();
+            let mut bye = request("BYE", "sip:alice@198.51.100.1:5060", UDP).with(&route);
+            bye.via = format!("SIP/2.0/UDP {GATEWAY};branch=z9hG4bKcallee");
+            bye.call_id.clone_from(&invite.call_id);
+            bye.from = format!("{};tag=b", invite.to);
+            bye.to.clone_from(&invite.from);
+            let bye = only(house.bed.receive(&flow(UDP, GATEWAY), &bye.text()));
+            house.answer(&bye, 200);
+        }),
+        ("the other side does not know it", |house, invite, _, ok| {
+            let update = within("UPDATE", invite, ok, 2);
+            let update = only(house.bed.receive(&alice(UDP), &update.text()));
+            house.answer(&update, 481);
+        }),
+        ("no BYE ever comes", |house, _, _, _| {
+            house.bed.wait(86_500_000);
+        }),
+        ("the server ends", |house, _, _, _| {
+            house
+                .bed
+                .act(|shard, now, out| shard.stop_records(now, out));
+        }),
+    ];
+    for (name, end) in endings {
+        for is_recorded in [false, true] {
+            let book = book().person("alice", |person| person.calls_max = Some(1));
+            let mut house = House::with(book, |settings| {
+                settings.routes.groups[0].calls_max = 1;
+                settings.records.is_on = is_recorded;
+            });
+            let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+            let ok = only(house.answer(&sent[0], 200));
+            // The 2xx comes again, as it does over UDP.
+            house.answer(&sent[0], 200);
+            assert_eq!(
+                (house.counted("alice"), over_group(&house, "pstn")),
+                (1, 1),
+                "{name}"
+            );
+            assert_eq!(status(house.call("alice", NUMBER)), 486);
+            assert_eq!(status(house.peer_calls(NUMBER, "")), 503);
+            end(&mut house, &invite, &sent[0], &ok);
+            nothing_is_left(&house);
+            let told = house
+                .bed
+                .records
+                .iter()
+                .filter(|of| of.answered.is_some())
+                .count();
+            assert_eq!(told, usize::from(is_recorded), "{name}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_crosses_a_cancel_is_a_call_and_is_counted() {
+    let mut house = house_of_two();
+    let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+    house.answer(&sent[0], 180);
+    house.bed.receive(&alice(UDP), &cancel(&invite).text());
+    let ok = house.answer(&sent[0], 200);
+    let ok = ok.into_iter().find(|sent| sent.status() == 200).unwrap();
+    assert_eq!(house.counted("alice"), 1, "he did not get rid of it");
+    let bye = within("BYE", &invite, &ok, 2);
+    let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
+    house.answer(&bye, 200);
+    nothing_is_left(&house);
+}
+
+#[test]
+fn what_goes_on_within_a_call_is_no_other_and_what_says_so_falsely_is_one() {
+    let mut house = house_of_two();
+    let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+    let ok = only(house.answer(&sent[0], 200));
+    for cseq in 2..6 {
+        let again = within("INVITE", &invite, &ok, cseq);
+        let mut copies = house.bed.receive(&alice(UDP), &again.text());
+        copies.retain(|sent| sent.status() == 0);
+        let copy = only(copies);
+        assert_eq!(copy.method(), "INVITE");
+        assert_eq!(house.counted("alice"), 1);
+        house.answer(&copy, 200);
+        assert_eq!(house.counted("alice"), 1);
+    }
+    // A tag in To makes no dialog.
+    for n in 0..2 {
+        let mut request = house.request("INVITE", "sip:alice@example.org", NUMBER, UDP);
+        request.to.push_str(";tag=made-up");
+        let (_, mut sent) = house.signed(&alice(UDP), "alice", request);
+        sent.retain(|sent| sent.status() != 100);
+        assert_eq!(copies(&sent).len(), usize::from(n == 0));
+    }
+    house.saw(Reason::UserCallsMax);
+}
+
+#[test]
+fn a_full_group_gives_way_to_the_next_and_comes_back() {
+    let mut house = House::with(book(), |settings| {
+        let mut cheap = group("cheap", "203.0.113.201:5060");
+        cheap.calls_max = 1;
+        cheap.strip = 1;
+        cheap.prepend = "77".into();
+        settings.routes.groups.push(cheap);
+        settings.routes.groups[0].calls_max = 1;
+        let way = |group, cost| Way {
+            group,
+            cost,
+            when: None,
+        };
+        settings.routes.prefixes.clear();
+        settings
+            .routes
+            .prefix_ways
+            .insert("0".into(), vec![way(1, 1), way(0, 2)]);
+    });
+    let first = house.call("alice", NUMBER);
+    assert_eq!(copy(&first).1, "sip:7730123@203.0.113.201:5060");
+    let second = house.call("bob", NUMBER);
+    assert_eq!(copy(&second).1, format!("sip:030123@{GATEWAY}"));
+    let refused = only(house.call("carol", NUMBER));
+    assert_eq!(refused.status(), 503);
+    assert!(
+        refused.text.contains("All Lines Are Busy"),
+        "{}",
+        refused.text
+    );
+    house.saw(Reason::GroupCallsMax);
+    assert_eq!(
+        (over_group(&house, "cheap"), over_group(&house, "pstn")),
+        (1, 1)
+    );
+    // One that fails over gives its place in the first back.
+    let third = house.answer(&second[0], 404);
+    assert_eq!(status(third), 404);
+    let next = house.answer(&first[0], 503);
+    assert_eq!(copy(&next).0, GATEWAY);
+    assert_eq!(
+        (over_group(&house, "cheap"), over_group(&house, "pstn")),
+        (0, 1)
+    );
+    house.answer(&next[0], 486);
+    nothing_is_left(&house);
+}
+
+#[test]
+fn what_is_forwarded_is_on_the_account_of_who_forwards_it() {
+    let book = book().person("alice", |person| {
+        person.calls_max = Some(1);
+        person.permission = Some(Permission::National);
+        person.forwards.always = to(NUMBER);
+    });
+    let mut house = House::new(book);
+    let sent = house.stranger_calls("sip:alice@example.org", "");
+    assert_eq!(copy(&sent).0, GATEWAY);
+    assert_eq!(house.counted("alice"), 1);
+    assert_eq!(
+        status(house.stranger_calls("sip:alice@example.org", "")),
+        486
+    );
+    house.saw(Reason::UserCallsMax);
+    assert_eq!(status(house.call("alice", NUMBER)), 486);
+    house.answer(&sent[0], 486);
+    nothing_is_left(&house);
+}
+
+#[test]
+fn a_group_of_users_has_a_limit_for_each_and_a_users_own_comes_first() {
+    let book = book()
+        .person("alice", |person| person.group = Some("staff".into()))
+        .person("bob", |person| {
+            person.group = Some("staff".into());
+            person.calls_max = Some(0);
+        });
+    let mut house = House::with(book, |settings: &mut Settings| {
+        let staff = GroupRules {
+            permission: None,
+            calls_max: Some(1),
+        };
+        settings.numbers.groups.insert("staff".into(), staff);
+    });
+    assert_eq!(copies(&house.call("alice", NUMBER)).len(), 1);
+    assert_eq!(status(house.call("alice", NUMBER)), 486);
+    for _ in 0..3 {
+        assert_eq!(copies(&house.call("bob", NUMBER)).len(), 1);
+    }
+}
+
+#[test]
+fn two_workers_count_together() {
+    let settings = || {
+        let mut settings = settings_of_house();
+        let book = book().person("alice", |person| person.calls_max = Some(1));
+        settings.people = std::sync::Arc::new(book.0);
+        settings
+    };
+    let mut first = house_of_two();
+    let place = first
+        .bed
+        .rates
+        .calls()
+        .take(Owner::User(b"alice", b"example.org"), 2);
+    // As another worker's call: it is in the table that all share.
+    first.bed.shard.reload(std::sync::Arc::new(settings()));
+    assert_eq!(status(first.call("alice", NUMBER)), 486);
+    drop(place);
+    assert_eq!(copies(&first.call("alice", NUMBER)).len(), 1);
+    assert_eq!(first.counted("alice"), 1);
+    let over_tcp = first.call_over(Transport::Tcp, "alice", NUMBER).1;
+    assert_eq!(status(over_tcp), 486);
+}

@@ -1,0 +1,279 @@
+//! How far users may call, and the ways around it that there are not.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+mod house;
+
+use common::*;
+use house::*;
+use sip_engine::numbers::{GroupRules, Permission};
+use sip_engine::refusal::Reason;
+use sip_engine::settings::Settings;
+
+/// Somebody for each permission, whose name it is.
+fn book_of_all() -> Book {
+    Permission::ALL
+        .into_iter()
+        .fold(book(), |book, permission| {
+            book.permission(permission.name(), permission)
+        })
+}
+
+#[test]
+fn each_permission_goes_as_far_as_it_says_over_every_transport() {
+    use Permission::*;
+    for transport in TRANSPORTS {
+        let mut house = House::new(book_of_all());
+        house.phone("bob", 9);
+        for (uri, needs) in [
+            ("sip:bob@example.org", Internal),
+            ("sip:030123@example.org", National),
+            ("sip:x@203.0.113.77", National),
+            ("sip:0043123@example.org", International),
+            ("sip:+1900@example.org", International),
+            ("sip:0137999@example.org", Premium),
+        ] {
+            for permission in Permission::ALL {
+                let (_, sent) = house.call_over(transport, permission.name(), uri);
+                let is_let_out = permission >= needs;
+                assert_eq!(
+                    copies(&sent).len(),
+                    usize::from(is_let_out),
+                    "{permission:?} {uri}"
+                );
+                if !is_let_out {
+                    assert_eq!(status(sent), 403);
+                    house.saw(Reason::NotPermitted);
+                }
+            }
+        }
+    }
+}
+
+/// Spellings of numbers that cost more, or are abroad.
+const PREMIUM: [&str; 7] = [
+    "sip:0137123@example.org",
+    "sip:+49137123@example.org",
+    "sip:0049137123@example.org",
+    "sip:%2B49-137-123@example.org;user=phone",
+    "sip:+49%28%30%29137123@example.org",
+    "tel:+49-137-123",
+    "tel:0137123;phone-context=+49",
+];
+
+#[test]
+fn no_spelling_of_a_number_is_a_way_around_what_it_costs() {
+    let mut house = House::new(book_of_all());
+    for uri in PREMIUM {
+        assert_eq!(status(house.call("international", uri)), 403, "{uri}");
+        house.saw(Reason::NotPermitted);
+        assert_eq!(copy(&house.call("premium", uri)).0, GATEWAY, "{uri}");
+    }
+    for uri in [
+        "sip:0900123@example.org",
+        "sip:+49900123@example.org",
+        "sip:00490900123@example.org",
+        "tel:+49-900-123",
+    ] {
+        assert_eq!(status(house.call("premium", uri)), 403, "{uri}");
+        house.saw(Reason::NumberBlocked);
+        assert_eq!(status(house.peer_calls(uri, "")), 403, "{uri}");
+        house.saw(Reason::NumberBlocked);
+    }
+}
+
+#[test]
+fn where_everything_leaves_as_it_is_no_spelling_is_a_way_around_either() {
+    let forwards = |settings: &mut Settings| {
+        settings.routes.prefixes.clear();
+        settings.forward = Some(next_hop(UDP, GATEWAY));
+    };
+    let mut house = House::with(book_of_all(), forwards);
+    let own = [
+        // What a next hop may make of it.
+        "sip:0137123,1@example.org",
+        "sip:0137123;ext=7@example.org",
+        "sip:123;phone-context=+49137@example.org",
+        "tel:123;phone-context=+49-137",
+    ];
+    for uri in PREMIUM.into_iter().chain(own) {
+        assert_eq!(status(house.call("international", uri)), 403, "{uri}");
+        house.saw(Reason::NotPermitted);
+        assert_eq!(copy(&house.call("premium", uri)).0, GATEWAY, "{uri}");
+    }
+}
+
+#[test]
+fn a_route_another_host_or_maddr_is_no_way_around() {
+    let mut house = House::new(book_of_all());
+    let far = "sip:0137123@203.0.113.77";
+    for (uri, more) in [
+        (
+            "sip:0137123@example.org",
+            "Route: <sip:203.0.113.77;lr>\r\n",
+        ),
+        (
+            "tel:+49137123",
+            "Route: <sip:192.0.2.1;lr>, <sip:203.0.113.77;lr>\r\n",
+        ),
+        (far, ""),
+        ("sip:0137123@example.org;maddr=203.0.113.77", ""),
+        ("sip:0137123@192.0.2.1", ""),
+    ] {
+        for (user, is_let_out) in [("international", false), ("premium", true)] {
+            let from = format!("sip:{user}@example.org");
+            let request = house.request("INVITE", &from, uri, UDP).with(more);
+            let (_, mut sent) = house.signed(&alice(UDP), user, request);
+            sent.retain(|sent| sent.status() != 100);
+            assert_eq!(
+                copies(&sent).len(),
+                usize::from(is_let_out),
+                "{user} {uri} {more}"
+            );
+        }
+    }
+    // Nor is a name.
+    let mut house = House::new(book_of_all());
+    let request = house
+        .request(
+            "INVITE",
+            "sip:internal@example.org",
+            "sip:bob@example.org",
+            UDP,
+        )
+        .with("Route: <sip:203.0.113.77;lr>\r\n");
+    let (_, mut sent) = house.signed(&alice(UDP), "internal", request);
+    sent.retain(|sent| sent.status() != 100);
+    assert_eq!(status(sent), 403);
+}
+
+#[test]
+fn another_method_and_a_tag_in_to_are_no_way_around() {
+    let mut house = House::new(book_of_all());
+    for method in [
+        "INVITE",
+        "MESSAGE",
+        "SUBSCRIBE",
+        "OPTIONS",
+        "REFER",
+        "NEWMETHOD",
+    ] {
+        for tag in ["", ";tag=made-up"] {
+            let uri = "sip:0043123@example.org";
+            let mut request = house.request(method, "sip:national@example.org", uri, UDP);
+            request.to.push_str(tag);
+            let (_, mut sent) = house.signed(&alice(UDP), "national", request);
+            sent.retain(|sent| sent.status() != 100);
+            assert_eq!(status(sent), 403, "{method} {tag}");
+        }
+    }
+}
+
+#[test]
+fn a_refer_gives_nobody_more_than_he_has() {
+    let mut house = House::new(book_of_all());
+    house.phone("internal", 9);
+    // Whoever may call abroad asks the phone of one who may not.
+    let request = house
+        .request(
+            "REFER",
+            "sip:premium@example.org",
+            "sip:internal@example.org",
+            UDP,
+        )
+        .with("Refer-To: <tel:+43123>\r\nReferred-By: <sip:premium@example.org>\r\n");
+    let (_, sent) = house.signed(&alice(UDP), "premium", request);
+    assert_eq!(only(sent).uri(), "sip:internal@203.0.113.9:5060");
+    // The phone calls in its own name.
+    let more = "Referred-By: <sip:premium@example.org>\r\n";
+    let request = house
+        .request("INVITE", "sip:internal@example.org", "tel:+43123", UDP)
+        .with(more);
+    let (_, mut sent) = house.signed(&flow(UDP, "203.0.113.9:5060"), "internal", request);
+    sent.retain(|sent| sent.status() != 100);
+    assert_eq!(status(sent), 403);
+}
+
+#[test]
+fn another_spelling_of_a_users_name_may_no_more_than_he() {
+    let mut house = House::new(book_of_all());
+    for user in ["INTERNAL", "Internal"] {
+        // As a store that passes over case lets him in.
+        assert_eq!(
+            status(house.call(user, "sip:030123@example.org")),
+            403,
+            "{user}"
+        );
+        house.saw(Reason::NotPermitted);
+    }
+}
+
+#[test]
+fn emergency_numbers_are_every_users_and_nobody_elses() {
+    let mut house = House::with(book_of_all(), |settings| {
+        settings.numbers.blocked.push("11".into());
+    });
+    for uri in ["sip:112@example.org", "sip:1-1-0@example.org", "tel:112"] {
+        assert_eq!(copy(&house.call("none", uri)).0, GATEWAY, "{uri}");
+    }
+    // The name of an emergency is no way to another host, and nothing may hang on it.
+    for uri in [
+        "sip:112@203.0.113.77",
+        "sip:1120@example.org",
+        "sip:118@example.org",
+    ] {
+        assert_eq!(status(house.call("none", uri)), 403, "{uri}");
+    }
+    assert!(copies(&house.stranger_calls("sip:112@example.org", "")).is_empty());
+    let forwards = |settings: &mut Settings| {
+        settings.routes.prefixes.clear();
+        settings.forward = Some(next_hop(UDP, GATEWAY));
+    };
+    let mut house = House::with(book_of_all(), forwards);
+    assert_eq!(copy(&house.call("none", "sip:112@example.org")).0, GATEWAY);
+    for uri in [
+        "sip:112,0043@example.org",
+        "tel:112;phone-context=+43",
+        "sip:112;phone-context=+43@example.org",
+    ] {
+        assert_eq!(status(house.call("none", uri)), 403, "{uri}");
+    }
+}
+
+#[test]
+fn what_nothing_else_is_written_of_is_as_the_group_and_then_as_all() {
+    let book = book()
+        .person("alice", |person| person.group = Some("staff".into()))
+        .person("bob", |_| {});
+    let mut house = House::with(book, |settings| {
+        settings.numbers.permission = Permission::Internal;
+        let staff = GroupRules {
+            permission: Some(Permission::National),
+            calls_max: None,
+        };
+        settings.numbers.groups.insert("staff".into(), staff);
+    });
+    let uri = "sip:030123@example.org";
+    assert_eq!(copy(&house.call("alice", uri)).0, GATEWAY);
+    for user in ["bob", "carol"] {
+        assert_eq!(status(house.call(user, uri)), 403, "{user}");
+    }
+}
+
+#[test]
+fn a_call_that_was_let_out_goes_on_whatever_its_user_may_now() {
+    let mut house = House::new(book_of_all());
+    let (invite, sent) = house.call_over(UDP, "national", "sip:030123@example.org");
+    let ok = only(house.answer(&sent[0], 200));
+    let mut settings = settings_of_house();
+    settings.people = std::sync::Arc::new(book().permission("national", Permission::None).0);
+    house.bed.shard.reload(std::sync::Arc::new(settings));
+    let bye = within("BYE", &invite, &ok, 2);
+    let sent = only(house.bed.receive(&alice(UDP), &bye.text()));
+    assert_eq!(sent.method(), "BYE");
+    assert_eq!(
+        status(house.call("national", "sip:030123@example.org")),
+        403
+    );
+}

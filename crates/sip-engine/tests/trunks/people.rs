@@ -1,0 +1,193 @@
+//! Trunks of a house with users: who may call what over them, what they show of whom, and where a
+//! provider's calls are led on.
+
+use sip_engine::numbers::Permission;
+use sip_engine::routes::Way;
+
+use super::called::call_in;
+use super::*;
+use crate::house::{Book, House, book, copy, gateway, group, lines_of, saw_status, to};
+
+const BOB: &str = "sip:bob@example.org";
+const BOBS: &str = "sip:bob@203.0.113.12:5060";
+const OTHER: &str = "203.0.113.201:5060";
+const OUTSIDE: &str = "sip:+4989555@example.org";
+
+fn with_identity(identity: Identity) -> Trunk {
+    Trunk {
+        identity,
+        ..trunk()
+    }
+}
+
+/// All numbers of the house go by a trunk.
+fn house(book: Book, trunk: Trunk) -> House {
+    house_with(book, trunk, |_| {})
+}
+
+fn house_with(book: Book, trunk: Trunk, change: impl FnOnce(&mut Settings)) -> House {
+    let mut house = House::with(book, |settings| {
+        settings.routes.groups[0] = GatewayGroup {
+            name: "provider".into(),
+            gateways: vec![gateway(PROVIDER)],
+            trunk: Some(Arc::new(trunk)),
+            ..GatewayGroup::default()
+        };
+        change(settings);
+    });
+    house.phone("bob", 12);
+    house
+}
+
+#[test]
+fn a_caller_is_shown_as_it_is_written_down_for_him() {
+    for (identity, name, line) in [
+        (
+            Identity::Asserted,
+            "P-Asserted-Identity",
+            "P-Asserted-Identity: <sip:+4930333@provider.example>",
+        ),
+        (
+            Identity::From,
+            "From",
+            "From: <sip:+4930333@provider.example>;tag=a",
+        ),
+    ] {
+        let book = book().person("alice", |person| person.caller_id = Some("030333".into()));
+        let mut house = house(book, with_identity(identity));
+        let sent = house.call("alice", OUTSIDE);
+        assert_eq!(
+            copy(&sent),
+            (
+                PROVIDER.to_owned(),
+                "sip:+4989555@provider.example".to_owned()
+            )
+        );
+        assert_eq!(lines_of(&sent[0], name), [line]);
+        // Of whom nothing is written the trunk's list counts, and then its number.
+        let line = line.replace("+4930333", "+4930100");
+        assert_eq!(lines_of(&house.call("carol", OUTSIDE)[0], name), [line]);
+    }
+}
+
+#[test]
+fn a_call_that_is_forwarded_shows_who_forwards_and_nothing_that_its_sender_says() {
+    for identity in [Identity::Asserted, Identity::From] {
+        let book = book().person("bob", |person| {
+            person.caller_id = Some("+4930222".into());
+            person.forwards.always = to(OUTSIDE);
+        });
+        let mut house = house(book, with_identity(identity));
+        // A name elsewhere is none of ours, however it is called.
+        let from = "sip:alice@far.example";
+        let invite = house
+            .request("INVITE", from, BOB, UDP)
+            .with("P-Preferred-Identity: <sip:+4930101@example.org>\r\n");
+        let sent = house
+            .bed
+            .receive(&flow(UDP, "198.51.100.66:5060"), &invite.text());
+        let sent = the(sent, "INVITE");
+        assert_eq!(
+            lines_of(&sent, "Diversion"),
+            ["Diversion: <sip:+4930222@provider.example>;reason=unconditional;counter=1"]
+        );
+        assert_eq!(lines_of(&sent, "From"), [format!("From: <{from}>;tag=a")]);
+        let shown = lines_of(&sent, "P-Asserted-Identity");
+        match identity {
+            Identity::From => assert!(shown.is_empty()),
+            _ => assert_eq!(
+                shown,
+                ["P-Asserted-Identity: <sip:+4930222@provider.example>"]
+            ),
+        }
+        assert!(!sent.text.contains("+4930101"), "{}", sent.text);
+    }
+}
+
+#[test]
+fn a_providers_calls_are_led_on_by_aliases_and_forwards() {
+    let book = || {
+        book()
+            .alias("+4930777", &[(BOB, 1_000)])
+            .forwards("alice", |forwards| forwards.always = to(BOB))
+            .forwards("dave", |forwards| forwards.always = to(OUTSIDE))
+    };
+    let mut listed = trunk();
+    listed
+        .numbers
+        .users
+        .push(("+4930104".into(), "dave".into()));
+    for (uri, diverted) in [
+        ("sip:+4930777@192.0.2.1", false),
+        ("sip:030777@provider.example", false),
+        // A number of the trunk's list: its user forwards.
+        ("sip:+4930101@192.0.2.1", true),
+    ] {
+        let mut house = house(book(), listed.clone());
+        let invite = call_in(uri, "<sip:x@y>", UDP);
+        let mut sent = house.bed.receive(&flow(UDP, PROVIDER), &invite.text());
+        sent.retain(|sent| sent.status() != 100);
+        assert_eq!(copy(&sent).1, BOBS, "{uri}");
+        assert_eq!(!lines_of(&sent[0], "Diversion").is_empty(), diverted);
+    }
+    // And back to it, on the account of who forwards.
+    let mut house = house(book(), listed);
+    let invite = call_in("sip:+4930104@192.0.2.1", "<sip:x@y>", UDP);
+    let sent = house.bed.receive(&flow(UDP, PROVIDER), &invite.text());
+    assert_eq!(the(sent, "INVITE").uri(), "sip:+4989555@provider.example");
+}
+
+#[test]
+fn a_number_is_judged_by_what_the_provider_reads_in_it() {
+    for (format, uri, may) in [
+        (NumberFormat::E164, "sip:5512345678@example.org", true),
+        // It would be a call to Brazil.
+        (
+            NumberFormat::E164NoPlus,
+            "sip:5512345678@example.org",
+            false,
+        ),
+        (NumberFormat::E164NoPlus, "sip:+4989555@example.org", true),
+        (NumberFormat::E164NoPlus, "sip:089555@example.org", true),
+    ] {
+        let mut trunk = trunk();
+        trunk.numbers.plan.format = format;
+        let book = book().permission("alice", Permission::National);
+        let mut house = house(book, trunk);
+        let sent = house.call("alice", uri);
+        match may {
+            true => assert_eq!(copy(&sent).0, PROVIDER, "{format:?} {uri}"),
+            false => saw_status(&mut house, sent, 403, Reason::NotPermitted),
+        }
+        assert_eq!(copy(&house.call("carol", uri)).0, PROVIDER);
+    }
+}
+
+#[test]
+fn a_trunk_has_no_more_calls_than_it_may_and_the_next_way_follows_where_it_is_refused() {
+    let mut house = house_with(book(), trunk(), |settings| {
+        settings.routes.groups[0].calls_max = 1;
+    });
+    let first = house.call("alice", OUTSIDE);
+    assert_eq!(copy(&first).0, PROVIDER);
+    let second = house.call("carol", OUTSIDE);
+    saw_status(&mut house, second, 503, Reason::GroupCallsMax);
+
+    let way = |group, cost| Way {
+        group,
+        cost,
+        when: None,
+    };
+    let mut house = house_with(book(), trunk(), |settings| {
+        settings.routes.groups.push(group("other", OTHER));
+        let ways = vec![way(0, 1), way(1, 2)];
+        settings.routes.prefix_ways.insert("+49".into(), ways);
+    });
+    let first = the(house.call("alice", OUTSIDE), "INVITE");
+    let again = the(challenge(&mut house.bed, &first, 407, "n1"), "INVITE");
+    challenge(&mut house.bed, &again, 407, "n2");
+    assert_eq!(
+        copy(&house.call("carol", OUTSIDE)),
+        (OTHER.to_owned(), format!("sip:+4989555@{OTHER}"))
+    );
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+//!
+//! - [`bencode`]: the reader, strict and bounded, and the writer.
+//! - [`Ask`]: a command, and how a session description is to be changed.
+//! - [`Client`]: cookies, repetition, deadlines, failover.
+//! - [`SharedEngines`]: how each engine is, for all workers of a process.
+#![forbid(unsafe_code)]
+
+mod ask;
+pub mod bencode;
+mod client;
+mod engines;
+mod pings;
+mod reply;
+
+pub use ask::{Ask, Command, Shape, Side};
+pub use client::{Answered, Change, Client, Config, Counters, Failure, Given, Place, Transmit};
+pub use engines::{EngineId, SharedEngines, Shown, Why};
