@@ -209,13 +209,14 @@ impl Shard {
         self.gateways = Gateways::new(&settings, Arc::clone(&self.shared.gateways));
         self.lanes.reload(&settings);
         let keeps_as_before = self.settings.nat == settings.nat;
+        let interval_before_ms = self.settings.nat.keepalive_interval_ms;
         let known = &self.shared.gateways.trunks;
         self.trunks.reload(&settings, Some(known));
         self.has_people = settings.has_people();
         self.settings = settings;
         self.plan_probes();
         if !keeps_as_before {
-            self.plan_keepalives();
+            self.replan_keepalives(interval_before_ms);
         }
         self.follow_trunks();
         self.plan_registrations();

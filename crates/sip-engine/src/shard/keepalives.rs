@@ -45,8 +45,12 @@ const DOUBT_MS: u64 = 2_000;
 /// So many keep-alives that came back in a row, and the flow has ended. The last of them was
 /// an OPTIONS, whose branch in the error nobody guesses.
 const CAME_BACK_MAX: u8 = 2;
-/// After a start or a reload one part of the location table is looked at in this time.
-const PART_MS: u64 = 50;
+/// After a start or a reload the location table is looked through part by part: after so many
+/// bindings, a millisecond passes before the next part, and one passes in any case.
+const LOOKED_AT_PER_MS: u64 = 100;
+/// Entries whose timers are set anew with each part, where a reload changed the interval. All
+/// that there can be are through with the last part.
+const RETIMED_PER_PART: usize = PHONES_MAX / Location::PARTS;
 /// What tells the cookies of line ends from others.
 const COOKIE: u64 = 1 << 63;
 
@@ -92,6 +96,8 @@ pub(super) struct KeepAlives {
     /// The part of the location table that is looked at next, and when.
     part: usize,
     timer: TimerId,
+    /// Whether entries that are there keep an interval that is no more.
+    retimes: bool,
     /// How many have left at that time.
     at_once: (u64, u32),
     tally: Tally,
@@ -108,6 +114,7 @@ impl KeepAlives {
             home: (0, 0, [0; 16]),
             part: 0,
             timer: TimerId::NONE,
+            retimes: false,
             at_once: (0, 0),
             tally: Tally::default(),
             came_back: false,
@@ -150,6 +157,23 @@ impl Shard {
             }
         }
         self.counters.phones_kept = 0;
+        self.keepalives.retimes = false;
+        self.look_through();
+    }
+
+    /// Follows a reload. Ways that are kept open stay so: an entry that is to be kept no more
+    /// ends when its timer fires.
+    pub(super) fn replan_keepalives(&mut self, interval_before_ms: u64) {
+        if !self.settings.nat.keeps_any() {
+            return self.plan_keepalives();
+        }
+        let interval_ms = self.settings.nat.keepalive_interval_ms;
+        // A reload may follow before the last one has been through.
+        self.keepalives.retimes |= interval_ms != interval_before_ms;
+        self.look_through();
+    }
+
+    fn look_through(&mut self) {
         self.wheel
             .cancel(std::mem::take(&mut self.keepalives.timer));
         self.keepalives.part = 0;
@@ -165,10 +189,11 @@ impl Shard {
         let (index, shards, hash_key) = self.keepalives.home;
         let nat = &self.settings.nat;
         let part = self.keepalives.part;
-        let mut found = Vec::new();
+        let (mut found, mut looked_at) = (Vec::new(), 0);
         self.shared
             .location
             .for_each_in(part, now.unix_ms, |aor, bindings| {
+                looked_at += bindings.len() as u64;
                 let user = user_of(aor);
                 if shards > 1 && shard_of_user(user, shards, &hash_key) != index {
                     return;
@@ -179,14 +204,40 @@ impl Shard {
                 });
                 found.extend(missed.map(|binding| (Arc::clone(aor), Arc::clone(binding))));
             });
+        // Before new ones are there, whose timers are right.
+        if self.keepalives.retimes {
+            self.retime(now, part);
+        }
         for (aor, binding) in found {
             self.keep(now, &aor, &binding);
         }
         self.keepalives.part = part + 1;
         self.keepalives.timer = match part + 1 < Location::PARTS {
-            true => self.wheel.start(now.mono_ms + PART_MS, Timer::KeepAlives),
-            false => TimerId::NONE,
+            true => {
+                let at_ms = now.mono_ms + 1 + looked_at / LOOKED_AT_PER_MS;
+                self.wheel.start(at_ms, Timer::KeepAlives)
+            }
+            false => {
+                self.keepalives.retimes = false;
+                TimerId::NONE
+            }
         };
+    }
+
+    /// Spreads a part of the entries over the new interval. A phone that is being asked has
+    /// its time to answer, and what follows keeps the new interval.
+    fn retime(&mut self, now: Now, part: usize) {
+        let first = part * RETIMED_PER_PART;
+        for slot in first..first + RETIMED_PER_PART {
+            let slot = slot as u32;
+            let Some((name, kept)) = self.keepalives.kept.at(slot) else {
+                continue;
+            };
+            if kept.asking == 0 {
+                let after_ms = self.part_of(self.settings.nat.keepalive_interval_ms);
+                self.set_keepalive(name, now.mono_ms + after_ms);
+            }
+        }
     }
 
     /// Begins to keep the contacts that were just bound.
