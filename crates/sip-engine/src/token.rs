@@ -67,7 +67,7 @@ use subtle::ConstantTimeEq;
 
 use canonical::Feed;
 pub use keys::{TOKEN_KEYS_MAX, TokenKey, TokenKeys};
-pub(crate) use mark::{Mark, Side};
+pub(crate) use mark::{Mark, Marks};
 pub(crate) use parties::name_parties;
 pub(crate) use payload::begins_offer;
 use payload::{GrantPart, Payload, TEXT_MAX};
@@ -122,7 +122,7 @@ pub(crate) struct Grant<'a> {
     /// instance are then meant for that.
     pub(crate) is_offer: bool,
     /// What is to be known of the dialog where it goes by a trunk.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) marks: Option<Marks>,
 }
 
 /// The grant of the sender of one request, for the dialog that the request
@@ -135,14 +135,14 @@ pub struct RouteToken {
     target: u64,
     key_id: u8,
     instance: Option<u32>,
-    mark: Option<Mark>,
+    marks: Option<Marks>,
     media: Option<EngineId>,
 }
 
 impl RouteToken {
     /// What it says of the trunk that its dialog goes by, if it goes by one.
-    pub(crate) fn mark(&self) -> Option<Mark> {
-        self.mark
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.marks
     }
 
     /// The flow to the phone at the other side, where the token carries one
@@ -236,7 +236,7 @@ impl Tokens {
                 knows_holder: parties.holder.tag.is_some(),
                 is_offer: grant.is_offer,
                 instance: grant.instance,
-                mark: grant.mark,
+                marks: grant.marks,
                 media: grant.media.map(|engine| engine.0),
             }),
         };
@@ -268,7 +268,7 @@ impl Tokens {
             target: part.target,
             key_id: payload.key_id,
             instance: part.instance.filter(|_| !part.is_offer),
-            mark: part.mark,
+            marks: part.marks,
             media: part.media.map(EngineId),
         })
     }
@@ -330,11 +330,10 @@ impl Tokens {
         self.newest.trunk(name)
     }
 
-    /// Whether a trunk is the one that the mark of a token speaks of.
-    pub(crate) fn is_trunk(&self, token: &RouteToken, name: &str) -> bool {
-        let marked = token.mark.map(|mark| mark.trunk);
+    /// Whether a trunk is the one that a mark of a token speaks of.
+    pub(crate) fn is_trunk(&self, token: &RouteToken, mark: Mark, name: &str) -> bool {
         self.signer(token.key_id)
-            .is_some_and(|signer| marked == Some(signer.trunk(name)))
+            .is_some_and(|signer| mark.trunk == signer.trunk(name))
     }
 
     /// Whether a token speaks of an instance.

@@ -14,7 +14,7 @@ use super::route::place;
 use crate::nat::{Nat, shows_translation};
 use crate::own::Own;
 use crate::relay::{ChosenBy, Relay, Source};
-use crate::token::{Decoded, Grant, Holder, Mark, Offer, Sides, Tokens, begins_offer};
+use crate::token::{Decoded, Grant, Holder, Marks, Offer, Sides, Tokens, begins_offer};
 use crate::trunk::legs::LegCopy;
 
 impl RequestCopy<'_> {
@@ -30,11 +30,11 @@ impl RequestCopy<'_> {
         let shown = || *parsed.get_or_init(|| first_contact(self.request));
         let flow_up = self.flow_up(forwarder, names_another, &shown);
         let is_double = self.is_double(forwarder, kind, flow_up.is_some());
-        let mark = self.leg.and_then(LegCopy::mark);
+        let marks = self.leg.and_then(LegCopy::marks);
         let is_any_signed = forwarder.sign_routes
             || flow_up.is_some()
             || self.flow_down.is_some()
-            || mark.is_some()
+            || marks.is_some()
             || self.media.is_some();
         let (mut sides, mut contact) = (None, None);
         if is_any_signed {
@@ -51,7 +51,7 @@ impl RequestCopy<'_> {
             unix_ms: forwarder.unix_ms,
             next: next.as_ref(),
             target: contact.as_ref(),
-            mark,
+            marks,
             media: self.media,
             ..Grant::default()
         };
@@ -61,7 +61,7 @@ impl RequestCopy<'_> {
             let (is_signed, uri) = (
                 forwarder.sign_routes
                     || grant.flow.is_some()
-                    || mark.is_some()
+                    || marks.is_some()
                     || grant.media.is_some(),
                 RouteUri {
                     kind,
@@ -126,7 +126,7 @@ impl RequestCopy<'_> {
         let secure = is_target_secure || next.is_some_and(is_sips);
         let must = secure != self.came_by.transport.is_secure();
         // What is done for a trunk has to be done for all requests of the dialog.
-        let is_marked = self.leg.is_some_and(|leg| leg.mark().is_some());
+        let is_marked = self.leg.is_some_and(|leg| leg.marks().is_some());
         match (secure, must || forwarder.record_route || is_marked) {
             (_, false) => None,
             (true, true) => Some(Scheme::Sips),
@@ -373,7 +373,7 @@ pub(crate) struct Rewriter<'a> {
     pub(crate) identity: Option<Identity>,
     pub(crate) identities: &'a [u8; 16],
     /// What the caller's token is to say of the trunk that the dialog goes by.
-    pub(crate) mark: Option<Mark>,
+    pub(crate) marks: Option<Marks>,
     /// The engine that leads the dialog's media, where the request's context knows it.
     pub(crate) media: Option<EngineId>,
 }
@@ -433,7 +433,7 @@ impl Rewriter<'_> {
             instance: offer.instance,
             media: offer.media,
             is_offer: false,
-            mark: self.mark,
+            marks: self.marks,
         };
         text.clear();
         self.tokens

@@ -456,7 +456,7 @@ impl Shard {
         let start = outbox.bytes.len();
         let is_stream = context.sender.flow.transport.is_reliable();
         let known = (
-            context.legs.as_ref().and_then(|legs| legs.caller_mark()),
+            context.legs.as_ref().and_then(|legs| legs.caller_marks()),
             context.led_by(),
         );
         let granted = self.grant_caller(now, context.identity, source, known, response);

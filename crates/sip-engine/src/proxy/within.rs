@@ -14,7 +14,7 @@ use super::route::Routed;
 use crate::location::Binding;
 use crate::park::Job;
 use crate::relay::Source;
-use crate::token::{Mark, RouteToken, Sides, Tokens};
+use crate::token::{Marks, RouteToken, Sides, Tokens};
 use crate::{Now, Shard};
 
 impl Shard {
@@ -234,14 +234,14 @@ impl Shard {
 
     /// Writes the caller's grant for the dialog that a response makes into
     /// `self.granted`; where in the response it belongs. `identity` is that of
-    /// the request, where it is known; `mark` says of the trunk that the dialog goes by, and
+    /// the request, where it is known; `marks` say of the trunk that the dialog goes by, and
     /// `media` of the engine that leads its media.
     pub(super) fn grant_caller(
         &mut self,
         now: Now,
         identity: Option<Identity>,
         source: Option<&Source>,
-        (mark, media): (Option<Mark>, Option<EngineId>),
+        (marks, media): (Option<Marks>, Option<EngineId>),
         response: &Message,
     ) -> Option<Span> {
         if !response.has(HeaderName::RecordRoute) || !matches!(response.status(), 101..=299) {
@@ -256,7 +256,7 @@ impl Shard {
             source,
             identity,
             identities: &self.keys.identities,
-            mark,
+            marks,
             media,
         };
         let place = rewriter.write(response, &mut granted);

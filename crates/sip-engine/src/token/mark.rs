@@ -1,13 +1,23 @@
 //! What the token of a dialog with a provider says of it: which trunk it goes by, and how its
 //! requests are counted (`docs/decisions/0211-cseq-of-an-authenticated-leg.md`).
 
-/// The mark of a dialog that goes by a trunk.
+use super::payload::take;
+
+/// The marks of a dialog that goes by a trunk, as the requests of one side meet them. Where a
+/// provider's call is sent on to a provider there are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    /// Of the trunk that the requests go to.
+    pub(crate) to: Option<Mark>,
+    /// Of the trunk that they come from.
+    pub(crate) from: Option<Mark>,
+}
+
+/// What is to be known of a dialog's trunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// Which trunk, by [`super::Tokens::trunk`].
     pub(crate) trunk: u32,
-    /// Whose requests bear it.
-    pub(crate) side: Side,
     /// Whether this server counts the requests to the provider.
     pub(crate) counts: bool,
     /// Whether the caller does not say who he is.
@@ -20,39 +30,72 @@ pub(crate) struct Mark {
     pub(crate) invite: u32,
 }
 
-/// Which way requests with a mark go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// They are for the provider.
-    ToProvider,
-    /// They are the provider's.
-    FromProvider,
-}
-
 const FROM_PROVIDER: u8 = 1;
 const COUNTS: u8 = 1 << 1;
 const IS_ANONYMOUS: u8 = 1 << 2;
 const IS_INBOUND: u8 = 1 << 3;
-const FLAGS: u8 = FROM_PROVIDER | COUNTS | IS_ANONYMOUS | IS_INBOUND;
+/// Another mark follows.
+const ANOTHER: u8 = 1 << 4;
+const FLAGS: u8 = FROM_PROVIDER | COUNTS | IS_ANONYMOUS | IS_INBOUND | ANOTHER;
 
-impl Mark {
-    /// Flags, trunk, number.
-    pub(super) const LEN: usize = 1 + 4 + 4;
+impl Marks {
+    /// Flags, trunk, number; twice at most.
+    pub(super) const LEN_MAX: usize = 2 * Mark::LEN;
+
+    /// Those, if there are any.
+    pub(crate) fn of(to: Option<Mark>, from: Option<Mark>) -> Option<Self> {
+        (to.is_some() || from.is_some()).then_some(Self { to, from })
+    }
 
     /// The same for the other side's requests.
     pub(crate) const fn turned(self) -> Self {
         Self {
-            side: match self.side {
-                Side::ToProvider => Side::FromProvider,
-                Side::FromProvider => Side::ToProvider,
-            },
-            ..self
+            to: self.from,
+            from: self.to,
         }
     }
 
-    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+    /// The same with the marks changed.
+    pub(crate) fn map(self, change: impl Fn(Mark) -> Mark) -> Self {
+        Self {
+            to: self.to.map(&change),
+            from: self.from.map(&change),
+        }
+    }
+
+    pub(super) fn write(self, mut put: impl FnMut(&[u8])) {
+        if let Some(to) = self.to {
+            put(&to.to_bytes(if self.from.is_some() { ANOTHER } else { 0 }));
+        }
+        if let Some(from) = self.from {
+            put(&from.to_bytes(FROM_PROVIDER));
+        }
+    }
+
+    /// Reads what [`Marks::write`] wrote: nothing else has a reading.
+    pub(super) fn read(rest: &mut &[u8]) -> Option<Self> {
+        let (flags, mark) = Mark::of_bytes(take(rest)?)?;
+        match flags & (FROM_PROVIDER | ANOTHER) {
+            0 => Self::of(Some(mark), None),
+            FROM_PROVIDER => Self::of(None, Some(mark)),
+            ANOTHER => match Mark::of_bytes(take(rest)?)? {
+                (flags, from) if flags & (FROM_PROVIDER | ANOTHER) == FROM_PROVIDER => {
+                    Self::of(Some(mark), Some(from))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Mark {
+    /// Flags, trunk, number.
+    const LEN: usize = 1 + 4 + 4;
+
+    fn to_bytes(self, more: u8) -> [u8; Self::LEN] {
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
-        let flags = flag(self.side == Side::FromProvider, FROM_PROVIDER)
+        let flags = more
             | flag(self.counts, COUNTS)
             | flag(self.is_anonymous, IS_ANONYMOUS)
             | flag(self.is_inbound, IS_INBOUND);
@@ -61,22 +104,19 @@ impl Mark {
         [flags, a, b, c, d, e, f, g, h]
     }
 
-    pub(super) const fn of_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
+    const fn of_bytes(bytes: [u8; Self::LEN]) -> Option<(u8, Self)> {
         let [flags, a, b, c, d, e, f, g, h] = bytes;
         if flags & !FLAGS != 0 {
             return None;
         }
-        Some(Self {
+        let mark = Self {
             trunk: u32::from_be_bytes([a, b, c, d]),
-            side: match flags & FROM_PROVIDER {
-                0 => Side::ToProvider,
-                _ => Side::FromProvider,
-            },
             counts: flags & COUNTS != 0,
             is_anonymous: flags & IS_ANONYMOUS != 0,
             is_inbound: flags & IS_INBOUND != 0,
             invite: u32::from_be_bytes([e, f, g, h]),
-        })
+        };
+        Some((flags, mark))
     }
 }
 
@@ -84,11 +124,22 @@ impl Mark {
 mod tests {
     use super::*;
 
+    fn written(marks: Marks) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        marks.write(|part| bytes.extend_from_slice(part));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Marks> {
+        let rest = &mut &*bytes;
+        let marks = Marks::read(rest)?;
+        rest.is_empty().then_some(marks)
+    }
+
     #[test]
     fn marks_survive_their_coding_and_nothing_else_reads() {
         let mark = Mark {
             trunk: 0xdead_beef,
-            side: Side::ToProvider,
             counts: true,
             is_anonymous: false,
             is_inbound: false,
@@ -99,14 +150,33 @@ mod tests {
             is_anonymous: true,
             is_inbound: true,
             invite: u32::MAX,
-            ..mark.turned()
+            ..mark
         };
-        for mark in [mark, mark.turned(), other] {
-            assert_eq!(Mark::of_bytes(mark.to_bytes()), Some(mark));
+        let all = [
+            (Some(mark), None),
+            (None, Some(mark)),
+            (Some(mark), Some(other)),
+            (Some(other), Some(mark)),
+        ];
+        for (to, from) in all {
+            let marks = Marks::of(to, from).unwrap();
+            let bytes = written(marks);
+            assert!(bytes.len() <= Marks::LEN_MAX);
+            assert_eq!(read(&bytes), Some(marks));
+            assert_eq!(read(&written(marks.turned())), Some(marks.turned()));
+            assert_eq!(marks.turned().turned(), marks);
+            let mut strange = bytes.clone();
+            strange[0] |= 1 << 7;
+            assert_eq!(read(&strange), None);
+            // Half of two, or a mark too many.
+            let half = bytes.get(..bytes.len() - Mark::LEN).unwrap();
+            assert_eq!(read(half), None);
+            assert_eq!(read(&[bytes.clone(), bytes].concat()), None);
         }
-        assert_eq!(mark.turned().turned(), mark);
-        let mut strange = mark.to_bytes();
-        strange[0] |= 1 << 7;
-        assert_eq!(Mark::of_bytes(strange), None);
+        assert_eq!(Marks::of(None, None), None);
+        // Two of one side.
+        let mut twice = written(Marks::of(Some(mark), Some(other)).unwrap());
+        twice[Mark::LEN] &= !FROM_PROVIDER;
+        assert_eq!(read(&twice), None);
     }
 }

@@ -8,11 +8,11 @@ use invariant::broken;
 use sip_msg::{ConnId, Flow, ListenerId, Transport};
 
 use super::MAC_LEN;
-use super::mark::Mark;
+use super::mark::Marks;
 
 /// Two bytes of flags, key, time, target, listener, two IPv6 addresses with
-/// ports, connection, epoch, instance, mark, media engine.
-const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Mark::LEN + 4;
+/// ports, connection, epoch, instance, marks, media engine.
+const PAYLOAD_MAX: usize = 2 + 1 + 3 + 8 + 2 + 18 + 18 + 8 + 4 + 4 + Marks::LEN_MAX + 4;
 pub(super) const TOKEN_MAX: usize = PAYLOAD_MAX + MAC_LEN;
 pub(super) const TEXT_MAX: usize = TOKEN_MAX.div_ceil(3) * 4;
 
@@ -51,7 +51,7 @@ pub(super) struct GrantPart {
     pub(super) knows_holder: bool,
     pub(super) is_offer: bool,
     pub(super) instance: Option<u32>,
-    pub(super) mark: Option<Mark>,
+    pub(super) marks: Option<Marks>,
     /// What the engine is called that leads the dialog's media.
     pub(super) media: Option<u32>,
 }
@@ -123,8 +123,8 @@ impl Payload {
         if let Some(instance) = grant.instance {
             out.put(&instance.to_be_bytes());
         }
-        if let Some(mark) = grant.mark {
-            out.put(&mark.to_bytes());
+        if let Some(marks) = grant.marks {
+            marks.write(|mark| out.put(mark));
         }
         if let Some(media) = grant.media {
             out.put(&media.to_be_bytes());
@@ -146,7 +146,7 @@ impl Payload {
             flag(grant.knows_holder, KNOWS_HOLDER)
                 | flag(grant.is_offer, IS_OFFER)
                 | flag(grant.instance.is_some(), HAS_INSTANCE)
-                | flag(grant.mark.is_some(), HAS_MARK)
+                | flag(grant.marks.is_some(), HAS_MARK)
                 | flag(grant.media.is_some(), HAS_MEDIA)
         });
         [flags, more]
@@ -166,7 +166,7 @@ impl Payload {
                 knows_holder: more & KNOWS_HOLDER != 0,
                 is_offer: more & IS_OFFER != 0,
                 instance: None,
-                mark: None,
+                marks: None,
                 media: None,
             });
         }
@@ -191,9 +191,9 @@ impl Payload {
             });
         }
         if more & HAS_MARK != 0 {
-            let mark = Mark::of_bytes(take(rest)?)?;
+            let marks = Marks::read(rest)?;
             grant = grant.map(|grant| GrantPart {
-                mark: Some(mark),
+                marks: Some(marks),
                 ..grant
             });
         }
@@ -233,7 +233,7 @@ fn take_flow(rest: &mut &[u8], flags: u8) -> Option<(Flow, u32)> {
     Some((flow, epoch))
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+pub(super) fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, left) = rest.split_first_chunk()?;
     *rest = left;
     Some(*taken)

@@ -298,22 +298,34 @@ fn a_mark_goes_with_its_dialog_and_is_nobody_elses_to_write() {
     let tokens = tokens();
     let mark = Mark {
         trunk: tokens.trunk("provider"),
-        side: Side::ToProvider,
         counts: true,
         is_anonymous: false,
         is_inbound: false,
         invite: 4 * 7 + 1,
     };
+    let other = Mark {
+        trunk: tokens.trunk("other"),
+        invite: 0,
+        ..mark
+    };
     let instance = Some(9);
-    for flow in flows().iter().map(Some).chain([None]) {
+    let second = [None, Some(other)];
+    for (flow, from) in flows()
+        .iter()
+        .map(Some)
+        .chain([None])
+        .flat_map(|flow| second.map(|from| (flow, from)))
+    {
+        let marks = Marks::of(Some(mark), from);
         let text = sealed(&tokens, |grant| {
-            (grant.mark, grant.flow, grant.instance) = (Some(mark), flow, instance);
+            (grant.marks, grant.flow, grant.instance) = (marks, flow, instance);
         });
         assert!(text.len() <= TEXT_MAX);
         let token = read(&tokens, &text).unwrap();
-        assert_eq!((token.mark(), token.named_flow()), (Some(mark), flow));
-        assert!(tokens.is_trunk(&token, "provider"));
-        assert!(!tokens.is_trunk(&token, "provider2"));
+        assert_eq!((token.marks(), token.named_flow()), (marks, flow));
+        assert!(tokens.is_trunk(&token, mark, "provider"));
+        assert!(!tokens.is_trunk(&token, mark, "provider2"));
+        assert!(tokens.is_trunk(&token, other, "other"));
         let last = text.len() - 1;
         for at in 0..=last {
             let mut forged = text.clone();
@@ -322,6 +334,5 @@ fn a_mark_goes_with_its_dialog_and_is_nobody_elses_to_write() {
         }
     }
     let without = read(&tokens, &sealed(&tokens, |_| {})).unwrap();
-    assert_eq!(without.mark(), None);
-    assert!(!tokens.is_trunk(&without, "provider"));
+    assert_eq!(without.marks(), None);
 }

@@ -8,7 +8,7 @@ use sip_msg::{Edits, HeaderName, Message, Span};
 
 use super::Trunk;
 use crate::proxy::egress::Egress;
-use crate::token::{Mark, Sides};
+use crate::token::{Marks, Sides};
 
 /// The legs of a context.
 pub(crate) struct Legs {
@@ -52,8 +52,11 @@ pub(super) struct Leg {
     /// Whether it bore credentials, and before it was challenged.
     pub(super) bears: bool,
     pub(super) is_ahead: bool,
+    /// Whether somebody beyond the provider has the request by now: whose tag a provisional
+    /// response had.
+    pub(super) is_beyond: bool,
     /// What the caller's token says.
-    pub(super) mark: Option<Mark>,
+    pub(super) marks: Option<Marks>,
 }
 
 /// How a copy that goes by a trunk differs from what came.
@@ -70,7 +73,7 @@ pub(crate) struct LegCopy {
     /// What stands in the place of lines that are added because of how its target was found.
     pub(super) added: Option<Vec<u8>>,
     /// What the token of whoever gets it says.
-    pub(super) mark: Option<Mark>,
+    pub(super) marks: Option<Marks>,
 }
 
 impl Legs {
@@ -115,8 +118,8 @@ impl Legs {
     }
 
     /// What the caller's token says, by the response at hand.
-    pub(crate) fn caller_mark(&self) -> Option<Mark> {
-        self.leg(self.answering)?.mark
+    pub(crate) fn caller_marks(&self) -> Option<Marks> {
+        self.leg(self.answering)?.marks
     }
 }
 
@@ -159,8 +162,8 @@ impl LegCopy {
     }
 
     /// What the token of whoever gets it says.
-    pub(crate) fn mark(&self) -> Option<Mark> {
-        self.mark
+    pub(crate) fn marks(&self) -> Option<Marks> {
+        self.marks
     }
 
     /// The sides of the dialog as whoever gets the copy sees them.

@@ -18,7 +18,7 @@ use crate::proxy::record_route::makes_dialogs;
 use crate::proxy::route::place;
 use crate::proxy::ways::written;
 use crate::relay::ChosenBy;
-use crate::token::{Mark, RouteToken, Side, Sides};
+use crate::token::{Mark, Marks, RouteToken, Sides};
 use crate::{Now, Shard};
 
 /// A copy that is to be sent, and what is kept of it.
@@ -78,7 +78,7 @@ impl Shard {
         at: usize,
         egress: &Egress,
     ) -> Option<Planned> {
-        let token = context.routed.grant.filter(|token| token.mark().is_some());
+        let token = context.routed.grant.filter(|token| token.marks().is_some());
         if !self.trunks.is_any() && token.is_none() {
             return None;
         }
@@ -99,14 +99,14 @@ impl Shard {
                     trunk: Some(trunk), ..
                 },
                 None,
-            ) => Some(self.plan_to_provider(now, known, trunk)),
+            ) => Some(self.plan_to_provider(now, known, trunk, came_from.as_ref())),
             (_, None) => Some(self.plan_from_provider(known, &came_from?)),
         }
     }
 
     /// The same for what is forwarded without state: the ACK to a 2xx.
     pub(crate) fn plan_ack(&mut self, now: Now, job: &Job) -> Option<LegCopy> {
-        let token = job.routed.grant.filter(|token| token.mark().is_some())?;
+        let token = job.routed.grant.filter(|token| token.marks().is_some())?;
         let known = Known {
             request: &job.request,
             again: None,
@@ -185,18 +185,23 @@ impl Shard {
         kept: &'m mut LegCopy,
     ) -> Option<Sides<'m>> {
         if let Some(token) = token
-            && let Some(mark) = token.mark()
-            && mark.side == Side::FromProvider
+            && let Some(mark) = token.marks().and_then(|marks| marks.from)
         {
-            let trunk = super::auth::all(&self.settings)
-                .find(|trunk| self.tokens.is_trunk(token, &trunk.name));
-            self.put_back(mark, trunk.map(|trunk| &**trunk), request, kept);
+            let trunk = self.marked_trunk(token, mark);
+            self.put_back(mark, trunk.as_deref(), request, kept);
         }
         kept.sides(request)
     }
 
-    /// A request to a provider that begins something.
-    fn plan_to_provider(&self, now: Now, known: Known<'_>, trunk: &Arc<Trunk>) -> Planned {
+    /// A request to a provider that begins something; `came_from` has the trunk whose provider
+    /// has sent it, if one has.
+    fn plan_to_provider(
+        &self,
+        now: Now,
+        known: Known<'_>,
+        trunk: &Arc<Trunk>,
+        came_from: Option<&Arc<Trunk>>,
+    ) -> Planned {
         let request = known.request;
         let mut copy = LegCopy::default();
         let is_anonymous = faces::is_anonymous(trunk, request);
@@ -226,64 +231,79 @@ impl Shard {
             Some(in_e164(trunk, person.caller_id.as_deref()?))
         });
         cut_credentials(trunk, request, &mut copy);
-        let marks = trunk.marks_dialogs() && makes_dialogs(request.method());
-        let mark = marks.then(|| Mark {
+        let is_marked = trunk.marks_dialogs() && makes_dialogs(request.method());
+        let to = is_marked.then(|| Mark {
             trunk: self.tokens.trunk(&trunk.name),
-            side: Side::ToProvider,
             counts: trunk.counts(),
             is_anonymous,
             is_inbound: keeps_faces,
             invite: number,
         });
+        let from = came_from.and_then(|from| self.mark_of_caller(from, request));
+        let marks = Marks::of(to, from);
         let shared = &self.shared.gateways.trunks;
         let is_answered_for = trunk.counts() && !shared.is_refused(&trunk.name, now.mono_ms);
-        planned(copy, known, Some(trunk), mark, is_answered_for)
+        planned(copy, known, Some(trunk), marks, is_answered_for)
     }
 
     /// A request of a provider that begins something.
     fn plan_from_provider(&self, known: Known<'_>, trunk: &Arc<Trunk>) -> Planned {
         let mut copy = LegCopy::default();
         asserted_in_e164(trunk, known.request, &mut copy);
-        let marks = trunk.marks_dialogs() && makes_dialogs(known.request.method());
-        let mark = marks.then(|| Mark {
+        let from = self.mark_of_caller(trunk, known.request);
+        planned(copy, known, None, Marks::of(None, from), false)
+    }
+
+    /// What is to be known of a dialog that the provider of a trunk begins.
+    fn mark_of_caller(&self, trunk: &Trunk, request: &Message) -> Option<Mark> {
+        let is_marked = trunk.marks_dialogs() && makes_dialogs(request.method());
+        is_marked.then(|| Mark {
             trunk: self.tokens.trunk(&trunk.name),
-            side: Side::FromProvider,
             counts: trunk.counts(),
             is_anonymous: false,
             is_inbound: true,
             invite: 0,
-        });
-        planned(copy, known, None, mark, false)
+        })
+    }
+
+    /// The trunk that a mark of a token speaks of; `None` where it is configured no more.
+    fn marked_trunk(&self, token: &RouteToken, mark: Mark) -> Option<Arc<Trunk>> {
+        super::auth::all(&self.settings)
+            .find(|trunk| self.tokens.is_trunk(token, mark, &trunk.name))
+            .cloned()
     }
 
     /// A request within a dialog that goes by a trunk.
     fn plan_within(&self, now: Now, known: Known<'_>, token: &RouteToken) -> Option<Planned> {
-        let mark = token.mark()?;
+        let marks = token.marks()?;
         let request = known.request;
-        let trunk = super::auth::all(&self.settings)
-            .find(|trunk| self.tokens.is_trunk(token, &trunk.name))
-            .cloned();
         // The key that the token was signed with may not be the newest any more.
-        let mark = Mark {
-            trunk: trunk
-                .as_ref()
+        let renewed = marks.map(|mark| Mark {
+            trunk: self
+                .marked_trunk(token, mark)
                 .map_or(mark.trunk, |trunk| self.tokens.trunk(&trunk.name)),
             ..mark
-        };
+        });
         let mut copy = LegCopy::default();
-        if mark.side == Side::FromProvider {
+        if let Some(mark) = marks.from {
+            // RFC 3515 2.4.6: NOTIFY names the REFER of who gets it.
             if mark.counts
+                && request.method() == Method::Notify
                 && let Some((span, sent)) = cseq::of_refer(request)
             {
                 copy.replaced.push((span, decimal(cseq::told(sent))));
             }
+            let trunk = self.marked_trunk(token, mark);
             self.put_back(mark, trunk.as_deref(), request, &mut copy);
+        }
+        let Some(mark) = marks.to else {
             let is_same = copy.replaced.is_empty() && copy.from.is_none() && copy.to.is_none();
             if is_same && !makes_dialogs(request.method()) {
                 return None;
             }
-            return Some(planned(copy, known, None, Some(mark), false));
-        }
+            return Some(planned(copy, known, None, Some(renewed), false));
+        };
+        let trunk = self.marked_trunk(token, mark);
         self.count_within(now, mark, &known, &mut copy);
         let mut is_answered_for = false;
         if let Some(trunk) = &trunk {
@@ -304,7 +324,7 @@ impl Shard {
             copy,
             known,
             trunk.as_ref(),
-            Some(mark),
+            Some(renewed),
             is_answered_for,
         ))
     }
@@ -348,7 +368,10 @@ impl Shard {
         if let Some((span, number)) = cseq::of_rack(request) {
             copy.replaced.push((span, decimal(as_invite(number))));
         }
-        if let Some((span, number)) = cseq::of_refer(request) {
+        // SUBSCRIBE names a REFER of its own sender; a NOTIFY names one of the provider's.
+        if request.method() == Method::Subscribe
+            && let Some((span, number)) = cseq::of_refer(request)
+        {
             let tries = self.trunks.retried.tries(now.mono_ms, request, number);
             copy.replaced
                 .push((span, decimal(cseq::sent(number, tries))));
@@ -407,10 +430,11 @@ fn planned(
     copy: LegCopy,
     known: Known<'_>,
     trunk: Option<&Arc<Trunk>>,
-    mark: Option<Mark>,
+    marks: Option<Marks>,
     is_answered_for: bool,
 ) -> Planned {
-    let counts = mark.is_some_and(|mark| mark.counts && mark.side == Side::ToProvider)
+    let to = marks.and_then(|marks| marks.to);
+    let counts = to.is_some_and(|mark| mark.counts)
         || trunk.is_some_and(|trunk| trunk.counts());
     let (tries, attempt) = match known.again {
         Some(again) => (again.tries, again.attempt),
@@ -428,12 +452,13 @@ fn planned(
         is_answered_for,
         bears: false,
         is_ahead: false,
-        mark,
+        is_beyond: false,
+        marks,
     };
     let copy = LegCopy {
-        mark: mark
+        marks: marks
             .filter(|_| makes_dialogs(known.request.method()))
-            .map(Mark::turned),
+            .map(Marks::turned),
         ..copy
     };
     Planned { copy, leg }
