@@ -122,12 +122,15 @@ pub(super) fn ask(path: &Path, verb: &str, body: &[u8]) -> std::io::Result<Optio
     };
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    write!(
-        stream,
+    // In one piece: a server that answers before it has read all resets the connection, and its
+    // answer is lost.
+    let mut whole = format!(
         "POST {verb} HTTP/1.0\r\nHost: signet\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
         body.len()
-    )?;
-    stream.write_all(body)?;
+    )
+    .into_bytes();
+    whole.extend_from_slice(body);
+    stream.write_all(&whole)?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
     let no_http = || IoError::other("it answered no HTTP");

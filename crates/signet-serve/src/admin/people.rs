@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use sip_engine::numbers::Permission;
@@ -234,7 +235,10 @@ impl People {
 }
 
 /// Answers `/people/read`.
-pub(super) async fn read_again(State(admin): State<Admin>) -> Result<StatusCode, Refused> {
+pub(super) async fn read_again(
+    State(admin): State<Admin>,
+    Json(()): Json<()>,
+) -> Result<StatusCode, Refused> {
     admin.read_people().await.map(|()| StatusCode::NO_CONTENT)
 }
 

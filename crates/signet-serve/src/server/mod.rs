@@ -13,6 +13,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use sip_engine::Settings;
 use sip_net::{WebSocketListener, clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -315,15 +316,7 @@ impl Server {
     /// can fail comes first; what is then changed cannot.
     fn take_over(&mut self, config: Config) -> Result<(), Error> {
         let domains = start::domains(&config, &self.data, &mut self.store)?;
-        let mut settings = setup::settings(&config, &domains, &self.planned, &self.bound);
-        userdb::fit_settings(
-            &mut settings,
-            self.store.capabilities(),
-            self.store.cache().is_some(),
-        )?;
-        crate::trunks::fit_settings(&mut settings, &config)?;
-        let hosts = Hosts::of(&config, &domains);
-        settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
+        let settings = self.settings(&config, &domains)?;
         let mut planned = self.planned.clone();
         for (listener, given) in planned.iter_mut().zip(&config.listen) {
             listener.security = given.security.clone();
@@ -364,20 +357,34 @@ impl Server {
         Ok(())
     }
 
-    /// Reads aliases, and what is written of users, again; the workers go by it when this returns.
-    async fn read_people(&mut self) -> Result<(), Error> {
-        let (config, domains) = (&self.config, &self.domains);
+    /// What the engine goes by under a configuration: all of it, with what stands elsewhere, the
+    /// passwords of trunks and what is written of people.
+    fn settings(&mut self, config: &Config, domains: &[Domain]) -> Result<Settings, Error> {
         let mut settings = setup::settings(config, domains, &self.planned, &self.bound);
         userdb::fit_settings(
             &mut settings,
             self.store.capabilities(),
             self.store.cache().is_some(),
         )?;
-        let hosts = Hosts::of(&self.config, &self.domains);
+        crate::trunks::fit_settings(&mut settings, config)?;
+        let hosts = Hosts::of(config, domains);
         settings.people = Arc::new(self.store.people(&settings.numbers, hosts)?);
+        Ok(settings)
+    }
+
+    /// Reads aliases, and what is written of users, again; the workers go by it when this returns.
+    async fn read_people(&mut self) -> Result<(), Error> {
+        let (config, domains) = (self.config.clone(), self.domains.clone());
+        let settings = self.settings(&config, &domains)?;
         self.control.reload(Arc::new(settings));
         let deadline = Instant::now() + PEOPLE_TAKEN_OVER;
-        while !self.control.is_taken_over() && Instant::now() < deadline {
+        while !self.control.is_taken_over() {
+            if Instant::now() > deadline {
+                return Err(Error::new(
+                    "the change is made, and not every worker of the running server goes by it yet",
+                    "look at `signet top` and the log: a worker is stuck or overloaded",
+                ));
+            }
             tokio::time::sleep(TAKEN_OVER_STEP).await;
         }
         Ok(())
