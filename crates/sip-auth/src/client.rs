@@ -151,12 +151,32 @@ impl ClientAuth {
         attempt: &mut Attempt,
         response: &Message,
     ) -> Result<(), GiveUp> {
+        self.take_up(attempt, response, &SIDES)
+    }
+
+    /// The same of those in one side's header alone: what a response says in the other's is
+    /// left alone.
+    pub fn handle_challenge_by(
+        &mut self,
+        side: Side,
+        attempt: &mut Attempt,
+        response: &Message,
+    ) -> Result<(), GiveUp> {
+        self.take_up(attempt, response, &[side])
+    }
+
+    fn take_up(
+        &mut self,
+        attempt: &mut Attempt,
+        response: &Message,
+        sides: &[Side],
+    ) -> Result<(), GiveUp> {
         if !matches!(response.status(), 401 | 407) {
             return Err(GiveUp::Malformed);
         }
         let mut answered = None;
         for realm_index in 0..self.realms.len() {
-            for side in SIDES {
+            for &side in sides {
                 let Some(realm) = self.realms.get_mut(realm_index) else {
                     continue;
                 };
@@ -296,6 +316,11 @@ impl Realm {
 }
 
 impl Attempt {
+    /// Whether the request has answered a challenge of that side to itself.
+    pub fn has_answered(&self, side: Side) -> bool {
+        self.tries.iter().any(|of| of.side == side && of.is_fresh)
+    }
+
     /// Whether a challenge may be answered once more.
     fn note(
         &mut self,

@@ -24,7 +24,7 @@ mod trust;
 
 use std::sync::Arc;
 
-use sip_auth::{Algorithm, Password};
+use sip_auth::{Algorithm, Password, Side};
 use sip_msg::network::IpNet;
 
 pub(crate) use auth::Trunks;
@@ -68,6 +68,8 @@ pub struct Credentials {
     pub password: Password,
     /// The weakest algorithm that is used; `None` for any.
     pub weakest: Option<Algorithm>,
+    /// By which header calls are challenged; `None` for either.
+    pub asked_by: Option<Side>,
 }
 
 /// How an account is registered.
@@ -145,6 +147,7 @@ pub(crate) fn of_tests() -> Trunk {
             user: "4930100".into(),
             password: Password::new("swordfish".to_owned()),
             weakest: None,
+            asked_by: None,
         }),
         registering: None,
         identity: Identity::AsIs,

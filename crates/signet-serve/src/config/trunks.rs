@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use sip_auth::Password;
+use sip_auth::{Password, Side};
 use sip_engine::settings::Mode;
 use sip_engine::trunk::{
     Credentials, Identity, NumberFormat, NumberPlan, Numbers, Registering, Trunk as EngineTrunk,
@@ -38,6 +38,8 @@ pub struct Trunk {
     pub realm: Option<String>,
     /// The weakest algorithm that they may ask for.
     pub algorithm_min: Option<DigestAlgorithm>,
+    /// The status of its challenges to calls; without one, either.
+    pub challenge_status: Option<ChallengeStatus>,
     /// Seconds that the account is registered for; 0 where it is not.
     #[serde(default, deserialize_with = "within::<_, _, 0, 604_800>")]
     pub register_s: u32,
@@ -151,6 +153,22 @@ impl TryFrom<String> for UserName {
     }
 }
 
+/// The status of a challenge: 401 or 407.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "u16")]
+pub struct ChallengeStatus(pub Side);
+
+impl TryFrom<u16> for ChallengeStatus {
+    type Error = String;
+    fn try_from(status: u16) -> Result<Self, String> {
+        let sides = [Side::Registrar, Side::Proxy];
+        let side = sides.into_iter().find(|side| side.status() == status);
+        side.map(Self).ok_or_else(|| {
+            format!("{status} is no challenge\nwrite 401 or 407, as the provider asks")
+        })
+    }
+}
+
 /// A number in E.164: `+4930123`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -216,6 +234,7 @@ impl Trunk {
                 },
                 password: Password::new(String::new()),
                 weakest: self.algorithm_min.map(|algorithm| algorithm.0),
+                asked_by: self.challenge_status.map(|status| status.0),
             }),
             registering: (self.register_s > 0).then(|| Registering {
                 expires_s: self.register_s,
@@ -318,6 +337,7 @@ impl Trunk {
             let idle = [
                 ("auth_user", self.auth_user.is_some()),
                 ("algorithm_min", self.algorithm_min.is_some()),
+                ("challenge_status", self.challenge_status.is_some()),
             ];
             for (key, _) in idle.into_iter().filter(|(_, is_there)| *is_there) {
                 add(
@@ -536,7 +556,7 @@ mod tests {
         let trunk = told(
             GROUP,
             "user = \"4930100\"\nauth_user = \"a@b\"\npassword_file = \"x\"\nrealm = \"My Realm\"\n\
-             algorithm_min = \"SHA-256\"\nregister_s = 600\ncontact = \"203.0.113.1:5060\"\nidentity = \"pai\"\n\
+             algorithm_min = \"SHA-256\"\nchallenge_status = 407\nregister_s = 600\ncontact = \"203.0.113.1:5060\"\nidentity = \"pai\"\n\
              number = \"+4930100\"\nnumbers = [{ number = \"+4930101\", user = \"alice\" }]\nto = \"desk\"\n\
              country_code = \"49\"\nnational_prefix = \"0\"\ninternational_prefix = \"00\"\nformat = \"e164-no-plus\"\n",
         );
@@ -547,6 +567,7 @@ mod tests {
             ("My Realm", "a@b")
         );
         assert_eq!(credentials.weakest, Some(sip_auth::Algorithm::Sha256));
+        assert_eq!(credentials.asked_by, Some(Side::Proxy));
         let registering = trunk.registering.unwrap();
         assert_eq!(registering.contact.as_deref(), Some("203.0.113.1:5060"));
         assert_eq!(registering.expires_s, 600);
@@ -595,6 +616,8 @@ mod tests {
             ),
             ("auth_user = \"r\"\n", 7, "drop auth_user"),
             ("algorithm_min = \"MD5\"\n", 7, "drop algorithm_min"),
+            ("challenge_status = 407\n", 7, "drop challenge_status"),
+            ("challenge_status = 403\n", 7, "write 401 or 407"),
             ("register_s = 60\n", 7, "whom to register"),
             ("register_s = 700000\n", 7, "from 0 to 604800"),
             ("contact = \"a\"\n", 7, "drop contact"),

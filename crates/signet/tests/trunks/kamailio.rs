@@ -66,7 +66,12 @@ request_route {{
     exit;
   }}
   if (has_totag()) {{
-    if (!is_method("ACK") && $sp != {far_port}) {{ route(PROVE); }}
+    # The ACK to a challenge bears the Routes of its request (RFC 3261 17.1.1.3) and ends here.
+    if (is_method("ACK")) {{
+      t_check_trans();
+    }} else if ($sp != {far_port}) {{
+      route(PROVE);
+    }}
     if (loose_route()) {{ t_relay(); exit; }}
     if (is_method("ACK")) {{
       if (t_check_trans()) {{ t_relay(); }}
@@ -106,6 +111,8 @@ route[PROVE] {{
   if (!pv_proxy_authenticate("{realm}", "{password}", "0")) {{
     $var(rc) = $rc;
     xlog("L_ALERT", "CHALLENGED $rm $var(rc)\n");
+    # Within a dialog To has a tag already, so nothing but a transaction knows that ACK.
+    if (has_totag() && is_method("INVITE") && !t_newtran()) {{ exit; }}
     if ($var(rc) == -4 || $var(rc) == -6) {{
       proxy_challenge("{realm}", "17");
     }} else {{

@@ -218,9 +218,9 @@ reasons! {
     /// The provider of a trunk does not take its credentials, or did not lately: `password_file`,
     /// `auth_user` and `algorithm_min` of its `[[trunk]]`, and `signet trunks`.
     TrunkRefused = "trunk_refused", Users, Warn;
-    /// A challenge from a trunk was not answered: it is for another realm than the trunk's, or
-    /// comes from a place where none of its members is. The record names the realm: `realm` of
-    /// its `[[trunk]]`.
+    /// A challenge from a trunk was not answered: it is for another realm than the trunk's, comes
+    /// from a place where none of its members is, or from whoever was called, in the provider's
+    /// name. The record names the realm: `realm` and `challenge_status` of its `[[trunk]]`.
     TrunkForeignRealm = "trunk_foreign_realm", Users, Warn;
     /// A provider calls a number that none of our users has: `numbers` and `to` of its
     /// `[[trunk]]`.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
-use sip_auth::{Attempt, ClientAuth, GiveUp, RequestParts};
+use sip_auth::{Attempt, ClientAuth, GiveUp, RequestParts, Side};
 use sip_msg::header::AuthParams;
 use sip_msg::{HeaderName, Message, Target};
 
@@ -18,6 +18,8 @@ use crate::settings::TrustedPeer;
 
 /// So often in a row a nonce that was used again may be refused; then none is any more.
 const SPURNED_MAX: u8 = 2;
+/// So often in a row a password that was taken before may be refused; then it is left alone.
+const DOUBTS_MAX: u8 = 3;
 
 /// The trunks of one shard.
 pub(crate) struct Trunks {
@@ -35,6 +37,9 @@ pub(crate) struct Account {
     auth: ClientAuth,
     /// How often in a row a nonce was refused that had been taken before.
     spurned: u8,
+    /// Whether it was ever taken, and how often in a row it was refused after that.
+    is_proven: bool,
+    doubts: u8,
 }
 
 impl Trunks {
@@ -149,6 +154,8 @@ impl Account {
             credentials: credentials.clone(),
             auth,
             spurned: 0,
+            is_proven: false,
+            doubts: 0,
         }
     }
 
@@ -188,6 +195,23 @@ impl Account {
         was_ahead: bool,
     ) -> Result<(), GiveUp> {
         let taken_up = self.auth.handle_challenge(attempt, response);
+        self.note(taken_up, was_ahead)
+    }
+
+    /// The same of a challenge to a call: by the header of its status alone. What stands in the other is
+    /// from further away.
+    pub(crate) fn challenged_by(
+        &mut self,
+        side: Side,
+        attempt: &mut Attempt,
+        response: &Message,
+        was_ahead: bool,
+    ) -> Result<(), GiveUp> {
+        let taken_up = self.auth.handle_challenge_by(side, attempt, response);
+        self.note(taken_up, was_ahead)
+    }
+
+    fn note(&mut self, taken_up: Result<(), GiveUp>, was_ahead: bool) -> Result<(), GiveUp> {
         match taken_up {
             Ok(()) if was_ahead => self.spurned = self.spurned.saturating_add(1),
             // The next request waits to be asked.
@@ -206,6 +230,29 @@ impl Account {
             let realm = params.as_ref().and_then(|params| params.get("realm"));
             realm.is_some_and(|realm| realm.is(self.credentials.realm.as_bytes()))
         })
+    }
+
+    /// Whether these are its credentials.
+    pub(crate) fn is_with(&self, credentials: Option<&Credentials>) -> bool {
+        credentials == Some(&self.credentials)
+    }
+
+    /// Whether the provider may ask by that header.
+    pub(crate) fn is_asked_by(&self, side: Side) -> bool {
+        self.credentials.asked_by.is_none_or(|of| of == side)
+    }
+
+    /// The credentials were taken.
+    pub(crate) fn taken(&mut self) {
+        (self.is_proven, self.doubts) = (true, 0);
+    }
+
+    /// The credentials were refused; whether they are to be left alone now. Whoever is called could
+    /// say so in the provider's name: that is not believed at once where they were taken before.
+    pub(crate) fn refused(&mut self) -> bool {
+        self.doubts = self.doubts.saturating_add(1);
+        self.is_proven &= self.doubts < DOUBTS_MAX;
+        !self.is_proven
     }
 
     /// Credentials that went ahead of a challenge were taken.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use invariant::broken;
-use sip_auth::GiveUp;
+use sip_auth::{GiveUp, Side};
 use sip_msg::{Message, Method};
 
 use super::auth::realm_of;
@@ -106,8 +106,24 @@ impl Shard {
                 false => Verdict::Callers,
             };
         }
+        // A reload came between: what was asked for is another password, perhaps elsewhere.
+        if !account.is_with(trunk.credentials.as_ref()) {
+            return Verdict::Refused;
+        }
+        let side = match response.status() {
+            401 => Side::Registrar,
+            _ => Side::Proxy,
+        };
+        // Whoever is called may ask in the provider's name, and would be answered with what fits to a
+        // nonce of his own. The provider asks before it sends a request on, and by one header.
+        let may_be_providers = !leg.is_beyond
+            && account.is_asked_by(side)
+            && (leg.tries == 0 || leg.attempt.has_answered(side));
+        if !may_be_providers {
+            return Verdict::Callers;
+        }
         let was_ahead = leg.is_ahead;
-        let taken_up = account.challenged(&mut leg.attempt, response, was_ahead);
+        let taken_up = account.challenged_by(side, &mut leg.attempt, response, was_ahead);
         match taken_up {
             Ok(()) if leg.tries < cseq::TRIES_MAX => {}
             Ok(()) | Err(GiveUp::Loop | GiveUp::Unsupported | GiveUp::Malformed) => {
@@ -119,7 +135,9 @@ impl Shard {
                 self.counters.trunk_credentials_refused += 1;
                 let name = &trunk.name;
                 let shared = &self.shared.gateways.trunks;
-                if let Some(for_ms) = shared.refused(name, now.mono_ms) {
+                if account.refused()
+                    && let Some(for_ms) = shared.refused(name, now.mono_ms)
+                {
                     out.effects.push(Effect::Trunk {
                         name: Arc::clone(name),
                         event: TrunkEvent::PasswordRefused { for_ms },

@@ -434,8 +434,7 @@ fn planned(
     is_answered_for: bool,
 ) -> Planned {
     let to = marks.and_then(|marks| marks.to);
-    let counts = to.is_some_and(|mark| mark.counts)
-        || trunk.is_some_and(|trunk| trunk.counts());
+    let counts = to.is_some_and(|mark| mark.counts) || trunk.is_some_and(|trunk| trunk.counts());
     let (tries, attempt) = match known.again {
         Some(again) => (again.tries, again.attempt),
         None => Default::default(),

@@ -362,7 +362,9 @@ impl Shard {
                 self.members_given(now, &host, &hops);
                 hops.truncate(ADDRESSES_MAX);
                 self.gateways.sort(&mut hops, now.mono_ms);
-                if let Some(kept) = self.registrations.kept(at) {
+                // By other settings it may be no member any more.
+                let kept = self.registrations.kept(at);
+                if let Some(kept) = kept.filter(|kept| !kept.machine.is_outdated()) {
                     hops.into_iter().for_each(|hop| kept.add_way(&host, hop));
                 }
             }
@@ -445,6 +447,10 @@ impl Shard {
                 return;
             };
             let Some(kept) = &mut own.kept else { return };
+            if kept.machine.is_outdated() {
+                let failure = Answer::Member(kept.failure);
+                return self.register_came_to(now, at, failure, None, out);
+            }
             if let Some(way) = kept.ways.pop_front() {
                 match self.send_register(now, at, way, out) {
                     true => return,
@@ -475,15 +481,16 @@ impl Shard {
 fn renewed(mut own: Own, trunk: &Arc<Trunk>, group: &GatewayGroup) -> Own {
     if let (Some(kept), Some(registering)) = (&mut own.kept, &trunk.registering) {
         let is_other = own.trunk != *trunk || *own.group != *group;
+        // It may have been taken back, or be about to.
+        let was_leaving = std::mem::take(&mut kept.is_leaving);
         if own.trunk.credentials != trunk.credentials {
             kept.account = trunk.credentials.as_ref().map(Account::new);
         }
-        if is_other {
+        if is_other || was_leaving {
             kept.good = None;
             kept.machine.ask_anew(registering.expires_s);
         }
         kept.registering = registering.clone();
-        kept.is_leaving = false;
     }
     own.trunk = Arc::clone(trunk);
     own.group = Arc::new(group.clone());

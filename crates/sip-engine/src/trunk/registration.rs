@@ -74,7 +74,8 @@ pub enum Change {
         /// Seconds.
         expires_s: u32,
     },
-    /// It is not, and was before or was asked for the first time.
+    /// It is not, and was before, or was asked for the first time or by other settings, or
+    /// the reason is another.
     Failed {
         /// Why.
         why: Failure,
@@ -141,8 +142,10 @@ pub(super) struct Registration {
     cseq: u32,
     failures_in_a_row: u32,
     agains: u8,
-    /// Whether it stands as it was told last.
-    told: Option<bool>,
+    /// How it stands, as it was told last.
+    told: Option<Result<(), Failure>>,
+    /// Whether other settings have come since this round began.
+    is_outdated: bool,
 }
 
 impl Registration {
@@ -157,6 +160,7 @@ impl Registration {
             failures_in_a_row: 0,
             agains: 0,
             told: None,
+            is_outdated: false,
         }
     }
 
@@ -172,14 +176,27 @@ impl Registration {
     pub(super) fn begin(&mut self) {
         self.phase = Phase::Asking;
         self.agains = 0;
+        self.is_outdated = false;
     }
 
-    /// It is asked for with another time, at once.
+    /// It is asked for by other settings, at once: what it came to by those before says nothing of
+    /// these. What is under way is waited for.
+    // RFC 3261 10.2: "UAs MUST NOT send a new registration (i.e., containing new Contact header
+    // field values, as opposed to a retransmission) until they have received a final response from
+    // the registrar for the previous one or the previous REGISTER request has timed out."
     pub(super) fn ask_anew(&mut self, expires_s: u32) {
         (self.expires_s, self.is_raised) = (expires_s, false);
-        if !matches!(self.phase, Phase::Asking | Phase::Ending) {
-            self.phase = Phase::Unbound { due_ms: 0 };
+        self.failures_in_a_row = 0;
+        self.told = self.told.filter(Result::is_ok);
+        match self.phase {
+            Phase::Asking | Phase::Ending => self.is_outdated = true,
+            _ => self.phase = Phase::Unbound { due_ms: 0 },
         }
+    }
+
+    /// Whether other settings have come since this round began.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.is_outdated
     }
 
     /// Begins to take it back; false where nothing is bound.
@@ -190,6 +207,7 @@ impl Registration {
             false => Phase::Over,
         };
         self.agains = 0;
+        self.is_outdated = false;
         may_be_bound
     }
 
@@ -237,12 +255,18 @@ impl Registration {
         lot: impl FnOnce(u64) -> u64,
     ) -> (Next, Option<Change>) {
         if self.is_ending() {
-            return self.ended(answer);
+            return self.ended(now_ms, answer);
         }
         let why = match answer {
             Answer::Bound { expires_s: 0 } => Failure::Refused(200),
             Answer::Bound { expires_s } => {
                 return (Next::Rest, self.bound(now_ms, expires_s, lot));
+            }
+            // Whatever it is, it is an answer to settings that are no more: neither is it told, nor
+            // is another member of theirs asked, nor one of theirs shown the password of these.
+            _ if self.is_outdated => {
+                self.phase = Phase::Unbound { due_ms: now_ms };
+                return (Next::Rest, None);
             }
             Answer::Challenged | Answer::Done if self.may_again() => return (Next::Again, None),
             Answer::Challenged => Failure::BadChallenge,
@@ -265,12 +289,13 @@ impl Registration {
             Answer::Member(why) | Answer::Account(why) => why,
         };
         let again_ms = self.failed(now_ms, pause_ms, lot);
-        let change = (self.told != Some(false)).then(|| Change::Failed {
+        let is_news = self.told != Some(Err(why));
+        self.told = Some(Err(why));
+        let change = is_news.then(|| Change::Failed {
             why,
             realm: Box::default(),
             again_ms,
         });
-        self.told = Some(false);
         (Next::Rest, change)
     }
 
@@ -291,11 +316,15 @@ impl Registration {
         self.failures_in_a_row = 0;
         let after_ms = renew_after_ms(expires_ms);
         let sooner_ms = lot(after_ms / 10);
-        self.phase = Phase::Bound {
-            due_ms: now_ms + after_ms.saturating_sub(sooner_ms),
+        let rest_ms = match self.is_outdated {
+            true => 0,
+            false => after_ms.saturating_sub(sooner_ms),
         };
-        let is_news = self.told != Some(true);
-        self.told = Some(true);
+        self.phase = Phase::Bound {
+            due_ms: now_ms + rest_ms,
+        };
+        let is_news = self.told != Some(Ok(()));
+        self.told = Some(Ok(()));
         is_news.then_some(Change::Registered { expires_s })
     }
 
@@ -315,11 +344,15 @@ impl Registration {
     }
 
     /// The same while it is being taken back: once, with the answer to one challenge.
-    fn ended(&mut self, answer: Answer) -> (Next, Option<Change>) {
-        if answer == Answer::Challenged && self.may_again() {
+    fn ended(&mut self, now_ms: u64, answer: Answer) -> (Next, Option<Change>) {
+        if answer == Answer::Challenged && !self.is_outdated && self.may_again() {
             return (Next::Again, None);
         }
-        self.phase = Phase::Over;
+        // By settings that came meanwhile it is wanted again.
+        self.phase = match self.is_outdated {
+            true => Phase::Unbound { due_ms: now_ms },
+            false => Phase::Over,
+        };
         self.until_ms = 0;
         (Next::Rest, Some(Change::Ended))
     }
@@ -475,9 +508,68 @@ mod tests {
             (registration.due_ms(), registration.asked_s()),
             (Some(0), 60)
         );
+    }
+
+    #[test]
+    fn what_is_under_way_is_waited_for_and_says_nothing_of_other_settings() {
+        for answer in [
+            Answer::Challenged,
+            Answer::Member(Failure::Silent),
+            Answer::Account(Failure::WrongPassword),
+            Answer::Bound { expires_s: 600 },
+        ] {
+            let mut registration = asking();
+            registration.ask_anew(60);
+            assert_eq!(registration.due_ms(), None);
+            let (next, change) = registration.answered(5, answer, true, Some(9_000), all);
+            assert_eq!(next, Next::Rest, "{answer:?}");
+            assert_eq!(registration.due_ms(), Some(5), "{answer:?}");
+            let is_bound = matches!(answer, Answer::Bound { .. });
+            assert_eq!(change.is_some(), is_bound, "{answer:?}");
+            // Now it is asked for by those.
+            registration.begin();
+            assert_eq!(registration.asked_s(), 60);
+            let (next, _) = registration.answered(6, Answer::Challenged, true, None, none);
+            assert_eq!(next, Next::Again);
+        }
+    }
+
+    #[test]
+    fn a_failure_is_told_once_for_each_reason_and_by_other_settings_once_more() {
         let mut registration = asking();
+        let mut is_told = |why, is_anew: bool| {
+            if is_anew {
+                registration.ask_anew(60);
+                assert_eq!(registration.due_ms(), Some(0));
+            }
+            registration.begin();
+            let answer = Answer::Account(why);
+            let (_, change) = registration.answered(0, answer, false, None, all);
+            (change.is_some(), registration.due_ms().unwrap() / 1_000)
+        };
+        assert_eq!(is_told(Failure::ForeignRealm, false), (true, 60));
+        assert_eq!(is_told(Failure::ForeignRealm, false), (false, 120));
+        assert_eq!(is_told(Failure::WrongPassword, false), (true, 240));
+        assert_eq!(is_told(Failure::WrongPassword, true), (true, 60));
+        assert_eq!(is_told(Failure::WrongPassword, false), (false, 120));
+    }
+
+    #[test]
+    fn what_is_being_taken_back_is_wanted_again() {
+        let mut registration = bound();
+        assert!(registration.begin_end(2_000));
         registration.ask_anew(60);
-        assert_eq!(registration.due_ms(), None, "what is under way goes on");
+        assert_eq!(registration.due_ms(), None);
+        let (next, change) = registration.answered(3_000, Answer::Done, true, None, none);
+        assert_eq!((next, change), (Next::Rest, Some(Change::Ended)));
+        assert!(!registration.is_over());
+        assert_eq!(registration.due_ms(), Some(3_000));
+        // And what was taken back before.
+        let mut registration = bound();
+        assert!(!registration.begin_end(601_000));
+        assert!(registration.is_over());
+        registration.ask_anew(60);
+        assert_eq!(registration.due_ms(), Some(0));
     }
 
     #[test]

@@ -23,7 +23,7 @@ impl Shard {
             return response;
         };
         legs.answering = branch;
-        self.note_taken(legs, branch, response.status());
+        self.note_heard(legs, branch, &response);
         let Some(leg) = legs.leg(branch).filter(|leg| leg.differs()) else {
             return response;
         };
@@ -81,21 +81,29 @@ impl Shard {
         bytes
     }
 
-    /// A response but a challenge says that the credentials of its request were taken.
-    fn note_taken(&mut self, legs: &mut Legs, branch: usize, status: u16) {
-        let Some(leg) = legs.leg_mut(branch).filter(|leg| leg.bears) else {
-            return;
-        };
+    /// A response but a challenge says that the credentials of its request were taken, and a
+    /// provisional one with a tag that the request is past the provider.
+    fn note_heard(&mut self, legs: &mut Legs, branch: usize, response: &Message) {
+        let status = response.status();
         if matches!(status, 100 | 401 | 407) {
             return;
         }
-        leg.bears = false;
+        let Some(leg) = legs.leg_mut(branch) else {
+            return;
+        };
+        leg.is_beyond |= status < 200 && response.to_tag().is_some();
+        if !std::mem::take(&mut leg.bears) {
+            return;
+        }
         let Some(trunk) = &leg.trunk else { return };
         self.shared.gateways.trunks.accepted(&trunk.name);
-        if leg.is_ahead
-            && let Some(account) = self.trunks.account(&trunk.name)
-        {
-            account.taken_ahead();
+        let account = self.trunks.account(&trunk.name);
+        // After a reload it may be another.
+        if let Some(account) = account.filter(|of| of.is_with(trunk.credentials.as_ref())) {
+            account.taken();
+            if leg.is_ahead {
+                account.taken_ahead();
+            }
         }
     }
 }

@@ -129,6 +129,7 @@ fn a_challenge_is_answered_with_the_offer_that_the_engine_has_made() {
         user: "p4930100".into(),
         password: Password::new("swordfish".to_owned()),
         weakest: None,
+        asked_by: None,
     })));
     bed.receive(
         &alice(UDP),

@@ -342,6 +342,15 @@ fn what_names_the_number_of_another_request_names_the_one_that_was_sent() {
     let subscribe = early.request("SUBSCRIBE", 10).with("Event: refer;id=9\r\n");
     let subscribe = the(early.send(&mut bed, &subscribe), "SUBSCRIBE");
     assert!(subscribe.text.contains("Event: refer;id=37\r\n"));
+    // The other way round they name a REFER of the provider's, whose number is its own.
+    let event = "Event: refer;id=5\r\nSubscription-State: active\r\n";
+    let notify = early.request("NOTIFY", 11).with(event);
+    let notify = the(early.send(&mut bed, &notify), "NOTIFY");
+    assert_eq!(cseq(&notify), "44 NOTIFY");
+    assert!(notify.text.contains("Event: refer;id=5\r\n"));
+    let subscribe = early.providers("SUBSCRIBE", 2, "Event: refer;id=5\r\n");
+    let subscribe = only(bed.receive(&flow(UDP, PROVIDER), &subscribe.text()));
+    assert!(subscribe.text.contains("Event: refer;id=5\r\n"));
 }
 
 impl Call {

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod beyond;
 mod called;
 mod challenges;
 #[path = "../common/mod.rs"]
@@ -45,6 +46,7 @@ fn trunk() -> Trunk {
             user: "p4930100".into(),
             password: Password::new("swordfish".to_owned()),
             weakest: None,
+            asked_by: None,
         }),
         registering: None,
         identity: Identity::AsIs,

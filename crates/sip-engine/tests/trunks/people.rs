@@ -11,7 +11,7 @@ use crate::house::{Book, House, book, copy, gateway, group, lines_of, saw_status
 const BOB: &str = "sip:bob@example.org";
 const BOBS: &str = "sip:bob@203.0.113.12:5060";
 const OTHER: &str = "203.0.113.201:5060";
-const OUTSIDE: &str = "sip:+4989555@example.org";
+pub(super) const OUTSIDE: &str = "sip:+4989555@example.org";
 
 fn with_identity(identity: Identity) -> Trunk {
     Trunk {
@@ -25,7 +25,7 @@ fn house(book: Book, trunk: Trunk) -> House {
     house_with(book, trunk, |_| {})
 }
 
-fn house_with(book: Book, trunk: Trunk, change: impl FnOnce(&mut Settings)) -> House {
+pub(super) fn house_with(book: Book, trunk: Trunk, change: impl FnOnce(&mut Settings)) -> House {
     let mut house = House::with(book, |settings| {
         settings.routes.groups[0] = GatewayGroup {
             name: "provider".into(),
@@ -135,6 +135,28 @@ fn a_providers_calls_are_led_on_by_aliases_and_forwards() {
     let invite = call_in("sip:+4930104@192.0.2.1", "<sip:x@y>", UDP);
     let sent = house.bed.receive(&flow(UDP, PROVIDER), &invite.text());
     assert_eq!(the(sent, "INVITE").uri(), "sip:+4989555@provider.example");
+}
+
+#[test]
+fn a_forward_to_a_number_of_the_trunk_stays_here_and_ends_where_it_leads_back() {
+    // +4930101 is alice's by the trunk's list.
+    for (place, led_to) in [
+        ("sip:+4930101@example.org", "sip:alice@203.0.113.11:5060"),
+        ("sip:030101@example.org", "sip:alice@203.0.113.11:5060"),
+    ] {
+        let book = book().forwards("bob", |forwards| forwards.always = to(place));
+        let mut house = house(book, trunk());
+        house.phone("alice", 11);
+        let invite = call_in("sip:bob@192.0.2.1", "<sip:x@y>", UDP);
+        let mut sent = house.bed.receive(&flow(UDP, PROVIDER), &invite.text());
+        sent.retain(|sent| sent.status() != 100);
+        assert_eq!(copy(&sent).1, led_to);
+        // Herself: it would come back by the provider as another call.
+        let book = crate::house::book().forwards("alice", |forwards| forwards.always = to(place));
+        let mut house = self::house(book, trunk());
+        let sent = house.call("carol", "sip:alice@example.org");
+        saw_status(&mut house, sent, 482, Reason::LedInCircle);
+    }
 }
 
 #[test]

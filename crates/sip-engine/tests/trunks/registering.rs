@@ -406,6 +406,117 @@ fn a_reload_changes_what_has_changed() {
     assert!(registers(bed.wait(1_000_000)).is_empty());
 }
 
+/// The server reads other settings; the REGISTERs that go out at once.
+fn reload(bed: &mut Bed, settings: Settings) -> Vec<Sent> {
+    bed.act(|shard, _, _| shard.reload(Arc::new(settings)));
+    registers(bed.wait(10))
+}
+
+fn with_password(realm: &str, password: &str) -> Trunk {
+    let mut trunk = registered();
+    let credentials = trunk.credentials.as_mut().unwrap();
+    credentials.realm = realm.into();
+    credentials.password = Password::new(password.to_owned());
+    trunk
+}
+
+#[test]
+fn other_credentials_are_tried_at_once_and_what_comes_of_them_is_told() {
+    for transport in TRANSPORTS {
+        let foreign = with_password("other.example", "swordfish");
+        let mut bed = Bed::new(open(transport, foreign));
+        let sent = register(&mut bed, 1);
+        assert!(ask(&mut bed, &sent, "n1").is_empty());
+        let told = changes(&mut bed);
+        assert!(
+            matches!(&*told, [one] if failed(Failure::ForeignRealm)(one)),
+            "{told:?}"
+        );
+        // The realm is right now, and the password is not: the operator is told so, twice where he
+        // writes two of them.
+        for wrong in ["herring", "haddock"] {
+            let sent = only(reload(
+                &mut bed,
+                open(transport, with_password(REALM, wrong)),
+            ));
+            assert_eq!(credentials(&sent), None);
+            let sent = only(ask(&mut bed, &sent, "n2"));
+            assert!(credentials(&sent).is_some());
+            assert!(ask(&mut bed, &sent, "n3").is_empty());
+            let told = changes(&mut bed);
+            assert!(
+                matches!(&*told, [one] if failed(Failure::WrongPassword)(one)),
+                "{told:?}"
+            );
+            // Nothing more of the same goes out, and no reload that changes nothing makes it.
+            let same = open(transport, with_password(REALM, wrong));
+            assert!(reload(&mut bed, same).is_empty());
+        }
+        let sent = only(reload(&mut bed, open(transport, registered())));
+        let sent = only(ask(&mut bed, &sent, "n4"));
+        grant(&mut bed, &sent, 600);
+        assert_eq!(changes(&mut bed), [Change::Registered { expires_s: 600 }]);
+    }
+}
+
+#[test]
+fn a_member_of_before_gets_nothing_that_fits_to_the_password_of_now() {
+    let mut bed = Bed::new(by_members(&[PROVIDER, SECOND]));
+    let first = register(&mut bed, 1);
+    assert_eq!(first.to.remote.to_string(), PROVIDER);
+    // Its answer is waited for (RFC 3261 10.2), and then it is another's turn.
+    let elsewhere = with_members(UDP, with_password(REALM, "herring"), &[SECOND]);
+    assert!(reload(&mut bed, elsewhere).is_empty());
+    let mut sent = ask(&mut bed, &first, "n1");
+    sent.extend(registers(bed.wait(10)));
+    let second = only(sent);
+    assert_eq!(second.to.remote.to_string(), SECOND);
+    assert_eq!(
+        second.header(HeaderName::CallId),
+        first.header(HeaderName::CallId)
+    );
+    let second = only(ask(&mut bed, &second, "n2"));
+    assert!(credentials(&second).is_some());
+    grant(&mut bed, &second, 600);
+    assert_eq!(changes(&mut bed), [Change::Registered { expires_s: 600 }]);
+    // One that grants it late is not where the next one goes either.
+    let again = register(&mut bed, 600_000);
+    assert!(reload(&mut bed, by_members(&[PROVIDER])).is_empty());
+    grant(&mut bed, &again, 600);
+    let next = register(&mut bed, 10);
+    assert_eq!(next.to.remote.to_string(), PROVIDER);
+}
+
+#[test]
+fn what_is_wanted_again_while_it_is_taken_back_is_asked_for_again() {
+    let mut bed = Bed::new(open(UDP, registered()));
+    let sent = register(&mut bed, 1);
+    grant(&mut bed, &sent, 600);
+    for is_answered_before in [false, true] {
+        changes(&mut bed);
+        let last = only(reload(&mut bed, settings()));
+        assert_eq!(last.header(HeaderName::Expires).as_deref(), Some("0"));
+        let sent = match is_answered_before {
+            true => {
+                assert!(tell(&mut bed, &last, 200, "").is_empty());
+                only(reload(&mut bed, open(UDP, registered())))
+            }
+            false => {
+                assert!(reload(&mut bed, open(UDP, registered())).is_empty());
+                let mut sent = tell(&mut bed, &last, 200, "");
+                sent.extend(registers(bed.wait(10)));
+                only(sent)
+            }
+        };
+        let expires = sent.header(HeaderName::Expires).unwrap();
+        assert_eq!(expires, "3600", "{is_answered_before}");
+        assert_eq!(shown(&bed).state, Some(State::Asking));
+        grant(&mut bed, &sent, 600);
+        let told = changes(&mut bed);
+        assert_eq!(told, [Change::Ended, Change::Registered { expires_s: 600 }]);
+    }
+}
+
 #[test]
 fn an_account_is_one_shards_and_its_answers_come_there() {
     let (shared, key) = (Arc::new(SharedGateways::default()), [7; 16]);

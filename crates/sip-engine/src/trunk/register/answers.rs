@@ -49,7 +49,8 @@ impl Shard {
         let answer = understood(kept, under_way.has_contact, response);
         let place = (under_way.way.hop.transport, under_way.way.hop.addr);
         if matches!(answer, Answer::Bound { .. }) {
-            kept.good = Some(under_way.way.clone());
+            let is_outdated = kept.machine.is_outdated();
+            kept.good = (!is_outdated).then(|| under_way.way.clone());
             if let Some(account) = kept.account.as_mut().filter(|_| kept.is_ahead) {
                 account.taken_ahead();
             }
@@ -164,6 +165,7 @@ impl Shard {
         }
         let (state, until_ms) = match due_ms {
             None => (State::Ended, 0),
+            Some(_) if change == Some(Change::Ended) => (State::Ended, 0),
             Some(_) if until_ms > now.mono_ms && failure.is_none() => (State::Registered, until_ms),
             Some(due_ms) => (State::Failing(failure.unwrap_or(Failure::Silent)), due_ms),
         };
