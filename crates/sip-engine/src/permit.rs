@@ -66,14 +66,17 @@
 //!    certificate, or in those that the operator wrote down for it.
 //!
 //! 10. *Nobody pays for another.* Whatever leaves by the tables is on somebody's account: the
-//!    sender's, or, where a user of ours forwards his calls, that user's. A [`Forwarder`] is made
-//!    of what the operator wrote down of whoever was called, together with the place that stands
-//!    there; so a stranger reaches by it no number but that one, and that one only as far as its
-//!    owner may call himself. An alias is nobody's account: it is another name for what the
-//!    sender has dialled.
+//!     sender's, or, where a user of ours forwards his calls, that user's. A [`Forwarder`] is made
+//!     of what the operator wrote down of whoever was called, together with the place that stands
+//!     there; so a stranger reaches by it no number but that one, and that one only as far as its
+//!     owner may call himself. An alias is nobody's account: it is another name for what the
+//!     sender has dialled.
 //! 11. *Who hides is known here all the same.* From may be `anonymous@anonymous.invalid`
-//!    (RFC 3323); the digest says who it is, and what he may do goes by that. Whoever has none is
-//!    challenged, and nothing else.
+//!     (RFC 3323); the digest says who it is, and what he may do goes by that. Whoever has none is
+//!     challenged, and nothing else.
+//! 12. *A call for help is led wherever the operator leads it*, past permissions, blocked numbers and
+//!     limits: for users and peers, and for the bare emergency number at a domain of ours
+//!     ([`Permit::for_help`]).
 //!
 //! What it does not promise: a peer that is trusted by its address alone is as
 //! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception
@@ -168,6 +171,8 @@ pub enum Permit {
     Trunk(Seal),
     /// A user of ours whose calls are forwarded: where they go is on his account, whoever calls.
     Forwarder(Forwarder),
+    /// A call for help of whoever is known here: it goes where the operator leads it.
+    Emergency(Seal),
 }
 
 /// A user of ours whose credentials were verified for this request, and in
@@ -215,7 +220,8 @@ impl Permit {
             | Self::Peer(_)
             | Self::Authenticated(_)
             | Self::Directed(_)
-            | Self::Forwarder(_) => true,
+            | Self::Forwarder(_)
+            | Self::Emergency(_) => true,
             Self::Dialog(_) | Self::Inbound(_) | Self::Trunk(_) => false,
         }
     }
@@ -232,7 +238,8 @@ impl Permit {
             | Self::Inbound(_)
             | Self::Directed(_)
             | Self::Trunk(_)
-            | Self::Forwarder(_) => false,
+            | Self::Forwarder(_)
+            | Self::Emergency(_) => false,
         }
     }
 
@@ -242,7 +249,7 @@ impl Permit {
             Self::Open(_) => "open",
             Self::Peer(_) => "peer",
             Self::Dialog(_) => "dialog",
-            Self::Authenticated(_) | Self::Forwarder(_) => "user",
+            Self::Authenticated(_) | Self::Forwarder(_) | Self::Emergency(_) => "user",
             Self::Inbound(_) | Self::Directed(_) => "inbound",
             Self::Trunk(_) => "trunk",
         }
@@ -527,16 +534,22 @@ fn judge_stranger(cx: &GateContext<'_>, message: &Message) -> Gate {
     };
     let reason = match is_let_in {
         true if claims_a_user => Reason::AssertsOurUser,
+        // He may be a user of ours, and then he may.
+        true if !is_for_a_user(cx, message) && identity::is_anonymous(message) => {
+            return asked_who_hides(cx, message);
+        }
         true if !is_for_a_user(cx, message) => Reason::NotForOurUsers,
         true => return Gate::Pass(Permit::Inbound(Seal(()))),
         // He may be a user of ours, and then he can show it.
-        false if identity::is_anonymous(message) => {
-            let realm = identity::realm_of(cx, message, Side::Proxy);
-            return refuse(message, Refusal::challenge_anonymous(realm));
-        }
+        false if identity::is_anonymous(message) => return asked_who_hides(cx, message),
         false => Reason::ForeignFrom,
     };
     refuse(message, Refusal::forbidden(reason))
+}
+
+fn asked_who_hides(cx: &GateContext<'_>, message: &Message) -> Gate {
+    let realm = identity::realm_of(cx, message, Side::Proxy);
+    refuse(message, Refusal::challenge_anonymous(realm))
 }
 
 /// The challenge to a caller who hides, was let in as a stranger, and may do more as a user: he is

@@ -18,6 +18,11 @@ use sip_msg::{HeaderName, Transport};
 
 const NUMBER: &str = "sip:030123@example.org";
 
+/// What ends a call that rings: the INVITE, and the copy that was sent.
+type Ending = fn(&mut House, &Request, &Sent);
+/// What ends one that was answered: the same, and the 200.
+type Hangup = fn(&mut House, &Request, &Sent, &Sent);
+
 /// Alice may have begun two calls.
 fn house_of_two() -> House {
     House::new(book().person("alice", |person| person.calls_max = Some(2)))
@@ -74,7 +79,7 @@ fn a_user_has_no_more_calls_than_he_may_over_every_transport() {
 
 #[test]
 fn a_call_that_came_to_nothing_gives_its_place_back() {
-    let endings: [(&str, fn(&mut House, &Request, &Sent)); 8] = [
+    let endings: [(&str, Ending); 8] = [
         ("refused", |house, _, sent| {
             house.answer(sent, 404);
         }),
@@ -132,7 +137,7 @@ fn a_call_that_came_to_nothing_gives_its_place_back() {
 
 #[test]
 fn an_answered_call_gives_its_place_back_however_it_ends() {
-    let endings: [(&str, fn(&mut House, &Request, &Sent, &Sent)); 6] = [
+    let endings: [(&str, Hangup); 6] = [
         ("the caller hangs up", |house, invite, _, ok| {
             let bye = within("BYE", invite, ok, 2);
             let bye = only(house.bed.receive(&alice(UDP), &bye.text()));
@@ -244,6 +249,45 @@ fn what_goes_on_within_a_call_is_no_other_and_what_says_so_falsely_is_one() {
         assert_eq!(copies(&sent).len(), usize::from(n == 0));
     }
     house.saw(Reason::UserCallsMax);
+}
+
+#[test]
+fn the_route_of_another_call_is_no_way_past_a_limit() {
+    let mut house = House::with(book(), |settings| {
+        settings.routes.groups[0].calls_max = 1;
+    });
+    let (invite, sent) = house.call_over(UDP, "alice", NUMBER);
+    let ok = only(house.answer(&sent[0], 200));
+    // What proves that a BYE is of that call proves nothing of the next.
+    let routes = within("INVITE", &invite, &ok, 2).more;
+    for tag in ["", ";tag=b"] {
+        let mut request = house
+            .request("INVITE", "sip:alice@example.org", NUMBER, UDP)
+            .with(&routes);
+        request.to.push_str(tag);
+        let (_, mut sent) = house.signed(&alice(UDP), "alice", request);
+        sent.retain(|sent| sent.status() != 100);
+        assert_eq!(status(sent), 503, "{tag}");
+        house.saw(Reason::GroupCallsMax);
+    }
+}
+
+#[test]
+fn help_is_called_however_many_calls_go_on() {
+    let helps = ["sip:112@example.org", "tel:110"];
+    let mut house = House::with(
+        book().person("alice", |person| person.calls_max = Some(1)),
+        |settings| settings.routes.groups[0].calls_max = 1,
+    );
+    assert_eq!(copies(&house.call("alice", NUMBER)).len(), 1);
+    assert_eq!(status(house.call("alice", NUMBER)), 486);
+    assert_eq!(status(house.call("bob", NUMBER)), 503);
+    for uri in helps {
+        assert_eq!(copy(&house.call("alice", uri)).0, GATEWAY, "{uri}");
+        // A peer, as a PBX whose people call by this server, has as much of it.
+        assert_eq!(copy(&house.peer_calls(uri, "")).0, GATEWAY, "{uri}");
+    }
+    assert_eq!((house.counted("alice"), over_group(&house, "pstn")), (1, 1));
 }
 
 #[test]

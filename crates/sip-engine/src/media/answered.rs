@@ -14,6 +14,10 @@ use crate::proxy::outcome::Outcome;
 use crate::{Now, Outputs, Shard};
 
 /// What waits for an engine.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is boxed where it waits, and the small ones are gone at once"
+)]
 pub(crate) enum MediaWait {
     /// A copy of a request, on its way to a target.
     Copy {

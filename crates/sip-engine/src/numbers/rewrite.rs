@@ -31,7 +31,7 @@ pub enum BadRule {
 impl Rewrite {
     /// Reads a rule. `to` has `$1` or `${1}` for what the first group of `pattern` has matched.
     pub fn new(pattern: &str, to: &str) -> Result<Self, BadRule> {
-        let bad = |error: BuildError| BadRule::Pattern(reason(&error));
+        let bad = |error: Box<BuildError>| BadRule::Pattern(reason(&error));
         // By itself first: a parenthesis too many must not end the group around it.
         build(pattern).map_err(bad)?;
         // All of the number: who writes 0 means 0, and not whatever has one in it.
@@ -81,7 +81,7 @@ impl PartialEq for Rewrite {
     }
 }
 
-fn build(pattern: &str) -> Result<Regex, BuildError> {
+fn build(pattern: &str) -> Result<Regex, Box<BuildError>> {
     let config = Config::new()
         .nfa_size_limit(Some(AUTOMATA_BYTES_MAX))
         .onepass_size_limit(Some(AUTOMATA_BYTES_MAX))
@@ -89,7 +89,8 @@ fn build(pattern: &str) -> Result<Regex, BuildError> {
     // Numbers are ASCII.
     let bytes = syntax::Config::new().unicode(false).utf8(false);
     let mut builder = Regex::builder();
-    builder.configure(config).syntax(bytes).build(pattern)
+    let regex = builder.configure(config).syntax(bytes).build(pattern);
+    regex.map_err(Box::new)
 }
 
 /// What of the error an operator can use: its last line names the fault.

@@ -27,6 +27,10 @@ pub(super) struct Slot(usize);
 
 /// Why bindings are to change.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all are of the big kind, and a box would cost each an allocation"
+)]
 pub(super) enum Cause {
     /// A phone asks for it.
     Register(Registration),
