@@ -24,7 +24,7 @@ use sip_msg::{Message, Transport};
 use crate::Now;
 use crate::refusal::{Reason, TEXT_MAX, escaped};
 
-pub(crate) use open::OpenCalls;
+pub(crate) use open::{ByeSays, OpenCalls};
 pub(crate) use refresh::{AskedTimer, expires_s};
 
 /// Whether records are made, and what is asked of calls for them.

@@ -5,6 +5,11 @@ use std::sync::Arc;
 use crate::EngineId;
 use crate::bencode::Writer;
 
+/// The attribute by which an engine knows its own work.
+const MARK: &[u8] = b"a=rtpengine";
+/// Where its name begins.
+const MARK_NAME_AT: usize = 2;
+
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -77,6 +82,22 @@ impl Ask {
         }
     }
 
+    /// Takes a session description. By a mark in it an engine knows what it leads already, and
+    /// leaves that as it is. It counts where a neighbour has written it: anybody else may have copied it out
+    /// of another call, and would have his media led past the engine.
+    pub fn describe(&mut self, sdp: &[u8], is_neighbours: bool) {
+        self.sdp = sdp.into();
+        if is_neighbours {
+            return;
+        }
+        let marks = sdp.windows(MARK.len()).enumerate();
+        for (at, _) in marks.filter(|(_, text)| *text == MARK) {
+            if let Some(first) = self.sdp.get_mut(at + MARK_NAME_AT) {
+                *first = b'x';
+            }
+        }
+    }
+
     /// The memory that it holds.
     pub fn held_bytes(&self) -> usize {
         let texts = [
@@ -120,10 +141,16 @@ impl Ask {
     fn write_session(&self, flags: &[Box<str>], of: &mut Writer<'_>) {
         let shape = &self.shape;
         let is_to_browser = shape.to == Side::Browser;
+        let is_of_browser = shape.from == Side::Browser;
         of.entry("sdp", &self.sdp);
-        of.entries("replace", ["origin", "session-connection"]);
+        // A browser writes no address but those of its candidates where it has not gathered them
+        // all, or hides them. To a phone 0.0.0.0 is a call on hold (RFC 2543 B.5).
+        let replaced = ["origin", "session-connection"].into_iter();
+        let replaced = replaced.chain(is_of_browser.then_some("zero-address"));
+        of.entries("replace", replaced);
         // A call that comes by here twice is led through the engine once.
         let own = ["loop-protect"].into_iter();
+        let own = own.chain(is_of_browser.then_some("original-sendrecv"));
         let own = own.chain(is_to_browser.then_some("generate-mid"));
         of.entries("flags", own.chain(flags.iter().map(|flag| &**flag)));
         // A browser speaks to nobody without ICE (RFC 8834 4.1). For anybody else the engine is
@@ -139,8 +166,11 @@ impl Ask {
             return;
         }
         of.entries("supports", ["load limit"]);
-        if shape.from != shape.to {
+        if is_of_browser || is_to_browser {
+            // No browser knows its keys in a description (RFC 8827 6.5).
             of.entries("SDES", ["off"]);
+        }
+        if shape.from != shape.to {
             match shape.to {
                 Side::Browser => {
                     of.entry("transport protocol", b"UDP/TLS/RTP/SAVPF");
@@ -244,18 +274,23 @@ mod tests {
             );
             assert_eq!(of(&entries, "rtcp-mux").as_deref(), mux, "{what}");
             assert_eq!(of(&entries, "DTLS").as_deref(), dtls, "{what}");
-            let sdes = protocol.map(|_| "off".to_owned());
+            let has_browser = (from, to) != (Plain, Plain);
+            let sdes = has_browser.then(|| "off".to_owned());
             assert_eq!(of(&entries, "SDES"), sdes, "{what}");
             let flags = of(&entries, "flags").unwrap();
             assert!(flags.starts_with("loop-protect"), "{flags}");
             assert!(flags.ends_with("strict-source"), "{flags}");
             assert_eq!(flags.contains("generate-mid"), to == Browser, "{what}");
+            let keeps = flags.contains("original-sendrecv");
+            assert_eq!(keeps, from == Browser, "{what}");
+            let replaced = of(&entries, "replace").unwrap();
+            assert!(replaced.starts_with("origin session-connection"), "{what}");
+            assert_eq!(replaced.contains("zero-address"), from == Browser, "{what}");
             for (key, value) in [
                 ("command", "offer"),
                 ("call-id", "call:1 e"),
                 ("from-tag", "tag"),
                 ("sdp", "v=0\r\n"),
-                ("replace", "origin session-connection"),
                 ("supports", "load limit"),
             ] {
                 assert_eq!(of(&entries, key).as_deref(), Some(value), "{what}");
@@ -295,6 +330,25 @@ mod tests {
             ("DTLS", "passive"),
         ] {
             assert_eq!(of(&entries, key).as_deref(), Some(value), "{key}");
+        }
+    }
+
+    #[test]
+    fn the_mark_of_an_engine_counts_from_neighbours_alone() {
+        for (given, unmarked) in [
+            ("v=0\r\na=rtpengine:1f\r\n", "v=0\r\na=xtpengine:1f\r\n"),
+            (
+                "a=rtpengine:1\n\ra=rtpengine:2a=rtpengine",
+                "a=xtpengine:1\n\ra=xtpengine:2a=xtpengine",
+            ),
+            ("v=0\r\ns=a=rtpengin\r\n", "v=0\r\ns=a=rtpengin\r\n"),
+            ("", ""),
+        ] {
+            let mut offer = ask(Command::Offer, Side::Plain, Side::Plain);
+            offer.describe(given.as_bytes(), true);
+            assert_eq!(&*offer.sdp, given.as_bytes());
+            offer.describe(given.as_bytes(), false);
+            assert_eq!(&*offer.sdp, unmarked.as_bytes());
         }
     }
 

@@ -19,6 +19,15 @@ use crate::{Ask, Command, EngineId, SharedEngines, Why};
 const REPEAT_MS: u64 = 100;
 /// Digits of a cookie.
 const COOKIE_LEN: usize = 16;
+/// The longest datagram: what IPv4 carries behind its header and that of UDP.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+/// More than what a command says beside its texts and flags.
+const COMMAND_BYTES: usize = 1_024;
+/// More than what is written beside a flag.
+const FLAG_BYTES: usize = 8;
+/// The most streams of one session description. For each an engine opens up to four ports of some
+/// thousands, and has half a kilobyte to tell at the end, in one datagram.
+const STREAMS_MAX: usize = 16;
 
 /// What is asked of whom, and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +42,7 @@ pub struct Config {
     pub ping_interval_ms: u64,
     /// Commands under way; past it an offer or an answer fails at once.
     pub commands_max: usize,
-    /// The longest session description that is taken from an engine.
+    /// The longest session description that an engine is given, or that is taken from one.
     pub sdp_bytes_max: usize,
     /// Flags that go with each offer and answer.
     pub flags: Vec<Box<str>>,
@@ -127,6 +136,8 @@ counters::counters! {
         pub failovers: u64 = counter("signet_media_failovers_total"),
         /// Commands not sent because too many were under way.
         pub full: u64 = counter("signet_media_full_total"),
+        /// Commands not sent because their session description is longer than is taken, or has more streams.
+        pub unfit: u64 = counter("signet_media_unfit_total"),
         /// Replies to nothing that is under way: they came twice, or too late.
         pub replies_late: u64 = counter("signet_media_replies_late_total"),
         /// Replies that cannot be read, or come from another than was asked.
@@ -156,8 +167,31 @@ struct Pending {
     engine: Arc<Engine>,
     datagram: Vec<u8>,
     repeats: u32,
+    since_ms: u64,
     until_ms: u64,
     timer: TimerId,
+}
+
+/// An engine, as one client knows it.
+pub(crate) struct Known {
+    pub(crate) engine: Arc<Engine>,
+    /// When it was pinged last in its turn.
+    pub(crate) pinged_ms: Option<u64>,
+    /// When it said something last, whatever that was.
+    heard_ms: Option<u64>,
+    /// Pings from here that are under way.
+    pings: u32,
+}
+
+impl Known {
+    fn new(engine: Arc<Engine>) -> Self {
+        Self {
+            engine,
+            pinged_ms: None,
+            heard_ms: None,
+            pings: 0,
+        }
+    }
 }
 
 /// One worker's end of the engines.
@@ -165,9 +199,7 @@ pub struct Client {
     pub(crate) config: Config,
     pub(crate) place: Place,
     shared: Arc<SharedEngines>,
-    pub(crate) engines: Vec<Arc<Engine>>,
-    /// When each of them was pinged last from here.
-    pub(crate) pinged_ms: Vec<Option<u64>>,
+    pub(crate) engines: Vec<Known>,
     key: [u8; 16],
     last: u64,
     pending: HashMap<u64, Pending>,
@@ -195,7 +227,6 @@ impl Client {
             place,
             shared,
             engines: Vec::new(),
-            pinged_ms: Vec::new(),
             key,
             last: 0,
             pending: HashMap::new(),
@@ -215,11 +246,19 @@ impl Client {
     /// Goes by another configuration from now on. What is under way at an engine that is not in
     /// it any more has failed.
     pub fn reload(&mut self, now_ms: u64, config: Config) {
-        let shared = &self.shared;
-        self.engines = config.engines.iter().map(|at| shared.at(*at)).collect();
-        self.pinged_ms = vec![None; self.engines.len()];
+        let mut before = std::mem::take(&mut self.engines);
+        for at in &config.engines {
+            let place = before.iter().position(|known| known.engine.address == *at);
+            let mut known = match place {
+                Some(place) => before.swap_remove(place),
+                None => Known::new(self.shared.at(*at)),
+            };
+            // Its turn may be another client's now, or be sooner.
+            known.pinged_ms = None;
+            self.engines.push(known);
+        }
         self.config = config;
-        let own: Vec<EngineId> = self.engines.iter().map(|engine| engine.id).collect();
+        let own: Vec<EngineId> = self.engines.iter().map(|known| known.engine.id).collect();
         let is_gone = |of: &Pending| !own.contains(&of.engine.id);
         for pending in self.take_where(is_gone) {
             self.go_on(now_ms, pending, Failure::Gone);
@@ -245,6 +284,11 @@ impl Client {
                 self.counters.full += 1;
                 self.answer(waiter, ask, Err(Failure::Busy));
             }
+            Some(_) if !self.is_fit(&ask) => {
+                self.counters.unfit += 1;
+                let words = "the description is longer than is taken, or has more streams";
+                self.answer(waiter, ask, Err(Failure::Refused(words.into())));
+            }
             Some(engine) => {
                 let asked = Asked::Command(waiter, ask, vec![engine.id]);
                 self.send(now_ms, asked, engine);
@@ -263,21 +307,29 @@ impl Client {
             self.counters.replies_late += 1;
             return;
         };
-        // Who does not see what is sent there does not know the cookie either.
-        let Some(reply) = parse(text).filter(|_| pending.engine.address == from) else {
+        if pending.engine.address != from {
             self.counters.replies_bad += 1;
             return;
-        };
+        }
         let Some(pending) = self.pending.remove(&cookie) else {
             return broken!("what was just found is there");
         };
         self.forget(&pending);
+        if let Some(known) = self.known(pending.engine.id) {
+            known.heard_ms = Some(now_ms);
+        }
         if pending.engine.heard(now_ms) {
             self.changes.push_back(Change {
                 address: from,
                 why: None,
             });
         }
+        // Who does not see what is sent there does not know the cookie either: it is the engine that
+        // speaks, and would say the same again.
+        let reply = parse(text).unwrap_or_else(|| {
+            self.counters.replies_bad += 1;
+            Reply::No("its reply cannot be read".into())
+        });
         match reply {
             // Whatever it says, it is there.
             _ if matches!(pending.asked, Asked::Ping) => pending.engine.pinged(now_ms, true),
@@ -364,7 +416,8 @@ impl Client {
     /// among those that take calls and were not tried.
     fn choose(&self, ask: &Ask, tried: &[EngineId]) -> Option<Arc<Engine>> {
         let untried = |engine: &&Arc<Engine>| !tried.contains(&engine.id);
-        let engines = self.engines.iter().filter(untried);
+        let engines = self.engines.iter().map(|known| &known.engine);
+        let engines = engines.filter(untried);
         if let Some(id) = ask.engine {
             let mut engines = engines;
             return engines.find(|engine| engine.id == id).cloned();
@@ -380,11 +433,26 @@ impl Client {
         fit.max_by_key(|engine| lot(engine.id)).cloned()
     }
 
+    /// Whether a command may be given to an engine. One call is not to have all of its ports, nor
+    /// replies that no datagram carries.
+    fn is_fit(&self, ask: &Ask) -> bool {
+        let flags = self.config.flags.iter().map(|flag| flag.len() + FLAG_BYTES);
+        let length = ask.held_bytes() + COMMAND_BYTES + flags.sum::<usize>();
+        ask.sdp.len() <= self.config.sdp_bytes_max
+            && length <= DATAGRAM_BYTES_MAX
+            && streams(&ask.sdp) <= STREAMS_MAX
+    }
+
     pub(crate) fn send(&mut self, now_ms: u64, asked: Asked, engine: Arc<Engine>) {
         let cookie = self.next_cookie();
         let mut datagram = format!("{cookie:016x} ").into_bytes();
         match &asked {
-            Asked::Ping => write_ping(&mut datagram),
+            Asked::Ping => {
+                if let Some(known) = self.known(engine.id) {
+                    known.pings += 1;
+                }
+                write_ping(&mut datagram);
+            }
             Asked::Command(_, ask, _) => {
                 let place = match ask.command {
                     Command::Choose | Command::Offer => 0,
@@ -408,6 +476,7 @@ impl Client {
             engine,
             datagram,
             repeats: 0,
+            since_ms: now_ms,
             until_ms,
             timer: self.wheel.start(repeat_ms, Due::Repeat(cookie)),
         };
@@ -431,12 +500,23 @@ impl Client {
                 to: pending.engine.address,
                 bytes: pending.datagram.clone(),
             });
+            let engine = Arc::clone(&pending.engine);
+            if self.known(engine.id).is_some_and(|known| known.pings == 0) {
+                self.send(now_ms, Asked::Ping, engine);
+            }
             return;
         }
         if let Some(pending) = self.pending.remove(&cookie) {
             self.forget(&pending);
             self.counters.timed_out += 1;
-            self.failed(now_ms, &pending.engine, Why::Silent);
+            // Who sends what an engine cannot answer is not to have it left by everybody: one that
+            // has said anything since is there.
+            let since_ms = pending.since_ms;
+            let known = self.known(pending.engine.id);
+            let is_there = known.is_some_and(|of| of.heard_ms.is_some_and(|at| at > since_ms));
+            if !is_there {
+                self.failed(now_ms, &pending.engine, Why::Silent);
+            }
             self.go_on(now_ms, pending, Failure::Gone);
         }
     }
@@ -525,6 +605,14 @@ impl Client {
     fn forget(&mut self, pending: &Pending) {
         self.wheel.cancel(pending.timer);
         self.held_bytes -= pending.held_bytes();
+        if let (Asked::Ping, Some(known)) = (&pending.asked, self.known(pending.engine.id)) {
+            known.pings = known.pings.saturating_sub(1);
+        }
+    }
+
+    /// An engine of the configuration.
+    fn known(&mut self, id: EngineId) -> Option<&mut Known> {
+        self.engines.iter_mut().find(|known| known.engine.id == id)
     }
 
     /// A number that nobody guesses, and that no other client has: rtpengine answers a cookie
@@ -550,6 +638,26 @@ impl Pending {
         };
         size_of::<Self>() + self.datagram.len() + ask
     }
+}
+
+/// The streams of a session description, as its writer says: an engine opens two ports or four
+/// for each, and tells of each when the call ends.
+// RFC 8866 5.14: "m=<media> <port>/<number of ports> <proto> <fmt> ..."
+fn streams(sdp: &[u8]) -> usize {
+    let lines = sdp.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let lines = lines.filter_map(|line| line.strip_prefix(b"m="));
+    let counts = lines.map(|line| {
+        let port = line.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+        let count = port.splitn(2, |byte| *byte == b'/').nth(1);
+        let digits = count.unwrap_or_default().iter();
+        let digits = digits.take_while(|byte| byte.is_ascii_digit());
+        let count = digits.fold(0_usize, |sum, digit| {
+            sum.saturating_mul(10)
+                .saturating_add(usize::from(digit - b'0'))
+        });
+        count.max(1)
+    });
+    counts.fold(0, usize::saturating_add)
 }
 
 fn read_cookie(text: &[u8]) -> Option<u64> {

@@ -27,18 +27,19 @@ impl Client {
         let interval_ms = self.config.ping_interval_ms.max(OUT_INTERVAL_MS);
         let place = self.place;
         let mut due = Vec::new();
-        for (nth, (engine, pinged_ms)) in self.engines.iter().zip(&mut self.pinged_ms).enumerate() {
+        for (nth, known) in self.engines.iter_mut().enumerate() {
             if !place.pings(nth) {
                 continue;
             }
-            let wait_ms = if engine.is_out() {
+            let wait_ms = if known.engine.is_out() {
                 OUT_INTERVAL_MS
             } else {
                 interval_ms
             };
-            if pinged_ms.is_none_or(|before_ms| now_ms >= before_ms + wait_ms) {
-                *pinged_ms = Some(now_ms);
-                due.push(Arc::clone(engine));
+            let before_ms = known.pinged_ms;
+            if before_ms.is_none_or(|before_ms| now_ms >= before_ms + wait_ms) {
+                known.pinged_ms = Some(now_ms);
+                due.push(Arc::clone(&known.engine));
             }
         }
         for engine in due {

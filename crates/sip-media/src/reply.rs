@@ -12,7 +12,7 @@ pub(crate) enum Reply<'t> {
     Done(Option<&'t [u8]>),
     /// It is there.
     Pong,
-    /// It has as many calls as it may have.
+    /// It has as many calls as it may have, or no port left.
     Full,
     /// It is not done: why, in its words.
     No(Box<str>),
@@ -32,7 +32,11 @@ pub(crate) fn parse(text: &[u8]) -> Option<Reply<'_>> {
         b"ok" => Reply::Done(reply.bytes("sdp")),
         b"pong" => Reply::Pong,
         b"load limit" => Reply::Full,
-        b"error" => Reply::No(words(reply.bytes("error-reason").unwrap_or_default())),
+        b"error" => match reply.bytes("error-reason").unwrap_or_default() {
+            // Said in words alone, and no fault of whoever calls.
+            b"Ran out of ports" => Reply::Full,
+            reason => Reply::No(words(reason)),
+        },
         _ => return None,
     })
 }
@@ -66,6 +70,10 @@ mod tests {
                 Some(Reply::No("no ??".into())),
             ),
             ("d6:result5:errore", Some(Reply::No("".into()))),
+            (
+                "d6:result5:error12:error-reason16:Ran out of portse",
+                Some(Reply::Full),
+            ),
             ("d6:result3:yese", None),
             ("d6:resulti1ee", None),
             ("de", None),

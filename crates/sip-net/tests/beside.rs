@@ -98,6 +98,23 @@ fn a_closed_port_is_told_and_one_that_opens_again_is_used() {
 }
 
 #[test]
+fn what_is_too_long_for_a_datagram_says_nothing_about_the_server() {
+    let mut bench = bench();
+    let (server, addr) = server();
+    for length in [65_508, 70_000] {
+        bench.net.send_beside(addr, &vec![7; length]);
+    }
+    let longest = vec![7; 65_507];
+    bench.net.send_beside(addr, &longest);
+    let (got, own) = asked(&server);
+    assert_eq!(got, longest);
+    server.send_to(b"here", own).unwrap();
+    assert_eq!(bench.until(beside), (addr, b"here".to_vec()));
+    assert_eq!(bench.seen.iter().find_map(refused), None);
+    assert_eq!(bench.net.counters().beside_drops, 2);
+}
+
+#[test]
 fn servers_that_are_not_wanted_any_more_are_not_heard() {
     let mut bench = bench();
     let (one, one_addr) = server();

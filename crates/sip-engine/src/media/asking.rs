@@ -137,7 +137,9 @@ impl Shard {
         ask.branch = media.branch(target).into();
         ask.shape = shape;
         ask.engine = engine;
-        ask.sdp = place.map_or_else(Box::default, |place| request.slice(place).into());
+        if let Some(place) = place {
+            ask.describe(request.slice(place), context.is_listed);
+        }
         Some((ask, place))
     }
 
@@ -171,7 +173,7 @@ impl Shard {
         ask.to_tag = answerer.into();
         ask.shape = shape;
         ask.engine = Some(engine);
-        ask.sdp = request.slice(place).into();
+        ask.describe(request.slice(place), context.is_listed);
         Some((ask, Some(place)))
     }
 
@@ -204,7 +206,7 @@ impl Shard {
         ask.to_tag = from_tag(request).into();
         ask.shape = settings.shape(from, to);
         ask.engine = Some(engine);
-        ask.sdp = request.slice(place).into();
+        ask.describe(request.slice(place), self.is_listed_peers(&job.sender));
         let wait = MediaWait::Ack { job, permit, place };
         self.ask_engine(now, &settings, wait, ask, out);
     }

@@ -13,6 +13,7 @@ use super::asking::{from_tag, to_tag};
 use crate::effect::Effect;
 use crate::proxy::cancel::CancelReason;
 use crate::proxy::context::Context;
+use crate::records::ByeSays;
 use crate::{Now, Outputs, Shard};
 
 impl Shard {
@@ -36,9 +37,13 @@ impl Shard {
                     self.delete(engine, ask, out);
                 }
             }
-            // It comes again, with credentials.
-            (Method::Bye, _) if matches!(because, CancelReason::Answered(401 | 407)) => {}
-            (Method::Bye, Some(engine)) => self.delete_dialog(engine, media, request, out),
+            // As the call's record has it (`docs/decisions/0202`).
+            (Method::Bye, Some(engine)) => match ByeSays::of(status_of(because)) {
+                ByeSays::Over | ByeSays::Unreached => {
+                    self.delete_dialog(engine, media, request, out);
+                }
+                ByeSays::Again | ByeSays::GoesOn => {}
+            },
             _ => {}
         }
     }
@@ -101,6 +106,14 @@ impl Shard {
             park: None,
             ask: Box::new(ask),
         });
+    }
+}
+
+/// The status that a final response has, or that stands for one where there is none.
+fn status_of(because: CancelReason<'_>) -> u16 {
+    match because {
+        CancelReason::Answered(status) => status,
+        CancelReason::Caller(_) | CancelReason::TimeIsOver => 408,
     }
 }
 

@@ -192,7 +192,11 @@ impl Shard {
             ask.shape = settings.shape(from, to);
         }
         ask.engine = Some(engine);
-        ask.sdp = response.slice(place).into();
+        // What answers an offer of ours was never by an engine before. What is offered may have
+        // been, by a next hop of the operator's.
+        let target = context.candidates.get(usize::from(at));
+        let is_next_hop = target.is_some_and(|target| target.kind.care().is_some());
+        ask.describe(response.slice(place), !has_offer && is_next_hop);
         ask
     }
 

@@ -250,20 +250,19 @@ impl OpenCalls {
         };
         // Whoever is in the dialog by its names alone may have asked anybody.
         let is_others = (is_proven && hung.is_proven) || other.is_some_and(went_to);
-        match status {
+        match ByeSays::of(status) {
             _ if !is_others => {
                 open.hung = open.hung.take().filter(|hung| hung.is_proven);
                 return None;
             }
-            200..=299 | 481 => {}
-            // It comes again, with credentials.
-            401 | 407 => {
+            ByeSays::Over => {}
+            ByeSays::Again => {
                 open.hung = None;
                 return None;
             }
-            _ => {
+            says @ (ByeSays::Unreached | ByeSays::GoesOn) => {
                 hung.refused = Some(status);
-                if is_unreached(status) {
+                if says == ByeSays::Unreached {
                     let due_ms = now.mono_ms + UNREACHED_MS;
                     open.due_ms = open.due_ms.min(due_ms);
                     wheel.cancel(open.timer);
@@ -377,7 +376,26 @@ impl OpenCalls {
     }
 }
 
-/// Whether a final answer says that the other side was not reached: it has said nothing.
-const fn is_unreached(status: u16) -> bool {
-    matches!(status, 408 | 430 | 480 | 502..=504)
+/// What the final answer to a BYE says of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ByeSays {
+    /// The other side has ended it too, or does not know it.
+    Over,
+    /// Nothing: the other side was not reached.
+    Unreached,
+    /// Nothing yet: it comes again, with credentials.
+    Again,
+    /// The other side goes on.
+    GoesOn,
+}
+
+impl ByeSays {
+    pub(crate) const fn of(status: u16) -> Self {
+        match status {
+            200..=299 | 481 => Self::Over,
+            401 | 407 => Self::Again,
+            408 | 430 | 480 | 502..=504 => Self::Unreached,
+            _ => Self::GoesOn,
+        }
+    }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use bed::*;
 use common::*;
 use sip_engine::refusal::Reason;
-use sip_engine::settings::{Listener, MediaSettings, MediaUse, Settings, WhenGone};
+use sip_engine::settings::{Listener, MediaSettings, MediaUse, Settings, TrustedPeer, WhenGone};
 use sip_media::{Command, Failure, Side};
 use sip_msg::{ConnId, Flow, HeaderName, ListenerId, Transport};
 
@@ -448,4 +448,54 @@ fn an_offer_that_the_engine_leaves_as_it_was_is_not_led_here() {
         assert_says(sent.last().unwrap(), &sdp("new"));
         assert!(all_asked(&mut bed).is_empty());
     }
+}
+
+#[test]
+fn an_engines_mark_counts_from_neighbours_alone() {
+    // Whoever had a call by an engine knows its mark.
+    let marked = |who: &str| sdp(who) + "a=rtpengine:1f2e3d\r\n";
+    let own = |asked: &Asked| asked.sdp().contains("a=rtpengine:");
+    for is_listed in [false, true] {
+        for transport in TRANSPORTS {
+            let mut settings = leading(transport);
+            if is_listed {
+                let alice = "198.51.100.1".parse().unwrap();
+                settings.trusted = vec![TrustedPeer::at(alice, 32)];
+            }
+            let mut bed = Bed::new(settings);
+            let text = with_sdp(&request("INVITE", URI, transport).text(), &marked("alice"));
+            bed.receive(&alice(transport), &text);
+            let offer = asked(&mut bed);
+            assert_eq!(own(&offer), is_listed);
+            assert_eq!(offer.sdp().len(), marked("alice").len());
+            let invite = only(give(&mut bed, offer, &led("alice")));
+            // What answers it was by no engine before, whoever says so.
+            respond(&mut bed, &invite, 200, &marked("bob"));
+            let answer_of = asked(&mut bed);
+            assert!(!own(&answer_of), "{}", answer_of.sdp());
+            let ok = only(give(&mut bed, answer_of, &led("bob")));
+            let call = Call { invite, ok };
+            for method in ["INVITE", "UPDATE", "ACK"] {
+                let text = with_sdp(&call.of_caller(method, transport).text(), &marked("new"));
+                bed.receive(&alice(transport), &text);
+                let change = asked(&mut bed);
+                assert_eq!(own(&change), is_listed, "{method}");
+                give(&mut bed, change, &led("new"));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_offer_of_a_next_hop_may_have_been_by_an_engine_before() {
+    let mut bed = Bed::new(leading(UDP));
+    bed.receive(&alice(UDP), &request("INVITE", URI, UDP).text());
+    let choice = asked(&mut bed);
+    let invite = only(give(&mut bed, choice, ""));
+    let marked = sdp("bob") + "a=rtpengine:1f2e3d\r\n";
+    respond(&mut bed, &invite, 200, &marked);
+    let offer = asked(&mut bed);
+    assert_eq!((offer.command(), offer.sdp()), (Command::Offer, &*marked));
+    // The engine leaves it as it is.
+    assert_says(&only(give(&mut bed, offer, &marked)), &marked);
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use sip_engine::records::RecordSettings;
 use sip_engine::settings::{AuthSettings, Settings, TrustedPeer};
 use sip_engine::token::TokenKeys;
 use sip_media::Command;
@@ -103,7 +104,7 @@ fn an_engine_hears_of_a_call_by_one_name() {
 fn a_bye_waits_for_nobody_and_its_answer_ends_the_media() {
     for transport in TRANSPORTS {
         for is_callers in [true, false] {
-            for status in [200, 481, 500] {
+            for status in [200, 202, 481] {
                 let mut bed = Bed::new(leading(transport));
                 let call = answered_call(&mut bed, transport);
                 let (text, from) = match is_callers {
@@ -121,6 +122,58 @@ fn a_bye_waits_for_nobody_and_its_answer_ends_the_media() {
                 assert_eq!(delete.tags(), tags);
                 assert!(delete.ask.call_id.starts_with(b"call-1;"));
             }
+        }
+    }
+}
+
+/// Whether the media of a call ends with a BYE that is answered so, and whether its record does.
+fn ended_by(transport: Transport, status: u16) -> (bool, bool) {
+    let mut bed = Bed::new(Settings {
+        records: RecordSettings {
+            is_on: true,
+            session_expires_s: 0,
+        },
+        ..leading(transport)
+    });
+    let call = answered_call(&mut bed, transport);
+    let bye = call.of_caller("BYE", transport).text();
+    let copy = only(bed.receive(&alice(transport), &bye));
+    respond(&mut bed, &copy, status, "");
+    let records = |bed: &mut Bed| std::mem::take(&mut bed.records).len();
+    let ended = (all_asked(&mut bed).len() == 1, records(&mut bed) == 1);
+    // The other side confirms it after all.
+    let mut again = call.of_caller("BYE", transport);
+    again.cseq = 3;
+    let copy = only(bed.receive(&alice(transport), &again.text()));
+    respond(&mut bed, &copy, 200, "");
+    let has_ended = ended.1 || records(&mut bed) == 1;
+    assert!(has_ended, "{status}: the record of a call comes out once");
+    assert_eq!(asked(&mut bed).command(), Command::Delete, "{status}");
+    ended
+}
+
+#[test]
+fn a_bye_that_is_refused_ends_neither_the_media_nor_the_record() {
+    for transport in TRANSPORTS {
+        for (status, media, record) in [
+            (200, true, true),
+            (481, true, true),
+            // Who was not reached has no media, and may be reached again: his record waits.
+            (408, true, false),
+            (480, true, false),
+            (503, true, false),
+            // Who refuses it goes on, and so does who was refused, or he would have hung up.
+            (400, false, false),
+            (403, false, false),
+            (420, false, false),
+            (483, false, false),
+            (500, false, false),
+            (603, false, false),
+            // It comes again.
+            (401, false, false),
+            (407, false, false),
+        ] {
+            assert_eq!(ended_by(transport, status), (media, record), "{status}");
         }
     }
 }

@@ -309,24 +309,150 @@ fn who_does_not_know_the_cookie_or_is_elsewhere_says_nothing() {
                 .replace(' ', "X ")
                 .into_bytes(),
         ),
-        // The right cookie, and no reply.
-        (offer.to, offer.bytes[..17].to_vec()),
-        (
-            offer.to,
-            [&offer.bytes[..17], &b"d6:result3:yese"[..]].concat(),
-        ),
-        (
-            offer.to,
-            [&offer.bytes[..17], &b"d6:result2:ok"[..]].concat(),
-        ),
     ] {
         client.receive(11, from, &reply);
         assert!(client.poll_answer().is_none(), "{reply:?} of {from}");
     }
     let counters = *client.counters();
-    assert_eq!((counters.replies_late, counters.replies_bad), (1, 10));
+    assert_eq!((counters.replies_late, counters.replies_bad), (1, 7));
     answer(&mut client, 12, &offer, &done());
     assert!(client.poll_answer().is_some());
+}
+
+#[test]
+fn what_cannot_be_read_ends_a_command_and_is_nothing_held_against_an_engine() {
+    let many = format!("d6:result2:ok1:xl{}ee", "i1e".repeat(5_000));
+    for reply in [
+        "",
+        "d6:result3:yese",
+        "d6:result2:ok",
+        "d3:sdp70000:v=0",
+        &"l".repeat(60_000),
+        &many,
+    ] {
+        let mut client = client(config(1));
+        for (waiter, command) in [(1, Command::Offer), (2, Command::Delete)] {
+            client.ask(10, Some(waiter), ask(command, "a"));
+            let sent = only(sent(&mut client));
+            answer(&mut client, 11, &sent, reply);
+            let answered = client.poll_answer().unwrap();
+            assert_eq!(answered.waiter, waiter);
+            assert!(matches!(answered.result, Err(Failure::Refused(_))));
+        }
+        assert_eq!(client.in_flight_commands(), 0);
+        assert_eq!(client.counters().replies_bad, 2);
+        assert!(client.poll_change().is_none());
+    }
+}
+
+/// Lets time pass; all that is pinged answers, and nothing else is answered.
+fn wait_pinged(client: &mut Client, from_ms: u64, to_ms: u64) -> Vec<Transmit> {
+    let mut all = Vec::new();
+    for now_ms in (from_ms..to_ms).step_by(10) {
+        client.handle_timers(now_ms);
+        for sent in sent(client) {
+            match is_ping(&sent) {
+                true => answer(client, now_ms, &sent, "d6:result4:ponge"),
+                false => all.push(sent),
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn an_engine_that_answers_others_is_not_left_for_what_it_does_not_answer() {
+    // Who sends what no engine answers waits in vain, and nobody else does.
+    for (command, tries) in [
+        (Command::Offer, 2),
+        (Command::Answer, 1),
+        (Command::Delete, 1),
+    ] {
+        let mut client = client(config(2));
+        client.ask(10, Some(1), ask(command, "a"));
+        let sent = wait_pinged(&mut client, 20, 3_000);
+        let mut asked: Vec<_> = sent.iter().map(|of| of.to).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        assert_eq!(asked.len(), tries, "{command:?}");
+        assert_eq!(client.poll_answer().unwrap().result, Err(Failure::Gone));
+        assert_eq!(client.counters().timed_out, tries as u64);
+        assert!(client.poll_change().is_none(), "{command:?}");
+    }
+    // One that is silent to all is left as soon as the first has waited long enough.
+    let mut client = client(config(1));
+    client.ask(10, Some(1), ask(Command::Offer, "a"));
+    sent(&mut client);
+    wait(&mut client, 10, 1_009);
+    assert!(client.poll_change().is_none());
+    wait(&mut client, 1_009, 1_010);
+    assert_eq!(client.poll_change().unwrap().why, Some(Why::Silent));
+}
+
+#[test]
+fn many_that_wait_ping_an_engine_once() {
+    let mut client = client(config(1));
+    for waiter in 0..100 {
+        client.ask(10, Some(waiter), ask(Command::Offer, &waiter.to_string()));
+    }
+    sent(&mut client);
+    let later = wait(&mut client, 10, 150);
+    let pings: Vec<_> = later.iter().filter(|(_, of)| is_ping(of)).collect();
+    assert_eq!(pings.len(), 1, "{pings:?}");
+}
+
+#[test]
+fn what_is_too_long_or_has_too_many_streams_reaches_no_engine() {
+    let streams = |count: usize, port: &str| {
+        let line = format!("m=audio {port} RTP/AVP 0\r\n");
+        format!("v=0\r\n{}", line.repeat(count))
+    };
+    let long = |length: usize| format!("v={}", "x".repeat(length - 2));
+    for (sdp, is_fit) in [
+        (streams(1, "4000"), true),
+        (streams(16, "4000"), true),
+        (streams(17, "4000"), false),
+        (streams(17, "0"), false),
+        (streams(700, "4000"), false),
+        (streams(1, "4000/16"), true),
+        (streams(1, "4000/17"), false),
+        (streams(9, "4000/2"), false),
+        (streams(16, "4000/x"), true),
+        (streams(1, "4000/99999999999999999999999999"), false),
+        (streams(2, "4000/18446744073709551615"), false),
+        (streams(17, "4000").replace("\r\n", "\n"), false),
+        ("m=".to_owned(), true),
+        ("m=\n".repeat(17), false),
+        (String::new(), true),
+        (long(16_384), true),
+        (long(16_385), false),
+        (long(60_000), false),
+    ] {
+        let mut client = client(config(2));
+        let mut offer = ask(Command::Offer, "a");
+        offer.describe(sdp.as_bytes(), false);
+        client.ask(10, Some(1), offer);
+        assert_eq!(sent(&mut client).len(), usize::from(is_fit), "{sdp}");
+        assert_eq!(client.counters().unfit, u64::from(!is_fit));
+        let answered = client.poll_answer();
+        assert_eq!(answered.is_none(), is_fit);
+        if let Some(answered) = answered {
+            assert!(matches!(answered.result, Err(Failure::Refused(_))));
+        }
+    }
+    // What takes longer descriptions has a bound too: that of a datagram.
+    let mut client = client(Config {
+        sdp_bytes_max: 60_000,
+        ..config(1)
+    });
+    for (call, is_fit) in [("c".to_owned(), true), ("c".repeat(5_500), false)] {
+        let mut offer = ask(Command::Offer, &call);
+        offer.describe(long(60_000).as_bytes(), false);
+        client.ask(10, Some(1), offer);
+        let sent = sent(&mut client);
+        assert_eq!(sent.len(), usize::from(is_fit));
+        assert!(sent.iter().all(|of| of.bytes.len() <= DATAGRAM_BYTES_MAX));
+    }
 }
 
 #[test]

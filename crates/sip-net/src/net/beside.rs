@@ -19,8 +19,10 @@ const SOCKETS_MAX: usize = 64;
 const FIRST_TOKEN: usize = 1 << 15;
 /// Datagrams read from one of them in a turn.
 const READS_MAX: usize = 64;
-/// The longest datagram.
+/// The longest datagram that may come.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
+/// The longest that is sent: what IPv4 carries behind its header and that of UDP.
+const SENT_BYTES_MAX: usize = 65_507;
 
 /// The sockets; a place stays with the next one where a socket was closed.
 #[derive(Default)]
@@ -83,6 +85,11 @@ impl Net {
     /// Sends a datagram to a server beside SIP, at once. What it says comes as
     /// [`NetEvent::Beside`], and that it is not there as [`NetEvent::BesideRefused`].
     pub fn send_beside(&mut self, to: SocketAddr, bytes: &[u8]) {
+        // What no datagram carries says nothing about who would get it.
+        if bytes.len() > SENT_BYTES_MAX {
+            self.shared.counters.beside_drops += 1;
+            return;
+        }
         let registry = self.poll.registry();
         let sent = match self.beside.socket(to, registry) {
             Some(socket) => within(Component::Kernel, || socket.send(bytes)),
