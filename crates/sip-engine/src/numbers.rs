@@ -151,16 +151,29 @@ impl NumberRules {
 
     /// What a number is, that was dialled so and leaves so.
     pub fn class(&self, dialled: &str, leaving: &str) -> Class {
-        let is_emergency = |number: &str| self.emergency.iter().any(|of| **of == *number);
-        if is_emergency(dialled) || is_emergency(leaving) {
-            return Class::Emergency;
+        match self.is_emergency(dialled) || self.is_emergency(leaving) {
+            true => Class::Emergency,
+            false => self.worst([dialled, leaving]),
         }
-        let (dialled, leaving) = (self.form(dialled), self.form(leaving));
-        if self.is_listed(&self.blocked, &dialled) || self.is_listed(&self.blocked, &leaving) {
-            return Class::Blocked;
+    }
+
+    /// Whether it is an emergency number, and nothing more.
+    pub fn is_emergency(&self, number: &str) -> bool {
+        self.emergency.iter().any(|of| **of == *number)
+    }
+
+    /// The worst of what several readings of a number are; an emergency is a call in this
+    /// country here.
+    pub(crate) fn worst<'n>(&self, readings: impl IntoIterator<Item = &'n str>) -> Class {
+        let mut needs = None;
+        for number in readings {
+            let form = self.form(number);
+            if self.is_listed(&self.blocked, &form) {
+                return Class::Blocked;
+            }
+            needs = needs.max(self.needs(&form));
         }
         // What cannot be told costs what is dearest of what needs no list.
-        let needs = self.needs(&dialled).max(self.needs(&leaving));
         Class::Needs(needs.unwrap_or(Permission::International))
     }
 
@@ -172,8 +185,12 @@ impl NumberRules {
         }
     }
 
-    /// What the rules make of a number; `None` where none fits.
+    /// What the rules make of a number; `None` where none fits. An emergency number stays what it
+    /// is: a rule for numbers of the town must not make 112 one of them.
     pub fn rewritten(&self, number: &str) -> Option<String> {
+        if self.is_emergency(number) {
+            return None;
+        }
         let mut rules = self.rewrites.iter();
         rules.find_map(|rule| rule.apply(number))
     }
@@ -197,11 +214,29 @@ impl NumberRules {
     }
 
     fn is_listed(&self, fronts: &[Box<str>], form: &Form<'_>) -> bool {
-        fronts.iter().any(|front| match (form, self.form(front)) {
-            (Form::Global(number), Form::Global(front)) => number.starts_with(&front),
-            (Form::Local(number) | Form::Odd(number), _) => number.starts_with(&**front),
-            (Form::Global(_), _) => false,
-        })
+        match form {
+            Form::Odd(number) => self.has_listed(fronts, number),
+            known => fronts.iter().any(|front| match (known, self.form(front)) {
+                (Form::Global(number), Form::Global(front)) => number.starts_with(&front),
+                (Form::Local(number), _) => number.starts_with(&**front),
+                _ => false,
+            }),
+        }
+    }
+
+    /// The same of what has `*` or `#` in it. `0900123#` ends with the sign that whoever dials
+    /// ends with, `*31#0900123` hides the caller and calls `0900123`, and `*21*0900123#` forwards
+    /// to it.
+    fn has_listed(&self, fronts: &[Box<str>], number: &str) -> bool {
+        let is_code = |c: char| matches!(c, '*' | '#');
+        let mut parts = number
+            .split(is_code)
+            .filter(|part| part.len() < number.len());
+        fronts.iter().any(|front| number.starts_with(&**front))
+            || parts.any(|part| {
+                let form = self.form(part);
+                !matches!(form, Form::Odd(_)) && self.is_listed(fronts, &form)
+            })
     }
 
     fn form<'n>(&self, number: &'n str) -> Form<'n> {
@@ -247,9 +282,10 @@ impl NumberRules {
 /// 19.1.4).
 pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     let mut number = String::with_capacity(16);
-    for (at, byte) in digits_of(uri).enumerate() {
+    for byte in digits_of(uri) {
         match byte {
-            b'+' if at == 0 => number.push('+'),
+            // `(+49)` is written as well.
+            b'+' if number.is_empty() => number.push('+'),
             b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
             _ if is_separator(byte) => {}
             _ => return None,
@@ -264,31 +300,49 @@ pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
         .then_some(number)
 }
 
-/// What whoever dials by this URI may take for its number: as far as it can be dialled, and with
-/// the code that `phone-context` gives it (RFC 3966 5.1.5). For a request that leaves with its
-/// Request-URI as it came.
-pub(crate) fn dialled_by(uri: &Uri<'_>) -> Option<(String, String)> {
+/// What whoever dials by this URI may take for its number: as far as it can be dialled; with
+/// the code that `phone-context` gives it (RFC 3966 5.1.5); and what `rn` has, by which a number
+/// that has moved is routed (RFC 4694 5). For a request that leaves with its Request-URI as it
+/// came. Empty where it is no number.
+pub(crate) fn readings_of(uri: &Uri<'_>) -> Vec<String> {
+    let number = front_of(digits_of(uri));
+    let mut contexts = Vec::new();
+    let mut others = Vec::new();
+    for (name, value) in params_of(uri) {
+        let digits = front_of(value.into_iter());
+        match digits {
+            Some(digits) if name == b"phone-context" => contexts.push(digits),
+            Some(digits) if name == b"rn" => others.push(digits),
+            _ => {}
+        }
+    }
+    let Some(number) = number else {
+        return others;
+    };
+    if !number.starts_with('+') {
+        others.extend(contexts.iter().map(|context| format!("{context}{number}")));
+    }
+    others.insert(0, number);
+    others
+}
+
+/// What of these bytes can be dialled, up to the first that cannot; `None` where that has no digit.
+fn front_of(bytes: impl Iterator<Item = u8>) -> Option<String> {
     let mut number = String::with_capacity(16);
-    for (at, byte) in digits_of(uri).enumerate() {
+    for byte in bytes {
         match byte {
-            b'+' if at == 0 => number.push('+'),
+            b'+' if number.is_empty() => number.push('+'),
             b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
-            _ if is_separator(byte) => {}
+            // What nobody dials may stand before it and is passed over, as blanks are.
+            _ if is_separator(byte) || byte.is_ascii_control() => {}
             _ => break,
         }
         if number.len() > DIGITS_MAX {
             break;
         }
     }
-    if !number.bytes().any(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let context = context_of(uri).filter(|_| !number.starts_with('+'));
-    let whole = match context {
-        Some(context) => format!("{context}{number}"),
-        None => number.clone(),
-    };
-    Some((number, whole))
+    let has_digit = number.bytes().any(|byte| byte.is_ascii_digit());
+    has_digit.then_some(number)
 }
 
 /// The user without its parameters, unescaped.
@@ -296,29 +350,24 @@ fn digits_of<'u>(uri: &'u Uri<'_>) -> impl Iterator<Item = u8> + 'u {
     uri.user_bytes().take_while(|byte| *byte != b';')
 }
 
-/// The digits of a `phone-context` that is the front of a number. It stands among the parameters
-/// of `tel:`, and within the user of `sip:` (RFC 3261 19.1.6).
-fn context_of(uri: &Uri<'_>) -> Option<String> {
+/// The parameters of a number, unescaped, their names in lower case. They stand among those of
+/// `tel:`, and within the user of `sip:` (RFC 3261 19.1.6).
+fn params_of(uri: &Uri<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    // Escapes are undone in a user.
+    let as_user = Uri {
+        user: Some(uri.params),
+        ..*uri
+    };
+    let of_uri: Vec<u8> = as_user.user_bytes().collect();
     let user: Vec<u8> = uri.user_bytes().collect();
     let within = user.split(|byte| *byte == b';').skip(1);
-    let within = within.filter_map(|param| {
+    let params = within.chain(of_uri.split(|byte| *byte == b';'));
+    let pairs = params.filter_map(|param| {
         let at = param.iter().position(|byte| *byte == b'=')?;
-        let name = param.get(..at)?;
-        name.eq_ignore_ascii_case(b"phone-context")
-            .then(|| param.get(at + 1..).unwrap_or_default().to_vec())
+        let (name, value) = (param.get(..at)?, param.get(at + 1..)?);
+        Some((name.trim_ascii().to_ascii_lowercase(), value.to_vec()))
     });
-    let own = uri.param("phone-context").map(<[u8]>::to_vec);
-    let value = within.chain(own).next()?;
-    let digits = value.strip_prefix(b"+")?.iter();
-    let digits = digits.filter(|byte| !is_separator(**byte));
-    let mut context = String::from("+");
-    for byte in digits.take(DIGITS_MAX) {
-        if !byte.is_ascii_digit() {
-            return None;
-        }
-        context.push(char::from(*byte));
-    }
-    Some(context)
+    pairs.collect()
 }
 
 /// RFC 3966 3: visual separators; a space stands there only where it was escaped.
@@ -379,6 +428,13 @@ mod tests {
                 Class::Needs(Premium),
             ),
             (&["+41911", "0041911"], Class::Needs(Premium)),
+            // What a switch reads in it: an end of dialling, a hidden caller, a forward.
+            (
+                &["0900123#", "*31#0900123", "#31#+49900123", "*21*0900123#"],
+                Class::Blocked,
+            ),
+            (&["*31#0137", "+49137#"], Class::Needs(Premium)),
+            (&["*31#030123", "030#"], Class::Needs(International)),
             (
                 &["*21#", "+0049900", "+", "00"],
                 Class::Needs(International),
@@ -457,21 +513,38 @@ mod tests {
         assert_eq!(number("sip:alice@x"), None);
         assert_eq!(number("sip:+@x"), None);
         assert_eq!(number("sip:1+2@x"), None);
+        assert_eq!(number("sip:(+49)30@x").as_deref(), Some("+4930"));
         assert_eq!(number(&format!("sip:{}@x", "1".repeat(65))), None);
     }
 
     #[test]
     fn what_may_be_taken_for_a_number() {
-        let dialled = |uri: &str| dialled_by(&Uri::parse(uri.as_bytes()).unwrap());
-        let of = |number: &str, whole: &str| Some((number.to_owned(), whole.to_owned()));
-        assert_eq!(dialled("sip:0900123,1@x"), of("0900123", "0900123"));
-        assert_eq!(dialled("sip:+49900;ext=1@x"), of("+49900", "+49900"));
-        let tel = "tel:123;phone-context=+49-900";
-        assert_eq!(dialled(tel), of("123", "+49900123"));
-        let sip = "sip:123;phone-context=%2B49900@x;user=phone";
-        assert_eq!(dialled(sip), of("123", "+49900123"));
-        assert_eq!(dialled("tel:123;phone-context=x.example"), of("123", "123"));
-        assert_eq!(dialled("sip:alice@x"), None);
+        for (uri, expected) in [
+            ("sip:0900123,1@x", &["0900123"][..]),
+            ("sip:+49900;ext=1@x", &["+49900"]),
+            ("sip:(+49)900@x", &["+49900"]),
+            ("sip:%20%09+49900@x", &["+49900"]),
+            ("tel:123;phone-context=+49-900", &["123", "+49900123"]),
+            ("tel:123;PHONE-context=%2B49900", &["123", "+49900123"]),
+            (
+                "sip:123;phone-context=%2B49900@x;user=phone",
+                &["123", "+49900123"],
+            ),
+            ("sip:123@x;phone-context=0049900", &["123", "0049900123"]),
+            (
+                "tel:1;phone-context=+49;phone-context=+43",
+                &["1", "+491", "+431"],
+            ),
+            ("tel:+4930;phone-context=+43", &["+4930"]),
+            ("tel:123;phone-context=x.example", &["123"]),
+            ("tel:+4930;npdi;rn=+49-900-1", &["+4930", "+499001"]),
+            ("sip:+4930;rn=+499001@x", &["+4930", "+499001"]),
+            ("sip:alice;rn=+499001@x", &["+499001"]),
+            ("sip:alice@x", &[]),
+        ] {
+            let read = readings_of(&Uri::parse(uri.as_bytes()).unwrap());
+            assert_eq!(read, expected, "{uri}");
+        }
     }
 
     #[test]

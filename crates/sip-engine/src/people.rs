@@ -106,10 +106,16 @@ impl Forwards {
 }
 
 impl Person {
-    /// How far he may call.
+    /// How far he may call. Of whom it is written that he is in a group which there is not, it is
+    /// not known, and he stays in the house.
     pub fn permission(&self, rules: &NumberRules) -> Permission {
-        let of_group = self.group_rules(rules).and_then(|group| group.permission);
-        self.permission.or(of_group).unwrap_or(rules.permission)
+        let group = self.group_rules(rules);
+        let of_all = match (&self.group, group) {
+            (Some(_), None) => rules.permission.min(Permission::Internal),
+            _ => rules.permission,
+        };
+        let of_group = group.and_then(|group| group.permission);
+        self.permission.or(of_group).unwrap_or(of_all)
     }
 
     /// How many calls he may have begun at a time; 0 for any number.
@@ -227,7 +233,7 @@ mod tests {
             calls_max: Some(3),
         };
         let rules = NumberRules {
-            permission: Permission::Internal,
+            permission: Permission::International,
             groups: [("staff".into(), staff)].into(),
             ..NumberRules::default()
         };
@@ -236,6 +242,8 @@ mod tests {
         let of_group = person("b", None, Some("staff"));
         assert_eq!(of_group.permission(&rules), Permission::National);
         assert_eq!(of_group.calls_max(&rules), 3);
+        let of_none = person("d", None, None);
+        assert_eq!(of_none.permission(&rules), Permission::International);
         let of_unknown = person("c", None, Some("gone"));
         assert_eq!(of_unknown.permission(&rules), Permission::Internal);
         assert_eq!(of_unknown.calls_max(&rules), 0);

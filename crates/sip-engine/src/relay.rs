@@ -82,7 +82,8 @@ impl Relay<'_> {
             Permit::Authenticated(_)
             | Permit::Inbound(_)
             | Permit::Directed(_)
-            | Permit::Forwarder(_) => ChosenBy::User,
+            | Permit::Forwarder(_)
+            | Permit::Emergency(_) => ChosenBy::User,
         }
     }
 }

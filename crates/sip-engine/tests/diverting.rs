@@ -298,6 +298,79 @@ fn forwards_in_a_ring_over_two_servers_end() {
 }
 
 #[test]
+fn a_ring_by_a_provider_that_tells_nothing_ends() {
+    let mut house = House::new(book().person("alice", |person| {
+        person.forwards.always = to("sip:+491701@example.org");
+    }));
+    // Each comes back as a call of its own, from the same caller, while none is answered.
+    let mut rings = Vec::new();
+    let refused = loop {
+        let sent = only(house.peer_calls(ALICE, ""));
+        if !is_copy(&sent) {
+            break sent;
+        }
+        rings.push(sent);
+        assert!(rings.len() < 20);
+    };
+    assert_eq!((refused.status(), rings.len()), (482, 8));
+    house.saw(Reason::LedInCircle);
+    // It is the ring that ends: others are forwarded.
+    assert_eq!(copies(&house.stranger_calls(ALICE, "")).len(), 1);
+    // Those that somebody answers are none of it, nor those that are over.
+    house.answer(&rings[0], 200);
+    house.answer(&rings[1], 486);
+    for _ in 0..2 {
+        assert_eq!(copies(&house.peer_calls(ALICE, "")).len(), 1);
+    }
+    assert_eq!(status(house.peer_calls(ALICE, "")), 482);
+}
+
+#[test]
+fn a_forward_through_an_alias_a_rule_or_a_spelling_back_to_its_user_ends() {
+    use sip_engine::numbers::Rewrite;
+    for (place, name) in [
+        ("sip:desk@example.org", "desk"),
+        // One number in three spellings.
+        ("sip:+4930555@example.org", "+4930555"),
+        ("sip:0049-30-555@example.org", "030555"),
+        // A rule makes an alias of it.
+        ("sip:77@example.org", "+4977"),
+        ("sip:alice@example.org", "other"),
+        ("sip:alice@192.0.2.1", "other"),
+    ] {
+        for when in 0..3 {
+            let book =
+                book()
+                    .alias(name, &[(ALICE, 1_000)])
+                    .forwards("alice", |forwards| match when {
+                        0 => forwards.always = to(place),
+                        1 => forwards.busy = to(place),
+                        _ => forwards.no_answer = to(place),
+                    });
+            let mut house = House::with(book, |settings| {
+                let rule = Rewrite::new("77", "+4977").unwrap();
+                settings.numbers.rewrites.push(rule);
+            });
+            if when > 0 {
+                house.phone("alice", 11);
+            }
+            let mut sent = house.call("carol", ALICE);
+            let mut rings = 0;
+            while is_copy(&sent[0]) {
+                rings += 1;
+                assert!(rings < 3, "{place}");
+                let said = if when == 1 { 486 } else { 480 };
+                sent = house.answer(&sent[0], said);
+            }
+            let expected = [482, 486, 480][when];
+            assert_eq!(status(sent), expected, "{place} {when}");
+            assert_eq!(rings, usize::from(when > 0), "{place}");
+            assert_eq!(house.bed.shard.live_contexts(), 0);
+        }
+    }
+}
+
+#[test]
 fn a_call_is_led_from_one_to_the_next_and_each_is_named() {
     let book = book()
         .forwards("alice", |forwards| forwards.always = to(BOB))

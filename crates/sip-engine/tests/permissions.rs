@@ -96,6 +96,14 @@ fn where_everything_leaves_as_it_is_no_spelling_is_a_way_around_either() {
         "sip:0137123;ext=7@example.org",
         "sip:123;phone-context=+49137@example.org",
         "tel:123;phone-context=+49-137",
+        "tel:123;PHONE-CONTEXT=%2B49137",
+        "sip:123@example.org;phone-context=0049137",
+        "tel:123;phone-context=+49;phone-context=+49137",
+        "tel:+4930;npdi;rn=+49-137-1",
+        "sip:+4930;rn=0137123@example.org;user=phone",
+        "sip:bob;rn=+49137@example.org",
+        "sip:%20(+49)137123@example.org",
+        "sip:%090137123@example.org",
     ];
     for uri in PREMIUM.into_iter().chain(own) {
         assert_eq!(status(house.call("international", uri)), 403, "{uri}");
@@ -236,8 +244,99 @@ fn emergency_numbers_are_every_users_and_nobody_elses() {
         "sip:112,0043@example.org",
         "tel:112;phone-context=+43",
         "sip:112;phone-context=+43@example.org",
+        "tel:112;rn=+43900",
     ] {
         assert_eq!(status(house.call("none", uri)), 403, "{uri}");
+    }
+}
+
+#[test]
+fn help_is_led_where_the_operator_leads_it_and_made_no_other_number() {
+    use sip_engine::numbers::Rewrite;
+    // A rule for numbers of the town, and the guard of the house before the police.
+    let book = || {
+        book_of_all()
+            .alias("110", &[("sip:+493099@example.org", 1_000)])
+            .person("none", |person| {
+                person.permission = Some(Permission::None);
+                person.calls_max = Some(1);
+            })
+    };
+    let rules = |settings: &mut Settings| {
+        let town = Rewrite::new("([1-9][0-9]+)", "+4930$1").unwrap();
+        settings.numbers.rewrites.push(town);
+        settings.numbers.blocked.push("+493099".into());
+        settings.routes.groups[0].calls_max = 1;
+    };
+    let mut house = House::with(book(), rules);
+    for _ in 0..2 {
+        let sent = house.call("none", "sip:112@example.org");
+        assert_eq!(
+            copy(&sent),
+            (GATEWAY.to_owned(), format!("sip:112@{GATEWAY}"))
+        );
+        let sent = house.call("none", "sip:110@example.org");
+        assert_eq!(copy(&sent).1, format!("sip:+493099@{GATEWAY}"));
+    }
+    // What it is led to is reached by its emergency number alone.
+    assert_eq!(status(house.call("none", "sip:+493099@example.org")), 403);
+    assert!(copies(&house.stranger_calls("sip:110@example.org", "")).is_empty());
+    // By somebody inside too.
+    let guarded = book().alias("112", &[("sip:guard@example.org", 1_000)]);
+    let mut house = House::with(guarded, rules);
+    house.phone("guard", 9);
+    let sent = house.call("none", "sip:112@example.org");
+    assert_eq!(copy(&sent).1, "sip:guard@203.0.113.9:5060");
+    assert_eq!(status(house.call("none", "sip:guard@example.org")), 403);
+}
+
+#[test]
+fn help_is_called_by_who_hides_wherever_strangers_are_let_in_or_not() {
+    use sip_engine::settings::Inbound;
+    for inbound in [Inbound::Anyone, Inbound::Proven, Inbound::Trusted] {
+        let mut house = House::with(book_of_all(), |settings| settings.inbound = inbound);
+        for uri in ["sip:112@example.org", "tel:112"] {
+            let hidden = "sip:anonymous@anonymous.invalid";
+            let request = house
+                .request("INVITE", hidden, uri, UDP)
+                .with("Privacy: id\r\n");
+            let (_, mut sent) = house.signed(&alice(UDP), "none", request);
+            sent.retain(|sent| sent.status() != 100);
+            assert_eq!(copy(&sent).0, GATEWAY, "{inbound:?} {uri}");
+        }
+    }
+}
+
+#[test]
+fn codes_of_switches_around_a_number_are_no_way_around_a_list() {
+    let by_routes = |settings: &mut Settings| {
+        for prefix in ["*", "#"] {
+            settings.routes.prefixes.insert(prefix.into(), 0);
+        }
+    };
+    let by_forward = |settings: &mut Settings| {
+        settings.routes.prefixes.clear();
+        settings.forward = Some(next_hop(UDP, GATEWAY));
+    };
+    for change in [&by_routes as &dyn Fn(&mut Settings), &by_forward] {
+        let mut house = House::with(book_of_all(), change);
+        for uri in [
+            "sip:0900123%23@example.org",
+            "sip:*31%230900123@example.org",
+            "sip:%2331%23+49900123@example.org",
+            "sip:*21*0900123%23@example.org",
+            "sip:(+49)900123@example.org",
+            "tel:0900123%23",
+        ] {
+            let sent = house.call("premium", uri);
+            assert_eq!(status(sent), 403, "{uri}");
+            house.saw(Reason::NumberBlocked);
+        }
+        // What is in no list is abroad at least, and leaves as RFC 3261 19.1.2 has it written.
+        let uri = "sip:*31%23030123@example.org";
+        assert_eq!(status(house.call("national", uri)), 403);
+        let (_, to) = copy(&house.call("international", uri));
+        assert!(to.starts_with("sip:*31%23030123@"), "{to}");
     }
 }
 

@@ -154,6 +154,54 @@ fn an_identity_that_is_to_be_kept_goes_to_trusted_neighbours_alone() {
 }
 
 #[test]
+fn one_who_says_it_by_an_older_header_alone_is_kept_as_well() {
+    let more = "Remote-Party-ID: <sip:+4912@far.example>\r\nPrivacy: id\r\n";
+    let mut house = House::new(book());
+    house.phone("bob", 9);
+    for (uri, shown) in [(BOB, 0), (NUMBER, 1)] {
+        let sent = only(house.peer_calls(uri, more));
+        assert_eq!(lines_of(&sent, "Remote-Party-ID").len(), shown, "{uri}");
+    }
+}
+
+#[test]
+fn who_answers_may_hide_too() {
+    let named = "Contact: <sip:x@203.0.113.200>\r\nP-Asserted-Identity: <tel:+4930>\r\n";
+    for (privacy, is_kept) in [("Privacy: id\r\n", true), ("", false)] {
+        for status in [180, 200] {
+            let mut house = House::new(book());
+            let more = format!("{named}{privacy}");
+            for is_peer in [false, true] {
+                let sent = match is_peer {
+                    false => house.call("alice", NUMBER),
+                    true => house.peer_calls(NUMBER, ""),
+                };
+                let text = response(&sent[0], status, "b", &more);
+                let back = house.bed.receive(&answering(&sent[0]), &text);
+                let back = back.into_iter().find(|sent| sent.status() == status);
+                let shown = lines_of(&back.unwrap(), "P-Asserted-Identity").len();
+                assert_eq!(
+                    shown,
+                    usize::from(is_peer || !is_kept),
+                    "{privacy} {status}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn who_hides_is_asked_wherever_he_calls() {
+    for uri in ["tel:+4930123", "sip:x@203.0.113.77"] {
+        let mut house = House::new(book());
+        let request = hidden(&mut house, uri);
+        let (_, mut sent) = house.signed(&alice(UDP), "alice", request);
+        sent.retain(|sent| sent.status() != 100);
+        assert_eq!(copies(&sent).len(), 1, "{uri}");
+    }
+}
+
+#[test]
 fn so_it_is_without_state() {
     let more = "P-Asserted-Identity: <sip:+4912@far.example>\r\nPrivacy: id\r\n";
     for (uri, shown) in [(BOB, 0), (NUMBER, 1)] {

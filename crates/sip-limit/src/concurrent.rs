@@ -23,6 +23,8 @@ pub enum Owner<'n> {
     User(&'n [u8], &'n [u8]),
     /// A group of gateways, by its name.
     Group(&'n [u8]),
+    /// A user who forwards calls, by name and realm, and the caller.
+    Forward(&'n [u8], &'n [u8], &'n [u8]),
 }
 
 /// How many places each owner has taken; shared by all workers.
@@ -89,11 +91,13 @@ impl Concurrent {
         let mut hasher = SipHasher13::new_with_key(&self.key);
         match owner {
             Owner::User(name, realm) => {
-                let name = &*folded(name);
                 hasher.write_u8(0);
-                hasher.write_usize(name.len());
-                hasher.write(name);
-                hasher.write(realm);
+                write_user(&mut hasher, name, realm);
+            }
+            Owner::Forward(name, realm, caller) => {
+                hasher.write_u8(2);
+                write_user(&mut hasher, name, realm);
+                hasher.write(caller);
             }
             Owner::Group(name) => {
                 hasher.write_u8(1);
@@ -109,6 +113,14 @@ impl Concurrent {
             Some(stripe) => Some(lock(stripe)),
             None => broken!("there are STRIPES of them", None),
         }
+    }
+}
+
+fn write_user(hasher: &mut SipHasher13, name: &[u8], realm: &[u8]) {
+    let name = &*folded(name);
+    for part in [name, realm] {
+        hasher.write_usize(part.len());
+        hasher.write(part);
     }
 }
 
@@ -148,6 +160,7 @@ mod tests {
             Owner::User(b"alice", b"example.net"),
             Owner::User(b"alic", b"eexample.org"),
             Owner::Group(b"alice"),
+            Owner::Forward(b"alice", b"example.org", b""),
         ];
         for other in others {
             assert_eq!(table.taken(other), 0);

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use crate::numbers::Permission;
+use sip_msg::Uri;
+
+use crate::numbers::{NumberRules, Permission, number_of};
 use crate::people::{Person, When};
 use crate::{Directory, Settings};
 
@@ -55,7 +57,8 @@ impl Permit {
             | Self::Dialog(_)
             | Self::Inbound(_)
             | Self::Directed(_)
-            | Self::Trunk(_) => None,
+            | Self::Trunk(_)
+            | Self::Emergency(_) => None,
         }
     }
 
@@ -64,9 +67,11 @@ impl Permit {
     /// operator's hook sends somewhere, who answers for that himself.
     pub(crate) fn permission(&self, settings: &Settings) -> Permission {
         match self {
-            Self::Open(_) | Self::Peer(_) | Self::Dialog(_) | Self::Directed(_) => {
-                Permission::Premium
-            }
+            Self::Open(_)
+            | Self::Peer(_)
+            | Self::Dialog(_)
+            | Self::Directed(_)
+            | Self::Emergency(_) => Permission::Premium,
             Self::Inbound(_) | Self::Trunk(_) => Permission::Internal,
             Self::Authenticated(_) | Self::Forwarder(_) => {
                 let person = self.person(&settings.people, settings);
@@ -76,9 +81,21 @@ impl Permit {
         }
     }
 
-    /// Whether it is a user's, who may call emergency numbers whatever else he may.
-    pub(crate) const fn is_users(&self) -> bool {
-        matches!(self, Self::Authenticated(_))
+    /// Whether whoever has it may call emergency numbers, whatever else he may and however many
+    /// calls go on: a user, and a peer that the operator has let use the tables. A stranger has a
+    /// provider of his own.
+    pub(crate) const fn may_call_for_help(&self) -> bool {
+        matches!(
+            self,
+            Self::Authenticated(_) | Self::Peer(_) | Self::Open(_) | Self::Emergency(_)
+        )
+    }
+
+    /// The permit of a call for help: it is led on wherever the operator leads it, by aliases and
+    /// by routes, past every permission. `None` for other calls, and for who may not.
+    pub(crate) fn for_help(&self, rules: &NumberRules, uri: &Uri<'_>) -> Option<Self> {
+        let is_help = || number_of(uri).is_some_and(|number| rules.is_emergency(&number));
+        (self.may_call_for_help() && is_help()).then_some(Self::Emergency(Seal(())))
     }
 }
 
@@ -109,6 +126,28 @@ mod tests {
         );
         assert!(permit.may_relay() && permit.may_use_routes());
         assert!(!permit.may_bind(b"sip:alice@example.org") && !permit.may_assert());
-        assert!(!permit.is_users());
+        assert!(!permit.may_call_for_help());
+    }
+
+    #[test]
+    fn help_is_for_whoever_is_known_and_for_the_bare_number() {
+        let rules = NumberRules {
+            emergency: vec!["112".into()],
+            ..NumberRules::default()
+        };
+        let is_help = |permit: &Permit, uri: &str| {
+            let uri = Uri::parse(uri.as_bytes()).unwrap_or_else(|| panic!("{uri}"));
+            permit.for_help(&rules, &uri).is_some()
+        };
+        let peer = Permit::Peer(Seal(()));
+        for uri in ["sip:112@example.org", "tel:112", "sip:1-1-2@example.org"] {
+            assert!(is_help(&peer, uri), "{uri}");
+            for other in [Permit::Inbound(Seal(())), Permit::Trunk(Seal(()))] {
+                assert!(!is_help(&other, uri), "{other:?}");
+            }
+        }
+        for uri in ["sip:1120@example.org", "sip:help@example.org"] {
+            assert!(!is_help(&peer, uri), "{uri}");
+        }
     }
 }

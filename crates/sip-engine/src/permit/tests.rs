@@ -57,6 +57,7 @@ fn word(gate: &Gate) -> String {
         Gate::Pass(Permit::Directed(_)) => "directed".into(),
         Gate::Pass(Permit::Trunk(_)) => "trunk".into(),
         Gate::Pass(Permit::Forwarder(_)) => "forwarder".into(),
+        Gate::Pass(Permit::Emergency(_)) => "emergency".into(),
         Gate::Lookup(_) => "lookup".into(),
         Gate::Refuse(refusal) => refusal.status().to_string(),
         Gate::Drop => "drop".into(),

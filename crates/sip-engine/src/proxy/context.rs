@@ -207,6 +207,9 @@ pub(crate) struct Extra {
     /// The places that it has taken among the calls of its group and of whoever pays.
     pub(crate) group_place: Option<Arc<concurrent::Place>>,
     pub(crate) payer_place: Option<Arc<concurrent::Place>>,
+    /// Its place among the calls of one caller that whoever pays forwards, and that nobody has
+    /// answered.
+    pub(crate) forward_place: Option<Arc<concurrent::Place>>,
 }
 
 impl Candidate {
@@ -241,6 +244,7 @@ impl Candidate {
         let Some(extra) = &mut self.extra else {
             return Vec::new();
         };
+        extra.forward_place = None;
         let places = [extra.group_place.take(), extra.payer_place.take()];
         places.into_iter().flatten().collect()
     }
@@ -461,6 +465,9 @@ pub(crate) struct Context {
     pub(crate) divert: Option<Box<Divert>>,
     /// Whether the phones that were tried first are given up for good.
     pub(crate) has_diverted: bool,
+    /// Whether it is a call that counts against limits: an INVITE that is let in by itself, and not
+    /// as part of a dialog. A Route of ours proves no dialog.
+    pub(crate) is_counted: bool,
     /// Header lines that say who calls, and that only trusted neighbours may see.
     pub(crate) hidden: Vec<Span>,
     /// The session timer that its copies ask for.
@@ -520,6 +527,7 @@ impl Context {
             caller: None,
             divert: None,
             has_diverted: false,
+            is_counted: false,
             hidden: Vec::new(),
             session: None,
             told: None,
@@ -587,6 +595,7 @@ impl Context {
         self.caller = None;
         self.divert = None;
         self.has_diverted = false;
+        self.is_counted = false;
         self.hidden.clear();
         self.session = None;
         self.told = None;

@@ -358,7 +358,13 @@ pub(crate) fn target_uri<'a>(kind: &'a TargetKind, text: &'a mut Vec<u8>) -> Opt
         } => {
             let next = hops.get(usize::from(*at))?;
             text.extend_from_slice(b"sip:");
-            text.extend_from_slice(user);
+            for byte in user {
+                // RFC 3261 19.1.2: "All other characters MUST be escaped."
+                match byte {
+                    b'#' => text.extend_from_slice(b"%23"),
+                    other => text.push(*other),
+                }
+            }
             text.push(b'@');
             match trunk {
                 Some(trunk) => text.extend_from_slice(trunk.domain.as_bytes()),

@@ -97,8 +97,9 @@ impl Shard {
             request.method(),
             Method::Invite | Method::Cancel | Method::Ack
         );
+        let help = permit.for_help(&self.settings.numbers, uri);
         let led = Led {
-            permit,
+            permit: help.as_ref().unwrap_or(permit),
             left: LED_ON_MAX.saturating_sub(times_diverted(request)),
             is_led_on: false,
             is_call,
@@ -106,7 +107,14 @@ impl Shard {
             skips_drained,
             diversion: &[],
         };
-        self.lead_on(now, uri, &led, found)
+        let targets = self.lead_on(now, uri, &led, found);
+        if help.is_some() {
+            // Whatever it is led to: no limit counts.
+            for candidate in found.iter_mut() {
+                candidate.extra().is_emergency = true;
+            }
+        }
+        targets
     }
 
     fn lead_on(
@@ -167,6 +175,16 @@ impl Shard {
                 return self.lead_alias(now, targets, led, found);
             }
         }
+        if matches!(led.permit, Permit::Forwarder(_))
+            && let Some(user) =
+                self.user_of_number(&[Some(written), Some(&*number), global.as_deref()])
+        {
+            let target = AliasTarget {
+                uri: user.as_bytes().into(),
+                q: 1_000,
+            };
+            return self.lead_alias(now, &[target].into(), led, found);
+        }
         let text = match uri.scheme {
             Scheme::Sips => format!("sips:{written}@{domain}"),
             _ => format!("sip:{written}@{domain}"),
@@ -186,6 +204,20 @@ impl Shard {
             (Targets::Absent, Scheme::Tel) => Targets::Answer(Outcome::NoRouteForNumber),
             (targets, _) => targets,
         }
+    }
+
+    /// The user of ours who has a number by the list of a trunk. A call that is forwarded to it
+    /// stays here: by the provider it would come back as another call, and nobody could tell that it
+    /// goes in a circle.
+    fn user_of_number(&self, spellings: &[Option<&str>]) -> Option<String> {
+        let domain = self.settings.domains.first()?;
+        let groups = self.settings.routes.groups.iter();
+        let mut trunks = groups.filter_map(|group| group.trunk.as_ref());
+        trunks.find_map(|trunk| {
+            let mut spellings = spellings.iter().flatten();
+            let user = spellings.find_map(|number| trunk.numbers.user_of(number))?;
+            Some(format!("sip:{user}@{domain}"))
+        })
     }
 
     /// An alias is another name for what was called, on the account of whoever calls it.
@@ -251,7 +283,7 @@ impl Shard {
         let start = found.len();
         let contacts = self.contact_targets(now, user, found);
         if found.len() > start {
-            if let Err(outcome) = self.may_call_within(user, led.permit) {
+            if let Err(outcome) = self.may_call_within(led.permit) {
                 found.truncate(start);
                 return Targets::Answer(outcome);
             }
@@ -372,14 +404,9 @@ impl Shard {
         targets
     }
 
-    /// Whether a user may call others of ours; an emergency number may be one of them.
-    fn may_call_within(&self, uri: &Uri<'_>, permit: &Permit) -> Result<(), Outcome> {
-        let rules = &self.settings.numbers;
-        if permit.permission(&self.settings) >= Permission::Internal {
-            return Ok(());
-        }
-        let number = number_of(uri).filter(|_| permit.is_users());
-        match number.is_some_and(|number| rules.emergency.iter().any(|of| **of == *number)) {
+    /// Whether a user may call others of ours.
+    fn may_call_within(&self, permit: &Permit) -> Result<(), Outcome> {
+        match permit.permission(&self.settings) >= Permission::Internal {
             true => Ok(()),
             false => Err(Outcome::NotPermitted),
         }
@@ -465,15 +492,25 @@ fn times_diverted(request: &Message) -> u8 {
     if request.method() != Method::Invite {
         return 0;
     }
-    let fields = request.fields_of(HeaderName::Other);
-    let fields = fields.filter(|field| field.raw_name.eq_ignore_ascii_case(b"Diversion"));
-    let values = fields.flat_map(|field| elements(field.value).map(|(element, _)| element));
-    let counts = values.map(|element| {
+    let values = |name: &'static [u8]| {
+        let fields = request.fields_of(HeaderName::Other);
+        let fields = fields.filter(move |field| field.raw_name.eq_ignore_ascii_case(name));
+        fields.flat_map(|field| elements(field.value).map(|(element, _)| element))
+    };
+    let counts = values(b"Diversion").map(|element| {
         let counter = NameAddr::parse(element).and_then(|addr| addr.param("counter"));
         let counter = counter.and_then(|digits| str::from_utf8(digits).ok()?.parse::<u8>().ok());
         counter.unwrap_or(1).max(1)
     });
-    counts.fold(0, u8::saturating_add)
+    let by_diversion = counts.fold(0, u8::saturating_add);
+    // RFC 7544 7.2: what was forwarded has a cause (RFC 4458) in the URI of its entry; both may
+    // tell of the same.
+    let is_forwarded = |element: &&[u8]| {
+        let addr = NameAddr::parse(element);
+        addr.and_then(|addr| addr.uri()?.param("cause")).is_some()
+    };
+    let by_history = values(b"History-Info").filter(is_forwarded);
+    by_diversion.max(u8::try_from(by_history.count()).unwrap_or(u8::MAX))
 }
 
 /// A line that says who forwarded a call, and why.
@@ -569,6 +606,15 @@ mod tests {
             (
                 "Diversion: <sip:a@x>;counter=255, <sip:a@x>;counter=255\r\n",
                 255,
+            ),
+            (
+                "History-Info: <sip:a@x>;index=1, <sip:b@x;cause=302>;index=1.1,\r\n \
+                 <sip:c@x;cause=486?Reason=SIP>;index=1.1.1\r\n",
+                2,
+            ),
+            (
+                "History-Info: <sip:b@x;cause=302>;index=1.1\r\nDiversion: <sip:a@x>;counter=3\r\n",
+                3,
             ),
         ] {
             assert_eq!(diverted(lines), times, "{lines}");

@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 
 use sip_msg::network::is_in;
-use sip_msg::{HeaderName, Message, Span};
+use sip_msg::{Message, Span};
 
 use super::context::TargetKind;
+use crate::Shard;
 use crate::permit::{Permit, identity_lines};
-use crate::{Settings, Shard};
 
 /// Whether the caller asks that his identity be withheld: by `id`, or by `user` or `header`,
 /// which ask for more.
@@ -22,10 +22,14 @@ pub(crate) fn is_asked_for(request: &Message) -> bool {
 // What came before RFC 3325 says the same.
 pub(crate) fn hidden_lines(permit: &Permit, request: &Message, lines: &mut Vec<Span>) {
     lines.clear();
-    let asserts = request.has(HeaderName::PAssertedIdentity) && permit.may_assert();
-    if asserts && asks_for(request, &[b"id"]) {
+    if permit.may_assert() && keeps_identity(request) {
         identity_lines(request, lines);
     }
+}
+
+/// Whether a message asks that the identity which it asserts be kept (RFC 3325 9.3).
+pub(crate) fn keeps_identity(message: &Message) -> bool {
+    asks_for(message, &[b"id"])
 }
 
 fn asks_for(request: &Message, wanted: &[&[u8]]) -> bool {
@@ -46,10 +50,14 @@ impl Shard {
         match kind {
             TargetKind::NextHops { .. } => true,
             TargetKind::Contact(_) => false,
-            TargetKind::Routed | TargetKind::Uri(_) | TargetKind::Token(_) => {
-                is_trusted(&self.settings, addr)
-            }
+            TargetKind::Routed | TargetKind::Uri(_) | TargetKind::Token(_) => self.is_trusted(addr),
         }
+    }
+
+    /// Whether a neighbour in the list is at that address.
+    pub(super) fn is_trusted(&self, addr: IpAddr) -> bool {
+        let mut networks = self.settings.trusted.iter().filter_map(|peer| peer.network);
+        networks.any(|network| is_in(network, addr))
     }
 
     /// All lines that are not for the place where a copy goes, in order, in `lines`.
@@ -60,11 +68,6 @@ impl Shard {
         lines.sort_unstable_by_key(|span| span.start);
         lines.dedup();
     }
-}
-
-fn is_trusted(settings: &Settings, addr: IpAddr) -> bool {
-    let mut networks = settings.trusted.iter().filter_map(|peer| peer.network);
-    networks.any(|network| is_in(network, addr))
 }
 
 #[cfg(test)]
@@ -90,7 +93,7 @@ mod tests {
             let text = request("INVITE", "sip:b@example.org", alice, bob, lines);
             let request = parse(text.as_bytes());
             assert_eq!(is_asked_for(&request), asked, "{lines}");
-            assert_eq!(asks_for(&request, &[b"id"]), kept, "{lines}");
+            assert_eq!(keeps_identity(&request), kept, "{lines}");
         }
     }
 }

@@ -9,7 +9,9 @@ use super::branches::end_candidate;
 use super::cancel::CancelReason;
 use super::context::{Candidate, Context, Key, Owner, Progress};
 use super::outcome::Outcome;
+use super::privacy::keeps_identity;
 use crate::effect::Effect;
+use crate::permit::identity_lines;
 use crate::records::notes::{note_reason, note_why};
 use crate::refusal::{Reason, StatusLine};
 use crate::relay::Source;
@@ -460,8 +462,10 @@ impl Shard {
             context.led_by(),
         );
         let granted = self.grant_caller(now, context.identity, source, known, response);
+        let is_trusted = context.is_listed || self.is_trusted(context.sender.flow.remote.ip());
         write_upstream(
             response,
+            is_trusted,
             &context.best.challenges,
             granted.map(|place| (place, &*self.granted)),
             context.session.and_then(|timer| timer.missing_in(response)),
@@ -552,6 +556,7 @@ impl Shard {
 /// out (RFC 4028 8.2).
 pub(crate) fn write_upstream(
     response: &Message,
+    is_trusted: bool,
     challenges: &[u8],
     granted: Option<(sip_msg::Span, &[u8])>,
     session_expires_s: Option<u32>,
@@ -561,6 +566,14 @@ pub(crate) fn write_upstream(
 ) {
     edits.clear();
     edits.remove_first_value(response, HeaderName::Via);
+    // RFC 3325 7 speaks of messages, and not of requests alone.
+    if !is_trusted && keeps_identity(response) {
+        let mut lines = Vec::new();
+        identity_lines(response, &mut lines);
+        for line in lines {
+            edits.remove(line);
+        }
+    }
     if let Some((place, user)) = granted {
         edits.replace(place, user);
     }

@@ -296,6 +296,7 @@ impl Shard {
                 let granted = self.grant_caller(now, None, Some(&source), (None, None), &response);
                 write_upstream(
                     &response,
+                    self.is_trusted(target.remote.ip()),
                     &[],
                     granted.map(|place| (place, &*self.granted)),
                     None,

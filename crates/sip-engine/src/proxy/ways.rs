@@ -6,13 +6,13 @@ use std::sync::Arc;
 use invariant::broken;
 use sip_limit::concurrent::{Owner, Place};
 use sip_locate::Rank;
-use sip_msg::{Method, Uri};
+use sip_msg::Uri;
 use smallvec::SmallVec;
 
 use super::context::{Candidate, Context, TargetKind};
 use super::outcome::Outcome;
 use super::targets::{DRAINED, TRUNK_REFUSED, Targets};
-use crate::numbers::{Class, Permission, dialled_by, number_of};
+use crate::numbers::{Class, Permission, number_of, readings_of};
 use crate::people::Person;
 use crate::permit::Permit;
 use crate::random::Dice;
@@ -20,6 +20,9 @@ use crate::routes::{Care, Gateway, GatewayGroup, NextHop};
 use crate::trunk::Trunk;
 use crate::{Now, Shard};
 
+/// Calls of one caller that one user may forward at a time and that nobody has answered. Where
+/// they come back as calls of their own, without a word of it, this is where the circle ends.
+const FORWARDED_MAX: u32 = 8;
 /// Gateways of one group that one request may have.
 const GATEWAYS_MAX: usize = 32;
 
@@ -184,21 +187,21 @@ impl Shard {
             return Ok(false);
         }
         let rules = &self.settings.numbers;
-        // Another domain is at least as far as a number of this country.
-        let Some((number, whole)) = dialled_by(uri) else {
+        let readings = readings_of(uri);
+        let Some(number) = readings.first() else {
+            // Another domain is at least as far as a number of this country.
             return self.judge(permit, Class::Needs(Permission::National));
         };
         let is_ours = self.own.is_own_uri(uri) || !uri.is_sip();
         // Nothing but its number, and nothing that a next hop could add to that.
-        let is_plain = is_ours && number == whole && number_of(uri).is_some();
-        let class = match rules.class(&number, &whole) {
-            Class::Emergency if !is_plain => match rules.class(&whole, &whole) {
-                Class::Emergency => Class::Needs(Permission::National),
-                other => other,
+        let is_plain = is_ours && readings.len() == 1 && number_of(uri).is_some();
+        self.judge(
+            permit,
+            match is_plain {
+                true => rules.class(number, number),
+                false => rules.worst(readings.iter().map(String::as_str)),
             },
-            class => class,
-        };
-        self.judge(permit, class)
+        )
     }
 
     /// Whether whoever has that permit may call a number over that group, and whether he may
@@ -224,7 +227,8 @@ impl Shard {
     /// it is an emergency.
     pub(super) fn judge(&self, permit: &Permit, class: Class) -> Result<bool, Outcome> {
         let needs = match class {
-            Class::Emergency if permit.is_users() => return Ok(true),
+            _ if matches!(permit, Permit::Emergency(_)) => return Ok(true),
+            Class::Emergency if permit.may_call_for_help() => return Ok(true),
             Class::Emergency => Permission::National,
             Class::Blocked => return Err(Outcome::NumberBlocked),
             Class::Needs(needs) => needs,
@@ -238,9 +242,9 @@ impl Shard {
     /// Takes the places that a target needs before it is tried: among the calls over its group,
     /// and among those of the user on whose account it is.
     pub(super) fn take_places(&self, context: &mut Context, at: usize) -> Result<(), Outcome> {
-        let is_call = context.method == Method::Invite && !context.is_in_dialog;
         let rules = &self.settings.numbers;
-        let Some(candidate) = context.candidates.get_mut(at).filter(|_| is_call) else {
+        let is_counted = context.is_counted;
+        let Some(candidate) = context.candidates.get_mut(at).filter(|_| is_counted) else {
             return Ok(());
         };
         // Whoever calls for help is not told to wait.
@@ -255,12 +259,24 @@ impl Shard {
             .extra
             .as_ref()
             .and_then(|extra| extra.payer.clone());
-        if let Some(payer) = payer
+        if let Some(payer) = &payer
             && candidate.extra().payer_place.is_none()
             && payer.calls_max(rules) > 0
         {
-            let place = self.place_of(&payer).ok_or(Outcome::UserCallsMax)?;
+            let place = self.place_of(payer).ok_or(Outcome::UserCallsMax)?;
             candidate.extra().payer_place = Some(Arc::new(place));
+        }
+        if let Some(payer) = &payer
+            && !matches!(candidate.kind, TargetKind::Contact(_))
+            && candidate.extra().forward_place.is_none()
+        {
+            let request = context.request.as_deref();
+            let from = request.and_then(|request| request.from().ok()?.uri());
+            let caller: Vec<u8> = from.iter().flat_map(Uri::user_bytes).collect();
+            let owner = Owner::Forward(&payer.name, payer.realm.as_bytes(), &caller);
+            let place = self.shared.rates.calls().take(owner, FORWARDED_MAX);
+            let place = place.ok_or(Outcome::LedInCircle)?;
+            candidate.extra().forward_place = Some(Arc::new(place));
         }
         let TargetKind::NextHops {
             beside: Some(beside),

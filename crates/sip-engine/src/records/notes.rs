@@ -421,7 +421,8 @@ pub(crate) const fn speaks_for_dialog(permit: &Permit) -> bool {
         Permit::Authenticated(_)
         | Permit::Inbound(_)
         | Permit::Directed(_)
-        | Permit::Forwarder(_) => false,
+        | Permit::Forwarder(_)
+        | Permit::Emergency(_) => false,
     }
 }
 

@@ -61,7 +61,8 @@ impl Shard {
             | Permit::Inbound(_)
             | Permit::Directed(_)
             | Permit::Trunk(_)
-            | Permit::Forwarder(_) => false,
+            | Permit::Forwarder(_)
+            | Permit::Emergency(_) => false,
         }
     }
 

@@ -59,7 +59,7 @@ impl Shard {
     fn party(&self, now: Now, job: &Job, permit: &Permit) -> Option<(PartyKey, Allowance)> {
         let (limits, rates) = (&self.settings.rates, &self.shared.rates);
         match permit {
-            Permit::Dialog(_) | Permit::Forwarder(_) => None,
+            Permit::Dialog(_) | Permit::Forwarder(_) | Permit::Emergency(_) => None,
             Permit::Authenticated(user) => (!limits.user.is_unlimited()).then(|| {
                 (
                     rates.user(

@@ -475,6 +475,8 @@ impl Shard {
         self.identify(&mut context, &job);
         context.media = self.media_within(&job);
         context.is_listed = self.is_listed_peers(&job.sender);
+        context.is_counted =
+            job.request.method() == Method::Invite && !matches!(permit, Permit::Dialog(_));
         context.speaks_for_dialog = speaks_for_dialog(permit);
         context.sender = job.sender;
         context.method = job.request.method();
