@@ -308,6 +308,7 @@ fn of_another_kind(message: &str) -> Option<(String, String)> {
         "a boolean" => ("a yes or no", "write true or false, without quotes"),
         "a string" | "string" => ("a text", "write it in quotes: \"…\""),
         "a sequence" => ("a list", "write one in brackets, for example [\"…\"]"),
+        "a tuple of size 2" => ("a pair", "write one in brackets: [\"…\", \"…\"]"),
         table if table == "a map" || table.starts_with("struct ") => {
             ("a table", "write { key = … }, or a section of that name")
         }
@@ -320,6 +321,10 @@ fn of_another_kind(message: &str) -> Option<(String, String)> {
 /// A text of another form than the library's own kinds have.
 fn of_another_form(message: &str) -> Option<(String, String)> {
     let (what, remedy) = match message {
+        escape if escape.starts_with("missing escaped value") => (
+            "in double quotes a `\\` is the beginning of an escape",
+            "write the text in single quotes, where it is itself, or `\\\\`",
+        ),
         "invalid socket address syntax" => (
             "this is no address with a port",
             "write ADDRESS:PORT, for example \"127.0.0.1:9090\"",

@@ -174,6 +174,119 @@ fn aliases_count_when_the_command_returns_and_after_a_restart() {
     assert_eq!(figure(folder, "signet_broken_invariants_total"), 0);
 }
 
+/// What somebody types who has not read the manual.
+#[test]
+fn what_is_mistyped_is_told_with_a_remedy_and_not_written() {
+    let folder = TestDir::new("numbers-mistyped");
+    let folder = folder.path();
+    let data = folder.join("data");
+    let config = folder.join("signet.toml");
+    let whole = format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\n[[user_group]]\nname = \"staff\"\n"
+    );
+    fs::write(&config, whole).unwrap();
+    for user in ["alice", "bob"] {
+        add_user(&data, user, DOMAIN, "secret");
+    }
+    for (words, error, remedy) in [
+        // The number without its quotes.
+        (
+            &["alias", "add", "+49", "30", "555", "bob"][..],
+            "`+49` is too short for a number",
+            "in quotes",
+        ),
+        // The other way round.
+        (
+            &["alias", "add", "alice", "+4930555100"],
+            "alice@example.com is a user",
+            "signet alias add +4930555100 alice",
+        ),
+        (
+            &["alias", "add", "sales@exmaple.com", "bob"],
+            "`exmaple.com` is no domain of this server",
+            "its domains are example.com",
+        ),
+        (
+            &["alias", "add", "sales@example.com:5060", "bob"],
+            "`example.com:5060` is no domain",
+            "signet domain add",
+        ),
+        (
+            &["alias", "add", "sales", "alice,bob"],
+            "has a `,` in its name",
+            "with spaces between",
+        ),
+        (
+            &["alias", "add", "sales", "bob;p=0.5"],
+            "has a `;` in its name",
+            "bob;q=0.5",
+        ),
+        (
+            &["alias", "add", "sales", "bob;q=0,5"],
+            "is no preference",
+            "bob;q=0.5",
+        ),
+        (
+            &["alias", "add", "sales", "sales"],
+            "would lead back to itself",
+            "signet alias list",
+        ),
+        (
+            &["user", "set", "alice", "--group", "stff"],
+            "no [[user_group]] named `stff`",
+            "there are: staff",
+        ),
+        (
+            &["user", "set", "alice", "--forward-always", "off"],
+            "would be the name of a user",
+            "write - to take a forward back",
+        ),
+        (
+            &["user", "set", "alice", "--forward-busy", "alice"],
+            "would forward his calls to himself",
+            "write -",
+        ),
+        (
+            &["user", "set", "alice", "--no-answer-s", "0"],
+            "is no number of seconds",
+            "from 1 to 180",
+        ),
+        (
+            &["user", "set", "alice", "--caller-id", "alice"],
+            "`alice` is no number",
+            "+4930123456",
+        ),
+    ] {
+        let told = fail(&[words, &["--config", text(&config)]].concat(), "");
+        let (first, second) = told.split_once("\n  ").expect(&told);
+        assert!(first.contains(error), "{words:?}: {told}");
+        assert!(second.contains(remedy), "{words:?}: {told}");
+    }
+    assert_eq!(told(folder, &["alias", "list"]), "");
+    assert_eq!(
+        told(folder, &["user", "show", "alice"]),
+        "alice@example.com\n"
+    );
+    // Who comes later may be named before, and is told of once.
+    let note = "note: there is no user and no alias carol@example.com yet\n";
+    for words in [
+        &["alias", "add", "sales", "bob", "carol", "+4930555100"][..],
+        &["user", "set", "alice", "--forward-busy", "carol"],
+    ] {
+        let said = told(folder, words);
+        assert_eq!(said.matches("note:").count(), 1, "{said}");
+        assert!(said.ends_with(note), "{said}");
+    }
+    assert!(!told(folder, &["alias", "add", "desk", "sales", "x@far.example"]).contains("note"));
+    // One who is called like an alias would never be reached.
+    let words = ["user", "add", "sales", "--config", text(&config)];
+    let told = fail(&words, "secret\n");
+    assert!(
+        told.contains("there is an alias sales@example.com"),
+        "{told}"
+    );
+}
+
 #[test]
 fn what_a_user_may_counts_when_the_command_returns_and_goes_with_him() {
     if !have("sipp") {
@@ -292,10 +405,16 @@ fn sipp_hides_and_is_let_in_by_its_password() {
     let server = serve(folder, port, "");
     let scenario = |password: &str, last: &str| {
         let head = |method: &str, cseq: u32, uri: &str, more: &str| {
+            // The tag in a challenge is no dialog's.
+            let tag = if method == "INVITE" {
+                ""
+            } else {
+                "[peer_tag_param]"
+            };
             format!(
                 "{method} {uri} SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\n\
                  Max-Forwards: 70\nFrom: \"Anonymous\" <sip:anonymous@anonymous.invalid>;tag=[pid]x[call_number]\n\
-                 To: <sip:030123@{DOMAIN}>[peer_tag_param]\nCall-ID: [call_id]\nCSeq: {cseq} {method}\n\
+                 To: <sip:030123@{DOMAIN}>{tag}\nCall-ID: [call_id]\nCSeq: {cseq} {method}\n\
                  Contact: <sip:anonymous@[local_ip]:[local_port]>\nPrivacy: id\n{more}Content-Length: 0\n\n"
             )
         };

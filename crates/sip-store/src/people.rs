@@ -128,6 +128,12 @@ impl Database {
         )?)
     }
 
+    /// Whether there is such an alias.
+    pub fn has_alias(&mut self, name: &str, domain: &str) -> Result<bool, StoreError> {
+        let question = "SELECT count(*) FROM aliases WHERE domain = ?1 AND name = ?2";
+        Ok(count(&self.connection, question, &[&domain, &name])? > 0)
+    }
+
     /// All aliases with their targets, in order, the most preferred target first.
     pub fn aliases(&mut self) -> Result<Vec<AliasRow>, StoreError> {
         let mut statement = self.connection.prepare_cached(
@@ -153,7 +159,7 @@ impl Database {
             .connection
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute(
-            "DELETE FROM people WHERE realm = ?1 AND user = ?2",
+            &format!("DELETE FROM people WHERE {OF_ONE}"),
             (&person.realm, &person.user),
         )?;
         if !person.is_empty() {
@@ -182,7 +188,7 @@ impl Database {
     pub fn person(&mut self, realm: &str, user: &str) -> Result<Option<PersonRow>, StoreError> {
         let mut statement = self
             .connection
-            .prepare_cached(&format!("{SELECT_PEOPLE} WHERE realm = ?1 AND user = ?2"))?;
+            .prepare_cached(&format!("{SELECT_PEOPLE} WHERE {OF_ONE}"))?;
         Ok(statement.query_row((realm, user), read_person).optional()?)
     }
 
@@ -197,13 +203,15 @@ impl Database {
 
     /// Forgets what is written of a user; whether there was anything.
     pub fn remove_person(&mut self, realm: &str, user: &str) -> Result<bool, StoreError> {
-        Ok(self.connection.execute(
-            "DELETE FROM people WHERE realm = ?1 AND user = ?2",
-            (realm, user),
-        )? > 0)
+        Ok(self
+            .connection
+            .execute(&format!("DELETE FROM people WHERE {OF_ONE}"), (realm, user))?
+            > 0)
     }
 }
 
+/// A user, whatever the case of his name: as the engine finds him.
+const OF_ONE: &str = "realm = ?1 AND user = ?2 COLLATE NOCASE";
 const SELECT_PEOPLE: &str = "SELECT user, realm, permissions, user_group, caller_id, calls_max,
     forward_always, forward_busy, forward_no_answer, no_answer_s FROM people";
 

@@ -50,7 +50,7 @@ impl Elsewhere {
 
     /// Whether there is such a user.
     pub(super) fn has(&self, realm: &str, user: &str) -> Result<bool, Error> {
-        if !self.store.capabilities().tells_unknown_users {
+        if !self.tells() {
             return Err(Error::new(
                 "the store of users does not say who is in it",
                 "manage its users by its own tools",
@@ -67,6 +67,11 @@ impl Elsewhere {
             Ok(BatchAnswer::Verified(_)) => Err(unreachable("it answered something else")),
             Err(failure) => Err(unreachable(&failure.to_string())),
         }
+    }
+
+    /// Whether the store says who is in it.
+    pub(super) fn tells(&self) -> bool {
+        self.store.capabilities().tells_unknown_users
     }
 
     /// Adds a user or gives him another password.

@@ -10,13 +10,13 @@ use sip_engine::numbers::Permission;
 use sip_engine::people::NO_ANSWER_S;
 use sip_msg::Uri;
 use sip_msg::uri::Scheme;
-use sip_store::{AliasRow, Database, PersonRow};
+use sip_store::{AliasRow, Database, PersonRow, StoreError, StoreErrorKind};
 
 use super::socket::{Admin, Refused};
 use super::users::{Named, unknown};
 use super::{Instance, Users, ask, say};
 use crate::Error;
-use crate::config::Domain;
+use crate::config::{Config, Domain};
 use crate::data_dir::DataDir;
 
 /// What takes a setting of a user back.
@@ -45,10 +45,17 @@ pub struct UserChanges {
     pub no_answer_s: Option<String>,
 }
 
+/// Words with which a forward might be taken back, and which are names of users here.
+const NO_PLACES: [&str; 6] = ["off", "none", "no", "never", "nobody", "false"];
+/// The fewest digits of a number that begins with its country's code.
+const GLOBAL_DIGITS_MIN: usize = 7;
+
 /// Aliases, and what is written of users.
 pub struct People {
     users: Users,
     database: Database,
+    /// The configuration, where its file was named.
+    config: Option<Config>,
 }
 
 impl People {
@@ -56,12 +63,21 @@ impl People {
     pub fn open(place: &Instance, domain: Option<Domain>) -> Result<Self, Error> {
         let users = Users::open(place, domain)?;
         let database = Database::open(&users.data().database())?;
-        Ok(Self { users, database })
+        let config = match place {
+            Instance::Config(path) => Some(Config::from_file(path)?),
+            Instance::Data(_) => None,
+        };
+        Ok(Self {
+            users,
+            database,
+            config,
+        })
     }
 
     /// Adds targets to an alias.
     pub fn alias_add(&mut self, name: &str, targets: &[String]) -> Result<(), Error> {
         let (name, domain) = self.named(name)?;
+        self.check_name(&name, &domain)?;
         let rows = targets.iter().map(|target| {
             let (target, q) = with_preference(target)?;
             Ok(AliasRow {
@@ -72,9 +88,13 @@ impl People {
             })
         });
         let rows: Vec<AliasRow> = rows.collect::<Result<_, Error>>()?;
-        self.database.add_alias(&rows)?;
+        let written = self.database.add_alias(&rows);
+        written.map_err(|error| with_remedy(error, "signet alias list shows where each leads"))?;
         let to: Vec<&str> = rows.iter().map(|row| shown(&row.target)).collect();
         say(&format!("{name}@{domain} leads to {}\n", to.join(", ")))?;
+        for row in &rows {
+            self.note_nobody(&row.target)?;
+        }
         tell(self.users.data())
     }
 
@@ -122,10 +142,7 @@ impl People {
 
     /// Changes what is written of a user.
     pub fn user_set(&mut self, name: &str, changes: &UserChanges) -> Result<(), Error> {
-        let Named { user, realm } = self.users.parse(name)?;
-        if !self.users.has(&user, &realm)? {
-            return Err(unknown(&user, &realm));
-        }
+        let Named { user, realm } = self.known(name)?;
         let before = self.database.person(&realm.0, &user)?;
         let mut person = before.unwrap_or_else(|| PersonRow {
             user: user.clone(),
@@ -133,17 +150,29 @@ impl People {
             ..PersonRow::default()
         });
         self.change(&mut person, changes)?;
-        self.database.put_person(&person)?;
+        let written = self.database.put_person(&person);
+        written.map_err(|error| {
+            with_remedy(
+                error,
+                "signet user show, of each of them, shows where his calls go",
+            )
+        })?;
         say(&text_of(&person))?;
+        for (place, changed) in [
+            (&person.forward_always, &changes.forward_always),
+            (&person.forward_busy, &changes.forward_busy),
+            (&person.forward_no_answer, &changes.forward_no_answer),
+        ] {
+            if let (Some(place), Some(_)) = (place, changed) {
+                self.note_nobody(place)?;
+            }
+        }
         tell(self.users.data())
     }
 
     /// Shows what is written of a user.
     pub fn user_show(&mut self, name: &str) -> Result<(), Error> {
-        let Named { user, realm } = self.users.parse(name)?;
-        if !self.users.has(&user, &realm)? {
-            return Err(unknown(&user, &realm));
-        }
+        let Named { user, realm } = self.known(name)?;
         let person = self.database.person(&realm.0, &user)?;
         let person = person.unwrap_or_else(|| PersonRow {
             user,
@@ -164,17 +193,25 @@ impl People {
             person.permissions = word;
         }
         if let Some(group) = given(&changes.group) {
+            if let Some(group) = &group {
+                self.check_group(group)?;
+            }
             person.group = group;
         }
         if let Some(number) = given(&changes.caller_id) {
             person.caller_id = number.map(|number| digits_of(&number)).transpose()?;
         }
         if let Some(max) = given(&changes.calls_max) {
-            person.calls_max = number_of(max, "calls", 1_000_000)?;
+            person.calls_max = number_of(max, "calls", (0, 1_000_000))?;
         }
         if let Some(seconds) = given(&changes.no_answer_s) {
-            person.no_answer_s = number_of(seconds, "seconds", NO_ANSWER_S_MAX)?;
+            person.no_answer_s = number_of(seconds, "seconds", (1, NO_ANSWER_S_MAX))?;
         }
+        let is_himself = |to: &str| {
+            let named = self.users.parse(shown(to));
+            named.is_ok_and(|of| of.user == person.user && *of.realm.0 == *person.realm)
+        };
+        let own = format!("{}@{}", person.user, person.realm);
         for (to, place) in [
             (given(&changes.forward_always), &mut person.forward_always),
             (given(&changes.forward_busy), &mut person.forward_busy),
@@ -184,10 +221,135 @@ impl People {
             ),
         ] {
             if let Some(to) = to {
-                *place = to.map(|to| self.uri_of(&to)).transpose()?;
+                let to = to.map(|to| self.place_of(&to)).transpose()?;
+                if to.as_deref().is_some_and(is_himself) {
+                    return Err(Error::new(
+                        format!("{own} would forward his calls to himself"),
+                        "name another place, or write - to take it back",
+                    ));
+                }
+                *place = to;
             }
         }
         Ok(())
+    }
+
+    /// A user who is there, as far as the store of users tells.
+    fn known(&self, name: &str) -> Result<Named, Error> {
+        let named = self.users.parse(name)?;
+        match self.users.knows(&named.user, &named.realm)? {
+            Some(false) => Err(unknown(&named.user, &named.realm)),
+            Some(true) | None => Ok(named),
+        }
+    }
+
+    /// Whether a name may be an alias.
+    fn check_name(&mut self, name: &str, domain: &str) -> Result<(), Error> {
+        if let Some(digits) = name.strip_prefix('+')
+            && digits.len() < GLOBAL_DIGITS_MIN
+        {
+            return Err(Error::new(
+                format!("`{name}` is too short for a number with its country's code"),
+                "write it in one piece, or in quotes: signet alias add \"+49 30 555100\" alice",
+            ));
+        }
+        let own = self.domains()?;
+        if !own.iter().any(|known| known == domain) && !self.users.are_elsewhere() {
+            return Err(Error::new(
+                format!("`{domain}` is no domain of this server"),
+                format!(
+                    "its domains are {}; signet domain add adds one",
+                    own.join(", ")
+                ),
+            ));
+        }
+        // What no user can be called is none.
+        let Ok(Named { user, realm }) = self.users.parse(&format!("{name}@{domain}")) else {
+            return Ok(());
+        };
+        match self.users.knows(&user, &realm)? {
+            Some(true) => Err(Error::new(
+                format!(
+                    "{name}@{domain} is a user, and an alias comes before him: his phones would not ring"
+                ),
+                format!(
+                    "for another number of his the number comes first: signet alias add +4930555100 {name}; to send his calls elsewhere: signet user set {name} --forward-always TO"
+                ),
+            )),
+            Some(false) | None => Ok(()),
+        }
+    }
+
+    /// The domains of this server, as far as they are written down here.
+    fn domains(&mut self) -> Result<Vec<String>, Error> {
+        let mut own = vec![self.users.domain().to_string()];
+        let configured = self.config.iter().flat_map(|config| &config.domains);
+        let configured = configured.map(ToString::to_string);
+        for domain in configured.chain(self.database.domains()?) {
+            if !own.contains(&domain) {
+                own.push(domain);
+            }
+        }
+        Ok(own)
+    }
+
+    fn check_group(&self, group: &str) -> Result<(), Error> {
+        let Some(config) = &self.config else {
+            return say(
+                "note: whether there is such a [[user_group]] is seen with --config FILE alone; without one he calls users of ours and nobody else\n",
+            );
+        };
+        let mut names = config.user_group.iter().map(|of| of.name.as_str());
+        if names.any(|name| name == group) {
+            return Ok(());
+        }
+        let names: Vec<&str> = (config.user_group.iter())
+            .map(|of| of.name.as_str())
+            .collect();
+        Err(Error::new(
+            format!(
+                "there is no [[user_group]] named `{}`",
+                group.escape_debug()
+            ),
+            match names.is_empty() {
+                true => "write it into the configuration first".to_owned(),
+                false => format!("there are: {}", names.join(", ")),
+            },
+        ))
+    }
+
+    /// Says so where a name of ours leads to nobody: he may come later, or be misspelt.
+    fn note_nobody(&mut self, uri: &str) -> Result<(), Error> {
+        let bare = shown(uri);
+        let Some((name, domain)) = bare.rsplit_once('@') else {
+            return Ok(());
+        };
+        if is_number(name) || !self.domains()?.iter().any(|own| own == domain) {
+            return Ok(());
+        }
+        let Ok(Named { user, realm }) = self.users.parse(bare) else {
+            return Ok(());
+        };
+        let is_known = self.users.knows(&user, &realm)? != Some(false)
+            || self.database.has_alias(name, domain)?;
+        match is_known {
+            true => Ok(()),
+            false => say(&format!("note: there is no user and no alias {bare} yet\n")),
+        }
+    }
+
+    /// Where somebody forwards his calls to.
+    fn place_of(&self, text: &str) -> Result<String, Error> {
+        match NO_PLACES.iter().any(|word| text.eq_ignore_ascii_case(word)) {
+            true => Err(Error::new(
+                format!("`{text}` would be the name of a user"),
+                format!(
+                    "write - to take a forward back; for a user of that name {text}@{}",
+                    self.users.domain()
+                ),
+            )),
+            false => self.uri_of(text),
+        }
     }
 
     /// A name or number, and its domain.
@@ -216,6 +378,12 @@ impl People {
             Some((name, host)) => (name, host.to_ascii_lowercase()),
             None => (rest, domain.to_string()),
         };
+        if let Some(sign) = name.chars().find(|sign| ";,".contains(*sign)) {
+            return Err(Error::new(
+                format!("`{}` has a `{sign}` in its name", text.escape_debug()),
+                "several targets stand one after the other, with spaces between; how one is preferred is written bob;q=0.5",
+            ));
+        }
         let name = match is_number(name) {
             true => digits_of(name)?,
             false => name.to_owned(),
@@ -283,15 +451,28 @@ fn digits_of(text: &str) -> Result<String, Error> {
     }
 }
 
-fn number_of(text: Option<String>, what: &str, max: u32) -> Result<Option<u32>, Error> {
+/// What the database says, and what to do.
+fn with_remedy(error: StoreError, remedy: &str) -> Error {
+    match error.kind() {
+        StoreErrorKind::Input => Error::new(error.to_string(), remedy),
+        _ => error.into(),
+    }
+}
+
+fn number_of(
+    text: Option<String>,
+    what: &str,
+    (min, max): (u32, u32),
+) -> Result<Option<u32>, Error> {
     let Some(text) = text else {
         return Ok(None);
     };
-    let number = text.parse().ok().filter(|number| *number <= max);
+    let number = text.parse().ok();
+    let number = number.filter(|number| (min..=max).contains(number));
     number.map(Some).ok_or_else(|| {
         Error::new(
             format!("`{}` is no number of {what}", text.escape_debug()),
-            format!("write a number from 0 to {max}, or - to take it back"),
+            format!("write a number from {min} to {max}, or - to take it back"),
         )
     })
 }

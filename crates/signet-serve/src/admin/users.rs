@@ -70,6 +70,15 @@ impl Users {
     /// Adds a user.
     pub fn add(&self, name: &str, from: PasswordFrom) -> Result<(), Error> {
         let Named { user, realm } = self.parse(name)?;
+        let domain = bare_domain(name).unwrap_or(&self.domain.0);
+        if Database::open(&self.data.database())?.has_alias(&user, domain)? {
+            return Err(Error::new(
+                format!(
+                    "there is an alias {user}@{domain}, which comes before a user of that name"
+                ),
+                format!("to have the user: signet alias remove {user}@{domain}"),
+            ));
+        }
         // Before a password is asked for in vain.
         if self.has(&user, &realm)? {
             return Err(Error::new(
@@ -213,6 +222,19 @@ impl Users {
         }
     }
 
+    /// The same; `None` where the store of users does not tell.
+    pub(super) fn knows(&self, user: &str, realm: &Domain) -> Result<Option<bool>, Error> {
+        match &self.kept {
+            Kept::Elsewhere(store) if !store.tells() => Ok(None),
+            _ => self.has(user, realm).map(Some),
+        }
+    }
+
+    /// Whether they are kept on another machine.
+    pub(super) fn are_elsewhere(&self) -> bool {
+        matches!(self.kept, Kept::Elsewhere(_))
+    }
+
     fn asked_realm(&self) -> Option<&str> {
         self.only.as_ref().map(|domain| domain.0.as_ref())
     }
@@ -251,6 +273,11 @@ pub(super) fn unknown(user: &str, realm: &Domain) -> Error {
         format!("there is no user {user}@{realm}"),
         "signet user list shows all of them",
     )
+}
+
+/// The domain that is written behind a name.
+fn bare_domain(name: &str) -> Option<&str> {
+    name.rsplit_once('@').map(|(_, domain)| domain)
 }
 
 /// A user's name is what stands before the `@` of an address, unescaped.

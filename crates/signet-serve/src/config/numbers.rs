@@ -337,7 +337,14 @@ impl Config {
         let mut is_sound = true;
         for (nth, rule) in self.rewrite.iter().enumerate() {
             let (key, what, remedy) = match Rewrite::new(&rule.pattern, &rule.to) {
-                Ok(_) => continue,
+                Ok(_) => match undialled(&rule.to) {
+                    None => continue,
+                    Some(sign) => (
+                        "to",
+                        format!("`{sign}` cannot be dialled, so no number comes of this rule"),
+                        "write digits, + at the front, * and #, and $1 for what the first group has matched",
+                    ),
+                },
                 Err(BadRule::Pattern(why)) => (
                     "match",
                     format!("`{}` is no regular expression: {why}", rule.pattern),
@@ -358,8 +365,18 @@ impl Config {
         let rules = self.number_rules();
         for (nth, rule) in self.rewrite.iter().enumerate() {
             for (example, (from, to)) in rule.examples.iter().enumerate() {
+                let is_bare = |sign: char| sign.is_ascii_digit() || "+*#".contains(sign);
                 let what = match rules.rewritten(from) {
+                    _ if !from.chars().all(is_bare) => {
+                        format!(
+                            "`{from}` is no number as rules get it, without what is there for the eye"
+                        )
+                    }
                     Some(written) if written == *to => continue,
+                    None if rules.is_emergency(from) && from == to => continue,
+                    None if rules.is_emergency(from) => {
+                        format!("`{from}` is an emergency number, and no rule makes another of it")
+                    }
                     Some(written) => format!("`{from}` becomes `{written}`, and not `{to}`"),
                     None => format!("`{from}` fits no rule, so it does not become `{to}`"),
                 };
@@ -372,7 +389,53 @@ impl Config {
         }
     }
 
+    /// What becomes of calls for help that the operator may not expect.
+    fn warn_of_help(&self, warnings: &mut Vec<String>) {
+        let mut prefixes = self.route.iter().filter_map(|route| route.prefix.as_ref());
+        let has_prefixes = prefixes.next().is_some();
+        // Of a country that is not his, an operator has written no routes.
+        let is_written = self.numbers.emergency != Numbers::default().emergency;
+        for number in self.numbers.emergency.iter().map(|of| &*of.0) {
+            for (nth, rule) in self.rewrite.iter().enumerate() {
+                let fits = Rewrite::new(&rule.pattern, &rule.to);
+                if let Some(other) = fits.ok().and_then(|rule| rule.apply(number))
+                    && other != number
+                {
+                    warnings.push(format!(
+                        "rewrite.{nth}: it would make `{other}` of the emergency number {number}, which stays what it is: an alias leads it elsewhere (signet alias add {number} TO)"
+                    ));
+                    break;
+                }
+            }
+            let of_it = self.route.iter().filter_map(|route| {
+                let prefix = &route.prefix.as_ref()?.0;
+                number
+                    .starts_with(&**prefix)
+                    .then_some((prefix.len(), route))
+            });
+            let longest = of_it.clone().map(|(length, _)| length).max();
+            if longest.is_none() && has_prefixes && is_written && self.forward.is_none() {
+                warnings.push(format!(
+                    "numbers.emergency: there is no route for {number}: write a [[route]] with prefix = \"{number}\", or have an alias lead it to who helps (signet alias add {number} TO)"
+                ));
+            }
+            for (_, route) in of_it.filter(|(length, _)| Some(*length) == longest) {
+                let group = self.gateway_group.iter().find(|of| of.name == route.group);
+                let Some(group) = group else { continue };
+                let front = group.prepend.as_ref().map_or("", |prepend| &*prepend.0);
+                let kept = number.get(usize::from(group.strip)..).unwrap_or_default();
+                if format!("{front}{kept}") != number {
+                    warnings.push(format!(
+                        "numbers.emergency: {number} leaves as `{front}{kept}` by the group {}: write a [[route]] with prefix = \"{number}\" to a group without strip and prepend",
+                        group.name
+                    ));
+                }
+            }
+        }
+    }
+
     pub(super) fn warn_of_numbers(&self, warnings: &mut Vec<String>) {
+        self.warn_of_help(warnings);
         let numbers = &self.numbers;
         let needs_country = !numbers.blocked.is_empty()
             || !numbers.premium.is_empty()
@@ -399,6 +462,26 @@ impl Config {
             );
         }
     }
+}
+
+/// What of the text in the place of a number cannot be dialled, beside its groups.
+fn undialled(to: &str) -> Option<char> {
+    let mut rest = to;
+    let mut is_front = true;
+    while let Some(sign) = rest.chars().next() {
+        rest = rest.get(sign.len_utf8()..).unwrap_or_default();
+        match sign {
+            '$' if rest.starts_with('{') => {
+                rest = rest.split_once('}').map_or("", |(_, after)| after);
+            }
+            '$' => rest = rest.trim_start_matches(|sign: char| sign.is_ascii_digit()),
+            '+' if is_front => {}
+            '0'..='9' | '*' | '#' => {}
+            other => return Some(other),
+        }
+        is_front = false;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -508,6 +591,37 @@ mod tests {
                 "`(` is no regular expression",
             ),
             (
+                format!("{rule}examples = [[\"030 1\", \"+49301\"]]\n"),
+                5,
+                "`030 1` is no number as rules get it",
+            ),
+            (
+                format!("{rule}examples = [\"030\", \"+4930\"]\n"),
+                5,
+                "stands where a pair belongs",
+            ),
+            (
+                "[[rewrite]]\nmatch = \"([0-9]+)\"\nto = \"+49$1\"\nexamples = [[\"112\", \"+49112\"]]\n"
+                    .to_owned(),
+                5,
+                "no rule makes another of it",
+            ),
+            (
+                "[[rewrite]]\nmatch = \"0(.*)\"\nto = '+49\\1'\n".to_owned(),
+                4,
+                "`\\` cannot be dialled",
+            ),
+            (
+                "[[rewrite]]\nmatch = \"0(.*)\"\nto = \"$1+\"\n".to_owned(),
+                4,
+                "`+` cannot be dialled",
+            ),
+            (
+                "[[rewrite]]\nmatch = \"0(\\d*)\"\nto = \"$1\"\n".to_owned(),
+                3,
+                "write the text in single quotes",
+            ),
+            (
                 "[[rewrite]]\nmatch = \"(1)\"\nto = \"$2\"\n".to_owned(),
                 4,
                 "`$2` is no group",
@@ -543,6 +657,59 @@ mod tests {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(&format!("t.toml:{line}")), "{text}{error}");
             assert!(error.contains(told), "{text}{error}");
+        }
+    }
+
+    #[test]
+    fn what_would_become_of_calls_for_help_is_told() {
+        let group = |name: &str, more: &str| {
+            format!(
+                "[[gateway_group]]\nname = \"{name}\"\n{more}gateways = [{{ uri = \"sip:192.0.2.1\" }}]\n"
+            )
+        };
+        let route = |prefix: &str, name: &str| {
+            format!("[[route]]\nprefix = \"{prefix}\"\ngroup = \"{name}\"\n")
+        };
+        let (plain, plus) = (group("plain", ""), group("plus", "prepend = \"+\"\n"));
+        let numbers = "[numbers]\ncountry_code = \"49\"\nemergency = [\"110\"]\n";
+        let town = "[[rewrite]]\nmatch = \"([1-9][0-9]+)\"\nto = \"+4930$1\"\n";
+        for (text, told) in [
+            (String::new(), None),
+            (format!("{numbers}{plain}{}", route("1", "plain")), None),
+            // Of other countries' numbers, which stand there without being written, nothing is said.
+            (format!("{plain}{}", route("0", "plain")), None),
+            (
+                format!("{numbers}{plain}{}", route("0", "plain")),
+                Some("there is no route for 110"),
+            ),
+            (
+                format!("{numbers}{plus}{}", route("1", "plus")),
+                Some("110 leaves as `+110` by the group plus"),
+            ),
+            (
+                format!(
+                    "{numbers}{plain}{plus}{}{}",
+                    route("1", "plus"),
+                    route("110", "plain")
+                ),
+                None,
+            ),
+            (
+                format!("{numbers}{town}"),
+                Some("rewrite.0: it would make `+4930110` of the emergency number 110"),
+            ),
+        ] {
+            let warnings = parse(&text).unwrap().warnings();
+            let of_help: Vec<_> = (warnings.iter())
+                .filter(|of| of.contains("emergency"))
+                .collect();
+            match told {
+                None => assert!(of_help.is_empty(), "{text}{of_help:?}"),
+                Some(told) => assert!(
+                    of_help.len() == 1 && of_help[0].contains(told),
+                    "{text}{of_help:?}"
+                ),
+            }
         }
     }
 

@@ -56,6 +56,44 @@ fn aliases_come_and_go_and_the_most_preferred_target_is_first() {
 }
 
 #[test]
+fn a_user_is_one_whatever_the_case_of_his_name() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    let [upper, lower] = ["ALICE", "alice"].map(|user| PersonRow {
+        permissions: Some(user.to_owned()),
+        ..forwarding(user, None, None)
+    });
+    database.put_person(&upper).expect("written");
+    database.put_person(&lower).expect("written");
+    // Of two rows the engine could go by one alone.
+    assert_eq!(database.people().expect("read"), [lower.clone()]);
+    let found = database.person("example.org", "Alice").expect("read");
+    assert_eq!(found, Some(lower));
+    assert!(
+        database
+            .remove_person("example.org", "aLICE")
+            .expect("removed")
+    );
+    assert!(database.people().expect("read").is_empty());
+}
+
+#[test]
+fn an_alias_is_known_by_name_and_domain() {
+    let folder = Folder::new();
+    let mut database = folder.open();
+    database
+        .add_alias(&[alias("desk", "sip:bob@example.org", 1_000)])
+        .expect("added");
+    for (name, domain, is_there) in [
+        ("desk", "example.org", true),
+        ("desk", "example.net", false),
+        ("des", "example.org", false),
+    ] {
+        assert_eq!(database.has_alias(name, domain).expect("read"), is_there);
+    }
+}
+
+#[test]
 fn what_leads_in_a_circle_or_too_far_is_not_written() {
     let folder = Folder::new();
     let mut database = folder.open();
