@@ -255,15 +255,22 @@ impl Warden {
         None
     }
 
+    /// Whether one of our users says it. He may hide (RFC 3323): his digest says who he is.
+    fn is_of_ours(&self, from: &Name, speakers: &HashSet<Party>) -> bool {
+        let hides = from.user == "anonymous" && from.host == "anonymous.invalid";
+        self.is_ours(&from.host) || hides && speakers.contains(&Party::Mallory)
+    }
+
     fn object_at_gateway(&mut self, text: &Text, speakers: &HashSet<Party>) -> Option<String> {
         let (from, to) = (text.from(), text.to());
         let uri = Name::of(text.uri());
+        let is_of_ours = self.is_of_ours(&from, speakers);
         let is_peer = self.hostility.neighbour == Standing::Relays
             && speakers.contains(&Party::Neighbour)
             && !self.is_ours(&from.host);
         if self.gateway_calls.contains(text.call_id()) && uri.user == "gw" {
             // Within a dialog that the gateway has: who speaks was looked at.
-            let is_side = self.is_ours(&from.host) || speakers.contains(&Party::Gateway);
+            let is_side = is_of_ours || speakers.contains(&Party::Gateway);
             return (!is_side && !is_peer)
                 .then(|| "the gateway's dialog has no such side".to_owned());
         }
@@ -276,16 +283,13 @@ impl Warden {
         }
         // The tables give it numbers at its own address; users reach it by nothing else.
         let is_by_table = uri.host == self.places.gateway.ip().to_string();
-        if self.is_ours(&from.host) && !(is_by_table && uri.user.starts_with('+')) {
+        if is_of_ours && !(is_by_table && uri.user.starts_with('+')) {
             return Some("the gateway is reached past the tables".to_owned());
         }
-        let is_user = speakers.contains(&Party::Mallory) && from.user == MALLORY
+        let is_mallory = from.user == MALLORY || !self.is_ours(&from.host);
+        let is_user = speakers.contains(&Party::Mallory) && is_mallory
             || speakers.contains(&Party::Honest) && to.user == uri.user;
-        let may = if self.is_ours(&from.host) {
-            is_user
-        } else {
-            is_peer
-        };
+        let may = if is_of_ours { is_user } else { is_peer };
         if !may {
             return Some("the gateway is reached without a right to it".to_owned());
         }
@@ -313,7 +317,7 @@ impl Warden {
         if is_shown(at_phone) || is_shown(by_name) {
             return None;
         }
-        if self.is_ours(&from.host) {
+        if self.is_of_ours(&from, speakers) {
             // Mallory may have his own calls answered wherever he wants.
             let is_diverted = self.is_ours(&to.host) && to.user == MALLORY;
             let is_honest = !speakers.contains(&Party::Mallory);

@@ -45,8 +45,12 @@ const DOUBT_MS: u64 = 2_000;
 /// So many keep-alives that came back in a row, and the flow has ended. The last of them was
 /// an OPTIONS, whose branch in the error nobody guesses.
 const CAME_BACK_MAX: u8 = 2;
-/// After a start or a reload the location table is looked through part by part: after so many
-/// bindings, a millisecond passes before the next part, and one passes in any case.
+/// After a start or a reload the location table is looked through: so many of its parts at a
+/// time,
+const PARTS_AT_ONCE: usize = 32;
+/// unless this many bindings were in them,
+const LOOKED_AT_MAX: u64 = 1_000;
+/// and after so many a millisecond passes before it goes on.
 const LOOKED_AT_PER_MS: u64 = 100;
 /// Entries whose timers are set anew with each part, where a reload changed the interval. All
 /// that there can be are through with the last part.
@@ -183,12 +187,32 @@ impl Shard {
         }
     }
 
-    /// Looks at a part of the location table for contacts that were bound before this shard
-    /// kept any.
+    /// Looks through the location table for contacts that were bound before this shard kept
+    /// any, as far as it goes without a stop.
     pub(super) fn find_phones(&mut self, now: Now) {
+        let (first, mut looked_at) = (self.keepalives.part, 0);
+        let mut part = first;
+        while part < Location::PARTS.min(first + PARTS_AT_ONCE) && looked_at < LOOKED_AT_MAX {
+            looked_at += self.find_phones_in(now, part);
+            part += 1;
+        }
+        self.keepalives.part = part;
+        self.keepalives.timer = match part < Location::PARTS {
+            true => {
+                let at_ms = now.mono_ms + 1 + looked_at / LOOKED_AT_PER_MS;
+                self.wheel.start(at_ms, Timer::KeepAlives)
+            }
+            false => {
+                self.keepalives.retimes = false;
+                TimerId::NONE
+            }
+        };
+    }
+
+    /// Looks at a part of the table; how many bindings it has.
+    fn find_phones_in(&mut self, now: Now, part: usize) -> u64 {
         let (index, shards, hash_key) = self.keepalives.home;
         let nat = &self.settings.nat;
-        let part = self.keepalives.part;
         let (mut found, mut looked_at) = (Vec::new(), 0);
         self.shared
             .location
@@ -211,17 +235,7 @@ impl Shard {
         for (aor, binding) in found {
             self.keep(now, &aor, &binding);
         }
-        self.keepalives.part = part + 1;
-        self.keepalives.timer = match part + 1 < Location::PARTS {
-            true => {
-                let at_ms = now.mono_ms + 1 + looked_at / LOOKED_AT_PER_MS;
-                self.wheel.start(at_ms, Timer::KeepAlives)
-            }
-            false => {
-                self.keepalives.retimes = false;
-                TimerId::NONE
-            }
-        };
+        looked_at
     }
 
     /// Spreads a part of the entries over the new interval. A phone that is being asked has
