@@ -197,21 +197,24 @@ fn user_of(aor: &[u8]) -> &[u8] {
     bare.get(..end.unwrap_or(bare.len())).unwrap_or(bare)
 }
 
-/// Answers on the socket until the server ends.
-pub(crate) async fn serve(path: PathBuf, admin: Admin) {
+/// Opens the socket: before anybody is told that the server is there. `None` where that cannot be,
+/// which is logged.
+pub(crate) fn open(path: PathBuf) -> Option<UnixListener> {
     // The lock of the data folder is held, so it is nobody's.
     let _ = std::fs::remove_file(&path);
-    let none = |error: io::Error| {
-        tracing::error!("{}: no administrative interface: {error}", path.display());
-    };
     // The folder lets nobody else in; this holds where its mode was changed.
     let owner_alone = std::fs::Permissions::from_mode(0o600);
     let bound = UnixListener::bind(&path)
         .and_then(|listener| std::fs::set_permissions(&path, owner_alone).map(|()| listener));
-    let listener = match bound {
-        Ok(listener) => listener,
-        Err(error) => return none(error),
-    };
+    bound
+        .inspect_err(|error| {
+            tracing::error!("{}: no administrative interface: {error}", path.display());
+        })
+        .ok()
+}
+
+/// Answers on the socket until the server ends.
+pub(crate) async fn serve(listener: UnixListener, admin: Admin) {
     let routes = VERBS.iter().fold(Router::new(), |router, (path, answer)| {
         router.route(path, answer())
     });
@@ -220,7 +223,7 @@ pub(crate) async fn serve(path: PathBuf, admin: Admin) {
         .with_state(admin);
     let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     if let Err(error) = axum::serve(Bounded { listener, seats }, router).await {
-        none(error);
+        tracing::error!("no administrative interface: {error}");
     }
 }
 

@@ -146,13 +146,17 @@ pub fn serve(source: Source) -> Result<(), Error> {
     let metrics_addr = metrics
         .as_ref()
         .and_then(|listener| listener.local_addr().ok());
+    // Who has read where the server listens may ask it.
+    let socket = {
+        let _in_runtime = runtime.enter();
+        admin::socket::open(admin::socket_path(server.data.path()))
+    };
     announce::listeners(&server, metrics_addr)?;
     announce::next_steps(&server, metrics_addr);
     runtime.block_on(async {
         if let Some(listener) = metrics {
             tokio::spawn(metrics::serve(listener, server.sources.clone()));
         }
-        let socket = admin::socket_path(server.data.path());
         let admin = admin::socket::Admin {
             cache: server.store.cache().cloned(),
             sources: server.sources.clone(),
@@ -160,7 +164,9 @@ pub fn serve(source: Source) -> Result<(), Error> {
             tracer: server.tracer.clone(),
             people: server.people_asked.asker(),
         };
-        tokio::spawn(admin::socket::serve(socket, admin));
+        if let Some(socket) = socket {
+            tokio::spawn(admin::socket::serve(socket, admin));
+        }
         server.run(&mut signals).await
     })
 }
