@@ -353,7 +353,7 @@ impl Registration {
             true => Phase::Unbound { due_ms: now_ms },
             false => Phase::Over,
         };
-        self.until_ms = 0;
+        (self.until_ms, self.told) = (0, None);
         (Next::Rest, Some(Change::Ended))
     }
 }

@@ -284,7 +284,7 @@ fn of_a_call_between_two_providers_each_has_its_own_password() {
     let mut routes = ok.all(HeaderName::RecordRoute);
     routes.reverse();
     let firsts = |method: &str, cseq: u32, more: &str| {
-        let mut request = request(method, &format!("sip:gw@{PROVIDER}"), UDP);
+        let mut request = request(method, &format!("sip:gw@{PROVIDER};transport=udp"), UDP);
         request.via = request.via.replace("198.51.100.1:5060", FIRST);
         request.from = ok.header(HeaderName::From).unwrap();
         request.to = ok.header(HeaderName::To).unwrap();
