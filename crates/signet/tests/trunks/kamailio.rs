@@ -84,6 +84,11 @@ request_route {{
   if (is_method("REGISTER")) {{
     if (!pv_www_authenticate("{realm}", "{password}", "0")) {{
       $var(rc) = $rc;
+      # None yet, or a nonce that has been used.
+      if ($var(rc) == -4 || $var(rc) == -6) {{
+        www_challenge("{realm}", "17");
+        exit;
+      }}
       if ($var(rc) != -5) {{ xlog("L_ALERT", "REFUSED REGISTER $var(rc)\n"); }}
       www_challenge("{realm}", "1");
       exit;
