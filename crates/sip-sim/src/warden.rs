@@ -257,7 +257,7 @@ impl Warden {
 
     /// Whether one of our users says it. He may hide (RFC 3323): his digest says who he is.
     fn is_of_ours(&self, from: &Name, speakers: &HashSet<Party>) -> bool {
-        let hides = from.user == "anonymous" && from.host == "anonymous.invalid";
+        let hides = from.host == "anonymous.invalid";
         self.is_ours(&from.host) || hides && speakers.contains(&Party::Mallory)
     }
 
