@@ -17,9 +17,9 @@ use serde_json::Value;
 use support::command::{Serving, succeed, text};
 use support::openssl::{PATIENCE, page, wait_for_figure};
 use support::phone::{Phone, field};
-use support::{Running, TestDir, add_user, free_port, have};
+use support::{Running, TestDir, add_user, free_port, have, skip};
 
-use far::{Far, cseq};
+use far::{Far, HIS_NONCE, cseq};
 use kamailio::Kamailio;
 
 const DOMAIN: &str = "example.com";
@@ -146,6 +146,8 @@ fn a_provider_that_challenges_everything_has_calls_both_ways() {
     wait_for_figure(world.path(), &format!("signet_trunk_registered{labels}"), 1);
 
     calls_out(&server, &far);
+    who_is_called_gets_no_digest(&server, &far);
+    assert_eq!(world.shown()["refused_for_s"], 0);
     calls_in(&server, &far, &provider);
 
     // Without the trunk the account is given back, with it it is there again.
@@ -221,6 +223,23 @@ fn calls_out(server: &Serving, far: &Far) {
     assert!(over.starts_with("SIP/2.0 487 "), "{over}");
     let cancel = far.wait_for("CANCEL ", 1);
     assert_eq!(cseq(&cancel), cseq(&invite), "{cancel}");
+}
+
+/// Whoever has this number asks for a password in the provider's name, and the provider passes that on.
+fn who_is_called_gets_no_digest(server: &Serving, far: &Far) {
+    let mut alice = Phone::udp(server.at("udp"), "alice", DOMAIN);
+    alice.register();
+    for count in 1..=4 {
+        let call = alice.invite("0305401");
+        let answer = alice.refused(&call);
+        assert!(answer.starts_with("SIP/2.0 401 "), "{answer}");
+        let invites = far.heard(|text| text.starts_with("INVITE sip:+49305401@"));
+        assert_eq!(invites.len(), count);
+        for invite in invites {
+            assert!(!invite.contains(HIS_NONCE), "{invite}");
+            assert!(!invite.contains("\r\nAuthorization:"), "{invite}");
+        }
+    }
 }
 
 /// The provider calls alice's number at the registered contact; she hangs up.
@@ -299,6 +318,52 @@ fn a_wrong_password_is_tried_once_and_another_realm_never() {
     alice.hang_up(&mut call);
     alice.hung_up(&call);
     assert_eq!(world.shown()["refused_for_s"], 0);
+}
+
+#[test]
+fn sippy_is_a_provider_by_each_algorithm_that_it_has() {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = beside.join("../../target/phones/bin/python3");
+    if !python.exists() {
+        return skip("sippy is not installed (`scripts/phones` installs it)");
+    }
+    for algorithm in ["MD5", "SHA-256", "SHA-512-256"] {
+        let world = World::new(&format!("trunks-sippy-{algorithm}"));
+        let (port, log) = (free_port(), world.path().join("provider.log"));
+        let wants = serde_json::json!({
+            "address": "127.0.0.2", "port": port, "realm": REALM, "user": "4930100",
+            "password": PASSWORD, "algorithm": algorithm, "log": world.path().join("sippy.log"),
+        });
+        let script = beside.join("tests/trunks/provider.py");
+        let words = [text(&script), &wants.to_string()];
+        let _provider = Running::start(text(&python), &words, &log);
+        let told = || fs::read_to_string(&log).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while std::net::UdpSocket::bind(("127.0.0.2", port)).is_ok() {
+            assert!(Instant::now() < until, "{}", told());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let keys = format!(
+            "realm = \"{REALM}\"\nregister_s = 600\nchallenge_status = 401\nalgorithm_min = \"{algorithm}\""
+        );
+        world.configure(&format!("sip:127.0.0.2:{port};transport=udp"), Some(&keys));
+        let mut server = world.serve();
+        world.wait_until("registered");
+        let mut alice = Phone::udp(server.at("udp"), "alice", DOMAIN);
+        alice.register();
+        let mut call = alice.invite("030123");
+        alice.established(&mut call);
+        alice.hang_up(&mut call);
+        alice.hung_up(&call);
+        server.process.signal("-TERM");
+        assert_eq!(server.process.wait(PATIENCE), Some(0));
+        // Registered and taken back.
+        for (method, count) in [("REGISTER", 2), ("INVITE", 1), ("BYE", 1)] {
+            let proved = told().matches(&format!("PROVED {method} {algorithm}\n")).count();
+            assert_eq!(proved, count, "{}", told());
+        }
+        assert!(!told().contains("REFUSED"), "{}", told());
+    }
 }
 
 /// A called side of SIPp that asks for a password at the INVITE and again at the BYE, and goes

@@ -13,6 +13,9 @@ use super::support::unique;
 
 /// The end of numbers that ring and are not answered.
 pub(crate) const RINGS: &str = "999";
+/// The end of numbers whose owner asks for a password in the provider's name, and by which nonce.
+pub(crate) const ASKS: &str = "401";
+pub(crate) const HIS_NONCE: &str = "5b3f0his0own";
 
 /// A telephone that ends with this value.
 pub(crate) struct Far {
@@ -176,8 +179,15 @@ fn answers(text: &str, own: SocketAddr, rings: &mut BTreeMap<String, String>) ->
         "INVITE" => {
             let uri = text.split(' ').nth(1).unwrap();
             let is_new = !field(text, "To").contains(";tag=");
+            let user = uri.split('@').next().unwrap();
+            if is_new && user.ends_with(ASKS) {
+                let line = format!(
+                    "WWW-Authenticate: Digest realm=\"provider.example\", nonce=\"{HIS_NONCE}\", algorithm=MD5, qop=\"auth\"\r\n"
+                );
+                return vec![reply(text, "401 Unauthorized", &line)];
+            }
             let ringing = reply(text, "180 Ringing", "");
-            if is_new && uri.split('@').next().unwrap().ends_with(RINGS) {
+            if is_new && user.ends_with(RINGS) {
                 rings.insert(field(text, "Call-ID"), text.to_owned());
                 return vec![ringing];
             }
