@@ -512,6 +512,7 @@ pub fn field(message: &str, name: &str) -> String {
 
 fn contact_of(message: &str) -> String {
     let contact = field(message, "Contact");
-    let inner = contact.trim_start_matches('<');
+    // A name may stand before it.
+    let (_, inner) = contact.split_once('<').unwrap();
     inner.split_once('>').unwrap().0.to_owned()
 }
