@@ -284,8 +284,7 @@ pub(crate) fn number_of(uri: &Uri<'_>) -> Option<String> {
     let mut number = String::with_capacity(16);
     for byte in digits_of(uri) {
         match byte {
-            // `(+49)` is written as well.
-            b'+' if number.is_empty() => number.push('+'),
+            b'+' if may_have_plus(&number) => number.push('+'),
             b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
             _ if is_separator(byte) => {}
             _ => return None,
@@ -331,7 +330,7 @@ fn front_of(bytes: impl Iterator<Item = u8>) -> Option<String> {
     let mut number = String::with_capacity(16);
     for byte in bytes {
         match byte {
-            b'+' if number.is_empty() => number.push('+'),
+            b'+' if may_have_plus(&number) => number.push('+'),
             b'0'..=b'9' | b'*' | b'#' => number.push(char::from(byte)),
             // What nobody dials may stand before it and is passed over, as blanks are.
             _ if is_separator(byte) || byte.is_ascii_control() => {}
@@ -343,6 +342,12 @@ fn front_of(bytes: impl Iterator<Item = u8>) -> Option<String> {
     }
     let has_digit = number.bytes().any(|byte| byte.is_ascii_digit());
     has_digit.then_some(number)
+}
+
+/// Whether a `+` may follow: at the front, of which `(+49)` has it too, and behind a code of a
+/// switch, as in `#31#+49`.
+fn may_have_plus(number: &str) -> bool {
+    number.is_empty() || number.ends_with(['*', '#'])
 }
 
 /// The user without its parameters, unescaped.
@@ -514,6 +519,8 @@ mod tests {
         assert_eq!(number("sip:+@x"), None);
         assert_eq!(number("sip:1+2@x"), None);
         assert_eq!(number("sip:(+49)30@x").as_deref(), Some("+4930"));
+        assert_eq!(number("sip:%2331%23+49@x").as_deref(), Some("#31#+49"));
+        assert_eq!(number("sip:++49@x"), None);
         assert_eq!(number(&format!("sip:{}@x", "1".repeat(65))), None);
     }
 

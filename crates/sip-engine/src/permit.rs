@@ -76,7 +76,7 @@
 //!     challenged, and nothing else.
 //! 12. *A call for help is led wherever the operator leads it*, past permissions, blocked numbers and
 //!     limits: for users and peers, and for the bare emergency number at a domain of ours
-//!     ([`Permit::for_help`]).
+//!     (`Permit::for_help`).
 //!
 //! What it does not promise: a peer that is trusted by its address alone is as
 //! trustworthy as that address. Over UDP an address can be forged, which is why claim 1 makes no exception

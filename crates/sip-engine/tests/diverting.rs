@@ -210,6 +210,28 @@ fn a_caller_who_may_not_call_there_himself_is_led_there_by_the_owner() {
 }
 
 #[test]
+fn whoever_may_call_nobody_inside_is_led_on_by_nobody() {
+    for always in [true, false] {
+        for has_phone in [true, false] {
+            let book = book()
+                .permission("carol", Permission::None)
+                .forwards("alice", |forwards| match always {
+                    true => forwards.always = to("sip:030123@example.org"),
+                    false => forwards.no_answer = to("sip:030123@example.org"),
+                });
+            let mut house = House::new(book);
+            if has_phone {
+                house.phone("alice", 11);
+            }
+            let sent = house.call("carol", ALICE);
+            saw_status(&mut house, sent, 403, Reason::NotPermitted);
+            // A stranger may call her, and is.
+            assert_eq!(copies(&house.stranger_calls(ALICE, "")).len(), 1);
+        }
+    }
+}
+
+#[test]
 fn what_may_not_be_forwarded_ends_with_what_the_phones_have_said() {
     let mut house = House::new(book().person("alice", |person| {
         person.permission = Some(Permission::Internal);

@@ -240,13 +240,19 @@ fn emergency_numbers_are_every_users_and_nobody_elses() {
     };
     let mut house = House::with(book_of_all(), forwards);
     assert_eq!(copy(&house.call("none", "sip:112@example.org")).0, GATEWAY);
+    let uri = "sip:112,0043@example.org";
+    assert_eq!(status(house.call("none", uri)), 403, "{uri}");
+    // Phones of mobile networks give it a context: nothing of that goes on, and nobody is refused.
     for uri in [
-        "sip:112,0043@example.org",
+        "tel:112;phone-context=+49",
         "tel:112;phone-context=+43",
-        "sip:112;phone-context=+43@example.org",
+        "sip:112;phone-context=+43@example.org;user=phone",
+        "sip:112;ext=1@example.org:5060",
+        "sip:112@192.0.2.1:5060",
         "tel:112;rn=+43900",
     ] {
-        assert_eq!(status(house.call("none", uri)), 403, "{uri}");
+        let (to, leaves) = copy(&house.call("none", uri));
+        assert_eq!((&*to, &*leaves), (GATEWAY, "sip:112@example.org"), "{uri}");
     }
 }
 
@@ -326,7 +332,7 @@ fn codes_of_switches_around_a_number_are_no_way_around_a_list() {
             "sip:%2331%23+49900123@example.org",
             "sip:*21*0900123%23@example.org",
             "sip:(+49)900123@example.org",
-            "tel:0900123%23",
+            "tel:0900123#",
         ] {
             let sent = house.call("premium", uri);
             assert_eq!(status(sent), 403, "{uri}");

@@ -70,8 +70,11 @@ impl Users {
     /// Adds a user.
     pub fn add(&self, name: &str, from: PasswordFrom) -> Result<(), Error> {
         let Named { user, realm } = self.parse(name)?;
-        let domain = bare_domain(name).unwrap_or(&self.domain.0);
-        if Database::open(&self.data.database())?.has_alias(&user, domain)? {
+        let domain = match name.rsplit_once('@') {
+            Some((_, domain)) => domain.trim_end_matches('.').to_ascii_lowercase(),
+            None => self.domain.to_string(),
+        };
+        if Database::open(&self.data.database())?.has_alias(&user, &domain)? {
             return Err(Error::new(
                 format!(
                     "there is an alias {user}@{domain}, which comes before a user of that name"
@@ -273,11 +276,6 @@ pub(super) fn unknown(user: &str, realm: &Domain) -> Error {
         format!("there is no user {user}@{realm}"),
         "signet user list shows all of them",
     )
-}
-
-/// The domain that is written behind a name.
-fn bare_domain(name: &str) -> Option<&str> {
-    name.rsplit_once('@').map(|(_, domain)| domain)
 }
 
 /// A user's name is what stands before the `@` of an address, unescaped.

@@ -91,11 +91,15 @@ impl Permit {
         )
     }
 
-    /// The permit of a call for help: it is led on wherever the operator leads it, by aliases and
-    /// by routes, past every permission. `None` for other calls, and for who may not.
-    pub(crate) fn for_help(&self, rules: &NumberRules, uri: &Uri<'_>) -> Option<Self> {
-        let is_help = || number_of(uri).is_some_and(|number| rules.is_emergency(&number));
-        (self.may_call_for_help() && is_help()).then_some(Self::Emergency(Seal(())))
+    /// The permit of a call for help, and the bare number that it is for: it is led on wherever the
+    /// operator leads that, by aliases and by routes, past every permission. `None` for other calls,
+    /// and for who may not.
+    pub(crate) fn for_help(&self, rules: &NumberRules, uri: &Uri<'_>) -> Option<(Self, String)> {
+        if !self.may_call_for_help() {
+            return None;
+        }
+        let number = number_of(uri).filter(|number| rules.is_emergency(number))?;
+        Some((Self::Emergency(Seal(())), number))
     }
 }
 

@@ -97,9 +97,8 @@ impl Shard {
             request.method(),
             Method::Invite | Method::Cancel | Method::Ack
         );
-        let help = permit.for_help(&self.settings.numbers, uri);
         let led = Led {
-            permit: help.as_ref().unwrap_or(permit),
+            permit,
             left: LED_ON_MAX.saturating_sub(times_diverted(request)),
             is_led_on: false,
             is_call,
@@ -107,12 +106,49 @@ impl Shard {
             skips_drained,
             diversion: &[],
         };
-        let targets = self.lead_on(now, uri, &led, found);
-        if help.is_some() {
-            // Whatever it is led to: no limit counts.
-            for candidate in found.iter_mut() {
-                candidate.extra().is_emergency = true;
+        match permit.for_help(&self.settings.numbers, uri) {
+            None => self.lead_on(now, uri, &led, found),
+            Some((permit, number)) => {
+                let led = Led {
+                    permit: &permit,
+                    is_led_on: true,
+                    ..led
+                };
+                self.lead_help(now, (uri, &number), &led, found)
             }
+        }
+    }
+
+    /// A call for help: by its number alone, whatever hangs on that, so that no next hop reads
+    /// another number in it, and nobody is refused for a `phone-context`.
+    fn lead_help(
+        &mut self,
+        now: Now,
+        (uri, number): (&Uri<'_>, &str),
+        led: &Led<'_>,
+        found: &mut Vec<Candidate>,
+    ) -> Targets {
+        let scheme = match uri.scheme {
+            Scheme::Sips => "sips",
+            _ => "sip",
+        };
+        let host = uri.host_port;
+        let domain = crate::aor::domain_of(&self.settings, host.host);
+        let at = match (domain.or(self.settings.domains.first()), host.port) {
+            (Some(domain), _) => domain.to_string(),
+            (None, port) => {
+                let port = port.map_or_else(String::new, |port| format!(":{port}"));
+                format!("{}{port}", String::from_utf8_lossy(host.host))
+            }
+        };
+        let text = format!("{scheme}:{number}@{at}");
+        let Some(bare) = Uri::parse(text.as_bytes()) else {
+            return Targets::Answer(Outcome::UnreadableUri);
+        };
+        let targets = self.lead_on(now, &bare, led, found);
+        // Whatever it is led to: no limit counts.
+        for candidate in found.iter_mut() {
+            candidate.extra().is_emergency = true;
         }
         targets
     }
@@ -278,6 +314,10 @@ impl Shard {
         if let Some(person) = &person
             && let Some(forward) = Forwarder::of(person, When::Always)
         {
+            // Who may not call him is not led on by him either.
+            if let Err(outcome) = self.may_call_within(led.permit) {
+                return Targets::Answer(outcome);
+            }
             return self.lead_forward(now, forward, When::Always, led.road(), found);
         }
         let start = found.len();
@@ -310,6 +350,9 @@ impl Shard {
         if let Some(person) = &person
             && let Some(forward) = Forwarder::of(person, When::NoAnswer)
         {
+            if let Err(outcome) = self.may_call_within(led.permit) {
+                return Targets::Answer(outcome);
+            }
             return self.lead_forward(now, forward, When::NoAnswer, led.road(), found);
         }
         let is_registered = contacts != Contacts::None;

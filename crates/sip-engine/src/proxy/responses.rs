@@ -464,8 +464,7 @@ impl Shard {
         let granted = self.grant_caller(now, context.identity, source, known, response);
         let is_trusted = context.is_listed || self.is_trusted(context.sender.flow.remote.ip());
         write_upstream(
-            response,
-            is_trusted,
+            (response, is_trusted),
             &context.best.challenges,
             granted.map(|place| (place, &*self.granted)),
             context.session.and_then(|timer| timer.missing_in(response)),
@@ -555,8 +554,7 @@ impl Shard {
 /// caller's grant and its place, `session_expires_s` the session timer that the callee left
 /// out (RFC 4028 8.2).
 pub(crate) fn write_upstream(
-    response: &Message,
-    is_trusted: bool,
+    (response, is_trusted): (&Message, bool),
     challenges: &[u8],
     granted: Option<(sip_msg::Span, &[u8])>,
     session_expires_s: Option<u32>,

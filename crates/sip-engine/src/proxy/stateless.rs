@@ -295,8 +295,7 @@ impl Shard {
                 let source = Source::of(flow);
                 let granted = self.grant_caller(now, None, Some(&source), (None, None), &response);
                 write_upstream(
-                    &response,
-                    self.is_trusted(target.remote.ip()),
+                    (&response, self.is_trusted(target.remote.ip())),
                     &[],
                     granted.map(|place| (place, &*self.granted)),
                     None,
