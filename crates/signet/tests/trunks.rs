@@ -359,7 +359,9 @@ fn sippy_is_a_provider_by_each_algorithm_that_it_has() {
         assert_eq!(server.process.wait(PATIENCE), Some(0));
         // Registered and taken back.
         for (method, count) in [("REGISTER", 2), ("INVITE", 1), ("BYE", 1)] {
-            let proved = told().matches(&format!("PROVED {method} {algorithm}\n")).count();
+            let proved = told()
+                .matches(&format!("PROVED {method} {algorithm}\n"))
+                .count();
             assert_eq!(proved, count, "{}", told());
         }
         assert!(!told().contains("REFUSED"), "{}", told());
