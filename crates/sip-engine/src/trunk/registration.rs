@@ -181,7 +181,7 @@ impl Registration {
 
     /// It is asked for by other settings, at once: what it came to by those before says nothing of
     /// these. What is under way is waited for.
-    // RFC 3261 10.2: "UAs MUST NOT send a new registration (i.e., containing new Contact header
+    // RFC 3261 10.2: "UAs MUST NOT send a new registration (that is, containing new Contact header
     // field values, as opposed to a retransmission) until they have received a final response from
     // the registrar for the previous one or the previous REGISTER request has timed out."
     pub(super) fn ask_anew(&mut self, expires_s: u32) {

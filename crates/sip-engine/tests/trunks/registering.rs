@@ -464,7 +464,9 @@ fn a_member_of_before_gets_nothing_that_fits_to_the_password_of_now() {
     let mut bed = Bed::new(by_members(&[PROVIDER, SECOND]));
     let first = register(&mut bed, 1);
     assert_eq!(first.to.remote.to_string(), PROVIDER);
-    // Its answer is waited for (RFC 3261 10.2), and then it is another's turn.
+    // RFC 3261 10.2: "UAs MUST NOT send a new registration (that is, containing new Contact header
+    // field values, as opposed to a retransmission) until they have received a final response from
+    // the registrar for the previous one or the previous REGISTER request has timed out."
     let elsewhere = with_members(UDP, with_password(REALM, "herring"), &[SECOND]);
     assert!(reload(&mut bed, elsewhere).is_empty());
     let mut sent = ask(&mut bed, &first, "n1");
