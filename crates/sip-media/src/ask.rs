@@ -120,7 +120,14 @@ impl Ask {
             };
             of.entry("command", command.as_bytes());
             of.entry("call-id", &self.call_id);
-            of.entry("from-tag", &self.from_tag);
+            let is_of_branch = !self.branch.is_empty() && self.to_tag.is_empty();
+            // An engine that does not know a branch goes by the tag, which is that of all branches:
+            // where one of them ends there is to be none that it knows.
+            let from_tag = match self.command {
+                Command::Delete if is_of_branch => &self.branch,
+                _ => &self.from_tag,
+            };
+            of.entry("from-tag", from_tag);
             if !self.to_tag.is_empty() {
                 of.entry("to-tag", &self.to_tag);
             }
@@ -331,6 +338,17 @@ mod tests {
         ] {
             assert_eq!(of(&entries, key).as_deref(), Some(value), "{key}");
         }
+    }
+
+    #[test]
+    fn a_branch_is_ended_by_its_own_name_alone() {
+        let mut delete = ask(Command::Delete, Side::Plain, Side::Plain);
+        delete.branch = b"branch".as_slice().into();
+        let entries = written(&delete);
+        for key in ["from-tag", "via-branch"] {
+            assert_eq!(of(&entries, key).as_deref(), Some("branch"), "{key}");
+        }
+        assert_eq!(of(&entries, "to-tag"), None);
     }
 
     #[test]

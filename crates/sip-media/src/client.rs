@@ -548,6 +548,11 @@ impl Client {
             pending.engine.pinged(now_ms, false);
             return;
         };
+        let has_heard = matches!(failure, Failure::Refused(_))
+            || (failure == Failure::Gone && !pending.engine.is_out());
+        if has_heard {
+            self.let_go(now_ms, &ask, &pending.engine);
+        }
         let may_go_on = ask.command == Command::Offer
             && tried.len() < self.config.tries_max
             && self.pending.len() < self.config.commands_max;
@@ -564,6 +569,22 @@ impl Client {
             }
             None => self.answer(waiter, ask, Err(failure)),
         }
+    }
+
+    /// An engine that has refused an offer, or has not answered it, may have begun a call for it:
+    /// one without media, which it would keep.
+    fn let_go(&mut self, now_ms: u64, ask: &Ask, engine: &Arc<Engine>) {
+        let is_beginning =
+            ask.command == Command::Offer && ask.engine.is_none() && !ask.branch.is_empty();
+        let has_room = self.pending.len() < self.config.commands_max;
+        if !is_beginning || !has_room || self.known(engine.id).is_none() {
+            return;
+        }
+        let mut delete = Ask::new(Command::Delete, &ask.call_id, &ask.from_tag);
+        delete.branch = ask.branch.clone();
+        delete.engine = Some(engine.id);
+        let asked = Asked::Command(None, Box::new(delete), vec![engine.id]);
+        self.send(now_ms, asked, Arc::clone(engine));
     }
 
     fn failed(&mut self, now_ms: u64, engine: &Engine, why: Why) {

@@ -80,12 +80,11 @@ fn a_command_is_repeated_until_it_is_answered() {
     let mut client = client(config(1));
     client.ask(10, Some(1), ask(Command::Offer, "a"));
     let first = only(sent(&mut client));
-    let again = wait(&mut client, 10, 400);
-    let commands = again.iter().filter(|(_, sent)| !is_ping(sent));
-    let times: Vec<u64> = commands.clone().map(|(at_ms, _)| *at_ms).collect();
+    let again = wait_pinged(&mut client, 20, 400);
+    let times: Vec<u64> = again.iter().map(|(at_ms, _)| *at_ms).collect();
     assert_eq!(times, [110, 310]);
     // Each time it is the same datagram: the engine knows it by its cookie.
-    assert!(commands.clone().all(|(_, sent)| *sent == first));
+    assert!(again.iter().all(|(_, sent)| *sent == first));
     answer(&mut client, 410, &first, &done());
     let answered = client.poll_answer().unwrap();
     assert_eq!(answered.waiter, 1);
@@ -261,6 +260,65 @@ fn what_an_engine_refuses_another_may_take_and_nobody_is_left_for_it() {
 }
 
 #[test]
+fn what_an_engine_has_begun_for_an_offer_that_came_to_nothing_is_let_go() {
+    let branch = |branch: &str| {
+        let mut offer = ask(Command::Offer, "a");
+        offer.branch = branch.as_bytes().into();
+        offer
+    };
+    // Refused; or not answered by one who answers others.
+    for is_refused in [true, false] {
+        let mut client = client(config(1));
+        client.ask(10, Some(1), branch("b"));
+        let offer = only(sent(&mut client));
+        let after = match is_refused {
+            true => {
+                answer(&mut client, 20, &offer, "d6:result5:errore");
+                sent(&mut client)
+            }
+            false => {
+                let all = wait_pinged(&mut client, 20, 1_020);
+                all.into_iter().map(|(_, of)| of).collect()
+            }
+        };
+        let delete = after.iter().find(|of| command(of) == "delete").unwrap();
+        let text = String::from_utf8_lossy(&delete.bytes);
+        assert!(text.contains("10:via-branch1:b"), "{text}");
+        assert_eq!(delete.to, offer.to);
+        assert!(client.poll_answer().unwrap().result.is_err());
+        assert!(client.poll_change().is_none());
+    }
+    // It goes on elsewhere meanwhile.
+    let mut two = client(config(2));
+    two.ask(10, Some(1), branch("b"));
+    let offer = only(sent(&mut two));
+    answer(&mut two, 20, &offer, "d6:result5:errore");
+    let after: Vec<_> = sent(&mut two)
+        .iter()
+        .map(|of| (command(of), of.to == offer.to))
+        .collect();
+    let wanted = [("delete".to_owned(), true), ("offer".to_owned(), false)];
+    assert_eq!(after, wanted);
+    // What is full has begun nothing, one that is gone does not hear it, and what is asked within
+    // a call is no beginning.
+    for what in ["full", "gone", "within"] {
+        let mut client = client(config(1));
+        let mut offer = branch("b");
+        if what == "within" {
+            offer.engine = Some(EngineId::of(at(0)));
+        }
+        client.ask(10, Some(1), offer);
+        let offer = only(sent(&mut client));
+        match what {
+            "full" => answer(&mut client, 20, &offer, "d6:result10:load limite"),
+            "gone" => client.unreachable(20, offer.to),
+            _ => answer(&mut client, 20, &offer, "d6:result5:errore"),
+        }
+        assert_eq!(sent(&mut client), [], "{what}");
+    }
+}
+
+#[test]
 fn a_session_description_is_no_longer_than_is_taken() {
     let bounded = Config {
         sdp_bytes_max: 100,
@@ -346,14 +404,14 @@ fn what_cannot_be_read_ends_a_command_and_is_nothing_held_against_an_engine() {
 }
 
 /// Lets time pass; all that is pinged answers, and nothing else is answered.
-fn wait_pinged(client: &mut Client, from_ms: u64, to_ms: u64) -> Vec<Transmit> {
+fn wait_pinged(client: &mut Client, from_ms: u64, to_ms: u64) -> Vec<(u64, Transmit)> {
     let mut all = Vec::new();
     for now_ms in (from_ms..to_ms).step_by(10) {
         client.handle_timers(now_ms);
         for sent in sent(client) {
             match is_ping(&sent) {
                 true => answer(client, now_ms, &sent, "d6:result4:ponge"),
-                false => all.push(sent),
+                false => all.push((now_ms, sent)),
             }
         }
     }
@@ -371,7 +429,7 @@ fn an_engine_that_answers_others_is_not_left_for_what_it_does_not_answer() {
         let mut client = client(config(2));
         client.ask(10, Some(1), ask(command, "a"));
         let sent = wait_pinged(&mut client, 20, 3_000);
-        let mut asked: Vec<_> = sent.iter().map(|of| of.to).collect();
+        let mut asked: Vec<_> = sent.iter().map(|(_, of)| of.to).collect();
         asked.sort_unstable();
         asked.dedup();
         assert_eq!(asked.len(), tries, "{command:?}");
