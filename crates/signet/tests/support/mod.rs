@@ -1,10 +1,12 @@
 //! A real `signet serve` for a test, on ports of its own, ended with the test.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod browser;
 pub mod caller;
 pub mod command;
 pub mod gateway;
 pub mod hook;
+pub mod namespace;
 pub mod openssl;
 pub mod phone;
 

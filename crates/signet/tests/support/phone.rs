@@ -64,6 +64,13 @@ pub struct Phone {
     invited: String,
 }
 
+/// A request that came, and the tag with which it is answered.
+pub struct Incoming {
+    /// The request.
+    pub text: String,
+    tag: String,
+}
+
 /// One end of a call.
 pub struct Dialog {
     call_id: String,
@@ -78,7 +85,12 @@ pub struct Dialog {
 impl Phone {
     /// A phone on a datagram socket of its own.
     pub fn udp(server: SocketAddr, user: &str, domain: &str) -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Self::udp_at("127.0.0.1", server, user, domain)
+    }
+
+    /// The same at that address of this host.
+    pub fn udp_at(ip: &str, server: SocketAddr, user: &str, domain: &str) -> Self {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
         socket.connect(server).unwrap();
         socket
             .set_read_timeout(Some(Duration::from_secs(1)))
@@ -288,6 +300,68 @@ impl Phone {
         ));
     }
 
+    /// Waits for a request of that method.
+    pub fn incoming(&mut self, method: &str) -> Incoming {
+        let start = format!("{method} ");
+        Incoming {
+            text: self.heard(|message| message.starts_with(&start)),
+            tag: unique(),
+        }
+    }
+
+    /// Responds to a request; with its session description, if that is wanted.
+    pub fn reply(&mut self, to: &Incoming, status: &str, has_sdp: bool) {
+        let copied = |line: &&str| {
+            let names = ["Via:", "Record-Route:", "From:", "Call-ID:", "CSeq:"];
+            names.iter().any(|name| line.starts_with(name))
+        };
+        let copied = to.text.lines().filter(copied);
+        let copied: String = copied.map(|line| format!("{line}\r\n")).collect();
+        let party = match field(&to.text, "To") {
+            party if party.contains(";tag=") => party,
+            party => format!("{party};tag={}", to.tag),
+        };
+        let (kind, sdp) = match has_sdp {
+            true => ("Content-Type: application/sdp\r\n", self.sdp.as_str()),
+            false => ("", ""),
+        };
+        let text = format!(
+            "SIP/2.0 {status}\r\n{copied}To: {party}\r\nContact: <{}>\r\n{kind}Content-Length: {}\r\n\r\n{sdp}",
+            self.contact,
+            sdp.len()
+        );
+        self.link.send(&text);
+    }
+
+    /// This phone's end of the call that such a request has begun.
+    pub fn end_of(&self, invite: &Incoming) -> Dialog {
+        Dialog {
+            call_id: field(&invite.text, "Call-ID"),
+            from: format!("{};tag={}", field(&invite.text, "To"), invite.tag),
+            to: field(&invite.text, "From"),
+            target: contact_of(&invite.text),
+            routes: fields(&invite.text, "Record-Route"),
+            cseq: 0,
+        }
+    }
+
+    /// Sends a request within a call, with that session description; empty for none.
+    pub fn send_within(&mut self, method: &str, dialog: &mut Dialog, sdp: &str) {
+        self.within_with(method, dialog, sdp);
+    }
+
+    /// Waits for the final response to what was sent last within a call.
+    pub fn answered(&mut self, dialog: &Dialog, method: &str) -> String {
+        self.response(dialog.cseq, method)
+    }
+
+    /// Waits for a provisional response of that status.
+    pub fn progress(&mut self, dialog: &Dialog, status: u16) -> String {
+        let start = format!("SIP/2.0 {status} ");
+        let cseq = format!("CSeq: {} INVITE\r\n", dialog.cseq);
+        self.heard(|message| message.starts_with(&start) && message.contains(&cseq))
+    }
+
     /// The same phone on a new WebSocket, because the server was gone.
     pub fn reconnect(&mut self, server: SocketAddr) {
         let stream = TcpStream::connect(server).unwrap();
@@ -371,8 +445,12 @@ impl Phone {
         bye
     }
 
-    /// A request within a call; an ACK has the number of its INVITE.
     fn within(&mut self, method: &str, dialog: &mut Dialog) {
+        self.within_with(method, dialog, "");
+    }
+
+    /// A request within a call; an ACK has the number of its INVITE.
+    fn within_with(&mut self, method: &str, dialog: &mut Dialog, sdp: &str) {
         if method != "ACK" {
             self.cseq += 1;
             dialog.cseq = self.cseq.max(dialog.cseq + 1);
@@ -384,18 +462,23 @@ impl Phone {
             .map(|route| format!("Route: {route}\r\n"))
             .collect();
         let contact = match method {
-            "INVITE" => format!("Contact: <{}>\r\n", self.contact),
+            "INVITE" | "UPDATE" => format!("Contact: <{}>\r\n", self.contact),
             _ => String::new(),
+        };
+        let kind = match sdp.is_empty() {
+            true => "",
+            false => "Content-Type: application/sdp\r\n",
         };
         let text = format!(
             "{method} {} SIP/2.0\r\nVia: {}\r\n{routes}Max-Forwards: 70\r\nFrom: {}\r\nTo: {}\r\n\
-             Call-ID: {}\r\nCSeq: {} {method}\r\n{contact}Content-Length: 0\r\n\r\n",
+             Call-ID: {}\r\nCSeq: {} {method}\r\n{contact}{kind}Content-Length: {}\r\n\r\n{sdp}",
             dialog.target,
             self.via(),
             dialog.from,
             dialog.to,
             dialog.call_id,
             dialog.cseq,
+            sdp.len(),
         );
         self.link.send(&text);
     }
@@ -490,7 +573,7 @@ impl Phone {
 
 const SDP: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio 9 RTP/AVP 0\r\n";
 
-fn md5(text: &str) -> String {
+pub fn md5(text: &str) -> String {
     let digest = Md5::digest(text.as_bytes());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

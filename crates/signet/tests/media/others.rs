@@ -1,0 +1,163 @@
+//! Phones that are not ours, where media is led because it must be: baresip behind a real address
+//! translation, and Chromium, which speaks ICE and DTLS-SRTP.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::bed::*;
+use crate::support::browser::{Browser, Site};
+use crate::support::command::{Serving, succeed, text};
+use crate::support::namespace::{CALLER, OUTSIDE, PHONE, Translation, baresip, shell, wait_for};
+use crate::support::{ADDRESS, TestDir, add_user, free_port, have, in_namespace};
+
+/// A server that leads what must be led, through an engine at the same address.
+fn serve_there(folder: &Path, engine: &Engine, more: &str) -> Serving {
+    let data = folder.join("data");
+    for user in ["alice", "bob", "carol"] {
+        add_user(&data, user, DOMAIN, &format!("{user}-secret"));
+    }
+    let config = folder.join("signet.toml");
+    let whole = format!(
+        "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
+         [[listen]]\non = \"udp:{ADDRESS}:5060\"\n{more}\
+         [media]\nengines = [\"udp:{}\"]\n",
+        engine.at
+    );
+    fs::write(&config, whole).unwrap();
+    Serving::start(folder, &data, &["--config", text(&config)])
+}
+
+/// Speaks there, a packet each twenty milliseconds, until `is_enough` of what comes from there.
+fn speak_until(
+    alice: &Speaker,
+    way: std::net::SocketAddr,
+    mut is_enough: impl FnMut(&[u8; 160]) -> bool,
+) {
+    let until = Instant::now() + PATIENCE;
+    for sequence in 0.. {
+        assert!(Instant::now() < until, "too little was heard");
+        alice.speak(way, sequence);
+        let turn = Instant::now() + Duration::from_millis(20);
+        while let Some((from, sound)) = alice.hear_sound() {
+            assert_eq!(from, way);
+            if is_enough(&sound) {
+                return;
+            }
+            if Instant::now() >= turn {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_phone_behind_a_translation_hears_and_is_heard() {
+    in_namespace(
+        "others::a_phone_behind_a_translation_hears_and_is_heard",
+        || {
+            let tools = ["rtpengine", "nft", "nsenter", "baresip"];
+            if !tools.iter().all(|of| have(of)) {
+                return;
+            }
+            let folder = TestDir::new("media-nat");
+            let at = folder.path();
+            let translation = Translation::new(at);
+            let engine = Engine::start_on(at, free_port(), ADDRESS);
+            let server = serve_there(at, &engine, "");
+            let _baresip = baresip(at, &translation.inside, DOMAIN);
+            let config = at.join("signet.toml");
+            let bindings = || succeed(&["bindings", "bob", "--config", text(&config)], "");
+            wait_for("bob's registration", || bindings().contains(OUTSIDE));
+            let speaker =
+                |user, voice| Speaker::at(CALLER, server.at("udp"), (user, DOMAIN), voice);
+            let mut alice = speaker("alice", 0x11);
+            for _ in 0..2 {
+                let mut callers = alice.phone.invite("bob");
+                let ok = alice.phone.established(&mut callers);
+                let way = media_at(&ok);
+                assert_eq!(way.ip().to_string(), ADDRESS, "{ok}");
+                assert_eq!(engine.calls().len(), 1);
+                // It gives back what it hears, which it does only where both ways are open.
+                let mut own = 0;
+                speak_until(&alice, way, |sound| {
+                    own += u32::from(*sound == [0x11; 160]);
+                    own >= 10
+                });
+                alice.phone.hang_up(&mut callers);
+                alice.phone.hung_up(&callers);
+                engine.wait_until_idle();
+            }
+            // Its description names an address that leads nowhere from here.
+            let offered =
+                fs::read_to_string(at.join(format!("rtpengine-{}.log", engine.at.port())));
+            assert!(
+                offered.unwrap().contains(OUTSIDE),
+                "the engine has learned it"
+            );
+            let routes = std::process::Command::new("ip")
+                .args(["route", "get", PHONE])
+                .output();
+            assert!(!routes.unwrap().status.success(), "{PHONE} is not reached");
+
+            // Two who reach each other need none.
+            let mut carol = speaker("carol", 0x22);
+            let call = call_to(&mut alice, &mut carol, "carol");
+            assert_eq!(call.callers_way, carol.media.local_addr().unwrap());
+            assert_eq!(engine.calls(), [""; 0]);
+            call.end(&mut alice, &mut carol);
+        },
+    );
+}
+
+#[test]
+fn a_browser_and_a_phone_hear_each_other() {
+    in_namespace("others::a_browser_and_a_phone_hear_each_other", || {
+        if !["rtpengine", "chromium"].iter().all(|of| have(of)) {
+            return;
+        }
+        let folder = TestDir::new("media-chromium");
+        let at = folder.path();
+        // A browser looks for its addresses by the way to the world.
+        shell("ip link set ve1 up\nip route add default dev ve0\n");
+        let engine = Engine::start_on(at, free_port(), ADDRESS);
+        let site = Site::start();
+        let listener = format!(
+            "[[listen]]\non = \"ws:{ADDRESS}:0\"\n[listen.websocket]\norigins = [\"{}\"]\n",
+            site.origin()
+        );
+        let server = serve_there(at, &engine, &listener);
+        let page = site.page(&format!("ws://{}/", server.at("ws")), DOMAIN) + "&sound=1";
+        let sound = [
+            "--use-fake-device-for-media-stream",
+            "--use-fake-ui-for-media-stream",
+        ];
+        let _browser = Browser::open_with(at, &sound, ADDRESS, &page);
+        site.told.wait_for("REGISTER 200");
+
+        let mut bob = Speaker::at(ADDRESS, server.at("udp"), ("bob", DOMAIN), 0x22);
+        let mut callers = bob.phone.invite("alice");
+        let ok = bob.phone.established(&mut callers);
+        let answer = sdp_of(&ok);
+        assert!(
+            answer.contains(" RTP/AVP 0") && !answer.contains("candidate"),
+            "{answer}"
+        );
+        let way = media_at(&ok);
+        // The browser beeps.
+        let mut beeps = 0;
+        speak_until(&bob, way, |sound| {
+            beeps += u32::from(sound.iter().any(|byte| *byte != sound[0]));
+            beeps >= 10
+        });
+        // And it has heard as much, or does so now.
+        let told = std::sync::Arc::clone(&site.told);
+        let heard = std::thread::spawn(move || told.wait_for("heard"));
+        speak_until(&bob, way, |_| heard.is_finished());
+        heard.join().unwrap();
+        bob.phone.hang_up(&mut callers);
+        bob.phone.hung_up(&callers);
+        site.told.wait_for("BYE");
+        engine.wait_until_idle();
+    });
+}
