@@ -161,13 +161,15 @@ fn a_bye_that_is_refused_ends_neither_the_media_nor_the_record() {
             // Who was not reached has no media, and may be reached again: his record waits.
             (408, true, false),
             (480, true, false),
-            (503, true, false),
+            (504, true, false),
             // Who refuses it goes on, and so does who was refused, or he would have hung up.
             (400, false, false),
             (403, false, false),
             (420, false, false),
             (483, false, false),
             (500, false, false),
+            // RFC 3261 16.7 has it go on as a 500, which says less.
+            (503, false, false),
             (603, false, false),
             // It comes again.
             (401, false, false),
