@@ -46,7 +46,7 @@ pub struct Media {
     /// Commands of one worker under way.
     #[serde(deserialize_with = "within::<_, _, 16, 1_000_000>")]
     pub commands_max: usize,
-    /// The longest session description that is taken from an engine.
+    /// The longest session description that an engine is given, or that is taken from one.
     #[serde(deserialize_with = "within::<_, _, 512, 60_000>")]
     pub sdp_bytes_max: usize,
 }
