@@ -141,6 +141,7 @@ fn nothing_is_sent_to_who_did_not_need_it_or_for_whom_it_is_off() {
         ..keeping(KeepAlive::Off)
     };
     let plain = "<sip:bob@10.9.9.9:5060>";
+    let learnt = format!("<sip:bob@{THERE}>");
     let outbound = "<sip:bob@10.9.9.9:5060>;reg-id=1;+sip.instance=\"<urn:uuid:1>\"";
     let wants_flow = "Supported: outbound\r\n";
     let edge = "Path: <sip:198.51.100.8;lr>\r\n";
@@ -163,6 +164,8 @@ fn nothing_is_sent_to_who_did_not_need_it_or_for_whom_it_is_off() {
             "",
             false,
         ),
+        // Who has read in an answer where his packets come from.
+        (keeping(KeepAlive::Crlf), Transport::Udp, &learnt, "", true),
         (off_there, Transport::Udp, plain, "", false),
         (on_there, Transport::Udp, plain, "", true),
     ] {

@@ -18,20 +18,22 @@ use crate::{Now, Outputs, Shard};
 
 impl Shard {
     /// The first final response to a request goes out: to an INVITE that begins a call, so that
-    /// branches are lost; or to a BYE, which ends a dialog.
+    /// branches are lost; or to a BYE, which ends a dialog. Who answers on a lost branch all the
+    /// same is heard, and no engine leads him: the caller ends that dialog (RFC 3261 13.2.2.4).
     pub(crate) fn end_media(
         &mut self,
-        context: &Context,
+        context: &mut Context,
         because: CancelReason<'_>,
         out: &mut Outputs,
     ) {
-        let (Some(media), Some(request)) = (context.media.as_deref(), context.request.as_deref())
+        let (Some(media), Some(request)) =
+            (context.media.as_deref_mut(), context.request.as_deref())
         else {
             return;
         };
         match (context.method, media.engine) {
             (Method::Invite, None) => {
-                for (at, engine) in media.lost() {
+                for (at, engine) in media.take_lost() {
                     let mut ask = Ask::new(Command::Delete, media.call_id(), from_tag(request));
                     ask.branch = media.branch(at).into();
                     self.delete(engine, ask, out);

@@ -149,6 +149,7 @@ impl Shard {
                 let ask = self.question_about(now, context, (number, at), engine, &response, place);
                 self.is_heard(now, context, number);
                 if let Some(media) = context.media.as_deref_mut() {
+                    media.tell(at);
                     let serial = media.hold(number, response, said, false);
                     context.count_messages();
                     let wait = MediaWait::Response { key, serial, place };

@@ -46,6 +46,8 @@ pub(crate) struct TargetMedia {
     pub(crate) shape: Shape,
     /// The offer; none where the INVITE has none.
     pub(crate) body: Option<NewBody>,
+    /// Whether the engine was told of a response, and so knows who is there.
+    is_told: bool,
 }
 
 /// A response that is not passed on yet.
@@ -127,6 +129,7 @@ impl ContextMedia {
             engine,
             shape,
             body,
+            is_told: false,
         });
     }
 
@@ -137,16 +140,27 @@ impl ContextMedia {
         self.set_target(at, None, shape, None);
     }
 
-    /// A 2xx of that target is passed on.
-    pub(crate) fn is_answered_by(&mut self, at: u16) {
-        self.answered.get_or_insert(at);
+    /// The engine of a target is told of a response.
+    pub(crate) fn tell(&mut self, at: u16) {
+        if let Some(target) = self.targets.iter_mut().find(|target| target.at == at) {
+            target.is_told = true;
+        }
     }
 
-    /// The targets that an engine has and that came to nothing.
-    pub(crate) fn lost(&self) -> impl Iterator<Item = (u16, EngineId)> {
-        let lost = self.targets.iter();
+    /// A 2xx of that target is passed on. Where it never said a word of media, an engine knows
+    /// the branch alone, which no BYE names: that is let go like those that came to nothing.
+    pub(crate) fn is_answered_by(&mut self, at: u16) {
+        if self.target(at).is_some_and(|target| target.is_told) {
+            self.answered.get_or_insert(at);
+        }
+    }
+
+    /// The targets that an engine has and that came to nothing. It has them no more.
+    pub(crate) fn take_lost(&mut self) -> Vec<(u16, EngineId)> {
+        let lost = self.targets.iter_mut();
         let lost = lost.filter(|target| Some(target.at) != self.answered);
-        lost.filter_map(|target| Some((target.at, target.engine?)))
+        lost.filter_map(|target| Some((target.at, target.engine.take()?)))
+            .collect()
     }
 
     /// The engine of a response to a copy for that target.
@@ -432,12 +446,19 @@ mod tests {
         media.set_target(0, engine(3), Shape::default(), None);
         assert_eq!(media.engine_of(0), engine(3));
         assert_eq!(media.engine_of(2), None);
-        let lost: Vec<_> = media.lost().collect();
-        assert_eq!(lost, [(1, EngineId(2)), (0, EngineId(3))]);
+        media.is_answered_by(1);
+        media.tell(0);
+        media.tell(1);
         media.is_answered_by(0);
         media.is_answered_by(1);
-        let lost: Vec<_> = media.lost().collect();
-        assert_eq!(lost, [(1, EngineId(2))], "the first answer counts");
+        assert_eq!(
+            media.take_lost(),
+            [(1, EngineId(2))],
+            "the first answer counts"
+        );
+        assert_eq!(media.engine_of(0), engine(3));
+        assert_eq!(media.engine_of(1), None, "nobody asks for it again");
+        assert_eq!(media.take_lost(), []);
         let within = ContextMedia::within(EngineId(9), Box::default());
         assert_eq!(within.engine_of(5), engine(9));
     }

@@ -68,6 +68,52 @@ fn each_target_has_its_own_branch_and_who_loses_is_ended() {
     );
 }
 
+// RFC 3261 16.7: "If no final response has been forwarded, ... any 2xx"; and those that come
+// RFC 3261 16.7: "After a final response has been sent on the server transaction, the following
+// responses MUST be forwarded immediately: -  Any 2xx response to an INVITE request"
+#[test]
+fn who_answers_when_his_branch_was_ended_is_heard_without_an_engine() {
+    let mut bed = with_contacts(&[(1, 1000), (2, 1000)]);
+    bed.receive(&alice(UDP), &to_bob());
+    let mut copies = Vec::new();
+    for offer in all_asked(&mut bed) {
+        copies.push(only(give(&mut bed, offer, &led("alice"))));
+    }
+    respond_as(&mut bed, &copies[0], 200, "b0", &sdp("zero"));
+    let of_answer = asked(&mut bed);
+    give(&mut bed, of_answer, &led("zero"));
+    assert_eq!(asked(&mut bed).command(), Command::Delete);
+    let sent = respond_as(&mut bed, &copies[1], 200, "b1", &sdp("one"));
+    assert_eq!(kinds(&sent), ["200"]);
+    assert_says(&sent[0], &sdp("one"));
+    assert!(all_asked(&mut bed).is_empty());
+}
+
+/// An engine that was told of the offer alone knows the branch, and no tag that a BYE has.
+#[test]
+fn who_answers_without_a_word_of_media_leaves_nothing_at_the_engine() {
+    let mut bed = with_contacts(&[(1, 1000)]);
+    bed.receive(&alice(UDP), &to_bob());
+    let offer = asked(&mut bed);
+    let branch = offer.ask.branch.clone();
+    let copy = only(give(&mut bed, offer, &led("alice")));
+    assert_eq!(kinds(&respond(&mut bed, &copy, 200, "")), ["200"]);
+    let delete = asked(&mut bed);
+    assert_eq!(delete.command(), Command::Delete);
+    assert_eq!(delete.ask.branch, branch);
+
+    // Whoever said it in a reliable provisional response says nothing in the 200.
+    let mut bed = with_contacts(&[(1, 1000)]);
+    bed.receive(&alice(UDP), &to_bob());
+    let offer = asked(&mut bed);
+    let copy = only(give(&mut bed, offer, &led("alice")));
+    respond(&mut bed, &copy, 183, &sdp("bob"));
+    let early = asked(&mut bed);
+    give(&mut bed, early, &led("bob"));
+    assert_eq!(kinds(&respond(&mut bed, &copy, 200, "")), ["200"]);
+    assert!(all_asked(&mut bed).is_empty());
+}
+
 #[test]
 fn one_target_does_not_wait_for_another() {
     let mut bed = with_contacts(&[(1, 1000), (2, 1000)]);
