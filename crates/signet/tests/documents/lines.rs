@@ -303,6 +303,7 @@ pub(crate) const BLOCKS: &[Block] = &[
     configured(&[], ""),
     configured(&[], ""),
     configured(&[], ""),
+    configured(&[], ""),
     configured(
         &[],
         "not here: it is rtpengine's own, and tests/media.rs starts one with such",
