@@ -119,6 +119,43 @@ fn where_an_engine_dies_the_other_takes_the_calls_and_without_any_they_are_refus
 }
 
 #[test]
+fn a_call_whose_engine_has_gone_goes_on_and_is_led_again_when_it_returns() {
+    if !have("rtpengine") {
+        return;
+    }
+    let folder = TestDir::new("media-returns");
+    let mut engine = Engine::start(folder.path());
+    let server = serve(folder.path(), &[&engine], "rtpengine");
+    let (mut alice, mut bob) = (
+        Speaker::new(&server, "alice", 0x11),
+        Speaker::new(&server, "bob", 0x22),
+    );
+    let mut one = call(&mut alice, &mut bob);
+    let other = call(&mut alice, &mut bob);
+    engine.process.signal("-KILL");
+    engine.process.wait(PATIENCE);
+    let sdp = plain_sdp(alice.media.local_addr().unwrap().port());
+    alice.phone.send_within("INVITE", &mut one.callers, &sdp);
+    let refused = alice.phone.refused(&one.callers);
+    assert!(refused.starts_with("SIP/2.0 503 "), "{refused}");
+    // It ends without an engine.
+    other.end(&mut alice, &mut bob);
+
+    let engine = Engine::start_at(folder.path(), engine.at.port());
+    wait_for_engine(folder.path(), engine.at, true);
+    assert!(!engine.has(&one.call_id));
+    alice.phone.send_within("INVITE", &mut one.callers, &sdp);
+    let again = bob.phone.incoming("INVITE");
+    bob.phone.reply(&again, "200 OK", true);
+    let ok = alice.phone.established(&mut one.callers);
+    bob.phone.acknowledged(&one.callees);
+    (one.callers_way, one.callees_way) = (media_at(&ok), media_at(&again.text));
+    one.speak(&alice, &bob);
+    one.end(&mut alice, &mut bob);
+    engine.wait_until_idle();
+}
+
+#[test]
 fn an_engine_that_is_drained_gets_no_new_calls() {
     if !have("rtpengine") {
         return;

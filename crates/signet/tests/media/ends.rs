@@ -315,3 +315,51 @@ fn a_call_without_an_offer_is_led_by_what_the_callee_offers() {
     call.end(&mut alice, &mut bob);
     engine.wait_until_idle();
 }
+
+#[test]
+fn what_is_agreed_on_before_anybody_answers_is_led() {
+    let Some(Place {
+        engine,
+        server: _server,
+        mut alice,
+        mut bob,
+        ..
+    }) = Place::new("media-prack")
+    else {
+        return;
+    };
+    // The callee offers and a PRACK answers; or the caller does, and an UPDATE changes it.
+    for has_offer in [false, true] {
+        let own = plain_sdp(alice.media.local_addr().unwrap().port());
+        alice.phone.set_sdp(if has_offer { &own } else { "" });
+        let mut callers = alice.phone.invite("bob");
+        let invite = bob.phone.incoming("INVITE");
+        bob.phone.reply(&invite, "183 Session Progress", true);
+        let rings = alice.phone.progress(&callers, 183);
+        let mut early = alice.phone.early(&callers, &rings);
+        let (method, sdp) = match has_offer {
+            false => ("PRACK", own),
+            true => ("UPDATE", move_media(&mut alice)),
+        };
+        alice.phone.send_within(method, &mut early, &sdp);
+        let change = bob.phone.incoming(method);
+        bob.phone.reply(&change, "200 OK", has_offer);
+        let ok = alice.phone.answered(&early, method);
+        let said = if has_offer { &ok } else { &rings };
+        let (callers_way, callees_way) = (media_at(said), media_at(&change.text));
+        speak((&alice, callers_way), (&bob, callees_way));
+
+        bob.phone.reply(&invite, "200 OK", false);
+        let ok = alice.phone.established(&mut callers);
+        let call = Call {
+            callers,
+            callees: bob.phone.end_of(&invite),
+            call_id: field(&ok, "Call-ID"),
+            callers_way,
+            callees_way,
+        };
+        call.speak(&alice, &bob);
+        call.end(&mut alice, &mut bob);
+        engine.wait_until_idle();
+    }
+}

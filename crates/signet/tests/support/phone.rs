@@ -350,6 +350,20 @@ impl Phone {
         self.within_with(method, dialog, sdp);
     }
 
+    /// The dialog that a provisional response has begun (RFC 3261 12.1.2).
+    pub fn early(&self, dialog: &Dialog, progress: &str) -> Dialog {
+        let mut routes = fields(progress, "Record-Route");
+        routes.reverse();
+        Dialog {
+            call_id: dialog.call_id.clone(),
+            from: dialog.from.clone(),
+            to: field(progress, "To"),
+            target: contact_of(progress),
+            routes,
+            cseq: dialog.cseq,
+        }
+    }
+
     /// Waits for the final response to what was sent last within a call.
     pub fn answered(&mut self, dialog: &Dialog, method: &str) -> String {
         self.response(dialog.cseq, method)
