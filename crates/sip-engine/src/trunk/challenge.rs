@@ -51,7 +51,13 @@ impl Shard {
             Verdict::Callers => {
                 if trunk.counts() {
                     self.counters.trunk_challenges_passed += 1;
-                    let realm = realm_of(response);
+                    let mut realm = realm_of(response);
+                    let account = self.trunks.account(&trunk.name);
+                    if account.is_some_and(|account| account.is_for(response)) {
+                        let status = response.status();
+                        realm =
+                            format!("{realm}, with {status} by another than the provider").into();
+                    }
                     let reason = Reason::TrunkForeignRealm;
                     self.note_realm(now, context, at, reason, &realm, out);
                 }

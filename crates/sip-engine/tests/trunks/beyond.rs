@@ -68,6 +68,10 @@ fn who_asks_by_the_other_header_after_the_provider_was_answered_is_another() {
         is_handed_on(sent, second);
         assert!(events(&mut bed).is_empty());
         assert_eq!(bed.shard.counters().trunk_challenges_passed, 1);
+        let record = bed.refused.last().unwrap();
+        assert_eq!(record.reason, Reason::TrunkForeignRealm);
+        let told = format!("realm {REALM}, with {second} by another than the provider");
+        assert!(record.detail.contains(&told), "{}", record.detail);
     }
 }
 

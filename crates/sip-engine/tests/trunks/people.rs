@@ -143,7 +143,14 @@ fn a_forward_to_a_number_of_the_trunk_stays_here_and_ends_where_it_leads_back() 
     for (place, led_to) in [
         ("sip:+4930101@example.org", "sip:alice@203.0.113.11:5060"),
         ("sip:030101@example.org", "sip:alice@203.0.113.11:5060"),
+        // And its own number is that of whoever gets what is left.
+        ("sip:+4930100@example.org", "sip:alice@203.0.113.11:5060"),
     ] {
+        let trunk = || {
+            let mut trunk = trunk();
+            trunk.numbers.to = Some("alice".into());
+            trunk
+        };
         let book = book().forwards("bob", |forwards| forwards.always = to(place));
         let mut house = house(book, trunk());
         house.phone("alice", 11);
