@@ -153,6 +153,14 @@ pub(crate) fn is_hidden(contact: &Uri<'_>, remote: SocketAddr) -> bool {
     }
 }
 
+/// Whether a Contact is just where its phone's packets come from. Behind a translation a phone
+/// knows that from the Via of an answer (RFC 3581), and needs to be kept reachable there as
+/// one that does not.
+pub(crate) fn names_source(contact: &Uri<'_>, remote: SocketAddr) -> bool {
+    let ip = contact.host_port.ip();
+    ip == Some(remote.ip().to_canonical()) && uri_port(contact) == remote.port()
+}
+
 /// Whether a Contact itself shows a translation, although the address in Via does not: some
 /// translations correct the one and not the other. `has_other_port` is whether the port in
 /// Via is not the source's, and answers are wanted there (RFC 3581).

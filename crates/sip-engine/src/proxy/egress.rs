@@ -12,7 +12,7 @@ use super::context::{Candidate, Context, TargetKind};
 use crate::aor::domain_of;
 use crate::hops;
 use crate::location::Binding;
-use crate::nat::{Nat, NatSettings, is_hidden, is_private};
+use crate::nat::{Nat, NatSettings, is_hidden, is_private, names_source};
 use crate::park::Asker;
 use crate::relay::{ChosenBy, Reached, Relay};
 use crate::routes::NextHop;
@@ -254,10 +254,10 @@ fn egress_inside(reached: Reached, kind: &TargetKind, hop: &Hop) -> Option<Flow>
 
 /// The flow by which a contact is reached: the one that it registered over,
 /// where no other way is sure to lead there. That is so when the phone asked
-/// for it (RFC 5626), when the flow is a connection, and when the contact's
-/// address is not the one that it registered from (a translation in between,
-/// or a name that stands for no address), unless the operator says otherwise. A contact
-/// that somebody else registered is reached by its URI.
+/// for it (RFC 5626), when the flow is a connection, and when a translation stands
+/// between: the contact's address is not the one that it registered from (or a name that
+/// stands for no address), or is just that, which the phone has read in an answer. The
+/// operator may say otherwise. A contact that somebody else registered is reached by its URI.
 pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
     let flow = binding.flow?;
     if binding.reg_id.is_some() {
@@ -272,8 +272,9 @@ pub(crate) fn flow_of(nat: &NatSettings, binding: &Binding) -> Option<Flow> {
     }
     if flow.transport == Transport::Udp {
         let is_udp = matches!(uri.transport(), None | Some(Some(Transport::Udp)));
-        let is_hidden = nat == Nat::Auto && is_hidden(&uri, flow.remote);
-        return (is_udp && is_hidden).then_some(flow);
+        // A flow is there where Via has shown a translation.
+        let is_behind = is_hidden(&uri, flow.remote) || names_source(&uri, flow.remote);
+        return (is_udp && nat == Nat::Auto && is_behind).then_some(flow);
     }
     // A browser makes its address up (RFC 7118 B.1), and has no other way.
     if flow.transport.is_websocket()
