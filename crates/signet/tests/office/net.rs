@@ -28,7 +28,9 @@ impl Net {
 
     /// What runs a program in it.
     pub(crate) fn enter(&self) -> Vec<String> {
-        ["nsenter", "-t", &self.id(), "-n"].map(str::to_owned).into()
+        ["nsenter", "-t", &self.id(), "-n"]
+            .map(str::to_owned)
+            .into()
     }
 
     /// Runs lines of the shell in it, each of which must succeed.
@@ -50,7 +52,7 @@ pub(crate) fn shell(lines: &str) {
 }
 
 /// A network behind a router that has `outside` in the office's network and forgets a
-/// datagram's way after ten seconds. `how` is what nftables does with what leaves it.
+/// datagram's way after eight seconds. `how` is what nftables does with what leaves it.
 pub(crate) struct Branch {
     pub(crate) inside: Net,
     _router: Net,
@@ -74,8 +76,8 @@ impl Branch {
              nft add table ip nat\n\
              nft 'add chain ip nat out {{ type nat hook postrouting priority 100; }}'\n\
              nft add rule ip nat out oifname up{nth} {how}\n\
-             echo 10 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
-             echo 10 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n"
+             echo 8 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
+             echo 8 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n"
         ));
         let own: String = (2..10)
             .map(|host| format!("ip addr add 192.168.{nth}.{host}/24 dev in1\n"))

@@ -72,9 +72,20 @@ impl Phone {
     ) -> Self {
         let home = place.folder.join(format!("phone-{name}"));
         fs::create_dir_all(&home).unwrap();
-        let port = if transport == "tls" { place.ports.1 } else { place.ports.0 };
+        let port = if transport == "tls" {
+            place.ports.1
+        } else {
+            place.ports.0
+        };
         let server = format!("{}:{port}", place.server);
-        let wants = Wants { home, server, name, password, transport, habit };
+        let wants = Wants {
+            home,
+            server,
+            name,
+            password,
+            transport,
+            habit,
+        };
         let (program, words) = match kind {
             Kind::Baresip => baresip(place, &wants),
             Kind::Linphone => (None, linphone(place, &wants)),
@@ -154,7 +165,11 @@ impl Phone {
 
     /// Registers once more.
     pub(crate) fn again(&mut self) {
-        assert!(matches!(self.kind, Kind::Pjsua | Kind::Sippy), "{:?}", self.kind);
+        assert!(
+            matches!(self.kind, Kind::Pjsua | Kind::Sippy),
+            "{:?}",
+            self.kind
+        );
         self.say("register");
     }
 
@@ -248,7 +263,14 @@ fn owned(words: &[&str]) -> Vec<String> {
 /// The program, and what passes lines to it and back: its control port may be in a network
 /// that is not reached from here.
 fn baresip(place: &Place<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String>) {
-    let Wants { home, server, name, password, transport, habit } = wants;
+    let Wants {
+        home,
+        server,
+        name,
+        password,
+        transport,
+        habit,
+    } = wants;
     let address = place.address;
     let config = format!(
         "poll_method epoll\nsip_listen {address}:5080\nsip_cafile {}\nsip_verify_server yes\n\
@@ -259,14 +281,22 @@ fn baresip(place: &Place<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String
         place.ca.display()
     );
     wants.write("config", &config);
-    let answers = if *habit == Habit::Answers { "auto" } else { "manual" };
+    let answers = if *habit == Habit::Answers {
+        "auto"
+    } else {
+        "manual"
+    };
     let account = format!(
         "<sip:{name}@{DOMAIN};transport={transport}>;auth_user={name};auth_pass={password};\
          outbound=\"sip:{server};transport={transport}\";regint=60;answermode={answers}\n"
     );
     wants.write("accounts", &account);
     wants.write("contacts", "");
-    let words = [place.enter.clone(), owned(&["baresip", "-f", &home.display().to_string()])].concat();
+    let words = [
+        place.enter.clone(),
+        owned(&["baresip", "-f", &home.display().to_string()]),
+    ]
+    .concat();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let program = Running::start(words[0], &words[1..], &home.join("log"));
     let relay = format!(
@@ -276,7 +306,14 @@ fn baresip(place: &Place<'_>, wants: &Wants<'_>) -> (Option<Running>, Vec<String
 }
 
 fn linphone(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
-    let Wants { home, server, name, password, transport, habit } = wants;
+    let Wants {
+        home,
+        server,
+        name,
+        password,
+        transport,
+        habit,
+    } = wants;
     let port = |of: &str| if of == *transport { -1 } else { 0 };
     let (udp, tcp, tls) = (port("udp"), port("tcp"), port("tls"));
     // It wants the name that it calls in the certificate, and knows the server by its address.
@@ -323,7 +360,9 @@ pub(crate) fn have_python() -> bool {
 
 /// The words that start one of the programs in Python beside this file.
 pub(crate) fn script(name: &str, wants: &serde_json::Value) -> Vec<String> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/office").join(name);
+    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/office")
+        .join(name);
     vec![
         interpreter().display().to_string(),
         file.display().to_string(),

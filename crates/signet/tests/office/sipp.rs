@@ -12,7 +12,9 @@ fn send(message: &str) -> String {
 }
 
 fn whole(name: &str, steps: &str) -> String {
-    format!("<?xml version=\"1.0\" encoding=\"ISO-8859-1\" ?>\n<scenario name=\"{name}\">\n{steps}</scenario>\n")
+    format!(
+        "<?xml version=\"1.0\" encoding=\"ISO-8859-1\" ?>\n<scenario name=\"{name}\">\n{steps}</scenario>\n"
+    )
 }
 
 /// A telephone at an address, as its own program. What it is not told is done as others do.
@@ -55,7 +57,13 @@ impl Sipp<'_> {
         let once = ["-m", "1", "-timeout", "20", "-timeout_error"];
         let (mut running, log) = self.start(name, steps, &[&once[..], more].concat());
         let code = running.wait(PATIENCE);
-        assert_eq!(code, Some(0), "{}: {name}: {}", self.user, fs::read_to_string(log).unwrap());
+        assert_eq!(
+            code,
+            Some(0),
+            "{}: {name}: {}",
+            self.user,
+            fs::read_to_string(log).unwrap()
+        );
     }
 
     /// Registers, and answers calls from then on.
@@ -75,7 +83,11 @@ impl Sipp<'_> {
             request(2, &self.proof()),
             "<recv response=\"200\"/>\n".to_owned(),
         ];
-        self.run("register", &steps.concat(), &["-p", "5090", "-auth_uri", DOMAIN]);
+        self.run(
+            "register",
+            &steps.concat(),
+            &["-p", "5090", "-auth_uri", DOMAIN],
+        );
         self.start("called", CALLED, &["-p", "5090", "-aa"]).0
     }
 
@@ -89,12 +101,19 @@ impl Sipp<'_> {
     pub(crate) fn call(&self, called: &str, is_hidden: bool, end: End) {
         let uri = format!("sip:{called}@{DOMAIN}");
         let (from, privacy) = match is_hidden {
-            true => ("\"Anonymous\" <sip:anonymous@anonymous.invalid>".to_owned(), "Privacy: id\n"),
+            true => (
+                "\"Anonymous\" <sip:anonymous@anonymous.invalid>".to_owned(),
+                "Privacy: id\n",
+            ),
             false => (format!("<sip:{}@{DOMAIN}>", self.user), ""),
         };
         let request = |method: &str, cseq: u32, uri: &str, more: &str| {
             // What the challenge had in To is of no dialog.
-            let tag = if method == "INVITE" { "" } else { "[peer_tag_param]" };
+            let tag = if method == "INVITE" {
+                ""
+            } else {
+                "[peer_tag_param]"
+            };
             format!(
                 "{method} {uri} SIP/2.0\nVia: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch];rport\n\
                  Max-Forwards: 70\nFrom: {from};tag=[pid]x[call_number]\nTo: <sip:{called}@{DOMAIN}>{tag}\n\
