@@ -71,7 +71,8 @@ impl Default for Media {
             when_gone: WhenGone::default(),
             networks: Vec::new(),
             interface: None,
-            flags: Vec::new(),
+            // Else whoever finds a port of the engine speaks to those who listen there.
+            flags: vec!["strict-source".to_owned()],
             timeout_ms: client.timeout_ms,
             tries_max: client.tries_max,
             ping_interval_s: client.ping_interval_ms / 1_000,
@@ -343,7 +344,7 @@ mod tests {
             "[[listen]]\non = \"udp:127.0.0.1:0\"\nmedia = \"never\"\n\
              [[listen]]\non = \"tcp:127.0.0.1:0\"\n\
              [media]\nengines = [\"udp:127.0.0.1:2223\", \"udp:[fd00::7]:22222\", \"udp:10.0.0.9\"]\n\
-             when_gone = \"pass\"\ninterface = \"outside\"\nflags = [\"strict-source\"]\n\
+             when_gone = \"pass\"\ninterface = \"outside\"\nflags = [\"media-handover\"]\n\
              networks = [{ network = \"10.0.0.0/8\", media = \"rtpengine\", interface = \"inside\" }]\n\
              timeout_ms = 700\nping_interval_s = 9\n",
         )
@@ -360,7 +361,7 @@ mod tests {
             ["127.0.0.1:2223", "[fd00::7]:22222", "10.0.0.9:2223"]
         );
         assert_eq!((client.timeout_ms, client.ping_interval_ms), (700, 9_000));
-        assert_eq!(client.flags, [Box::from("strict-source")]);
+        assert_eq!(client.flags, [Box::from("media-handover")]);
         let stateless = "mode = \"stateless\"\n[media]\nengines = [\"udp:127.0.0.1\"]\n";
         assert_eq!(led(stateless), None);
     }

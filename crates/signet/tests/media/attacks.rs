@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::bed::*;
 use crate::support::{TestDir, have};
@@ -107,6 +107,45 @@ fn who_copies_an_engines_mark_is_led_all_the_same() {
     let call = call(&mut alice, &mut bob);
     assert!(engine.has(&call.call_id));
     call.speak(&alice, &bob);
+    call.end(&mut alice, &mut bob);
+    engine.wait_until_idle();
+}
+
+#[test]
+fn a_stranger_at_an_engines_port_is_not_heard() {
+    /// How long an engine learns where packets come from, and longer.
+    const LEARNING: Duration = Duration::from_secs(5);
+    if !have("rtpengine") {
+        return;
+    }
+    let folder = TestDir::new("media-stranger");
+    let engine = Engine::start(folder.path());
+    let server = serve(folder.path(), &[&engine], "rtpengine");
+    let mut alice = Speaker::new(&server, "alice", 0x11);
+    let mut bob = Speaker::new(&server, "bob", 0x22);
+    let call = call(&mut alice, &mut bob);
+    let until = Instant::now() + LEARNING;
+    while Instant::now() < until {
+        call.speak(&alice, &bob);
+    }
+    // He has both ports, and speaks louder than they do.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..20 {
+        for sequence in 0..20 {
+            for way in [call.callers_way, call.callees_way] {
+                stranger.send_to(&packet(0x66, sequence), way).unwrap();
+            }
+        }
+        for who in [&alice, &bob] {
+            while let Some((_, voice)) = who.hear() {
+                assert_ne!(voice, 0x66, "the stranger is heard");
+            }
+        }
+        call.speak(&alice, &bob);
+    }
+    stranger.set_nonblocking(true).unwrap();
+    let heard = stranger.recv_from(&mut [0; 2_000]);
+    assert!(heard.is_err(), "he hears nobody either");
     call.end(&mut alice, &mut bob);
     engine.wait_until_idle();
 }

@@ -216,11 +216,7 @@ impl Speaker {
 
     /// Sends a packet of G.711 there.
     pub(crate) fn speak(&self, to: SocketAddr, sequence: u16) {
-        let mut packet = vec![0x80, 0];
-        packet.extend_from_slice(&sequence.to_be_bytes());
-        packet.extend_from_slice(&(160 * u32::from(sequence)).to_be_bytes());
-        packet.extend_from_slice(&[self.voice; 4]);
-        packet.extend_from_slice(&[self.voice; 160]);
+        let packet = packet(self.voice, sequence);
         self.media.send_to(&packet, to).unwrap();
     }
 
@@ -240,6 +236,16 @@ impl Speaker {
         assert_eq!(buffer[1] & 0x7f, 0, "PCMU");
         Some((from, buffer[12..172].try_into().unwrap()))
     }
+}
+
+/// A packet of G.711, PCMU.
+pub(crate) fn packet(voice: u8, sequence: u16) -> Vec<u8> {
+    let mut packet = vec![0x80, 0];
+    packet.extend_from_slice(&sequence.to_be_bytes());
+    packet.extend_from_slice(&(160 * u32::from(sequence)).to_be_bytes());
+    packet.extend_from_slice(&[voice; 4]);
+    packet.extend_from_slice(&[voice; 160]);
+    packet
 }
 
 pub(crate) fn plain_sdp(port: u16) -> String {
