@@ -4,8 +4,10 @@
 
 #[path = "clients/edge.rs"]
 mod edge;
+#[allow(dead_code)]
 #[path = "office/phones.rs"]
 mod phones;
+#[allow(dead_code)]
 #[path = "office/sipp.rs"]
 mod sipp;
 mod support;
@@ -20,7 +22,7 @@ use support::command::{Serving, succeed, text};
 use support::{ADDRESS, TestDir, add_user, have, in_namespace};
 
 use edge::Edge;
-use phones::{Event, Habit, Kind, Phone, Place, have_python};
+use phones::{Event, Habit, Kind, Phone, Place, have_python, installed, script};
 use sipp::{End, Sipp};
 
 const DOMAIN: &str = "example.test";
@@ -32,6 +34,10 @@ const CLIENT: &str = "10.77.0.20";
 const OTHER: &str = "10.77.0.21";
 const EDGE: &str = "10.77.0.50";
 
+/// Where pages come from.
+const PAGES: [u16; 2] = [8081, 8082];
+const ORIGINS: &str = "origins = [\"http://127.0.0.1:8081\", \"http://127.0.0.1:8082\"]\n";
+
 /// What is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Client {
@@ -39,9 +45,12 @@ enum Client {
     /// Behind a Kamailio that writes itself into Path and Record-Route.
     Behind(Kind),
     Sipp,
+    /// A library in a page; and the one that calls it, which has media of the same kind.
+    Web(&'static str, &'static str),
 }
 
-const CLIENTS: [(&str, Client, &[&str]); 6] = [
+/// By what each is tried.
+const CLIENTS: [(&str, Client, &[&str]); 8] = [
     (
         "baresip 1.0, Debian's",
         Client::Phone(Kind::Baresip),
@@ -63,6 +72,16 @@ const CLIENTS: [(&str, Client, &[&str]); 6] = [
         &["udp"],
     ),
     ("SIPp 3.6, Debian's", Client::Sipp, &["udp"]),
+    (
+        "JsSIP 3.13 in Chromium",
+        Client::Web("jssip", "sipjs"),
+        &["wss", "ws"],
+    ),
+    (
+        "SIP.js 0.21 in Chromium",
+        Client::Web("sipjs", "jssip"),
+        &["wss", "ws"],
+    ),
     (
         "pjsip 2.15 behind Kamailio 5.6, Debian's, as an edge",
         Client::Behind(Kind::Pjsua),
@@ -89,21 +108,20 @@ impl Bed {
         let made = Command::new("sh").args(["-ec", &lines]).status().unwrap();
         assert!(made.success());
         let data = at.join("data");
-        for user in ["alice", "bob"] {
+        for user in ["alice", "bob", "carol", "sipp"] {
             add_user(&data, user, DOMAIN, &format!("{user}-secret"));
         }
         let config = at.join("signet.toml");
         let whole = format!(
             "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
              [[listen]]\non = \"udp:{ADDRESS}:5060\"\n[[listen]]\non = \"tcp:{ADDRESS}:5060\"\n\
-             [[listen]]\non = \"tls:{ADDRESS}:5061\"\n{}",
-            // SIPp answers the first challenge, whatever it is, and knows MD5.
-            format_args!(
-                "[[authentication.lenient]]\nusers = [\"sipp\"]\nalgorithms = [\"MD5\"]\n"
-            )
+             [[listen]]\non = \"tls:{ADDRESS}:5061\"\n\
+             [[listen]]\non = \"ws:{ADDRESS}:8080\"\n[listen.websocket]\n{ORIGINS}\
+             [[listen]]\non = \"wss:{ADDRESS}:8443\"\n[listen.websocket]\n{ORIGINS}\
+             # SIPp answers the first challenge, whatever it is, and knows MD5.\n\
+             [[authentication.lenient]]\nusers = [\"sipp\"]\nalgorithms = [\"MD5\"]\n"
         );
         fs::write(&config, whole).unwrap();
-        add_user(&data, "sipp", DOMAIN, "sipp-secret");
         let server = Serving::start(at, &data, &["--config", text(&config)]);
         let other = start(at, Kind::Pjsua, "alice", OTHER, ADDRESS, "udp");
         let this = Self {
@@ -140,6 +158,7 @@ impl Bed {
                 self.phone_tried(kind, EDGE, transport)
             }
             Client::Sipp => self.sipp_tried(),
+            Client::Web(library, other) => self.web_tried(library, other, transport),
         }
     }
 
@@ -159,6 +178,43 @@ impl Bed {
         drop(phone);
         self.unbind("bob");
         [registers, calls, is_called]
+    }
+
+    fn web_tried(&mut self, library: &str, other: &str, transport: &str) -> [bool; 3] {
+        let mut page = self.page(library, "bob", transport, PAGES[0]);
+        let mut other = self.page(other, "carol", "wss", PAGES[1]);
+        let registers = is_done(|| {
+            page.wait_for("REGISTERED");
+            let told = self.wait_for_binding("bob");
+            assert!(told.contains(&format!(" by {transport},")), "{told}");
+        });
+        self.wait_for_binding("carol");
+        let calls = is_done(|| completed(&mut page, "carol", &mut other));
+        let is_called = is_done(|| completed(&mut other, "bob", &mut page));
+        drop((page, other));
+        self.unbind("bob");
+        self.unbind("carol");
+        [registers, calls, is_called]
+    }
+
+    /// A page with a telephone of a user.
+    fn page(&self, library: &str, user: &str, transport: &str, port: u16) -> Phone {
+        let home = self.folder.path().join(format!("page-{user}"));
+        let _ = fs::remove_dir_all(&home);
+        fs::create_dir_all(&home).unwrap();
+        let server = match transport {
+            "wss" => format!("wss://{ADDRESS}:8443/"),
+            _ => format!("ws://{ADDRESS}:8080/"),
+        };
+        let wants = serde_json::json!({
+            "url": server, "user": user, "password": format!("{user}-secret"), "domain": DOMAIN,
+            "page": Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/web.html"),
+            "library": installed().join(format!("web/{library}.js")),
+            "port": port, "profile": home.join("profile"), "log": home.join("chromium.log"),
+            "key": key_hash(&self.folder.path().join("data/server.pem")),
+        });
+        let words = script("clients/web_phone.py", &wants);
+        Phone::spoken(user, Kind::Web, &words, &home)
     }
 
     fn sipp_tried(&mut self) -> [bool; 3] {
@@ -209,6 +265,17 @@ fn start(
     Phone::start(kind, &place, (user, &password), transport, Habit::Answers)
 }
 
+/// The name of the key in a certificate by which a browser is told to take it.
+fn key_hash(certificate: &Path) -> String {
+    let script = "openssl x509 -in \"$0\" -pubkey -noout | openssl pkey -pubin -outform der | \
+                  openssl dgst -sha256 -binary | openssl enc -base64";
+    let words = ["-c", script, text(certificate)];
+    let output = Command::new("sh").args(words).output().unwrap();
+    let hash = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    assert_eq!(hash.len(), 44, "{hash}");
+    hash
+}
+
 /// A call from its first message to the end of both sides.
 fn completed(caller: &mut Phone, called: &str, by: &mut Phone) {
     by.forget();
@@ -236,9 +303,10 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 fn document(found: &[(&str, &str, [bool; 3])]) -> String {
     let mut text = "# Clients\n\n\
         Each of these is started by `crates/signet/tests/clients.rs` beside a running server with two\n\
-        workers, which wants a password from everybody; it calls pjsip, which is registered over UDP,\n\
-        and is called by it. The test holds this table to what it finds. What phones need that cannot\n\
-        do what is asked of all is in [OPERATING](OPERATING.md).\n\n\
+        workers, which wants a password from everybody. It calls pjsip, which is registered over UDP,\n\
+        and is called by it; pages call each other, because their media is of another kind. The test\n\
+        holds this table to what it finds. What phones need that cannot do what is asked of all is in\n\
+        [OPERATING](OPERATING.md).\n\n\
         | client | by | registers | calls | is called |\n|---|---|---|---|---|\n"
         .to_owned();
     for (client, transport, [registers, calls, is_called]) in found {
@@ -257,7 +325,14 @@ fn document(found: &[(&str, &str, [bool; 3])]) -> String {
 #[test]
 fn the_table_of_clients_is_what_they_do() {
     in_namespace("the_table_of_clients_is_what_they_do", || {
-        let tools = ["baresip", "linphone-daemon", "sipp", "kamailio"];
+        let tools = [
+            "baresip",
+            "linphone-daemon",
+            "sipp",
+            "kamailio",
+            "chromium",
+            "openssl",
+        ];
         if !(tools.iter().all(|of| have(of)) && have_python()) {
             return;
         }

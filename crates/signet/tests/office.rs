@@ -3,16 +3,20 @@
 //! and an operator. Each happening has its record or, where it is refused, its reason.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[allow(dead_code)]
 #[path = "trunks/far.rs"]
 mod far;
 #[path = "office/house.rs"]
 mod house;
+#[allow(dead_code)]
 #[path = "trunks/kamailio.rs"]
 mod kamailio;
 #[path = "office/net.rs"]
 mod net;
+#[allow(dead_code)]
 #[path = "office/phones.rs"]
 mod phones;
+#[allow(dead_code)]
 #[path = "office/sipp.rs"]
 mod sipp;
 mod support;

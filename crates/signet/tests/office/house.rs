@@ -468,7 +468,7 @@ fn south(folder: &std::path::Path) -> Phone {
         "address": SOUTH, "port": 5070, "realm": SOUTH_REALM, "user": "office",
         "password": SOUTH_PASSWORD, "domain": SOUTH_REALM, "answer": "auto", "log": log,
     });
-    let words = script("sippy_phone.py", &wants);
+    let words = script("office/sippy_phone.py", &wants);
     let phone = Phone::spoken("south", Kind::Sippy, &words, folder);
     wait_for("the second provider", || {
         UdpSocket::bind((SOUTH, 5070)).is_err()

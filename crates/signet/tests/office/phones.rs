@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Linphone,
     Pjsua,
     Sippy,
+    /// A page in a browser.
+    Web,
 }
 
 /// What it does when it is called.
@@ -89,8 +91,9 @@ impl Phone {
         let (program, words) = match kind {
             Kind::Baresip => baresip(place, &wants),
             Kind::Linphone => (None, linphone(place, &wants)),
-            Kind::Pjsua => (None, python("pjsua_phone.py", place, &wants)),
-            Kind::Sippy => (None, python("sippy_phone.py", place, &wants)),
+            Kind::Pjsua => (None, python("office/pjsua_phone.py", place, &wants)),
+            Kind::Sippy => (None, python("office/sippy_phone.py", place, &wants)),
+            Kind::Web => panic!("a page is started by who serves it"),
         };
         let words = [place.enter.clone(), words].concat();
         let mut phone = Self::spoken(name, kind, &words, &wants.home);
@@ -140,7 +143,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("dial", &uri),
             Kind::Linphone => self.say(&format!("call {uri}")),
-            Kind::Pjsua => self.say(&format!("dial {uri}")),
+            Kind::Pjsua | Kind::Web => self.say(&format!("dial {uri}")),
             Kind::Sippy => self.say(&format!("dial {called}")),
         }
     }
@@ -149,7 +152,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("hangup", ""),
             Kind::Linphone => self.say("terminate"),
-            Kind::Pjsua | Kind::Sippy => self.say("hangup"),
+            Kind::Pjsua | Kind::Sippy | Kind::Web => self.say("hangup"),
         }
     }
 
@@ -159,7 +162,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("transfer", &uri),
             Kind::Pjsua => self.say(&format!("refer {uri}")),
-            Kind::Linphone | Kind::Sippy => panic!("{:?} is not driven to", self.kind),
+            _ => panic!("{:?} is not driven to", self.kind),
         }
     }
 
@@ -235,6 +238,13 @@ impl Phone {
 impl Drop for Phone {
     fn drop(&mut self) {
         drop(self.program.take());
+        if self.kind == Kind::Web && self.line.write_all(b"quit\n").is_ok() {
+            // It ends its browser.
+            let until = Instant::now() + Duration::from_secs(5);
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -347,7 +357,7 @@ fn linphone(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
 
 /// The Python that has pjsua2 and sippy; `scripts/phones` makes it.
 fn interpreter() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/phones/bin/python3")
+    installed().join("bin/python3")
 }
 
 pub(crate) fn have_python() -> bool {
@@ -358,10 +368,15 @@ pub(crate) fn have_python() -> bool {
     is_there
 }
 
-/// The words that start one of the programs in Python beside this file.
+/// Where `scripts/phones` puts what it installs.
+pub(crate) fn installed() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/phones")
+}
+
+/// The words that start one of the programs in Python in `tests`.
 pub(crate) fn script(name: &str, wants: &serde_json::Value) -> Vec<String> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/office")
+        .join("tests")
         .join(name);
     vec![
         interpreter().display().to_string(),
