@@ -65,17 +65,17 @@ pub(crate) fn read(
             && !rules.groups.contains_key(group.as_str())
         {
             tracing::warn!(
-                "{}@{} is in the group {group}, and there is no [[user_group]] of that name: he may what all may",
+                "{}@{} is in the group {group}, and there is no [[user_group]] of that name: without permissions of his own he calls users of ours and nobody else",
                 row.user,
                 row.realm
             );
         }
-        directory.add_person(person_of(row, hosts));
+        directory.add_person(person_of(row, rules, hosts));
     }
     Ok(directory)
 }
 
-fn person_of(row: PersonRow, hosts: Hosts<'_>) -> Person {
+fn person_of(row: PersonRow, rules: &NumberRules, hosts: Hosts<'_>) -> Person {
     let uri = |text: Option<String>| text.map(|text| Arc::from(text.as_bytes()));
     let aor = format!("sip:{}@{}", row.user, hosts.domain(&row.realm));
     Person {
@@ -88,7 +88,11 @@ fn person_of(row: PersonRow, hosts: Hosts<'_>) -> Person {
             let known = word.parse();
             known.unwrap_or(sip_engine::numbers::Permission::Internal)
         }),
-        caller_id: row.caller_id.map(Into::into),
+        // Numbers are E.164 inside, however somebody has typed them.
+        caller_id: row.caller_id.map(|number| {
+            let global = rules.global(&number);
+            global.unwrap_or(number).into()
+        }),
         calls_max: row.calls_max,
         forwards: Forwards {
             always: uri(row.forward_always),
@@ -159,15 +163,21 @@ mod tests {
             user: "alice".to_owned(),
             realm: realm.to_owned(),
             permissions: Some("everywhere".to_owned()),
+            caller_id: Some("030333".to_owned()),
             ..PersonRow::default()
         };
         let hosts = Hosts {
             realm: Some(&realm),
             first: Some(&first),
         };
-        let alice = person_of(row("calls.example"), hosts);
+        let rules = NumberRules {
+            country_code: "49".into(),
+            ..NumberRules::default()
+        };
+        let alice = person_of(row("calls.example"), &rules, hosts);
+        assert_eq!(alice.caller_id.as_deref(), Some("+4930333"));
         assert_eq!(&*alice.aor, b"sip:alice@example.org");
-        let other = person_of(row("example.net"), hosts);
+        let other = person_of(row("example.net"), &rules, hosts);
         assert_eq!(&*other.aor, b"sip:alice@example.net");
         assert_eq!(
             other.permission,

@@ -263,14 +263,18 @@ fn help_is_led_where_the_operator_leads_it_and_made_no_other_number() {
     let book = || {
         book_of_all()
             .alias("110", &[("sip:+493099@example.org", 1_000)])
+            .alias("help", &[("sip:110@example.org", 1_000)])
             .person("none", |person| {
                 person.permission = Some(Permission::None);
                 person.calls_max = Some(1);
             })
     };
     let rules = |settings: &mut Settings| {
-        let town = Rewrite::new("([1-9][0-9]+)", "+4930$1").unwrap();
-        settings.numbers.rewrites.push(town);
+        // And 9 for a line.
+        for (pattern, to) in [("9(1..)", "$1"), ("([1-9][0-9]+)", "+4930$1")] {
+            let rule = Rewrite::new(pattern, to).unwrap();
+            settings.numbers.rewrites.push(rule);
+        }
         settings.numbers.blocked.push("+493099".into());
         settings.routes.groups[0].calls_max = 1;
     };
@@ -281,8 +285,14 @@ fn help_is_led_where_the_operator_leads_it_and_made_no_other_number() {
             copy(&sent),
             (GATEWAY.to_owned(), format!("sip:112@{GATEWAY}"))
         );
-        let sent = house.call("none", "sip:110@example.org");
-        assert_eq!(copy(&sent).1, format!("sip:+493099@{GATEWAY}"));
+        for uri in [
+            "sip:110@example.org",
+            "sip:9110@example.org",
+            "sip:help@example.org",
+        ] {
+            let sent = house.call("none", uri);
+            assert_eq!(copy(&sent).1, format!("sip:+493099@{GATEWAY}"), "{uri}");
+        }
     }
     // What it is led to is reached by its emergency number alone.
     assert_eq!(status(house.call("none", "sip:+493099@example.org")), 403);

@@ -106,28 +106,29 @@ impl Shard {
             skips_drained,
             diversion: &[],
         };
-        match permit.for_help(&self.settings.numbers, uri) {
-            None => self.lead_on(now, uri, &led, found),
-            Some((permit, number)) => {
-                let led = Led {
-                    permit: &permit,
-                    is_led_on: true,
-                    ..led
-                };
-                self.lead_help(now, (uri, &number), &led, found)
-            }
-        }
+        self.lead_on(now, uri, &led, found)
     }
 
     /// A call for help: by its number alone, whatever hangs on that, so that no next hop reads
     /// another number in it, and nobody is refused for a `phone-context`.
+    /// `None` where it is none, or is led as one by now.
     fn lead_help(
         &mut self,
         now: Now,
-        (uri, number): (&Uri<'_>, &str),
+        uri: &Uri<'_>,
         led: &Led<'_>,
         found: &mut Vec<Candidate>,
-    ) -> Targets {
+    ) -> Option<Targets> {
+        if matches!(led.permit, Permit::Emergency(_)) {
+            return None;
+        }
+        let (permit, number) = led.permit.for_help(&self.settings.numbers, uri)?;
+        let led = Led {
+            permit: &permit,
+            is_led_on: true,
+            ..*led
+        };
+        let start = found.len();
         let scheme = match uri.scheme {
             Scheme::Sips => "sips",
             _ => "sip",
@@ -143,14 +144,14 @@ impl Shard {
         };
         let text = format!("{scheme}:{number}@{at}");
         let Some(bare) = Uri::parse(text.as_bytes()) else {
-            return Targets::Answer(Outcome::UnreadableUri);
+            return Some(Targets::Answer(Outcome::UnreadableUri));
         };
-        let targets = self.lead_on(now, &bare, led, found);
+        let targets = self.lead_on(now, &bare, &led, found);
         // Whatever it is led to: no limit counts.
-        for candidate in found.iter_mut() {
+        for candidate in found.iter_mut().skip(start) {
             candidate.extra().is_emergency = true;
         }
-        targets
+        Some(targets)
     }
 
     fn lead_on(
@@ -178,6 +179,9 @@ impl Shard {
         led: &Led<'_>,
         found: &mut Vec<Candidate>,
     ) -> Targets {
+        if let Some(targets) = self.lead_help(now, uri, led, found) {
+            return targets;
+        }
         let number = number_of(uri);
         let settings = Arc::clone(&self.settings);
         let mut name = Vec::new();
@@ -204,6 +208,13 @@ impl Shard {
         let domain = at.and_then(|at| name.get(at + 1..)).unwrap_or_default();
         let domain = String::from_utf8_lossy(domain);
         let spelt = |number: &str| format!("sip:{number}@{domain}").into_bytes();
+        // One that a rule has made of it is one: behind the digit for a line, perhaps.
+        if rewritten.is_some()
+            && let Some(bare) = Uri::parse(&spelt(written))
+            && let Some(targets) = self.lead_help(now, &bare, led, found)
+        {
+            return targets;
+        }
         let global = settings.numbers.global(written);
         let spellings = [Some(written), Some(&*number), global.as_deref()];
         for spelling in spellings.into_iter().flatten() {
@@ -250,8 +261,12 @@ impl Shard {
         let groups = self.settings.routes.groups.iter();
         let mut trunks = groups.filter_map(|group| group.trunk.as_ref());
         trunks.find_map(|trunk| {
+            let numbers = &trunk.numbers;
             let mut spellings = spellings.iter().flatten();
-            let user = spellings.find_map(|number| trunk.numbers.user_of(number))?;
+            let user = spellings.find_map(|number| {
+                let main = numbers.to.as_deref().filter(|_| numbers.has(number));
+                numbers.user_of(number).or(main)
+            })?;
             Some(format!("sip:{user}@{domain}"))
         })
     }
