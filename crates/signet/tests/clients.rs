@@ -50,7 +50,7 @@ enum Client {
 }
 
 /// By what each is tried.
-const CLIENTS: [(&str, Client, &[&str]); 8] = [
+const CLIENTS: [(&str, Client, &[&str]); 9] = [
     (
         "baresip 1.0, Debian's",
         Client::Phone(Kind::Baresip),
@@ -70,6 +70,11 @@ const CLIENTS: [(&str, Client, &[&str]); 8] = [
         "sippy 2.5, from Python's registry",
         Client::Phone(Kind::Sippy),
         &["udp"],
+    ),
+    (
+        "JAIN-SIP 1.3, from Maven's registry",
+        Client::Phone(Kind::Jain),
+        &["udp", "tcp"],
     ),
     ("SIPp 3.6, Debian's", Client::Sipp, &["udp"]),
     (
@@ -331,6 +336,7 @@ fn the_table_of_clients_is_what_they_do() {
             "sipp",
             "kamailio",
             "chromium",
+            "java",
             "openssl",
         ];
         if !(tools.iter().all(|of| have(of)) && have_python()) {

@@ -40,8 +40,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than the routers remember a datagram's way.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
+/// What it is called, and how it comes about.
+type Happening = (&'static str, fn(&mut Office));
+
 /// What happens on the day, in its order.
-const DAY: [(&str, fn(&mut Office)); 22] = [
+const DAY: [Happening; 22] = [
     ("twenty telephones register", telephones_register),
     ("somebody guesses a password", a_password_is_guessed),
     ("each kind calls the next", each_kind_calls_the_next),

@@ -79,7 +79,8 @@ pub(crate) struct Office {
     pub(crate) far: Far,
     pub(crate) north: Kamailio,
     pub(crate) south: Phone,
-    pub(crate) silent: UdpSocket,
+    /// It is there, so that nothing comes back.
+    _silent: UdpSocket,
     branches: [Branch; 2],
     /// How many records were looked at.
     seen: usize,
@@ -134,7 +135,7 @@ impl Office {
             far,
             north,
             south,
-            silent,
+            _silent: silent,
             branches,
             seen: 0,
             folder,

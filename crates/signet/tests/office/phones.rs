@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Linphone,
     Pjsua,
     Sippy,
+    /// JAIN-SIP's stack.
+    Jain,
     /// A page in a browser.
     Web,
 }
@@ -93,6 +95,7 @@ impl Phone {
             Kind::Linphone => (None, linphone(place, &wants)),
             Kind::Pjsua => (None, python("office/pjsua_phone.py", place, &wants)),
             Kind::Sippy => (None, python("office/sippy_phone.py", place, &wants)),
+            Kind::Jain => (None, jain(place, &wants)),
             Kind::Web => panic!("a page is started by who serves it"),
         };
         let words = [place.enter.clone(), words].concat();
@@ -143,7 +146,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("dial", &uri),
             Kind::Linphone => self.say(&format!("call {uri}")),
-            Kind::Pjsua | Kind::Web => self.say(&format!("dial {uri}")),
+            Kind::Pjsua | Kind::Jain | Kind::Web => self.say(&format!("dial {uri}")),
             Kind::Sippy => self.say(&format!("dial {called}")),
         }
     }
@@ -152,7 +155,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("hangup", ""),
             Kind::Linphone => self.say("terminate"),
-            Kind::Pjsua | Kind::Sippy | Kind::Web => self.say("hangup"),
+            _ => self.say("hangup"),
         }
     }
 
@@ -397,6 +400,27 @@ fn python(name: &str, place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
         },
     });
     script(name, &wants)
+}
+
+fn jain(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+    let java = installed().join("java");
+    let jars = format!("{}/*", java.display());
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/JainPhone.java");
+    let (host, port) = wants.server.split_once(':').unwrap();
+    owned(&[
+        "java",
+        "-cp",
+        &jars,
+        &source.display().to_string(),
+        place.address,
+        "5070",
+        host,
+        port,
+        wants.transport,
+        wants.name,
+        wants.password,
+        DOMAIN,
+    ])
 }
 
 /// Waits until somebody takes connections there.
