@@ -5,6 +5,8 @@
 mod support;
 
 use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -390,6 +392,99 @@ fn what_a_user_may_counts_when_the_command_returns_and_goes_with_him() {
     call = bob.invite("carol");
     assert!(bob.refused(&call).starts_with("SIP/2.0 480 "));
     wait_for_figure(folder, "signet_calls_diverted_total", 1);
+    assert_eq!(figure(folder, "signet_broken_invariants_total"), 0);
+}
+
+/// A provider who asks for a password, and whose people are busy: the INVITE that has it.
+fn provider_answers(provider: &UdpSocket) -> String {
+    let mut buffer = [0; 65_535];
+    loop {
+        let (len, from) = provider.recv_from(&mut buffer).expect("an INVITE");
+        let text = String::from_utf8_lossy(&buffer[..len]).into_owned();
+        if !text.starts_with("INVITE ") {
+            continue;
+        }
+        let copied: String = text
+            .lines()
+            .filter(|line| {
+                ["Via:", "From:", "To:", "Call-ID:", "CSeq:"]
+                    .iter()
+                    .any(|name| line.starts_with(name))
+            })
+            .map(|line| match line.starts_with("To:") {
+                true => format!("{line};tag=provider\r\n"),
+                false => format!("{line}\r\n"),
+            })
+            .collect();
+        let is_proved = text.contains("\r\nProxy-Authorization: ");
+        let (status, more) = match is_proved {
+            true => ("486 Busy Here", ""),
+            false => (
+                "407 Proxy Authentication Required",
+                "Proxy-Authenticate: Digest realm=\"provider.example\", nonce=\"n1\", algorithm=MD5, qop=\"auth\"\r\n",
+            ),
+        };
+        let answer = format!("SIP/2.0 {status}\r\n{copied}{more}Content-Length: 0\r\n\r\n");
+        provider.send_to(answer.as_bytes(), from).unwrap();
+        if is_proved {
+            return text;
+        }
+    }
+}
+
+/// The password of a trunk is in a file of its own and not in the configuration that commands have
+/// read again.
+#[test]
+fn a_command_about_a_user_leaves_a_trunk_its_password() {
+    let folder = TestDir::new("numbers-trunk");
+    let folder = folder.path();
+    let provider = UdpSocket::bind("127.0.0.2:0").unwrap();
+    provider.set_read_timeout(Some(PATIENCE)).unwrap();
+    let file = folder.join("provider.password");
+    fs::write(&file, "swordfish\n").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let port = provider.local_addr().unwrap().port();
+    let server = serve(folder, port, "");
+    drop(server);
+    let config = folder.join("signet.toml");
+    let trunk = "[[trunk]]\ngroup = \"pstn\"\ndomain = \"provider.example\"\nuser = \"4930100\"\n\
+                 password_file = \"provider.password\"\nrealm = \"provider.example\"\nidentity = \"pai\"\nnumber = \"+4930100\"\n\
+                 country_code = \"49\"\n";
+    // Whoever sends from a provider's address is the provider.
+    let whole = fs::read_to_string(&config).unwrap() + trunk;
+    let whole = whole.replace("sip:127.0.0.1:", "sip:127.0.0.2:");
+    fs::write(&config, whole).unwrap();
+    let data = folder.join("data");
+    let _ = fs::remove_file(data.join("listeners.json"));
+    let server = Serving::start(folder, &data, &["--config", text(&config)]);
+    let mut alice = Phone::udp(server.at("udp"), "alice", DOMAIN);
+    for (shown, is_written_down) in [("+4930100", false), ("+4930333", true)] {
+        if is_written_down {
+            told(folder, &["user", "set", "alice", "--caller-id", "030-333"]);
+        }
+        let call = alice.invite("030123");
+        let invite = provider_answers(&provider);
+        let caller = format!("P-Asserted-Identity: <sip:{shown}@provider.example>");
+        assert!(invite.contains(&caller), "{invite}");
+        let proof = invite
+            .lines()
+            .find(|line| line.starts_with("Proxy-Authorization: "))
+            .expect(&invite);
+        // By the right password, and no other.
+        let value = |name: &str| {
+            let at = proof.find(&format!("{name}=")).unwrap() + name.len() + 1;
+            let rest = proof[at..].trim_start_matches('"');
+            rest.split(['"', ',']).next().unwrap().to_owned()
+        };
+        let md5 = |text: String| support::phone::md5(&text);
+        let uri = invite.split(' ').nth(1).unwrap();
+        let ha1 = md5("4930100:provider.example:swordfish".to_owned());
+        let ha2 = md5(format!("INVITE:{uri}"));
+        let (nc, cnonce) = (value("nc"), value("cnonce"));
+        let expected = md5(format!("{ha1}:n1:{nc}:{cnonce}:auth:{ha2}"));
+        assert_eq!(value("response"), expected, "{invite}");
+        assert!(alice.refused(&call).starts_with("SIP/2.0 486 "));
+    }
     assert_eq!(figure(folder, "signet_broken_invariants_total"), 0);
 }
 
