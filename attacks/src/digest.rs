@@ -55,19 +55,7 @@ impl Challenge {
     /// the nonce.
     pub(crate) fn answer(&self, account: &Account, method: &str, uri: &str, count: u32) -> String {
         let cnonce = format!("{:08x}", crate::wire::unique());
-        let ha1 = self.hash(&format!(
-            "{}:{}:{}",
-            account.user, self.realm, account.password
-        ));
-        let ha2 = self.hash(&format!("{method}:{uri}"));
-        let response = if self.has_qop {
-            self.hash(&format!(
-                "{ha1}:{}:{count:08x}:{cnonce}:auth:{ha2}",
-                self.nonce
-            ))
-        } else {
-            self.hash(&format!("{ha1}:{}:{ha2}", self.nonce))
-        };
+        let response = self.response(account, method, uri, &format!("{count:08x}"), &cnonce);
         let mut value = format!(
             "Digest username=\"{}\", realm=\"{}\", nonce=\"{}\", uri=\"{uri}\", response=\"{response}\"",
             account.user, self.realm, self.nonce
@@ -84,6 +72,26 @@ impl Challenge {
         value
     }
 
+    fn response(
+        &self,
+        account: &Account,
+        method: &str,
+        uri: &str,
+        count: &str,
+        cnonce: &str,
+    ) -> String {
+        let ha1 = self.hash(&format!(
+            "{}:{}:{}",
+            account.user, self.realm, account.password
+        ));
+        let ha2 = self.hash(&format!("{method}:{uri}"));
+        if self.has_qop {
+            self.hash(&format!("{ha1}:{}:{count}:{cnonce}:auth:{ha2}", self.nonce))
+        } else {
+            self.hash(&format!("{ha1}:{}:{ha2}", self.nonce))
+        }
+    }
+
     fn hash(&self, text: &str) -> String {
         match &self.algorithm {
             Some(name) if name.eq_ignore_ascii_case("SHA-256") => hex(&Sha256::digest(text)),
@@ -96,8 +104,31 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Whether credentials were computed from the password of an account, under whatever realm
+/// and nonce.
+pub(crate) fn is_proof(value: &str, account: &Account, method: &str) -> bool {
+    let get = |name| parameter(value, name);
+    let (Some(realm), Some(nonce), Some(uri), Some(response)) =
+        (get("realm"), get("nonce"), get("uri"), get("response"))
+    else {
+        return false;
+    };
+    let challenge = Challenge {
+        realm,
+        nonce,
+        opaque: None,
+        algorithm: get("algorithm"),
+        has_qop: get("qop").is_some(),
+    };
+    let (count, cnonce) = (
+        get("nc").unwrap_or_default(),
+        get("cnonce").unwrap_or_default(),
+    );
+    challenge.response(account, method, &uri, &count, &cnonce) == response
+}
+
 /// The value of a parameter, without its quotes.
-fn parameter(text: &str, name: &str) -> Option<String> {
+pub(crate) fn parameter(text: &str, name: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let pattern = format!("{name}=");
     let mut from = 0;
@@ -138,6 +169,19 @@ mod tests {
             value.contains("response=\"670fd8c2df070c60b045671b8b24ff02\""),
             "{value}"
         );
+    }
+
+    #[test]
+    fn what_was_computed_from_a_password_is_told_from_what_was_not() {
+        for end in ["", ", qop=\"auth\"", ", qop=\"auth\", algorithm=SHA-256"] {
+            let asked = format!("Digest realm=\"r\", nonce=\"n\"{end}");
+            let (right, wrong) = (Account::new("a", "b"), Account::new("a", "c"));
+            let challenge = Challenge::read(&asked).unwrap();
+            let value = challenge.answer(&right, "BYE", "sip:x@y", 3);
+            assert!(is_proof(&value, &right, "BYE"), "{value}");
+            assert!(!is_proof(&value, &wrong, "BYE"), "{value}");
+            assert!(!is_proof(&value, &right, "INVITE"), "{value}");
+        }
     }
 
     #[test]

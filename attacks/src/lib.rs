@@ -9,6 +9,8 @@
 
 mod caller;
 mod digest;
+mod hook;
+mod house;
 mod memory;
 mod phone;
 mod report;
@@ -129,6 +131,9 @@ fn make(
 ) -> Result<Tally, String> {
     let mut world = World::start(target, setup, folder)?;
     let mut tally = (scenario.run)(&mut world, scale)?;
+    for leak in world.leaks() {
+        tally.break_in(1, || leak);
+    }
     if !world.server.is_running() {
         tally.break_in(1, || "the server has ended".to_owned());
     } else if !world.server.answers(phone::PATIENCE) {

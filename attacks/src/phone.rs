@@ -19,8 +19,11 @@ const SHUT_OUT: Duration = Duration::from_millis(30);
 /// Requests that are remembered whole; further ones are counted.
 const REMEMBERED_MAX: usize = 20_000;
 
+/// What somebody answers to a request, as bytes.
+pub(crate) type Script = Arc<dyn Fn(&Text) -> Vec<Vec<u8>> + Send + Sync>;
+
 /// What a phone does with an INVITE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Manner {
     /// 200 at once.
     Answers,
@@ -28,6 +31,8 @@ pub(crate) enum Manner {
     Rings,
     /// Nothing at all.
     Silent,
+    /// What is written for it, to every request but ACK.
+    Scripted(Script),
 }
 
 /// What a phone has seen.
@@ -152,6 +157,11 @@ impl Phone {
     /// Says what to do with an INVITE.
     pub(crate) fn manner(&self, manner: Manner) {
         *lock(&self.inner.manner) = manner;
+    }
+
+    /// Answers every request but ACK with what this makes of it.
+    pub(crate) fn script(&self, script: impl Fn(&Text) -> Vec<Vec<u8>> + Send + Sync + 'static) {
+        self.manner(Manner::Scripted(Arc::new(script)));
     }
 
     /// Packets and bytes that came to it.
@@ -396,13 +406,18 @@ impl Inner {
     }
 
     fn serve(&self, request: &Text, from: SocketAddr) {
-        let manner = *lock(&self.manner);
+        let manner = lock(&self.manner).clone();
         let say = |request: &Text, status: &str, tag: Option<&str>| {
             let bytes = request.answer(status, tag, Some(&self.contact));
             let _ = self.socket.send_to(&bytes, from);
         };
-        match (request.method(), manner) {
+        match (request.method(), &manner) {
             ("ACK", _) | (_, Manner::Silent) => {}
+            (_, Manner::Scripted(script)) => {
+                for bytes in script(request) {
+                    let _ = self.socket.send_to(&bytes, from);
+                }
+            }
             ("INVITE", Manner::Rings) => {
                 say(request, "180 Ringing", Some("ringing"));
                 let mut book = lock(&self.book);

@@ -233,6 +233,17 @@ impl Text {
 
     /// A response to this request.
     pub(crate) fn answer(&self, status: &str, tag: Option<&str>, contact: Option<&str>) -> Vec<u8> {
+        let contact = contact.map(|contact| ("Contact", contact));
+        self.answer_with(status, tag, contact.as_slice())
+    }
+
+    /// The same with headers of whatever kind.
+    pub(crate) fn answer_with(
+        &self,
+        status: &str,
+        tag: Option<&str>,
+        headers: &[(&str, &str)],
+    ) -> Vec<u8> {
         let mut text = format!("SIP/2.0 {status}\r\n");
         for (name, value) in &self.headers {
             let kept = ["Via", "From", "To", "Call-ID", "CSeq", "Record-Route"]
@@ -249,8 +260,8 @@ impl Text {
             }
             text.push_str("\r\n");
         }
-        if let Some(contact) = contact {
-            text.push_str(&format!("Contact: {contact}\r\n"));
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
         }
         text.push_str("Content-Length: 0\r\n\r\n");
         text.into_bytes()

@@ -1,11 +1,12 @@
 //! The people around a server under test: two who call each other, a third
-//! one, a gateway, a host elsewhere, a host inside, and who attacks.
+//! one, a gateway, a host elsewhere, a host inside, who attacks, and an office with its provider.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
 use crate::digest::Account;
+use crate::house::{House, leaked_to, misled, people};
 use crate::phone::{PATIENCE, Phone};
 use crate::resolver::Resolver;
 use crate::target::{Server, Setup, Target};
@@ -36,6 +37,8 @@ pub(crate) struct World {
     pub(crate) peer: Phone,
     /// Where somebody listens who is not the gateway.
     pub(crate) impostor: TcpListener,
+    /// The office's provider and hook; nobody but Signet is told of them.
+    pub(crate) house: House,
     _resolver: Resolver,
     accounts: Accounts,
 }
@@ -65,6 +68,7 @@ impl World {
             .gateway
             .replace("@PORT@", &gateway.local.port().to_string())
             .replace("@IMPOSTOR@", &impostor_port.to_string());
+        let house = House::start()?;
         let (domain, accounts) = match target {
             Target::Running(running) => {
                 let accounts = running.users.iter().map(|(u, p)| Account::new(u, p));
@@ -72,7 +76,12 @@ impl World {
             }
             _ => ("example.test".to_owned(), own_accounts()),
         };
-        let server = target.start(&setup, &domain, &accounts, folder)?;
+        let mut users = accounts.clone();
+        if matches!(target, Target::Signet(_)) && setup.has_house {
+            house.write(&mut setup);
+            users.extend(people());
+        }
+        let server = target.start(&setup, &domain, &users, folder)?;
         let accounts = Accounts::of(accounts)?;
         let world = Self {
             server,
@@ -86,6 +95,7 @@ impl World {
             inside: Phone::at([127, 0, 9, 1])?,
             peer: Phone::at([127, 0, 0, 2])?,
             impostor,
+            house,
             _resolver: resolver,
             accounts,
         };
@@ -177,10 +187,42 @@ impl World {
             &self.ceo,
             &self.gateway,
             &self.inside,
+            &self.house.provider,
+            &self.house.beside,
         ]
         .iter()
         .map(|phone| phone.marked(mark))
         .sum()
+    }
+
+    /// Where anything computed from the trunk's password went but to the provider for its own
+    /// realm.
+    pub(crate) fn leaks(&self) -> Vec<String> {
+        let others = [
+            ("alice", &self.alice),
+            ("bob", &self.bob),
+            ("ceo", &self.ceo),
+            ("mallory", &self.mallory),
+            ("the gateway", &self.gateway),
+            ("a foreign host", &self.foreign),
+            ("a host inside", &self.inside),
+            ("a trusted peer", &self.peer),
+            ("another port of the provider's address", &self.house.beside),
+        ];
+        let to_others = others.into_iter().flat_map(|(who, phone)| {
+            let seen = leaked_to(phone);
+            seen.into_iter().map(move |request| {
+                format!("{who} was shown the trunk's password: {}", request.start)
+            })
+        });
+        let to_it = misled(&self.house.provider);
+        let to_it = to_it.iter().map(|request| {
+            format!(
+                "the provider was shown what it had not asked for: {}",
+                request.start
+            )
+        });
+        to_others.chain(to_it).collect()
     }
 
     /// Whether alice can call bob and hang up.

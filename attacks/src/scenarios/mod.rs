@@ -5,6 +5,7 @@ mod floods;
 mod hijack;
 mod impersonation;
 mod later;
+mod led;
 mod limits;
 mod memory;
 mod outgoing;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         tokens::SCENARIOS,
         later::SCENARIOS,
         relay::SCENARIOS,
+        led::SCENARIOS,
         floods::SCENARIOS,
         memory::SCENARIOS,
         streams::SCENARIOS,

@@ -65,6 +65,8 @@ fn inbound(setup: &mut Setup) {
 
 fn stateless(setup: &mut Setup) {
     setup.own_configuration = true;
+    // It has neither trunks nor a hook.
+    setup.has_house = false;
     setup.keys.push_str("mode = \"stateless\"\n");
 }
 

@@ -79,6 +79,13 @@ pub(crate) struct Setup {
     pub(crate) name_server: String,
     /// Signet's further keys about names.
     pub(crate) dns: String,
+    /// Whether Signet has a trunk, people with rights and forwards, aliases, a rewriting rule
+    /// and a hook.
+    pub(crate) has_house: bool,
+    /// Files beside Signet's configuration that are its owner's alone.
+    pub(crate) secrets: Vec<(&'static str, String)>,
+    /// Commands of Signet's program that write down people and aliases.
+    pub(crate) commands: Vec<Vec<String>>,
 }
 
 impl Default for Setup {
@@ -92,6 +99,9 @@ impl Default for Setup {
             gateway: String::new(),
             name_server: String::new(),
             dns: String::new(),
+            has_house: true,
+            secrets: Vec::new(),
+            commands: Vec::new(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Signet, with a configuration and a data folder of its own.
 
 use std::fs;
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -28,16 +30,14 @@ pub(super) fn start(
         .map(|a| format!("{},{domain},{}\n", a.user, a.password))
         .collect();
     write(&list, &format!("user,realm,password\n{lines}"))?;
-    let told = Command::new(program)
-        .args(["user", "import"])
-        .arg(&list)
-        .arg("--config")
-        .arg(&path)
-        .output()
-        .map_err(|e| format!("cannot run {}: {e}", program.display()))?;
-    if !told.status.success() {
-        let why = String::from_utf8_lossy(&told.stderr);
-        return Err(format!("signet user import: {why}"));
+    for (name, text) in &setup.secrets {
+        write_secret(&folder.join(name), text)?;
+    }
+    let list = list.display().to_string();
+    order(program, &path, &["user", "import", &list])?;
+    for command in &setup.commands {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        order(program, &path, &words)?;
     }
     let arguments = vec![
         "serve".to_owned(),
@@ -57,16 +57,26 @@ pub(super) fn start(
 }
 
 pub(super) fn remove_user(program: &Path, folder: &Path, name: &str) -> Result<(), String> {
+    order(
+        program,
+        &folder.join("signet.toml"),
+        &["user", "remove", name],
+    )
+}
+
+/// Runs a command of the program to its end.
+fn order(program: &Path, configuration: &Path, words: &[&str]) -> Result<(), String> {
     let told = Command::new(program)
-        .args(["user", "remove", name, "--config"])
-        .arg(folder.join("signet.toml"))
+        .args(words)
+        .arg("--config")
+        .arg(configuration)
         .output()
         .map_err(|e| format!("cannot run {}: {e}", program.display()))?;
     if told.status.success() {
         return Ok(());
     }
     let why = String::from_utf8_lossy(&told.stderr);
-    Err(format!("signet user remove: {why}"))
+    Err(format!("signet {}: {why}", words.join(" ")))
 }
 
 /// The trusted network covers the server's own address, as it does for an
@@ -93,4 +103,15 @@ fn configuration(setup: &Setup, domain: &str, port: u16) -> String {
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn write_secret(path: &Path, text: &str) -> Result<(), String> {
+    let _ = fs::remove_file(path);
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|e| format!("{}: {e}", path.display()))
 }
