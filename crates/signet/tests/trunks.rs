@@ -344,7 +344,7 @@ fn sippy_is_a_provider_by_each_algorithm_that_it_has() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let keys = format!(
-            "realm = \"{REALM}\"\nregister_s = 600\nchallenge_status = 401\nalgorithm_min = \"{algorithm}\""
+            "realm = \"{REALM}\"\nregister_s = 600\nchallenge_status = \"401\"\nalgorithm_min = \"{algorithm}\""
         );
         world.configure(&format!("sip:127.0.0.2:{port};transport=udp"), Some(&keys));
         let mut server = world.serve();

@@ -153,19 +153,23 @@ impl TryFrom<String> for UserName {
     }
 }
 
-/// The status of a challenge: 401 or 407.
+/// The status of a challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "u16")]
-pub struct ChallengeStatus(pub Side);
+pub enum ChallengeStatus {
+    /// 401, by WWW-Authenticate.
+    #[serde(rename = "401")]
+    Unauthorized,
+    /// 407, by Proxy-Authenticate.
+    #[serde(rename = "407")]
+    ProxyAuthenticationRequired,
+}
 
-impl TryFrom<u16> for ChallengeStatus {
-    type Error = String;
-    fn try_from(status: u16) -> Result<Self, String> {
-        let sides = [Side::Registrar, Side::Proxy];
-        let side = sides.into_iter().find(|side| side.status() == status);
-        side.map(Self).ok_or_else(|| {
-            format!("{status} is no challenge\nwrite 401 or 407, as the provider asks")
-        })
+impl From<ChallengeStatus> for Side {
+    fn from(status: ChallengeStatus) -> Self {
+        match status {
+            ChallengeStatus::Unauthorized => Self::Registrar,
+            ChallengeStatus::ProxyAuthenticationRequired => Self::Proxy,
+        }
     }
 }
 
@@ -234,7 +238,7 @@ impl Trunk {
                 },
                 password: Password::new(String::new()),
                 weakest: self.algorithm_min.map(|algorithm| algorithm.0),
-                asked_by: self.challenge_status.map(|status| status.0),
+                asked_by: self.challenge_status.map(Side::from),
             }),
             registering: (self.register_s > 0).then(|| Registering {
                 expires_s: self.register_s,
@@ -556,7 +560,7 @@ mod tests {
         let trunk = told(
             GROUP,
             "user = \"4930100\"\nauth_user = \"a@b\"\npassword_file = \"x\"\nrealm = \"My Realm\"\n\
-             algorithm_min = \"SHA-256\"\nchallenge_status = 407\nregister_s = 600\ncontact = \"203.0.113.1:5060\"\nidentity = \"pai\"\n\
+             algorithm_min = \"SHA-256\"\nchallenge_status = \"407\"\nregister_s = 600\ncontact = \"203.0.113.1:5060\"\nidentity = \"pai\"\n\
              number = \"+4930100\"\nnumbers = [{ number = \"+4930101\", user = \"alice\" }]\nto = \"desk\"\n\
              country_code = \"49\"\nnational_prefix = \"0\"\ninternational_prefix = \"00\"\nformat = \"e164-no-plus\"\n",
         );
@@ -616,8 +620,8 @@ mod tests {
             ),
             ("auth_user = \"r\"\n", 7, "drop auth_user"),
             ("algorithm_min = \"MD5\"\n", 7, "drop algorithm_min"),
-            ("challenge_status = 407\n", 7, "drop challenge_status"),
-            ("challenge_status = 403\n", 7, "write 401 or 407"),
+            ("challenge_status = \"407\"\n", 7, "drop challenge_status"),
+            ("challenge_status = \"403\"\n", 7, "did you mean `401`"),
             ("register_s = 60\n", 7, "whom to register"),
             ("register_s = 700000\n", 7, "from 0 to 604800"),
             ("contact = \"a\"\n", 7, "drop contact"),

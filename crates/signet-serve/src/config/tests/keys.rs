@@ -181,6 +181,7 @@ const OTHERS: &[&str] = &[
     "\"pass\"",
     "[\"udp:10.0.0.77:2223\"]",
     "[{ network = \"10.0.0.0/8\", media = \"rtpengine\" }]",
+    "\"401\"",
 ];
 
 /// The same configuration but for this key.
