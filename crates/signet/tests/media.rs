@@ -18,7 +18,7 @@ use std::time::Instant;
 use bed::*;
 use support::command::{Serving, succeed, text};
 use support::phone::{Phone, field};
-use support::{TestDir, add_user, have};
+use support::{TestDir, add_user, free_port, have};
 
 #[test]
 fn phones_hear_each_other_through_the_engine_until_one_hangs_up() {
@@ -152,6 +152,30 @@ fn a_call_whose_engine_has_gone_goes_on_and_is_led_again_when_it_returns() {
     (one.callers_way, one.callees_way) = (media_at(&ok), media_at(&again.text));
     one.speak(&alice, &bob);
     one.end(&mut alice, &mut bob);
+    engine.wait_until_idle();
+}
+
+#[test]
+fn phones_of_two_families_of_addresses_hear_each_other() {
+    if !have("rtpengine") {
+        return;
+    }
+    let folder = TestDir::new("media-families");
+    let engine = Engine::start_on(folder.path(), free_port(), "127.0.0.1 ::1");
+    let server = serve(folder.path(), &[&engine], "rtpengine");
+    let listeners = server.listeners.iter();
+    let mut sixth = listeners.filter(|(of, at)| of == "udp" && at.is_ipv6());
+    let (_, sixth) = sixth.next().unwrap();
+    let mut alice = Speaker::at("::1", *sixth, ("alice", DOMAIN), 0x11);
+    let mut bob = Speaker::new(&server, "bob", 0x22);
+    let call = call(&mut alice, &mut bob);
+    assert!(call.callers_way.is_ipv6() && call.callees_way.is_ipv4());
+    call.speak(&alice, &bob);
+    call.end(&mut alice, &mut bob);
+    let back = call_to(&mut bob, &mut alice, "alice");
+    assert!(back.callers_way.is_ipv4() && back.callees_way.is_ipv6());
+    back.speak(&bob, &alice);
+    back.end(&mut bob, &mut alice);
     engine.wait_until_idle();
 }
 

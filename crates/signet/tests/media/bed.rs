@@ -32,29 +32,33 @@ impl Engine {
         Self::start_on(folder, port, "127.0.0.1")
     }
 
-    /// One whose media comes by that address.
-    pub(crate) fn start_on(folder: &Path, port: u16, interface: &str) -> Self {
+    /// One whose media comes by that address, or by each of those with spaces between them.
+    pub(crate) fn start_on(folder: &Path, port: u16, interfaces: &str) -> Self {
         static RANGES: AtomicU16 = AtomicU16::new(0);
         let first = 40_000 + 200 * (RANGES.fetch_add(1, Ordering::Relaxed) % 50);
         let at = SocketAddr::from(([127, 0, 0, 1], port));
         let log = folder.join(format!("rtpengine-{port}.log"));
-        let process = Running::start(
-            "rtpengine",
-            &[
-                "--config-file=none",
-                "--foreground",
-                "--log-stderr",
-                "--log-level=6",
-                "--table=-1",
-                &format!("--interface={interface}"),
-                &format!("--listen-ng={at}"),
-                &format!("--port-min={first}"),
-                &format!("--port-max={}", first + 199),
-                // What it is told ends at once all the same.
-                "--delete-delay=3600",
-            ],
-            &log,
+        let interfaces = interfaces.split(' ');
+        let interfaces: Vec<String> = interfaces.map(|of| format!("--interface={of}")).collect();
+        let mut words: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+        let (listen, first, last) = (
+            format!("--listen-ng={at}"),
+            format!("--port-min={first}"),
+            format!("--port-max={}", first + 199),
         );
+        words.extend([
+            "--config-file=none",
+            "--foreground",
+            "--log-stderr",
+            "--log-level=6",
+            "--table=-1",
+            &listen,
+            &first,
+            &last,
+            // What it is told ends at once all the same.
+            "--delete-delay=3600",
+        ]);
+        let process = Running::start("rtpengine", &words, &log);
         let control = UdpSocket::bind("127.0.0.1:0").unwrap();
         let short = Duration::from_millis(200);
         control.set_read_timeout(Some(short)).unwrap();
@@ -143,6 +147,7 @@ pub(crate) fn serve_at(folder: &Path, engines: &[SocketAddr], media: &str) -> Se
     let whole = format!(
         "version = 1\ndata = \"data\"\ndomains = [\"{DOMAIN}\"]\nworkers = 2\n\
          [[listen]]\non = \"udp:127.0.0.1:0\"\nmedia = \"{media}\"\n\
+         [[listen]]\non = \"udp:[::1]:0\"\nmedia = \"{media}\"\n\
          [[listen]]\non = \"ws:127.0.0.1:0\"\n\
          [media]\nengines = [{}]\nping_interval_s = 1\n",
         engines.join(", ")
@@ -254,8 +259,9 @@ pub(crate) fn plain_sdp(port: u16) -> String {
 
 fn plain_sdp_at(at: SocketAddr) -> String {
     let (ip, port) = (at.ip(), at.port());
+    let family = if at.is_ipv6() { "IP6" } else { "IP4" };
     format!(
-        "v=0\r\no=- 1 1 IN IP4 {ip}\r\ns=-\r\nc=IN IP4 {ip}\r\nt=0 0\r\n\
+        "v=0\r\no=- 1 1 IN {family} {ip}\r\ns=-\r\nc=IN {family} {ip}\r\nt=0 0\r\n\
          m=audio {port} RTP/AVP 0\r\na=rtpmap:0 PCMU/8000\r\n"
     )
 }
@@ -278,7 +284,10 @@ pub(crate) fn media_at(message: &str) -> SocketAddr {
             .unwrap_or_else(|| panic!("{sdp}"))
     };
     let port = value("m=audio ").split(' ').next().unwrap();
-    SocketAddr::new(value("c=IN IP4 ").parse().unwrap(), port.parse().unwrap())
+    let (family, ip) = value("c=IN ").split_once(' ').unwrap();
+    let at = SocketAddr::new(ip.parse().unwrap(), port.parse().unwrap());
+    assert_eq!(family, if at.is_ipv6() { "IP6" } else { "IP4" }, "{sdp}");
+    at
 }
 
 /// A call of two, and where each was told to send media.
