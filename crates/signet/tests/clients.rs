@@ -50,7 +50,7 @@ enum Client {
 }
 
 /// By what each is tried.
-const CLIENTS: [(&str, Client, &[&str]); 9] = [
+const CLIENTS: [(&str, Client, &[&str]); 10] = [
     (
         "baresip 1.0, Debian's",
         Client::Phone(Kind::Baresip),
@@ -74,6 +74,11 @@ const CLIENTS: [(&str, Client, &[&str]); 9] = [
     (
         "JAIN-SIP 1.3, from Maven's registry",
         Client::Phone(Kind::Jain),
+        &["udp", "tcp"],
+    ),
+    (
+        "sipgo 1.7, from Go's proxy of modules",
+        Client::Phone(Kind::Sipgo),
         &["udp", "tcp"],
     ),
     ("SIPp 3.6, Debian's", Client::Sipp, &["udp"]),

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Sippy,
     /// JAIN-SIP's stack.
     Jain,
+    /// sipgo's.
+    Sipgo,
     /// A page in a browser.
     Web,
 }
@@ -96,6 +98,7 @@ impl Phone {
             Kind::Pjsua => (None, python("office/pjsua_phone.py", place, &wants)),
             Kind::Sippy => (None, python("office/sippy_phone.py", place, &wants)),
             Kind::Jain => (None, jain(place, &wants)),
+            Kind::Sipgo => (None, sipgo(place, &wants)),
             Kind::Web => panic!("a page is started by who serves it"),
         };
         let words = [place.enter.clone(), words].concat();
@@ -146,7 +149,7 @@ impl Phone {
         match self.kind {
             Kind::Baresip => self.command("dial", &uri),
             Kind::Linphone => self.say(&format!("call {uri}")),
-            Kind::Pjsua | Kind::Jain | Kind::Web => self.say(&format!("dial {uri}")),
+            Kind::Pjsua | Kind::Jain | Kind::Sipgo | Kind::Web => self.say(&format!("dial {uri}")),
             Kind::Sippy => self.say(&format!("dial {called}")),
         }
     }
@@ -403,24 +406,25 @@ fn python(name: &str, place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
 }
 
 fn jain(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
-    let java = installed().join("java");
-    let jars = format!("{}/*", java.display());
+    let jars = format!("{}/*", installed().join("java").display());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/JainPhone.java");
     let (host, port) = wants.server.split_once(':').unwrap();
-    owned(&[
-        "java",
-        "-cp",
-        &jars,
-        &source.display().to_string(),
-        place.address,
-        "5070",
-        host,
-        port,
-        wants.transport,
-        wants.name,
-        wants.password,
-        DOMAIN,
-    ])
+    let (source, words) = (source.display().to_string(), ["java", "-cp", &jars]);
+    [
+        owned(&words),
+        owned(&[&source, place.address, "5070", host, port]),
+        owned(&[wants.transport, wants.name, wants.password, DOMAIN]),
+    ]
+    .concat()
+}
+
+fn sipgo(place: &Place<'_>, wants: &Wants<'_>) -> Vec<String> {
+    let program = installed().join("sipgo").display().to_string();
+    [
+        owned(&[&program, place.address, "5070", &wants.server]),
+        owned(&[wants.transport, wants.name, wants.password, DOMAIN]),
+    ]
+    .concat()
 }
 
 /// Waits until somebody takes connections there.
