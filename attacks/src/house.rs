@@ -13,7 +13,7 @@ use crate::wire::{Text, word};
 /// The realm that the trunk's password is for.
 pub(crate) const REALM: &str = "provider.test";
 /// How nonces begin that the provider has given out itself.
-const OWN_NONCE: &str = "provided";
+pub(crate) const OWN_NONCE: &str = "provided";
 /// The headers in which a client shows who it is.
 const CREDENTIALS: [&str; 2] = ["Authorization", "Proxy-Authorization"];
 

@@ -50,7 +50,7 @@ pub(super) fn own(setup: &mut Setup) {
 }
 
 /// Writings of whatever leads somewhere, at this server's names.
-fn writings(world: &World, name: &str) -> Vec<String> {
+pub(super) fn writings(world: &World, name: &str) -> Vec<String> {
     let (domain, place) = (&world.domain, world.server.place());
     let escaped: String = name.bytes().map(|b| format!("%{b:02X}")).collect();
     let mut all = vec![

@@ -3,6 +3,7 @@
 mod calls;
 mod floods;
 mod hijack;
+mod hooked;
 mod impersonation;
 mod later;
 mod led;
@@ -14,6 +15,7 @@ mod replay;
 mod streams;
 mod teardown;
 mod tokens;
+mod trunks;
 
 use crate::scenario::Scenario;
 
@@ -27,6 +29,8 @@ pub(crate) fn all() -> Vec<Scenario> {
         later::SCENARIOS,
         relay::SCENARIOS,
         led::SCENARIOS,
+        trunks::SCENARIOS,
+        hooked::SCENARIOS,
         floods::SCENARIOS,
         memory::SCENARIOS,
         streams::SCENARIOS,
