@@ -45,7 +45,10 @@ pub fn may_be_set(name: &str) -> bool {
     let is_name = (2..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_token);
     let is_free = matches!(
         HeaderName::from_token(name.as_bytes()),
-        HeaderName::Other | HeaderName::PAssertedIdentity | HeaderName::Subject
+        HeaderName::Other
+            | HeaderName::PAssertedIdentity
+            | HeaderName::Privacy
+            | HeaderName::Subject
     );
     let is_owned = OWNED.iter().any(|owned| owned.eq_ignore_ascii_case(name));
     let is_of_family = OWNED_FAMILIES.iter().any(|family| {

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use sip_msg::network::is_in;
-use sip_msg::{Message, Span};
+use sip_msg::{HeaderName, Message, Span};
 
 use super::context::TargetKind;
 use crate::Shard;
@@ -33,7 +33,7 @@ pub(crate) fn keeps_identity(message: &Message) -> bool {
 }
 
 fn asks_for(request: &Message, wanted: &[&[u8]]) -> bool {
-    let mut fields = request.fields_named("Privacy");
+    let mut fields = request.fields_of(HeaderName::Privacy);
     fields.any(|field| {
         let values = field.value.split(|byte| matches!(byte, b';' | b','));
         let mut values = values.map(<[u8]>::trim_ascii);

@@ -44,6 +44,7 @@ pub enum HeaderName {
     Warning,
     ContentEncoding,
     Event,
+    Privacy,
     // RFC 3261 8.2.2: "If a UAS does not understand a header field in a request (that is, the header
     // field is not defined in this specification or in any supported extension), the server MUST ignore
     // that header field and continue processing the message."
@@ -95,6 +96,7 @@ impl HeaderName {
             Self::Warning => "Warning",
             Self::ContentEncoding => "Content-Encoding",
             Self::Event => "Event",
+            Self::Privacy => "Privacy",
             Self::Other => "",
         }
     }
@@ -234,6 +236,7 @@ fn lowered(name: &[u8]) -> Option<HeaderName> {
         b"warning" => N::Warning,
         b"content-encoding" | b"e" => N::ContentEncoding,
         b"event" | b"o" => N::Event,
+        b"privacy" => N::Privacy,
         _ => return None,
     })
 }
@@ -284,6 +287,7 @@ mod tests {
             "Warning",
             "Content-Encoding",
             "Event",
+            "Privacy",
         ];
         for name in names {
             let found = HeaderName::from_token(name.as_bytes());
