@@ -10,6 +10,7 @@ mod led;
 mod limits;
 mod memory;
 mod outgoing;
+mod places;
 mod relay;
 mod replay;
 mod streams;
@@ -35,6 +36,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         memory::SCENARIOS,
         streams::SCENARIOS,
         limits::SCENARIOS,
+        places::SCENARIOS,
         outgoing::SCENARIOS,
         calls::SCENARIOS,
     ]
