@@ -369,6 +369,25 @@ fn what_is_forwarded_is_on_the_account_of_who_forwards_it() {
 }
 
 #[test]
+fn who_may_forward_no_more_makes_nobody_busy() {
+    let book = book()
+        .person("alice", |person| {
+            person.calls_max = Some(1);
+            person.forwards.always = to("sip:bob@example.org");
+        })
+        .forwards("bob", |forwards| forwards.busy = to(NUMBER));
+    let mut house = House::new(book);
+    house.phone("bob", 12);
+    let first = house.call("carol", "sip:alice@example.org");
+    assert_eq!(copy(&first).1, "sip:bob@203.0.113.12:5060");
+    // Bob's phone is not asked, so it has not said that it is busy.
+    assert_eq!(status(house.call("carol", "sip:alice@example.org")), 486);
+    house.saw(Reason::UserCallsMax);
+    // When he says it himself, he forwards.
+    assert_eq!(copy(&house.answer(&first[0], 486)).0, GATEWAY);
+}
+
+#[test]
 fn a_group_of_users_has_a_limit_for_each_and_a_users_own_comes_first() {
     let book = book()
         .person("alice", |person| person.group = Some("staff".into()))

@@ -154,7 +154,7 @@ impl People {
         written.map_err(|error| {
             with_remedy(
                 error,
-                "signet user show, of each of them, shows where his calls go",
+                "signet alias list, and signet user show NAME of each of them, show where calls go",
             )
         })?;
         say(&text_of(&person))?;

@@ -538,6 +538,8 @@ impl Shard {
             return false;
         }
         match context.best.status {
+            // The phones are not busy: they were not called.
+            486 if context.best.outcome == Some(Outcome::UserCallsMax) => false,
             486 => self.divert(now, context, When::Busy, out),
             0 | 408 | 430 | 480 => self.divert(now, context, When::NoAnswer, out),
             _ => false,

@@ -182,8 +182,9 @@ reasons! {
     /// A user forwards his calls to where he may not call himself, so they end there: `signet user
     /// show NAME`, and his permissions.
     ForwardRefused = "forward_refused", Users, Warn;
-    /// Aliases and forwards lead the call in a circle, or through too many: `signet alias list`,
-    /// `signet user show NAME`.
+    /// Aliases and forwards lead the call in a circle, or through too many; or a ring goes by a
+    /// provider, and one user forwards eight calls of one caller that nobody answers: `signet alias
+    /// list`, `signet user show NAME`.
     LedInCircle = "led_in_circle", Users, Warn;
     /// The sender may call our users and nobody else: `may_relay`, `inbound`.
     NotRelayed = "not_relayed", Users, Warn;
