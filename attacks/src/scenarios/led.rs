@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::digest::Account;
-use crate::house::{FREDS_FORWARD, HOOKED, NINAS_FORWARD, people};
+use crate::house::{FREDS_FORWARD, HOOKED, NINAS_FORWARD, limited, people};
 use crate::phone::{Manner, Phone, authorize};
 use crate::scenario::{Scale, Scenario, Tally};
 use crate::target::Setup;
@@ -296,11 +296,20 @@ impl Caller {
 fn permissions(world: &mut World, _: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let prefix = word("may");
+    // What nobody may call, by who may call all else.
+    let blocked = ["+88212", "0088212", "%2B88212", "*31#+88212", "#31#0088212", "0049+88212", "+0088212"];
+    let abroad = limited(0);
     for (name, last, rights, numbers) in [
+        (
+            abroad.as_str(),
+            33,
+            &["bob", "0301234567", "doctor", "+1900555"][..],
+            blocked.to_vec(),
+        ),
         (
             "nora",
             31,
-            &["bob", "0301234567", "doctor"][..],
+            &["bob", "0301234567", "doctor"],
             vec!["+1900555", "001900555", "abroad", "far", "led"],
         ),
         (
@@ -319,6 +328,7 @@ fn permissions(world: &mut World, _: &Scale) -> Result<Tally, String> {
         ),
     ] {
         let caller = Caller::named(world, name, last)?;
+        let calls_abroad = name == abroad;
         // Within his rights he gets through, or nothing would be shown.
         for to in rights {
             let uri = format!("sip:{to}@{}", world.domain);
@@ -354,8 +364,10 @@ fn permissions(world: &mut World, _: &Scale) -> Result<Tally, String> {
                 }
             }
         }
-        by_others(world, &caller, &prefix, &mut tally)?;
-        within_a_call(world, &caller, &prefix, &mut tally)?;
+        if !calls_abroad {
+            by_others(world, &caller, &prefix, &mut tally)?;
+            within_a_call(world, &caller, &prefix, &mut tally)?;
+        }
     }
     world.settle();
     for (who, phone) in outside(world) {

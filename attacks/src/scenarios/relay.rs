@@ -1,6 +1,6 @@
 //! The server as a way to places that the sender may not reach.
 
-use crate::phone::{PATIENCE, authorize};
+use crate::phone::{PATIENCE, Phone, authorize};
 use crate::scenario::{Scale, Scenario, Tally};
 use crate::stream::Stream;
 use crate::target::Setup;
@@ -121,70 +121,77 @@ fn strangers(world: &mut World, scale: &Scale) -> Result<Tally, String> {
 
 fn inside(world: &mut World, _: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
-    let mark = word("inside");
-    let place = world.server.place();
-    for host in [world.gateway.local, world.inside.local] {
-        let ways: Vec<(&str, String, Vec<String>)> = vec![
-            ("Request-URI", format!("sip:+1900555@{host}"), vec![]),
-            (
-                "mapped IPv6",
-                format!("sip:x@[::ffff:{}]:{}", host.ip(), host.port()),
-                vec![],
-            ),
-            (
-                "maddr",
-                format!("sip:x@x.invalid:{};maddr={}", host.port(), host.ip()),
-                vec![],
-            ),
-            (
-                "Route",
-                format!("sip:x@{}", world.foreign.local),
-                vec![format!("<sip:{host};lr>")],
-            ),
-            (
-                "two Routes",
-                "sip:x@x.invalid".to_owned(),
-                vec![format!("<sip:{place};lr>"), format!("<sip:{host};lr>")],
-            ),
-            (
-                "Route of a user",
-                world.bob_aor(),
-                vec![format!("<sip:{host};lr>")],
-            ),
-        ];
-        for (way, uri, routes) in ways {
-            let mark = format!("{mark}.{}", word("w"));
-            let mut draft = Draft::new("MESSAGE", &world.mallory_aor(), &uri).mark(&mark);
-            draft.routes = routes;
-            let _ = world
-                .mallory
-                .ask_as(world.to(), &draft, world.mallory_account());
-            world.settle_briefly();
-            let n = world.gateway.marked(&mark) + world.inside.marked(&mark);
-            tally.judge(n > 0, || format!("{way} led to {host}"));
-        }
-        for (way, contact, path) in [
-            ("a contact", format!("<sip:x@{host}>"), None),
-            (
-                "a Path",
-                format!("<sip:x@{}>", world.mallory.local),
-                Some(format!("<sip:{host};lr>")),
-            ),
-        ] {
-            let got = called_by_contact(world, &contact, path.as_deref(), &mark)?;
-            tally.judge(got, || format!("{way} led to {host}"));
-        }
+    for place in [&world.gateway, &world.inside] {
+        past_tables(world, place, &mut tally)?;
     }
     Ok(tally)
 }
 
-/// Whether a call to mallory, who has that contact, comes to one of the places.
-fn called_by_contact(
+/// A user's requests to a place that is reached by the routing tables or not at all.
+pub(super) fn past_tables(world: &World, there: &Phone, tally: &mut Tally) -> Result<(), String> {
+    let mark = word("inside");
+    let place = world.server.place();
+    let host = there.local;
+    let ways: Vec<(&str, String, Vec<String>)> = vec![
+        ("Request-URI", format!("sip:+1900555@{host}"), vec![]),
+        (
+            "mapped IPv6",
+            format!("sip:x@[::ffff:{}]:{}", host.ip(), host.port()),
+            vec![],
+        ),
+        (
+            "maddr",
+            format!("sip:x@x.invalid:{};maddr={}", host.port(), host.ip()),
+            vec![],
+        ),
+        (
+            "Route",
+            format!("sip:x@{}", world.foreign.local),
+            vec![format!("<sip:{host};lr>")],
+        ),
+        (
+            "two Routes",
+            "sip:x@x.invalid".to_owned(),
+            vec![format!("<sip:{place};lr>"), format!("<sip:{host};lr>")],
+        ),
+        (
+            "Route of a user",
+            world.bob_aor(),
+            vec![format!("<sip:{host};lr>")],
+        ),
+    ];
+    for (way, uri, routes) in ways {
+        let mark = format!("{mark}.{}", word("w"));
+        let mut draft = Draft::new("MESSAGE", &world.mallory_aor(), &uri).mark(&mark);
+        draft.routes = routes;
+        let _ = world
+            .mallory
+            .ask_as(world.to(), &draft, world.mallory_account());
+        world.settle_briefly();
+        tally.judge(there.marked(&mark) > 0, || format!("{way} led to {host}"));
+    }
+    for (way, contact, path) in [
+        ("a contact", format!("<sip:x@{host}>"), None),
+        (
+            "a Path",
+            format!("<sip:x@{}>", world.mallory.local),
+            Some(format!("<sip:{host};lr>")),
+        ),
+    ] {
+        let mark = format!("{mark}.{}", word("w"));
+        call_by_contact(world, &contact, path.as_deref(), &mark)?;
+        tally.judge(there.marked(&mark) > 0, || format!("{way} led to {host}"));
+    }
+    Ok(())
+}
+
+/// Calls mallory, who has that contact where it is taken.
+fn call_by_contact(
     world: &World,
     contact: &str,
     path: Option<&str>,
     mark: &str,
-) -> Result<bool, String> {
+) -> Result<(), String> {
     let aor = world.mallory_aor();
     let mut draft = Draft::new("REGISTER", &aor, &aor)
         .uri(&format!("sip:{}", world.domain))
@@ -195,14 +202,12 @@ fn called_by_contact(
     let (_, answer) = world
         .mallory
         .ask_as(world.to(), &draft, world.mallory_account())?;
-    if answer.status() != Some(200) {
-        return Ok(false);
+    if answer.status() == Some(200) {
+        let call = Draft::new("MESSAGE", &world.alice_aor(), &aor).mark(mark);
+        let _ = world.alice.ask_as(world.to(), &call, world.alice_account());
+        world.settle_briefly();
     }
-    let mark = format!("{mark}.{}", word("w"));
-    let call = Draft::new("MESSAGE", &world.alice_aor(), &aor).mark(&mark);
-    let _ = world.alice.ask_as(world.to(), &call, world.alice_account());
-    world.settle_briefly();
-    Ok(world.gateway.marked(&mark) + world.inside.marked(&mark) > 0)
+    Ok(())
 }
 
 fn itself(world: &mut World, _: &Scale) -> Result<Tally, String> {

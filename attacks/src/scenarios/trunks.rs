@@ -35,6 +35,27 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         run: member,
     },
     Scenario {
+        name: "trunk.past-tables",
+        tries: "A user's requests to the provider's own address: by Request-URI, Route, maddr, Path and registered contacts.",
+        through: "a request that arrives there past the routing tables.",
+        setup: own,
+        not_kamailio: NO_HOUSE,
+        run: |world, _| {
+            let mut tally = Tally::default();
+            provider_works(world)?;
+            super::relay::past_tables(world, &world.house.provider, &mut tally)?;
+            Ok(tally)
+        },
+    },
+    Scenario {
+        name: "trunk.caller",
+        tries: "A user without a number calls by the trunk with another user's name and number in From, and in headers by which providers know who calls and who pays, with Privacy and without.",
+        through: "a call that shows the provider any of that.",
+        setup: own,
+        not_kamailio: NO_HOUSE,
+        run: caller,
+    },
+    Scenario {
         name: "token.trunk",
         tries: "BYE, re-INVITE, MESSAGE and REFER with the tokens of a call over the trunk, altered in each part, exchanged and toward others, from strangers, the provider and the caller.",
         through: "a request of a stranger that reaches anybody; one that reaches the gateway, a host inside or elsewhere; anything computed from the trunk's password that is shown to others.",
@@ -581,6 +602,80 @@ fn says_ours(world: &World, request: &Text) -> Option<String> {
     })
     .find(|(_, line)| line.contains(&format!("@{domain}")) || line.contains(&format!("@{place}")))
     .map(|(name, line)| format!("{name}: {line} ({})", request.header(MARK).unwrap_or("")))
+}
+
+/// Headers by which providers know who calls, or who pays. Diversion and History-Info are the
+/// user agent's to say (docs/decisions/0080): they pass.
+const NAMES_A_CALLER: [&str; 7] = [
+    "From",
+    "P-Asserted-Identity",
+    "P-Preferred-Identity",
+    "Remote-Party-ID",
+    "P-Charge-Info",
+    "P-Served-User",
+    "P-Charging-Vector",
+];
+
+fn caller(world: &mut World, _: &Scale) -> Result<Tally, String> {
+    let mut tally = Tally::default();
+    let world = &*world;
+    provider_works(world)?;
+    let provider = &world.house.provider;
+    let prefix = word("shown");
+    let (alice, own) = (world.alice_aor(), world.mallory_aor());
+    let names = [
+        alice.clone(),
+        "tel:+4930101".to_owned(),
+        "sip:+4930101@provider.test".to_owned(),
+        format!("sip:+4930101@{};user=phone", world.domain),
+        format!("sip:030101@{}", world.server.place()),
+    ];
+    let mut drafts = Vec::new();
+    for to in ["doctor", "+4930888001", "0301234567"] {
+        let uri = format!("sip:{to}@{}", world.domain);
+        for method in ["INVITE", "MESSAGE"] {
+            let new = |from: &str| {
+                Draft::new(method, from, &uri).contact(&world.mallory.contact())
+            };
+            for name in &names {
+                drafts.push(new(name));
+                for header in NAMES_A_CALLER.iter().skip(1) {
+                    let value = match *header {
+                        "Remote-Party-ID" => format!("<{name}>;party=calling;screen=yes"),
+                        "P-Charging-Vector" => format!("icid-value=\"{name}\""),
+                        _ => format!("\"4930101\" <{name}>"),
+                    };
+                    drafts.push(new(&own).with(header, &value));
+                    drafts.push(new(&own).with(header, &value).with("Privacy", "id"));
+                    let hidden = new("sip:anonymous@anonymous.invalid");
+                    drafts.push(hidden.with(header, &value).with("Privacy", "id"));
+                }
+            }
+        }
+    }
+    for (n, draft) in drafts.into_iter().enumerate() {
+        let draft = draft.mark(&format!("{prefix}.{n}"));
+        let _ = world
+            .mallory
+            .ask_as(world.to(), &draft, world.mallory_account())?;
+        tally.try_many(1);
+    }
+    world.settle();
+    let arrived = marked(provider, &prefix);
+    if arrived.is_empty() {
+        return Err("nothing reached the provider, so nothing is shown".to_owned());
+    }
+    for request in arrived {
+        let shown = NAMES_A_CALLER.iter().find_map(|name| {
+            let mut lines = request.all(name);
+            let line = lines.find(|line| {
+                ["alice@", "30101"].iter().any(|other| line.contains(other))
+            })?;
+            Some(format!("{} shows {name}: {line}", request.start))
+        });
+        tally.break_in(u64::from(shown.is_some()), || shown.unwrap_or_default());
+    }
+    Ok(tally)
 }
 
 /// A call of alice's over the trunk, as the provider has it.
