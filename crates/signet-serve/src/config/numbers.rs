@@ -20,7 +20,8 @@ const ZONES: &str = "/usr/share/zoneinfo";
 const ZONE_BYTES_MAX: u64 = 1 << 20;
 /// How far ahead the changes of clocks are known, and how far back.
 const ZONE_YEARS_AHEAD: i64 = 60;
-const YEAR_S: i64 = 366 * 86_400;
+const DAY_S: i64 = 86_400;
+const YEAR_S: i64 = 366 * DAY_S;
 /// Changes that are kept.
 const CHANGES_MAX: usize = 1_000;
 /// Rules that rewrite numbers.
@@ -179,7 +180,8 @@ fn now_s() -> i64 {
 
 /// The changes of a place's clocks, from a year ago on.
 fn changes_of(zone: &TimeZone, now_s: i64) -> Option<Zone> {
-    let from_s = now_s - YEAR_S;
+    // By days: what is read twice in a row is the same, and a reload finds that nothing has changed.
+    let from_s = (now_s - YEAR_S) / DAY_S * DAY_S;
     let from = Timestamp::from_second(from_s).ok()?;
     let until_s = now_s + ZONE_YEARS_AHEAD * YEAR_S;
     let later = zone.following(from).take(CHANGES_MAX);
