@@ -78,7 +78,7 @@ impl House {
             "[[gateway_group]]\nname = \"provider\"\ngateways = [{{ uri = \"sip:{provider}\" }}]\n\
              [[trunk]]\ngroup = \"provider\"\ndomain = \"{REALM}\"\nuser = \"4930100\"\n\
              auth_user = \"{user}\"\npassword_file = \"provider.password\"\nrealm = \"{REALM}\"\n\
-             challenge_status = 407\nregister_s = 600\nidentity = \"pai\"\nnumber = \"+4930100\"\n\
+             {trunk}register_s = 600\nidentity = \"pai\"\nnumber = \"+4930100\"\n\
              numbers = [{{ number = \"+4930101\", user = \"alice\" }}, {{ number = \"+4930102\", user = \"bob\" }}]\n\
              to = \"bob\"\ncountry_code = \"49\"\nnational_prefix = \"0\"\ninternational_prefix = \"00\"\n\
              format = \"e164\"\n\
@@ -89,6 +89,7 @@ impl House {
              [hook]\nurl = \"http://{hook}/\"\nasks = [\"call\", \"message\"]\nheaders = [\"{HOOKS_HEADER}\"]\n",
             provider = self.provider.local,
             user = account.user,
+            trunk = setup.trunk,
             hook = self.hook.local,
         );
         setup.tables.insert_str(0, &tables);

@@ -297,7 +297,15 @@ fn permissions(world: &mut World, _: &Scale) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let prefix = word("may");
     // What nobody may call, by who may call all else.
-    let blocked = ["+88212", "0088212", "%2B88212", "*31#+88212", "#31#0088212", "0049+88212", "+0088212"];
+    let blocked = [
+        "+88212",
+        "0088212",
+        "%2B88212",
+        "*31#+88212",
+        "#31#0088212",
+        "0049+88212",
+        "+0088212",
+    ];
     let abroad = limited(0);
     for (name, last, rights, numbers) in [
         (

@@ -168,7 +168,8 @@ pub(super) fn past_tables(world: &World, there: &Phone, tally: &mut Tally) -> Re
             .mallory
             .ask_as(world.to(), &draft, world.mallory_account());
         world.settle_briefly();
-        tally.judge(there.marked(&mark) > 0, || format!("{way} led to {host}"));
+        let n = there.marked(&mark) + world.gateway.marked(&mark) + world.inside.marked(&mark);
+        tally.judge(n > 0, || format!("{way} led to {host}"));
     }
     for (way, contact, path) in [
         ("a contact", format!("<sip:x@{host}>"), None),
@@ -180,7 +181,8 @@ pub(super) fn past_tables(world: &World, there: &Phone, tally: &mut Tally) -> Re
     ] {
         let mark = format!("{mark}.{}", word("w"));
         call_by_contact(world, &contact, path.as_deref(), &mark)?;
-        tally.judge(there.marked(&mark) > 0, || format!("{way} led to {host}"));
+        let n = there.marked(&mark) + world.gateway.marked(&mark) + world.inside.marked(&mark);
+        tally.judge(n > 0, || format!("{way} led to {host}"));
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::led::{NO_HOUSE, marked, own};
 use crate::house::{FREDS_FORWARD, NINAS_FORWARD, OWN_NONCE, REALM, asks, challenge, proofs};
 use crate::phone::{Dialog, Manner, PATIENCE, Phone};
 use crate::scenario::{Scale, Scenario, Tally};
+use crate::target::Setup;
 use crate::wire::{Draft, MARK, Text, uri_of, word};
 use crate::world::{World, fresh_source};
 
@@ -16,7 +17,18 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         through: "anything computed from the trunk's password that is shown to somebody else, or to the provider for what it has not asked for itself.",
         setup: own,
         not_kamailio: NO_HOUSE,
-        run: password,
+        run: |world, _| password(world, true),
+    },
+    Scenario {
+        name: "trunk.password-either",
+        tries: "The same where the operator has not written down by which status the provider asks.",
+        through: "the same, but for a 401 of the provider's before anything rings.",
+        setup: |setup: &mut Setup| {
+            own(setup);
+            setup.trunk.clear();
+        },
+        not_kamailio: NO_HOUSE,
+        run: |world, _| password(world, false),
     },
     Scenario {
         name: "trunk.registration",
@@ -189,13 +201,13 @@ fn other_realms() -> Vec<String> {
     .collect()
 }
 
-fn password(world: &mut World, _: &Scale) -> Result<Tally, String> {
+fn password(world: &mut World, has_status: bool) -> Result<Tally, String> {
     let mut tally = Tally::default();
     let world = &*world;
     provider_works(world)?;
     by_others_than_the_provider(world, &mut tally)?;
     provider_works(world)?;
-    by_the_provider(world, &mut tally)?;
+    by_the_provider(world, has_status, &mut tally)?;
     provider_works(world)?;
     beyond_the_provider(world, &mut tally)?;
     provider_works(world)?;
@@ -230,7 +242,7 @@ fn by_others_than_the_provider(world: &World, tally: &mut Tally) -> Result<(), S
 }
 
 /// The provider asks for what is not its own, or at another time.
-fn by_the_provider(world: &World, tally: &mut Tally) -> Result<(), String> {
+fn by_the_provider(world: &World, has_status: bool, tally: &mut Tally) -> Result<(), String> {
     let provider = &world.house.provider;
     let uri = format!("sip:doctor@{}", world.domain);
     let mut ways: Vec<(String, Vec<(&'static str, String)>, bool)> = Vec::new();
@@ -243,8 +255,9 @@ fn by_the_provider(world: &World, tally: &mut Tally) -> Result<(), String> {
     }
     for (status, headers) in challenges_in(REALM, "fake") {
         // By 401, or in WWW-Authenticate alone, it does not ask; nor when it has rung.
-        let by_its_own =
-            status.starts_with("407") && headers.iter().any(|(n, _)| *n == "Proxy-Authenticate");
+        let has = |name: &str| headers.iter().any(|(n, _)| *n == name);
+        let by_its_own = status.starts_with("407") && has("Proxy-Authenticate")
+            || !has_status && status.starts_with("401") && has("WWW-Authenticate");
         ways.push((status.to_owned(), headers.clone(), true));
         if !by_its_own {
             ways.push((status.to_owned(), headers, false));
@@ -634,9 +647,7 @@ fn caller(world: &mut World, _: &Scale) -> Result<Tally, String> {
     for to in ["doctor", "+4930888001", "0301234567"] {
         let uri = format!("sip:{to}@{}", world.domain);
         for method in ["INVITE", "MESSAGE"] {
-            let new = |from: &str| {
-                Draft::new(method, from, &uri).contact(&world.mallory.contact())
-            };
+            let new = |from: &str| Draft::new(method, from, &uri).contact(&world.mallory.contact());
             for name in &names {
                 drafts.push(new(name));
                 for header in NAMES_A_CALLER.iter().skip(1) {
@@ -668,9 +679,8 @@ fn caller(world: &mut World, _: &Scale) -> Result<Tally, String> {
     for request in arrived {
         let shown = NAMES_A_CALLER.iter().find_map(|name| {
             let mut lines = request.all(name);
-            let line = lines.find(|line| {
-                ["alice@", "30101"].iter().any(|other| line.contains(other))
-            })?;
+            let line =
+                lines.find(|line| ["alice@", "30101"].iter().any(|other| line.contains(other)))?;
             Some(format!("{} shows {name}: {line}", request.start))
         });
         tally.break_in(u64::from(shown.is_some()), || shown.unwrap_or_default());

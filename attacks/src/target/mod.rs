@@ -82,6 +82,8 @@ pub(crate) struct Setup {
     /// Whether Signet has a trunk, people with rights and forwards, aliases, a rewriting rule
     /// and a hook.
     pub(crate) has_house: bool,
+    /// Further keys of the trunk.
+    pub(crate) trunk: String,
     /// Files beside Signet's configuration that are its owner's alone.
     pub(crate) secrets: Vec<(&'static str, String)>,
     /// Commands of Signet's program that write down people and aliases.
@@ -100,6 +102,7 @@ impl Default for Setup {
             name_server: String::new(),
             dns: String::new(),
             has_house: true,
+            trunk: "challenge_status = 407\n".to_owned(),
             secrets: Vec::new(),
             commands: Vec::new(),
         }
