@@ -233,10 +233,21 @@ impl NumberRules {
             .split(is_code)
             .filter(|part| part.len() < number.len());
         fronts.iter().any(|front| number.starts_with(&**front))
-            || parts.any(|part| {
-                let form = self.form(part);
-                !matches!(form, Form::Odd(_)) && self.is_listed(fronts, &form)
-            })
+            || parts.any(|part| self.is_listed(fronts, &self.form(part)))
+            || self
+                .without_prefix(number)
+                .is_some_and(|rest| self.is_listed(fronts, &self.form(rest)))
+    }
+
+    /// What is left of `+0900123` and `+0043`, which are no numbers, for whoever passes over the
+    /// `+`, or over a prefix before another one. It is shorter, so this ends.
+    fn without_prefix<'n>(&self, number: &'n str) -> Option<&'n str> {
+        let prefix = &*self.international_prefix;
+        let rest = number.strip_prefix('+').or_else(|| {
+            let has_one = !prefix.is_empty();
+            number.strip_prefix(prefix).filter(|_| has_one)
+        });
+        rest.filter(|rest| !rest.is_empty())
     }
 
     fn form<'n>(&self, number: &'n str) -> Form<'n> {
@@ -440,8 +451,21 @@ mod tests {
             ),
             (&["*31#0137", "+49137#"], Class::Needs(Premium)),
             (&["*31#030123", "030#"], Class::Needs(International)),
+            // What is left for whoever passes over a `+`, or a prefix that is there twice.
             (
-                &["*21#", "+0049900", "+", "00"],
+                &[
+                    "+0900123",
+                    "+0049900",
+                    "000049900",
+                    "+00008821",
+                    "*31#+0900",
+                    "+#31#0900",
+                ],
+                Class::Blocked,
+            ),
+            (&["+0137", "000137", "+0041911"], Class::Needs(Premium)),
+            (
+                &["*21#", "+0043", "+030", "+", "00", "+00", "+*#"],
                 Class::Needs(International),
             ),
         ] {
