@@ -3,6 +3,7 @@
 pub(crate) mod branches;
 pub(crate) mod cancel;
 pub(crate) mod context;
+mod diverted;
 pub(crate) mod egress;
 pub(crate) mod failover;
 pub(crate) mod forward;
