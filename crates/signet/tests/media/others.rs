@@ -2,7 +2,9 @@
 //! translation, and Chromium, which speaks ICE and DTLS-SRTP.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bed::*;
@@ -29,11 +31,7 @@ fn serve_there(folder: &Path, engine: &Engine, more: &str) -> Serving {
 }
 
 /// Speaks there, a packet each twenty milliseconds, until `is_enough` of what comes from there.
-fn speak_until(
-    alice: &Speaker,
-    way: std::net::SocketAddr,
-    mut is_enough: impl FnMut(&[u8; 160]) -> bool,
-) {
+fn speak_until(alice: &Speaker, way: SocketAddr, mut is_enough: impl FnMut(&[u8; 160]) -> bool) {
     let until = Instant::now() + PATIENCE;
     for sequence in 0.. {
         assert!(Instant::now() < until, "too little was heard");
@@ -110,54 +108,128 @@ fn a_phone_behind_a_translation_hears_and_is_heard() {
     );
 }
 
-#[test]
-fn a_browser_and_a_phone_hear_each_other() {
-    in_namespace("others::a_browser_and_a_phone_hear_each_other", || {
+/// A server for browsers and phones, and Chromium with a page of alice's.
+struct Web {
+    engine: Engine,
+    server: Serving,
+    site: Site,
+    folder: TestDir,
+}
+
+impl Web {
+    fn new(name: &str) -> Option<Self> {
         if !["rtpengine", "chromium"].iter().all(|of| have(of)) {
-            return;
+            return None;
         }
-        let folder = TestDir::new("media-chromium");
-        let at = folder.path();
+        let folder = TestDir::new(name);
         // A browser looks for its addresses by the way to the world.
         shell("ip link set ve1 up\nip route add default dev ve0\n");
-        let engine = Engine::start_on(at, free_port(), ADDRESS);
+        let engine = Engine::start_on(folder.path(), free_port(), ADDRESS);
         let site = Site::start();
         let listener = format!(
             "[[listen]]\non = \"ws:{ADDRESS}:0\"\n[listen.websocket]\norigins = [\"{}\"]\n",
             site.origin()
         );
-        let server = serve_there(at, &engine, &listener);
-        let page = site.page(&format!("ws://{}/", server.at("ws")), DOMAIN) + "&sound=1";
-        let sound = [
-            "--use-fake-device-for-media-stream",
-            "--use-fake-ui-for-media-stream",
-        ];
-        let _browser = Browser::open_with(at, &sound, ADDRESS, &page);
-        site.told.wait_for("REGISTER 200");
+        let server = serve_there(folder.path(), &engine, &listener);
+        Some(Self {
+            engine,
+            server,
+            site,
+            folder,
+        })
+    }
 
-        let mut bob = Speaker::at(ADDRESS, server.at("udp"), ("bob", DOMAIN), 0x22);
-        let mut callers = bob.phone.invite("alice");
-        let ok = bob.phone.established(&mut callers);
-        let answer = sdp_of(&ok);
-        assert!(
-            answer.contains(" RTP/AVP 0") && !answer.contains("candidate"),
-            "{answer}"
-        );
-        let way = media_at(&ok);
-        // The browser beeps.
-        let mut beeps = 0;
-        speak_until(&bob, way, |sound| {
-            beeps += u32::from(sound.iter().any(|byte| *byte != sound[0]));
-            beeps >= 10
+    fn open(&self, what: &str, more: &[&str]) -> Browser {
+        let page = self
+            .site
+            .page(&format!("ws://{}/", self.server.at("ws")), DOMAIN);
+        Browser::open_with(self.folder.path(), more, ADDRESS, &format!("{page}&{what}"))
+    }
+
+    fn bob(&self) -> Speaker {
+        Speaker::at(ADDRESS, self.server.at("udp"), ("bob", DOMAIN), 0x22)
+    }
+
+    /// The browser and the phone speak until each has heard the other.
+    fn speak(&self, bob: &Speaker, way: SocketAddr) {
+        let mut tones = 0;
+        speak_until(bob, way, |sound| {
+            tones += u32::from(sound.iter().any(|byte| *byte != sound[0]));
+            tones >= 10
         });
-        // And it has heard as much, or does so now.
-        let told = std::sync::Arc::clone(&site.told);
+        // The browser has heard as much, or does so now.
+        let told = Arc::clone(&self.site.told);
         let heard = std::thread::spawn(move || told.wait_for("heard"));
-        speak_until(&bob, way, |_| heard.is_finished());
+        speak_until(bob, way, |_| heard.is_finished());
         heard.join().unwrap();
-        bob.phone.hang_up(&mut callers);
-        bob.phone.hung_up(&callers);
-        site.told.wait_for("BYE");
-        engine.wait_until_idle();
-    });
+    }
+}
+
+#[test]
+fn a_browser_that_is_called_and_a_phone_hear_each_other() {
+    in_namespace(
+        "others::a_browser_that_is_called_and_a_phone_hear_each_other",
+        || {
+            let Some(web) = Web::new("media-to-chromium") else {
+                return;
+            };
+            let _browser = web.open(
+                "sound=device",
+                &[
+                    "--use-fake-device-for-media-stream",
+                    "--use-fake-ui-for-media-stream",
+                ],
+            );
+            web.site.told.wait_for("REGISTER 200");
+            let mut bob = web.bob();
+            let mut callers = bob.phone.invite("alice");
+            let ok = bob.phone.established(&mut callers);
+            let answer = sdp_of(&ok);
+            assert!(
+                answer.contains(" RTP/AVP 0") && !answer.contains("candidate"),
+                "{answer}"
+            );
+            web.speak(&bob, media_at(&ok));
+            bob.phone.hang_up(&mut callers);
+            bob.phone.hung_up(&callers);
+            web.site.told.wait_for("BYE");
+            web.engine.wait_until_idle();
+        },
+    );
+}
+
+#[test]
+fn a_browser_that_calls_and_hides_its_address_and_a_phone_hear_each_other() {
+    in_namespace(
+        "others::a_browser_that_calls_and_hides_its_address_and_a_phone_hear_each_other",
+        || {
+            let Some(web) = Web::new("media-of-chromium") else {
+                return;
+            };
+            let mut bob = web.bob();
+            let _browser = web.open(
+                "sound=tone&call=bob",
+                &["--autoplay-policy=no-user-gesture-required"],
+            );
+            let invite = bob.phone.incoming("INVITE");
+            let offer = sdp_of(&invite.text);
+            assert!(
+                offer.contains(" RTP/AVP ") && !offer.contains("candidate"),
+                "{offer}"
+            );
+            // To a phone 0.0.0.0 or another direction is a call on hold.
+            assert!(offer.contains("a=sendrecv"), "{offer}");
+            let way = media_at(&invite.text);
+            assert_eq!(way.ip().to_string(), ADDRESS, "{offer}");
+            bob.phone.reply(&invite, "200 OK", true);
+            let mut callees = bob.phone.end_of(&invite);
+            bob.phone.acknowledged(&callees);
+            web.site.told.wait_for("answered");
+            web.speak(&bob, way);
+            bob.phone.hang_up(&mut callees);
+            bob.phone.hung_up(&callees);
+            web.site.told.wait_for("BYE");
+            web.engine.wait_until_idle();
+        },
+    );
 }
