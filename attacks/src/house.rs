@@ -83,6 +83,7 @@ impl House {
              to = \"bob\"\ncountry_code = \"49\"\nnational_prefix = \"0\"\ninternational_prefix = \"00\"\n\
              format = \"e164\"\n\
              [[route]]\nprefix = \"+49\"\ntrunk = \"provider\"\n\
+             [[route]]\nprefix = \"112\"\ngroup = \"outside\"\n\
              [numbers]\ncountry_code = \"49\"\nblocked = [\"+882\"]\n\
              [[rewrite]]\nmatch = \"00([1-9][0-9]*)\"\nto = \"+$1\"\n\
              [[rewrite]]\nmatch = \"0([1-9][0-9]*)\"\nto = \"+49$1\"\n\

@@ -102,7 +102,7 @@ impl Default for Setup {
             name_server: String::new(),
             dns: String::new(),
             has_house: true,
-            trunk: "challenge_status = 407\n".to_owned(),
+            trunk: "challenge_status = \"407\"\n".to_owned(),
             secrets: Vec::new(),
             commands: Vec::new(),
         }

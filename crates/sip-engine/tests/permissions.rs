@@ -75,6 +75,9 @@ fn no_spelling_of_a_number_is_a_way_around_what_it_costs() {
         "sip:+49900123@example.org",
         "sip:00490900123@example.org",
         "tel:+49-900-123",
+        // No numbers, but for whoever passes over the `+`.
+        "sip:+0900123@example.org",
+        "tel:+00-49-900-123",
     ] {
         assert_eq!(status(house.call("premium", uri)), 403, "{uri}");
         house.saw(Reason::NumberBlocked);
