@@ -211,6 +211,7 @@ fn a_browser_that_calls_and_hides_its_address_and_a_phone_hear_each_other() {
                 "sound=tone&call=bob",
                 &["--autoplay-policy=no-user-gesture-required"],
             );
+            web.site.told.wait_for("no address");
             let invite = bob.phone.incoming("INVITE");
             let offer = sdp_of(&invite.text);
             assert!(
