@@ -91,6 +91,7 @@ fn a_day_in_the_office() {
             "linphone-daemon",
             "sipp",
             "kamailio",
+            "rtpengine",
         ];
         if !(tools.iter().all(|of| have(of)) && have_python()) {
             return;
@@ -260,6 +261,22 @@ fn a_branch_calls_another(office: &mut Office) {
     assert!(
         ends.0.starts_with("10.77.0.2:") && ends.1.starts_with("10.77.0.3:"),
         "{record}"
+    );
+    // The engine leads what they say, also where they have learnt from where they are seen.
+    let log = office.folder.path().join("rtpengine.log");
+    for (caller, called) in [("dora", "lena"), ("anna", "hanna"), ("mara", "greta")] {
+        let record = completed(office, caller, called, called);
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert!(
+            log.contains(text(&record, "call_id")),
+            "no engine had: {record}"
+        );
+    }
+    let record = completed(office, "anna", "mara", "mara");
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        !log.contains(text(&record, "call_id")),
+        "an engine had: {record}"
     );
     let record = answered(office, "hanna", "sven");
     assert!(

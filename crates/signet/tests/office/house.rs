@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::Value;
@@ -81,6 +81,7 @@ pub(crate) struct Office {
     pub(crate) south: Phone,
     /// It is there, so that nothing comes back.
     _silent: UdpSocket,
+    _engine: Running,
     branches: [Branch; 2],
     /// How many records were looked at.
     seen: usize,
@@ -136,6 +137,7 @@ impl Office {
             north,
             south,
             _silent: silent,
+            _engine: engine(at),
             branches,
             seen: 0,
             folder,
@@ -182,6 +184,9 @@ algorithms = ["MD5", "SHA-256"]
 [[authentication.lenient]]
 users = ["sven", "tilda"]
 algorithms = ["MD5", "SHA-256"]
+
+[media]
+engines = ["udp:127.0.0.1:2223"]
 
 [nat]
 keepalive = "options"
@@ -462,8 +467,26 @@ pub(crate) fn password(name: &str) -> String {
     format!("{name}-secret")
 }
 
+/// An rtpengine in user space, where phones reach it.
+fn engine(folder: &Path) -> Running {
+    let words = [
+        "--config-file=none",
+        "--foreground",
+        "--log-stderr",
+        "--log-level=6",
+        "--table=-1",
+        &format!("--interface={ADDRESS}"),
+        "--listen-ng=127.0.0.1:2223",
+        "--port-min=30000",
+        "--port-max=30400",
+    ];
+    let engine = Running::start("rtpengine", &words, &folder.join("rtpengine.log"));
+    wait_for("the engine", || UdpSocket::bind("127.0.0.1:2223").is_err());
+    engine
+}
+
 /// A provider of sippy's, who wants a password for each call, and answers it.
-fn south(folder: &std::path::Path) -> Phone {
+fn south(folder: &Path) -> Phone {
     let log = folder.join("south.log");
     let wants = serde_json::json!({
         "address": SOUTH, "port": 5070, "realm": SOUTH_REALM, "user": "office",

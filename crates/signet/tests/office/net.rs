@@ -51,8 +51,8 @@ pub(crate) fn shell(lines: &str) {
     run("sh", &["-ec", lines]);
 }
 
-/// A network behind a router that has `outside` in the office's network and forgets a
-/// datagram's way after eight seconds. `how` is what nftables does with what leaves it.
+/// A network behind a router that has `outside` in the office's network, lets nothing in that
+/// was not begun from within, and forgets a datagram's way after eight seconds. `how` is what nftables does with what leaves it.
 pub(crate) struct Branch {
     pub(crate) inside: Net,
     _router: Net,
@@ -76,6 +76,9 @@ impl Branch {
              nft add table ip nat\n\
              nft 'add chain ip nat out {{ type nat hook postrouting priority 100; }}'\n\
              nft add rule ip nat out oifname up{nth} {how}\n\
+             nft add table ip filter\n\
+             nft 'add chain ip filter through {{ type filter hook forward priority 0; }}'\n\
+             nft add rule ip filter through iifname up{nth} ct state new drop\n\
              echo 8 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout\n\
              echo 8 > /proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream\n"
         ));
