@@ -133,6 +133,7 @@ impl World {
             node: "".into(),
             since_unix_ms: 0,
             source: None,
+            is_translated: false,
         };
         let change = BindingChange::Put {
             aor: format!("sip:{user}@{DOMAIN}").into_bytes().into(),

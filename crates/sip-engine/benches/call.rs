@@ -210,6 +210,7 @@ impl Bench {
                     node: "".into(),
                     since_unix_ms: 0,
                     source: None,
+                    is_translated: false,
                 }),
             }]);
         }

@@ -93,6 +93,7 @@ fn binding(uri: &[u8]) -> Binding {
         node: "".into(),
         since_unix_ms: 0,
         source: None,
+        is_translated: false,
     }
 }
 

@@ -65,6 +65,9 @@ pub struct Binding {
     /// By which transport and from where its last REGISTER came, for the operator's list:
     /// calls go by `flow` and `uri`.
     pub source: Option<(Transport, SocketAddr)>,
+    /// Whether its last REGISTER showed an address translation before the phone, which may have
+    /// learnt since from where it is seen, and have written that as its URI.
+    pub is_translated: bool,
 }
 
 /// A change to one contact of an address-of-record.

@@ -235,6 +235,7 @@ fn contact_of_bob(now: Now) -> BindingChange {
             node: "".into(),
             since_unix_ms: 0,
             source: None,
+            is_translated: false,
         }),
     }
 }

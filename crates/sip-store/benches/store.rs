@@ -122,6 +122,7 @@ fn change(user: u32, cseq: u32) -> BindingChange {
             node: "".into(),
             since_unix_ms: 0,
             source: None,
+            is_translated: false,
         }),
     }
 }

@@ -212,6 +212,7 @@ fn bind(
 }
 
 fn read(row: &Row<'_>, node: Arc<str>) -> Result<Binding, StoreError> {
+    let flow = optional(row, 10)?.and_then(flow_text::read);
     Ok(Binding {
         uri: bytes(row, 2)?.into(),
         q: row.get(3)?,
@@ -221,11 +222,13 @@ fn read(row: &Row<'_>, node: Arc<str>) -> Result<Binding, StoreError> {
         instance: optional(row, 7)?.map(Into::into),
         reg_id: row.get(8)?,
         path: bytes(row, 9)?.into(),
-        flow: optional(row, 10)?.and_then(flow_text::read),
+        flow,
         user_agent: bytes(row, 11)?.into(),
         node,
         since_unix_ms: millis(row, 13)?,
         source: optional(row, 14)?.and_then(flow_text::read_source),
+        // Only a datagram's flow comes back, which is kept for no other reason.
+        is_translated: flow.is_some(),
     })
 }
 

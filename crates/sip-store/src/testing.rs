@@ -57,6 +57,7 @@ pub(crate) fn binding(cseq: u32, expires_unix_ms: u64) -> Binding {
         node: "".into(),
         since_unix_ms: 0,
         source: None,
+        is_translated: false,
     }
 }
 

@@ -152,6 +152,7 @@ fn change(user: u32, step: u32) -> BindingChange {
         node: "".into(),
         since_unix_ms: 0,
         source: None,
+        is_translated: false,
     };
     BindingChange::Put {
         aor,

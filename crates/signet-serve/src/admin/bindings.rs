@@ -430,6 +430,7 @@ mod tests {
             node: "".into(),
             since_unix_ms: 0,
             source: None,
+            is_translated: false,
         };
         change(&mut binding);
         let mut text = String::new();

@@ -29,6 +29,7 @@ fn binding(uri: &str, q: u16, expires_unix_ms: u64) -> Binding {
         node: "".into(),
         since_unix_ms: 0,
         source: None,
+        is_translated: false,
     }
 }
 

@@ -73,7 +73,10 @@ fn is_callee_behind(nat: &NatSettings, kind: &TargetKind) -> bool {
     match nat.of(&flow) {
         Nat::Always => true,
         Nat::Never => false,
-        Nat::Auto => Uri::parse(&binding.uri).is_some_and(|uri| is_behind(&uri, &flow)),
+        Nat::Auto => {
+            let is_shown = |uri| is_behind(&uri, &flow);
+            binding.is_translated || Uri::parse(&binding.uri).is_some_and(is_shown)
+        }
     }
 }
 

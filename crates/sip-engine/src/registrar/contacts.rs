@@ -28,6 +28,8 @@ pub(super) struct Flows<'m> {
     maybe: Option<Flow>,
     /// Whether `reg-id` counts: the first hop keeps the flow (RFC 5626 6).
     keeps_flow: bool,
+    /// Whether Via shows an address translation before the phone.
+    is_translated: bool,
     node: &'m Arc<str>,
     /// Where the request itself came from.
     source: (Transport, SocketAddr),
@@ -82,6 +84,7 @@ impl<'m> Flows<'m> {
             flow: wants_flow.then_some(*flow),
             maybe: (is_direct && nat == Nat::Auto).then_some(*flow),
             keeps_flow,
+            is_translated: is_direct && is_translated(request, flow),
             node,
             source: (
                 registration.sender.flow.transport,
@@ -113,6 +116,7 @@ impl<'m> Flows<'m> {
             node: Arc::clone(self.node),
             since_unix_ms,
             source: Some(self.source),
+            is_translated: self.is_translated,
         }
     }
 
@@ -215,6 +219,13 @@ fn wants_flow(request: &Message, flow: &Flow, nat: Nat) -> bool {
         Some(_) => via.rport.is_some() && port != flow.remote.port(),
         None => via.rport.is_some(),
     }
+}
+
+/// Whether Via has another address than the one that the request came from.
+fn is_translated(request: &Message, flow: &Flow) -> bool {
+    let via = request.top_via().ok();
+    let own = via.and_then(|via| via.sent_by.ip());
+    own.is_some_and(|ip| ip.to_canonical() != flow.remote.ip().to_canonical())
 }
 
 /// RFC 3327 5.3: what is stored is what will be the Route, in the same order.

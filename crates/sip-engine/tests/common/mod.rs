@@ -315,6 +315,7 @@ impl Bed {
             node: "".into(),
             since_unix_ms: 0,
             source: None,
+            is_translated: false,
         };
         change(&mut binding);
         let key = format!("{contact} {:?}", binding.reg_id);

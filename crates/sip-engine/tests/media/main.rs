@@ -153,6 +153,39 @@ fn a_callee_behind_a_translation_is_led() {
     }
 }
 
+/// Behind a translation a phone reads in an answer from where it is seen, and registers that:
+/// its Via alone shows what is between.
+#[test]
+fn a_callee_who_has_learnt_where_he_is_seen_is_led() {
+    for (transport, via, is_led) in [
+        (UDP, "10.0.0.7:5060", true),
+        (UDP, "203.0.113.7:40007", false),
+        (Transport::Tcp, "10.0.0.7:5060", true),
+        (Transport::Tcp, "203.0.113.7:40007", false),
+    ] {
+        let mut settings = Settings {
+            media: Some(Arc::new(media(MediaUse::Auto))),
+            ..settings()
+        };
+        settings.registrar.durable = false;
+        let mut bed = Bed::new(settings);
+        let phone = flow(transport, "203.0.113.7:40007");
+        let named = transport.via_name();
+        let text = format!(
+            "REGISTER sip:example.org SIP/2.0\r\nVia: SIP/2.0/{named} {via};rport;branch=z9hG4bKr\r\n\
+             From: <sip:bob@example.org>;tag=b\r\nTo: <sip:bob@example.org>\r\nCall-ID: bobs\r\n\
+             CSeq: 1 REGISTER\r\nMax-Forwards: 70\r\n\
+             Contact: <sip:bob@203.0.113.7:40007;transport={}>\r\nContent-Length: 0\r\n\r\n",
+            named.to_lowercase()
+        );
+        assert_eq!(only(bed.receive(&phone, &text)).status(), 200);
+        let text = invite(UDP).replace(URI, "sip:bob@example.org");
+        bed.receive(&alice(UDP), &text);
+        let asked = all_asked(&mut bed).len();
+        assert_eq!(asked, usize::from(is_led), "{transport:?} {via}");
+    }
+}
+
 /// The usual listeners, and one for browsers.
 fn with_browsers(uses: MediaUse) -> Bed {
     let bound: std::net::SocketAddr = "192.0.2.1:8443".parse().unwrap();

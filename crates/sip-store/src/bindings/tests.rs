@@ -33,6 +33,7 @@ fn full() -> Binding {
             Transport::Tls,
             "[2001:db8::7]:40000".parse().expect("an address"),
         )),
+        is_translated: true,
         ..binding(u32::MAX, u64::MAX >> 1)
     }
 }
@@ -74,6 +75,7 @@ fn a_connections_flow_ends_with_the_process() {
             "k",
             Binding {
                 flow: None,
+                is_translated: false,
                 ..full()
             }
         )]
@@ -262,6 +264,7 @@ proptest! {
                 node: node.into(),
                 since_unix_ms: 0,
                 source: None,
+                is_translated: false,
             }),
         };
         store.save(&mut [change.clone()].iter()).expect("saved");
