@@ -13,7 +13,7 @@ fn every_attack_is_held_off() {
     let scale = Scale { quick: true };
     let report = signet_attacks::run(&[target], &[], scale, folder.path(), |_| {});
     assert!(
-        report.rows().len() >= 45,
+        report.rows().len() >= 60,
         "only {} scenarios were made",
         report.rows().len()
     );

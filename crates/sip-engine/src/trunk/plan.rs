@@ -225,7 +225,11 @@ impl Shard {
             payer: payer.or(is_strangers.then_some("")),
         };
         faces::identify(trunk, request, who, &mut copy.lines, &mut copy.cut);
-        diversion::rewrite(trunk, request, &mut copy.replaced);
+        // Nor is a stranger's word on who has led his call on: a provider charges by it.
+        match is_strangers {
+            true => diversion::lines(request, &mut copy.cut),
+            false => diversion::rewrite(trunk, request, &mut copy.replaced),
+        }
         copy.added = diversion::rewritten(trunk, added, |uri| {
             let person = self.person_at(uri)?;
             Some(in_e164(trunk, person.caller_id.as_deref()?))

@@ -82,11 +82,14 @@ fn a_call_that_is_forwarded_shows_who_forwards_and_nothing_that_its_sender_says(
         let from = "sip:alice@far.example";
         let invite = house
             .request("INVITE", from, BOB, UDP)
-            .with("P-Preferred-Identity: <sip:+4930101@example.org>\r\n");
+            .with("P-Preferred-Identity: <sip:+4930101@example.org>\r\n")
+            .with("Diversion: <sip:alice@example.org>;reason=user-busy\r\n")
+            .with("History-Info: <sip:+4930101@example.org;cause=302>;index=1\r\n");
         let sent = house
             .bed
             .receive(&flow(UDP, "198.51.100.66:5060"), &invite.text());
         let sent = the(sent, "INVITE");
+        assert!(lines_of(&sent, "History-Info").is_empty());
         assert_eq!(
             lines_of(&sent, "Diversion"),
             ["Diversion: <sip:+4930222@provider.example>;reason=unconditional;counter=1"]
