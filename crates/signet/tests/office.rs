@@ -25,9 +25,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::caller::Caller;
 use support::openssl::figure;
 use support::phone::field;
-use support::{have, in_namespace};
+use support::{ADDRESS, have, in_namespace};
 
 use house::{Office, password};
 use phones::{Event, Habit, Kind, have_python};
@@ -44,7 +45,7 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 type Happening = (&'static str, fn(&mut Office));
 
 /// What happens on the day, in its order.
-const DAY: [Happening; 22] = [
+const DAY: [Happening; 23] = [
     ("twenty telephones register", telephones_register),
     ("somebody guesses a password", a_password_is_guessed),
     ("each kind calls the next", each_kind_calls_the_next),
@@ -55,6 +56,7 @@ const DAY: [Happening; 22] = [
     ("a number from outside is a user's", a_number_is_a_users),
     ("a number from outside is an alias", a_number_is_an_alias),
     ("a number that nobody has is called", a_number_is_nobodys),
+    ("a stranger calls", a_stranger_calls),
     ("a call goes out by the first provider", a_call_goes_out),
     ("a gateway says nothing", a_gateway_says_nothing),
     ("somebody is away", somebody_is_away),
@@ -323,9 +325,25 @@ fn a_number_is_an_alias(office: &mut Office) {
 
 fn a_number_is_nobodys(office: &mut Office) {
     let provider = office.north.addr;
-    let call_id = office.far.call(provider, "+4930109");
-    assert_eq!(office.far.answered(provider, &call_id), "404");
-    refused(office, 404, "no_user_for_number");
+    // The second is a way out by the other provider, at the expense of the house.
+    for number in ["+4930109", "0012125551234"] {
+        let call_id = office.far.call(provider, number);
+        assert_eq!(office.far.answered(provider, &call_id), "404");
+        refused(office, 404, "no_user_for_number");
+    }
+}
+
+fn a_stranger_calls(office: &mut Office) {
+    let server = format!("{ADDRESS}:5060").parse().unwrap();
+    for called in [
+        "anna@office.example",
+        "+4930101@office.example",
+        "112@office.example",
+    ] {
+        let mut stranger = Caller::new(server, &format!("sip:{called}"));
+        assert_eq!(stranger.invite(), 403, "{called}");
+    }
+    office.why(&["--source", "127.0.0.1"], "INVITE", "foreign_from");
 }
 
 fn a_call_goes_out(office: &mut Office) {
