@@ -119,7 +119,7 @@ fn pretences(world: &World) -> Vec<Vec<(&'static str, String)>> {
             ("Route", format!("<{number};lr>")),
         ],
         vec![("Route", format!("<sip:{};lr>", world.house.provider.local))],
-        vec![("Route", format!("<sip:provider.test;lr>"))],
+        vec![("Route", "<sip:provider.test;lr>".to_owned())],
         vec![
             ("X-Account", "alice@example.test".to_owned()),
             ("P-Charge-Info", format!("<{alice}>")),
@@ -199,7 +199,12 @@ fn strangers(world: &mut World, _: &Scale, may_call: bool) -> Result<Tally, Stri
         for request in marked(phone, &prefix) {
             if is_a_forward(&request) {
                 forwarded += 1;
-                let shown = pretended(&request);
+                // An ACK that nobody waits for begins no call, so nobody is charged for it.
+                let more: &[&str] = match (who, request.method()) {
+                    ("the provider", method) if method != "ACK" => &["Diversion", "History-Info"],
+                    _ => &[],
+                };
+                let shown = pretended(&request, more);
                 tally.break_in(u64::from(shown.is_some()), || {
                     format!("{who} is shown {}", shown.unwrap_or_default())
                 });
@@ -239,23 +244,21 @@ pub(super) fn marked(phone: &Phone, prefix: &str) -> Vec<Text> {
     found
 }
 
-/// An identity in a forwarded call that its sender wrote, or that is another user's.
-fn pretended(request: &Text) -> Option<String> {
+/// An identity in a forwarded call that its sender wrote, or that is another user's. By
+/// `more` providers charge, too.
+fn pretended(request: &Text, more: &[&str]) -> Option<String> {
     const ALICES: [&str; 2] = ["alice@", "+4930101"];
-    [
+    const IDENTITIES: [&str; 4] = [
         "P-Asserted-Identity",
         "P-Preferred-Identity",
         "Remote-Party-ID",
         "P-Charge-Info",
-    ]
-    .iter()
-    .find_map(|name| {
+    ];
+    IDENTITIES.iter().chain(more).find_map(|name| {
         let mut lines = request.all(name);
         let line = lines.find(|line| ALICES.iter().any(|a| line.contains(a)))?;
-        Some(format!(
-            "{name}: {line} ({})",
-            request.header(MARK).unwrap_or("")
-        ))
+        let mark = request.header(MARK).unwrap_or("");
+        Some(format!("{} shows {name}: {line} ({mark})", request.start))
     })
 }
 

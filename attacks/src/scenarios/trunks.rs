@@ -105,8 +105,11 @@ fn provider_works(world: &World) -> Result<(), String> {
     }
 }
 
+/// Header lines by name and value.
+type Lines = Vec<(&'static str, String)>;
+
 /// The challenges of who is not the provider, or asks for what is not his.
-fn challenges_in(realm: &str, nonce: &str) -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+fn challenges_in(realm: &str, nonce: &str) -> Vec<(&'static str, Lines)> {
     let value = challenge(realm, nonce);
     let (www, proxy) = ("WWW-Authenticate", "Proxy-Authenticate");
     let (needs_user, needs_proxy) = ("401 Unauthorized", "407 Proxy Authentication Required");
@@ -245,7 +248,7 @@ fn by_others_than_the_provider(world: &World, tally: &mut Tally) -> Result<(), S
 fn by_the_provider(world: &World, has_status: bool, tally: &mut Tally) -> Result<(), String> {
     let provider = &world.house.provider;
     let uri = format!("sip:doctor@{}", world.domain);
-    let mut ways: Vec<(String, Vec<(&'static str, String)>, bool)> = Vec::new();
+    let mut ways: Vec<(String, Lines, bool)> = Vec::new();
     for value in other_realms() {
         for header in ["Proxy-Authenticate", "WWW-Authenticate"] {
             for status in ["407 Proxy Authentication Required", "401 Unauthorized"] {
@@ -723,7 +726,6 @@ fn altered(route: &str, step: usize) -> Vec<String> {
         let mut bytes = token.as_bytes().to_vec();
         if let Some(byte) = bytes.get_mut(place) {
             *byte = match *byte {
-                b'A' => b'B',
                 b'a'..=b'z' => byte.to_ascii_uppercase(),
                 b'A'..=b'Z' => byte.to_ascii_lowercase(),
                 b'0'..=b'8' => *byte + 1,
