@@ -186,11 +186,13 @@ fn strangers(world: &mut World, _: &Scale, may_call: bool) -> Result<Tally, Stri
         }
     }
     world.settle();
-    // A forward of who may, at the number that was written down for it.
+    // A call by the forward of who may, to the number that was written down for it. An ACK of
+    // nothing is no call.
     let is_a_forward = |request: &Text| {
         let mark = request.header(MARK).unwrap_or("");
         let to = |number: &str| request.start.contains(number);
         may_call
+            && request.method() == "INVITE"
             && (mark.contains(".fred.") && to(FREDS_FORWARD)
                 || mark.contains(".nina.") && to(NINAS_FORWARD))
     };
@@ -199,9 +201,8 @@ fn strangers(world: &mut World, _: &Scale, may_call: bool) -> Result<Tally, Stri
         for request in marked(phone, &prefix) {
             if is_a_forward(&request) {
                 forwarded += 1;
-                // An ACK that nobody waits for begins no call, so nobody is charged for it.
-                let more: &[&str] = match (who, request.method()) {
-                    ("the provider", method) if method != "ACK" => &["Diversion", "History-Info"],
+                let more: &[&str] = match who {
+                    "the provider" => &["Diversion", "History-Info"],
                     _ => &[],
                 };
                 let shown = pretended(&request, more);

@@ -20,6 +20,7 @@ use crate::numbers::{Permission, number_of};
 use crate::people::{AliasTarget, LED_ON_MAX, Person, When};
 use crate::permit::{Forwarder, Permit, realm_of_host};
 use crate::relay::ChosenBy;
+use crate::settings::Mode;
 use crate::{Now, Outputs, Shard};
 
 /// Names that are looked at for one request.
@@ -92,11 +93,13 @@ impl Shard {
         found: &mut Vec<Candidate>,
     ) -> Targets {
         self.steps_left = STEPS_MAX;
-        // Without state a CANCEL and an ACK must find what their INVITE found.
-        let is_call = matches!(
-            request.method(),
-            Method::Invite | Method::Cancel | Method::Ack
-        );
+        // Without state a CANCEL and an ACK must find what their INVITE found. With it an ACK that
+        // is led on belongs to no call, and nobody pays for it.
+        let is_call = match request.method() {
+            Method::Invite => true,
+            Method::Cancel | Method::Ack => self.settings.mode == Mode::Stateless,
+            _ => false,
+        };
         let led = Led {
             permit,
             left: LED_ON_MAX.saturating_sub(times_diverted(request)),
