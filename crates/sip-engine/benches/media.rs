@@ -20,7 +20,9 @@ use std::time::{Duration, Instant};
 use sip_auth::{AuthConfig, Authenticator};
 use sip_engine::routes::{Connections, NextHop};
 use sip_engine::sender::Sender;
-use sip_engine::settings::{Listener, MediaSettings, MediaUse, Settings};
+use sip_engine::settings::{
+    AuthSettings, Listener, MediaSettings, MediaUse, Settings, TrustedPeer,
+};
 use sip_engine::shard::Seed;
 use sip_engine::token::TokenKeys;
 use sip_engine::{Effect, Location, Now, Outputs, Shard, Shared};
@@ -107,7 +109,9 @@ impl Bench {
                 advertised_port: 5060,
                 certificates_authenticate: false,
             }],
-            authenticate: None,
+            // As a server is that has users: its routes are signed, whoever leads the media.
+            authenticate: Some(AuthSettings::default()),
+            trusted: vec![TrustedPeer::at("198.51.100.1".parse().unwrap(), 32)],
             forward: Some(NextHop {
                 host: "203.0.113.9".into(),
                 port: Some(5070),
