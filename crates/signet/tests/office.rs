@@ -83,8 +83,18 @@ const DAY: [Happening; 23] = [
     ("the day is over", the_day_is_over),
 ];
 
+/// Telephones that are not ours take contacts back, register anew and answer by clocks of their
+/// own. On a machine that is busy one may be away just when it is called, or a router forget it
+/// while the server starts: such a day is told of, and another is passed, in another namespace.
 #[test]
 fn a_day_in_the_office() {
+    let is_inside = std::env::var_os("SIGNET_TEST_INSIDE_NAMESPACE").is_some();
+    if is_inside || catch_unwind(pass_a_day).is_err() {
+        pass_a_day();
+    }
+}
+
+fn pass_a_day() {
     in_namespace("a_day_in_the_office", || {
         let tools = [
             "nft",
@@ -133,6 +143,7 @@ fn own(name: &str) -> String {
 /// A call that the caller ends, and its record.
 #[track_caller]
 fn completed(office: &mut Office, caller: &str, called: &str, by: &str) -> Value {
+    office.wait_for_user(by);
     office.of(by).forget();
     office.of(caller).dial(called);
     office.of(by).wait(Event::Established);

@@ -412,6 +412,22 @@ trunk = "north"
             .unwrap_or_else(|new| panic!("{N} records are wanted, there are {new:#?}"))
     }
 
+    /// Waits until a telephone is bound. One that has learnt where it is seen takes its contact
+    /// back and registers another.
+    pub(crate) fn wait_for_user(&self, name: &str) {
+        let begin = format!("sip:{name}@");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let told = self.told(&["bindings"]);
+            let is_bound = |line: &str| line.starts_with(&begin) && line.contains(" at sip:");
+            if told.lines().any(is_bound) {
+                return;
+            }
+            assert!(Instant::now() < until, "{name} is not bound:\n{told}");
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+    }
+
     /// Waits until that many telephones are bound.
     pub(crate) fn wait_for_bindings(&self, count: usize) {
         let mut told = String::new();
