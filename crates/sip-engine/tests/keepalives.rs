@@ -580,7 +580,18 @@ fn a_reload_lets_no_way_close_that_was_open() {
     };
     assert_eq!(reached(&mut bed), 50, "each within an interval");
 
-    // A shorter interval holds at once, and not after the longer one.
+    // A shorter interval puts none off that was due: all within the one that was.
+    for less in 1..=40_u64 {
+        let nat = NatSettings {
+            keepalive_interval_ms: INTERVAL_MS - 10 * less,
+            ..keeping(KeepAlive::Crlf)
+        };
+        bed.shard.reload(Arc::new(settings_with(nat)));
+        bed.wait(INTERVAL_MS / 40);
+    }
+    assert_eq!(reached(&mut bed), 50, "however often it is made shorter");
+
+    // One that is much shorter holds at once, and not after the longer one.
     let sooner = NatSettings {
         keepalive_interval_ms: INTERVAL_MS / 10,
         ..keeping(KeepAlive::Crlf)

@@ -52,8 +52,8 @@ const PARTS_AT_ONCE: usize = 32;
 const LOOKED_AT_MAX: u64 = 1_000;
 /// and after so many a millisecond passes before it goes on.
 const LOOKED_AT_PER_MS: u64 = 100;
-/// Entries whose timers are set anew with each part, where a reload changed the interval. All
-/// that there can be are through with the last part.
+/// Entries whose timers are set anew with each part, where a reload made the interval shorter.
+/// All that there can be are through with the last part.
 const RETIMED_PER_PART: usize = PHONES_MAX / Location::PARTS;
 /// What tells the cookies of line ends from others.
 const COOKIE: u64 = 1 << 63;
@@ -63,6 +63,8 @@ struct Kept {
     aor: Arc<[u8]>,
     binding: Weak<Binding>,
     timer: TimerId,
+    /// When that fires.
+    due_ms: u64,
     /// The number of the OPTIONS that is under way; 0 for none.
     asking: u32,
     /// OPTIONS in a row without an answer.
@@ -100,7 +102,7 @@ pub(super) struct KeepAlives {
     /// The part of the location table that is looked at next, and when.
     part: usize,
     timer: TimerId,
-    /// Whether entries that are there keep an interval that is no more.
+    /// Whether entries that are there keep an interval that is longer than the one now.
     retimes: bool,
     /// How many have left at that time.
     at_once: (u64, u32),
@@ -173,7 +175,7 @@ impl Shard {
         }
         let interval_ms = self.settings.nat.keepalive_interval_ms;
         // A reload may follow before the last one has been through.
-        self.keepalives.retimes |= interval_ms != interval_before_ms;
+        self.keepalives.retimes |= interval_ms < interval_before_ms;
         self.look_through();
     }
 
@@ -238,8 +240,9 @@ impl Shard {
         looked_at
     }
 
-    /// Spreads a part of the entries over the new interval. A phone that is being asked has
-    /// its time to answer, and what follows keeps the new interval.
+    /// Spreads a part of the entries over the new interval, which is shorter: none becomes due
+    /// later than it was. A phone that is being asked has its time to answer, and what follows
+    /// keeps the new interval.
     fn retime(&mut self, now: Now, part: usize) {
         let first = part * RETIMED_PER_PART;
         for slot in first..first + RETIMED_PER_PART {
@@ -247,9 +250,10 @@ impl Shard {
             let Some((name, kept)) = self.keepalives.kept.at(slot) else {
                 continue;
             };
-            if kept.asking == 0 {
+            let (is_asked, due_ms) = (kept.asking != 0, kept.due_ms);
+            if !is_asked {
                 let after_ms = self.part_of(self.settings.nat.keepalive_interval_ms);
-                self.set_keepalive(name, now.mono_ms + after_ms);
+                self.set_keepalive(name, due_ms.min(now.mono_ms + after_ms));
             }
         }
     }
@@ -269,6 +273,7 @@ impl Shard {
             aor: Arc::clone(aor),
             binding: Arc::downgrade(binding),
             timer: TimerId::NONE,
+            due_ms: 0,
             asking: 0,
             unanswered: 0,
             came_back: 0,
@@ -538,6 +543,7 @@ impl Shard {
         };
         self.wheel.cancel(kept.timer);
         kept.timer = self.wheel.start(at_ms, Timer::KeepAlive(name));
+        kept.due_ms = at_ms;
     }
 
     fn part_of(&mut self, of_ms: u64) -> u64 {
@@ -562,6 +568,7 @@ mod tests {
             aor: b"sip:bob@example.org".as_slice().into(),
             binding: Weak::new(),
             timer: TimerId::NONE,
+            due_ms: 0,
             asking: 0,
             unanswered,
             came_back,
