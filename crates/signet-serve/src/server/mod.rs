@@ -45,6 +45,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const SWEPT_MAX: usize = 1_024;
 /// How often a draining server looks whether it is done.
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// How long a part may take to end before the log names it.
+const SLOW_END: Duration = Duration::from_secs(1);
 /// How long the workers have to take a reload over, and how often it is looked whether they did.
 const TAKEN_OVER: Duration = Duration::from_secs(10);
 const TAKEN_OVER_STEP: Duration = Duration::from_millis(5);
@@ -474,19 +476,33 @@ impl Server {
     fn end(mut self) -> Result<(), Error> {
         self.recorder.begin_end();
         self.control.order(Phase::Stop);
-        for worker in self.workers.drain(..) {
-            // A worker that panicked has ended the process already.
-            let _ = worker.join();
-        }
-        self.tracer.end();
-        self.recorder.end();
-        self.hook.end();
-        self.tickets.end();
-        let figures = self.store.end();
+        ended("workers", || {
+            for worker in self.workers.drain(..) {
+                // A worker that panicked has ended the process already.
+                let _ = worker.join();
+            }
+        });
+        ended("trace", || self.tracer.end());
+        ended("call records", || self.recorder.end());
+        ended("hook", || self.hook.end());
+        ended("ticket keys", || self.tickets.end());
+        let figures = ended("store", || self.store.end());
         announce::gone(&self.data);
         tracing::info!(registrations = figures.saves, "ended");
         Ok(())
     }
+}
+
+/// Ends a part of the server, and says so where that keeps the process from ending: whoever
+/// restarts it waits as long.
+fn ended<T>(part: &str, end: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let result = end();
+    let took = began.elapsed();
+    if took > SLOW_END {
+        tracing::warn!(part, took_ms = took.as_millis(), "a part was slow to end");
+    }
+    result
 }
 
 /// When the domains that stores of users list are read again, where that is wanted.
