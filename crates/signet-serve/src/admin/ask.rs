@@ -18,6 +18,11 @@ const TIMEOUT: Duration = Duration::from_secs(6);
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// What is asked of a verb whose name says it all.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
 /// What a server says where it does not do as it is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sip_limit::Ban;
 use sip_net::clock;
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered};
 use super::{Form, Instance, lasting, say};
 use crate::Error;
@@ -18,11 +18,6 @@ use crate::Error;
 const VERSION: u32 = 1;
 /// What is said where no server runs.
 const OTHERWISE: &str = "bans end with the server";
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The sources that get no answers.
 #[derive(Serialize, Deserialize)]
@@ -92,7 +87,7 @@ impl Listed {
 /// Answers `/bans`.
 pub(super) async fn listed(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Listed> {
     let now_ms = clock::now_ms();
     let bans = admin.sources.guard.bans(now_ms);
@@ -117,7 +112,7 @@ pub(super) async fn lifted(
 
 /// Prints the sources that get no answers.
 pub fn bans(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/bans", &Wanted {}, OTHERWISE)?;
+    let listed: Listed = ask_running(place, "/bans", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 

@@ -14,7 +14,7 @@ use sip_engine::routes::NextHop;
 use sip_msg::Transport;
 use sip_net::clock;
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered, Refused};
 use super::{Form, Instance, lasting, say};
 use crate::Error;
@@ -23,11 +23,6 @@ use crate::Error;
 const VERSION: u32 = 2;
 /// What is said where no server runs.
 const OTHERWISE: &str = "signet check FILE says what is wrong in a configuration";
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The next hops of the configuration.
 #[derive(Serialize, Deserialize)]
@@ -241,7 +236,7 @@ pub(super) async fn counted(admin: &Admin) -> Result<(usize, usize), Refused> {
 /// Answers `/gateways`.
 pub(super) async fn listed(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Listed> {
     Ok(Json(Listed {
         version: VERSION,
@@ -321,7 +316,7 @@ fn hops(settings: &Settings) -> Vec<(Arc<str>, &NextHop, (u16, u16))> {
 
 /// Prints the gateways and how they are.
 pub fn gateways(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/gateways", &Wanted {}, OTHERWISE)?;
+    let listed: Listed = ask_running(place, "/gateways", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 

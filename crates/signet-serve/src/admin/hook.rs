@@ -4,18 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered, Refused};
 use super::{Form, Instance};
 use crate::Error;
 
 /// The version of the answer's form.
 const VERSION: u32 = 1;
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// How many answers were forgotten.
 #[derive(Serialize, Deserialize)]
@@ -27,7 +22,7 @@ pub(super) struct Forgotten {
 /// Answers `/hook/forget`.
 pub(super) async fn forgotten(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Forgotten> {
     let Some(hook) = &admin.sources.hook else {
         return Err(Refused::new(
@@ -46,7 +41,7 @@ pub(super) async fn forgotten(
 /// Has a running server forget what its hook has answered.
 pub fn hook_forget(place: &Instance, form: Form) -> Result<(), Error> {
     let otherwise = "a server that does not run remembers nothing";
-    let answer: Forgotten = ask_running(place, "/hook/forget", &Wanted {}, otherwise)?;
+    let answer: Forgotten = ask_running(place, "/hook/forget", &Nothing {}, otherwise)?;
     tell(&answer, form, |answer| {
         format!("forgot {} answers of the hook\n", answer.forgotten)
     })

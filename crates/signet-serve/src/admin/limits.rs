@@ -7,18 +7,13 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use sip_limit::{Party, Rate};
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered};
 use super::{Form, Instance};
 use crate::Error;
 
 /// The version of the answer's form.
 const VERSION: u32 = 1;
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The limits in force.
 #[derive(Serialize, Deserialize)]
@@ -109,7 +104,7 @@ impl Listed {
 /// Answers `/limits`.
 pub(super) async fn listed(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Listed> {
     let settings = admin.look(0, |shard, _| shard.settings().clone()).await?;
     let sources = &admin.sources;
@@ -145,6 +140,6 @@ pub(super) async fn listed(
 /// Prints the limits in force.
 pub fn limits(place: &Instance, form: Form) -> Result<(), Error> {
     let otherwise = "etc/signet.toml has all limits with their defaults";
-    let listed: Listed = ask_running(place, "/limits", &Wanted {}, otherwise)?;
+    let listed: Listed = ask_running(place, "/limits", &Nothing {}, otherwise)?;
     tell(&listed, form, Listed::text)
 }

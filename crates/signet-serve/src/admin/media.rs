@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sip_media::{Shown as Health, Why};
 use sip_net::clock;
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered, Refused};
 use super::{Form, Instance, lasting, say};
 use crate::Error;
@@ -19,11 +19,6 @@ use crate::Error;
 const VERSION: u32 = 1;
 /// What is said where no server runs.
 const OTHERWISE: &str = "signet check FILE says what is wrong in a configuration";
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The media engines of the configuration.
 #[derive(Serialize, Deserialize)]
@@ -122,7 +117,7 @@ async fn configured(admin: &Admin) -> Result<Vec<SocketAddr>, Refused> {
 /// Answers `/media`.
 pub(super) async fn listed(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Listed> {
     let engines = configured(&admin).await?;
     let shown = admin.sources.engines.shown(&engines, clock::now_ms());
@@ -160,7 +155,7 @@ pub(super) async fn drained(
 
 /// Prints the media engines and how they are.
 pub fn media(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/media", &Wanted {}, OTHERWISE)?;
+    let listed: Listed = ask_running(place, "/media", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sip_engine::refusal::RefusalCounts;
 use sip_net::clock;
 
-use super::ask::ask_running;
+use super::ask::{Nothing, ask_running};
 use super::socket::{Admin, Answered};
 use super::{Instance, gateways, lasting};
 use crate::worker::Phase;
@@ -23,11 +23,6 @@ const COLUMNS: usize = 80;
 const LINES: usize = 23;
 /// Workers that are drawn.
 const WORKERS: usize = 4;
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The figures of a server at one moment. Those that only grow are counted since its start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -97,7 +92,7 @@ struct Rates {
 /// Answers `/top`.
 pub(super) async fn figures(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Figures> {
     // A worker that cannot say it now says it a second later: the rest is no less known.
     let (gateways, gateways_passed_over) = gateways::counted(&admin).await.unwrap_or_default();
@@ -162,7 +157,7 @@ pub(super) async fn figures(
 /// Asks the running server for its figures.
 pub fn ask(place: &Instance) -> Result<Figures, Error> {
     let otherwise = "only a running server has figures";
-    ask_running(place, "/top", &Wanted {}, otherwise)
+    ask_running(place, "/top", &Nothing {}, otherwise)
 }
 
 /// What happened from one moment to another. Those of another process are not compared.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sip_engine::trunk::{Shown as Known, State as Standing, Trunk};
 use sip_net::clock;
 
-use super::ask::{ask_running, tell};
+use super::ask::{Nothing, ask_running, tell};
 use super::socket::{Admin, Answered};
 use super::{Form, Instance, lasting};
 use crate::Error;
@@ -19,11 +19,6 @@ use crate::Error;
 const VERSION: u32 = 1;
 /// What is said where no server runs.
 const OTHERWISE: &str = "signet check FILE says what a configuration comes to";
-
-/// Nothing more is to be said.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Wanted {}
 
 /// The trunks of the configuration.
 #[derive(Serialize, Deserialize)]
@@ -142,7 +137,7 @@ impl Listed {
 /// Answers `/trunks`.
 pub(super) async fn listed(
     State(admin): State<Admin>,
-    Json(Wanted {}): Json<Wanted>,
+    Json(Nothing {}): Json<Nothing>,
 ) -> Answered<Listed> {
     let settings = admin.look(0, |shard, _| shard.settings().clone()).await?;
     let (shared, now_ms) = (&admin.sources.gateways.trunks, clock::now_ms());
@@ -157,7 +152,7 @@ pub(super) async fn listed(
 
 /// Prints the trunks and how they stand.
 pub fn trunks(place: &Instance, form: Form) -> Result<(), Error> {
-    let listed: Listed = ask_running(place, "/trunks", &Wanted {}, OTHERWISE)?;
+    let listed: Listed = ask_running(place, "/trunks", &Nothing {}, OTHERWISE)?;
     tell(&listed, form, Listed::text)
 }
 
